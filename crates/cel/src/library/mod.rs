@@ -1,12 +1,40 @@
 //! The function libraries, one file for each.
 
+mod addresses;
+pub mod authorizer;
+mod cidr;
 mod conversions;
+mod formats;
+mod go_text;
+mod ip;
+mod lists;
+mod lists_ext;
 mod macros;
 mod optionals;
+mod quantity;
 mod re2;
+mod regex;
+mod semver;
+mod sets;
 mod standard;
+mod string_format;
+mod strings;
 mod times;
+mod url;
+mod url_syntax;
 
+pub use authorizer::{AuthorizerLibrary, AuthorizerSelectors};
+pub use cidr::CidrLibrary;
+pub use formats::FormatLibrary;
+pub use ip::IpLibrary;
+pub use lists::ListsLibrary;
+pub use lists_ext::ListsExtension;
 pub use macros::{StandardMacros, TwoVariableComprehensions};
 pub use optionals::OptionalTypes;
+pub use quantity::QuantityLibrary;
+pub use regex::RegexLibrary;
+pub use semver::SemverLibrary;
+pub use sets::SetsLibrary;
 pub use standard::StandardLibrary;
+pub use strings::StringsLibrary;
+pub use url::UrlLibrary;

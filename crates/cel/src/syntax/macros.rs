@@ -122,6 +122,12 @@ impl MacroExpansion<'_> {
         }
     }
 
+    /// Whether `id` is a constant, or the literal of a map or an object.
+    pub fn is_literal_or_map(&self, id: ExprId) -> bool {
+        let expr = self.ast.expr(id);
+        matches!(expr, Expr::Literal(_) | Expr::Map(_) | Expr::Object { .. })
+    }
+
     /// The operand and the field, if `id` is `operand.field`.
     pub fn selection(&self, id: ExprId) -> Option<(ExprId, &str)> {
         match self.ast.expr(id) {

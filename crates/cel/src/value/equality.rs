@@ -39,7 +39,7 @@ pub(super) fn equal(a: &CelValue<'_>, b: &CelValue<'_>) -> bool {
 ///
 /// # Errors
 ///
-/// When the fuel is used up.
+/// When the fuel is used up, or `a` is of a library's type that `b` is not of.
 pub(crate) fn equal_within(
     a: &CelValue<'_>,
     b: &CelValue<'_>,
@@ -57,7 +57,14 @@ pub(crate) fn equal_within(
         (CelValue::Duration(a), CelValue::Duration(b)) => a == b,
         (CelValue::Timestamp(a), CelValue::Timestamp(b)) => a.same_time(*b),
         (CelValue::Type(a), CelValue::Type(b)) => a.runtime_name() == b.runtime_name(),
-        (CelValue::Opaque(a), CelValue::Opaque(b)) => a.equals(&**b),
+        (CelValue::Opaque(_), CelValue::Null) => false,
+        (CelValue::Opaque(a), CelValue::Opaque(b))
+            if a.type_name() == b.type_name() && a.has_equality() =>
+        {
+            a.equals(&**b)
+        }
+        // The types of libraries compare with themselves alone.
+        (CelValue::Opaque(_), _) => return Err(CelError::no_such_overload()),
         (CelValue::List(a), CelValue::List(b)) => return equal_lists(a, b, fuel),
         (CelValue::Map(a), CelValue::Map(b)) => return equal_maps(a, b, fuel),
         (CelValue::Null, CelValue::Null) | (CelValue::Optional(None), CelValue::Optional(None)) => {

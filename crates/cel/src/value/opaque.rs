@@ -16,6 +16,11 @@ pub trait CelOpaque: Any + Debug + Send + Sync {
     /// Whether it equals `other`, which may be of any type.
     fn equals(&self, other: &dyn CelOpaque) -> bool;
 
+    /// Whether values of the type can be compared; for others `==` has no overload.
+    fn has_equality(&self) -> bool {
+        true
+    }
+
     /// The size as cost counts it.
     fn cost_size(&self) -> u64 {
         1

@@ -1,0 +1,439 @@
+//! Named formats: `format.named`, `format.dns1123Label()` and so on, and `validate`.
+//!
+//! Source: Kubernetes `apiserver/pkg/cel/library/format.go`, and the rules of `apimachinery/pkg/util/validation` and
+//! `kube-openapi/pkg/validation/strfmt`.
+
+use std::any::Any;
+
+use super::go_text::{fixed, matching, text};
+use super::url_syntax::check_request_uri;
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::types::CelType;
+use crate::value::{CelError, CelOpaque, CelResult, CelValue};
+
+/// The name of the type.
+const NAMED_FORMAT: &str = "kubernetes.NamedFormat";
+
+/// The functions of named formats.
+#[derive(Clone, Copy, Debug)]
+pub struct FormatLibrary;
+
+/// What is wrong with a text; nothing if it has the format.
+type Check = fn(&str) -> Vec<String>;
+
+/// A format.
+#[derive(Debug)]
+struct NamedFormat {
+    /// As expressions write it.
+    name: &'static str,
+    /// As it calls itself.
+    title: &'static str,
+    check: Check,
+    /// The length of the pattern that its cost is counted by.
+    pattern: u64,
+}
+
+const fn named(name: &'static str, title: &'static str, check: Check, pattern: u64) -> NamedFormat {
+    NamedFormat {
+        name,
+        title,
+        check,
+        pattern,
+    }
+}
+
+static FORMATS: [NamedFormat; 13] = [
+    named("dns1123Label", "DNS1123Label", dns1123_label, 30),
+    named(
+        "dns1123Subdomain",
+        "DNS1123Subdomain",
+        dns1123_subdomain,
+        60,
+    ),
+    named("dns1035Label", "DNS1035Label", dns1035_label, 30),
+    named("qualifiedName", "QualifiedName", qualified_name, 60),
+    named(
+        "dns1123LabelPrefix",
+        "DNS1123LabelPrefix",
+        |of| dns1123_label(&masked(of)),
+        30,
+    ),
+    named(
+        "dns1123SubdomainPrefix",
+        "DNS1123SubdomainPrefix",
+        |of| dns1123_subdomain(&masked(of)),
+        60,
+    ),
+    named(
+        "dns1035LabelPrefix",
+        "DNS1035LabelPrefix",
+        |of| dns1035_label(&masked(of)),
+        30,
+    ),
+    named("labelValue", "LabelValue", label_value, 40),
+    named(
+        "uri",
+        "URI",
+        |of| check_request_uri(of).err().into_iter().collect(),
+        1103,
+    ),
+    named(
+        "uuid",
+        "uuid",
+        |of| unless(is_uuid(of), "does not match the UUID format"),
+        70,
+    ),
+    named(
+        "byte",
+        "byte",
+        |of| unless(is_base64(of), "invalid base64"),
+        84,
+    ),
+    named("date", "date", |of| unless(is_date(of), "invalid date"), 71),
+    named(
+        "datetime",
+        "datetime",
+        |of| unless(is_date_time(of), "invalid datetime"),
+        71,
+    ),
+];
+
+/// A value of the type.
+#[derive(Debug)]
+struct FormatValue(&'static NamedFormat);
+
+impl CelOpaque for FormatValue {
+    fn type_name(&self) -> &str {
+        NAMED_FORMAT
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn equals(&self, other: &dyn CelOpaque) -> bool {
+        let other = other.as_any().downcast_ref::<Self>();
+        other.is_some_and(|other| self.0.title == other.0.title)
+    }
+
+    fn print(&self) -> String {
+        self.0.title.to_owned()
+    }
+}
+
+impl CelLibrary for FormatLibrary {
+    fn declare(&self, to: &mut CelDeclarations) {
+        let of = || CelType::object(NAMED_FORMAT);
+        to.function(
+            CelFunctionDecl::new("format.named").overload(CelOverload::global(
+                "format-named",
+                [CelType::String],
+                CelType::optional(of()),
+                by_name,
+            )),
+        );
+        let problems = CelType::optional(CelType::list(CelType::String));
+        to.function(
+            CelFunctionDecl::new("validate")
+                .cost(validate_cost)
+                .overload(CelOverload::member(
+                    "format-validate",
+                    [of(), CelType::String],
+                    problems,
+                    validate,
+                )),
+        );
+        for format in &FORMATS {
+            let name = format!("format.{}", format.name);
+            to.function(CelFunctionDecl::new(&name).overload(CelOverload::global(
+                &name,
+                [],
+                of(),
+                fixed(move |_| Ok(CelValue::opaque(FormatValue(format)))),
+            )));
+        }
+    }
+}
+
+fn by_name<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let name = text(args, 0)?;
+    let found = FORMATS.iter().find(|format| format.name == name);
+    found.map_or(Ok(CelValue::Optional(None)), |format| {
+        CelValue::some(CelValue::opaque(FormatValue(format)))
+    })
+}
+
+fn validate_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
+    let format = args[0].as_opaque::<FormatValue>()?;
+    Some(matching(args[1].cost_size(), format.0.pattern))
+}
+
+fn validate<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let format = args[0].as_opaque::<FormatValue>();
+    let format = format.ok_or_else(CelError::no_such_overload)?;
+    let problems = (format.0.check)(text(args, 1)?);
+    if problems.is_empty() {
+        return Ok(CelValue::Optional(None));
+    }
+    let problems = problems.into_iter().map(CelValue::from).collect();
+    CelValue::some(CelValue::list(problems)?)
+}
+
+fn unless(right: bool, problem: &str) -> Vec<String> {
+    if right {
+        Vec::new()
+    } else {
+        vec![problem.to_owned()]
+    }
+}
+
+fn is_lower(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+/// Whether the first and the last character are of one kind, and those between of another.
+fn has_shape(
+    text: &str,
+    first: fn(u8) -> bool,
+    between: fn(u8) -> bool,
+    last: fn(u8) -> bool,
+) -> bool {
+    let bytes = text.as_bytes();
+    let (Some(head), Some(tail)) = (bytes.first(), bytes.last()) else {
+        return false;
+    };
+    first(*head) && last(*tail) && bytes.iter().all(|byte| between(*byte))
+}
+
+fn is_dns1123_label(text: &str) -> bool {
+    has_shape(
+        text,
+        is_lower,
+        |byte| is_lower(byte) || byte == b'-',
+        is_lower,
+    )
+}
+
+fn is_dns1123_subdomain(text: &str) -> bool {
+    text.split('.').all(is_dns1123_label)
+}
+
+/// Adds the message about a text of more than `most` bytes.
+fn too_long(text: &str, most: usize, unit: &str) -> Vec<String> {
+    unless(
+        text.len() <= most,
+        &format!("must be no more than {most} {unit}"),
+    )
+}
+
+/// A prefix may end in a dash, because more follows.
+fn masked(text: &str) -> String {
+    match text.strip_suffix('-') {
+        Some(rest) if !rest.is_empty() => {
+            // The original replaces one character more than the dash.
+            let kept = rest.char_indices().next_back().map_or(0, |(at, _)| at);
+            format!("{}a", &rest[..kept])
+        }
+        _ => text.to_owned(),
+    }
+}
+
+const DNS1123_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const DNS1123_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const DNS1035_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const LABEL_KEY: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// What is wrong with a name that is to be a label of DNS.
+pub(super) fn dns1123_label(text: &str) -> Vec<String> {
+    let mut problems = too_long(text, 63, "characters");
+    if !is_dns1123_label(text) {
+        let dots = is_dns1123_subdomain(text);
+        let problem = if dots {
+            "must not contain dots"
+        } else {
+            DNS1123_LABEL
+        };
+        problems.push(problem.to_owned());
+    }
+    problems
+}
+
+/// What is wrong with a name that is to be a subdomain of DNS.
+pub(super) fn dns1123_subdomain(text: &str) -> Vec<String> {
+    let mut problems = too_long(text, 253, "characters");
+    problems.extend(unless(is_dns1123_subdomain(text), DNS1123_SUBDOMAIN));
+    problems
+}
+
+fn dns1035_label(text: &str) -> Vec<String> {
+    let mut problems = too_long(text, 63, "characters");
+    let right = has_shape(
+        text,
+        |byte| byte.is_ascii_lowercase(),
+        |byte| is_lower(byte) || byte == b'-',
+        is_lower,
+    );
+    problems.extend(unless(right, DNS1035_LABEL));
+    problems
+}
+
+fn is_label_key(text: &str) -> bool {
+    let end = |byte: u8| byte.is_ascii_alphanumeric();
+    has_shape(
+        text,
+        end,
+        |byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte),
+        end,
+    )
+}
+
+fn qualified_name(text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let parts: Vec<_> = text.split('/').collect();
+    let name = match parts[..] {
+        [name] => name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                problems.push("prefix part must be non-empty".to_owned());
+            } else {
+                let of = dns1123_subdomain_in_bytes(prefix);
+                problems.extend(of.iter().map(|problem| format!("prefix part {problem}")));
+            }
+            name
+        }
+        _ => {
+            return vec![format!(
+                "a valid label key {LABEL_KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+    };
+    if name.is_empty() {
+        problems.push("name part must be non-empty".to_owned());
+    } else {
+        let long = too_long(name, 63, "bytes");
+        problems.extend(long.iter().map(|problem| format!("name part {problem}")));
+    }
+    problems.extend(unless(
+        is_label_key(name),
+        &format!("name part {LABEL_KEY}"),
+    ));
+    problems
+}
+
+/// As [`dns1123_subdomain`]; the newer messages of the original say bytes.
+fn dns1123_subdomain_in_bytes(text: &str) -> Vec<String> {
+    let mut problems = too_long(text, 253, "bytes");
+    problems.extend(unless(is_dns1123_subdomain(text), DNS1123_SUBDOMAIN));
+    problems
+}
+
+fn label_value(text: &str) -> Vec<String> {
+    let mut problems = too_long(text, 63, "bytes");
+    problems.extend(unless(text.is_empty() || is_label_key(text), LABEL_VALUE));
+    problems
+}
+
+fn is_uuid(text: &str) -> bool {
+    let mut rest = text;
+    for (at, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        if at > 0 {
+            rest = rest.strip_prefix('-').unwrap_or(rest);
+        }
+        let Some(digits) = rest.get(..length) else {
+            return false;
+        };
+        if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return false;
+        }
+        rest = &rest[length..];
+    }
+    rest.is_empty()
+}
+
+/// Standard alphabet with padding; not empty.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let padding = text.len() - digits.len();
+    let right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    !digits.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && digits.bytes().all(right)
+}
+
+fn number(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+fn is_date(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    if !text.is_ascii() || bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
+        return false;
+    }
+    let (Some(year), Some(month), Some(day)) =
+        (number(&text[..4]), number(&text[5..7]), number(&text[8..]))
+    else {
+        return false;
+    };
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if leap => 29,
+        2 => 28,
+        1..=12 => 31,
+        _ => return false,
+    };
+    (1..=days).contains(&day)
+}
+
+/// A date, `t`, a time of the day, and an offset; hours up to 23, minutes and seconds up to 59.
+fn is_date_time(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let mut parts = text.split('t');
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else {
+        return false;
+    };
+    if !is_date(date) || !time.is_char_boundary(8) || time.len() < 9 {
+        return false;
+    }
+    let (clock, rest) = time.split_at(8);
+    let bytes = clock.as_bytes();
+    if !clock.is_ascii() || bytes[2] != b':' || bytes[5] != b':' {
+        return false;
+    }
+    let (hours, minutes, seconds) = (
+        number(&clock[..2]),
+        number(&clock[3..5]),
+        number(&clock[6..]),
+    );
+    let right = |value: Option<u32>, most| value.is_some_and(|value| value <= most);
+    if !right(hours, 23) || !right(minutes, 59) || !right(seconds, 59) {
+        return false;
+    }
+    is_offset(rest) || is_offset(without_fraction(rest))
+}
+
+/// What follows the fraction, which may begin with any character but a line feed: so does the original's pattern.
+fn without_fraction(text: &str) -> &str {
+    let mut chars = text.chars();
+    if chars.next().is_none_or(|c| c == '\n') {
+        return text;
+    }
+    let rest = chars.as_str();
+    let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    if after.len() == rest.len() {
+        text
+    } else {
+        after
+    }
+}
+
+fn is_offset(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    text == "z"
+        || text.is_ascii()
+            && bytes.len() == 6
+            && matches!(bytes[0], b'+' | b'-')
+            && bytes[3] == b':'
+            && number(&text[1..3]).is_some()
+            && number(&text[4..]).is_some()
+}

@@ -1,0 +1,136 @@
+//! Texts as Go writes them: quoted strings, and the sizes that cost is made of.
+
+use std::fmt::Write;
+
+use crate::declarations::CelFunction;
+use crate::value::{CelError, CelResult, CelValue};
+
+/// `⌈size / 10⌉`: what walking over a text costs.
+pub(super) fn tenth(size: u64) -> u64 {
+    size.div_ceil(10)
+}
+
+/// `⌈2 · size / 10⌉`: what walking over a text and building as much costs.
+pub(super) fn fifth(size: u64) -> u64 {
+    size.saturating_mul(2).div_ceil(10)
+}
+
+/// What matching a pattern of `pattern` characters with a text of `text` characters costs.
+pub(super) fn matching(text: u64, pattern: u64) -> u64 {
+    tenth(text.saturating_add(1)).saturating_mul(pattern.div_ceil(4))
+}
+
+/// A function whose results borrow nothing.
+pub(super) struct FixedFunction<F>(F);
+
+/// Makes a function of a closure whose results borrow nothing.
+pub(super) fn fixed<F>(function: F) -> FixedFunction<F>
+where
+    F: Fn(&[CelValue<'_>]) -> Result<CelValue<'static>, CelError>,
+{
+    FixedFunction(function)
+}
+
+impl<F> CelFunction for FixedFunction<F>
+where
+    F: Fn(&[CelValue<'_>]) -> Result<CelValue<'static>, CelError> + Send + Sync,
+{
+    fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        (self.0)(args)
+    }
+}
+
+/// The text of argument number `at`.
+pub(super) fn text<'v>(args: &'v [CelValue<'_>], at: usize) -> Result<&'v str, CelError> {
+    let value = args.get(at).and_then(CelValue::as_str);
+    value.ok_or_else(CelError::no_such_overload)
+}
+
+/// The number of argument number `at`.
+pub(super) fn int(args: &[CelValue<'_>], at: usize) -> Result<i64, CelError> {
+    let value = args.get(at).and_then(CelValue::as_int);
+    value.ok_or_else(CelError::no_such_overload)
+}
+
+/// A string literal of Go, in double quotes, as its `%q` prints it.
+pub(crate) fn go_quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        push_escaped(&mut quoted, c);
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn push_escaped(to: &mut String, c: char) {
+    match c {
+        '"' | '\\' => to.extend(['\\', c]),
+        '\u{7}' => to.push_str("\\a"),
+        '\u{8}' => to.push_str("\\b"),
+        '\u{c}' => to.push_str("\\f"),
+        '\n' => to.push_str("\\n"),
+        '\r' => to.push_str("\\r"),
+        '\t' => to.push_str("\\t"),
+        '\u{b}' => to.push_str("\\v"),
+        _ if is_printable(c) => to.push(c),
+        _ if u32::from(c) < 0x80 => {
+            write!(to, "\\x{:02x}", u32::from(c)).expect("a string takes all");
+        }
+        _ if u32::from(c) < 0x1_0000 => {
+            write!(to, "\\u{:04x}", u32::from(c)).expect("a string takes all");
+        }
+        _ => write!(to, "\\U{:08x}", u32::from(c)).expect("a string takes all"),
+    }
+}
+
+/// Letters, marks, numbers, punctuation, symbols and the blank.
+fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        return c == ' ' || c.is_ascii_graphic();
+    }
+    // The standard library's table of printable characters is reached this way alone. Marks count as printable
+    // where they follow another character.
+    let mut text = String::from("a");
+    text.push(c);
+    text.escape_debug().nth(1) == Some(c)
+}
+
+/// Bytes as Go prints a quoted string of them: what is no UTF-8 as `\xff`.
+pub(crate) fn go_quote_bytes(bytes: &[u8]) -> String {
+    let mut quoted = String::from("\"");
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            push_escaped(&mut quoted, c);
+        }
+        for byte in chunk.invalid() {
+            write!(quoted, "\\x{byte:02x}").expect("a string takes all");
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_quoted_as_go_quotes_them() {
+        assert_eq!(go_quote("a\"b\\\n\u{7}"), r#""a\"b\\\n\a""#);
+        assert_eq!(go_quote("é☺ \u{301}"), "\"é☺ \u{301}\"");
+        assert_eq!(go_quote("\u{0}\u{7f}"), r#""\x00\x7f""#);
+        assert_eq!(
+            go_quote("\u{a0}\u{200b}\u{f0000}"),
+            r#""\u00a0\u200b\U000f0000""#
+        );
+        assert_eq!(go_quote_bytes(b"a\xff\xc3\xa9"), "\"a\\xffé\"");
+    }
+
+    #[test]
+    fn costs_are_rounded_up() {
+        assert_eq!([0, 1, 10, 11, 30].map(tenth), [0, 1, 1, 2, 3]);
+        assert_eq!([0, 5, 15, 22].map(fifth), [0, 1, 3, 5]);
+        assert_eq!(matching(15, 3), 2);
+    }
+}

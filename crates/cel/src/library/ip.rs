@@ -1,0 +1,177 @@
+//! IP addresses: `ip`, `isIP`, `ip.isCanonical` and what can be asked of an address.
+//!
+//! Source: Kubernetes `apiserver/pkg/cel/library/ip.go` and `cost.go`.
+
+use std::any::Any;
+use std::net::IpAddr;
+
+use super::addresses::{ip_text, parse_ip};
+use super::go_text::{fifth, fixed, tenth, text};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::types::CelType;
+use crate::value::{CelError, CelOpaque, CelResult, CelValue};
+
+/// The name of the type of addresses.
+const NET_IP: &str = "net.IP";
+
+/// The functions of IP addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct IpLibrary;
+
+/// An IP address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct IpValue(pub(super) IpAddr);
+
+impl CelOpaque for IpValue {
+    fn type_name(&self) -> &str {
+        NET_IP
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn equals(&self, other: &dyn CelOpaque) -> bool {
+        other.as_any().downcast_ref() == Some(self)
+    }
+
+    fn cost_size(&self) -> u64 {
+        if self.0.is_ipv4() { 4 } else { 16 }
+    }
+
+    fn print(&self) -> String {
+        ip_text(self.0)
+    }
+}
+
+/// The type of addresses.
+pub(super) fn ip_type() -> CelType {
+    CelType::opaque(NET_IP)
+}
+
+impl CelLibrary for IpLibrary {
+    fn declare(&self, to: &mut CelDeclarations) {
+        to.type_name(ip_type());
+        let parsing = |args: &[CelValue<'_>], _: &CelValue<'_>| Some(tenth(args[0].cost_size()));
+        to.function(
+            CelFunctionDecl::new("ip")
+                .cost(parsing)
+                .overload(CelOverload::global(
+                    "string_to_ip",
+                    [CelType::String],
+                    ip_type(),
+                    ip,
+                )),
+        );
+        to.function(
+            CelFunctionDecl::new("isIP")
+                .cost(parsing)
+                .overload(CelOverload::global(
+                    "is_ip",
+                    [CelType::String],
+                    CelType::Bool,
+                    is_ip,
+                )),
+        );
+        to.function(
+            CelFunctionDecl::new("ip.isCanonical")
+                .cost(|args, _| Some(fifth(args[0].cost_size())))
+                .overload(CelOverload::global(
+                    "ip_is_canonical",
+                    [CelType::String],
+                    CelType::Bool,
+                    is_canonical,
+                )),
+        );
+        to.function(CelFunctionDecl::new("string").overload(CelOverload::global(
+            "ip_to_string",
+            [ip_type()],
+            CelType::String,
+            fixed(|args| Ok(ip_text(address(args, 0)?).into())),
+        )));
+        to.function(CelFunctionDecl::new("family").overload(CelOverload::member(
+            "ip_family",
+            [ip_type()],
+            CelType::Int,
+            fixed(|args| Ok(if address(args, 0)?.is_ipv4() { 4 } else { 6 }.into())),
+        )));
+        declare_kinds(to);
+    }
+}
+
+type AddressTest = fn(IpAddr) -> bool;
+
+fn declare_kinds(to: &mut CelDeclarations) {
+    let kinds: [(&str, &str, AddressTest); 5] = [
+        ("isUnspecified", "ip_is_unspecified", |of| {
+            of.is_unspecified()
+        }),
+        ("isLoopback", "ip_is_loopback", |of| of.is_loopback()),
+        (
+            "isLinkLocalMulticast",
+            "ip_is_link_local_multicast",
+            is_link_local_multicast,
+        ),
+        (
+            "isLinkLocalUnicast",
+            "ip_is_link_local_unicast",
+            is_link_local_unicast,
+        ),
+        ("isGlobalUnicast", "ip_is_global_unicast", is_global_unicast),
+    ];
+    for (name, id, kind) in kinds {
+        to.function(CelFunctionDecl::new(name).overload(CelOverload::member(
+            id,
+            [ip_type()],
+            CelType::Bool,
+            fixed(move |args| Ok(kind(address(args, 0)?).into())),
+        )));
+    }
+}
+
+/// The address of argument number `at`.
+pub(super) fn address(args: &[CelValue<'_>], at: usize) -> Result<IpAddr, CelError> {
+    let value = args.get(at).and_then(CelValue::as_opaque::<IpValue>);
+    value
+        .map(|value| value.0)
+        .ok_or_else(CelError::no_such_overload)
+}
+
+fn ip<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let address = parse_ip(text(args, 0)?).map_err(CelError::new)?;
+    Ok(CelValue::opaque(IpValue(address)))
+}
+
+fn is_ip<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    Ok(parse_ip(text(args, 0)?).is_ok().into())
+}
+
+fn is_canonical<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let of = text(args, 0)?;
+    let address = parse_ip(of).map_err(CelError::new)?;
+    Ok((ip_text(address) == of).into())
+}
+
+fn is_link_local_multicast(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(of) => of.octets()[..3] == [224, 0, 0],
+        IpAddr::V6(of) => of.segments()[0] & 0xff0f == 0xff02,
+    }
+}
+
+fn is_link_local_unicast(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(of) => of.is_link_local(),
+        IpAddr::V6(of) => of.segments()[0] & 0xffc0 == 0xfe80,
+    }
+}
+
+/// As Go has it: private and unique local addresses count, too.
+fn is_global_unicast(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(of) if of.is_broadcast());
+    !address.is_unspecified()
+        && !broadcast
+        && !address.is_loopback()
+        && !address.is_multicast()
+        && !is_link_local_unicast(address)
+}

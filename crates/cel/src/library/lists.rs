@@ -1,0 +1,235 @@
+//! Functions of lists that Kubernetes adds: `isSorted`, `sum`, `min`, `max`, `indexOf`, `lastIndexOf`.
+//!
+//! Source: Kubernetes `apiserver/pkg/cel/library/lists.go` and `cost.go`.
+
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "functions of cost may decline to say"
+)]
+
+use std::cmp::Ordering;
+
+use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::types::CelType;
+use crate::value::{CelDuration, CelError, CelList, CelResult, CelValue};
+
+/// The list functions of Kubernetes.
+#[derive(Clone, Copy, Debug)]
+pub struct ListsLibrary;
+
+impl CelLibrary for ListsLibrary {
+    fn declare(&self, to: &mut CelDeclarations) {
+        to.function(of_each("isSorted", &ORDERED, is_sorted, |name, of| {
+            (format!("list_{name}_is_sorted_bool"), of, CelType::Bool)
+        }));
+        to.function(of_each("max", &ORDERED, max, |name, of| {
+            (format!("list_{name}_max_{name}"), of.clone(), of)
+        }));
+        to.function(of_each("min", &ORDERED, min, |name, of| {
+            (format!("list_{name}_min_{name}"), of.clone(), of)
+        }));
+        declare_sum(to);
+        let element = || CelType::parameter("A");
+        for (name, id, function) in [
+            ("indexOf", "list_a_index_of_int", index_of as Plain),
+            ("lastIndexOf", "list_a_last_index_of_int", last_index_of),
+        ] {
+            let args = [CelType::list(element()), element()];
+            to.function(
+                CelFunctionDecl::new(name)
+                    .cost(traverse)
+                    .overload(CelOverload::member(id, args, CelType::Int, function)),
+            );
+        }
+    }
+}
+
+type Plain = for<'a> fn(&[CelValue<'a>]) -> CelResult<'a>;
+
+/// Types that have an order, by the names that overloads use.
+const ORDERED: [(&str, CelType); 8] = [
+    ("int", CelType::Int),
+    ("uint", CelType::Uint),
+    ("double", CelType::Double),
+    ("bool", CelType::Bool),
+    ("duration", CelType::Duration),
+    ("timestamp", CelType::Timestamp),
+    ("string", CelType::String),
+    ("bytes", CelType::Bytes),
+];
+
+/// A function with an overload for lists of each type; `signature` gives its identifier, element and result.
+fn of_each(
+    name: &str,
+    types: &[(&str, CelType)],
+    function: Plain,
+    signature: fn(&str, CelType) -> (String, CelType, CelType),
+) -> CelFunctionDecl {
+    let mut declared = CelFunctionDecl::new(name).cost(traverse);
+    for (type_name, of) in types {
+        let (id, element, result) = signature(type_name, of.clone());
+        let args = [CelType::list(element)];
+        declared = declared.overload(CelOverload::member(&id, args, result, function));
+    }
+    declared
+}
+
+fn declare_sum(to: &mut CelDeclarations) {
+    let zeros: [(&str, CelType, CelValue<'static>); 4] = [
+        ("int", CelType::Int, CelValue::Int(0)),
+        ("uint", CelType::Uint, CelValue::Uint(0)),
+        ("double", CelType::Double, CelValue::Double(0.0)),
+        (
+            "duration",
+            CelType::Duration,
+            CelValue::Duration(CelDuration::from_nanoseconds(0)),
+        ),
+    ];
+    let mut declared = CelFunctionDecl::new("sum").cost(traverse);
+    for (name, of, zero) in zeros {
+        declared = declared.overload(CelOverload::member(
+            &format!("list_{name}_sum_{name}"),
+            [CelType::list(of.clone())],
+            of,
+            Sum(zero),
+        ));
+    }
+    to.function(declared);
+}
+
+/// The cost of walking over the target.
+fn traverse(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
+    Some(traversal(&args[0]))
+}
+
+/// What walking over a value with all that is in it costs: 1 for each part, a tenth for each byte of text.
+pub(super) fn traversal(value: &CelValue<'_>) -> u64 {
+    let tenth = |length: usize| length as u64 / 10;
+    match value {
+        CelValue::String(text) => tenth(text.len()),
+        CelValue::Bytes(bytes) => tenth(bytes.len()),
+        CelValue::List(list) => list.iter().map(|element| traversal(&element)).sum(),
+        CelValue::Map(map) => {
+            let mut sum = 0_u64;
+            let mut at = 0;
+            while let Some(entry) = map.entry_at(at) {
+                sum = sum.saturating_add(entry.map_or(1, |(key, value)| {
+                    traversal(&key).saturating_add(traversal(&value))
+                }));
+                at += 1;
+            }
+            sum
+        }
+        _ => 1,
+    }
+}
+
+fn list<'v, 'a>(args: &'v [CelValue<'a>]) -> Result<&'v CelList<'a>, CelError> {
+    match &args[0] {
+        CelValue::List(list) => Ok(list),
+        _ => Err(CelError::no_such_overload()),
+    }
+}
+
+/// Whether values of this type have an order.
+pub(super) fn is_ordered(value: &CelValue<'_>) -> bool {
+    matches!(
+        value,
+        CelValue::Bool(_)
+            | CelValue::Int(_)
+            | CelValue::Uint(_)
+            | CelValue::Double(_)
+            | CelValue::String(_)
+            | CelValue::Bytes(_)
+            | CelValue::Duration(_)
+            | CelValue::Timestamp(_)
+    )
+}
+
+fn ordered(value: CelValue<'_>) -> CelResult<'_> {
+    if is_ordered(&value) {
+        return Ok(value);
+    }
+    Err(CelError::no_such_overload())
+}
+
+/// Values that cannot be compared with each other count as sorted: so does the original.
+fn is_sorted<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let mut previous: Option<CelValue<'a>> = None;
+    for next in list(args)? {
+        let next = ordered(next)?;
+        if previous.is_some_and(|of| of.compare(&next) == Ok(Ordering::Greater)) {
+            return Ok(false.into());
+        }
+        previous = Some(next);
+    }
+    Ok(true.into())
+}
+
+fn min<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    best(args, "min", Ordering::Greater)
+}
+
+fn max<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    best(args, "max", Ordering::Less)
+}
+
+/// The element that no later one replaces; one is replaced if it compares as `worse` with the next.
+fn best<'a>(args: &[CelValue<'a>], name: &str, worse: Ordering) -> CelResult<'a> {
+    let mut best: Option<CelValue<'a>> = None;
+    for next in list(args)? {
+        let next = ordered(next)?;
+        best = match best {
+            Some(known) if known.compare(&next) != Ok(worse) => Some(known),
+            _ => Some(next),
+        };
+    }
+    best.ok_or_else(|| CelError::new(format!("{name} called on empty list")))
+}
+
+/// Sums of numbers or durations, from the zero of the type on.
+struct Sum(CelValue<'static>);
+
+impl CelFunction for Sum {
+    fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        let mut sum: CelValue<'a> = self.0.clone();
+        for next in list(args)? {
+            sum = match (&sum, &next) {
+                (CelValue::Int(a), CelValue::Int(b)) => {
+                    let total = a.checked_add(*b);
+                    CelValue::Int(total.ok_or_else(|| CelError::new("integer overflow"))?)
+                }
+                (CelValue::Uint(a), CelValue::Uint(b)) => {
+                    let total = a.checked_add(*b);
+                    CelValue::Uint(total.ok_or_else(|| CelError::new("unsigned integer overflow"))?)
+                }
+                (CelValue::Double(a), CelValue::Double(b)) => CelValue::Double(a + b),
+                (CelValue::Duration(a), CelValue::Duration(b)) => CelValue::Duration(a.plus(*b)?),
+                (CelValue::Duration(a), CelValue::Timestamp(b)) => CelValue::Timestamp(b.plus(*a)?),
+                (CelValue::Timestamp(a), CelValue::Duration(b)) => CelValue::Timestamp(a.plus(*b)?),
+                _ => return Err(CelError::no_such_overload()),
+            };
+        }
+        Ok(sum)
+    }
+}
+
+fn position(found: Option<usize>) -> CelValue<'static> {
+    CelValue::Int(found.map_or(-1, |at| i64::try_from(at).unwrap_or(i64::MAX)))
+}
+
+fn index_of<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let found = list(args)?
+        .iter()
+        .position(|element| element.equals(&args[1]));
+    Ok(position(found))
+}
+
+fn last_index_of<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let list = list(args)?;
+    let equal = |at: &usize| {
+        list.get(*at)
+            .is_some_and(|element| element.equals(&args[1]))
+    };
+    Ok(position((0..list.len()).rev().find(equal)))
+}

@@ -1,0 +1,389 @@
+//! Functions of lists of cel-go's extension: `slice`, `flatten`, `sort`, `sortBy`, `lists.range`, `reverse`,
+//! `distinct`. In the optional library: `first`, `last`.
+//!
+//! The original computes a list first and counts its cost afterwards, so that `lists.range` of a large number uses
+//! up its memory. Here what would cost more than [`MOST_ELEMENTS`] stops before, as if the limit of Kubernetes were
+//! exceeded.
+//!
+//! Source: cel-go `ext/lists.go`.
+
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "functions of cost may decline to say"
+)]
+
+use std::cmp::Ordering;
+
+use super::go_text::int;
+use super::lists::is_ordered;
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::syntax::{CelMacro, ExprId, FoldParts, MacroError, MacroExpansion};
+use crate::types::CelType;
+use crate::value::{CelError, CelList, CelResult, CelValue, Fuel, equal_within};
+
+/// The most elements of a list that a function makes.
+const MOST_ELEMENTS: usize = 1_000_000;
+
+/// The most comparisons of parts of values in one call of `distinct`.
+const MOST_COMPARISONS: u64 = 5_000_000;
+
+/// cel-go's extension of lists, version 3: all functions, with their costs.
+#[derive(Clone, Copy, Debug)]
+pub struct ListsExtension;
+
+impl CelLibrary for ListsExtension {
+    fn declare(&self, to: &mut CelDeclarations) {
+        declare_parts(to);
+        declare_order(to);
+        let list = list_of("T");
+        to.function(
+            CelFunctionDecl::new("reverse").overload(
+                CelOverload::member("list_reverse", [list.clone()], list.clone(), reverse)
+                    .cost(result_size),
+            ),
+        );
+        to.function(
+            CelFunctionDecl::new("distinct").overload(
+                CelOverload::member("list_distinct", [list.clone()], list, distinct)
+                    .cost(|args, _| self_compare(&args[0])),
+            ),
+        );
+        let ints = CelType::list(CelType::Int);
+        to.function(CelFunctionDecl::new("lists.range").overload(
+            CelOverload::global("lists_range", [CelType::Int], ints, range).cost(result_size),
+        ));
+    }
+}
+
+fn list_of(parameter: &str) -> CelType {
+    CelType::list(CelType::parameter(parameter))
+}
+
+fn declare_parts(to: &mut CelDeclarations) {
+    let list = list_of("T");
+    let bounds = [list.clone(), CelType::Int, CelType::Int];
+    to.function(CelFunctionDecl::new("slice").overload(
+        CelOverload::member("list_slice", bounds, list.clone(), slice).cost(result_size),
+    ));
+    let dynamic = CelType::list(CelType::Dyn);
+    to.function(
+        CelFunctionDecl::new("flatten")
+            .overload(
+                CelOverload::member("list_flatten", [CelType::list(list.clone())], list, flatten)
+                    .cost(flatten_cost)
+                    .unguarded(),
+            )
+            .overload(
+                CelOverload::member(
+                    "list_flatten_int",
+                    [dynamic.clone(), CelType::Int],
+                    dynamic,
+                    flatten,
+                )
+                .cost(flatten_cost)
+                .unguarded(),
+            ),
+    );
+}
+
+const ORDERED: [CelType; 8] = [
+    CelType::Int,
+    CelType::Uint,
+    CelType::Double,
+    CelType::Bool,
+    CelType::Duration,
+    CelType::Timestamp,
+    CelType::String,
+    CelType::Bytes,
+];
+
+/// The function that the macro `sortBy` calls.
+const SORT_BY_KEYS: &str = "@sortByAssociatedKeys";
+
+fn declare_order(to: &mut CelDeclarations) {
+    let mut sort_all = CelFunctionDecl::new("sort").singleton();
+    let mut sort_by = CelFunctionDecl::new(SORT_BY_KEYS).singleton();
+    for of in ORDERED {
+        let name = of.runtime_name();
+        let list = CelType::list(of.clone());
+        sort_all = sort_all.overload(
+            CelOverload::member(
+                &format!("list_{name}_sort"),
+                [list.clone()],
+                list.clone(),
+                sort,
+            )
+            .cost(|args, _| self_compare(&args[0]))
+            .unguarded(),
+        );
+        let args = [list_of("T"), list];
+        sort_by = sort_by.overload(
+            CelOverload::member(
+                &format!("list_{name}_sortByAssociatedKeys"),
+                args,
+                list_of("T"),
+                sort_by_keys,
+            )
+            .cost(|args, _| self_compare(&args[1]))
+            .unguarded(),
+        );
+    }
+    to.function(sort_all);
+    to.function(sort_by);
+    to.macro_call(CelMacro::member("sortBy", 2, expand_sort_by));
+}
+
+/// The cost of a list that a call makes: the call, the list, and `amount` for what it holds.
+fn allocating(amount: u64) -> Option<u64> {
+    Some(amount.wrapping_add(11))
+}
+
+fn result_size(_: &[CelValue<'_>], result: &CelValue<'_>) -> Option<u64> {
+    allocating(result.cost_size())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as the original computes it"
+)]
+fn flatten_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
+    let depth = args.get(1).map_or(1, |depth| depth.as_int().unwrap_or(0));
+    // Below zero, the original's conversion wraps.
+    let amount = args[0].cost_size() as f64 * depth as f64;
+    allocating(if amount < 0.0 {
+        amount as i64 as u64
+    } else {
+        amount as u64
+    })
+}
+
+/// The cost of comparing all elements of a list with all others.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as the original computes it"
+)]
+fn self_compare(list: &CelValue<'_>) -> Option<u64> {
+    let size = list.cost_size();
+    let first = match list {
+        CelValue::List(list) => list.get(0),
+        _ => None,
+    };
+    let factor = match first {
+        Some(CelValue::String(_) | CelValue::Bytes(_)) => 2.1,
+        _ => 2.0,
+    };
+    allocating((size.saturating_mul(size) as f64 * factor) as u64)
+}
+
+fn list<'v, 'a>(
+    function: &str,
+    args: &'v [CelValue<'a>],
+    at: usize,
+) -> Result<&'v CelList<'a>, CelError> {
+    match &args[at] {
+        CelValue::List(list) => Ok(list),
+        _ => Err(CelError::no_such_call(function, args)),
+    }
+}
+
+fn slice<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let (list, start, end) = (list("slice", args, 0)?, int(args, 1)?, int(args, 2)?);
+    let wrong = |why: &str| {
+        Err(CelError::new(format!(
+            "cannot slice({start}, {end}), {why}"
+        )))
+    };
+    let (Ok(from), Ok(to)) = (usize::try_from(start), usize::try_from(end)) else {
+        return wrong("negative indexes not supported");
+    };
+    if from > to {
+        return wrong("start index must be less than or equal to end index");
+    }
+    if list.len() < to {
+        return wrong(&format!("list is length {}", list.len()));
+    }
+    CelValue::list(list.iter().skip(from).take(to - from).collect())
+}
+
+fn flatten<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let CelValue::List(list) = &args[0] else {
+        return Err(CelError::no_such_call("flatten", args));
+    };
+    let depth = match args.get(1) {
+        None => 1,
+        Some(CelValue::Int(depth)) => *depth,
+        Some(_) => return Err(CelError::no_such_call("flatten", args)),
+    };
+    if depth < 0 {
+        return Err(CelError::new("level must be non-negative"));
+    }
+    let mut flat = Vec::new();
+    flatten_into(list, depth, &mut flat)?;
+    CelValue::list(flat)
+}
+
+/// Appends the elements of `list`, those of lists in it down to `depth`. Values nest 500 levels at most.
+fn flatten_into<'a>(
+    list: &CelList<'a>,
+    depth: i64,
+    flat: &mut Vec<CelValue<'a>>,
+) -> Result<(), CelError> {
+    for element in list {
+        match element {
+            CelValue::List(inner) if depth > 0 => flatten_into(&inner, depth - 1, flat)?,
+            other => flat.push(other),
+        }
+        if flat.len() > MOST_ELEMENTS {
+            return Err(CelError::cost_limit());
+        }
+    }
+    Ok(())
+}
+
+fn range<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let end = int(args, 0)?;
+    if usize::try_from(end).is_ok_and(|end| end > MOST_ELEMENTS) {
+        return Err(CelError::cost_limit());
+    }
+    CelValue::list((0..end).map(CelValue::Int).collect())
+}
+
+fn reverse<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let mut elements: Vec<_> = list("reverse", args, 0)?.iter().collect();
+    elements.reverse();
+    CelValue::list(elements)
+}
+
+fn distinct<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let mut unique: Vec<CelValue<'a>> = Vec::new();
+    let mut fuel = Fuel {
+        left: MOST_COMPARISONS,
+    };
+    for element in list("distinct", args, 0)? {
+        let mut seen = false;
+        for other in &unique {
+            if equal_within(&element, other, &mut fuel)? {
+                seen = true;
+                break;
+            }
+        }
+        if !seen {
+            unique.push(element);
+        }
+    }
+    CelValue::list(unique)
+}
+
+fn sort<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let of = list("sort", args, 0)?;
+    sorted(of, of)
+}
+
+fn sort_by_keys<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    sorted(list(SORT_BY_KEYS, args, 0)?, list(SORT_BY_KEYS, args, 1)?)
+}
+
+/// The elements of `list` in the order of their `keys`; elements with equal keys keep their order.
+fn sorted<'a>(list: &CelList<'a>, keys: &CelList<'a>) -> CelResult<'a> {
+    if list.len() != keys.len() {
+        return Err(CelError::new(format!(
+            "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {} and {} elements respectively",
+            list.len(),
+            keys.len()
+        )));
+    }
+    let Some(first) = keys.get(0) else {
+        return Ok(CelValue::List(list.clone()));
+    };
+    if !is_ordered(&first) {
+        return Err(CelError::new("list elements must be comparable"));
+    }
+    let mut pairs: Vec<_> = keys.iter().zip(list).collect();
+    if pairs
+        .iter()
+        .any(|(key, _)| key.type_name() != first.type_name())
+    {
+        return Err(CelError::new("list elements must have the same type"));
+    }
+    merge_sort(&mut pairs);
+    CelValue::list(pairs.into_iter().map(|(_, element)| element).collect())
+}
+
+/// Sorts stably. NaN, which has no order, may come out anywhere; the sort of the standard library may panic then.
+fn merge_sort<'a>(pairs: &mut Vec<(CelValue<'a>, CelValue<'a>)>) {
+    if pairs.len() < 2 {
+        return;
+    }
+    let mut right = pairs.split_off(pairs.len() / 2);
+    merge_sort(pairs);
+    merge_sort(&mut right);
+    let mut merged = Vec::with_capacity(pairs.len() + right.len());
+    let mut lefts = pairs.drain(..).peekable();
+    let mut rights = right.into_iter().peekable();
+    while let (Some(left), Some(right)) = (lefts.peek(), rights.peek()) {
+        let taken = if right.0.compare(&left.0) == Ok(Ordering::Less) {
+            rights.next()
+        } else {
+            lefts.next()
+        };
+        merged.extend(taken);
+    }
+    merged.extend(lefts);
+    merged.extend(rights);
+    *pairs = merged;
+}
+
+/// `list.sortBy(x, key)`: the list is computed once and named, its keys are mapped from it.
+fn expand_sort_by(
+    e: &mut MacroExpansion<'_>,
+    target: Option<ExprId>,
+    args: &[ExprId],
+) -> Result<Option<ExprId>, MacroError> {
+    const INPUT: &str = "@__sortBy_input__";
+    let Some(target) = target else {
+        return Ok(None);
+    };
+    if e.is_literal_or_map(target) {
+        let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+        return Err(e.error(target, message));
+    }
+    let Some(variable) = e.identifier(args[0]).map(str::to_owned) else {
+        return Err(e.error(args[0], "argument is not an identifier"));
+    };
+    let (first, second) = (e.ident(INPUT), e.ident(INPUT));
+    let keys = keys_of(e, first, &variable, args[1]);
+    let call = e.member_call(SORT_BY_KEYS, second, &[keys]);
+    let (range, condition, step) = (e.list(&[]), e.literal(false.into()), e.ident(INPUT));
+    Ok(Some(e.fold(&FoldParts {
+        range,
+        variable: "#unused",
+        second_variable: None,
+        accumulator: INPUT,
+        init: target,
+        condition,
+        step,
+        result: call,
+    })))
+}
+
+/// `range.map(variable, key)`
+fn keys_of(e: &mut MacroExpansion<'_>, range: ExprId, variable: &str, key: ExprId) -> ExprId {
+    let (init, condition, before) = (e.list(&[]), e.literal(true.into()), e.accumulator());
+    let one = e.list(&[key]);
+    let step = e.call("_+_", &[before, one]);
+    let result = e.accumulator();
+    e.fold(&FoldParts {
+        range,
+        variable,
+        second_variable: None,
+        accumulator: MacroExpansion::ACCUMULATOR,
+        init,
+        condition,
+        step,
+        result,
+    })
+}

@@ -1,0 +1,544 @@
+//! Quantities: numbers with a suffix, such as `500m` or `1.5Gi`.
+//!
+//! As in the original, a quantity is an integer of 64 bits with a power of ten as long as that fits, and a decimal
+//! number of any size otherwise; only the first kind can be an integer for `isInteger` and `asInteger`. What the
+//! original would need gigabytes for, such as the sum of `1e2000000000` and 1, is an error here. The original
+//! changes a quantity of the second kind in place when something is added to it; here nothing changes.
+//!
+//! Source: Kubernetes `apimachinery/pkg/api/resource` and `apiserver/pkg/cel/library/quantity.go`.
+
+use std::any::Any;
+use std::cmp::Ordering;
+
+use num_bigint::BigInt;
+
+use super::go_text::{fixed, int, tenth, text};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::types::CelType;
+use crate::value::{CelError, CelOpaque, CelValue};
+
+/// The name of the type.
+const QUANTITY: &str = "kubernetes.Quantity";
+
+/// The most digits that a number may need.
+const MOST_DIGITS: i64 = 100_000;
+
+/// The smallest power of ten that quantities are rounded up to.
+const NANO: i64 = -9;
+
+/// The functions of quantities.
+#[derive(Clone, Copy, Debug)]
+pub struct QuantityLibrary;
+
+/// A number: `digits · 10^exponent`.
+#[derive(Clone, Debug)]
+enum QuantityValue {
+    Small { digits: i64, exponent: i64 },
+    Large { digits: BigInt, exponent: i64 },
+}
+
+impl CelOpaque for QuantityValue {
+    fn type_name(&self) -> &str {
+        QUANTITY
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn equals(&self, other: &dyn CelOpaque) -> bool {
+        let other = other.as_any().downcast_ref::<Self>();
+        other.is_some_and(|other| self.order(other) == Ordering::Equal)
+    }
+
+    fn print(&self) -> String {
+        let (digits, exponent) = self.parts();
+        let text = digits.to_string();
+        let short = text.trim_end_matches('0');
+        if short.is_empty() || short == "-" {
+            return "0e0".to_owned();
+        }
+        let dropped = i64::try_from(text.len() - short.len()).unwrap_or(0);
+        format!("{short}e{}", exponent + dropped)
+    }
+}
+
+fn quantity_type() -> CelType {
+    CelType::object(QUANTITY)
+}
+
+impl CelLibrary for QuantityLibrary {
+    fn declare(&self, to: &mut CelDeclarations) {
+        let parsing = |args: &[CelValue<'_>], _: &CelValue<'_>| Some(tenth(args[0].cost_size()));
+        to.function(
+            CelFunctionDecl::new("quantity")
+                .cost(parsing)
+                .overload(CelOverload::global(
+                    "string_to_quantity",
+                    [CelType::String],
+                    quantity_type(),
+                    fixed(|args| {
+                        parse(text(args, 0)?)
+                            .map(CelValue::opaque)
+                            .map_err(CelError::new)
+                    }),
+                )),
+        );
+        to.function(CelFunctionDecl::new("isQuantity").cost(parsing).overload(
+            CelOverload::global(
+                "is_quantity_string",
+                [CelType::String],
+                CelType::Bool,
+                fixed(|args| Ok(parse(text(args, 0)?).is_ok().into())),
+            ),
+        ));
+        declare_views(to);
+        declare_arithmetic(to);
+        declare_comparison(to);
+    }
+}
+
+fn declare_views(to: &mut CelDeclarations) {
+    // Not a member in the original, whatever its documentation says.
+    to.function(CelFunctionDecl::new("sign").overload(CelOverload::global(
+        "quantity_sign",
+        [quantity_type()],
+        CelType::Int,
+        fixed(|args| Ok((quantity(args, 0)?.sign() as i64).into())),
+    )));
+    to.function(
+        CelFunctionDecl::new("isInteger").overload(CelOverload::member(
+            "quantity_is_integer",
+            [quantity_type()],
+            CelType::Bool,
+            fixed(|args| Ok(quantity(args, 0)?.integer().is_some().into())),
+        )),
+    );
+    to.function(
+        CelFunctionDecl::new("asInteger").overload(CelOverload::member(
+            "quantity_get_int",
+            [quantity_type()],
+            CelType::Int,
+            fixed(|args| {
+                let value = quantity(args, 0)?.integer();
+                let value =
+                    value.ok_or_else(|| CelError::new("cannot convert value to integer"))?;
+                Ok(value.into())
+            }),
+        )),
+    );
+    to.function(
+        CelFunctionDecl::new("asApproximateFloat").overload(CelOverload::member(
+            "quantity_get_float",
+            [quantity_type()],
+            CelType::Double,
+            fixed(|args| Ok(quantity(args, 0)?.approximate().into())),
+        )),
+    );
+}
+
+fn declare_arithmetic(to: &mut CelDeclarations) {
+    for (name, negate) in [("add", false), ("sub", true)] {
+        let with = move |a: &QuantityValue, b: QuantityValue| {
+            let b = if negate { b.negated() } else { b };
+            a.plus(&b).map(CelValue::opaque)
+        };
+        to.function(
+            CelFunctionDecl::new(name)
+                .overload(CelOverload::member(
+                    &format!("quantity_{name}"),
+                    [quantity_type(), quantity_type()],
+                    quantity_type(),
+                    fixed(move |args| with(quantity(args, 0)?, quantity(args, 1)?.clone())),
+                ))
+                .overload(CelOverload::member(
+                    &format!("quantity_{name}_int"),
+                    [quantity_type(), CelType::Int],
+                    quantity_type(),
+                    fixed(move |args| {
+                        let (digits, exponent) = (int(args, 1)?, 0);
+                        with(
+                            quantity(args, 0)?,
+                            QuantityValue::Small { digits, exponent },
+                        )
+                    }),
+                )),
+        );
+    }
+}
+
+fn declare_comparison(to: &mut CelDeclarations) {
+    let pair = || [quantity_type(), quantity_type()];
+    for (name, id, order) in [
+        (
+            "isGreaterThan",
+            "quantity_is_greater_than",
+            Ordering::Greater,
+        ),
+        ("isLessThan", "quantity_is_less_than", Ordering::Less),
+    ] {
+        to.function(CelFunctionDecl::new(name).overload(CelOverload::member(
+            id,
+            pair(),
+            CelType::Bool,
+            fixed(move |args| Ok((quantity(args, 0)?.order(quantity(args, 1)?) == order).into())),
+        )));
+    }
+    to.function(
+        CelFunctionDecl::new("compareTo").overload(CelOverload::member(
+            "quantity_compare_to",
+            pair(),
+            CelType::Int,
+            fixed(|args| Ok((quantity(args, 0)?.order(quantity(args, 1)?) as i64).into())),
+        )),
+    );
+}
+
+fn quantity<'v>(args: &'v [CelValue<'_>], at: usize) -> Result<&'v QuantityValue, CelError> {
+    let value = args.get(at).and_then(CelValue::as_opaque);
+    value.ok_or_else(CelError::no_such_overload)
+}
+
+fn too_large() -> CelError {
+    CelError::new("quantity has too many digits")
+}
+
+/// `10^power`; `power` is at most a few times [`MOST_DIGITS`].
+fn ten_to(power: i64) -> BigInt {
+    BigInt::from(10).pow(u32::try_from(power).unwrap_or(0))
+}
+
+fn sign_of(digits: &BigInt) -> Ordering {
+    digits.cmp(&BigInt::ZERO)
+}
+
+fn length(digits: &BigInt) -> i64 {
+    i64::try_from(digits.magnitude().to_string().len()).unwrap_or(i64::MAX)
+}
+
+impl QuantityValue {
+    fn parts(&self) -> (BigInt, i64) {
+        match self {
+            Self::Small { digits, exponent } => (BigInt::from(*digits), *exponent),
+            Self::Large { digits, exponent } => (digits.clone(), *exponent),
+        }
+    }
+
+    fn sign(&self) -> Ordering {
+        match self {
+            Self::Small { digits, .. } => digits.cmp(&0),
+            Self::Large { digits, .. } => sign_of(digits),
+        }
+    }
+
+    /// The value as an integer, where the original knows it for one.
+    fn integer(&self) -> Option<i64> {
+        let Self::Small { digits, exponent } = self else {
+            return None;
+        };
+        match (*digits, u32::try_from(*exponent)) {
+            (_, Err(_)) => None,
+            (0, _) => Some(0),
+            (digits, Ok(exponent)) => digits.checked_mul(10_i64.checked_pow(exponent)?),
+        }
+    }
+
+    fn approximate(&self) -> f64 {
+        let (digits, exponent) = self.parts();
+        let base: f64 = digits.to_string().parse().unwrap_or(f64::NAN);
+        if exponent == 0 {
+            base
+        } else {
+            base * power_of_ten(exponent)
+        }
+    }
+
+    fn negated(self) -> Self {
+        match self {
+            Self::Small { digits, exponent } => Self::Small {
+                digits: digits.wrapping_neg(),
+                exponent,
+            },
+            Self::Large { digits, exponent } => Self::Large {
+                digits: -digits,
+                exponent,
+            },
+        }
+    }
+
+    fn plus(&self, other: &Self) -> Result<Self, CelError> {
+        if let Some(sum) = self.small_plus(other) {
+            return Ok(sum);
+        }
+        let ((a, a_exponent), (b, b_exponent)) = (self.parts(), other.parts());
+        let exponent = a_exponent.min(b_exponent);
+        if a_exponent.abs_diff(b_exponent) > MOST_DIGITS.unsigned_abs() {
+            return Err(too_large());
+        }
+        let digits = a * ten_to(a_exponent - exponent) + b * ten_to(b_exponent - exponent);
+        Ok(Self::Large { digits, exponent })
+    }
+
+    /// The sum, if both and it are small.
+    fn small_plus(&self, other: &Self) -> Option<Self> {
+        let (
+            Self::Small {
+                digits: a,
+                exponent,
+            },
+            Self::Small {
+                digits: b,
+                exponent: other_exponent,
+            },
+        ) = (self, other)
+        else {
+            return None;
+        };
+        if *b == 0 {
+            return Some(self.clone());
+        }
+        if *a == 0 {
+            return Some(other.clone());
+        }
+        let least = *exponent.min(other_exponent);
+        let scaled = |digits: i64, exponent: i64| {
+            let power = u32::try_from(exponent - least).ok()?;
+            digits.checked_mul(10_i64.checked_pow(power)?)
+        };
+        let digits = scaled(*a, *exponent)?.checked_add(scaled(*b, *other_exponent)?)?;
+        Some(Self::Small {
+            digits,
+            exponent: least,
+        })
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        let sign = self.sign();
+        if sign != other.sign() {
+            return sign.cmp(&other.sign());
+        }
+        if sign == Ordering::Equal {
+            return sign;
+        }
+        let ((a, a_exponent), (b, b_exponent)) = (self.parts(), other.parts());
+        let larger = (length(&a) + a_exponent).cmp(&(length(&b) + b_exponent));
+        if larger != Ordering::Equal {
+            return if sign == Ordering::Less {
+                larger.reverse()
+            } else {
+                larger
+            };
+        }
+        // As long as each other: they differ in no more digits than they have.
+        let exponent = a_exponent.min(b_exponent);
+        (a * ten_to(a_exponent - exponent)).cmp(&(b * ten_to(b_exponent - exponent)))
+    }
+}
+
+/// Go's `math.Pow10`, which multiplies two entries of tables.
+fn power_of_ten(exponent: i64) -> f64 {
+    let entry = |power: i64| format!("1e{power}").parse().unwrap_or(f64::NAN);
+    match exponent {
+        0..=308 => entry(exponent / 32 * 32) * entry(exponent % 32),
+        -323..=-1 => entry(exponent / 32 * 32) / entry(-exponent % 32),
+        309.. => f64::INFINITY,
+        _ => 0.0,
+    }
+}
+
+const NO_NUMBER: &str = "unable to parse numeric part of quantity";
+
+const WRONG_FORM: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// The parts of a quantity's text.
+struct QuantityParts<'t> {
+    negative: bool,
+    /// Digits before the point, without leading zeros.
+    whole: &'t str,
+    /// Digits after the point.
+    fraction: &'t str,
+    suffix: &'t str,
+    /// Whether any digit is written.
+    has_digits: bool,
+}
+
+fn split(text: &str) -> Option<QuantityParts<'_>> {
+    let (negative, rest) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let rest = rest.trim_start_matches('0');
+    let end = |text: &str| {
+        text.find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len())
+    };
+    let (whole, rest) = rest.split_at(end(rest));
+    let (fraction, suffix) = match rest.strip_prefix('.') {
+        Some(after) => after.split_at(end(after)),
+        None => ("", rest),
+    };
+    let exponent = suffix.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
+    let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+    if !exponent.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let has_digits = text[..text.len() - suffix.len()].contains(|c: char| c.is_ascii_digit());
+    let whole = if whole.is_empty() { "0" } else { whole };
+    Some(QuantityParts {
+        negative,
+        whole,
+        fraction,
+        suffix,
+        has_digits,
+    })
+}
+
+/// What a suffix multiplies with.
+enum Unit {
+    Ten(i64),
+    Two(u32),
+}
+
+fn unit(suffix: &str) -> Option<Unit> {
+    Some(match suffix {
+        "" => Unit::Ten(0),
+        "n" => Unit::Ten(-9),
+        "u" => Unit::Ten(-6),
+        "m" => Unit::Ten(-3),
+        "k" => Unit::Ten(3),
+        "M" => Unit::Ten(6),
+        "G" => Unit::Ten(9),
+        "T" => Unit::Ten(12),
+        "P" => Unit::Ten(15),
+        "E" => Unit::Ten(18),
+        "Ki" => Unit::Two(10),
+        "Mi" => Unit::Two(20),
+        "Gi" => Unit::Two(30),
+        "Ti" => Unit::Two(40),
+        "Pi" => Unit::Two(50),
+        "Ei" => Unit::Two(60),
+        _ => {
+            let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+            // The original keeps 32 bits of it.
+            #[expect(clippy::cast_possible_truncation, reason = "as the original does")]
+            Unit::Ten(i64::from(exponent as i32))
+        }
+    })
+}
+
+/// Reads a quantity.
+fn parse(text: &str) -> Result<QuantityValue, String> {
+    let parts = split(text).ok_or(WRONG_FORM)?;
+    let unit = unit(parts.suffix).ok_or("unable to parse quantity's suffix")?;
+    if let Some(small) = parse_small(&parts, &unit) {
+        return Ok(small);
+    }
+    if !parts.has_digits {
+        return Err(NO_NUMBER.to_owned());
+    }
+    let written = format!("{}{}", parts.whole, parts.fraction);
+    let mut digits: BigInt = written
+        .parse()
+        .map_err(|_| "unable to parse numeric part of quantity")?;
+    let fraction = i64::try_from(parts.fraction.len()).unwrap_or(i64::MAX);
+    let mut exponent = -fraction;
+    match unit {
+        Unit::Ten(power) => exponent = power.saturating_sub(fraction),
+        Unit::Two(power) => digits <<= power,
+    }
+    if sign_of(&digits) != Ordering::Equal {
+        digits = rounded_up(digits, exponent)?;
+        exponent = NANO;
+    }
+    if matches!(unit, Unit::Two(_)) {
+        let most = BigInt::from(i64::MAX) * ten_to(-NANO);
+        if exponent == NANO && digits > most {
+            (digits, exponent) = (BigInt::from(i64::MAX), 0);
+        }
+    }
+    if parts.negative {
+        digits = -digits;
+    }
+    Ok(QuantityValue::Large { digits, exponent })
+}
+
+/// The number if it has no more than 18 digits and no more than 9 of them after the point.
+fn parse_small(parts: &QuantityParts<'_>, unit: &Unit) -> Option<QuantityValue> {
+    let count = parts.whole.len() + parts.fraction.len();
+    let fraction = i64::try_from(parts.fraction.len()).ok()?;
+    let (factor, exponent) = match unit {
+        Unit::Ten(exponent) => {
+            18_usize.checked_sub(count)?;
+            (1, exponent - fraction)
+        }
+        Unit::Two(power) => {
+            // About as many digits as the factor has; no digits after the point.
+            let taken = [0, 3, 6, 9, 12, 15, 18][(*power / 10) as usize];
+            14_usize.checked_sub(parts.whole.len() + taken)?;
+            if fraction > 0 {
+                return None;
+            }
+            (1_i64 << power, 0)
+        }
+    };
+    if exponent < NANO {
+        return None;
+    }
+    let digits: i64 = format!("{}{}", parts.whole, parts.fraction).parse().ok()?;
+    let digits = digits.checked_mul(factor)?;
+    let digits = if parts.negative { -digits } else { digits };
+    Some(QuantityValue::Small { digits, exponent })
+}
+
+/// The number as a multiple of [`NANO`], rounded away from zero; `digits` are positive.
+fn rounded_up(digits: BigInt, exponent: i64) -> Result<BigInt, String> {
+    let shift = exponent - NANO;
+    if shift >= 0 {
+        if shift > MOST_DIGITS {
+            return Err(too_large().to_string());
+        }
+        return Ok(digits * ten_to(shift));
+    }
+    if -shift > length(&digits) {
+        return Ok(BigInt::from(1));
+    }
+    let divisor = ten_to(-shift);
+    Ok((digits + &divisor - 1) / divisor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(of: &str) -> String {
+        parse(of).map_or_else(|why| why, |value| value.print())
+    }
+
+    #[test]
+    fn quantities_are_exact() {
+        assert_eq!(text_of("1.5Gi"), "1610612736e0");
+        assert_eq!(
+            text_of("123456789012345678901234567890"),
+            "12345678901234567890123456789e1"
+        );
+        assert_eq!(text_of("0.0000000001"), "1e-9");
+        assert_eq!(text_of("10Ei"), "9223372036854775807e0");
+        assert_eq!(text_of("1e2147483648"), "1e-9");
+        assert_eq!(text_of("."), "0e0");
+        assert_eq!(text_of("1Zi"), WRONG_FORM);
+        assert_eq!(text_of("1mm"), "unable to parse quantity's suffix");
+    }
+
+    #[test]
+    fn numbers_of_very_different_size_are_compared_at_once() {
+        let (large, small) = (
+            parse("1e2147483647").unwrap(),
+            parse("-1e2147483647").unwrap(),
+        );
+        assert_eq!(large.order(&parse("1").unwrap()), Ordering::Greater);
+        assert_eq!(small.order(&parse("1n").unwrap()), Ordering::Less);
+        assert!(large.plus(&parse("1").unwrap()).is_err());
+    }
+}

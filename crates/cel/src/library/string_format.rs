@@ -1,0 +1,521 @@
+//! `string.format`: what its verbs print, and what is wrong with a format that is a constant.
+//!
+//! Source: cel-go `ext/formatting.go`. `%f` and `%e` print as in American English, with thousands separated, and a
+//! precision of `%e` is taken for a width: so does the original.
+
+use std::fmt::Write;
+
+use super::go_text::{go_quote, go_quote_bytes};
+use crate::declarations::CheckedCall;
+use crate::syntax::{Expr, ExprId, MacroError};
+use crate::types::CelType;
+use crate::value::{CelError, CelList, CelValue, go_float};
+
+/// The digits after the point where a format names none.
+const PRECISION: usize = 6;
+
+/// The largest text that one call may build, in bytes.
+const MOST_BYTES: usize = 20_000_000;
+
+/// What a clause asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FormatVerb {
+    Text,
+    Decimal,
+    Fixed(usize),
+    Scientific(usize),
+    Binary,
+    Hex { upper: bool },
+    Octal,
+}
+
+/// A piece of a format.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FormatPiece<'f> {
+    Literal(&'f str),
+    Clause(FormatVerb),
+}
+
+/// Reads a format piece by piece.
+pub(crate) struct FormatPieces<'f> {
+    rest: &'f str,
+    /// Clauses that have been given out.
+    used: usize,
+    /// Arguments that there are.
+    arguments: usize,
+    /// Whether the compiler asks, which looks for the end of a clause before it looks for its argument.
+    compiling: bool,
+}
+
+impl<'f> FormatPieces<'f> {
+    pub(crate) fn new(format: &'f str, arguments: usize, compiling: bool) -> Self {
+        Self {
+            rest: format,
+            used: 0,
+            arguments,
+            compiling,
+        }
+    }
+
+    /// How many arguments the format has asked for.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// The next piece, or what is wrong with it.
+    pub(crate) fn next(&mut self) -> Option<Result<FormatPiece<'f>, String>> {
+        let Some(clause) = self.rest.strip_prefix('%') else {
+            if self.rest.is_empty() {
+                return None;
+            }
+            let end = self.rest.find('%').unwrap_or(self.rest.len());
+            let (literal, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            return Some(Ok(FormatPiece::Literal(literal)));
+        };
+        if clause.starts_with('%') {
+            let (literal, rest) = clause.split_at(1);
+            self.rest = rest;
+            return Some(Ok(FormatPiece::Literal(literal)));
+        }
+        Some(self.clause(clause).map(FormatPiece::Clause))
+    }
+
+    fn clause(&mut self, text: &'f str) -> Result<FormatVerb, String> {
+        let missing = self.used >= self.arguments;
+        if text.is_empty() && (self.compiling || !missing) {
+            return Err("unexpected end of string".to_owned());
+        }
+        if missing {
+            return Err(format!("index {} out of range", self.used));
+        }
+        let wrong = |why: String| format!("could not parse formatting clause: {why}");
+        let (precision, text) = precision(text).map_err(wrong)?;
+        let verb = verb(text, precision.unwrap_or(PRECISION)).map_err(wrong)?;
+        self.rest = &text[1..];
+        self.used += 1;
+        Ok(verb)
+    }
+}
+
+/// The precision, if a clause begins with one, and what follows.
+fn precision(text: &str) -> Result<(Option<usize>, &str), String> {
+    let Some(after) = text.strip_prefix('.') else {
+        return Ok((None, text));
+    };
+    let wrong = |why: &str| Err(format!("error while parsing precision: {why}"));
+    let Some(end) = after.find(|c: char| !c.is_ascii_digit()) else {
+        return wrong("could not find end of precision specifier");
+    };
+    let digits = &after[..end];
+    let Ok(value) = digits.parse::<i64>() else {
+        let why = if digits.is_empty() {
+            "invalid syntax"
+        } else {
+            "value out of range"
+        };
+        return wrong(&format!(
+            "error while converting precision to integer: strconv.Atoi: parsing {}: {why}",
+            go_quote(digits)
+        ));
+    };
+    let value = usize::try_from(value).unwrap_or(usize::MAX);
+    Ok((Some(value), &after[end..]))
+}
+
+fn verb(text: &str, precision: usize) -> Result<FormatVerb, String> {
+    // The original looks at one byte.
+    let byte = text.as_bytes().first().copied().unwrap_or_default();
+    Ok(match byte {
+        b's' => FormatVerb::Text,
+        b'd' => FormatVerb::Decimal,
+        b'f' => FormatVerb::Fixed(precision),
+        b'e' => FormatVerb::Scientific(precision),
+        b'b' => FormatVerb::Binary,
+        b'x' => FormatVerb::Hex { upper: false },
+        b'X' => FormatVerb::Hex { upper: true },
+        b'o' => FormatVerb::Octal,
+        _ => {
+            let c = char::from(byte);
+            return Err(format!("unrecognized formatting clause \"{c}\""));
+        }
+    })
+}
+
+impl FormatVerb {
+    /// The message about an argument of the type `given`, which the verb does not take.
+    pub(crate) fn refusal(self, given: &str) -> String {
+        let takes = match self {
+            Self::Text => {
+                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+            }
+            Self::Decimal => "decimal clause can only be used on integers",
+            Self::Fixed(_) => "fixed-point clause can only be used on doubles",
+            Self::Scientific(_) => "scientific clause can only be used on doubles",
+            Self::Binary => "only integers and bools can be formatted as binary",
+            Self::Hex { .. } => "only integers, byte buffers, and strings can be formatted as hex",
+            Self::Octal => "octal clause can only be used on integers",
+        };
+        format!("error during formatting: {takes}, was given {given}")
+    }
+
+    fn print(self, value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
+        let number = match (self, value) {
+            (Self::Text, _) => return print_text(value, out),
+            (Self::Fixed(_) | Self::Scientific(_), value) => {
+                let number = double(value).ok_or_else(|| self.refusal(value.type_name()))?;
+                return self.print_double(number, out);
+            }
+            (Self::Binary, CelValue::Bool(value)) => i128::from(*value),
+            (Self::Hex { upper }, CelValue::String(text)) => {
+                return print_hex(text.as_bytes(), upper, out);
+            }
+            (Self::Hex { upper }, CelValue::Bytes(bytes)) => return print_hex(bytes, upper, out),
+            (_, CelValue::Int(value)) => i128::from(*value),
+            (_, CelValue::Uint(value)) => i128::from(*value),
+            _ => return Err(self.refusal(value.type_name())),
+        };
+        if number < 0 {
+            out.push('-');
+        }
+        let number = number.unsigned_abs();
+        match self {
+            Self::Binary => write!(out, "{number:b}"),
+            Self::Octal => write!(out, "{number:o}"),
+            Self::Hex { upper: false } => write!(out, "{number:x}"),
+            Self::Hex { upper: true } => write!(out, "{number:X}"),
+            _ => write!(out, "{number}"),
+        }
+        .expect("a string takes all");
+        Ok(())
+    }
+
+    fn print_double(self, value: f64, out: &mut String) -> Result<(), String> {
+        match self {
+            Self::Scientific(width) => {
+                if width > MOST_BYTES {
+                    return Err("error during formatting: width is too large".to_owned());
+                }
+                let text = scientific(value);
+                write!(out, "{text:>width$}").expect("a string takes all");
+            }
+            Self::Fixed(precision) => {
+                out.push_str(&fixed(value, precision));
+            }
+            _ => unreachable!("only for verbs of doubles"),
+        }
+        Ok(())
+    }
+}
+
+/// The number to print: a double, or the names of those that have no literal.
+fn double(value: &CelValue<'_>) -> Option<f64> {
+    match value {
+        CelValue::Double(value) => Some(*value),
+        CelValue::String(text) => match &**text {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn not_finite(value: f64) -> Option<&'static str> {
+    if value.is_nan() {
+        Some("NaN")
+    } else if value == f64::INFINITY {
+        Some("∞")
+    } else if value == f64::NEG_INFINITY {
+        Some("-∞")
+    } else {
+        None
+    }
+}
+
+/// With thousands separated.
+fn fixed(value: f64, precision: usize) -> String {
+    if let Some(text) = not_finite(value) {
+        return text.to_owned();
+    }
+    // The original keeps the lowest 8 bits of a precision, and takes a 0 that comes of that for none.
+    let text = match precision % 256 {
+        0 if precision > 0 => format!("{value}"),
+        digits => format!("{value:.digits$}"),
+    };
+    let (sign, text) = text
+        .strip_prefix('-')
+        .map_or(("", &*text), |text| ("-", text));
+    let whole = text.find('.').unwrap_or(text.len());
+    let mut out = String::from(sign);
+    for (at, c) in text[..whole].chars().enumerate() {
+        if at > 0 && (whole - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out.push_str(&text[whole..]);
+    out
+}
+
+fn scientific(value: f64) -> String {
+    if let Some(text) = not_finite(value) {
+        return text.to_owned();
+    }
+    let text = format!("{value:.PRECISION$e}");
+    let (mantissa, exponent) = text.split_once('e').expect("an exponent is printed");
+    let (sign, exponent) = exponent
+        .strip_prefix('-')
+        .map_or(("", exponent), |of| ("⁻", of));
+    let superscript = |digit: char| {
+        let digits = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+        digits[digit.to_digit(10).unwrap_or(0) as usize]
+    };
+    let exponent: String = format!("{exponent:0>2}").chars().map(superscript).collect();
+    format!("{mantissa}×10{sign}{exponent}")
+}
+
+fn print_hex(bytes: &[u8], upper: bool, out: &mut String) -> Result<(), String> {
+    for byte in bytes {
+        let written = if upper {
+            write!(out, "{byte:02X}")
+        } else {
+            write!(out, "{byte:02x}")
+        };
+        written.map_err(|_| "error during formatting: no room".to_owned())?;
+    }
+    Ok(())
+}
+
+/// What `%s` prints of a value that stands alone.
+fn print_text(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
+    match value {
+        CelValue::Null => out.push_str("null"),
+        CelValue::Double(value) => out.push_str(&go_float(*value)),
+        CelValue::Bytes(bytes) => out.push_str(utf8(bytes)?),
+        CelValue::List(_) | CelValue::Map(_) => return print_nested(value, out),
+        CelValue::Optional(_) | CelValue::Opaque(_) => {
+            return Err(FormatVerb::Text.refusal(value.type_name()));
+        }
+        other => write!(out, "{other}").expect("a string takes all"),
+    }
+    Ok(())
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|_| {
+        "error during formatting: could not convert argument \"invalid UTF-8 in bytes, cannot convert to string\" to string"
+            .to_owned()
+    })
+}
+
+/// What is printed inside of lists and maps: as literals of the language. Values nest 500 levels at most.
+fn print_nested(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
+    if out.len() > MOST_BYTES {
+        return Err("error during formatting: result is too large".to_owned());
+    }
+    match value {
+        CelValue::Double(value) if value.is_finite() => {
+            write!(out, "{value:.PRECISION$}").expect("a string takes all");
+        }
+        CelValue::Double(value) => out.push_str(&go_quote(&go_float(*value))),
+        CelValue::String(text) => out.push_str(&go_quote(text)),
+        CelValue::Bytes(bytes) => {
+            utf8(bytes)?;
+            out.push('b');
+            out.push_str(&go_quote_bytes(bytes));
+        }
+        CelValue::Timestamp(time) => write!(out, "timestamp(\"{time}\")").expect("as above"),
+        CelValue::Duration(span) => write!(out, "duration(\"{span}\")").expect("as above"),
+        CelValue::List(list) => {
+            out.push('[');
+            for (at, element) in list.iter().enumerate() {
+                out.push_str(if at == 0 { "" } else { ", " });
+                print_nested(&element, out)?;
+            }
+            out.push(']');
+        }
+        CelValue::Map(_) => print_map(value, out)?,
+        CelValue::Optional(_) | CelValue::Opaque(_) => {
+            return Err(format!(
+                "error during formatting: no formatting function for {}",
+                value.type_name()
+            ));
+        }
+        other => print_text(other, out)?,
+    }
+    Ok(())
+}
+
+/// A map, sorted by the texts of its keys.
+fn print_map(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
+    let CelValue::Map(map) = value else {
+        return Ok(());
+    };
+    let mut pairs = Vec::with_capacity(map.len());
+    let mut size = out.len();
+    let mut at = 0;
+    while let Some(entry) = map.entry_at(at) {
+        let (key, value) = entry.map_err(|error| error.to_string())?;
+        let mut pair = (String::new(), String::new());
+        match key {
+            CelValue::String(_) | CelValue::Bool(_) | CelValue::Int(_) | CelValue::Uint(_) => {
+                print_nested(&key, &mut pair.0)?;
+            }
+            _ => {
+                return Err(format!(
+                    "error during formatting: no formatting function for map key of type {}",
+                    key.type_name()
+                ));
+            }
+        }
+        print_nested(&value, &mut pair.1)?;
+        size += pair.0.len() + pair.1.len();
+        if size > MOST_BYTES {
+            return Err("error during formatting: result is too large".to_owned());
+        }
+        pairs.push(pair);
+        at += 1;
+    }
+    pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    out.push('{');
+    for (at, (key, value)) in pairs.iter().enumerate() {
+        let comma = if at == 0 { "" } else { ", " };
+        write!(out, "{comma}{key}:{value}").expect("a string takes all");
+    }
+    out.push('}');
+    Ok(())
+}
+
+/// What is wrong with a call whose format and list of arguments are written out.
+pub(super) fn validate(call: &CheckedCall<'_>) -> Vec<MacroError> {
+    let wrong = |at, message: String| vec![MacroError { at, message }];
+    let [target, list] = call.args() else {
+        return Vec::new();
+    };
+    let (Some(CelValue::String(text)), Some(args)) = (call.literal(*target), call.elements(*list))
+    else {
+        return Vec::new();
+    };
+    let mut pieces = FormatPieces::new(text, args.len(), true);
+    while let Some(piece) = pieces.next() {
+        let verb = match piece {
+            Ok(FormatPiece::Literal(_)) => continue,
+            Ok(FormatPiece::Clause(verb)) => verb,
+            Err(why) => return wrong(call.id(), why),
+        };
+        if let Some(at) = verb.refused(call, args[pieces.used() - 1]) {
+            return wrong(at, verb.refusal(call.type_of(at).runtime_name()));
+        }
+    }
+    if args.len() > pieces.used() {
+        let (expected, got) = (pieces.used(), args.len());
+        let message = format!(
+            "too many arguments supplied to string.format (expected {expected}, got {got})"
+        );
+        return wrong(call.id(), message);
+    }
+    Vec::new()
+}
+
+impl FormatVerb {
+    /// The expression whose type this verb does not take, if there is one.
+    fn refused(self, call: &CheckedCall<'_>, arg: ExprId) -> Option<ExprId> {
+        if self == Self::Text {
+            return not_printable(call, arg);
+        }
+        let of = call.type_of(arg);
+        let taken = match (self, of) {
+            (_, CelType::Dyn)
+            | (Self::Fixed(_) | Self::Scientific(_), CelType::Double | CelType::String)
+            | (Self::Binary, CelType::Bool)
+            | (Self::Hex { .. }, CelType::String | CelType::Bytes) => true,
+            (Self::Fixed(_) | Self::Scientific(_), _) => false,
+            (_, of) => matches!(of, CelType::Int | CelType::Uint),
+        };
+        (!taken).then_some(arg)
+    }
+}
+
+/// The first part of an argument of `%s` that has no text, looking into literals of lists and maps.
+fn not_printable(call: &CheckedCall<'_>, at: ExprId) -> Option<ExprId> {
+    if matches!(call.type_of(at), CelType::Opaque(..) | CelType::Object(_)) {
+        return Some(at);
+    }
+    match call.ast.expr(at) {
+        Expr::List { elements, .. } => elements.iter().find_map(|at| not_printable(call, *at)),
+        Expr::Map(entries) => entries.iter().find_map(|entry| {
+            not_printable(call, entry.key).or_else(|| not_printable(call, entry.value))
+        }),
+        _ => None,
+    }
+}
+
+/// The text of a format with its arguments.
+///
+/// # Errors
+///
+/// What is wrong with the format or an argument.
+pub(super) fn format(format: &str, values: &CelList<'_>) -> Result<String, CelError> {
+    let mut out = String::new();
+    let mut pieces = FormatPieces::new(format, values.len(), false);
+    while let Some(piece) = pieces.next() {
+        match piece.map_err(CelError::new)? {
+            FormatPiece::Literal(text) => out.push_str(text),
+            FormatPiece::Clause(verb) => {
+                let value = values.get(pieces.used() - 1).unwrap_or(CelValue::Null);
+                verb.print(&value, &mut out).map_err(CelError::new)?;
+            }
+        }
+        if out.len() > MOST_BYTES {
+            return Err(CelError::cost_limit());
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formatted(text: &str, values: Vec<CelValue<'static>>) -> Result<String, String> {
+        let values = CelList::new(values).unwrap();
+        format(text, &values).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn doubles_print_as_in_american_english() {
+        let print = |text, value: f64| formatted(text, vec![value.into()]).unwrap();
+        assert_eq!(print("%f", 1_234_567.891), "1,234,567.891000");
+        assert_eq!(print("%.0f", 2.5), "2");
+        assert_eq!(print("%f", -1e20), "-100,000,000,000,000,000,000.000000");
+        assert_eq!(print("%e", -0.000_12), "-1.200000×10⁻⁰⁴");
+        assert_eq!(print("%e", f64::NAN), "   NaN");
+        assert_eq!(print("%.2f", f64::NEG_INFINITY), "-∞");
+        assert_eq!(print("%.1000000f", 1.5).len(), 66);
+        assert_eq!(print("%.256f", 1.5), "1.5");
+    }
+
+    #[test]
+    fn a_format_that_is_wrong_says_why() {
+        let wrong = |text| formatted(text, vec![CelValue::Int(1)]).unwrap_err();
+        assert_eq!(wrong("%"), "unexpected end of string");
+        assert_eq!(wrong("%s%s"), "index 1 out of range");
+        let clause = "could not parse formatting clause: ";
+        assert_eq!(
+            wrong("%y"),
+            format!("{clause}unrecognized formatting clause \"y\"")
+        );
+        let precision = "error while parsing precision: could not find end of precision specifier";
+        assert_eq!(wrong("%.2"), format!("{clause}{precision}"));
+    }
+
+    #[test]
+    fn maps_are_sorted_by_the_texts_of_their_keys() {
+        let key = |text: &str| CelValue::from(text.to_owned());
+        let map = crate::CelMap::new(vec![(key("b"), key("x")), (key("a"), CelValue::Null)]);
+        let printed = formatted("%s", vec![CelValue::Map(map.unwrap())]);
+        assert_eq!(printed.unwrap(), r#"{"a":null, "b":"x"}"#);
+    }
+}

@@ -1,0 +1,419 @@
+//! Functions of strings: cel-go's extension, in the version that an environment has.
+//!
+//! Indexes are code points. Source: cel-go `ext/strings.go`; costs of Kubernetes where it has its own.
+
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "functions of cost may decline to say"
+)]
+
+use super::go_text::{fifth, int, tenth, text};
+use super::lists::traversal;
+use super::string_format;
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::types::CelType::{self, Int, String as Text};
+use crate::value::{CelError, CelResult, CelStr, CelValue};
+
+/// cel-go's extension of strings.
+#[derive(Clone, Copy, Debug)]
+pub struct StringsLibrary {
+    /// From version 1 on with `format` and `strings.quote`, from 2 on with other errors of `join`, from 3 on with
+    /// `reverse`. Later versions, which format in other ways, are not here.
+    pub version: u32,
+}
+
+impl CelLibrary for StringsLibrary {
+    fn declare(&self, to: &mut CelDeclarations) {
+        declare_search(to);
+        declare_changes(to);
+        declare_split_and_join(to);
+        if self.version >= 1 {
+            to.function(
+                CelFunctionDecl::new("format")
+                    .validate(string_format::validate)
+                    .mixed_literals()
+                    .overload(
+                        CelOverload::member(
+                            "string_format",
+                            [Text, CelType::list(CelType::Dyn)],
+                            Text,
+                            format,
+                        )
+                        .cost(|args, _| Some(tenth(args[0].cost_size()))),
+                    ),
+            );
+            to.function(
+                CelFunctionDecl::new("strings.quote").overload(
+                    CelOverload::global("strings_quote", [Text], Text, quote)
+                        .cost(|args, _| Some(tenth(args[0].cost_size()))),
+                ),
+            );
+        }
+        if self.version >= 3 {
+            let overload = CelOverload::member("string_reverse", [Text], Text, reverse);
+            to.function(CelFunctionDecl::new("reverse").overload(overload));
+        }
+    }
+}
+
+fn declare_search(to: &mut CelDeclarations) {
+    to.function(CelFunctionDecl::new("charAt").overload(CelOverload::member(
+        "string_char_at_int",
+        [Text, Int],
+        Text,
+        char_at,
+    )));
+    to.function(
+        CelFunctionDecl::new("indexOf")
+            .cost(|args, _| Some(traversal(&args[0])))
+            .overload(CelOverload::member(
+                "string_index_of_string",
+                [Text, Text],
+                Int,
+                index_of,
+            ))
+            .overload(CelOverload::member(
+                "string_index_of_string_int",
+                [Text, Text, Int],
+                Int,
+                index_of,
+            )),
+    );
+    to.function(
+        CelFunctionDecl::new("lastIndexOf")
+            .cost(|args, _| Some(traversal(&args[0])))
+            .overload(CelOverload::member(
+                "string_last_index_of_string",
+                [Text, Text],
+                Int,
+                last_index_of,
+            ))
+            .overload(CelOverload::member(
+                "string_last_index_of_string_int",
+                [Text, Text, Int],
+                Int,
+                last_index_of_offset,
+            )),
+    );
+}
+
+/// The cost of functions that walk once over their target.
+fn walk(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
+    Some(tenth(args[0].cost_size()))
+}
+
+/// The cost of functions that walk over their target and build as much.
+fn rebuild(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
+    Some(fifth(args[0].cost_size()))
+}
+
+fn declare_changes(to: &mut CelDeclarations) {
+    to.function(
+        CelFunctionDecl::new("lowerAscii")
+            .cost(walk)
+            .overload(CelOverload::member(
+                "string_lower_ascii",
+                [Text],
+                Text,
+                lower_ascii,
+            )),
+    );
+    to.function(
+        CelFunctionDecl::new("upperAscii")
+            .cost(walk)
+            .overload(CelOverload::member(
+                "string_upper_ascii",
+                [Text],
+                Text,
+                upper_ascii,
+            )),
+    );
+    to.function(
+        CelFunctionDecl::new("trim")
+            .cost(walk)
+            .overload(CelOverload::member("string_trim", [Text], Text, trim)),
+    );
+    to.function(
+        CelFunctionDecl::new("substring")
+            .cost(walk)
+            .overload(CelOverload::member(
+                "string_substring_int",
+                [Text, Int],
+                Text,
+                substring,
+            ))
+            .overload(CelOverload::member(
+                "string_substring_int_int",
+                [Text, Int, Int],
+                Text,
+                substring_range,
+            )),
+    );
+    to.function(
+        CelFunctionDecl::new("replace")
+            .cost(rebuild)
+            .overload(CelOverload::member(
+                "string_replace_string_string",
+                [Text, Text, Text],
+                Text,
+                replace,
+            ))
+            .overload(CelOverload::member(
+                "string_replace_string_string_int",
+                [Text, Text, Text, Int],
+                Text,
+                replace,
+            )),
+    );
+}
+
+fn declare_split_and_join(to: &mut CelDeclarations) {
+    let texts = || CelType::list(Text);
+    to.function(
+        CelFunctionDecl::new("split")
+            .cost(rebuild)
+            .overload(CelOverload::member(
+                "string_split_string",
+                [Text, Text],
+                texts(),
+                split,
+            ))
+            .overload(CelOverload::member(
+                "string_split_string_int",
+                [Text, Text, Int],
+                texts(),
+                split,
+            )),
+    );
+    to.function(
+        CelFunctionDecl::new("join")
+            .cost(|_, result| Some(fifth(result.cost_size())))
+            .overload(CelOverload::member("list_join", [texts()], Text, join))
+            .overload(CelOverload::member(
+                "list_join_string",
+                [texts(), Text],
+                Text,
+                join,
+            )),
+    );
+}
+
+fn out_of_range(index: i64) -> CelError {
+    CelError::new(format!("index out of range: {index}"))
+}
+
+/// Where the character at `index` begins; the length of the text for the index after the last character.
+fn offset_of(text: &str, index: i64) -> Option<usize> {
+    let index = usize::try_from(index).ok()?;
+    if text.is_ascii() {
+        return (index <= text.len()).then_some(index);
+    }
+    let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    starts.nth(index)
+}
+
+fn index_at(text: &str, offset: usize) -> i64 {
+    let index = text[..offset].chars().count();
+    i64::try_from(index).unwrap_or(i64::MAX)
+}
+
+fn char_at<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let (of, index) = (text(args, 0)?, int(args, 1)?);
+    let at = offset_of(of, index).ok_or_else(|| out_of_range(index))?;
+    Ok(of[at..]
+        .chars()
+        .next()
+        .map(String::from)
+        .unwrap_or_default()
+        .into())
+}
+
+fn index_of<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let (of, searched) = (text(args, 0)?, text(args, 1)?);
+    let from = if args.len() > 2 { int(args, 2)? } else { 0 };
+    if searched.is_empty() {
+        return Ok(from.into());
+    }
+    if from < 0 {
+        return Err(out_of_range(from));
+    }
+    let Some(start) = offset_of(of, from) else {
+        return Ok(CelValue::Int(-1));
+    };
+    let found = of[start..].find(searched);
+    Ok(CelValue::Int(
+        found.map_or(-1, |at| index_at(of, start + at)),
+    ))
+}
+
+fn last_index_of<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let (of, searched) = (text(args, 0)?, text(args, 1)?);
+    if searched.is_empty() {
+        return Ok(index_at(of, of.len()).into());
+    }
+    if of.len() < searched.len() {
+        return Ok(CelValue::Int(-1));
+    }
+    let found = of.rfind(searched);
+    Ok(CelValue::Int(found.map_or(-1, |at| index_at(of, at))))
+}
+
+fn last_index_of_offset<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let (of, searched, from) = (text(args, 0)?, text(args, 1)?, int(args, 2)?);
+    if searched.is_empty() {
+        return Ok(from.into());
+    }
+    if from < 0 {
+        return Err(out_of_range(from));
+    }
+    let Some(last) = offset_of(of, from).filter(|at| *at < of.len()) else {
+        return Ok(CelValue::Int(-1));
+    };
+    // A match may begin at the last position and go beyond it.
+    let end = last.saturating_add(searched.len()).min(of.len());
+    let end = (0..=end)
+        .rev()
+        .find(|at| of.is_char_boundary(*at))
+        .unwrap_or(0);
+    let found = of[..end].rfind(searched);
+    Ok(CelValue::Int(found.map_or(-1, |at| index_at(of, at))))
+}
+
+fn lower_ascii<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    Ok(text(args, 0)?.to_ascii_lowercase().into())
+}
+
+fn upper_ascii<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    Ok(text(args, 0)?.to_ascii_uppercase().into())
+}
+
+fn trim<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    Ok(text(args, 0)?.trim().to_owned().into())
+}
+
+fn substring<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let (of, start) = (text(args, 0)?, int(args, 1)?);
+    let from = offset_of(of, start).ok_or_else(|| out_of_range(start))?;
+    Ok(of[from..].to_owned().into())
+}
+
+fn substring_range<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let (of, start, end) = (text(args, 0)?, int(args, 1)?, int(args, 2)?);
+    if start > end {
+        return Err(CelError::new(format!(
+            "invalid substring range. start: {start}, end: {end}"
+        )));
+    }
+    let from = offset_of(of, start).ok_or_else(|| out_of_range(start))?;
+    let to = offset_of(of, end).ok_or_else(|| out_of_range(end))?;
+    Ok(of[from..to].to_owned().into())
+}
+
+/// The largest text that one call may build, in bytes: beyond, its cost would be over any limit of Kubernetes.
+const MOST_BYTES: usize = 20_000_000;
+
+/// Adds to a text that must not grow without bound.
+fn push(to: &mut String, part: &str) -> Result<(), CelError> {
+    if to.len() + part.len() > MOST_BYTES {
+        return Err(CelError::cost_limit());
+    }
+    to.push_str(part);
+    Ok(())
+}
+
+fn replace<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let (of, old, new) = (text(args, 0)?, text(args, 1)?, text(args, 2)?);
+    let limit = if args.len() > 3 { int(args, 3)? } else { -1 };
+    // A negative limit replaces all.
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut replaced = String::new();
+    let mut done = 0;
+    for (at, found) in of.match_indices(old).take(limit) {
+        push(&mut replaced, &of[done..at])?;
+        push(&mut replaced, new)?;
+        done = at + found.len();
+    }
+    push(&mut replaced, &of[done..])?;
+    Ok(replaced.into())
+}
+
+fn split<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let (of, separator) = (text(args, 0)?, text(args, 1)?);
+    let limit = if args.len() > 2 { int(args, 2)? } else { -1 };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let owned = |part: &str| CelValue::from(part.to_owned());
+    if limit == 0 {
+        return CelValue::list(Vec::new());
+    }
+    if !separator.is_empty() {
+        return CelValue::list(of.splitn(limit, separator).map(owned).collect());
+    }
+    // By characters; what is over the limit stays in the last part.
+    let mut parts = Vec::new();
+    let mut rest = of;
+    while let Some(first) = rest.chars().next() {
+        if parts.len() + 1 >= limit {
+            parts.push(owned(rest));
+            break;
+        }
+        let (head, tail) = rest.split_at(first.len_utf8());
+        parts.push(owned(head));
+        rest = tail;
+    }
+    CelValue::list(parts)
+}
+
+fn join<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let CelValue::List(list) = &args[0] else {
+        return Err(CelError::no_such_overload());
+    };
+    let separator = if args.len() > 1 { text(args, 1)? } else { "" };
+    let mut joined = String::new();
+    for (at, element) in list.iter().enumerate() {
+        if at > 0 {
+            push(&mut joined, separator)?;
+        }
+        let Some(part) = element.as_str() else {
+            return Err(CelError::new(format!("join: invalid input: {element}")));
+        };
+        push(&mut joined, part)?;
+    }
+    Ok(joined.into())
+}
+
+fn reverse<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    Ok(text(args, 0)?.chars().rev().collect::<String>().into())
+}
+
+fn format<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let CelValue::List(values) = &args[1] else {
+        return Err(CelError::no_such_overload());
+    };
+    string_format::format(text(args, 0)?, values).map(CelValue::from)
+}
+
+/// The text as a literal of the language.
+fn quote<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let of = text(args, 0)?;
+    let mut quoted = String::with_capacity(of.len() + 2);
+    quoted.push('"');
+    for c in of.chars() {
+        let escaped = match c {
+            '\u{7}' => 'a',
+            '\u{8}' => 'b',
+            '\u{c}' => 'f',
+            '\n' => 'n',
+            '\r' => 'r',
+            '\t' => 't',
+            '\u{b}' => 'v',
+            '\\' | '"' => c,
+            _ => {
+                quoted.push(c);
+                continue;
+            }
+        };
+        quoted.extend(['\\', escaped]);
+    }
+    quoted.push('"');
+    Ok(CelValue::String(CelStr::from(quoted)))
+}

@@ -1,0 +1,123 @@
+//! URLs: `url`, `isURL` and the parts of a URL.
+//!
+//! Source: Kubernetes `apiserver/pkg/cel/library/urls.go` and `cost.go`.
+
+use std::any::Any;
+
+use super::go_text::{fixed, tenth, text};
+use super::url_syntax::{ParsedUrl, check_request_uri};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::types::CelType;
+use crate::value::{CelError, CelMap, CelOpaque, CelResult, CelValue};
+
+/// The name of the type.
+const URL: &str = "kubernetes.URL";
+
+/// The functions of URLs.
+#[derive(Clone, Copy, Debug)]
+pub struct UrlLibrary;
+
+/// A URL.
+#[derive(Debug)]
+struct UrlValue(ParsedUrl);
+
+impl CelOpaque for UrlValue {
+    fn type_name(&self) -> &str {
+        URL
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn equals(&self, other: &dyn CelOpaque) -> bool {
+        let other = other.as_any().downcast_ref::<Self>();
+        other.is_some_and(|other| self.print() == other.print())
+    }
+
+    fn print(&self) -> String {
+        self.0.text()
+    }
+}
+
+type Part = fn(&ParsedUrl) -> String;
+
+impl CelLibrary for UrlLibrary {
+    fn declare(&self, to: &mut CelDeclarations) {
+        let of = || CelType::object(URL);
+        to.function(
+            CelFunctionDecl::new("url")
+                .cost(|args, _| Some(tenth(args[0].cost_size())))
+                .overload(CelOverload::global(
+                    "string_to_url",
+                    [CelType::String],
+                    of(),
+                    url,
+                )),
+        );
+        to.function(CelFunctionDecl::new("isURL").overload(CelOverload::global(
+            "is_url_string",
+            [CelType::String],
+            CelType::Bool,
+            fixed(|args| Ok(check_request_uri(text(args, 0)?).is_ok().into())),
+        )));
+        let parts: [(&str, &str, Part); 5] = [
+            ("getScheme", "url_get_scheme", |of| of.scheme.clone()),
+            ("getHost", "url_get_host", |of| of.host.clone()),
+            ("getHostname", "url_get_hostname", |of| {
+                of.host_and_port().0.to_owned()
+            }),
+            ("getPort", "url_get_port", |of| {
+                of.host_and_port().1.to_owned()
+            }),
+            (
+                "getEscapedPath",
+                "url_get_escaped_path",
+                ParsedUrl::escaped_path,
+            ),
+        ];
+        for (name, id, part) in parts {
+            to.function(CelFunctionDecl::new(name).overload(CelOverload::member(
+                id,
+                [of()],
+                CelType::String,
+                fixed(move |args| Ok(part(parsed(args)?).into())),
+            )));
+        }
+        let values = CelType::map(CelType::String, CelType::list(CelType::String));
+        to.function(
+            CelFunctionDecl::new("getQuery").overload(CelOverload::member(
+                "url_get_query",
+                [of()],
+                values,
+                query,
+            )),
+        );
+    }
+}
+
+fn parsed<'v>(args: &'v [CelValue<'_>]) -> Result<&'v ParsedUrl, CelError> {
+    let value = args.first().and_then(CelValue::as_opaque::<UrlValue>);
+    value
+        .map(|value| &value.0)
+        .ok_or_else(CelError::no_such_overload)
+}
+
+fn url<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let parsed = ParsedUrl::parse(text(args, 0)?);
+    let url = parsed.map_err(|why| {
+        CelError::new(format!(
+            "URL parse error during conversion from string: {why}"
+        ))
+    })?;
+    Ok(CelValue::opaque(UrlValue(url)))
+}
+
+fn query<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let mut entries = Vec::new();
+    for (name, values) in parsed(args)?.parameters() {
+        let values = values.into_iter().map(CelValue::from).collect();
+        entries.push((CelValue::from(name), CelValue::list(values)?));
+    }
+    CelMap::new(entries).map(CelValue::Map)
+}
