@@ -47,13 +47,10 @@ type conformanceCase struct {
 }
 
 // needsMessages tells the texts that only protocol buffer messages or enums make sense of.
-var needsMessages = regexp.MustCompile(`TestAllTypes|NestedTestAllTypes|GlobalEnum|cel\.expr\.conformance|google\.protobuf\.|wrapper\(|TestRequired`)
+var needsMessages = regexp.MustCompile(`TestAllTypes|NestedTestAllTypes|GlobalEnum|cel\.expr\.conformance|google\.protobuf|wrapper\(|TestRequired`)
 
-// wellKnown are the messages that are CEL values of their own.
-var wellKnown = strings.NewReplacer(
-	"[type.googleapis.com/google.protobuf.Timestamp]", "",
-	"[type.googleapis.com/google.protobuf.Duration]", "",
-)
+// wellKnown are the messages that are CEL values of their own, where they are named and not made.
+var wellKnown = regexp.MustCompile(`google\.protobuf\.(Timestamp|Duration)([^{A-Za-z]|$)`)
 
 // withoutExtension are files about extensions that no environment of Kubernetes has.
 var withoutExtension = map[string]string{
@@ -118,7 +115,7 @@ func (j *judge) classify(file, section string, test *testpb.SimpleTest) *conform
 		c.Outside = reason
 		return c
 	}
-	if needsMessages.MatchString(wellKnown.Replace(prototext.Format(test))) {
+	if needsMessages.MatchString(wellKnown.ReplaceAllString(prototext.Format(test), "")) {
 		c.Outside = "needs protocol buffer messages"
 		return c
 	}

@@ -1,0 +1,133 @@
+//! What expressions of the differential corpus are evaluated in.
+
+use std::sync::Arc;
+
+use fairgate_cel::library::authorizer::{
+    AuthorizationAnswer, AuthorizationCheck, CelAuthorizer, authorizer, resource_check,
+};
+use fairgate_cel::{CelBindings, CelEnvironment, CelValue, JsonNode};
+use serde::Deserialize;
+
+/// The values of a world's variables.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct World<'a> {
+    #[serde(borrow)]
+    object: JsonNode<'a>,
+    #[serde(borrow)]
+    old_object: JsonNode<'a>,
+    #[serde(borrow)]
+    params: JsonNode<'a>,
+    #[serde(borrow)]
+    namespace_object: JsonNode<'a>,
+    #[serde(borrow)]
+    request: JsonNode<'a>,
+}
+
+impl World<'_> {
+    pub(crate) fn bindings<'a>(&'a self, environment: &CelEnvironment) -> CelBindings<'a> {
+        let (host, check) = self.host();
+        environment
+            .bindings()
+            .with("object", CelValue::json(&self.object))
+            .with("oldObject", CelValue::json(&self.old_object))
+            .with("params", CelValue::json(&self.params))
+            .with("namespaceObject", CelValue::json(&self.namespace_object))
+            .with("request", CelValue::json(&self.request))
+            .with("variables", CelValue::Null)
+            .with("authorizer", authorizer(host.clone()))
+            .with("authorizer.requestResource", resource_check(host, check))
+    }
+
+    /// The text at a path in the request; empty where there is none.
+    fn text(&self, path: &[&str]) -> String {
+        let mut node = &self.request;
+        for name in path {
+            let JsonNode::Object(object) = node else {
+                return String::new();
+            };
+            let Some(next) = object.get(name) else {
+                return String::new();
+            };
+            node = next;
+        }
+        match node {
+            JsonNode::String(text) => text.to_string(),
+            JsonNode::Array(all) => {
+                let texts = all.iter().map(|node| match node {
+                    JsonNode::String(text) => text.to_string(),
+                    _ => String::new(),
+                });
+                texts.collect::<Vec<_>>().join(",")
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn host(&self) -> (Arc<dyn CelAuthorizer>, AuthorizationCheck) {
+        let host = VerbAuthorizer {
+            user: self.text(&["userInfo", "username"]),
+            groups: self.text(&["userInfo", "groups"]),
+        };
+        let check = AuthorizationCheck {
+            group: self.text(&["requestResource", "group"]),
+            resource: self.text(&["requestResource", "resource"]),
+            subresource: self.text(&["requestSubResource"]),
+            namespace: self.text(&["namespace"]),
+            name: self.text(&["name"]),
+            ..AuthorizationCheck::default()
+        };
+        (Arc::new(host), check)
+    }
+}
+
+/// Decides by the verb alone, as the fake authorizer of the oracle; its reason shows what it was asked.
+struct VerbAuthorizer {
+    user: String,
+    groups: String,
+}
+
+impl CelAuthorizer for VerbAuthorizer {
+    fn authorize(&self, check: &AuthorizationCheck) -> AuthorizationAnswer {
+        let (user, groups) = match &check.service_account {
+            Some((namespace, name)) => (
+                format!("system:serviceaccount:{namespace}:{name}"),
+                format!("system:serviceaccounts,system:serviceaccounts:{namespace}"),
+            ),
+            None => (self.user.clone(), self.groups.clone()),
+        };
+        let path = check.path.clone().unwrap_or_default();
+        let version = if check.path.is_some() { "" } else { "*" };
+        let mut asked = vec![&*user, &groups, &check.verb, &path, &check.group, version];
+        asked.extend([
+            &*check.resource,
+            &check.subresource,
+            &check.namespace,
+            &check.name,
+        ]);
+        // The oracle's parsers find no requirement in these.
+        let asks = |selector: &str| !selector.is_empty() && selector != "=";
+        if asks(&check.field_selector) {
+            asked.push("by field");
+        }
+        if asks(&check.label_selector) || check.label_selector == "=" {
+            asked.push("by label");
+        }
+        let reason = asked.join("|");
+        match &*check.verb {
+            "get" | "list" | "watch" => AuthorizationAnswer {
+                allowed: true,
+                reason,
+                error: None,
+            },
+            "fail" => AuthorizationAnswer {
+                error: Some("the authorizer failed".to_owned()),
+                ..AuthorizationAnswer::default()
+            },
+            _ => AuthorizationAnswer {
+                reason,
+                ..AuthorizationAnswer::default()
+            },
+        }
+    }
+}
