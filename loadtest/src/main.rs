@@ -9,6 +9,7 @@ mod load;
 mod local;
 mod measure;
 mod policy;
+mod process;
 mod progress;
 mod report;
 mod scenario;

@@ -33,6 +33,8 @@ pub(crate) enum ContenderPlace {
         metrics: Option<Arc<Target>>,
         /// The control address of its stand-in server.
         control: Option<Arc<Target>>,
+        /// The process whose cost is measured.
+        process: Option<u32>,
     },
     /// It is started for each slice.
     Local {
@@ -152,11 +154,12 @@ async fn slice(
     measurement: &mut Measurement,
     progress: &mut ProgressLine,
 ) -> anyhow::Result<SliceResult> {
-    let plan = |target: &Arc<Target>, metrics: Vec<Arc<Target>>| SlicePlan {
+    let plan = |target: &Arc<Target>, metrics: Vec<Arc<Target>>, process| SlicePlan {
         scenario: Arc::clone(scenario),
         only: only.clone(),
         target: Arc::clone(target),
         metrics,
+        process,
         baselines: baselines.to_vec(),
     };
     match &contender.place {
@@ -164,13 +167,14 @@ async fn slice(
             target,
             metrics,
             control,
+            process,
         } => {
             let mut events = EventRunner {
                 control: control.clone(),
                 ..EventRunner::default()
             };
             let result = load::run(
-                &plan(target, metrics.iter().cloned().collect()),
+                &plan(target, metrics.iter().cloned().collect(), *process),
                 &mut events,
                 progress,
             )
@@ -190,7 +194,7 @@ async fn slice(
                 fairness: *fairness,
             };
             let mut setup = LocalSetup::start(&local).await?;
-            let plan = plan(&setup.target, setup.metrics.clone());
+            let plan = plan(&setup.target, setup.metrics.clone(), setup.gateway_id());
             let result = load::run(&plan, &mut setup.events, progress).await;
             measurement
                 .failures

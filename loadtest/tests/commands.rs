@@ -3,9 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{
+    io::{BufRead as _, BufReader},
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
 };
 
 /// The outcome of a command in the root of the repository.
@@ -150,4 +151,142 @@ fn a_scenario_runs_on_this_machine_and_its_verdict_can_fail() {
         "{}",
         text(&without.stdout)
     );
+}
+
+#[test]
+fn all_scenarios_of_the_repository_are_without_mistakes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let directories = ["config/scenarios", "loadtest/peers/scenarios"];
+    let files = directories
+        .iter()
+        .flat_map(|directory| std::fs::read_dir(root.join(directory)).unwrap());
+    let files: Vec<String> = files
+        .map(|file| file.unwrap().path().display().to_string())
+        .collect();
+    assert!(files.len() > 15, "{files:?}");
+    let arguments: Vec<&str> = ["check"]
+        .into_iter()
+        .chain(files.iter().map(String::as_str))
+        .collect();
+    let output = loadtest(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+/// A scenario over HTTP/2 with TLS that expects only that nothing fails.
+const SECURE: &str = "\
+apiVersion: fairgate.dev/v1alpha1
+kind: Scenario
+title: Secure
+warmUp: 100ms
+duration: 1s
+gateway: {tls: true, bootstrap: suggested}
+clients:
+- name: two
+  load: {closed: {threads: 20}}
+  connection: {protocol: http2}
+  requests:
+  - {path: /api/v1/namespaces/a/pods/b, weight: 3}
+  - {verb: create, path: /api/v1/namespaces/a/pods, body: 4Ki}
+- name: one
+  load: {open: {rate: 50, arrivals: constant}}
+  requests: [{path: /api/v1/namespaces/a/pods/c}]
+upstream: {service: {mean: 5ms}}
+expect: [all.errors == 0, all.refused == 0, one.rate >= 20, two.rate >= 20]
+";
+
+#[test]
+fn both_versions_of_http_work_with_tls() {
+    let directory = TestDirectory::new("tls");
+    let path = directory.0.join("secure.yaml");
+    std::fs::write(&path, SECURE).unwrap();
+    let output = loadtest(&[
+        "local",
+        path.to_str().unwrap(),
+        "--report",
+        directory.path(),
+    ]);
+    assert!(
+        output.status.success(),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+}
+
+/// A stand-in server, killed at the end.
+struct StandIn(Child);
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn servers_are_compared_in_turns_with_the_cost_of_their_processes() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_fairgate-loadtest"))
+        .args(["upstream", ELEPHANT])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let server = StandIn(server);
+    let addresses: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let url = format!("http://{}", addresses["address"].as_str().unwrap());
+    let targets = [
+        format!("first={url}@{}", server.0.id()),
+        format!("second={url}"),
+    ];
+    let output = loadtest(&[
+        "compare",
+        ELEPHANT,
+        "--target",
+        &targets[0],
+        "--target",
+        &targets[1],
+        "--duration",
+        "1s",
+        "--rounds",
+        "2",
+        "--output",
+        "json",
+    ]);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "nothing is fair here: {}",
+        text(&output.stderr)
+    );
+    let turns = text(&output.stderr);
+    let turns: Vec<&str> = turns
+        .lines()
+        .filter(|line| line.contains(':') && !line.contains("alone"))
+        .collect();
+    let order = [
+        "first, round 1",
+        "second, round 1",
+        "second, round 2",
+        "first, round 2",
+    ];
+    assert!(
+        turns
+            .iter()
+            .zip(order)
+            .all(|(line, turn)| line.contains(turn)),
+        "{turns:?}"
+    );
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["variants"][1]["name"], "second");
+    assert!(
+        report["variants"][0]["cpuMicrosPerResponse"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+    assert!(report["variants"][1]["cpuMicrosPerResponse"].is_null());
 }

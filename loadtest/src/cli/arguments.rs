@@ -101,6 +101,9 @@ pub(super) struct RunArgs {
     /// Where the gateway's /metrics are, for plots of queues and seats; often another port.
     #[arg(long, value_name = "URL")]
     pub(super) metrics: Option<String>,
+    /// The server's process on this machine, whose CPU time and memory are measured.
+    #[arg(long, value_name = "PID")]
+    pub(super) process: Option<u32>,
     /// The control address that `fairgate-loadtest upstream` printed, for events of the scenario.
     #[arg(long, value_name = "URL")]
     pub(super) upstream_control: Option<String>,
@@ -118,8 +121,9 @@ pub(super) struct CompareArgs {
     /// The scenario file.
     #[arg(value_name = "SCENARIO")]
     pub(super) scenario: PathBuf,
-    /// A server and its name in the report: NAME=URL; at least two.
-    #[arg(long = "target", value_name = "NAME=URL", required = true)]
+    /// A server and its name in the report: NAME=URL, or NAME=URL@PID to measure the CPU time and memory of its process,
+    /// too; at least two.
+    #[arg(long = "target", value_name = "NAME=URL[@PID]", required = true)]
     pub(super) targets: Vec<String>,
     #[command(flatten)]
     pub(super) access: TargetArgs,

@@ -16,6 +16,15 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
             let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
             let (name, url) =
                 named.ok_or_else(|| Failure::usage(format!("{text:?} is not NAME=URL")))?;
+            let (url, process) = match url.rsplit_once('@') {
+                None => (url, None),
+                Some((url, id)) => {
+                    let wrong = || {
+                        Failure::usage(format!("{id:?} in {text:?} is not the number of a process"))
+                    };
+                    (url, Some(id.parse::<u32>().map_err(|_| wrong())?))
+                }
+            };
             if contenders.iter().any(|contender| contender.name == name) {
                 return Err(Failure::usage(format!(
                     "two targets are called {name:?}; give each a name of its own"
@@ -27,6 +36,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
                 target,
                 metrics: None,
                 control: None,
+                process,
             };
             contenders.push(Contender {
                 name: name.to_owned(),
@@ -48,6 +58,10 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
         .await?)
     })?;
     // The expectations judge the first; `without` is the second, which a comparison is usually made with.
-    let report = judged(&scenario, &measurements, 0, Some(1), rounds);
+    let names = [0, 1].map(|index| format!("by {}", measurements[index].name));
+    let names = [names[0].as_str(), names[1].as_str()];
+    let mut report = judged(&scenario, &measurements, 0, Some(1), rounds, names);
+    // The second target is another server, not this one without fairness.
+    report.holds_without_fairness = None;
     finish(&report, &args.output)
 }

@@ -37,6 +37,9 @@ use arguments::{
 };
 use fairgate_proxy::serve::raise_descriptor_limit;
 
+/// What a headline calls the two that are measured.
+const NAMES: [&str; 2] = ["with fairness", "without"];
+
 /// A failure with its exit code.
 #[derive(Debug)]
 struct Failure {
@@ -222,6 +225,7 @@ fn simulated(args: &RunArgs) -> Result<bool, Failure> {
         variants.collect(),
         (remarks, Vec::new()),
         1,
+        NAMES,
     );
     finish(&report, &args.output)
 }
@@ -270,6 +274,7 @@ fn run_against(args: &RunArgs) -> Result<bool, Failure> {
             target,
             metrics,
             control,
+            process: args.process,
         };
         let contender = Contender {
             name: url.clone(),
@@ -286,7 +291,7 @@ fn run_against(args: &RunArgs) -> Result<bool, Failure> {
         .await?;
         Ok::<_, Failure>((measured, rounds))
     })?;
-    let report = judged(&scenario, &measurements, 0, None, rounds);
+    let report = judged(&scenario, &measurements, 0, None, rounds, NAMES);
     finish(&report, &args.output)
 }
 
@@ -319,7 +324,7 @@ fn local(args: &LocalArgs) -> Result<bool, Failure> {
         JudgedVariant::Fairness => 0,
         JudgedVariant::Without => 1,
     };
-    let report = judged(&scenario, &measurements, judge, Some(1), rounds);
+    let report = judged(&scenario, &measurements, judge, Some(1), rounds, NAMES);
     let output = OutputArgs {
         report: Some(
             args.output
@@ -339,6 +344,7 @@ fn judged(
     judge: usize,
     without: Option<usize>,
     rounds: u32,
+    names: [&str; 2],
 ) -> RunReport {
     let alone = measurements
         .iter()
@@ -373,6 +379,7 @@ fn judged(
         variants,
         (Vec::new(), failures.collect()),
         rounds,
+        names,
     )
 }
 

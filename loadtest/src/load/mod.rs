@@ -15,6 +15,7 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     events::EventRunner,
     figures::ClientFigures,
+    process::{ProcessCost, ProcessUse},
     progress::ProgressLine,
     scenario::{LoadSpec, Scenario},
     simulate::ClientBaseline,
@@ -39,6 +40,8 @@ pub(crate) struct SlicePlan {
     pub(crate) target: Arc<Target>,
     /// Where the metrics of the gateway are, and of one that takes its place.
     pub(crate) metrics: Vec<Arc<Target>>,
+    /// The process whose cost is measured.
+    pub(crate) process: Option<u32>,
     /// Of each client, in the order of the scenario.
     pub(crate) baselines: Vec<ClientBaseline>,
 }
@@ -50,6 +53,8 @@ pub(crate) struct SliceResult {
     pub(crate) clients: Vec<ClientFigures>,
     pub(crate) series: Vec<ClientSeries>,
     pub(crate) levels: Vec<LevelSample>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<ProcessCost>,
 }
 
 /// The results of one client over time.
@@ -149,17 +154,23 @@ pub(crate) async fn run(
     }
     let metrics = gateway_metrics::follow(plan.metrics.clone(), timing.clone());
     let metrics = tokio::spawn(metrics);
+    let before = tokio::spawn(use_at_beginning(plan.process, timing.clone()));
     let playing = events.play(scenario, &timing.clock, timing.settled);
     tokio::select! {
         () = show(&timing, &recorders, progress) => {}
         () = playing => {}
     }
+    let after = plan.process.map(ProcessUse::read);
     stopping.send_replace(true);
     let all_ended = async { while users.join_next().await.is_some() {} };
     // Those that are left are aborted, and count as unanswered.
     let _ = tokio::time::timeout(PATIENCE, all_ended).await;
     users.shutdown().await;
-    collect(&recorders, metrics.await.unwrap_or_default())
+    let process = after.zip(before.await.ok().flatten());
+    SliceResult {
+        process: process.map(|(after, before)| after.since(before)),
+        ..collect(&recorders, metrics.await.unwrap_or_default())
+    }
 }
 
 fn collect(recorders: &[(Arc<Recorder>, f64)], levels: Vec<LevelSample>) -> SliceResult {
@@ -177,7 +188,14 @@ fn collect(recorders: &[(Arc<Recorder>, f64)], levels: Vec<LevelSample>) -> Slic
         clients: clients.collect(),
         series: series.collect(),
         levels,
+        process: None,
     }
+}
+
+/// What a process has used when the measured time begins.
+async fn use_at_beginning(process: Option<u32>, timing: Timing) -> Option<ProcessUse> {
+    tokio::time::sleep_until(timing.clock.instant(timing.settled)).await;
+    process.map(ProcessUse::read)
 }
 
 /// Shows the progress until the end of the measured time.

@@ -70,6 +70,11 @@ impl GatewayProcess {
         })
     }
 
+    /// The process that serves now.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.running.id()
+    }
+
     /// Tells the gateway to stop, and starts another one at the same address once it accepts no more connections.
     ///
     /// # Errors

@@ -107,6 +107,11 @@ impl LocalSetup {
         })
     }
 
+    /// The gateway's process.
+    pub(crate) fn gateway_id(&self) -> Option<u32> {
+        self.events.gateway.as_ref().and_then(GatewayProcess::id)
+    }
+
     /// What the server has seen.
     ///
     /// # Errors

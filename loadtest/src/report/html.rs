@@ -119,6 +119,12 @@ fn figures(page: &mut String, variant: &VariantReport) {
         );
     }
     *page += "</table>\n";
+    if let (Some(cpu), Some(memory)) = (variant.cpu_micros_per_response, variant.resident_mib) {
+        let _ = writeln!(
+            page,
+            "<p>The process used {cpu:.1} µs of CPU time for each response, and {memory:.0} MiB.</p>"
+        );
+    }
     if let Some(peak) = variant.upstream_peak {
         let _ = writeln!(
             page,

@@ -56,6 +56,12 @@ pub(crate) struct VariantReport {
     /// The most requests at the stand-in server at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_peak: Option<usize>,
+    /// CPU time of the process for each response, refusals included; the median over the rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_micros_per_response: Option<f64>,
+    /// Memory of the process at the end of the last round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resident_mib: Option<f64>,
     /// The last round over time.
     pub(crate) series: Vec<ClientSeries>,
     pub(crate) levels: Vec<LevelSample>,
@@ -81,11 +87,17 @@ impl VariantReport {
             )
         });
         let last = slices.last();
+        let costs: Vec<f64> = slices.iter().filter_map(cpu_per_response).collect();
+        let resident = last
+            .and_then(|slice| slice.process)
+            .map(|process| process.resident_bytes);
         Self {
             name: name.into(),
             p99_spread: spread.collect(),
             clients,
             upstream_peak,
+            cpu_micros_per_response: (!costs.is_empty()).then(|| figures::median(costs) * 1e6),
+            resident_mib: resident.map(|bytes| figures::real(bytes) / f64::from(1 << 20)),
             series: last.map(|slice| slice.series.clone()).unwrap_or_default(),
             levels: last.map(|slice| slice.levels.clone()).unwrap_or_default(),
         }
@@ -100,6 +112,7 @@ impl RunReport {
         variants: Vec<VariantReport>,
         (remarks, failures): (Vec<String>, Vec<String>),
         rounds: u32,
+        names: [&str; 2],
     ) -> Self {
         let expectations = verdict::judge(&scenario.expect, evidence);
         let holds_without_fairness = evidence.without.clone().map(|clients| {
@@ -114,7 +127,7 @@ impl RunReport {
             title: scenario.title.clone(),
             about: scenario.about.clone(),
             passed: failures.is_empty() && verdict::holds(&expectations),
-            headline: headline(scenario, evidence),
+            headline: headline(scenario, evidence, names),
             expectations,
             holds_without_fairness,
             variants,
@@ -147,8 +160,23 @@ impl RunReport {
     }
 }
 
+/// Seconds of CPU time of the process for each response; `None` if it was not measured.
+fn cpu_per_response(slice: &SliceResult) -> Option<f64> {
+    let responses: u64 = slice
+        .clients
+        .iter()
+        .map(|client| client.ok + client.refused + client.retried)
+        .sum();
+    let process = slice.process.filter(|_| responses > 0)?;
+    Some(process.cpu_seconds / figures::real(responses))
+}
+
 /// The first latency that is expected of a client, with fairness and without.
-fn headline(scenario: &Scenario, evidence: &Evidence) -> Option<String> {
+fn headline(
+    scenario: &Scenario,
+    evidence: &Evidence,
+    [with_name, without_name]: [&str; 2],
+) -> Option<String> {
     let (who, measure) = verdict::headline(&scenario.expect)?;
     let name = format!("{measure:?}").to_lowercase();
     let value = |clients: &[ClientFigures]| {
@@ -163,7 +191,7 @@ fn headline(scenario: &Scenario, evidence: &Evidence) -> Option<String> {
         return Some(format!("{who}: {name} {with}."));
     };
     let mut line = format!(
-        "{who}: {name} {with} with fairness, {} without",
+        "{who}: {name} {with} {with_name}, {} {without_name}",
         value(without)
     );
     if let Some(alone) = evidence.alone.get(who) {

@@ -37,7 +37,7 @@ pub(crate) fn write_text(report: &RunReport, out: &mut dyn Write) -> io::Result<
         writeln!(out, "FAILED  {failure}")?;
     }
     for variant in &report.variants {
-        write_variant(variant, out)?;
+        write_variant(variant, report.rounds, out)?;
     }
     if !report.remarks.is_empty() {
         writeln!(out)?;
@@ -48,7 +48,7 @@ pub(crate) fn write_text(report: &RunReport, out: &mut dyn Write) -> io::Result<
     Ok(())
 }
 
-fn write_variant(variant: &VariantReport, out: &mut dyn Write) -> io::Result<()> {
+fn write_variant(variant: &VariantReport, rounds: u32, out: &mut dyn Write) -> io::Result<()> {
     let width = variant
         .clients
         .iter()
@@ -94,6 +94,30 @@ fn write_variant(variant: &VariantReport, out: &mut dyn Write) -> io::Result<()>
             client.share,
             client.ideal_share,
         )?;
+    }
+    write_notes(variant, rounds, out)
+}
+
+/// What does not fit the table: costs, spread, errors.
+fn write_notes(variant: &VariantReport, rounds: u32, out: &mut dyn Write) -> io::Result<()> {
+    if let (Some(cpu), Some(memory)) = (variant.cpu_micros_per_response, variant.resident_mib) {
+        writeln!(
+            out,
+            "its process: {cpu:.1} us of CPU time for each response, {memory:.0} MiB"
+        )?;
+    }
+    if rounds > 1 {
+        let spread =
+            variant
+                .clients
+                .iter()
+                .zip(&variant.p99_spread)
+                .map(|(client, (least, most))| {
+                    let written = |seconds| Measure::P99.written(seconds);
+                    format!("{} {} to {}", client.name, written(*least), written(*most))
+                });
+        let spread: Vec<String> = spread.collect();
+        writeln!(out, "p99 over {rounds} rounds: {}", spread.join(", "))?;
     }
     for client in &variant.clients {
         if let Some(error) = &client.last_error {
