@@ -2,7 +2,8 @@
 //!
 //! [`JsonNode`] is read by any serde format: from text by `serde_json::from_slice`, or from a `&serde_json::Value`,
 //! which is a deserializer, too. Strings without escapes are borrowed. Numbers without fraction and exponent that
-//! fit are integers of 64 bits; all others are doubles.
+//! fit are integers of 64 bits; all others are doubles. (`serde_json` reads some doubles one unit in the last place
+//! off, unless its feature `float_roundtrip` is on; the original reads them exactly.)
 
 use std::borrow::Cow;
 use std::fmt;

@@ -4,6 +4,42 @@
 //! contains panics, overflows the stack or runs without bound: parsing, checking and evaluating are limited in depth,
 //! size and cost.
 //!
+//! ```
+//! use fairgate_cel::{CelEnvironment, CelType, CelValue, JsonNode, library};
+//!
+//! // An environment says which variables and libraries expressions may use. It is built once.
+//! let environment = CelEnvironment::builder()
+//!     .library(&library::OptionalTypes)
+//!     .variable("object", CelType::Dyn)
+//!     .build();
+//!
+//! // A program is compiled once, and evaluated by as many threads as like.
+//! let program = environment
+//!     .compile("object.spec.replicas <= 5 && object.metadata.?labels['app'].hasValue()")
+//!     .unwrap();
+//! assert_eq!(program.result_type(), &CelType::Bool);
+//!
+//! // Values borrow from the JSON text.
+//! let text = r#"{"metadata": {"labels": {"app": "web"}}, "spec": {"replicas": 3}}"#;
+//! let object: JsonNode = serde_json::from_str(text).unwrap();
+//! let bindings = environment.bindings().with("object", CelValue::json(&object));
+//! let evaluation = program.evaluate(&bindings);
+//! assert_eq!(evaluation.result, Ok(CelValue::Bool(true)));
+//! assert_eq!(evaluation.cost, 9);
+//!
+//! // Mistakes are shown with their place.
+//! let error = environment.compile("object.spec.replicas + 'a' > params").unwrap_err();
+//! assert!(error.to_string().starts_with(
+//!     "ERROR: <input>:1:30: undeclared reference to 'params' (in container '')\n | object.spec"
+//! ));
+//! ```
+//!
+//! # What is not there
+//!
+//! Messages of protocol buffers: types with declared fields ([`CelObjectType`]) describe maps that the host gives, and
+//! literals of them fail when they are evaluated. Expressions that were not type-checked. Values that are unknown.
+//! Interrupting an evaluation ends it, where in the original an operator may absorb that.
+//!
 //! # Adding functions
 //!
 //! A library is a type that implements [`CelLibrary`]: it declares functions ([`CelFunctionDecl`]) with their

@@ -59,6 +59,12 @@ pub(super) fn declare(to: &mut CelDeclarations) {
         ("uint64_to_int64", Uint),
     ];
     function(to, "int", &Int, to_int, &integers);
+    declare_more(to);
+}
+
+/// The conversions to text, times and unsigned numbers.
+fn declare_more(to: &mut CelDeclarations) {
+    use CelType::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let texts = [
         ("string_to_string", String),
         ("bool_to_string", Bool),

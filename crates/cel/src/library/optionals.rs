@@ -64,33 +64,30 @@ impl CelLibrary for OptionalTypes {
         to.function(member("value", "optional_value", &optional, &value, unwrap));
         let id = "optional_hasValue";
         to.function(member("hasValue", id, &optional, &CelType::Bool, has_value));
-        to.function(member("first", "list_first", &list, &optional, |args| {
-            end_of(args, true)
-        }));
-        to.function(member("last", "list_last", &list, &optional, |args| {
-            end_of(args, false)
-        }));
-        let optionals = CelType::list(optional.clone());
-        let args = std::slice::from_ref(&optionals);
-        to.function(global(
-            "optional.unwrap",
-            "optional_unwrap",
-            args,
-            &list,
-            unwrap_all,
-        ));
-        to.function(member(
-            "unwrapOpt",
-            "optional_unwrapOpt",
-            &optionals,
-            &list,
-            unwrap_all,
-        ));
+        declare_lists(to, &list, &optional);
         declare_built_in(to);
     }
 }
 
 type Plain = for<'a> fn(&[CelValue<'a>]) -> CelResult<'a>;
+
+/// Functions of lists.
+fn declare_lists(to: &mut CelDeclarations, list: &CelType, optional: &CelType) {
+    let end: [(&str, &str, Plain); 2] = [
+        ("first", "list_first", |args| end_of(args, true)),
+        ("last", "list_last", |args| end_of(args, false)),
+    ];
+    for (name, id, function) in end {
+        let overload = CelOverload::member(id, [list.clone()], optional.clone(), function);
+        to.function(CelFunctionDecl::new(name).overload(overload));
+    }
+    let args = [CelType::list(optional.clone())];
+    let id = "optional_unwrap";
+    let unwrap = CelOverload::global(id, args.clone(), list.clone(), unwrap_all);
+    to.function(CelFunctionDecl::new("optional.unwrap").overload(unwrap));
+    let unwrap = CelOverload::member("optional_unwrapOpt", args, list.clone(), unwrap_all);
+    to.function(CelFunctionDecl::new("unwrapOpt").overload(unwrap));
+}
 
 /// What the evaluator has built in.
 fn declare_built_in(to: &mut CelDeclarations) {

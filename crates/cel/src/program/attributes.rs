@@ -13,14 +13,17 @@ impl<'a> Evaluator<'a, '_> {
         {
             return value;
         }
-        if !matches!(attribute.root, AttributeRoot::Conditional { .. }) {
-            self.charge(1)?;
+        let conditional = matches!(attribute.root, AttributeRoot::Conditional { .. });
+        match (conditional, attribute.test_only) {
+            (false, false) => self.charge(1)?,
+            // Testing for presence costs one less than reading, which of a condition costs nothing already.
+            (true, true) => self.refund_one(),
+            (false, true) | (true, false) => {}
         }
-        if attribute.test_only {
-            self.refund_one();
-            if let Ok(CelValue::Optional(found)) = &value {
-                return Ok(CelValue::Bool(found.is_some()));
-            }
+        if attribute.test_only
+            && let Ok(CelValue::Optional(found)) = &value
+        {
+            return Ok(CelValue::Bool(found.is_some()));
         }
         value
     }

@@ -16,5 +16,6 @@ mod differential;
 mod environments;
 mod known;
 mod limits;
+mod properties;
 mod values;
 mod worlds;
