@@ -4,6 +4,7 @@ pub mod applies;
 pub mod bodies;
 pub mod built_in_kinds;
 pub mod evictions;
+pub mod expressions;
 pub mod hosted_routes;
 pub mod http1_stream;
 pub mod list_observers;
@@ -22,6 +23,7 @@ pub const TARGETS: &[Target] = &[
     bodies::TARGET,
     built_in_kinds::TARGET,
     evictions::TARGET,
+    expressions::TARGET,
     hosted_routes::TARGET,
     http1_stream::TARGET,
     list_observers::TARGET,
