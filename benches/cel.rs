@@ -1,0 +1,148 @@
+//! What does judging an object by CEL expressions cost?
+//!
+//! A Pod of 4 KiB is decoded and judged by one simple validation and by ten usual policies. The baseline is decoding the
+//! Pod into `serde_json`'s `Value`, which every other engine for Rust begins with.
+
+mod support;
+
+use std::hint::black_box;
+
+use fairgate_cel::{CelEnvironment, CelProgram, CelType, CelValue, JsonNode, library};
+use serde_json::{Value, json};
+use support::{Case, measure};
+
+/// Expressions as policies have them: one for each of ten policies.
+const POLICIES: [&str; 10] = [
+    "object.spec.containers.all(c, has(c.resources.limits) && 'memory' in c.resources.limits)",
+    "object.spec.containers.all(c, !c.image.endsWith(':latest'))",
+    "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))",
+    "!has(object.spec.hostNetwork) || object.spec.hostNetwork == false",
+    "object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || c.securityContext.privileged == false)",
+    "has(object.metadata.labels) && 'app.kubernetes.io/name' in object.metadata.labels",
+    "object.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+    "object.spec.serviceAccountName in ['web', 'api', 'worker']",
+    "object.spec.containers.exists_one(c, c.name == 'main')",
+    "object.metadata.?annotations['owner'].orValue('none') != 'none'",
+];
+
+/// A Pod whose JSON has about 4 KiB.
+fn pod() -> String {
+    let container = |name: &str| {
+        let env: Vec<Value> = (0..6)
+            .map(|at| json!({"name": format!("SETTING_{at}"), "value": format!("value of setting {at}")}))
+            .collect();
+        json!({
+            "name": name,
+            "image": format!("registry.example.com/team/{name}:1.4.2"),
+            "imagePullPolicy": "IfNotPresent",
+            "args": ["--listen=:8080", "--config=/etc/app/config.yaml", "--log-level=info"],
+            "env": env,
+            "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}],
+            "resources": {"limits": {"cpu": "500m", "memory": "256Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
+            "securityContext": {"privileged": false, "runAsNonRoot": true, "readOnlyRootFilesystem": true},
+            "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10, "timeoutSeconds": 1},
+            "volumeMounts": [{"mountPath": "/etc/app", "name": "config", "readOnly": true}],
+        })
+    };
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "web-7d4b9c6f5-x2x9k",
+            "namespace": "shop",
+            "labels": {"app.kubernetes.io/name": "web", "app.kubernetes.io/part-of": "shop", "tier": "front"},
+            "annotations": {"owner": "team-shop", "prometheus.io/scrape": "true"},
+        },
+        "spec": {
+            "replicas": 3,
+            "serviceAccountName": "web",
+            "containers": [container("main"), container("sidecar"), container("proxy"), container("logs")],
+            "volumes": [{"name": "config", "configMap": {"name": "web-config", "defaultMode": 420}}],
+            "terminationGracePeriodSeconds": 30,
+            "restartPolicy": "Always",
+        },
+    })
+    .to_string()
+}
+
+fn environment() -> CelEnvironment {
+    CelEnvironment::builder()
+        .library(&library::OptionalTypes)
+        .variable("object", CelType::Dyn)
+        .homogeneous_literals(true)
+        .literal_validators(true)
+        .build()
+}
+
+fn compiled(environment: &CelEnvironment, expression: &str) -> CelProgram {
+    let program = environment.compile(expression);
+    program.expect("the expression compiles")
+}
+
+/// Judging the decoded Pod by `expressions`.
+fn judging<'a>(name: &str, text: &'a str, expressions: &'a [&str]) -> Case<'a> {
+    Case::new(name, move || {
+        let environment = environment();
+        let programs: Vec<_> = expressions
+            .iter()
+            .map(|expression| compiled(&environment, expression))
+            .collect();
+        let node: JsonNode<'a> = serde_json::from_str(text).expect("the Pod is JSON");
+        move || {
+            let bindings = environment.bindings().with("object", CelValue::json(&node));
+            for program in &programs {
+                let evaluation = program.evaluate(&bindings);
+                assert_eq!(evaluation.result, Ok(CelValue::Bool(true)));
+            }
+        }
+    })
+}
+
+/// One simple validation, with the variables bound before.
+fn simple(text: &str) -> Case<'_> {
+    Case::new("one simple validation", move || {
+        // What the round uses lives as long as the bench.
+        let environment: &CelEnvironment = Box::leak(Box::new(environment()));
+        let program = Box::leak(Box::new(compiled(environment, "object.spec.replicas <= 5")));
+        let node: &JsonNode<'_> = Box::leak(Box::new(
+            serde_json::from_str(text).expect("the Pod is JSON"),
+        ));
+        let bindings = Box::leak(Box::new(
+            environment.bindings().with("object", CelValue::json(node)),
+        ));
+        move || {
+            let evaluation = program.evaluate(bindings);
+            assert_eq!(evaluation.result, Ok(CelValue::Bool(true)));
+        }
+    })
+}
+
+fn main() {
+    let text = pod();
+    println!("the Pod has {} bytes", text.len());
+    measure(
+        "What does judging an object by CEL expressions cost?",
+        vec![
+            Case::new("decode with serde_json (baseline)", || {
+                || {
+                    black_box(serde_json::from_str::<Value>(&text).expect("it is JSON"));
+                }
+            }),
+            Case::new("decode for expressions", || {
+                || {
+                    black_box(serde_json::from_str::<JsonNode<'_>>(&text).expect("it is JSON"));
+                }
+            }),
+            simple(&text),
+            judging("ten policies", &text, &POLICIES),
+            Case::new("compile ten policies", || {
+                let environment = environment();
+                move || {
+                    for policy in POLICIES {
+                        black_box(compiled(&environment, policy));
+                    }
+                }
+            }),
+        ],
+    );
+}
