@@ -168,7 +168,7 @@ async fn budgets_are_kept_by_namespace() {
 }
 
 #[tokio::test]
-async fn spec_and_status_are_written_apart() {
+async fn v11_spec_and_status_are_written_apart() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
