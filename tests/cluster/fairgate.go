@@ -34,6 +34,7 @@ type FairgateOptions struct {
 	Eviction string // who decides about evictions; relay when empty
 	Counts   bool   // whether it runs the disruption controller
 	Wait     string // how long evictions of administrators wait for their budgets; not at all when empty
+	Prefix   string // of what it hosts in the cluster's etcd; a file of its own when empty
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
@@ -86,6 +87,13 @@ hostedApi: # what is granted or taken back upstream is to be seen soon
   authorizedTTL: 1s
   unauthorizedTTL: 1s
 {{- end }}
+{{- if .Prefix }}
+store:
+  type: etcd
+  etcd:
+    endpoints: ["{{ .Etcd }}"]
+    prefix: {{ .Prefix }}
+{{- end }}
 eviction:
   mode: {{ .Eviction }}
   controller: {{ if .Counts }}"on"{{ else }}"off"{{ end }}
@@ -123,6 +131,8 @@ type fairgateFields struct {
 	Eviction        string
 	Counts          bool
 	Wait            string
+	Etcd            string // URL
+	Prefix          string
 }
 
 // FairgateUser is whom fairgate itself is to the upstream where that does not matter. It has the rights that
@@ -157,6 +167,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
+		Etcd: c.etcd.URL, Prefix: options.Prefix,
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)

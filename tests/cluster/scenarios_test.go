@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 )
 
 // A scenario is a namespace on a server that only stores objects. A fairgate in front of it counts the budgets and carries
@@ -74,15 +75,18 @@ func (s *scenario) budget(spec policyv1.PodDisruptionBudgetSpec) {
 	s.t.Helper()
 	spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	budgets := s.client.PolicyV1().PodDisruptionBudgets(s.namespace)
-	budget, err := budgets.Get(s.ctx, "web", metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		budget = &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: spec}
-		_, err = budgets.Create(s.ctx, budget, metav1.CreateOptions{})
-	} else if err == nil {
-		budget.Spec = spec
-		_, err = budgets.Update(s.ctx, budget, metav1.UpdateOptions{})
-	}
-	succeeds(s.t, err)
+	// Its status may be written meanwhile.
+	succeeds(s.t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		budget, err := budgets.Get(s.ctx, "web", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			budget = &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: spec}
+			_, err = budgets.Create(s.ctx, budget, metav1.CreateOptions{})
+		} else if err == nil {
+			budget.Spec = spec
+			_, err = budgets.Update(s.ctx, budget, metav1.UpdateOptions{})
+		}
+		return err
+	}))
 	s.counted()
 }
 
@@ -145,20 +149,28 @@ func (s *scenario) expects(got, want any, what string) {
 }
 
 // The scenarios X1 to X9: evictions from end to end through a fairgate that counts the budgets, whether these are the
-// apiserver's or hosted.
+// apiserver's or hosted, and whether fairgate carries evictions out or the apiserver does.
 func TestScenariosOfEvictions(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := must[*Apiserver](t)(shared.StartApiserver("scenarios", "", controlledBedFlags...))
 	const user = "scenarios"
 	succeeds(t, Grant(inTime(t, time.Minute), server.Admin, user, ImpersonatorRole, OverlayRole, PrecheckRole, EvictionRole, ControllerRole, LeaseRole))
-	for _, source := range []string{"files", "overlay"} {
-		t.Run(source, func(t *testing.T) {
-			gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", Source: source, User: user, Upstream: server.URL, Eviction: "authoritative", Counts: true})
+	for _, options := range []FairgateOptions{
+		{Eviction: "relay", Source: "files"}, {Eviction: "precheck", Source: "files"},
+		{Eviction: "authoritative", Source: "files"}, {Eviction: "authoritative", Source: "overlay"},
+	} {
+		t.Run(options.Eviction+" "+options.Source, func(t *testing.T) {
+			options.Mode, options.User, options.Upstream, options.Counts = "impersonate", user, server.URL, true
+			gateway := must[*Fairgate](t)(shared.NewFairgate(options))
 			succeeds(t, gateway.Start())
 			client := evictingClient(t, gateway.Endpoint, shared.admin)
 			for _, test := range scenarios {
 				t.Run(test.name, func(t *testing.T) { test.run(t, client) })
+			}
+			// One counts at a time.
+			if err := gateway.Stop(); err != nil || t.Failed() {
+				t.Error(err, gateway.Log(60))
 			}
 		})
 	}
