@@ -43,6 +43,9 @@ func (c *Cluster) StartControllerManager(at *Apiserver) (*process, error) {
 	return manager.running, nil
 }
 
+// olderVersion is another version of the custom resources, in which none of them has a scale. Owner references may name it.
+const olderVersion = "v1alpha1"
+
 // Custom resources that own pods: widgets have a scale, gadgets have none.
 var (
 	widgets = schema.GroupVersionResource{Group: "test.fairgate.dev", Version: "v1", Resource: "widgets"}
@@ -71,6 +74,9 @@ func (c *Cluster) DefineOwners(ctx context.Context, at *Apiserver) (dynamic.Inte
 				"names": map[string]any{"plural": resource.Resource, "kind": kind},
 				"versions": []any{map[string]any{
 					"name": resource.Version, "served": true, "storage": true, "subresources": subresources,
+					"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+				}, map[string]any{
+					"name": olderVersion, "served": true, "storage": false,
 					"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
 				}},
 			},

@@ -161,8 +161,11 @@ func (w *disruptionWorld) createOwner() (string, disruptionStep) {
 			resource = gadgets
 		}
 		owner.apiVersion, owner.kind, owner.scales = resource.GroupVersion().String(), kind, kind == "Widget"
+		if w.random.IntN(3) == 0 {
+			owner.apiVersion = resource.Group + "/" + olderVersion
+		}
 		create = func(ctx context.Context, s *controlledSide) error {
-			object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": owner.apiVersion, "kind": kind,
+			object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": resource.GroupVersion().String(), "kind": kind,
 				"metadata": map[string]any{"name": owner.name}, "spec": map[string]any{"replicas": int64(replicas)}}}
 			made, err := s.objects.Resource(resource).Namespace(s.namespace).Create(ctx, object, metav1.CreateOptions{})
 			return s.made(owner.name, made, err)

@@ -149,6 +149,13 @@ pub(crate) fn object_path(api: &str, namespace: &str, plural: &str, name: &str) 
     path
 }
 
+/// The path of a named API group: `/apis/apps`.
+pub(crate) fn group_path(group: &str) -> String {
+    let mut path = "/apis/".to_owned();
+    push_segment(&mut path, group);
+    path
+}
+
 /// The path of an API group and version: `/api/v1`, or `/apis/apps/v1`.
 pub(crate) fn api_path(api_version: &str) -> String {
     match api_version.split_once('/') {
@@ -158,8 +165,7 @@ pub(crate) fn api_path(api_version: &str) -> String {
             path
         }
         Some((group, version)) => {
-            let mut path = "/apis/".to_owned();
-            push_segment(&mut path, group);
+            let mut path = group_path(group);
             path.push('/');
             push_segment(&mut path, version);
             path

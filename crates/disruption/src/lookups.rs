@@ -16,7 +16,7 @@ use fairgate_eviction::{
 use serde_json::Value;
 
 use crate::{
-    calls::{Calls, api_path, object_path},
+    calls::{Calls, api_path, group_path, object_path},
     watches::FollowedObjects,
 };
 
@@ -41,6 +41,8 @@ pub(crate) fn begin(known: &FollowedObjects, namespace: &str, owner: ControllerR
 pub(crate) struct Discovery {
     clock: Clock,
     documents: Mutex<BTreeMap<Box<str>, DiscoveryDocument>>,
+    /// The versions of each group, and when they were read.
+    groups: Mutex<BTreeMap<Box<str>, (Vec<String>, Time)>>,
 }
 
 /// The resources of a group and version; empty if the server does not have it.
@@ -55,6 +57,7 @@ impl Discovery {
         Self {
             clock,
             documents: Mutex::default(),
+            groups: Mutex::default(),
         }
     }
 
@@ -87,12 +90,11 @@ impl Discovery {
             Ok(plural) => plural,
             Err(text) => return ScaleResponse::Failed(text),
         };
-        let object = object_path(
-            &api_path(&owner.api_version),
-            namespace,
-            &plural,
-            &owner.name,
-        );
+        let api_version = match self.preferred_version(calls, owner, &plural).await {
+            Ok(api_version) => api_version,
+            Err(text) => return ScaleResponse::Failed(text),
+        };
+        let object = object_path(&api_path(&api_version), namespace, &plural, &owner.name);
         match calls.get(&format!("{object}/scale")).await {
             Ok(scale) => match ControllerScale::from_value(&scale) {
                 Ok(scale) => ScaleResponse::Found(scale),
@@ -130,6 +132,47 @@ impl Discovery {
         })
     }
 
+    /// The group and version in which the scale of an owner is read: the first of those that the server serves, the preferred
+    /// one before the others, that has the resource. The version in the owner reference says only what the owner is.
+    async fn preferred_version(
+        &self,
+        calls: &Calls,
+        owner: &ControllerRef,
+        plural: &str,
+    ) -> Result<String, String> {
+        if owner.group().is_empty() {
+            return Ok(owner.api_version.to_string());
+        }
+        for version in self.versions(calls, owner.group()).await? {
+            let resources = self.resources(calls, &version, DISCOVERY_TTL).await?;
+            if resources.iter().any(|resource| resource.name == plural) {
+                return Ok(version);
+            }
+        }
+        Ok(owner.api_version.to_string())
+    }
+
+    /// The versions of a group as `group/version`, the preferred one first; none if the server does not have it.
+    async fn versions(&self, calls: &Calls, group: &str) -> Result<Vec<String>, String> {
+        let known = lock(&self.groups).get(group).cloned();
+        if let Some((versions, read)) = known
+            && self.clock.now().since(read) < DISCOVERY_TTL
+        {
+            return Ok(versions);
+        }
+        let versions = match calls.get(&group_path(group)).await {
+            Ok(document) => versions_of(&document),
+            Err(error) if error.code() == Some(404) => Vec::new(),
+            Err(error) => return Err(error.to_string()),
+        };
+        let mut groups = lock(&self.groups);
+        if groups.len() >= MAX_DOCUMENTS {
+            groups.clear();
+        }
+        groups.insert(group.into(), (versions.clone(), self.clock.now()));
+        Ok(versions)
+    }
+
     /// The resources of a group and version, from a document that is at most `age` old.
     async fn resources(
         &self,
@@ -159,6 +202,17 @@ impl Discovery {
         documents.insert(api_version.into(), document);
         Ok(resources)
     }
+}
+
+/// The versions of an `APIGroup`, the preferred one first.
+fn versions_of(group: &Value) -> Vec<String> {
+    let name = |version: &Value| version["groupVersion"].as_str().map(str::to_owned);
+    let preferred = name(&group["preferredVersion"]);
+    let listed = group["versions"].as_array().into_iter().flatten();
+    let others = listed
+        .filter_map(name)
+        .filter(|version| Some(version) != preferred.as_ref());
+    preferred.iter().cloned().chain(others).collect()
 }
 
 fn read(document: &Value) -> Result<Vec<DiscoveredResource>, String> {

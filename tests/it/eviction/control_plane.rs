@@ -214,6 +214,15 @@ impl Content {
 
     fn serve(&mut self, method: &Method, target: &str, body: Value) -> TestReply {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        if path == "/apis/test.dev" {
+            let version =
+                |name: &str| json!({"groupVersion": format!("test.dev/{name}"), "version": name});
+            let versions = [version("v1alpha1"), version("v1")];
+            return reply(
+                200,
+                &json!({"kind": "APIGroup", "name": "test.dev", "versions": versions, "preferredVersion": version("v1")}),
+            );
+        }
         let segments: Vec<&str> = path.split('/').skip(1).collect();
         let at = if segments.first() == Some(&"api") {
             2
@@ -300,13 +309,20 @@ impl Content {
     }
 
     fn discovery(api: &str) -> TestReply {
+        let widgets = json!({"name": "widgets", "kind": "Widget", "namespaced": true});
+        if api == "/apis/test.dev/v1alpha1" {
+            return reply(
+                200,
+                &json!({"kind": "APIResourceList", "resources": [widgets]}),
+            );
+        }
         if api != "/apis/test.dev/v1" {
             return status(404, "not found");
         }
         reply(
             200,
             &json!({"kind": "APIResourceList", "resources": [
-                {"name": "widgets", "kind": "Widget", "namespaced": true},
+                widgets,
                 {"name": "widgets/scale", "kind": "Scale", "group": "autoscaling", "version": "v1"},
             ]}),
         )

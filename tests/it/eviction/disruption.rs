@@ -272,6 +272,29 @@ async fn scales_come_from_watches_or_from_the_scale_subresource() {
 }
 
 #[tokio::test]
+async fn the_scale_is_read_in_the_version_that_the_server_prefers() {
+    let server = ControlPlane::start();
+    server.put(BUDGETS, budget(&json!({"maxUnavailable": 1})));
+    server.put(WIDGETS, owner("widget", 4));
+    // Widgets have a scale in v1 alone.
+    server.put(PODS, owned("a", "test.dev/v1alpha1", "Widget", "widget"));
+    let _gateway = counting(&server);
+    server.settles([0, 1, 3, 4]).await;
+    let read = |version: &str| {
+        let path = format!("/apis/test.dev/{version}/namespaces/ns/widgets/widget/scale");
+        server.count(&Method::GET, &path)
+    };
+    assert!(read("v1") > 0);
+    assert_eq!(read("v1alpha1"), 0);
+
+    // The owner is gone: whether it could have had a scale is a matter of the version in its reference.
+    server.delete(WIDGETS, "widget");
+    server.put(PODS, owned("b", "test.dev/v1", "Widget", "widget"));
+    let failed = "widgets.test.dev does not implement the scale subresource";
+    until(|| server.message() == failed).await;
+}
+
+#[tokio::test]
 async fn a_kind_of_owner_that_the_server_lacks_has_no_objects() {
     let server = ControlPlane::start();
     server.put(BUDGETS, budget(&json!({"minAvailable": 0})));
