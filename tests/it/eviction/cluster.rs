@@ -175,6 +175,12 @@ impl Cluster {
         });
     }
 
+    pub fn delete_pod(&self, name: &str) {
+        self.change(|state| {
+            state.pods.remove(name).unwrap();
+        });
+    }
+
     /// Changes a budget, or removes it, as its controller or an administrator would.
     pub fn change_budget(&self, name: &str, change: impl FnOnce(Value) -> Option<Value>) {
         self.change(|state| {

@@ -88,6 +88,23 @@ async fn an_eviction_waits_without_a_seat_until_its_budget_allows_it() {
 }
 
 #[tokio::test]
+async fn an_eviction_that_needs_no_budget_any_more_goes_on_although_the_budget_allows_nothing() {
+    let cluster = exhausted(3);
+    let gateway = waiting(&cluster, "1h");
+    let ends = begin(&gateway, "alice", "p0").await;
+    let is_deleted = begin(&gateway, "bob", "p1").await;
+    let waits = begin(&gateway, "bob", "p2").await;
+    until_waiting(&gateway, 3).await;
+    cluster.change_pod("p0", |pod| pod["status"]["phase"] = json!("Succeeded"));
+    cluster.delete_pod("p1");
+    assert_eq!(ends.await.unwrap().code, 201);
+    assert_eq!(is_deleted.await.unwrap().code, 404);
+    until_waiting(&gateway, 1).await;
+    assert_eq!((cluster.pods(), cluster.disrupted("foo")), (1, 0));
+    waits.abort();
+}
+
+#[tokio::test]
 async fn each_attempt_asks_for_the_right_and_reads_everything_again() {
     let cluster = exhausted(1);
     let gateway = waiting(&cluster, "1h");
