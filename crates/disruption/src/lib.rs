@@ -20,6 +20,7 @@
 mod budget_feed;
 mod calls;
 mod election;
+mod event_correlator;
 mod lease;
 mod lookups;
 mod outline;

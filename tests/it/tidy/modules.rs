@@ -438,7 +438,8 @@ const DISRUPTION: Edges = &[
     ("outline", &[]),
     ("watches", &["budget_feed", "outline"]),
     ("lookups", &["calls", "watches"]),
-    ("recorder", &["calls"]),
+    ("event_correlator", &[]),
+    ("recorder", &["calls", "event_correlator"]),
     ("status", &[]),
     (
         "runner",
