@@ -1,8 +1,8 @@
 //! Which namespaces the hosted objects were created in.
 //!
 //! The key of an object has the name of its namespace, and a namespace that is deleted and created again has the same
-//! name. So the store also has the UID of each namespace in which an object was created. Whoever finds another UID than
-//! that of the present namespace deletes the objects before it is replaced; then all objects are of the namespace whose UID is
+//! name. So the store also has the UID of each namespace in which an object was created. If the present namespace has
+//! another UID, the objects are deleted before that is recorded; so all objects are always of the namespace whose UID is
 //! recorded. Writes are conditional, so that gateways that share a store do this at the same time without
 //! deleting a new object.
 
@@ -36,13 +36,8 @@ impl NamespaceContents {
         self.record.is_none() && self.objects.is_empty()
     }
 
-    /// The number of objects.
-    pub(crate) fn count(&self) -> usize {
-        self.objects.len()
-    }
-
     /// Whether the objects were created in the namespace with this UID; `None` if that is not known.
-    pub(crate) fn is_of(&self, uid: &str) -> Option<bool> {
+    fn are_of(&self, uid: &str) -> Option<bool> {
         let record = self.record.as_ref()?;
         Some(record.bytes() == uid.as_bytes())
     }
@@ -71,19 +66,42 @@ impl ApiState {
         }
         for _ in 0..TRIES {
             let contents = self.namespace_contents(namespace).await?;
-            let entered = match contents.is_of(uid) {
-                Some(true) => true,
-                Some(false) => {
-                    self.delete_contents(&contents).await?
-                        && self.record(namespace, &contents, Some(uid)).await?
-                }
-                None => self.record(namespace, &contents, Some(uid)).await?,
-            };
-            if entered {
+            if self
+                .settle_namespace(namespace, &contents, Some(uid))
+                .await?
+            {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Deletes the objects of an earlier namespace, and records the UID of the present one; `None` if there is none.
+    /// `false` if others have changed the record or an object since `contents` was read.
+    pub(crate) async fn settle_namespace(
+        &self,
+        namespace: &str,
+        contents: &NamespaceContents,
+        uid: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let are_present = match uid {
+            Some(uid) => contents.are_of(uid),
+            None => Some(false),
+        };
+        if are_present == Some(true) {
+            return Ok(true);
+        }
+        // Where that is not known, a version without records has left the objects; it knew names alone.
+        let are_outdated = are_present == Some(false);
+        if are_outdated && !self.delete_contents(contents).await? {
+            return Ok(false);
+        }
+        let recorded = self.record(namespace, contents, uid).await?;
+        let deleted = contents.objects.len();
+        if recorded && are_outdated && deleted > 0 {
+            tracing::info!(%namespace, deleted, "deleted the hosted objects of a deleted namespace");
+        }
+        Ok(recorded)
     }
 
     /// The objects and the record of a namespace, linearizable.
@@ -105,10 +123,7 @@ impl ApiState {
 
     /// Deletes the objects as they were read; `false` if one of them has changed since. Finalizers do not keep them: they
     /// are for objects whose namespace exists.
-    pub(crate) async fn delete_contents(
-        &self,
-        contents: &NamespaceContents,
-    ) -> Result<bool, StoreError> {
+    async fn delete_contents(&self, contents: &NamespaceContents) -> Result<bool, StoreError> {
         let mut all = true;
         for object in &contents.objects {
             let expected = Precondition::At(object.revision);
@@ -119,7 +134,7 @@ impl ApiState {
     }
 
     /// Replaces or deletes the record that was read with `contents`; `false` if it has changed since.
-    pub(crate) async fn record(
+    async fn record(
         &self,
         namespace: &str,
         contents: &NamespaceContents,

@@ -47,6 +47,8 @@ pub(crate) struct EventRecord {
 type EventObject = (Box<str>, &'static str, String, String);
 /// Events about an object: whether they are warnings, and their reason.
 type EventGroup = (EventObject, bool, &'static str);
+/// An event of a group by its message; without a message, the combined event of the group.
+type EventKey = (EventGroup, Option<String>);
 
 /// The different messages of a group.
 #[derive(Debug)]
@@ -60,8 +62,8 @@ struct SimilarEvents {
 #[derive(Debug, Default)]
 pub(crate) struct EventCorrelator {
     similar: BTreeMap<EventGroup, SimilarEvents>,
-    /// By group and message; without a message, the combined event of the group. With the time of the last one.
-    recorded: BTreeMap<(EventGroup, Option<String>), (EventRecord, Time)>,
+    /// With the time of the last occurrence.
+    recorded: BTreeMap<EventKey, (EventRecord, Time)>,
     /// By object: when its bucket will be full again.
     buckets: BTreeMap<EventObject, Time>,
 }

@@ -41,14 +41,21 @@ pub(crate) fn begin(known: &FollowedObjects, namespace: &str, owner: ControllerR
 pub(crate) struct Discovery {
     clock: Clock,
     documents: Mutex<BTreeMap<Box<str>, DiscoveryDocument>>,
-    /// The versions of each group, and when they were read.
-    groups: Mutex<BTreeMap<Box<str>, (Vec<String>, Time)>>,
+    /// By group.
+    groups: Mutex<BTreeMap<Box<str>, GroupDocument>>,
 }
 
 /// The resources of a group and version; empty if the server does not have it.
 #[derive(Clone, Debug)]
 struct DiscoveryDocument {
     resources: Vec<DiscoveredResource>,
+    read: Time,
+}
+
+/// The versions of a group; empty if the server does not have it.
+#[derive(Clone, Debug)]
+struct GroupDocument {
+    versions: Vec<String>,
     read: Time,
 }
 
@@ -155,10 +162,10 @@ impl Discovery {
     /// The versions of a group as `group/version`, the preferred one first; none if the server does not have it.
     async fn versions(&self, calls: &Calls, group: &str) -> Result<Vec<String>, String> {
         let known = lock(&self.groups).get(group).cloned();
-        if let Some((versions, read)) = known
-            && self.clock.now().since(read) < DISCOVERY_TTL
+        if let Some(known) = known
+            && self.clock.now().since(known.read) < DISCOVERY_TTL
         {
-            return Ok(versions);
+            return Ok(known.versions);
         }
         let versions = match calls.get(&group_path(group)).await {
             Ok(document) => versions_of(&document),
@@ -169,7 +176,11 @@ impl Discovery {
         if groups.len() >= MAX_DOCUMENTS {
             groups.clear();
         }
-        groups.insert(group.into(), (versions.clone(), self.clock.now()));
+        let document = GroupDocument {
+            versions: versions.clone(),
+            read: self.clock.now(),
+        };
+        groups.insert(group.into(), document);
         Ok(versions)
     }
 

@@ -500,7 +500,7 @@ async fn a_new_namespace_of_the_same_name_begins_without_budgets() {
     // Nobody has noticed yet that it is another one.
     assert_eq!(api.create("shop", "b").await, 201);
     assert_eq!(api.names("shop").await, ["b"]);
-    // Whoever notices later leaves the new budget alone.
+    // The new budget stays when the change is noticed.
     assert!(api.hosted.clean_namespace("shop").await.unwrap());
     assert_eq!(api.names("shop").await, ["b"]);
 }

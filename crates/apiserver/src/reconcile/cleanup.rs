@@ -42,24 +42,12 @@ impl Hosted {
                 NamespaceState::Active { uid } => Some(&**uid),
                 NamespaceState::Terminating | NamespaceState::Absent => None,
             };
-            let is_outdated = match uid {
-                // A version without records has left objects, and knew names alone.
-                Some(uid) => contents.is_of(uid) == Some(false),
-                None => true,
-            };
-            let up_to_date =
-                contents.is_empty() || uid.and_then(|uid| contents.is_of(uid)) == Some(true);
-            if up_to_date
-                || (!is_outdated || self.state.delete_contents(&contents).await?)
-                    && self.state.record(namespace, &contents, uid).await?
-            {
-                if is_outdated && contents.count() > 0 {
-                    tracing::info!(
-                        %namespace,
-                        objects = contents.count(),
-                        "deleted the hosted objects of a deleted namespace"
-                    );
-                }
+            let settled = contents.is_empty()
+                || self
+                    .state
+                    .settle_namespace(namespace, &contents, uid)
+                    .await?;
+            if settled {
                 return Ok(uid.is_some());
             }
         }
