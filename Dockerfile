@@ -14,6 +14,7 @@ COPY benches benches
 COPY crates crates
 COPY examples examples
 COPY fuzz fuzz
+COPY loadtest loadtest
 COPY tests tests
 COPY src src
 # The target on Alpine is musl, which Rust links statically.
