@@ -90,7 +90,7 @@ func (q *question) parse(line string) error {
 
 // drawn gives count questions that differ.
 func drawn(random *rand.Rand, count, worlds int) []question {
-	g := &generator{random: random, productions: parseGrammar()}
+	g := &generator{random: random, productions: parseGrammar(), known: map[string][]candidate{}}
 	seen := map[string]bool{}
 	var all []question
 	for len(all) < count {

@@ -3,6 +3,7 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 )
@@ -135,6 +136,8 @@ type generator struct {
 	productions []production
 	// Variables in scope and their types, innermost last.
 	scope []variable
+	// Productions for types that have been asked for.
+	known map[string][]candidate
 }
 
 type variable struct {
@@ -237,9 +240,29 @@ func (g *generator) hasLiteral(t celType) bool {
 // produced draws among the productions for a type; those that only lead to others of the same type grow too long
 // where no depth is left.
 func (g *generator) produced(t celType, depth int) (string, bool) {
-	type candidate struct {
-		production
-		bound map[string]celType
+	all := g.candidates(t, depth)
+	if len(all) == 0 {
+		return "", false
+	}
+	drawn := all[g.random.IntN(len(all))]
+	text := g.fill(drawn.production, maps.Clone(drawn.bound), depth)
+	if strings.ContainsAny(text, " ?") {
+		text = "(" + text + ")"
+	}
+	return text, true
+}
+
+// A candidate is a production for a type, with what its parameters stand for.
+type candidate struct {
+	production
+	bound map[string]celType
+}
+
+// candidates are the productions for a type.
+func (g *generator) candidates(t celType, depth int) []candidate {
+	key := fmt.Sprint(t, depth <= 0)
+	if known, ok := g.known[key]; ok {
+		return known
 	}
 	var all []candidate
 	for _, p := range g.productions {
@@ -251,15 +274,8 @@ func (g *generator) produced(t celType, depth int) (string, bool) {
 			all = append(all, candidate{p, bound})
 		}
 	}
-	if len(all) == 0 {
-		return "", false
-	}
-	drawn := all[g.random.IntN(len(all))]
-	text := g.fill(drawn.production, drawn.bound, depth)
-	if strings.ContainsAny(text, " ?") {
-		text = "(" + text + ")"
-	}
-	return text, true
+	g.known[key] = all
+	return all
 }
 
 func (p production) mentions(t celType) bool {
