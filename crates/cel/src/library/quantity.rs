@@ -139,9 +139,9 @@ fn declare_views(to: &mut CelDeclarations) {
 
 fn declare_arithmetic(to: &mut CelDeclarations) {
     for (name, negate) in [("add", false), ("sub", true)] {
-        let with = move |a: &QuantityValue, b: QuantityValue| {
-            let b = if negate { b.negated() } else { b };
-            a.plus(&b).map(CelValue::opaque)
+        let with = move |a: &QuantityValue, b: &QuantityValue| {
+            let sum = if negate { a.minus(b) } else { a.plus(b) };
+            sum.map(CelValue::opaque)
         };
         to.function(
             CelFunctionDecl::new(name)
@@ -149,7 +149,7 @@ fn declare_arithmetic(to: &mut CelDeclarations) {
                     &format!("quantity_{name}"),
                     [quantity_type(), quantity_type()],
                     quantity_type(),
-                    fixed(move |args| with(quantity(args, 0)?, quantity(args, 1)?.clone())),
+                    fixed(move |args| with(quantity(args, 0)?, quantity(args, 1)?)),
                 ))
                 .overload(CelOverload::member(
                     &format!("quantity_{name}_int"),
@@ -159,7 +159,7 @@ fn declare_arithmetic(to: &mut CelDeclarations) {
                         let (digits, exponent) = (int(args, 1)?, 0);
                         with(
                             quantity(args, 0)?,
-                            QuantityValue::Small { digits, exponent },
+                            &QuantityValue::Small { digits, exponent },
                         )
                     }),
                 )),
@@ -253,17 +253,17 @@ impl QuantityValue {
         }
     }
 
-    fn negated(self) -> Self {
-        match self {
-            Self::Small { digits, exponent } => Self::Small {
-                digits: digits.wrapping_neg(),
-                exponent,
-            },
-            Self::Large { digits, exponent } => Self::Large {
-                digits: -digits,
-                exponent,
-            },
+    fn minus(&self, other: &Self) -> Result<Self, CelError> {
+        // As in the original, the smallest integer is its own opposite where both numbers are small.
+        if let Self::Small { digits, exponent } = *other {
+            let digits = digits.wrapping_neg();
+            if let Some(sum) = self.small_plus(&Self::Small { digits, exponent }) {
+                return Ok(sum);
+            }
         }
+        let (digits, exponent) = other.parts();
+        let digits = -digits;
+        self.plus(&Self::Large { digits, exponent })
     }
 
     fn plus(&self, other: &Self) -> Result<Self, CelError> {
@@ -540,5 +540,13 @@ mod tests {
         assert_eq!(large.order(&parse("1").unwrap()), Ordering::Greater);
         assert_eq!(small.order(&parse("1n").unwrap()), Ordering::Less);
         assert!(large.plus(&parse("1").unwrap()).is_err());
+    }
+
+    #[test]
+    fn the_smallest_integer_can_be_subtracted() {
+        let (digits, exponent) = (i64::MIN, 0);
+        let smallest = QuantityValue::Small { digits, exponent };
+        let difference = parse("1000m").unwrap().minus(&smallest).unwrap();
+        assert_eq!(difference.print(), "9223372036854775809e0");
     }
 }

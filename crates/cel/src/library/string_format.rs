@@ -239,6 +239,8 @@ fn fixed(value: f64, precision: usize) -> String {
     if let Some(text) = not_finite(value) {
         return text.to_owned();
     }
+    // Zero has no sign.
+    let value = if value == 0.0 { 0.0 } else { value };
     // The original keeps the lowest 8 bits of a precision, and takes a 0 that comes of that for none.
     let text = match precision % 256 {
         0 if precision > 0 => format!("{value}"),
@@ -495,6 +497,7 @@ mod tests {
         assert_eq!(print("%.2f", f64::NEG_INFINITY), "-∞");
         assert_eq!(print("%.1000000f", 1.5).len(), 66);
         assert_eq!(print("%.256f", 1.5), "1.5");
+        assert_eq!(print("%.1f", -0.0), "0.0");
     }
 
     #[test]

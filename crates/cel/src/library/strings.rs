@@ -32,6 +32,7 @@ impl CelLibrary for StringsLibrary {
                 CelFunctionDecl::new("format")
                     .validate(string_format::validate)
                     .mixed_literals()
+                    .one_by_one()
                     .overload(
                         CelOverload::member(
                             "string_format",

@@ -280,7 +280,10 @@ impl Compiler<'_> {
                 overload: overload.and_then(|at| function.overloads[at].cost),
                 function: function.cost,
             },
-            stops_early: args.len() > 2 || prepared.is_some() || sole.is_none(),
+            stops_early: args.len() > 2
+                || prepared.is_some()
+                || sole.is_none()
+                || function.one_by_one,
             prepared,
             function: Arc::new(function),
         };
