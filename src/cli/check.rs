@@ -20,8 +20,8 @@ use fairgate_core::{
 ///
 /// Reports all errors at once, each with file, object, field and remedy, and warns about probable
 /// mistakes: an unreachable FlowSchema, a missing priority level, a priority level with fewer seats than
-/// its largest request takes. With --budgets it reviews disruption budgets, too. If the configuration is usable, then shows the limits of each priority level
-/// in seats.
+/// its largest request takes. With --budgets it reviews disruption budgets, too. If the configuration is
+/// usable, it also shows the limits of each priority level in seats.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

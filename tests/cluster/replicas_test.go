@@ -18,8 +18,8 @@ import (
 
 const autoupdate = "apf.kubernetes.io/autoupdate-spec"
 
-// stillFor is how long nothing may be written into a store that is as it should be: some rounds of whatever the
-// gateways do from time to time; the check of the built-in objects runs once a minute.
+// stillFor is how long a complete store must stay unchanged: two rounds of the check of the built-in objects, which
+// runs once a minute, and more of every other periodic task.
 const stillFor = 125 * time.Second
 
 // ownEtcd is an etcd for one test. It does not run yet.
@@ -74,8 +74,8 @@ func untilMetric(t *testing.T, replica *Fairgate, name string, want float64) {
 	}
 }
 
-// awaitEvent gives the next event of a watch that is as wanted; it fails at one that is of another type
-// than all that may come before.
+// awaitEvent returns the next event of type want whose object satisfies isIt. Events of the types in before are
+// skipped; any other event fails the test.
 func awaitEvent(t *testing.T, events watch.Interface, want watch.EventType, isIt func(metav1.Object) bool, before ...watch.EventType) metav1.Object {
 	t.Helper()
 	limit := time.After(20 * time.Second)
@@ -98,7 +98,7 @@ func awaitEvent(t *testing.T, events watch.Interface, want watch.EventType, isIt
 	}
 }
 
-// Two fairgates that begin at the same moment, on a store with nothing in it.
+// Two fairgates start at the same time on an empty store.
 func TestReplicasShareOneSetOfObjects(t *testing.T) {
 	etcd := ownEtcd(t)
 	t.Parallel()
@@ -108,7 +108,7 @@ func TestReplicasShareOneSetOfObjects(t *testing.T) {
 	ctx := inTime(t, 10*time.Minute)
 	atA, atB := clientOf(t, a), clientOf(t, b)
 
-	t.Run("which have been made once", func(t *testing.T) {
+	t.Run("objects are created once", func(t *testing.T) {
 		untilMetric(t, a, "fairgate_bootstrap_ensured", 1)
 		untilMetric(t, b, "fairgate_bootstrap_ensured", 1)
 		untilConditions(t, atB)
@@ -116,7 +116,7 @@ func TestReplicasShareOneSetOfObjects(t *testing.T) {
 		sameAsTheApiserver(t, atA, atB)
 	})
 
-	t.Run("of which each sees what is written through the other", func(t *testing.T) {
+	t.Run("each sees writes through the other", func(t *testing.T) {
 		list := must[*flowcontrolv1.PriorityLevelConfigurationList](t)(atB.PriorityLevelConfigurations().List(ctx, metav1.ListOptions{}))
 		events := must[watch.Interface](t)(atB.PriorityLevelConfigurations().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion}))
 		defer events.Stop()
@@ -141,13 +141,13 @@ func TestReplicasShareOneSetOfObjects(t *testing.T) {
 		first := created.DeepCopy()
 		first.Annotations = map[string]string{"from": "before"}
 		if _, err := atB.PriorityLevelConfigurations().Update(ctx, first, metav1.UpdateOptions{}); err == nil {
-			t.Error("an update of an old state was taken")
+			t.Error("an update of an old state was accepted")
 		}
 		succeeds(t, atA.PriorityLevelConfigurations().Delete(ctx, created.Name, metav1.DeleteOptions{}))
 		awaitEvent(t, events, watch.Deleted, is(""))
 	})
 
-	t.Run("of which the mandatory ones come back", func(t *testing.T) {
+	t.Run("deleted mandatory objects come back", func(t *testing.T) {
 		only := metav1.ListOptions{FieldSelector: "metadata.name=exempt"}
 		levels := must[*flowcontrolv1.PriorityLevelConfigurationList](t)(atB.PriorityLevelConfigurations().List(ctx, only))
 		only.ResourceVersion = levels.ResourceVersion
@@ -172,7 +172,7 @@ func TestReplicasShareOneSetOfObjects(t *testing.T) {
 		awaitEvent(t, schemaEvents, watch.Added, any)
 	})
 
-	t.Run("of which their users' edits stay where the users keep them", func(t *testing.T) {
+	t.Run("edits of objects that users own persist", func(t *testing.T) {
 		patch := func(name, patch string) *flowcontrolv1.PriorityLevelConfiguration {
 			t.Helper()
 			return must[*flowcontrolv1.PriorityLevelConfiguration](t)(atA.PriorityLevelConfigurations().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))
@@ -266,10 +266,10 @@ func staysStill(t *testing.T, etcd *Etcd, replicas ...*Fairgate) {
 	select {
 	case <-ctx.Done():
 	case what := <-unexpected:
-		t.Errorf("something happens: %s", what)
+		t.Errorf("unexpected change: %s", what)
 	}
 	if after := must[uint64](t)(etcd.Revision(t.Context())); after != revision {
-		t.Errorf("etcd went on from revision %d to %d", revision, after)
+		t.Errorf("the revision of etcd moved from %d to %d", revision, after)
 	}
 	for _, replica := range replicas {
 		untilMetric(t, replica, "fairgate_store_revision", float64(revision))
@@ -303,7 +303,7 @@ func sameAsTheApiserver(t *testing.T, replicas ...flowcontrolclient.FlowcontrolV
 	}
 }
 
-// specs are those of the objects that a server has, by kind and name.
+// specs returns the specs of the objects that satisfy counts, by kind and name.
 func specs(t *testing.T, ctx context.Context, client flowcontrolclient.FlowcontrolV1Interface, counts func(metav1.Object) bool) map[string]any {
 	t.Helper()
 	found := map[string]any{}

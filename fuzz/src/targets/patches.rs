@@ -66,7 +66,7 @@ fn run(data: &[u8]) -> Outcome {
             patched.to_string().len(),
         );
         assert!(after <= before + 2, "{after} bytes of {before}");
-        // Applied again, a field of the patch that the kind does not have may be an error: only then is it looked up.
+        // The second time more of the patch meets an existing object, where fields that the kind does not have are errors.
         if !patch.contains('$')
             && let Ok(again) = apply(patched, &patch)
         {
