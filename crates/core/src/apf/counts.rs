@@ -103,13 +103,8 @@ impl Counts {
 
     /// Changes the semantics; the counts stay.
     pub fn set_semantics(&mut self, semantics: Semantics) {
-        let usual = CountSettings::of(semantics);
-        self.settings = CountSettings {
-            semantics,
-            stale_after: usual.stale_after,
-            forget_after: usual.forget_after,
-            ..self.settings
-        };
+        self.settings.semantics = semantics;
+        self.settings.stale_after = CountSettings::of(semantics).stale_after;
     }
 
     /// Takes over the server's own figures: `count` objects, and their `total_bytes` if known.

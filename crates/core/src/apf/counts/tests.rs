@@ -294,4 +294,7 @@ fn changed_semantics_apply_to_counts_that_are_known() {
     counts.set_semantics(Improved);
     counts.observe_list(Time::ZERO, &pods_in("red"), &page(7, 7000));
     assert_eq!(in_red(&mut counts), known(7, 1000));
+    assert_eq!(counts.lookup(minutes(4), &PODS), known(1000, 1000));
+    counts.set_semantics(Compatible);
+    assert_eq!(counts.lookup(minutes(4), &PODS), ObjectStats::Stale);
 }
