@@ -103,7 +103,7 @@ fn function(
     for (id, of) in from {
         let overload = CelOverload::global(id, [of.clone()], result.clone(), convert);
         function = function.overload(match *id {
-            "string_to_bytes" | "bytes_to_string" => overload.cost(super::standard::text_cost),
+            "string_to_bytes" | "bytes_to_string" => overload.cost(super::costs::text_cost),
             _ => overload,
         });
     }

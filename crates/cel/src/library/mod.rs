@@ -4,6 +4,7 @@ mod addresses;
 pub mod authorizer;
 mod cidr;
 mod conversions;
+mod costs;
 mod formats;
 mod go_text;
 mod ip;

@@ -1,6 +1,10 @@
 //! The standard library: operators, sizes, text, and through its neighbours conversions and times.
 
-use super::{conversions, re2, times};
+use super::{
+    conversions,
+    costs::{product_cost, text_cost},
+    re2, times,
+};
 use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, CelValue};
@@ -285,16 +289,4 @@ fn matches<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
         }
         _ => Err(CelError::new("no such overload: matches")),
     }
-}
-
-/// A tenth of the first argument's size, rounded up.
-#[expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
-pub(super) fn text_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
-    Some(args[0].cost_size().div_ceil(10))
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
-fn product_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
-    let (text, part) = (args[0].cost_size(), args[1].cost_size());
-    Some(text.div_ceil(10).saturating_mul(part.div_ceil(10)))
 }

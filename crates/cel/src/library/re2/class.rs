@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::translate::{INVALID_ESCAPE, INVALID_RANGE, Refused};
+use super::refused::{INVALID_ESCAPE, INVALID_RANGE, Refused};
 
 /// The named classes of ASCII.
 const POSIX: [(&str, &str); 14] = [

@@ -1,6 +1,7 @@
 //! Patterns with the rules of RE2, over the crate `regex`.
 
 mod class;
+mod refused;
 mod translate;
 
 use std::sync::Arc;

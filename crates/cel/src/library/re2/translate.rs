@@ -3,7 +3,10 @@
 //! The differences: classes such as `\d` and `\b` are those of ASCII; `{` that starts no repetition is itself; there is
 //! `\Q…\E`; classes have no operators; repetitions do not stack and count to 1000 at most; and the messages.
 
-use super::class::{Class, escape};
+use super::{
+    class::{Class, escape},
+    refused::{INVALID_ESCAPE, Refused},
+};
 
 /// The most that a repetition counts, also nested ones together.
 const MAX_REPEAT: u32 = 1_000;
@@ -11,12 +14,7 @@ const MAX_REPEAT: u32 = 1_000;
 /// How deep groups may nest. (The original: 1000.)
 const MAX_GROUPS: usize = 240;
 
-/// What is wrong with a pattern, and the part of it that is.
-pub(super) type Refused = (&'static str, String);
-
-pub(super) const MISSING_PAREN: &str = "missing closing )";
-pub(super) const INVALID_ESCAPE: &str = "invalid escape sequence";
-pub(super) const INVALID_RANGE: &str = "invalid character class range";
+const MISSING_PAREN: &str = "missing closing )";
 const INVALID_REPEAT: &str = "invalid repeat count";
 const INVALID_PERL: &str = "invalid or unsupported Perl syntax";
 const INVALID_NAME: &str = "invalid named capture";
