@@ -160,17 +160,17 @@ func (h *hostedBudgets) evictAll(drainers []kubernetes.Interface) int {
 	return int(granted.Load())
 }
 
-// restartLeader restarts the one gateway that counts.
+// restartLeader restarts the one gateway that counts. All are asked first: the other takes over as soon as it has stopped.
 func (h *hostedBudgets) restartLeader() {
 	h.t.Helper()
-	leaders := 0
+	var leaders []*Fairgate
 	for _, gateway := range h.gateways {
 		if must[float64](h.t)(gateway.Metric(h.ctx, "fairgate_disruption_controller_leader")) == 1 {
-			leaders++
-			succeeds(h.t, gateway.Restart())
+			leaders = append(leaders, gateway)
 		}
 	}
-	if leaders != 1 {
-		h.t.Errorf("%d fairgates counted budgets", leaders)
+	if len(leaders) != 1 {
+		h.t.Fatalf("%d fairgates count budgets, want 1", len(leaders))
 	}
+	succeeds(h.t, leaders[0].Restart())
 }
