@@ -7,7 +7,7 @@ mod support;
 
 use std::hint::black_box;
 
-use fairgate_cel::{CelEnvironment, CelProgram, CelType, CelValue, JsonNode, library};
+use fairgate_cel::{CelEnvironment, CelJson, CelProgram, CelType, CelValue, library};
 use serde_json::{Value, json};
 use support::{Case, measure};
 
@@ -87,7 +87,7 @@ fn judging<'a>(name: &str, text: &'a str, expressions: &'a [&str]) -> Case<'a> {
             .iter()
             .map(|expression| compiled(&environment, expression))
             .collect();
-        let node: JsonNode<'a> = serde_json::from_str(text).expect("the Pod is JSON");
+        let node: CelJson<'a> = serde_json::from_str(text).expect("the Pod is JSON");
         move || {
             let bindings = environment.bindings().with("object", CelValue::json(&node));
             for program in &programs {
@@ -104,7 +104,7 @@ fn simple(text: &str) -> Case<'_> {
         // What the round uses lives as long as the bench.
         let environment: &CelEnvironment = Box::leak(Box::new(environment()));
         let program = Box::leak(Box::new(compiled(environment, "object.spec.replicas <= 5")));
-        let node: &JsonNode<'_> = Box::leak(Box::new(
+        let node: &CelJson<'_> = Box::leak(Box::new(
             serde_json::from_str(text).expect("the Pod is JSON"),
         ));
         let bindings = Box::leak(Box::new(
@@ -130,7 +130,7 @@ fn main() {
             }),
             Case::new("decode for expressions", || {
                 || {
-                    black_box(serde_json::from_str::<JsonNode<'_>>(&text).expect("it is JSON"));
+                    black_box(serde_json::from_str::<CelJson<'_>>(&text).expect("it is JSON"));
                 }
             }),
             simple(&text),

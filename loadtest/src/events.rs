@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
 use crate::{
-    load::{connection::ConnectionPool, target::Target},
+    load::{connection::ConnectionPool, target::LoadTarget},
     local::gateway::GatewayProcess,
     scenario::{ConnectionSpec, EventKind, HttpVersion, Scenario, ScenarioEvent},
 };
@@ -22,7 +22,7 @@ pub(crate) const POLICY_FILE: &str = "policy.json";
 #[derive(Debug, Default)]
 pub(crate) struct EventRunner {
     /// The control address of the stand-in server.
-    pub(crate) control: Option<Arc<Target>>,
+    pub(crate) control: Option<Arc<LoadTarget>>,
     /// The gateway, if it was started here.
     pub(crate) gateway: Option<GatewayProcess>,
     /// Its directory with policy files.
@@ -97,7 +97,7 @@ pub(crate) fn write_policy(directory: &std::path::Path, objects: &[Value]) -> an
 ///
 /// When there is no response, or one that is no success.
 pub(crate) async fn request(
-    target: &Arc<Target>,
+    target: &Arc<LoadTarget>,
     method: Method,
     path: &str,
 ) -> anyhow::Result<Bytes> {

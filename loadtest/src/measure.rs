@@ -8,11 +8,11 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 use crate::{
     events::EventRunner,
     figures::{self, ClientFigures},
-    load::{self, SlicePlan, SliceResult, target::Target},
+    load::{self, SlicePlan, SliceResult, target::LoadTarget},
     local::{LocalPlan, LocalSetup},
     policy,
     progress::ProgressLine,
-    scenario::{Scenario, expectation::Reference},
+    scenario::{Scenario, expectation::ComparisonBase},
     simulate::{self, ClientBaseline},
     upstream::UpstreamStats,
 };
@@ -29,10 +29,10 @@ pub(crate) struct Contender {
 pub(crate) enum ContenderPlace {
     /// It runs already.
     Running {
-        target: Arc<Target>,
-        metrics: Option<Arc<Target>>,
+        target: Arc<LoadTarget>,
+        metrics: Option<Arc<LoadTarget>>,
         /// The control address of its stand-in server.
-        control: Option<Arc<Target>>,
+        control: Option<Arc<LoadTarget>>,
         /// The process whose cost is measured.
         process: Option<u32>,
     },
@@ -139,7 +139,7 @@ fn alone_clients(scenario: &Scenario) -> Vec<String> {
     let referring = scenario
         .expect
         .iter()
-        .filter(|expectation| expectation.refers_to(Reference::Alone));
+        .filter(|expectation| expectation.refers_to(ComparisonBase::Alone));
     let names: BTreeSet<String> = referring
         .filter_map(|expectation| expectation.who.clone())
         .collect();
@@ -154,7 +154,7 @@ async fn slice(
     measurement: &mut Measurement,
     progress: &mut ProgressLine,
 ) -> anyhow::Result<SliceResult> {
-    let plan = |target: &Arc<Target>, metrics: Vec<Arc<Target>>, process| SlicePlan {
+    let plan = |target: &Arc<LoadTarget>, metrics: Vec<Arc<LoadTarget>>, process| SlicePlan {
         scenario: Arc::clone(scenario),
         only: only.clone(),
         target: Arc::clone(target),

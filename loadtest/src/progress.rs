@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{figures::real, load::recorder::Recorder};
+use crate::{figures::real, load::recorder::LoadRecorder};
 
 /// The width of a line; longer ones are cut, because a line that wraps cannot be overwritten.
 const WIDTH: usize = 118;
@@ -45,7 +45,7 @@ impl ProgressLine {
         elapsed: Duration,
         whole: Duration,
         measured: Duration,
-        recorders: impl Iterator<Item = &'r Recorder>,
+        recorders: impl Iterator<Item = &'r LoadRecorder>,
     ) {
         if !self.terminal {
             return;

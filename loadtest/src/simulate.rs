@@ -12,7 +12,7 @@ use crate::{
     figures::{ClientFigures, LatencyFigures, jain, real},
     policy,
     scenario::{
-        ClientSpec, LoadSpec, RequestSpec, Scenario, ServiceSpread, expectation::Reference,
+        ClientSpec, LoadSpec, RequestSpec, Scenario, ServiceSpread, expectation::ComparisonBase,
     },
     verdict::Evidence,
 };
@@ -79,7 +79,7 @@ pub(crate) fn play(scenario: &Scenario) -> Result<SimulatedRun, Vec<Finding>> {
     let alone = scenario
         .expect
         .iter()
-        .filter(|e| e.refers_to(Reference::Alone));
+        .filter(|e| e.refers_to(ComparisonBase::Alone));
     let alone: BTreeSet<&str> = alone.filter_map(|e| e.who.as_deref()).collect();
     let alone: BTreeMap<String, Vec<ClientFigures>> = alone
         .into_iter()

@@ -8,7 +8,7 @@ use crate::{
     figures::{self, ClientFigures},
     scenario::{
         Expectation,
-        expectation::{Bound, Measure, Reference},
+        expectation::{ComparisonBase, ExpectedBound, Measure},
     },
 };
 
@@ -76,13 +76,15 @@ fn judge_one(expectation: &Expectation, evidence: &Evidence) -> Judgement {
         return judgement(ExpectationOutcome::Fails, detail);
     };
     let bound = match expectation.bound {
-        Bound::Number(number) => Ok((number, String::new())),
-        Bound::Times(factor, reference) => base(expectation, reference, evidence).map(|base| {
-            (
-                factor * base,
-                format!(" ({factor} x {})", measure.written(base)),
-            )
-        }),
+        ExpectedBound::Number(number) => Ok((number, String::new())),
+        ExpectedBound::Times(factor, reference) => {
+            base(expectation, reference, evidence).map(|base| {
+                (
+                    factor * base,
+                    format!(" ({factor} x {})", measure.written(base)),
+                )
+            })
+        }
     };
     match bound {
         Ok((bound, explained)) => {
@@ -105,20 +107,20 @@ fn judge_one(expectation: &Expectation, evidence: &Evidence) -> Judgement {
 /// The value of the reference of an expectation.
 fn base(
     expectation: &Expectation,
-    reference: Reference,
+    reference: ComparisonBase,
     evidence: &Evidence,
 ) -> Result<f64, String> {
     let (who, measure) = (expectation.who.as_deref(), expectation.measure);
     let (clients, missing) = match reference {
-        Reference::Alone => (
+        ComparisonBase::Alone => (
             who.and_then(|who| evidence.alone.get(who)),
             "nobody was measured alone",
         ),
-        Reference::Without => (
+        ComparisonBase::Without => (
             evidence.without.as_ref(),
             "it was not measured without fairness; use the command local, or --simulate",
         ),
-        Reference::Ideal => {
+        ComparisonBase::Ideal => {
             let ideal = |client: &ClientFigures| client.ideal_share;
             let of = |name: &str| {
                 evidence

@@ -1,6 +1,6 @@
 //! JSON as expressions see it, borrowed from the text that it was read from.
 //!
-//! [`JsonNode`] is read by any serde format: from text by `serde_json::from_slice`, or from a `&serde_json::Value`,
+//! [`CelJson`] is read by any serde format: from text by `serde_json::from_slice`, or from a `&serde_json::Value`,
 //! which is a deserializer, too. Strings without escapes are borrowed. Numbers without fraction and exponent that
 //! fit are integers of 64 bits; all others are doubles. (`serde_json` reads some doubles one unit in the last place
 //! off, unless its feature `float_roundtrip` is on; the original reads them exactly.)
@@ -17,7 +17,7 @@ const SORTED_FROM: usize = 16;
 ///
 /// How deep values nest is bounded by the format that reads them (`serde_json`: 128).
 #[derive(Clone, Debug, PartialEq)]
-pub enum JsonNode<'a> {
+pub enum CelJson<'a> {
     /// `null`
     Null,
     /// `true` or `false`
@@ -29,7 +29,7 @@ pub enum JsonNode<'a> {
     /// Text.
     String(Cow<'a, str>),
     /// A list.
-    Array(Vec<JsonNode<'a>>),
+    Array(Vec<CelJson<'a>>),
     /// Members with distinct names.
     Object(JsonObject<'a>),
 }
@@ -37,12 +37,12 @@ pub enum JsonNode<'a> {
 /// The members of a JSON object. A name that occurs twice has its last value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JsonObject<'a> {
-    members: Vec<(Cow<'a, str>, JsonNode<'a>)>,
+    members: Vec<(Cow<'a, str>, CelJson<'a>)>,
 }
 
 impl<'a> JsonObject<'a> {
     /// An object with these members.
-    pub fn new(mut members: Vec<(Cow<'a, str>, JsonNode<'a>)>) -> Self {
+    pub fn new(mut members: Vec<(Cow<'a, str>, CelJson<'a>)>) -> Self {
         if members.len() > SORTED_FROM {
             members.sort_by(|a, b| a.0.cmp(&b.0));
             // Equal names are in the order of the text, and the last counts.
@@ -60,7 +60,7 @@ impl<'a> JsonObject<'a> {
     }
 
     /// The value of the member `name`; at most 16 comparisons, or a search by halving.
-    pub fn get(&self, name: &str) -> Option<&JsonNode<'a>> {
+    pub fn get(&self, name: &str) -> Option<&CelJson<'a>> {
         if self.members.len() > SORTED_FROM {
             let found = self.members.binary_search_by(|(key, _)| (**key).cmp(name));
             return found.ok().map(|at| &self.members[at].1);
@@ -71,13 +71,13 @@ impl<'a> JsonObject<'a> {
     }
 
     /// The members: in the order of the text, or by name if there are more than 16.
-    pub fn members(&self) -> &[(Cow<'a, str>, JsonNode<'a>)] {
+    pub fn members(&self) -> &[(Cow<'a, str>, CelJson<'a>)] {
         &self.members
     }
 }
 
 /// Removes members whose name comes again later; there are at most [`SORTED_FROM`].
-fn remove_earlier(members: &mut Vec<(Cow<'_, str>, JsonNode<'_>)>) {
+fn remove_earlier(members: &mut Vec<(Cow<'_, str>, CelJson<'_>)>) {
     let mut at = 0;
     while at < members.len() {
         let again = members[at + 1..]
@@ -91,7 +91,7 @@ fn remove_earlier(members: &mut Vec<(Cow<'_, str>, JsonNode<'_>)>) {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for JsonNode<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for CelJson<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NodeVisitor)
     }
@@ -100,43 +100,43 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonNode<'a> {
 struct NodeVisitor;
 
 impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = JsonNode<'de>;
+    type Value = CelJson<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(JsonNode::Null)
+        Ok(CelJson::Null)
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(JsonNode::Bool(value))
+        Ok(CelJson::Bool(value))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(JsonNode::Int(value))
+        Ok(CelJson::Int(value))
     }
 
     #[expect(clippy::cast_precision_loss, reason = "as the original reads numbers")]
     fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(i64::try_from(value).map_or(JsonNode::Double(value as f64), JsonNode::Int))
+        Ok(i64::try_from(value).map_or(CelJson::Double(value as f64), CelJson::Int))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(JsonNode::Double(value))
+        Ok(CelJson::Double(value))
     }
 
     fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<Self::Value, E> {
-        Ok(JsonNode::String(Cow::Borrowed(value)))
+        Ok(CelJson::String(Cow::Borrowed(value)))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
-        Ok(JsonNode::String(Cow::Owned(value.to_owned())))
+        Ok(CelJson::String(Cow::Owned(value.to_owned())))
     }
 
     fn visit_string<E: Error>(self, value: String) -> Result<Self::Value, E> {
-        Ok(JsonNode::String(Cow::Owned(value)))
+        Ok(CelJson::String(Cow::Owned(value)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
@@ -144,7 +144,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
         while let Some(element) = elements.next_element()? {
             list.push(element);
         }
-        Ok(JsonNode::Array(list))
+        Ok(CelJson::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
@@ -152,7 +152,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
         while let Some((MemberName(name), value)) = entries.next_entry()? {
             members.push((name, value));
         }
-        Ok(JsonNode::Object(JsonObject::new(members)))
+        Ok(CelJson::Object(JsonObject::new(members)))
     }
 }
 
@@ -187,29 +187,29 @@ impl<'de> Visitor<'de> for MemberNameVisitor {
 mod tests {
     use super::*;
 
-    fn node(text: &str) -> JsonNode<'_> {
+    fn node(text: &str) -> CelJson<'_> {
         serde_json::from_str(text).unwrap()
     }
 
     #[test]
     fn whole_numbers_that_fit_are_integers() {
-        assert_eq!(node("5"), JsonNode::Int(5));
-        assert_eq!(node("-9223372036854775808"), JsonNode::Int(i64::MIN));
+        assert_eq!(node("5"), CelJson::Int(5));
+        assert_eq!(node("-9223372036854775808"), CelJson::Int(i64::MIN));
         assert_eq!(
             node("9223372036854775808"),
-            JsonNode::Double(9_223_372_036_854_775_808.0)
+            CelJson::Double(9_223_372_036_854_775_808.0)
         );
-        assert_eq!(node("1.0"), JsonNode::Double(1.0));
-        assert_eq!(node("1e3"), JsonNode::Double(1000.0));
+        assert_eq!(node("1.0"), CelJson::Double(1.0));
+        assert_eq!(node("1e3"), CelJson::Double(1000.0));
     }
 
     #[test]
     fn strings_without_escapes_are_borrowed() {
         assert!(matches!(
             node(r#""plain""#),
-            JsonNode::String(Cow::Borrowed("plain"))
+            CelJson::String(Cow::Borrowed("plain"))
         ));
-        assert!(matches!(node(r#""\n""#), JsonNode::String(Cow::Owned(_))));
+        assert!(matches!(node(r#""\n""#), CelJson::String(Cow::Owned(_))));
     }
 
     #[test]
@@ -218,12 +218,12 @@ mod tests {
             let mut text = String::from(r#"{"a":1,"b":2,"a":3"#);
             text.extend((0..extra).map(|number| format!(r#","k{number}":0"#)));
             text.push('}');
-            let JsonNode::Object(object) = node(&text) else {
+            let CelJson::Object(object) = node(&text) else {
                 panic!("an object");
             };
             assert_eq!(object.members().len(), 2 + extra);
-            assert_eq!(object.get("a"), Some(&JsonNode::Int(3)));
-            assert_eq!(object.get("b"), Some(&JsonNode::Int(2)));
+            assert_eq!(object.get("a"), Some(&CelJson::Int(3)));
+            assert_eq!(object.get("b"), Some(&CelJson::Int(2)));
             assert_eq!(object.get("c"), None);
         }
     }

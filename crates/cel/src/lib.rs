@@ -5,7 +5,7 @@
 //! size and cost.
 //!
 //! ```
-//! use fairgate_cel::{CelEnvironment, CelType, CelValue, JsonNode, library};
+//! use fairgate_cel::{CelEnvironment, CelType, CelValue, CelJson, library};
 //!
 //! // An environment says which variables and libraries expressions may use. It is built once.
 //! let environment = CelEnvironment::builder()
@@ -21,7 +21,7 @@
 //!
 //! // Values borrow from the JSON text.
 //! let text = r#"{"metadata": {"labels": {"app": "web"}}, "spec": {"replicas": 3}}"#;
-//! let object: JsonNode = serde_json::from_str(text).unwrap();
+//! let object: CelJson = serde_json::from_str(text).unwrap();
 //! let bindings = environment.bindings().with("object", CelValue::json(&object));
 //! let evaluation = program.evaluate(&bindings);
 //! assert_eq!(evaluation.result, Ok(CelValue::Bool(true)));
@@ -71,7 +71,7 @@ pub use declarations::{
     CelCostFn, CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelObjectType,
     CelOverload, CheckedCall, PrepareCall, ValidateCall,
 };
-pub use document::{JsonNode, JsonObject};
+pub use document::{CelJson, JsonObject};
 pub use environment::{CelCompileError, CelEnvironment, CelEnvironmentBuilder};
 pub use program::{CelBindings, CelEvaluation, CelProgram, DEFAULT_COST_LIMIT, EvaluationLimits};
 pub use source::{CelIssue, CelIssues, CodePosition};

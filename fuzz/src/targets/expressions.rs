@@ -5,8 +5,8 @@
 //! value; messages about an expression name a line of it.
 
 use fairgate_cel::{
-    CelBindings, CelCompileError, CelEnvironment, CelErrorKind, CelProgram, CelType, CelValue,
-    EvaluationLimits, JsonNode, library,
+    CelBindings, CelCompileError, CelEnvironment, CelErrorKind, CelJson, CelProgram, CelType,
+    CelValue, EvaluationLimits, library,
 };
 
 use crate::{Outcome, Target};
@@ -90,7 +90,7 @@ fn run(data: &[u8]) -> Outcome {
         Ok(program) => program,
         Err(error) => return refused(&source, &error),
     };
-    let node: JsonNode<'_> = serde_json::from_str(OBJECT).expect("the object is JSON");
+    let node: CelJson<'_> = serde_json::from_str(OBJECT).expect("the object is JSON");
     let numbers = CelValue::list((0..20).map(CelValue::Int).collect());
     let bindings = environment
         .bindings()

@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use crate::{
     load::{
         LoadBounds,
-        target::{Target, TargetError},
+        target::{LoadTarget, TargetError},
     },
     local::gateway,
     measure::{Contender, ContenderPlace, Measurement, measure, medians},
@@ -243,8 +243,8 @@ fn runtime() -> Result<Runtime, Failure> {
     })
 }
 
-async fn resolve(url: &str, args: &TargetArgs) -> Result<Arc<Target>, Failure> {
-    let mut target = Target::resolve(url, args.ca.as_deref(), args.allow_remote).await?;
+async fn resolve(url: &str, args: &TargetArgs) -> Result<Arc<LoadTarget>, Failure> {
+    let mut target = LoadTarget::resolve(url, args.ca.as_deref(), args.allow_remote).await?;
     if let Some(tokens) = &args.tokens {
         target = target.with_tokens(tokens)?;
     }

@@ -19,10 +19,10 @@ use hyper::body::Incoming;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
-    connection::{ClientError, ConnectionPool},
-    recorder::{Recorder, RequestOutcome},
+    connection::{ConnectionPool, LoadClientError},
+    recorder::{LoadRecorder, RequestOutcome},
     schedule::{Schedule, unit},
-    target::Target,
+    target::LoadTarget,
 };
 use crate::scenario::{ClientSpec, HttpVersion, LoadSpec, RequestSpec, RetryPolicy, Scenario};
 use fairgate_base::clock::Clock;
@@ -60,7 +60,7 @@ pub(crate) struct LoadUser {
     work: Vec<f64>,
     requests: Vec<Request<Full<Bytes>>>,
     pool: ConnectionPool,
-    recorder: Arc<Recorder>,
+    recorder: Arc<LoadRecorder>,
     timing: Timing,
     seed: u64,
     /// Over which time the threads of a closed loop start.
@@ -90,8 +90,8 @@ impl LoadUser {
         spec: &ClientSpec,
         number: u32,
         work: &[f64],
-        target: &Arc<Target>,
-        recorder: &Arc<Recorder>,
+        target: &Arc<LoadTarget>,
+        recorder: &Arc<LoadRecorder>,
         timing: &Timing,
     ) -> Self {
         let name = spec.user_names().swap_remove(number as usize);
@@ -244,7 +244,7 @@ impl LoadUser {
             return Attempt::Recorded;
         }
         if let Err(error) = read(&mut pooled.response, spec.read_rate).await {
-            return failed(ClientError::Http(error).to_string());
+            return failed(LoadClientError::Http(error).to_string());
         }
         pooled.finish();
         match (status, self.spec.retry) {
@@ -360,7 +360,7 @@ fn build(
     spec: &RequestSpec,
     version: HttpVersion,
     number: u32,
-    target: &Target,
+    target: &LoadTarget,
     authorization: &HeaderValue,
 ) -> Request<Full<Bytes>> {
     let body = Bytes::from(vec![b' '; spec.body_bytes as usize]);

@@ -23,7 +23,7 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
 };
 
-use super::target::{CONNECT_TIMEOUT, Target};
+use super::target::{CONNECT_TIMEOUT, LoadTarget};
 use crate::scenario::{ConnectionSpec, HttpVersion};
 use fairgate_base::clock::Clock;
 
@@ -36,7 +36,7 @@ type Body = Full<Bytes>;
 
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ClientError {
+pub(crate) enum LoadClientError {
     #[error("cannot connect: {0}")]
     Connect(#[source] io::Error),
     #[error("no response: {}", chain(.0))]
@@ -57,7 +57,7 @@ fn chain(error: &hyper::Error) -> String {
 /// The connections of one user.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    target: Arc<Target>,
+    target: Arc<LoadTarget>,
     spec: ConnectionSpec,
     reads_slowly: bool,
     clock: Clock,
@@ -88,7 +88,7 @@ impl PooledResponse<'_> {
 impl ConnectionPool {
     /// No connection yet, for at most `in_flight` concurrent requests.
     pub(crate) fn new(
-        target: Arc<Target>,
+        target: Arc<LoadTarget>,
         spec: ConnectionSpec,
         in_flight: u32,
         reads_slowly: bool,
@@ -130,13 +130,13 @@ impl ConnectionPool {
     pub(crate) async fn send(
         &self,
         request: &Request<Body>,
-    ) -> Result<PooledResponse<'_>, ClientError> {
+    ) -> Result<PooledResponse<'_>, LoadClientError> {
         // The semaphore is never closed.
         let permit = self
             .permits
             .acquire()
             .await
-            .map_err(|_| ClientError::Connect(io::ErrorKind::NotConnected.into()))?;
+            .map_err(|_| LoadClientError::Connect(io::ErrorKind::NotConnected.into()))?;
         let (response, connection) = match self.spec.protocol {
             HttpVersion::Http1 => {
                 let (response, connection) = self.send_http1(request).await?;
@@ -155,7 +155,7 @@ impl ConnectionPool {
     async fn send_http1(
         &self,
         request: &Request<Body>,
-    ) -> Result<(Response<Incoming>, http1::SendRequest<Body>), ClientError> {
+    ) -> Result<(Response<Incoming>, http1::SendRequest<Body>), LoadClientError> {
         while let Some(mut connection) = self.pop_idle() {
             if connection.ready().await.is_err() {
                 continue;
@@ -169,7 +169,10 @@ impl ConnectionPool {
         Ok((response, connection))
     }
 
-    async fn send_http2(&self, request: &Request<Body>) -> Result<Response<Incoming>, ClientError> {
+    async fn send_http2(
+        &self,
+        request: &Request<Body>,
+    ) -> Result<Response<Incoming>, LoadClientError> {
         let index = self.next.fetch_add(1, Ordering::Relaxed) % self.shared.len().max(1);
         let mut used = true;
         loop {
@@ -207,7 +210,7 @@ impl ConnectionPool {
     }
 
     /// Opens a connection; a refused one is tried again for as long as the scenario says.
-    async fn connect<S, F>(&self, handshake: impl Fn(Stream) -> F) -> Result<S, ClientError>
+    async fn connect<S, F>(&self, handshake: impl Fn(Stream) -> F) -> Result<S, LoadClientError>
     where
         F: Future<Output = Result<S, hyper::Error>>,
     {
@@ -215,7 +218,7 @@ impl ConnectionPool {
         loop {
             let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.open(&handshake)).await;
             match connecting
-                .unwrap_or_else(|_| Err(ClientError::Connect(io::ErrorKind::TimedOut.into())))
+                .unwrap_or_else(|_| Err(LoadClientError::Connect(io::ErrorKind::TimedOut.into())))
             {
                 Ok(connection) => return Ok(connection),
                 Err(_) if self.clock.now() < until => tokio::time::sleep(RECONNECT_PAUSE).await,
@@ -224,11 +227,11 @@ impl ConnectionPool {
         }
     }
 
-    async fn open<S, F>(&self, handshake: &impl Fn(Stream) -> F) -> Result<S, ClientError>
+    async fn open<S, F>(&self, handshake: &impl Fn(Stream) -> F) -> Result<S, LoadClientError>
     where
         F: Future<Output = Result<S, hyper::Error>>,
     {
-        let stream = self.tcp().await.map_err(ClientError::Connect)?;
+        let stream = self.tcp().await.map_err(LoadClientError::Connect)?;
         let stream: Stream = match self.target.tls(self.spec.protocol) {
             None => Box::new(TokioIo::new(stream)),
             Some((config, name)) => {
@@ -236,7 +239,7 @@ impl ConnectionPool {
                 let stream = connector
                     .connect(name, stream)
                     .await
-                    .map_err(ClientError::Connect)?;
+                    .map_err(LoadClientError::Connect)?;
                 Box::new(TokioIo::new(stream))
             }
         };

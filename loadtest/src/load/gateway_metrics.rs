@@ -7,7 +7,7 @@ use http::{HeaderValue, Request, header};
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 
-use super::{client::Timing, connection::ConnectionPool, target::Target};
+use super::{client::Timing, connection::ConnectionPool, target::LoadTarget};
 use crate::scenario::{ConnectionSpec, HttpVersion};
 
 /// How often the metrics are read.
@@ -34,7 +34,7 @@ pub(crate) struct LevelState {
 }
 
 /// Reads the metrics of all `targets` until the load is over, and adds them up. Failures to read leave gaps.
-pub(crate) async fn follow(targets: Vec<Arc<Target>>, timing: Timing) -> Vec<LevelSample> {
+pub(crate) async fn follow(targets: Vec<Arc<LoadTarget>>, timing: Timing) -> Vec<LevelSample> {
     let sources: Vec<MetricsSource> = targets.into_iter().map(MetricsSource::new).collect();
     let mut samples = Vec::new();
     let mut next = timing.start;
@@ -73,7 +73,7 @@ struct MetricsSource {
 }
 
 impl MetricsSource {
-    fn new(target: Arc<Target>) -> Self {
+    fn new(target: Arc<LoadTarget>) -> Self {
         let spec = ConnectionSpec {
             protocol: HttpVersion::Http1,
             connections: Some(1),

@@ -23,8 +23,8 @@ use crate::{
 use client::{LoadUser, Timing};
 use fairgate_base::clock::Clock;
 use gateway_metrics::LevelSample;
-use recorder::{IntervalFigures, Recorder};
-use target::Target;
+use recorder::{IntervalFigures, LoadRecorder};
+use target::LoadTarget;
 
 /// How long to wait for the last responses; requests without one by then count as unanswered.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,9 +37,9 @@ pub(crate) struct SlicePlan {
     pub(crate) scenario: Arc<Scenario>,
     /// Only this client sends.
     pub(crate) only: Option<String>,
-    pub(crate) target: Arc<Target>,
+    pub(crate) target: Arc<LoadTarget>,
     /// Where the metrics of the gateway are, and of one that takes its place.
-    pub(crate) metrics: Vec<Arc<Target>>,
+    pub(crate) metrics: Vec<Arc<LoadTarget>>,
     /// The process whose cost is measured.
     pub(crate) process: Option<u32>,
     /// Of each client, in the order of the scenario.
@@ -137,7 +137,11 @@ pub(crate) async fn run(
         if plan.only.as_ref().is_some_and(|only| *only != client.name) {
             continue;
         }
-        let recorder = Arc::new(Recorder::new(&client.name, client.users, scenario.duration));
+        let recorder = Arc::new(LoadRecorder::new(
+            &client.name,
+            client.users,
+            scenario.duration,
+        ));
         for number in 0..client.users {
             let user = LoadUser::new(
                 scenario,
@@ -173,7 +177,7 @@ pub(crate) async fn run(
     }
 }
 
-fn collect(recorders: &[(Arc<Recorder>, f64)], levels: Vec<LevelSample>) -> SliceResult {
+fn collect(recorders: &[(Arc<LoadRecorder>, f64)], levels: Vec<LevelSample>) -> SliceResult {
     let clients = recorders
         .iter()
         .map(|(recorder, ideal_share)| ClientFigures {
@@ -199,7 +203,11 @@ async fn use_at_beginning(process: Option<u32>, timing: Timing) -> Option<Proces
 }
 
 /// Shows the progress until the end of the measured time.
-async fn show(timing: &Timing, recorders: &[(Arc<Recorder>, f64)], progress: &mut ProgressLine) {
+async fn show(
+    timing: &Timing,
+    recorders: &[(Arc<LoadRecorder>, f64)],
+    progress: &mut ProgressLine,
+) {
     let whole = timing.end.since(timing.start);
     let mut next = timing.start;
     while next < timing.end {

@@ -46,7 +46,7 @@ pub(crate) struct IntervalFigures {
 
 /// The results of one client so far.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub(crate) struct LoadRecorder {
     name: String,
     measured: Duration,
     tally: Mutex<RecordedTally>,
@@ -91,7 +91,7 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-impl Recorder {
+impl LoadRecorder {
     /// Nothing so far, of `users` users that are measured for `measured`.
     pub(crate) fn new(name: &str, users: u32, measured: Duration) -> Self {
         Self {
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_recorded_requests() {
-        let recorder = Recorder::new("mouse", 2, 10 * SECOND);
+        let recorder = LoadRecorder::new("mouse", 2, 10 * SECOND);
         for n in 1..=100_u32 {
             let latency = Duration::from_millis(u64::from(n));
             recorder.record(
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn intervals_show_when_something_happened() {
-        let recorder = Recorder::new("mouse", 1, 60 * SECOND);
+        let recorder = LoadRecorder::new("mouse", 1, 60 * SECOND);
         recorder.record(0, 3 * SECOND, SECOND, RequestOutcome::Ok { work: 0.0 });
         recorder.retried(5 * SECOND);
         let intervals = recorder.intervals();

@@ -46,7 +46,7 @@ pub(crate) enum TargetError {
 
 /// A server that load is sent to.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct LoadTarget {
     /// As it was given.
     pub(crate) url: String,
     pub(crate) address: SocketAddr,
@@ -56,7 +56,7 @@ pub(crate) struct Target {
     tokens: Arc<BTreeMap<String, String>>,
 }
 
-impl Target {
+impl LoadTarget {
     /// Resolves `url`. `ca` holds the authorities of its certificate, for https.
     ///
     /// # Errors
@@ -224,22 +224,22 @@ mod tests {
 
     #[tokio::test]
     async fn load_stays_on_this_machine_unless_it_may_leave() {
-        let remote = Target::resolve("http://192.0.2.1:80", None, false)
+        let remote = LoadTarget::resolve("http://192.0.2.1:80", None, false)
             .await
             .unwrap_err();
         assert!(remote.to_string().contains("--allow-remote"), "{remote}");
         assert!(
-            Target::resolve("http://192.0.2.1:80", None, true)
+            LoadTarget::resolve("http://192.0.2.1:80", None, true)
                 .await
                 .is_ok()
         );
         assert!(
-            Target::resolve("http://127.0.0.1:80", None, false)
+            LoadTarget::resolve("http://127.0.0.1:80", None, false)
                 .await
                 .is_ok()
         );
         assert!(
-            Target::resolve("http://[::1]:80", None, false)
+            LoadTarget::resolve("http://[::1]:80", None, false)
                 .await
                 .is_ok()
         );
@@ -248,7 +248,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_target_is_said_with_an_example() {
         for url in ["localhost", "ftp://127.0.0.1", "http://127.0.0.1/api", "/"] {
-            let error = Target::resolve(url, None, false).await.unwrap_err();
+            let error = LoadTarget::resolve(url, None, false).await.unwrap_err();
             assert!(error.to_string().contains("write it as http://"), "{error}");
         }
     }
@@ -257,7 +257,7 @@ mod tests {
     async fn a_target_that_is_down_is_said_to_be() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let target = Target::resolve(&url, None, false).await.unwrap();
+        let target = LoadTarget::resolve(&url, None, false).await.unwrap();
         target.check().await.unwrap();
         drop(listener);
         let error = target.check().await.unwrap_err();

@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     events::{self, EventRunner},
-    load::target::Target,
+    load::target::LoadTarget,
     scenario::Scenario,
     upstream::{UpstreamAddresses, UpstreamStats},
 };
@@ -49,11 +49,11 @@ pub(crate) struct LocalPlan {
 /// A running server with a gateway. Dropping it ends both and removes their files.
 #[derive(Debug)]
 pub(crate) struct LocalSetup {
-    pub(crate) target: Arc<Target>,
+    pub(crate) target: Arc<LoadTarget>,
     /// The metrics of the gateway, and of the one that takes its place after a restart.
-    pub(crate) metrics: Vec<Arc<Target>>,
+    pub(crate) metrics: Vec<Arc<LoadTarget>>,
     pub(crate) events: EventRunner,
-    control: Arc<Target>,
+    control: Arc<LoadTarget>,
     _upstream: Child,
     _directory: ScratchDirectory,
 }
@@ -84,14 +84,16 @@ impl LocalSetup {
         } else {
             ("http", None)
         };
-        let target = Target::resolve(&format!("{scheme}://{listen}"), ca.as_deref(), false).await?;
+        let target =
+            LoadTarget::resolve(&format!("{scheme}://{listen}"), ca.as_deref(), false).await?;
         let mut metrics = Vec::new();
         for admin in [admin, next_admin] {
-            let target = Target::resolve(&format!("http://{admin}"), None, false).await?;
+            let target = LoadTarget::resolve(&format!("http://{admin}"), None, false).await?;
             metrics.push(Arc::new(target));
         }
-        let control =
-            Arc::new(Target::resolve(&format!("http://{}", addresses.control), None, false).await?);
+        let control = Arc::new(
+            LoadTarget::resolve(&format!("http://{}", addresses.control), None, false).await?,
+        );
         Ok(Self {
             target: Arc::new(target),
             metrics,

@@ -17,7 +17,7 @@ pub(crate) struct Expectation {
     pub(crate) who: Option<String>,
     pub(crate) measure: Measure,
     pub(crate) relation: Relation,
-    pub(crate) bound: Bound,
+    pub(crate) bound: ExpectedBound,
     /// As it was written.
     pub(crate) text: String,
 }
@@ -53,16 +53,16 @@ pub(crate) enum Relation {
 
 /// What a measure is compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Bound {
+pub(crate) enum ExpectedBound {
     /// Seconds for a latency, otherwise a number.
     Number(f64),
     /// A multiple of a reference.
-    Times(f64, Reference),
+    Times(f64, ComparisonBase),
 }
 
 /// What a bound may refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reference {
+pub(crate) enum ComparisonBase {
     Alone,
     Without,
     Ideal,
@@ -194,8 +194,8 @@ impl Expectation {
     }
 
     /// Whether it refers to `reference`.
-    pub(crate) fn refers_to(&self, reference: Reference) -> bool {
-        matches!(self.bound, Bound::Times(_, of) if of == reference)
+    pub(crate) fn refers_to(&self, reference: ComparisonBase) -> bool {
+        matches!(self.bound, ExpectedBound::Times(_, of) if of == reference)
     }
 
     /// Who and what is measured, such as `mouse.p99`.
@@ -208,7 +208,7 @@ impl Expectation {
     }
 }
 
-fn bound_of(words: &[&str], measure: Measure) -> Result<Bound, String> {
+fn bound_of(words: &[&str], measure: Measure) -> Result<ExpectedBound, String> {
     let text = words.join(" ");
     match words {
         [factor, "x", reference] => {
@@ -216,23 +216,23 @@ fn bound_of(words: &[&str], measure: Measure) -> Result<Bound, String> {
                 .parse()
                 .map_err(|_| format!("{factor:?} is not a number"))?;
             let reference = match *reference {
-                "alone" => Reference::Alone,
-                "without" => Reference::Without,
-                "ideal" if measure == Measure::Share => Reference::Ideal,
+                "alone" => ComparisonBase::Alone,
+                "without" => ComparisonBase::Without,
+                "ideal" if measure == Measure::Share => ComparisonBase::Ideal,
                 "ideal" => return Err("only share has an ideal".to_owned()),
                 other => return Err(format!("{other:?} is not a reference")),
             };
-            Ok(Bound::Times(factor, reference))
+            Ok(ExpectedBound::Times(factor, reference))
         }
         [time] if measure.is_latency() => {
             let parsed = go_duration::parse(time.as_bytes());
             let time = parsed.map_err(|_| format!("{time:?} is not a duration"))?;
-            Ok(Bound::Number(Duration::as_secs_f64(&time)))
+            Ok(ExpectedBound::Number(Duration::as_secs_f64(&time)))
         }
         [number] => {
             let number = number.parse::<f64>();
             number
-                .map(Bound::Number)
+                .map(ExpectedBound::Number)
                 .map_err(|_| format!("{text:?} is not a number"))
         }
         _ => Err(format!("{text:?} is not a bound")),
@@ -251,13 +251,19 @@ mod tests {
             (parsed.measure, parsed.relation),
             (Measure::P99, Relation::AtMost)
         );
-        assert_eq!(parsed.bound, Bound::Times(5.0, Reference::Alone));
+        assert_eq!(
+            parsed.bound,
+            ExpectedBound::Times(5.0, ComparisonBase::Alone)
+        );
         assert_eq!(parsed.to_string(), "mouse.p99 <= 5 x alone");
 
         let parsed = Expectation::parse("all.errors == 0").unwrap();
-        assert_eq!((parsed.who, parsed.bound), (None, Bound::Number(0.0)));
+        assert_eq!(
+            (parsed.who, parsed.bound),
+            (None, ExpectedBound::Number(0.0))
+        );
         let parsed = Expectation::parse("mouse.max <= 1m0.5s").unwrap();
-        assert_eq!(parsed.bound, Bound::Number(60.5));
+        assert_eq!(parsed.bound, ExpectedBound::Number(60.5));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::syntax::{Ast, Expr, ExprId, Fold, MapEntry};
 use crate::value::{CelError, CelMap, CelValue, MapKey, double_to_int, double_to_uint};
 
 /// What compiling gives.
-pub(super) struct Compiled {
+pub(super) struct CompiledCode {
     pub(super) code: Vec<Code>,
     pub(super) root: CodeId,
     pub(super) inits: Vec<Option<CodeId>>,
@@ -41,7 +41,7 @@ pub(super) fn compile(
     ast: &Ast,
     checked: &Checked,
     declarations: &CelDeclarations,
-) -> Result<Compiled, CelError> {
+) -> Result<CompiledCode, CelError> {
     let mut compiler = Compiler {
         ast,
         checked,
@@ -51,7 +51,7 @@ pub(super) fn compile(
         used: Vec::new(),
     };
     let root = compiler.compile(ast.root)?;
-    Ok(Compiled {
+    Ok(CompiledCode {
         code: compiler.code,
         root,
         inits: compiler.inits,

@@ -44,7 +44,7 @@ pub(crate) enum Expr {
     /// An object literal `Name{field: value}`.
     Object {
         name: Box<str>,
-        fields: Box<[ObjectField]>,
+        fields: Box<[MessageField]>,
     },
     Fold(Box<Fold>),
 }
@@ -59,7 +59,7 @@ pub(crate) struct MapEntry {
 
 /// `name: value` of an object literal, or `?name: value`.
 #[derive(Clone, Debug)]
-pub(crate) struct ObjectField {
+pub(crate) struct MessageField {
     pub(crate) name: Box<str>,
     pub(crate) value: ExprId,
     pub(crate) optional: bool,

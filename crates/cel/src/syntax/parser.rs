@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::ast::{Ast, Expr, ExprId, MapEntry, ObjectField};
+use super::ast::{Ast, Expr, ExprId, MapEntry, MessageField};
 use super::lexer::{Token, TokenKind, tokens};
 use super::literals;
 use super::macros::{CelMacro, MAX_NODES, MacroExpansion};

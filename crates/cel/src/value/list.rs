@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{CelError, CelValue, Measure};
-use crate::document::JsonNode;
+use crate::document::CelJson;
 
 /// A joined list that is no longer than this is copied; longer ones refer to their halves.
 const COPIED_UP_TO: usize = 256;
@@ -17,7 +17,7 @@ pub struct CelList<'a>(ListKind<'a>);
 
 #[derive(Clone, Debug)]
 enum ListKind<'a> {
-    Json(&'a [JsonNode<'a>]),
+    Json(&'a [CelJson<'a>]),
     Borrowed(&'a ListData<'a>),
     Shared(Arc<ListData<'a>>),
     Joined(Arc<JoinedLists<'a>>),
@@ -54,7 +54,7 @@ impl<'a> CelList<'a> {
     }
 
     /// The elements of a JSON array.
-    pub fn json(elements: &'a [JsonNode<'a>]) -> Self {
+    pub fn json(elements: &'a [CelJson<'a>]) -> Self {
         Self(ListKind::Json(elements))
     }
 

@@ -30,7 +30,7 @@ pub(crate) use numbers::{double_to_int, double_to_uint};
 
 use std::sync::Arc;
 
-use crate::document::JsonNode;
+use crate::document::CelJson;
 use crate::types::{CelType, OPTIONAL};
 
 /// The deepest that lists, maps and optional values made by expressions may nest.
@@ -157,15 +157,15 @@ impl<'a> CelValue<'a> {
     }
 
     /// The value of a JSON document, which stays borrowed.
-    pub fn json(node: &'a JsonNode<'a>) -> Self {
+    pub fn json(node: &'a CelJson<'a>) -> Self {
         match node {
-            JsonNode::Null => Self::Null,
-            JsonNode::Bool(value) => Self::Bool(*value),
-            JsonNode::Int(value) => Self::Int(*value),
-            JsonNode::Double(value) => Self::Double(*value),
-            JsonNode::String(value) => Self::String(CelStr::Borrowed(value)),
-            JsonNode::Array(elements) => Self::List(CelList::json(elements)),
-            JsonNode::Object(object) => Self::Map(CelMap::json(object)),
+            CelJson::Null => Self::Null,
+            CelJson::Bool(value) => Self::Bool(*value),
+            CelJson::Int(value) => Self::Int(*value),
+            CelJson::Double(value) => Self::Double(*value),
+            CelJson::String(value) => Self::String(CelStr::Borrowed(value)),
+            CelJson::Array(elements) => Self::List(CelList::json(elements)),
+            CelJson::Object(object) => Self::Map(CelMap::json(object)),
         }
     }
 

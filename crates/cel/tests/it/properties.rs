@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use fairgate_cel::{CelEnvironment, CelMap, CelType, CelValue, EvaluationLimits, JsonNode};
+use fairgate_cel::{CelEnvironment, CelJson, CelMap, CelType, CelValue, EvaluationLimits};
 use proptest::prelude::*;
 
 use crate::values::json_of;
@@ -97,8 +97,8 @@ proptest! {
     #[test]
     fn documents_are_the_same_however_they_are_read(document in json()) {
         let text = document.to_string();
-        let from_text: JsonNode<'_> = serde_json::from_str(&text).unwrap();
-        let from_value: JsonNode<'_> = serde::Deserialize::deserialize(&document).unwrap();
+        let from_text: CelJson<'_> = serde_json::from_str(&text).unwrap();
+        let from_value: CelJson<'_> = serde::Deserialize::deserialize(&document).unwrap();
         let (a, b) = (CelValue::json(&from_text), CelValue::json(&from_value));
         prop_assert_eq!(json_of(&a), json_of(&b));
         let owned = a.clone().into_owned().unwrap();

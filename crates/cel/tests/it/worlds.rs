@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fairgate_cel::library::authorizer::{
     AuthorizationAnswer, AuthorizationCheck, CelAuthorizer, authorizer, resource_check,
 };
-use fairgate_cel::{CelBindings, CelEnvironment, CelValue, JsonNode};
+use fairgate_cel::{CelBindings, CelEnvironment, CelJson, CelValue};
 use serde::Deserialize;
 
 /// The values of a world's variables.
@@ -13,15 +13,15 @@ use serde::Deserialize;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct World<'a> {
     #[serde(borrow)]
-    object: JsonNode<'a>,
+    object: CelJson<'a>,
     #[serde(borrow)]
-    old_object: JsonNode<'a>,
+    old_object: CelJson<'a>,
     #[serde(borrow)]
-    params: JsonNode<'a>,
+    params: CelJson<'a>,
     #[serde(borrow)]
-    namespace_object: JsonNode<'a>,
+    namespace_object: CelJson<'a>,
     #[serde(borrow)]
-    request: JsonNode<'a>,
+    request: CelJson<'a>,
 }
 
 impl World<'_> {
@@ -43,7 +43,7 @@ impl World<'_> {
     fn text(&self, path: &[&str]) -> String {
         let mut node = &self.request;
         for name in path {
-            let JsonNode::Object(object) = node else {
+            let CelJson::Object(object) = node else {
                 return String::new();
             };
             let Some(next) = object.get(name) else {
@@ -52,10 +52,10 @@ impl World<'_> {
             node = next;
         }
         match node {
-            JsonNode::String(text) => text.to_string(),
-            JsonNode::Array(all) => {
+            CelJson::String(text) => text.to_string(),
+            CelJson::Array(all) => {
                 let texts = all.iter().map(|node| match node {
-                    JsonNode::String(text) => text.to_string(),
+                    CelJson::String(text) => text.to_string(),
                     _ => String::new(),
                 });
                 texts.collect::<Vec<_>>().join(",")

@@ -3,8 +3,8 @@
 #![expect(clippy::unnecessary_wraps, reason = "all rules give what can fail")]
 
 use super::{
-    CelBytes, CelValue, Expr, ExprId, MapEntry, ObjectField, Parsed, Parser, RESERVED, Stop, Token,
-    TokenKind, literals,
+    CelBytes, CelValue, Expr, ExprId, MapEntry, MessageField, Parsed, Parser, RESERVED, Stop,
+    Token, TokenKind, literals,
 };
 
 /// What may start an expression, as the original lists it.
@@ -130,7 +130,7 @@ impl<'s> Parser<'s> {
         Ok(Some(Parsed { id, depth }))
     }
 
-    fn fields(&mut self) -> Result<(Vec<ObjectField>, u32), Stop> {
+    fn fields(&mut self) -> Result<(Vec<MessageField>, u32), Stop> {
         let (mut fields, mut depth) = (Vec::new(), 0);
         while !(self.is("}") || fields.is_empty() && self.is(",")) {
             let optional = self.optional_mark();
@@ -142,7 +142,7 @@ impl<'s> Parser<'s> {
             let colon = self.expect(":")?;
             let value = self.expr()?;
             depth = depth.max(value.depth);
-            fields.push(ObjectField {
+            fields.push(MessageField {
                 name: name.text.into(),
                 value: value.id,
                 optional,
