@@ -36,7 +36,10 @@ pub(crate) struct ClientFigures {
     pub(crate) last_error: Option<String>,
 }
 
-/// Latencies in seconds; 0 where nothing was measured.
+/// Percentiles of the latencies of all requests, in seconds; 0 where nothing was measured.
+///
+/// A request without success counts as infinitely long (`null` in JSON). If only successes counted, a server that
+/// serves one of fifty requests at once, and the others never, would seem fast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct LatencyFigures {
     pub(crate) p50: f64,
@@ -46,10 +49,29 @@ pub(crate) struct LatencyFigures {
     pub(crate) max: f64,
 }
 
+impl LatencyFigures {
+    /// The percentiles of `requests` requests of which `ok` succeeded. `nth` gives the latency in seconds of a success by
+    /// its rank, from 1 for the shortest to `ok`.
+    pub(crate) fn new(requests: u64, ok: u64, nth: impl Fn(u64) -> f64) -> Self {
+        let at = |per_mille: u64| match (requests * per_mille).div_ceil(1000).max(1) {
+            _ if requests == 0 => 0.0,
+            rank if rank > ok => f64::INFINITY,
+            rank => nth(rank),
+        };
+        Self {
+            p50: at(500),
+            p90: at(900),
+            p99: at(990),
+            p999: at(999),
+            max: at(1000),
+        }
+    }
+}
+
 impl ClientFigures {
-    /// The value of a measure; `None` for a latency when nothing succeeded.
+    /// The value of a measure; `None` for a latency when no request was measured.
     pub(crate) fn value(&self, measure: Measure) -> Option<f64> {
-        if measure.is_latency() && self.ok == 0 {
+        if measure.is_latency() && self.requests == 0 {
             return None;
         }
         Some(match measure {
@@ -161,6 +183,7 @@ mod tests {
     fn client(name: &str, p99: f64, errors: u64) -> ClientFigures {
         ClientFigures {
             name: name.to_owned(),
+            requests: 10,
             ok: 10,
             errors,
             share: p99,
@@ -194,9 +217,24 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_without_a_success_is_not_known() {
+    fn requests_without_success_count_as_infinitely_long() {
+        let seconds = |rank: u64| real(rank) / 1000.0;
+        let served = LatencyFigures::new(100, 100, seconds);
+        assert_eq!((served.p50, served.p99, served.max), (0.05, 0.099, 0.1));
+        let most = LatencyFigures::new(100, 99, seconds);
+        assert_eq!((most.p50, most.p99, most.max), (0.05, 0.099, f64::INFINITY));
+        let few = LatencyFigures::new(100, 2, seconds);
+        assert_eq!((few.p50, few.p99), (f64::INFINITY, f64::INFINITY));
+        assert_eq!(
+            LatencyFigures::new(0, 0, seconds),
+            LatencyFigures::default()
+        );
+    }
+
+    #[test]
+    fn a_latency_without_a_request_is_not_known() {
         let silent = ClientFigures {
-            ok: 0,
+            requests: 0,
             ..client("a", 1.0, 0)
         };
         assert_eq!(silent.value(Measure::P99), None);

@@ -345,7 +345,7 @@ fn collect(
             ok,
             refused,
             rate,
-            latency: percentiles(&latencies),
+            latency: percentiles(&latencies, refused),
             share: users.iter().map(|user| user.seats).sum(),
             ideal_share: users.iter().map(|user| user.ideal.seats).sum(),
             jain: jain(users.iter().map(|user| f64::from(user.executed))).unwrap_or(0.0),
@@ -356,19 +356,14 @@ fn collect(
     collected
 }
 
-/// Percentiles by nearest rank of values in ascending order.
-fn percentiles(values: &[f64]) -> LatencyFigures {
-    let at = |per_mille: usize| {
-        let rank = (values.len() * per_mille).div_ceil(1000).max(1);
-        values.get(rank - 1).copied().unwrap_or(0.0)
+/// Percentiles by nearest rank of values in ascending order, and of requests that were refused.
+fn percentiles(values: &[f64], refused: u64) -> LatencyFigures {
+    let ok = values.len() as u64;
+    let nth = |rank: u64| {
+        let value = usize::try_from(rank - 1).ok().and_then(|at| values.get(at));
+        value.copied().unwrap_or(f64::INFINITY)
     };
-    LatencyFigures {
-        p50: at(500),
-        p90: at(900),
-        p99: at(990),
-        p999: at(999),
-        max: at(1000),
-    }
+    LatencyFigures::new(ok + refused, ok, nth)
 }
 
 #[cfg(test)]

@@ -71,8 +71,10 @@ fn judge_one(expectation: &Expectation, evidence: &Evidence) -> Judgement {
     };
     let (who, measure) = (expectation.who.as_deref(), expectation.measure);
     let Some(actual) = figures::value(&evidence.clients, who, measure) else {
-        // A client that gets nothing at all meets no bound.
-        let detail = format!("{} is unknown: nothing succeeded", expectation.subject());
+        let detail = format!(
+            "{} is unknown: no request was measured",
+            expectation.subject()
+        );
         return judgement(ExpectationOutcome::Fails, detail);
     };
     let bound = match expectation.bound {
@@ -134,15 +136,7 @@ fn base(
         }
     };
     let clients = clients.ok_or_else(|| missing.to_owned())?;
-    // Without fairness a client may get nothing at all: then its latency has no bound.
-    let nothing_served = if measure.is_latency() {
-        Some(f64::INFINITY)
-    } else {
-        None
-    };
-    figures::value(clients, who, measure)
-        .or(nothing_served)
-        .ok_or_else(|| missing.to_owned())
+    figures::value(clients, who, measure).ok_or_else(|| missing.to_owned())
 }
 
 /// The measures of `expectations` that matter to the client `who`, for a short summary: latency first.
@@ -161,6 +155,7 @@ mod tests {
     fn mouse(p99: f64) -> Vec<ClientFigures> {
         vec![ClientFigures {
             name: "mouse".to_owned(),
+            requests: 5,
             ok: 5,
             share: 1.0,
             ideal_share: 2.0,
@@ -213,15 +208,34 @@ mod tests {
 
     #[test]
     fn a_client_that_gets_nothing_meets_no_bound() {
-        let mut clients = mouse(0.0);
-        clients[0].ok = 0;
+        let mut not_measured = mouse(0.0);
+        not_measured[0].requests = 0;
+        for clients in [mouse(f64::INFINITY), not_measured] {
+            let evidence = Evidence {
+                clients,
+                without: Some(mouse(f64::INFINITY)),
+                ..Evidence::default()
+            };
+            for text in ["mouse.p99 <= 1h", "mouse.p99 <= 0.5 x without"] {
+                assert_eq!(
+                    outcome(text, &evidence),
+                    ExpectationOutcome::Fails,
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_served_meets_a_bound_relative_to_who_is_not() {
         let evidence = Evidence {
-            clients,
+            clients: mouse(0.1),
+            without: Some(mouse(f64::INFINITY)),
             ..Evidence::default()
         };
         assert_eq!(
-            outcome("mouse.p99 <= 1h", &evidence),
-            ExpectationOutcome::Fails
+            outcome("mouse.p99 <= 0.5 x without", &evidence),
+            ExpectationOutcome::Holds
         );
     }
 }

@@ -182,7 +182,7 @@ fn headline(
     let value = |clients: &[ClientFigures]| {
         let value = figures::value(clients, Some(who), measure);
         value.map_or_else(
-            || "unknown (nothing succeeded)".to_owned(),
+            || "unknown (no request was measured)".to_owned(),
             |value| measure.written(value),
         )
     };

@@ -125,7 +125,8 @@ impl Relation {
     #[expect(clippy::float_cmp, reason = "only counts are compared for equality")]
     pub(crate) fn holds(self, actual: f64, bound: f64) -> bool {
         match self {
-            Self::AtMost => actual <= bound,
+            // A request without success meets no bound, not even that of another one.
+            Self::AtMost => actual.is_finite() && actual <= bound,
             Self::AtLeast => actual >= bound,
             Self::Equal => actual == bound,
         }
