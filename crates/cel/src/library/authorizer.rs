@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::formats::{dns1123_label, dns1123_subdomain};
 use super::go_text::{fixed, text};
+use super::opaque_types::opaque;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
@@ -75,10 +76,7 @@ macro_rules! receiver {
             const NAME: &str = concat!("kubernetes.authorization.", $text);
 
             fn of<'v>(args: &'v [CelValue<'_>]) -> Result<&'v $inside, CelError> {
-                let value = args.first().and_then(CelValue::as_opaque::<Self>);
-                value
-                    .map(|value| &value.0)
-                    .ok_or_else(CelError::no_such_overload)
+                opaque(args, 0).map(|value: &Self| &value.0)
             }
         }
 

@@ -7,6 +7,7 @@ use std::any::Any;
 use super::addresses::{Network, ip_text, parse_ip, parse_network};
 use super::go_text::{fifth, fixed, tenth, text};
 use super::ip::{IpValue, address, ip_type};
+use super::opaque_types::opaque;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
@@ -169,10 +170,7 @@ fn containing(args: &[CelValue<'_>]) -> u64 {
 }
 
 fn network(args: &[CelValue<'_>], at: usize) -> Result<Network, CelError> {
-    let value = args.get(at).and_then(CelValue::as_opaque::<CidrValue>);
-    value
-        .map(|value| value.0)
-        .ok_or_else(CelError::no_such_overload)
+    opaque(args, at).map(|value: &CidrValue| value.0)
 }
 
 /// The error of a text that is no network.

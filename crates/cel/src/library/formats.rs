@@ -6,6 +6,7 @@
 use std::any::Any;
 
 use super::go_text::{fixed, matching, text};
+use super::opaque_types::opaque;
 use super::url_syntax::check_request_uri;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
@@ -169,8 +170,7 @@ fn validate_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
 }
 
 fn validate<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    let format = args[0].as_opaque::<FormatValue>();
-    let format = format.ok_or_else(CelError::no_such_overload)?;
+    let format: &FormatValue = opaque(args, 0)?;
     let problems = (format.0.check)(text(args, 1)?);
     if problems.is_empty() {
         return Ok(CelValue::Optional(None));

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use super::addresses::{ip_text, parse_ip};
 use super::go_text::{fifth, fixed, tenth, text};
+use super::opaque_types::opaque;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
@@ -131,10 +132,7 @@ fn declare_kinds(to: &mut CelDeclarations) {
 
 /// The address of argument number `at`.
 pub(super) fn address(args: &[CelValue<'_>], at: usize) -> Result<IpAddr, CelError> {
-    let value = args.get(at).and_then(CelValue::as_opaque::<IpValue>);
-    value
-        .map(|value| value.0)
-        .ok_or_else(CelError::no_such_overload)
+    opaque(args, at).map(|value: &IpValue| value.0)
 }
 
 fn ip<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {

@@ -131,23 +131,8 @@ fn list<'v, 'a>(args: &'v [CelValue<'a>]) -> Result<&'v CelList<'a>, CelError> {
     }
 }
 
-/// Whether values of this type have an order.
-pub(super) fn is_ordered(value: &CelValue<'_>) -> bool {
-    matches!(
-        value,
-        CelValue::Bool(_)
-            | CelValue::Int(_)
-            | CelValue::Uint(_)
-            | CelValue::Double(_)
-            | CelValue::String(_)
-            | CelValue::Bytes(_)
-            | CelValue::Duration(_)
-            | CelValue::Timestamp(_)
-    )
-}
-
 fn ordered(value: CelValue<'_>) -> CelResult<'_> {
-    if is_ordered(&value) {
+    if value.is_ordered() {
         return Ok(value);
     }
     Err(CelError::no_such_overload())

@@ -15,7 +15,6 @@
 use std::cmp::Ordering;
 
 use super::go_text::int;
-use super::lists::is_ordered;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::syntax::{CelMacro, ExprId, FoldParts, MacroError, MacroExpansion};
 use crate::types::CelType;
@@ -303,7 +302,7 @@ fn sorted<'a>(list: &CelList<'a>, keys: &CelList<'a>) -> CelResult<'a> {
     let Some(first) = keys.get(0) else {
         return Ok(CelValue::List(list.clone()));
     };
-    if !is_ordered(&first) {
+    if !first.is_ordered() {
         return Err(CelError::new("list elements must be comparable"));
     }
     let mut pairs: Vec<_> = keys.iter().zip(list).collect();

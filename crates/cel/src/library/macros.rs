@@ -193,27 +193,24 @@ fn quantifier(
 }
 
 fn all(e: &mut MacroExpansion<'_>, predicate: ExprId) -> Loop {
-    let init = e.literal(CelValue::Bool(true));
-    let accumulator = e.accumulator();
-    let condition = e.call("@not_strictly_false", &[accumulator]);
-    let accumulator = e.accumulator();
-    let step = e.call("_&&_", &[accumulator, predicate]);
-    let result = e.accumulator();
-    Loop {
-        init,
-        condition,
-        step,
-        result,
-    }
+    until(e, predicate, false)
 }
 
 fn exists(e: &mut MacroExpansion<'_>, predicate: ExprId) -> Loop {
-    let init = e.literal(CelValue::Bool(false));
+    until(e, predicate, true)
+}
+
+/// A loop that ends once an element's predicate is `decisive`; that is then the result. Errors do not end it.
+fn until(e: &mut MacroExpansion<'_>, predicate: ExprId, decisive: bool) -> Loop {
+    let init = e.literal(CelValue::Bool(!decisive));
+    let mut undecided = e.accumulator();
+    if decisive {
+        undecided = e.call("!_", &[undecided]);
+    }
+    let condition = e.call("@not_strictly_false", &[undecided]);
     let accumulator = e.accumulator();
-    let not = e.call("!_", &[accumulator]);
-    let condition = e.call("@not_strictly_false", &[not]);
-    let accumulator = e.accumulator();
-    let step = e.call("_||_", &[accumulator, predicate]);
+    let operator = if decisive { "_||_" } else { "_&&_" };
+    let step = e.call(operator, &[accumulator, predicate]);
     let result = e.accumulator();
     Loop {
         init,

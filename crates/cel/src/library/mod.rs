@@ -11,6 +11,7 @@ mod ip;
 mod lists;
 mod lists_ext;
 mod macros;
+mod opaque_types;
 mod optionals;
 mod quantity;
 mod re2;

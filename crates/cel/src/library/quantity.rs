@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use num_bigint::BigInt;
 
 use super::go_text::{fixed, int, tenth, text};
+use super::opaque_types::{declare_order, opaque};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelValue};
@@ -94,7 +95,7 @@ impl CelLibrary for QuantityLibrary {
         ));
         declare_views(to);
         declare_arithmetic(to);
-        declare_comparison(to);
+        declare_order(to, "quantity", &quantity_type(), QuantityValue::order);
     }
 }
 
@@ -167,36 +168,8 @@ fn declare_arithmetic(to: &mut CelDeclarations) {
     }
 }
 
-fn declare_comparison(to: &mut CelDeclarations) {
-    let pair = || [quantity_type(), quantity_type()];
-    for (name, id, order) in [
-        (
-            "isGreaterThan",
-            "quantity_is_greater_than",
-            Ordering::Greater,
-        ),
-        ("isLessThan", "quantity_is_less_than", Ordering::Less),
-    ] {
-        to.function(CelFunctionDecl::new(name).overload(CelOverload::member(
-            id,
-            pair(),
-            CelType::Bool,
-            fixed(move |args| Ok((quantity(args, 0)?.order(quantity(args, 1)?) == order).into())),
-        )));
-    }
-    to.function(
-        CelFunctionDecl::new("compareTo").overload(CelOverload::member(
-            "quantity_compare_to",
-            pair(),
-            CelType::Int,
-            fixed(|args| Ok((quantity(args, 0)?.order(quantity(args, 1)?) as i64).into())),
-        )),
-    );
-}
-
 fn quantity<'v>(args: &'v [CelValue<'_>], at: usize) -> Result<&'v QuantityValue, CelError> {
-    let value = args.get(at).and_then(CelValue::as_opaque);
-    value.ok_or_else(CelError::no_such_overload)
+    opaque(args, at)
 }
 
 fn too_large() -> CelError {

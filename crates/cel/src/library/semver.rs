@@ -7,6 +7,7 @@ use std::any::Any;
 use std::cmp::Ordering;
 
 use super::go_text::{fixed, go_quote, tenth, text};
+use super::opaque_types::{declare_order, opaque};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
@@ -146,35 +147,13 @@ fn declare_members(to: &mut CelDeclarations) {
             CelType::Int,
             fixed(move |args| {
                 // Numbers over the largest int become negative, as in the original.
-                Ok(CelValue::Int(version(args, 0)?.numbers[at].cast_signed()))
+                Ok(CelValue::Int(
+                    opaque::<SemverValue>(args, 0)?.numbers[at].cast_signed(),
+                ))
             }),
         )));
     }
-    let pair = || [semver_type(), semver_type()];
-    for (name, id, order) in [
-        ("isGreaterThan", "semver_is_greater_than", Ordering::Greater),
-        ("isLessThan", "semver_is_less_than", Ordering::Less),
-    ] {
-        to.function(CelFunctionDecl::new(name).overload(CelOverload::member(
-            id,
-            pair(),
-            CelType::Bool,
-            fixed(move |args| Ok((version(args, 0)?.order(version(args, 1)?) == order).into())),
-        )));
-    }
-    to.function(
-        CelFunctionDecl::new("compareTo").overload(CelOverload::member(
-            "semver_compare_to",
-            pair(),
-            CelType::Int,
-            fixed(|args| Ok((version(args, 0)?.order(version(args, 1)?) as i64).into())),
-        )),
-    );
-}
-
-fn version<'v>(args: &'v [CelValue<'_>], at: usize) -> Result<&'v SemverValue, CelError> {
-    let value = args.get(at).and_then(CelValue::as_opaque);
-    value.ok_or_else(CelError::no_such_overload)
+    declare_order(to, "semver", &semver_type(), SemverValue::order);
 }
 
 fn parsed(args: &[CelValue<'_>]) -> Result<Result<SemverValue, String>, CelError> {

@@ -5,6 +5,7 @@
 use std::any::Any;
 
 use super::go_text::{fixed, tenth, text};
+use super::opaque_types::opaque;
 use super::url_syntax::{ParsedUrl, check_request_uri};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
@@ -97,10 +98,7 @@ impl CelLibrary for UrlLibrary {
 }
 
 fn parsed<'v>(args: &'v [CelValue<'_>]) -> Result<&'v ParsedUrl, CelError> {
-    let value = args.first().and_then(CelValue::as_opaque::<UrlValue>);
-    value
-        .map(|value| &value.0)
-        .ok_or_else(CelError::no_such_overload)
+    opaque(args, 0).map(|value: &UrlValue| &value.0)
 }
 
 fn url<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {

@@ -57,16 +57,10 @@ fn compare(
     left: &CelValue<'_>,
     right: &CelValue<'_>,
 ) -> Result<Ordering, CelError> {
-    match left {
-        CelValue::Bool(_)
-        | CelValue::Int(_)
-        | CelValue::Uint(_)
-        | CelValue::Double(_)
-        | CelValue::String(_)
-        | CelValue::Bytes(_)
-        | CelValue::Duration(_)
-        | CelValue::Timestamp(_) => left.compare(right),
-        _ => Err(unsupported(operator, left)),
+    if left.is_ordered() {
+        left.compare(right)
+    } else {
+        Err(unsupported(operator, left))
     }
 }
 

@@ -111,6 +111,21 @@ fn equal_maps(a: &CelMap<'_>, b: &CelMap<'_>, fuel: &mut Fuel) -> Result<bool, C
 }
 
 impl CelValue<'_> {
+    /// Whether values of its type have an order: numbers, text, bytes, truth values and times.
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(
+            self,
+            Self::Bool(_)
+                | Self::Int(_)
+                | Self::Uint(_)
+                | Self::Double(_)
+                | Self::String(_)
+                | Self::Bytes(_)
+                | Self::Duration(_)
+                | Self::Timestamp(_)
+        )
+    }
+
     /// The order of two values of one ordered type, or of two numbers.
     ///
     /// # Errors

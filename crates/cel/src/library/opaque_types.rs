@@ -1,0 +1,48 @@
+//! What the libraries of opaque types have in common: taking such a value from the arguments, and functions of order.
+
+use std::cmp::Ordering;
+
+use super::go_text::fixed;
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelOverload};
+use crate::types::CelType;
+use crate::value::{CelError, CelOpaque, CelValue};
+
+/// The opaque value of type `T` that is argument number `at`.
+pub(super) fn opaque<'v, T: CelOpaque + 'static>(
+    args: &'v [CelValue<'_>],
+    at: usize,
+) -> Result<&'v T, CelError> {
+    let value = args.get(at).and_then(CelValue::as_opaque);
+    value.ok_or_else(CelError::no_such_overload)
+}
+
+/// Declares `isGreaterThan`, `isLessThan` and `compareTo` for two values of the type `of`, which holds a `T`.
+/// The identifiers of the overloads begin with `prefix`.
+pub(super) fn declare_order<T: CelOpaque + 'static>(
+    to: &mut CelDeclarations,
+    prefix: &str,
+    of: &CelType,
+    order: fn(&T, &T) -> Ordering,
+) {
+    let compare = move |args: &[CelValue<'_>]| Ok(order(opaque(args, 0)?, opaque(args, 1)?));
+    let pair = || [of.clone(), of.clone()];
+    for (name, id, wanted) in [
+        ("isGreaterThan", "is_greater_than", Ordering::Greater),
+        ("isLessThan", "is_less_than", Ordering::Less),
+    ] {
+        to.function(CelFunctionDecl::new(name).overload(CelOverload::member(
+            &format!("{prefix}_{id}"),
+            pair(),
+            CelType::Bool,
+            fixed(move |args| Ok((compare(args)? == wanted).into())),
+        )));
+    }
+    to.function(
+        CelFunctionDecl::new("compareTo").overload(CelOverload::member(
+            &format!("{prefix}_compare_to"),
+            pair(),
+            CelType::Int,
+            fixed(move |args| Ok((compare(args)? as i64).into())),
+        )),
+    );
+}
