@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::scenario::expectation::Measure;
+use fairgate_simulate::fairness::jain_index;
 
 /// The results of one client in one slice, or the medians over several slices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -97,7 +98,7 @@ pub(crate) fn value(clients: &[ClientFigures], who: Option<&str>, measure: Measu
         return Some(match measure {
             Measure::Jain => {
                 let parts = clients.iter().filter(|client| client.ideal_share > 0.0);
-                jain(parts.map(|client| client.share / client.ideal_share)).unwrap_or(0.0)
+                jain_index(parts.map(|client| client.share / client.ideal_share)).unwrap_or(0.0)
             }
             _ if measure.is_latency() => values.into_iter().fold(0.0, f64::max),
             _ => values.into_iter().sum(),
@@ -157,17 +158,6 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
         count if count % 2 == 1 => values[middle],
         _ => f64::midpoint(values[middle - 1], values[middle]),
     }
-}
-
-/// Jain's index: 1 when all values are equal, 1/n when one of n has everything. `None` when all are zero.
-pub(crate) fn jain(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
-    for value in values {
-        count += 1.0;
-        sum += value;
-        squares += value * value;
-    }
-    (squares > 0.0).then(|| sum * sum / (count * squares))
 }
 
 /// A count as a real number.

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    figures::{ClientFigures, LatencyFigures, jain, real},
+    figures::{ClientFigures, LatencyFigures, real},
     policy,
     scenario::{
         ClientSpec, LoadSpec, RequestSpec, Scenario, ServiceSpread, expectation::ComparisonBase,
@@ -23,6 +23,7 @@ use fairgate_core::{
     },
     finding::Finding,
 };
+use fairgate_simulate::fairness::jain_index;
 use fairgate_simulate::world::{
     Arrivals, FlowReport, FlowSpec, LevelShape, Service, ServiceDistribution, World, WorldReport,
     run, run_fifo,
@@ -348,7 +349,7 @@ fn collect(
             latency: percentiles(&latencies, refused),
             share: users.iter().map(|user| user.seats).sum(),
             ideal_share: users.iter().map(|user| user.ideal.seats).sum(),
-            jain: jain(users.iter().map(|user| f64::from(user.executed))).unwrap_or(0.0),
+            jain: jain_index(users.iter().map(|user| f64::from(user.executed))).unwrap_or(0.0),
             ..ClientFigures::default()
         };
         collected.insert(client.name.clone(), figures);

@@ -62,7 +62,7 @@ impl DemoConnection {
     }
 
     /// Sends a request with this `Authorization` header, and reads the whole response.
-    pub(super) async fn ask(
+    pub(super) async fn send(
         &mut self,
         authorization: &HeaderValue,
     ) -> Result<ClientResponse, ClientError> {

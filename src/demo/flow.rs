@@ -38,7 +38,7 @@ pub(super) struct Tally {
     latencies: Vec<Duration>,
 }
 
-/// A request in flight. Dropped without [`OpenRequest::end`], it counts as unanswered.
+/// A request in flight. Dropped without [`OpenRequest::end`], it counts as failed.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
     flow: Arc<DemoFlow>,
@@ -87,19 +87,19 @@ impl DemoFlow {
 
 impl OpenRequest {
     /// Ends the request.
-    pub(super) fn end(self, now: Time, answer: &Result<ClientResponse, ClientError>) {
+    pub(super) fn end(self, now: Time, response: &Result<ClientResponse, ClientError>) {
         let mut tally = lock(&self.flow.tally);
-        match answer {
-            Ok(answer) if answer.status == StatusCode::OK => {
+        match response {
+            Ok(response) if response.status == StatusCode::OK => {
                 if self.counts {
                     tally.ok += 1;
                     tally.latencies.push(now.since(self.intended));
                 }
             }
-            Ok(answer) if answer.status == StatusCode::TOO_MANY_REQUESTS => {
+            Ok(response) if response.status == StatusCode::TOO_MANY_REQUESTS => {
                 tally.rejected += u64::from(self.counts);
             }
-            Ok(answer) => tally.failure = Some(format!("answered {}", answer.status)),
+            Ok(response) => tally.failure = Some(format!("response {}", response.status)),
             Err(error) => tally.failure = Some(error.to_string()),
         }
     }
@@ -118,7 +118,7 @@ impl Tally {
     }
 
     /// Counted requests that were neither served nor rejected.
-    pub(super) fn unanswered(&self) -> u64 {
+    pub(super) fn failed(&self) -> u64 {
         self.requests.saturating_sub(self.ok + self.rejected)
     }
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn served_refused_and_unanswered_requests_are_counted_separately() {
+    fn served_rejected_and_failed_requests_are_counted_separately() {
         let flow = DemoFlow::new("elephant".to_owned());
         let refused = ClientResponse {
             status: StatusCode::TOO_MANY_REQUESTS,
@@ -173,7 +173,7 @@ mod tests {
         drop(flow.begin(at(0), true));
         let tally = flow.tally();
         assert_eq!((tally.requests, tally.ok, tally.rejected), (4, 1, 1));
-        assert_eq!(tally.unanswered(), 2);
-        assert_eq!(tally.failure.as_deref(), Some("answered 502 Bad Gateway"));
+        assert_eq!(tally.failed(), 2);
+        assert_eq!(tally.failure.as_deref(), Some("response 502 Bad Gateway"));
     }
 }

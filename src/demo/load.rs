@@ -16,7 +16,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     client::{ClientError, ClientResponse, DemoConnection},
-    figures::scrambled_part,
+    figures::random_part,
     flow::DemoFlow,
 };
 use fairgate_base::clock::Clock;
@@ -69,7 +69,7 @@ pub(super) fn start(
     let mut clients = JoinSet::new();
     let settling = course.settled.since(course.start);
     for (flow, number) in flows.iter().zip(0..) {
-        let client = Client {
+        let client = DemoClient {
             flow: Arc::clone(flow),
             authorization: flow.authorization()?,
             course: course.clone(),
@@ -88,13 +88,13 @@ pub(super) fn start(
 }
 
 #[derive(Clone, Debug)]
-struct Client {
+struct DemoClient {
     flow: Arc<DemoFlow>,
     authorization: HeaderValue,
     course: LoadSettings,
 }
 
-impl Client {
+impl DemoClient {
     /// Sends the requests of one connection of the elephant.
     async fn run_closed_loop(mut self, begin: Time) {
         let mut connection = None;
@@ -149,16 +149,16 @@ impl Client {
     /// Sends one request that was meant to be sent at `intended`; returns how long to pause.
     async fn request(&self, connection: &mut Option<DemoConnection>, intended: Time) -> Duration {
         let open = self.flow.begin(intended, self.counts(intended));
-        let answer = self.ask(connection).await;
-        open.end(self.course.clock.now(), &answer);
-        match answer {
-            Ok(answer) => answer.retry_after.unwrap_or_default().min(PAUSE_MAX),
+        let response = self.send(connection).await;
+        open.end(self.course.clock.now(), &response);
+        match response {
+            Ok(response) => response.retry_after.unwrap_or_default().min(PAUSE_MAX),
             Err(_) => FAILURE_PAUSE,
         }
     }
 
     /// Sends a request on `connection`, which is opened if necessary, and dropped after a failure.
-    async fn ask(
+    async fn send(
         &self,
         connection: &mut Option<DemoConnection>,
     ) -> Result<ClientResponse, ClientError> {
@@ -166,16 +166,16 @@ impl Client {
             Some(used) => used,
             None => DemoConnection::open(self.course.gateway).await?,
         };
-        let answer = used.ask(&self.authorization).await?;
+        let response = used.send(&self.authorization).await?;
         *connection = Some(used);
-        Ok(answer)
+        Ok(response)
     }
 }
 
 /// When a mouse sends its `round`th request, counted from the start: once in each period, at a pseudo-random
 /// moment that is the same in every run, so that mice and the server do not run in lockstep.
 fn mouse_moment(mouse: u64, round: u32) -> Duration {
-    MOUSE_PERIOD * round + scrambled_part(mouse << 32 | u64::from(round), MOUSE_PERIOD)
+    MOUSE_PERIOD * round + random_part(mouse << 32 | u64::from(round), MOUSE_PERIOD)
 }
 
 #[cfg(test)]

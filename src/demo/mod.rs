@@ -52,7 +52,7 @@ const FIFO: &str = include_str!("fifo.yaml");
 const SETTLING: Duration = Duration::from_secs(1);
 /// Open files needed: both ends of every connection, for both gateways, and a reserve.
 const DESCRIPTORS: u64 = 1000;
-/// How long to wait for the last responses; requests without one by then count as unanswered.
+/// How long to wait for the last responses; requests without one by then count as failed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why the demonstration cannot run.
@@ -226,7 +226,7 @@ impl Run {
         let stopped = self.clock.now();
         self.stopping.send_replace(true);
         let all_ended = async { while clients.join_next().await.is_some() {} };
-        // Requests without a response by then are aborted, and reported as unanswered.
+        // Requests without a response by then are aborted, and reported as failed.
         let _ = tokio::time::timeout(PATIENCE, all_ended).await;
         clients.shutdown().await;
         let interrupted = interrupted.map_err(DemoError::Write)?;

@@ -8,11 +8,11 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    figures::{jain, max_min_shares},
     flow::DemoFlow,
     upstream::{SERVICE_TIME, WORKERS},
 };
 use fairgate_core::sync::Arc;
+use fairgate_simulate::fairness::{jain_index, max_min_shares};
 
 /// The factor by which fairness should shorten the latency of the mice.
 const TENFOLD: f64 = 10.0;
@@ -71,7 +71,7 @@ pub struct FlowFigures {
     pub p99_ms: Option<f64>,
     /// Requests that were neither served nor rejected.
     #[serde(skip)]
-    pub unanswered: u64,
+    pub failed: u64,
     /// The last error.
     #[serde(skip)]
     pub failure: Option<String>,
@@ -109,7 +109,7 @@ impl FlowFigures {
             rejected: tally.rejected,
             p50_ms: tally.latency(50).map(tenths_of_ms),
             p99_ms: tally.latency(99).map(tenths_of_ms),
-            unanswered: tally.unanswered(),
+            failed: tally.failed(),
             failure: tally.failure,
         }
     }
@@ -142,9 +142,9 @@ fn jain_of(flows: &[FlowFigures], measured: Duration) -> Option<f64> {
         }
     };
     let demands: Vec<f64> = flows.iter().map(demand).collect();
-    let shares = max_min_shares(capacity, &demands);
+    let shares = max_min_shares(&demands, capacity);
     let of_share = flows.iter().zip(shares);
-    jain(
+    jain_index(
         of_share
             .filter(|(_, share)| *share > 0.0)
             .map(|(flow, share)| count(flow.ok) / share),
@@ -192,7 +192,7 @@ impl Display for DemoReport {
         }
         self.write_latency(f)?;
         self.write_shares(f)?;
-        self.write_troubles(f)
+        self.write_warnings(f)
     }
 }
 
@@ -255,7 +255,7 @@ impl DemoReport {
         }
     }
 
-    fn write_troubles(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_warnings(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.stalled >= LONG_STALL {
             writeln!(
                 f,
@@ -265,14 +265,11 @@ impl DemoReport {
             )?;
         }
         for (name, side) in [("With", &self.with), ("Without", &self.without)] {
-            let unanswered: u64 = side.flows.iter().map(|flow| flow.unanswered).sum();
-            if unanswered > 0 {
+            let failed: u64 = side.flows.iter().map(|flow| flow.failed).sum();
+            if failed > 0 {
                 let failure = side.flows.iter().find_map(|flow| flow.failure.as_deref());
-                let failure = failure.unwrap_or("no answer in time");
-                writeln!(
-                    f,
-                    "{name} fairness {unanswered} requests went unanswered: {failure}."
-                )?;
+                let failure = failure.unwrap_or("no response in time");
+                writeln!(f, "{name} fairness {failed} requests failed: {failure}.")?;
             }
             if side.most_upstream > WORKERS as usize {
                 writeln!(
@@ -298,7 +295,7 @@ mod tests {
             rejected: requests - ok,
             p50_ms: Some(p99_ms / 2.0),
             p99_ms: Some(p99_ms),
-            unanswered: 0,
+            failed: 0,
             failure: None,
         }
     }
@@ -370,8 +367,8 @@ mod tests {
     #[test]
     fn failures_are_reported() {
         let mut with = side(1950, 20, 60.0);
-        with.flows[0].unanswered = 3;
-        with.flows[0].failure = Some("answered 502 Bad Gateway".to_owned());
+        with.flows[0].failed = 3;
+        with.flows[0].failure = Some("response 502 Bad Gateway".to_owned());
         with.most_upstream = 12;
         let mut report = report(with, side(1950, 20, 900.0));
         assert!(!report.to_string().contains("busy"), "{report}");
@@ -379,7 +376,7 @@ mod tests {
         let text = report.to_string();
         assert!(text.contains("up to 300 ms"), "{text}");
         assert!(
-            text.contains("3 requests went unanswered: answered 502"),
+            text.contains("3 requests failed: response 502 Bad Gateway"),
             "{text}"
         );
         assert!(text.contains("12 requests were at the server"), "{text}");

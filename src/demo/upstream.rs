@@ -26,7 +26,7 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
-use super::figures::scrambled_part;
+use super::figures::random_part;
 
 /// Requests it executes concurrently.
 pub(super) const WORKERS: u32 = 10;
@@ -102,13 +102,13 @@ async fn accept(listener: TcpListener, workers: Arc<Workers>) {
         let _ = stream.set_nodelay(true);
         let workers = Arc::clone(&workers);
         connections.spawn(async move {
-            let answer = service_fn(|_request| {
+            let service = service_fn(|_request| {
                 let workers = Arc::clone(&workers);
                 async move { Ok::<_, Infallible>(workers.execute().await) }
             });
             // The gateway reports connections that break.
             let _ = http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), answer)
+                .serve_connection(TokioIo::new(stream), service)
                 .await;
         });
     }
@@ -131,7 +131,7 @@ impl Workers {
 
 /// The service time of the request with this number; the same in every run.
 fn service_time(number: u64) -> Duration {
-    SERVICE_TIME_MIN + scrambled_part(number, SERVICE_TIME_SPREAD)
+    SERVICE_TIME_MIN + random_part(number, SERVICE_TIME_SPREAD)
 }
 
 /// A request in progress; counted down also when its connection breaks.

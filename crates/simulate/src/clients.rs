@@ -62,7 +62,7 @@ impl ClientShare {
 pub type CallId = (u32, u32, u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ClientEvent {
+enum SimulatedEvent {
     Call(CallId),
     End(CallId, usize),
     Tick,
@@ -74,7 +74,7 @@ pub struct ClientRun<'a> {
     clients: &'a [Client],
     set: QueueSet<CallId>,
     period: u64,
-    events: BinaryHeap<Reverse<(u64, u64, ClientEvent)>>,
+    events: BinaryHeap<Reverse<(u64, u64, SimulatedEvent)>>,
     sequence: u64,
     executing: Vec<Option<(EntryId, u64)>>,
     shares: Vec<ClientShare>,
@@ -98,7 +98,7 @@ impl<'a> ClientRun<'a> {
                 let from = nanos(client.starts) + if late { run.period / 2 } else { 0 };
                 run.at(
                     from + 90 * u64::from(j) + 20 * u64::from(i),
-                    ClientEvent::Call((i, j, 0)),
+                    SimulatedEvent::Call((i, j, 0)),
                 );
             }
         }
@@ -119,9 +119,9 @@ impl<'a> ClientRun<'a> {
             }
             let mut out = QueueSetEvents::default();
             match event {
-                ClientEvent::Call(caller) => self.call(now, caller, &mut out),
-                ClientEvent::End(caller, slot) => self.end(now, caller, slot, &mut out),
-                ClientEvent::Tick => self.set.tick(now, &mut out),
+                SimulatedEvent::Call(caller) => self.call(now, caller, &mut out),
+                SimulatedEvent::End(caller, slot) => self.end(now, caller, slot, &mut out),
+                SimulatedEvent::Tick => self.set.tick(now, &mut out),
             }
             for (caller, id) in out.dispatched {
                 self.begin(now, caller, id);
@@ -130,7 +130,7 @@ impl<'a> ClientRun<'a> {
         (self.shares, self.set)
     }
 
-    fn at(&mut self, time: u64, event: ClientEvent) {
+    fn at(&mut self, time: u64, event: SimulatedEvent) {
         self.sequence += 1;
         self.events.push(Reverse((time, self.sequence, event)));
     }
@@ -167,16 +167,19 @@ impl<'a> ClientRun<'a> {
         let calls = if late { client.calls / 2 } else { client.calls };
         if caller.2 + 1 < calls {
             let next = ended.saturating_add_signed(client.think_nanos);
-            self.at(next, ClientEvent::Call((caller.0, caller.1, caller.2 + 1)));
+            self.at(
+                next,
+                SimulatedEvent::Call((caller.0, caller.1, caller.2 + 1)),
+            );
         }
-        self.at(ended, ClientEvent::End(caller, slot));
+        self.at(ended, SimulatedEvent::End(caller, slot));
     }
 
     fn end(&mut self, now: Time, caller: CallId, slot: usize, out: &mut QueueSetEvents<CallId>) {
         let (id, begun) = self.executing[slot].take().expect("a call ends once");
         self.measure(caller.0, begun, now.as_nanos());
         if let Some(release) = self.set.finish(now, id, out) {
-            self.at(release.as_nanos(), ClientEvent::Tick);
+            self.at(release.as_nanos(), SimulatedEvent::Tick);
         }
     }
 
@@ -193,39 +196,5 @@ impl<'a> ClientRun<'a> {
             self.shares[client as usize].halves[i] +=
                 f64::from(seats) * overlap as f64 / half as f64;
         }
-    }
-}
-
-/// The max-min fair allocation of `capacity` to `demands`: each gets what it demands, or at least
-/// as much as any other that does not.
-pub fn max_min_fair(demands: &[f64], capacity: f64) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..demands.len()).collect();
-    order.sort_by(|a, b| demands[*a].total_cmp(&demands[*b]));
-    let mut left = capacity;
-    let mut given = vec![0.0; demands.len()];
-    for (served, &i) in order.iter().enumerate() {
-        #[expect(clippy::cast_precision_loss, reason = "a number of clients")]
-        let equal = left / (demands.len() - served) as f64;
-        given[i] = demands[i].min(equal);
-        left -= given[i];
-    }
-    given
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn max_min_fairness_serves_the_modest_first() {
-        assert_eq!(max_min_fair(&[0.0, 0.0], 42.0), [0.0, 0.0]);
-        assert_eq!(
-            max_min_fair(&[3.0, 7.0, 9.0, 1.0], 14.0),
-            [3.0, 5.0, 5.0, 1.0]
-        );
-        assert_eq!(
-            max_min_fair(&[1.0, 9.0, 7.0, 3.0], 21.0),
-            [1.0, 9.0, 7.0, 3.0]
-        );
     }
 }

@@ -6,4 +6,5 @@
 #[cfg(test)]
 mod chaos;
 pub mod clients;
+pub mod fairness;
 pub mod world;

@@ -12,7 +12,10 @@ use fairgate_core::{
     rejection::RejectReason,
     time::Time,
 };
-use fairgate_simulate::clients::{Client, ClientRun, ClientShare, max_min_fair};
+use fairgate_simulate::{
+    clients::{Client, ClientRun, ClientShare},
+    fairness::max_min_shares,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FIRST: u64 = 1_001_001_001;
@@ -111,9 +114,9 @@ fn without_restraint_clients_get_what_they_ask_for_fair_or_not() {
     let demands = [2.5, 2.0 / 1.5];
     let (shares, _) = run(&clients, set(Discipline::Exempt, 10), 18);
     let got = averages(&shares);
-    fair(&got, &max_min_fair(&demands, 10.0), 0.001);
+    fair(&got, &max_min_shares(&demands, 10.0), 0.001);
     // With two seats it would be unfair to both, in that they get more than their share.
-    for (got, fair) in got.iter().zip(max_min_fair(&demands, 2.0)) {
+    for (got, fair) in got.iter().zip(max_min_shares(&demands, 2.0)) {
         assert!((got - fair).abs() / fair > 0.25, "{got} beside {fair}");
     }
 }
@@ -330,7 +333,7 @@ fn without_queues_the_greedier_flow_wins() {
     ];
     let (shares, _) = run(&clients, set(Discipline::Reject, 4), 13);
     let demands = [6.0 / 1.057, 4.0 / 1.75];
-    let expected = max_min_fair(&demands, 4.0);
+    let expected = max_min_shares(&demands, 4.0);
     for (share, expected) in shares.iter().zip(expected) {
         assert!(
             (share.average() - expected).abs() / expected > 0.20,

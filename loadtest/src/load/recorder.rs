@@ -8,7 +8,8 @@ use std::{
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::figures::{ClientFigures, LatencyFigures, jain, real};
+use crate::figures::{ClientFigures, LatencyFigures, real};
+use fairgate_simulate::fairness::jain_index;
 
 /// The points of a plot over time.
 const INTERVALS: u32 = 60;
@@ -198,7 +199,7 @@ impl LoadRecorder {
             latency: LatencyFigures::new(tally.requests, ok, nth),
             share: tally.work / self.measured.as_secs_f64(),
             ideal_share: 0.0,
-            jain: jain(tally.ok_by_user.iter().map(|ok| real(*ok))).unwrap_or(0.0),
+            jain: jain_index(tally.ok_by_user.iter().map(|ok| real(*ok))).unwrap_or(0.0),
             last_error: tally.last_error.clone(),
         }
     }

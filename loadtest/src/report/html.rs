@@ -2,8 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{RunReport, VariantReport, plot::ReportPlot};
-use crate::{scenario::expectation::Measure, verdict::ExpectationOutcome};
+use super::{
+    RunReport, VariantReport,
+    plot::ReportPlot,
+    table::{HEADINGS, notes, row},
+};
+use crate::verdict::ExpectationOutcome;
 
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 900px; margin: 2em auto; padding: 0 1em; }
@@ -40,7 +44,7 @@ pub(super) fn page(report: &RunReport, plots: &[ReportPlot]) -> String {
     let _ = writeln!(page, "<p>{}</p>", escaped(&report.about));
     expectations(&mut page, report);
     for variant in &report.variants {
-        figures(&mut page, variant);
+        figures(&mut page, variant, report.rounds);
     }
     if !report.remarks.is_empty() {
         page += "<h2>Notes</h2>\n<ul>";
@@ -87,50 +91,25 @@ fn expectations(page: &mut String, report: &RunReport) {
     }
 }
 
-fn figures(page: &mut String, variant: &VariantReport) {
-    let _ = write!(
-        page,
-        "<h2>{}</h2>\n<table><tr><th>client</th><th>requests</th><th>ok</th><th>refused</th><th>errors</th><th>ok/s</th>\
-         <th>p50</th><th>p99</th><th>p99.9</th><th>max</th><th>share</th><th>ideal</th></tr>",
-        escaped(&variant.name)
-    );
+fn figures(page: &mut String, variant: &VariantReport, rounds: u32) {
+    let _ = write!(page, "<h2>{}</h2>\n<table>", escaped(&variant.name));
+    write_row(page, "th", &HEADINGS);
     for client in &variant.clients {
-        let latency = |measure| {
-            client
-                .value(measure)
-                .map_or_else(|| "–".to_owned(), |value: f64| measure.written(value))
-        };
-        let _ = write!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{:.2}</td><td>{:.2}</td></tr>",
-            escaped(&client.name),
-            client.requests,
-            client.ok,
-            client.refused,
-            client.errors,
-            client.rate,
-            latency(Measure::P50),
-            latency(Measure::P99),
-            latency(Measure::P999),
-            latency(Measure::Max),
-            client.share,
-            client.ideal_share
-        );
+        write_row(page, "td", &row(client));
     }
     *page += "</table>\n";
-    if let (Some(cpu), Some(memory)) = (variant.cpu_micros_per_response, variant.resident_mib) {
-        let _ = writeln!(
-            page,
-            "<p>The process used {cpu:.1} µs of CPU time for each response, and {memory:.0} MiB.</p>"
-        );
+    for note in notes(variant, rounds) {
+        let _ = writeln!(page, "<p>{}</p>", escaped(&note));
     }
-    if let Some(peak) = variant.upstream_peak {
-        let _ = writeln!(
-            page,
-            "<p>At most {peak} requests were at the server at once.</p>"
-        );
+}
+
+/// A row of a table, whose cells are elements of the name `element`.
+fn write_row(page: &mut String, element: &str, cells: &[impl AsRef<str>]) {
+    *page += "<tr>";
+    for cell in cells {
+        let _ = write!(page, "<{element}>{}</{element}>", escaped(cell.as_ref()));
     }
+    *page += "</tr>";
 }
 
 /// Text in HTML.

@@ -2,6 +2,7 @@
 
 mod html;
 mod plot;
+mod table;
 mod text;
 
 use std::{io, path::Path};

@@ -4,7 +4,7 @@
 //! A request wider than the level counts as wide as the level.
 
 use super::{Arrivals, World};
-use crate::clients::max_min_fair;
+use crate::fairness::max_min_shares;
 
 /// The ideal result of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Ideal {
 pub(crate) fn ideal(world: &World) -> Vec<Ideal> {
     let limit = world.level.seats;
     let demands: Vec<f64> = world.flows.iter().map(|f| f.demand(limit)).collect();
-    let given = max_min_fair(&demands, f64::from(limit));
+    let given = max_min_shares(&demands, f64::from(limit));
     let flows = world.flows.iter().zip(demands.iter().zip(given));
     flows
         .map(|(flow, (&demand, seats))| Ideal {

@@ -7,6 +7,7 @@ use super::{
     ideal::{Ideal, ideal},
     real,
 };
+use crate::fairness::jain_index;
 use fairgate_core::{apf::units::Seats, time::Time};
 
 /// The result of one flow.
@@ -56,10 +57,9 @@ impl FlowReport {
 impl WorldReport {
     /// Jain's index of the flows' seats divided by the ideal: 1 is fair.
     pub(crate) fn jain(&self) -> f64 {
-        let parts = || self.flows.iter().map(|flow| flow.seats / flow.ideal.seats);
-        let sum: f64 = parts().sum();
-        let squares: f64 = parts().map(|part| part * part).sum();
-        sum * sum / (real(self.flows.len()) * squares)
+        let parts = self.flows.iter().map(|flow| flow.seats / flow.ideal.seats);
+        // A world in which no flow gets anything is as unfair as can be.
+        jain_index(parts).unwrap_or(0.0)
     }
 
     /// The greatest share error of a flow.

@@ -1,0 +1,62 @@
+//! The figures of a variant as rows and sentences, which all formats of a report show.
+
+use super::VariantReport;
+use crate::{figures::ClientFigures, scenario::expectation::Measure};
+
+/// The headings of the columns; the first is that of the client's name.
+pub(super) const HEADINGS: [&str; 12] = [
+    "client", "requests", "ok", "refused", "errors", "ok/s", "p50", "p99", "p99.9", "max", "share",
+    "ideal",
+];
+
+/// The cells of a client's row. A latency is a dash when nothing succeeded.
+pub(super) fn row(client: &ClientFigures) -> [String; 12] {
+    let latency = |measure: Measure| {
+        let value = client.value(measure);
+        value.map_or_else(|| "-".to_owned(), |value| measure.written(value))
+    };
+    [
+        client.name.clone(),
+        client.requests.to_string(),
+        client.ok.to_string(),
+        client.refused.to_string(),
+        client.errors.to_string(),
+        format!("{:.1}", client.rate),
+        latency(Measure::P50),
+        latency(Measure::P99),
+        latency(Measure::P999),
+        latency(Measure::Max),
+        format!("{:.2}", client.share),
+        format!("{:.2}", client.ideal_share),
+    ]
+}
+
+/// What does not fit the table: costs, spread over `rounds`, the peak at the server, errors.
+pub(super) fn notes(variant: &VariantReport, rounds: u32) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let (Some(cpu), Some(memory)) = (variant.cpu_micros_per_response, variant.resident_mib) {
+        notes.push(format!(
+            "The process used {cpu:.1} us of CPU time for each response, and {memory:.0} MiB of memory."
+        ));
+    }
+    if let Some(peak) = variant.upstream_peak {
+        notes.push(format!(
+            "At most {peak} requests were at the server at once."
+        ));
+    }
+    if rounds > 1 {
+        let spreads = variant.clients.iter().zip(&variant.p99_spread);
+        let spreads = spreads.map(|(client, (least, most))| {
+            let [least, most] = [*least, *most].map(|seconds| Measure::P99.written(seconds));
+            format!("{} {least} to {most}", client.name)
+        });
+        let spreads: Vec<String> = spreads.collect();
+        notes.push(format!("p99 over {rounds} rounds: {}.", spreads.join(", ")));
+    }
+    for client in &variant.clients {
+        if let Some(error) = &client.last_error {
+            notes.push(format!("{}: last error: {error}", client.name));
+        }
+    }
+    notes
+}
