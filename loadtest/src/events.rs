@@ -10,10 +10,11 @@ use serde_json::Value;
 use crate::{
     load::{connection::ConnectionPool, target::LoadTarget},
     local::gateway::GatewayProcess,
-    scenario::{ConnectionSpec, EventKind, HttpVersion, Scenario, ScenarioEvent},
+    scenario::{ConnectionSpec, EventKind, Scenario, ScenarioEvent},
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
+use fairgate_upstream::dial::HttpVersion;
 
 /// The file with the policy objects in the gateway's policy directory.
 pub(crate) const POLICY_FILE: &str = "policy.json";

@@ -197,7 +197,12 @@ where
         evictor: evictor.clone(),
         hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
         ownership: ownership(&config),
-        forwarding: Forwarding::new(&config, upstream.endpoint, &upstream.credential, metrics)?,
+        forwarding: ForwardSettings::new(
+            &config,
+            upstream.endpoint,
+            &upstream.credential,
+            metrics,
+        )?,
     };
     let serve = access.serve;
     let app = AppSettings { serve, cores };
@@ -409,12 +414,12 @@ fn policies_from<'a>(
 }
 
 /// How requests are forwarded to the upstream.
-struct Forwarding {
+struct ForwardSettings {
     settings: Arc<UpstreamSettings>,
     identity: IdentityWriter,
 }
 
-impl Forwarding {
+impl ForwardSettings {
     /// Registers the metrics of the connections that it uses.
     fn new(
         config: &Config,
@@ -443,7 +448,7 @@ struct StackParts {
     evictor: Option<Arc<Evictor>>,
     hosted: Option<Arc<Hosted>>,
     ownership: Ownership,
-    forwarding: Forwarding,
+    forwarding: ForwardSettings,
 }
 
 /// Returns the function that builds the stack of each core, on the core's own thread.

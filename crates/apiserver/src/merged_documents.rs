@@ -39,7 +39,7 @@ struct CachedDocument {
 
 /// A merged document, and the version of the upstream's document that it was made from.
 pub(super) struct MergedDocument {
-    source: Source,
+    version: DocumentVersion,
     /// The entity tag.
     pub(super) etag: HeaderValue,
     json: EncodedDocument,
@@ -49,7 +49,7 @@ pub(super) struct MergedDocument {
 
 /// A version of the upstream's document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Source {
+enum DocumentVersion {
     Tag(HeaderValue),
     Hash([u8; 32]),
 }
@@ -83,29 +83,31 @@ impl MergedDocuments {
         upstream: &[u8],
         documents: &Documents,
     ) -> Option<Arc<MergedDocument>> {
-        let source = match tag {
-            Some(tag) => Source::Tag(tag),
-            None => Source::Hash(Sha256::digest(upstream).into()),
+        let version = match tag {
+            Some(tag) => DocumentVersion::Tag(tag),
+            None => DocumentVersion::Hash(Sha256::digest(upstream).into()),
         };
         let cached = self.cached(id);
         let _merging = lock(&cached.merging);
         let last = cached.last.load_full();
-        if let Some(last) = last.filter(|last| last.source == source) {
+        if let Some(last) = last.filter(|last| last.version == version) {
             return Some(last);
         }
         let upstream_value: Value = serde_json::from_slice(upstream).ok()?;
         let is_absent = upstream_value.is_null();
         let merged = id.merge(upstream_value, documents.own_part(id), documents.owned());
         let merged = merged.to_string();
-        let etag = match (id, &source) {
+        let etag = match (id, &version) {
             // The index has to know the tag of this one without its text.
             (MergedDocumentId::OpenApiV3(..), _) if is_absent => {
                 format!("\"{}\"", documents.own_hash(id))
             }
-            (MergedDocumentId::OpenApiV3(..), source) => {
-                let upstream_hash = match source {
-                    Source::Tag(tag) => tag.to_str().ok()?.trim_matches('"').to_owned(),
-                    Source::Hash(_) => discovery::hash(std::str::from_utf8(upstream).ok()?),
+            (MergedDocumentId::OpenApiV3(..), version) => {
+                let upstream_hash = match version {
+                    DocumentVersion::Tag(tag) => tag.to_str().ok()?.trim_matches('"').to_owned(),
+                    DocumentVersion::Hash(_) => {
+                        discovery::hash(std::str::from_utf8(upstream).ok()?)
+                    }
                 };
                 let hash = openapi::merged_hash(&upstream_hash, documents.own_hash(id));
                 format!("\"{hash}\"")
@@ -114,7 +116,7 @@ impl MergedDocuments {
         };
         let etag = HeaderValue::from_str(&etag).ok()?;
         let merged = Arc::new(MergedDocument {
-            source,
+            version,
             etag,
             json: EncodedDocument::new(merged.into_bytes()),
             protobuf: OnceLock::new(),
@@ -131,9 +133,9 @@ impl MergedDocuments {
 impl MergedDocument {
     /// The entity tag of the upstream's document, for a conditional request.
     pub(super) fn upstream_tag(&self) -> Option<&HeaderValue> {
-        match &self.source {
-            Source::Tag(tag) => Some(tag),
-            Source::Hash(_) => None,
+        match &self.version {
+            DocumentVersion::Tag(tag) => Some(tag),
+            DocumentVersion::Hash(_) => None,
         }
     }
 

@@ -29,12 +29,12 @@ use super::{
 
 /// The body of a reply.
 pub struct ReplyBody {
-    source: Source,
+    source: BodySource,
     guard: Option<Box<dyn ReplyGuard>>,
     context: Option<Rc<RequestContext>>,
 }
 
-enum Source {
+enum BodySource {
     Full(Option<Bytes>),
     Upstream(UpstreamBody),
     /// An upstream's response that can be read to its end without its client.
@@ -74,13 +74,13 @@ impl Drop for TunnelGuard {
 impl ReplyBody {
     /// An empty body.
     pub fn empty() -> Self {
-        Self::new(Source::Full(None))
+        Self::new(BodySource::Full(None))
     }
 
     /// A complete body with these bytes.
     pub fn full(data: impl Into<Bytes>) -> Self {
         let data = data.into();
-        Self::new(Source::Full((!data.is_empty()).then_some(data)))
+        Self::new(BodySource::Full((!data.is_empty()).then_some(data)))
     }
 
     /// The body of an upstream's response, read over `connection`.
@@ -92,22 +92,22 @@ impl ReplyBody {
         on_failure: OnFailure,
         silence: Option<Duration>,
     ) -> Self {
-        Self::new(Source::Upstream(UpstreamBody::new(
+        Self::new(BodySource::Upstream(UpstreamBody::new(
             body, connection, on_failure, silence,
         )))
     }
 
     /// The empty body of a `101`. The reply's guards move to `tunnel`.
     pub fn tunnel(tunnel: Rc<TunnelGuard>) -> Self {
-        Self::new(Source::Tunnel(tunnel))
+        Self::new(BodySource::Tunnel(tunnel))
     }
 
     /// Any other body, for layers of other crates. It costs an allocation.
     pub fn boxed(body: impl Body<Data = Bytes, Error = BodyError> + 'static) -> Self {
-        Self::new(Source::Other(Box::pin(body)))
+        Self::new(BodySource::Other(Box::pin(body)))
     }
 
-    fn new(source: Source) -> Self {
+    fn new(source: BodySource) -> Self {
         Self {
             source,
             guard: None,
@@ -139,10 +139,10 @@ impl ReplyBody {
         if self.guard.is_some() || self.is_end_stream() {
             return Err(guard);
         }
-        match std::mem::replace(&mut self.source, Source::Full(None)) {
-            Source::Upstream(upstream) => {
+        match std::mem::replace(&mut self.source, BodySource::Full(None)) {
+            BodySource::Upstream(upstream) => {
                 let pipe: Rc<ReplyPipe> = ReplyPipe::new(upstream, guard);
-                self.source = Source::Piped(Rc::clone(&pipe));
+                self.source = BodySource::Piped(Rc::clone(&pipe));
                 Ok(pipe)
             }
             other => {
@@ -168,16 +168,16 @@ impl ReplyBody {
             }
         }
         let done = match &mut self.source {
-            Source::Upstream(upstream) => {
+            BodySource::Upstream(upstream) => {
                 let all = upstream.is_end_stream();
                 upstream.release(how == BodyEnd::Complete && all);
                 all || upstream.has_ended()
             }
-            Source::Piped(pipe) => {
+            BodySource::Piped(pipe) => {
                 pipe.client_disconnected();
                 pipe.is_done()
             }
-            Source::Full(_) | Source::Tunnel(_) | Source::Other(_) => false,
+            BodySource::Full(_) | BodySource::Tunnel(_) | BodySource::Other(_) => false,
         };
         if let Some(context) = self.context.as_ref().filter(|_| done) {
             context.reached(RequestProgress::Done);
@@ -192,11 +192,11 @@ impl ReplyBody {
 
     /// The rest of the upstream's response.
     fn take_rest(&mut self) -> Option<RemainingReply> {
-        if !matches!(&self.source, Source::Upstream(upstream) if !upstream.has_ended()) {
+        if !matches!(&self.source, BodySource::Upstream(upstream) if !upstream.has_ended()) {
             return None;
         }
-        match std::mem::replace(&mut self.source, Source::Full(None)) {
-            Source::Upstream(upstream) => Some(RemainingReply::new(upstream)),
+        match std::mem::replace(&mut self.source, BodySource::Full(None)) {
+            BodySource::Upstream(upstream) => Some(RemainingReply::new(upstream)),
             _ => None,
         }
     }
@@ -206,11 +206,11 @@ impl ReplyBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.source {
-            Source::Full(data) => Poll::Ready(data.take().map(|data| Ok(Frame::data(data)))),
-            Source::Upstream(upstream) => upstream.poll_frame(cx),
-            Source::Piped(pipe) => pipe.poll_frame(cx),
-            Source::Tunnel(_) => Poll::Ready(None),
-            Source::Other(body) => body.as_mut().poll_frame(cx),
+            BodySource::Full(data) => Poll::Ready(data.take().map(|data| Ok(Frame::data(data)))),
+            BodySource::Upstream(upstream) => upstream.poll_frame(cx),
+            BodySource::Piped(pipe) => pipe.poll_frame(cx),
+            BodySource::Tunnel(_) => Poll::Ready(None),
+            BodySource::Other(body) => body.as_mut().poll_frame(cx),
         }
     }
 }
@@ -228,7 +228,7 @@ impl Body for ReplyBody {
             && guard.poll(cx).is_ready()
         {
             this.finish(BodyEnd::Complete);
-            this.source = Source::Full(None);
+            this.source = BodySource::Full(None);
             return Poll::Ready(None);
         }
         let polled = this.poll_source(cx);
@@ -254,30 +254,30 @@ impl Body for ReplyBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::Full(data) => data.is_none(),
-            Source::Upstream(upstream) => upstream.is_end_stream(),
-            Source::Piped(pipe) => pipe.is_end_stream(),
-            Source::Tunnel(_) => true,
-            Source::Other(body) => body.is_end_stream(),
+            BodySource::Full(data) => data.is_none(),
+            BodySource::Upstream(upstream) => upstream.is_end_stream(),
+            BodySource::Piped(pipe) => pipe.is_end_stream(),
+            BodySource::Tunnel(_) => true,
+            BodySource::Other(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Full(data) => {
+            BodySource::Full(data) => {
                 SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
             }
-            Source::Upstream(upstream) => upstream.size_hint(),
-            Source::Piped(pipe) => pipe.size_hint(),
-            Source::Tunnel(_) => SizeHint::with_exact(0),
-            Source::Other(body) => body.size_hint(),
+            BodySource::Upstream(upstream) => upstream.size_hint(),
+            BodySource::Piped(pipe) => pipe.size_hint(),
+            BodySource::Tunnel(_) => SizeHint::with_exact(0),
+            BodySource::Other(body) => body.size_hint(),
         }
     }
 }
 
 impl Drop for ReplyBody {
     fn drop(&mut self) {
-        if let Source::Tunnel(tunnel) = &self.source {
+        if let BodySource::Tunnel(tunnel) = &self.source {
             *tunnel.guard.borrow_mut() = self.guard.take();
             return;
         }

@@ -24,7 +24,7 @@ const RECHECK_MARGIN: Duration = Duration::from_millis(1);
 
 /// How the number of expected pods is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expectation {
+pub(crate) enum ExpectedPodCount {
     /// The number of selected pods, including terminating ones.
     SelectedPods,
     /// The sum of the scales of their controllers.
@@ -50,13 +50,13 @@ impl Bound {
         })
     }
 
-    pub(crate) fn expectation(self) -> Expectation {
+    pub(crate) fn expected_pod_count(self) -> ExpectedPodCount {
         match self {
             Self::MaxUnavailable(_) | Self::MinAvailable(IntOrPercent::Percent(_)) => {
-                Expectation::Scales
+                ExpectedPodCount::Scales
             }
-            Self::MinAvailable(IntOrPercent::Int(_)) => Expectation::SelectedPods,
-            Self::None => Expectation::Nothing,
+            Self::MinAvailable(IntOrPercent::Int(_)) => ExpectedPodCount::SelectedPods,
+            Self::None => ExpectedPodCount::Nothing,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use fairgate_apiserver::{StatusError, posted::PostOptions};
 use fairgate_eviction::procedure::{refusal::EvictionRefusal, request::EvictionRequest};
 use fairgate_objects::{
-    codec::{self, Body, DecodeError, ExpectedType, FieldValidation, RegisteredType},
+    codec::{self, DecodeError, DecodedObject, ExpectedType, FieldValidation, RegisteredType},
     schema::{BuiltInKind, Struct, built_in_kinds, policy_v1, policy_v1beta1},
 };
 
@@ -56,7 +56,7 @@ pub(crate) fn decode(options: &PostOptions, place: &PodPlace, body: &[u8]) -> De
 }
 
 /// Decodes an eviction of any version.
-fn decode_any(options: &PostOptions, body: &[u8]) -> Result<Body, DecodeError> {
+fn decode_any(options: &PostOptions, body: &[u8]) -> Result<DecodedObject, DecodeError> {
     let decode = |(version, shape)| {
         let expect = ExpectedType {
             group: GROUP,

@@ -332,9 +332,9 @@ impl Body for ResponseBody {
 struct Connector(Arc<Dialer>);
 
 impl Service<Uri> for Connector {
-    type Response = UpstreamConnection;
+    type Response = PooledSocket;
     type Error = DialError;
-    type Future = Pin<Box<dyn Future<Output = Result<UpstreamConnection, DialError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<PooledSocket, DialError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
         Poll::Ready(Ok(()))
@@ -344,7 +344,7 @@ impl Service<Uri> for Connector {
         let dialer = Arc::clone(&self.0);
         Box::pin(async move {
             let dialed = dialer.dial().await?;
-            Ok(UpstreamConnection {
+            Ok(PooledSocket {
                 is_http2: dialed.negotiated == Some(HttpVersion::Http2),
                 io: TokioIo::new(dialed.socket),
             })
@@ -353,12 +353,12 @@ impl Service<Uri> for Connector {
 }
 
 /// A socket, and what the pool must know about it.
-struct UpstreamConnection {
+struct PooledSocket {
     io: TokioIo<Socket>,
     is_http2: bool,
 }
 
-impl Connection for UpstreamConnection {
+impl Connection for PooledSocket {
     fn connected(&self) -> Connected {
         if self.is_http2 {
             Connected::new().negotiated_h2()
@@ -368,7 +368,7 @@ impl Connection for UpstreamConnection {
     }
 }
 
-impl rt::Read for UpstreamConnection {
+impl rt::Read for PooledSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -378,7 +378,7 @@ impl rt::Read for UpstreamConnection {
     }
 }
 
-impl rt::Write for UpstreamConnection {
+impl rt::Write for PooledSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

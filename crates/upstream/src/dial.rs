@@ -31,8 +31,8 @@ pub enum HttpVersion {
 }
 
 impl HttpVersion {
-    /// Its name in ALPN.
-    fn alpn(self) -> &'static [u8] {
+    /// The name by which TLS negotiates it (ALPN).
+    pub fn alpn(self) -> &'static [u8] {
         match self {
             Self::Http1 => b"http/1.1",
             Self::Http2 => b"h2",

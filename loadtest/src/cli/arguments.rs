@@ -33,7 +33,7 @@ pub(super) enum Command {
     Local(LocalArgs),
     Run(RunArgs),
     Compare(CompareArgs),
-    Check(CheckArgs),
+    Check(CheckScenariosArgs),
     Upstream(UpstreamArgs),
     Tokens(TokensArgs),
     #[command(hide = true)]
@@ -42,7 +42,7 @@ pub(super) enum Command {
 
 /// Check scenarios: report all mistakes in them.
 #[derive(Debug, clap::Args)]
-pub(super) struct CheckArgs {
+pub(super) struct CheckScenariosArgs {
     /// Scenario files.
     #[arg(value_name = "SCENARIO", required = true)]
     pub(super) scenarios: Vec<PathBuf>,

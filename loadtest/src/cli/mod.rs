@@ -32,8 +32,8 @@ use crate::{
     verdict::Evidence,
 };
 use arguments::{
-    CheckArgs, Cli, Command, JudgedVariant, LocalArgs, MeasureArgs, OutputArgs, ReportFormat,
-    RunArgs, TargetArgs,
+    CheckScenariosArgs, Cli, Command, JudgedVariant, LocalArgs, MeasureArgs, OutputArgs,
+    ReportFormat, RunArgs, TargetArgs,
 };
 use fairgate_proxy::serve::raise_descriptor_limit;
 
@@ -126,7 +126,7 @@ fn run(command: &Command) -> Result<bool, Failure> {
     }
 }
 
-fn check(args: &CheckArgs) -> Result<bool, Failure> {
+fn check(args: &CheckScenariosArgs) -> Result<bool, Failure> {
     let mut mistakes = Vec::new();
     for path in &args.scenarios {
         let ScenarioReading {

@@ -24,9 +24,10 @@ use super::{
     schedule::{Schedule, unit},
     target::LoadTarget,
 };
-use crate::scenario::{ClientSpec, HttpVersion, LoadSpec, RequestSpec, RetryPolicy, Scenario};
+use crate::scenario::{ClientSpec, LoadSpec, RequestSpec, RetryBehavior, Scenario};
 use fairgate_base::clock::Clock;
 use fairgate_core::{random::Random, time::Time};
+use fairgate_upstream::dial::HttpVersion;
 
 /// The requests of one open loop in flight; further ones fail, because their client would run out of memory, too.
 const OPEN_LOOP_IN_FLIGHT: u32 = 2000;
@@ -248,14 +249,16 @@ impl LoadUser {
         }
         pooled.finish();
         match (status, self.spec.retry) {
-            (StatusCode::TOO_MANY_REQUESTS, RetryPolicy::Never) => {
+            (StatusCode::TOO_MANY_REQUESTS, RetryBehavior::Never) => {
                 Attempt::Done(RequestOutcome::Refused)
             }
             (StatusCode::TOO_MANY_REQUESTS, _) if repetitions >= REPETITIONS => {
                 Attempt::Done(RequestOutcome::Refused)
             }
-            (StatusCode::TOO_MANY_REQUESTS, RetryPolicy::Ignore) => Attempt::Repeat(Duration::ZERO),
-            (StatusCode::TOO_MANY_REQUESTS, RetryPolicy::Honour) => {
+            (StatusCode::TOO_MANY_REQUESTS, RetryBehavior::Ignore) => {
+                Attempt::Repeat(Duration::ZERO)
+            }
+            (StatusCode::TOO_MANY_REQUESTS, RetryBehavior::Honour) => {
                 retry_after.map_or(Attempt::Done(RequestOutcome::Refused), Attempt::Repeat)
             }
             _ if status.is_success() => Attempt::Done(RequestOutcome::Ok {

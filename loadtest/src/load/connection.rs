@@ -24,8 +24,9 @@ use tokio::{
 };
 
 use super::target::{CONNECT_TIMEOUT, LoadTarget};
-use crate::scenario::{ConnectionSpec, HttpVersion};
+use crate::scenario::ConnectionSpec;
 use fairgate_base::clock::Clock;
+use fairgate_upstream::dial::HttpVersion;
 
 /// The pause before a refused connection is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);

@@ -8,7 +8,8 @@ use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 
 use super::{client::Timing, connection::ConnectionPool, target::LoadTarget};
-use crate::scenario::{ConnectionSpec, HttpVersion};
+use crate::scenario::ConnectionSpec;
+use fairgate_upstream::dial::HttpVersion;
 
 /// How often the metrics are read.
 const PERIOD: Duration = Duration::from_millis(500);

@@ -16,7 +16,7 @@ use rustls::{
 };
 use tokio::net::TcpStream;
 
-use crate::scenario::HttpVersion;
+use fairgate_upstream::dial::HttpVersion;
 
 /// How long connecting may take.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -163,10 +163,7 @@ impl LoadTarget {
     ) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
         let (config, name) = self.tls.as_ref()?;
         let mut config = ClientConfig::clone(config);
-        config.alpn_protocols = vec![match version {
-            HttpVersion::Http1 => b"http/1.1".to_vec(),
-            HttpVersion::Http2 => b"h2".to_vec(),
-        }];
+        config.alpn_protocols = vec![version.alpn().to_vec()];
         Some((Arc::new(config), name.clone()))
     }
 

@@ -25,6 +25,7 @@ use fairgate_core::{
     apf::{Seats, Semantics, objects::Bootstrap},
     digest::RequestInfo,
 };
+use fairgate_upstream::dial::HttpVersion;
 
 /// A scenario that has no mistakes.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ pub(crate) struct ClientSpec {
     pub(crate) load: LoadSpec,
     pub(crate) requests: Vec<RequestSpec>,
     pub(crate) connection: ConnectionSpec,
-    pub(crate) retry: RetryPolicy,
+    pub(crate) retry: RetryBehavior,
     /// From the beginning of the warm-up.
     pub(crate) starts: Duration,
     /// From the beginning of the warm-up; `None`: until the end.
@@ -140,16 +141,9 @@ pub(crate) struct ConnectionSpec {
     pub(crate) reconnect: Duration,
 }
 
-/// The version of HTTP that a client speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HttpVersion {
-    Http1,
-    Http2,
-}
-
 /// What a client does with a 429.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RetryPolicy {
+pub(crate) enum RetryBehavior {
     /// It repeats the request after the time that the response names, as client-go does.
     Honour,
     /// It repeats the request at once.

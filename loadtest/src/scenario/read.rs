@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    ArrivalProcess, ClientSpec, ConnectionSpec, EventKind, Expectation, GatewaySpec, HttpVersion,
-    LoadSpec, ObjectSpec, OpenLoad, RequestSpec, RetryPolicy, Scenario, ScenarioEvent, ServiceRule,
+    ArrivalProcess, ClientSpec, ConnectionSpec, EventKind, Expectation, GatewaySpec, LoadSpec,
+    ObjectSpec, OpenLoad, RequestSpec, RetryBehavior, Scenario, ScenarioEvent, ServiceRule,
     ServiceSpread, ServiceTime, UpstreamSpec,
     fields::{Fields, ScenarioReader},
     name_of,
@@ -18,6 +18,7 @@ use fairgate_core::{
     finding::Finding,
 };
 use fairgate_manifest::{read_bounded, yaml};
+use fairgate_upstream::dial::HttpVersion;
 
 const API_VERSION: &str = "fairgate.dev/v1alpha1";
 const KIND: &str = "Scenario";
@@ -201,9 +202,9 @@ fn gateway(fields: &mut Fields<'_>) -> GatewaySpec {
 
 fn client(fields: &mut Fields<'_>) -> ClientSpec {
     let retry = [
-        ("honour", RetryPolicy::Honour),
-        ("ignore", RetryPolicy::Ignore),
-        ("never", RetryPolicy::Never),
+        ("honour", RetryBehavior::Honour),
+        ("ignore", RetryBehavior::Ignore),
+        ("never", RetryBehavior::Never),
     ];
     ClientSpec {
         name: fields.required("name", String::new(), "elephant", name),
@@ -218,7 +219,7 @@ fn client(fields: &mut Fields<'_>) -> ClientSpec {
         load: fields.section("load", load),
         requests: fields.each("requests", request),
         connection: fields.section("connection", connection),
-        retry: fields.get("retryAfter", RetryPolicy::Honour, values::keyword(&retry)),
+        retry: fields.get("retryAfter", RetryBehavior::Honour, values::keyword(&retry)),
         starts: fields.get("starts", Duration::ZERO, values::duration),
         stops: fields.get("stops", None, |value| values::some_time(value).map(Some)),
     }

@@ -10,7 +10,7 @@ use super::opaque_types::opaque;
 use super::url_syntax::check_request_uri;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
-use crate::value::{CelError, CelOpaque, CelResult, CelValue};
+use crate::value::{CelOpaque, CelResult, CelValue};
 
 /// The name of the type.
 const NAMED_FORMAT: &str = "kubernetes.NamedFormat";

@@ -369,34 +369,34 @@ fn split(text: &str) -> Option<QuantityParts<'_>> {
 }
 
 /// What a suffix multiplies with.
-enum Unit {
+enum SuffixFactor {
     Ten(i64),
     Two(u32),
 }
 
-fn unit(suffix: &str) -> Option<Unit> {
+fn unit(suffix: &str) -> Option<SuffixFactor> {
     Some(match suffix {
-        "" => Unit::Ten(0),
-        "n" => Unit::Ten(-9),
-        "u" => Unit::Ten(-6),
-        "m" => Unit::Ten(-3),
-        "k" => Unit::Ten(3),
-        "M" => Unit::Ten(6),
-        "G" => Unit::Ten(9),
-        "T" => Unit::Ten(12),
-        "P" => Unit::Ten(15),
-        "E" => Unit::Ten(18),
-        "Ki" => Unit::Two(10),
-        "Mi" => Unit::Two(20),
-        "Gi" => Unit::Two(30),
-        "Ti" => Unit::Two(40),
-        "Pi" => Unit::Two(50),
-        "Ei" => Unit::Two(60),
+        "" => SuffixFactor::Ten(0),
+        "n" => SuffixFactor::Ten(-9),
+        "u" => SuffixFactor::Ten(-6),
+        "m" => SuffixFactor::Ten(-3),
+        "k" => SuffixFactor::Ten(3),
+        "M" => SuffixFactor::Ten(6),
+        "G" => SuffixFactor::Ten(9),
+        "T" => SuffixFactor::Ten(12),
+        "P" => SuffixFactor::Ten(15),
+        "E" => SuffixFactor::Ten(18),
+        "Ki" => SuffixFactor::Two(10),
+        "Mi" => SuffixFactor::Two(20),
+        "Gi" => SuffixFactor::Two(30),
+        "Ti" => SuffixFactor::Two(40),
+        "Pi" => SuffixFactor::Two(50),
+        "Ei" => SuffixFactor::Two(60),
         _ => {
             let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
             // The original keeps 32 bits of it.
             #[expect(clippy::cast_possible_truncation, reason = "as the original does")]
-            Unit::Ten(i64::from(exponent as i32))
+            SuffixFactor::Ten(i64::from(exponent as i32))
         }
     })
 }
@@ -418,14 +418,14 @@ fn parse(text: &str) -> Result<QuantityValue, String> {
     let fraction = i64::try_from(parts.fraction.len()).unwrap_or(i64::MAX);
     let mut exponent = -fraction;
     match unit {
-        Unit::Ten(power) => exponent = power.saturating_sub(fraction),
-        Unit::Two(power) => digits <<= power,
+        SuffixFactor::Ten(power) => exponent = power.saturating_sub(fraction),
+        SuffixFactor::Two(power) => digits <<= power,
     }
     if sign_of(&digits) != Ordering::Equal {
         digits = rounded_up(digits, exponent)?;
         exponent = NANO;
     }
-    if matches!(unit, Unit::Two(_)) {
+    if matches!(unit, SuffixFactor::Two(_)) {
         let most = BigInt::from(i64::MAX) * ten_to(-NANO);
         if exponent == NANO && digits > most {
             (digits, exponent) = (BigInt::from(i64::MAX), 0);
@@ -438,15 +438,15 @@ fn parse(text: &str) -> Result<QuantityValue, String> {
 }
 
 /// The number if it has no more than 18 digits and no more than 9 of them after the point.
-fn parse_small(parts: &QuantityParts<'_>, unit: &Unit) -> Option<QuantityValue> {
+fn parse_small(parts: &QuantityParts<'_>, unit: &SuffixFactor) -> Option<QuantityValue> {
     let count = parts.whole.len() + parts.fraction.len();
     let fraction = i64::try_from(parts.fraction.len()).ok()?;
     let (factor, exponent) = match unit {
-        Unit::Ten(exponent) => {
+        SuffixFactor::Ten(exponent) => {
             18_usize.checked_sub(count)?;
             (1, exponent - fraction)
         }
-        Unit::Two(power) => {
+        SuffixFactor::Two(power) => {
             // About as many digits as the factor has; no digits after the point.
             let taken = [0, 3, 6, 9, 12, 15, 18][(*power / 10) as usize];
             14_usize.checked_sub(parts.whole.len() + taken)?;

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::plan::{
-    Attribute, AttributeRoot, BinaryOperator, Call, CallCost, Code, CodeId, EntryCode, FoldCode,
-    OperatorCost, Qualifier, QualifierKey, UnaryOperator,
+    Attribute, AttributeRoot, BinaryOperator, CallCode, CallCost, Code, CodeId, EntryCode,
+    FoldCode, OperatorCost, Qualifier, QualifierKey, UnaryOperator,
 };
 use super::{CelDeclarations, CelFunctionDecl};
 use crate::checker::{Checked, Reference};
@@ -273,7 +273,7 @@ impl Compiler<'_> {
             None => None,
         };
         let sole = overload.or((function.singleton || function.overloads.len() == 1).then_some(0));
-        let call = Call {
+        let call = CallCode {
             overload: sole,
             args: args.into(),
             cost: CallCost {
@@ -291,7 +291,7 @@ impl Compiler<'_> {
     }
 
     /// A call, or its value if it converts a constant.
-    fn folded(&mut self, call: Call) -> Result<CodeId, CelError> {
+    fn folded(&mut self, call: CallCode) -> Result<CodeId, CelError> {
         if let [arg] = *call.args
             && CONVERSIONS.contains(&&*call.function.name)
             && let Some(constant) = self.constant(arg)

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::plan::{Call, Code, CodeId, EntryCode, OperatorCost};
+use super::plan::{CallCode, Code, CodeId, EntryCode, OperatorCost};
 use super::{CelBindings, CelProgram, DEFAULT_WORK_LIMIT, EvaluationLimits, cost, operators};
 use crate::value::{CelError, CelMap, CelResult, CelValue, Fuel, MapKey};
 
@@ -149,7 +149,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         }
     }
 
-    fn call(&mut self, call: &'a Call) -> CelResult<'a> {
+    fn call(&mut self, call: &'a CallCode) -> CelResult<'a> {
         let mut args: SmallVec<[CelValue<'a>; 2]> = SmallVec::with_capacity(call.args.len());
         let mut failed = None;
         for arg in &call.args {
@@ -270,7 +270,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
 }
 
 /// Calls the function, if it takes values of these types.
-fn invoke<'a>(call: &Call, args: &[CelValue<'a>]) -> CelResult<'a> {
+fn invoke<'a>(call: &CallCode, args: &[CelValue<'a>]) -> CelResult<'a> {
     if let Some(prepared) = &call.prepared {
         return prepared.call(args);
     }

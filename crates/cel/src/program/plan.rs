@@ -33,7 +33,7 @@ pub(super) enum Code {
     },
     And(Box<[CodeId]>),
     Or(Box<[CodeId]>),
-    Call(Box<Call>),
+    Call(Box<CallCode>),
     List {
         elements: Box<[CodeId]>,
         optional: Box<[bool]>,
@@ -98,7 +98,7 @@ pub(super) enum QualifierKey {
 }
 
 /// A call of a function that is not built into the evaluator.
-pub(super) struct Call {
+pub(super) struct CallCode {
     pub(super) function: Arc<CelFunctionDecl>,
     /// The overload, if only one is possible.
     pub(super) overload: Option<usize>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CelError, CelValue, Measure};
+use super::{CelError, CelValue, ValueSize};
 use crate::document::CelJson;
 
 /// A joined list that is no longer than this is copied; longer ones refer to their halves.
@@ -26,7 +26,7 @@ enum ListKind<'a> {
 #[derive(Debug)]
 struct ListData<'a> {
     values: Vec<CelValue<'a>>,
-    measure: Measure,
+    size: ValueSize,
 }
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ struct JoinedLists<'a> {
     second: CelList<'a>,
     len: usize,
     joins: u32,
-    measure: Measure,
+    size: ValueSize,
 }
 
 impl<'a> CelList<'a> {
@@ -46,11 +46,8 @@ impl<'a> CelList<'a> {
     /// When it would nest deeper than [`MAX_DEPTH`](super::MAX_DEPTH) or have more than
     /// [`MAX_NODES`](super::MAX_NODES) parts.
     pub fn new(values: Vec<CelValue<'a>>) -> Result<Self, CelError> {
-        let measure = Measure::of(&values).check()?;
-        Ok(Self(ListKind::Shared(Arc::new(ListData {
-            values,
-            measure,
-        }))))
+        let size = ValueSize::of(&values).check()?;
+        Ok(Self(ListKind::Shared(Arc::new(ListData { values, size }))))
     }
 
     /// The elements of a JSON array.
@@ -111,9 +108,9 @@ impl<'a> CelList<'a> {
         if other.is_empty() {
             return Ok(self.clone());
         }
-        let mut measure = self.measure();
-        measure.add(other.measure());
-        let measure = measure.check()?;
+        let mut size = self.size();
+        size.add(other.size());
+        let size = size.check()?;
         let len = self.len().saturating_add(other.len());
         let joins = self.joins().max(other.joins()) + 1;
         if len <= COPIED_UP_TO || joins > MAX_JOINS {
@@ -127,7 +124,7 @@ impl<'a> CelList<'a> {
             second: other.clone(),
             len,
             joins,
-            measure,
+            size,
         }))))
     }
 
@@ -136,10 +133,10 @@ impl<'a> CelList<'a> {
         if let ListKind::Shared(data) = &mut self.0
             && let Some(data) = Arc::get_mut(data)
         {
-            let mut measure = data.measure;
-            let added = Measure::of(values);
-            measure.add(added);
-            data.measure = measure.check()?;
+            let mut size = data.size;
+            let added = ValueSize::of(values);
+            size.add(added);
+            data.size = size.check()?;
             data.values.extend_from_slice(values);
             return Ok(());
         }
@@ -163,12 +160,12 @@ impl<'a> CelList<'a> {
         }
     }
 
-    pub(super) fn measure(&self) -> Measure {
+    pub(super) fn size(&self) -> ValueSize {
         match &self.0 {
-            ListKind::Json(_) => Measure { depth: 1, nodes: 1 },
-            ListKind::Borrowed(data) => data.measure,
-            ListKind::Shared(data) => data.measure,
-            ListKind::Joined(joined) => joined.measure,
+            ListKind::Json(_) => ValueSize { depth: 1, nodes: 1 },
+            ListKind::Borrowed(data) => data.size,
+            ListKind::Shared(data) => data.size,
+            ListKind::Joined(joined) => joined.size,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{CelError, CelResult, CelStr, CelValue, Measure, double_to_int, double_to_uint};
+use super::{CelError, CelResult, CelStr, CelValue, ValueSize, double_to_int, double_to_uint};
 use crate::document::JsonObject;
 
 /// Maps with more entries have an index.
@@ -42,7 +42,7 @@ struct MapData<'a> {
     entries: Vec<(CelValue<'a>, CelValue<'a>)>,
     /// Where the entry of a key is; only for maps with more than [`INDEXED_FROM`] entries.
     index: HashMap<MapKey, usize>,
-    measure: Measure,
+    size: ValueSize,
 }
 
 /// A key as it is looked up: by type and value.
@@ -126,9 +126,9 @@ impl<'a> MapData<'a> {
 
     /// Adds an entry whose key is not there yet.
     fn push(&mut self, key: CelValue<'a>, value: CelValue<'a>) -> Result<(), CelError> {
-        let mut measure = self.measure;
-        measure.add(Measure::of([&key, &value]));
-        self.measure = measure.check()?;
+        let mut size = self.size;
+        size.add(ValueSize::of([&key, &value]));
+        self.size = size.check()?;
         self.entries.push((key, value));
         if self.entries.len() > INDEXED_FROM {
             if self.index.is_empty() {
@@ -159,7 +159,7 @@ impl<'a> CelMap<'a> {
         let mut data = MapData {
             entries: Vec::with_capacity(entries.len()),
             index: HashMap::new(),
-            measure: Measure { depth: 1, nodes: 1 },
+            size: ValueSize { depth: 1, nodes: 1 },
         };
         for (key, value) in entries {
             match data.position(&key) {
@@ -168,7 +168,7 @@ impl<'a> CelMap<'a> {
             }
         }
         let all = data.entries.iter().flat_map(|(key, value)| [key, value]);
-        data.measure = Measure::of(all).check()?;
+        data.size = ValueSize::of(all).check()?;
         Ok(Self(MapKind::Shared(Arc::new(data))))
     }
 
@@ -312,11 +312,11 @@ impl<'a> CelMap<'a> {
         CelMap::new(entries)
     }
 
-    pub(super) fn measure(&self) -> Measure {
+    pub(super) fn size(&self) -> ValueSize {
         match &self.0 {
-            MapKind::Borrowed(data) => data.measure,
-            MapKind::Shared(data) => data.measure,
-            MapKind::Json(_) | MapKind::Lazy(_) => Measure { depth: 1, nodes: 1 },
+            MapKind::Borrowed(data) => data.size,
+            MapKind::Shared(data) => data.size,
+            MapKind::Json(_) | MapKind::Lazy(_) => ValueSize { depth: 1, nodes: 1 },
         }
     }
 }

@@ -76,7 +76,7 @@ pub enum CelValue<'a> {
 #[derive(Debug)]
 pub struct CelOptional<'a> {
     value: CelValue<'a>,
-    measure: Measure,
+    size: ValueSize,
 }
 
 impl<'a> CelOptional<'a> {
@@ -88,17 +88,17 @@ impl<'a> CelOptional<'a> {
 
 /// How deep a value nests and how many parts it has; borrowed documents count as one part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Measure {
+pub(crate) struct ValueSize {
     depth: u32,
     nodes: u64,
 }
 
-impl Measure {
-    /// The measure of a value that holds `parts`.
+impl ValueSize {
+    /// The size of a value that holds `parts`.
     fn of<'v, 'a: 'v>(parts: impl IntoIterator<Item = &'v CelValue<'a>>) -> Self {
         let mut sum = Self { depth: 0, nodes: 1 };
         for part in parts {
-            sum.add(part.measure());
+            sum.add(part.size());
         }
         sum.depth += 1;
         sum
@@ -139,11 +139,8 @@ impl<'a> CelValue<'a> {
     ///
     /// As [`list`](Self::list).
     pub fn some(value: Self) -> CelResult<'a> {
-        let measure = Measure::of([&value]).check()?;
-        Ok(Self::Optional(Some(Arc::new(CelOptional {
-            value,
-            measure,
-        }))))
+        let size = ValueSize::of([&value]).check()?;
+        Ok(Self::Optional(Some(Arc::new(CelOptional { value, size }))))
     }
 
     /// A value of a library or of the host.
@@ -290,12 +287,12 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    fn measure(&self) -> Measure {
+    fn size(&self) -> ValueSize {
         match self {
-            Self::List(list) => list.measure(),
-            Self::Map(map) => map.measure(),
-            Self::Optional(Some(of)) => of.measure,
-            _ => Measure { depth: 0, nodes: 1 },
+            Self::List(list) => list.size(),
+            Self::Map(map) => map.size(),
+            Self::Optional(Some(of)) => of.size,
+            _ => ValueSize { depth: 0, nodes: 1 },
         }
     }
 }

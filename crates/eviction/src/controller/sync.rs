@@ -15,7 +15,7 @@ use super::{
     scale::{ScaleError, ScaleResult},
 };
 use crate::{
-    amounts::{self, Bound, Expectation},
+    amounts::{self, Bound, ExpectedPodCount},
     budget::{BudgetStatus, DisruptionBudget},
     conditions::DisruptionAllowed,
     int_or_percent::{BoundError, saturate},
@@ -176,10 +176,10 @@ fn target(
     events: &mut Vec<DisruptionEvent>,
 ) -> Result<(i32, i32), Stop> {
     let bound = Bound::of(&budget.spec)?;
-    let expected = match bound.expectation() {
-        Expectation::Nothing => 0,
-        Expectation::SelectedPods => i32::try_from(pods.len()).unwrap_or(i32::MAX),
-        Expectation::Scales => {
+    let expected = match bound.expected_pod_count() {
+        ExpectedPodCount::Nothing => 0,
+        ExpectedPodCount::SelectedPods => i32::try_from(pods.len()).unwrap_or(i32::MAX),
+        ExpectedPodCount::Scales => {
             let expected = sum_of_scales(pods, scales)?;
             if pods.iter().any(|pod| pod.controller.is_none()) {
                 events.push(DisruptionEvent::unmanaged_pods(budget));

@@ -135,7 +135,7 @@ pub struct RegisteredType<'a> {
 
 /// A decoded body of the expected kind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Body {
+pub struct DecodedObject {
     /// The object in canonical form, with `apiVersion` and `kind` as expected.
     pub value: Value,
     /// `apiVersion` of the body; empty if absent.
@@ -179,7 +179,7 @@ pub fn decode_body(
     bytes: &[u8],
     expect: &ExpectedType<'_>,
     strict: bool,
-) -> Result<Body, DecodeError> {
+) -> Result<DecodedObject, DecodeError> {
     let raw = Raw::read(format, bytes).map_err(|error| unrecognized(&error, bytes, expect.kind))?;
     let found = raw
         .type_meta()
@@ -233,7 +233,7 @@ pub fn decode_body(
         object.insert("apiVersion".to_owned(), Value::from(default.to_string()));
         object.insert("kind".to_owned(), Value::from(expect.kind));
     }
-    Ok(Body {
+    Ok(DecodedObject {
         value,
         api_version: found.api_version,
         kind: found.kind,

@@ -18,7 +18,7 @@ pub mod unstructured;
 pub mod yaml;
 
 pub use decode::{
-    Body, BodyFormat, DecodeError, ExpectedType, RegisteredType, check_type, decode_body,
+    BodyFormat, DecodeError, DecodedObject, ExpectedType, RegisteredType, check_type, decode_body,
     decode_options,
 };
 

@@ -42,7 +42,7 @@ const EXPECT: ExpectedType<'_> = ExpectedType {
     scheme: SCHEME,
 };
 
-fn lenient(format: BodyFormat, body: &[u8]) -> Result<Body, DecodeError> {
+fn lenient(format: BodyFormat, body: &[u8]) -> Result<DecodedObject, DecodeError> {
     decode_body(format, body, &EXPECT, false)
 }
 

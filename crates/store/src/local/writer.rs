@@ -40,7 +40,7 @@ pub(super) struct Op {
 }
 
 /// The channel for the result of a request.
-type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+type ResultSender<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// A request to the writer thread.
 pub(super) enum WriteRequest {
@@ -49,10 +49,10 @@ pub(super) enum WriteRequest {
         key: Arc<str>,
         expected: Precondition,
         value: Option<Bytes>,
-        reply: Reply<WriteOutcome>,
+        reply: ResultSender<WriteOutcome>,
     },
     /// Drop the history up to `floor`.
-    Raise { floor: u64, reply: Reply<()> },
+    Raise { floor: u64, reply: ResultSender<()> },
 }
 
 impl WriteRequest {
@@ -80,8 +80,8 @@ struct Batch {
     /// The entries of the changed keys after the batch.
     staged: BTreeMap<Arc<str>, Option<Arc<StoreEntry>>>,
     floor: u64,
-    written: Vec<(Reply<WriteOutcome>, WriteOutcome)>,
-    raised: Vec<Reply<()>>,
+    written: Vec<(ResultSender<WriteOutcome>, WriteOutcome)>,
+    raised: Vec<ResultSender<()>>,
 }
 
 impl WriterThread {

@@ -25,7 +25,7 @@ pub(super) struct JsonList {
     /// The current name or value, at the top level and in the list's metadata.
     word: Vec<u8>,
     /// The field of the current value, at the top level and in the list's metadata.
-    field: Field,
+    field: TopLevelField,
     metadata_field: MetadataField,
     facts: ListFacts,
     tail: Vec<u8>,
@@ -52,7 +52,7 @@ enum End {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Field {
+enum TopLevelField {
     #[default]
     None,
     Other,
@@ -172,13 +172,13 @@ impl JsonList {
 
     /// Whether names and values at this level are interpreted.
     fn is_watched(&self) -> bool {
-        self.depth == 1 || (self.depth == 2 && self.field == Field::Metadata)
+        self.depth == 1 || (self.depth == 2 && self.field == TopLevelField::Metadata)
     }
 
     fn open(&mut self, byte: u8) {
         match (self.depth, byte) {
             (0, b'[') => self.end = End::Broken,
-            (1, b'[') if self.field == Field::Items => {
+            (1, b'[') if self.field == TopLevelField::Items => {
                 self.facts.has_items = true;
                 self.facts.items_start = self.position;
             }
@@ -196,14 +196,14 @@ impl JsonList {
             0 => self.end = End::Whole,
             1 => {
                 match self.field {
-                    Field::Items => self.facts.all_items = self.facts.has_items,
-                    Field::Metadata => self.facts.has_metadata = true,
+                    TopLevelField::Items => self.facts.all_items = self.facts.has_items,
+                    TopLevelField::Metadata => self.facts.has_metadata = true,
                     _ => {}
                 }
-                self.field = Field::None;
+                self.field = TopLevelField::None;
                 self.metadata_field = MetadataField::None;
             }
-            2 if self.field == Field::Items && self.facts.has_items => {
+            2 if self.field == TopLevelField::Items && self.facts.has_items => {
                 self.facts.items += 1;
                 self.facts.items_bytes = self.position - self.facts.items_start;
             }
@@ -216,11 +216,11 @@ impl JsonList {
     fn name(&mut self) {
         if self.depth == 1 {
             self.field = match self.word.as_slice() {
-                b"kind" => Field::Kind,
-                b"apiVersion" => Field::ApiVersion,
-                b"metadata" => Field::Metadata,
-                b"items" => Field::Items,
-                _ => Field::Other,
+                b"kind" => TopLevelField::Kind,
+                b"apiVersion" => TopLevelField::ApiVersion,
+                b"metadata" => TopLevelField::Metadata,
+                b"items" => TopLevelField::Items,
+                _ => TopLevelField::Other,
             };
         } else {
             self.metadata_field = match self.word.as_slice() {
@@ -237,9 +237,9 @@ impl JsonList {
         let word = self.word.as_slice();
         if self.depth == 1 {
             match self.field {
-                Field::Kind => self.facts.check_kind(word),
-                Field::ApiVersion => self.facts.check_api_version(word),
-                Field::Items if word == b"null" => {
+                TopLevelField::Kind => self.facts.check_kind(word),
+                TopLevelField::ApiVersion => self.facts.check_api_version(word),
+                TopLevelField::Items if word == b"null" => {
                     self.facts.has_items = true;
                     self.facts.all_items = true;
                 }
@@ -260,7 +260,7 @@ impl JsonList {
 
     fn forget_field(&mut self) {
         if self.depth == 1 {
-            self.field = Field::None;
+            self.field = TopLevelField::None;
         } else {
             self.metadata_field = MetadataField::None;
         }
