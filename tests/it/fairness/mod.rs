@@ -214,6 +214,11 @@ impl Work {
         self.done.load(Ordering::SeqCst)
     }
 
+    /// Whether a request executes now.
+    fn is_executing(&self) -> bool {
+        !self.executing.lock().unwrap().is_empty()
+    }
+
     /// The most requests that ever executed at once.
     fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
