@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-/// Scenarios that a reader finds in the list of this crate's documentation.
+/// The files in `config/scenarios`.
 fn shipped() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let entries = std::fs::read_dir(root.join("config/scenarios")).unwrap();
@@ -16,7 +16,7 @@ fn shipped() -> Vec<PathBuf> {
     files
 }
 
-/// Runs a scenario; its report, and whether it passed.
+/// Runs a scenario with fairness and without; returns its report.
 fn local(scenario: &Path) -> serde_json::Value {
     let reports = std::env::temp_dir().join(format!("fairgate-scenarios-{}", std::process::id()));
     let output = Command::new(env!("CARGO_BIN_EXE_fairgate-loadtest"))
@@ -37,7 +37,7 @@ fn local(scenario: &Path) -> serde_json::Value {
     report
 }
 
-/// What failed, and the figures.
+/// The outcomes of the expectations, and other failures.
 fn explained(report: &serde_json::Value) -> String {
     format!("{:#}\n{:#}", report["expectations"], report["failures"])
 }
@@ -48,7 +48,7 @@ fn every_shipped_scenario_passes_with_fairness_and_would_fail_without() {
     let mut wrong = Vec::new();
     let scenarios = shipped();
     assert!(scenarios.len() >= 13, "{scenarios:?}");
-    // One after the other: side by side they would measure each other.
+    // One after the other: concurrent runs would compete for the CPU.
     for scenario in &scenarios {
         let report = local(scenario);
         if report["passed"] != true {

@@ -280,7 +280,7 @@ fn unreadable(origin: String, message: String) -> Finding {
         name: String::new(),
         field: String::new(),
         message,
-        remedy: "mend it or leave it out".to_owned(),
+        remedy: "correct it or leave it out".to_owned(),
     }
 }
 

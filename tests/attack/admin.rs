@@ -21,31 +21,31 @@ use crate::{
 
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
-        name: "admin-half-open",
+        name: "admin-incomplete-heads",
         point: "B.8",
-        about: "160 connections to the admin port with half a head; /livez must answer",
-        play: half_open,
+        about: "160 connections to the admin port that send an incomplete head; /livez must respond",
+        play: incomplete_heads,
     },
     Attack {
         name: "no-descriptors",
         point: "B.11",
-        about: "more clients than the process has descriptors; /livez must answer",
+        about: "more clients than the process has descriptors; /livez must respond",
         play: no_descriptors,
     },
 ];
 
 /// How long a probe waits: the kubelet's default is 1 s.
 const PROBE: Duration = ms(1000);
-/// By when half a head must have been cut off.
+/// By when a connection with an incomplete head must have been closed.
 const HEAD: Duration = ms(12_000);
 
-fn half_open() -> Outcome {
+fn incomplete_heads() -> Outcome {
     const CONNECTIONS: usize = 160;
     let mut played = Scene::new(&Setup::default(), Mix::default()).play(async |scene| {
         let admin = scene.gateway.admin;
         let begun = now();
         let open: Vec<_> = (0..CONNECTIONS)
-            .map(|_| tokio::spawn(half(admin, begun)))
+            .map(|_| tokio::spawn(send_incomplete_head(admin, begun)))
             .collect();
         tokio::time::sleep(ms(300)).await;
         let probed = probe(admin, ms(4000)).await;
@@ -63,15 +63,15 @@ fn half_open() -> Outcome {
         format!("{answered} of {probes} do"),
     );
     played.outcome.check(
-        "half a head is cut off within 12 s",
+        "connections with an incomplete head are closed within 12 s",
         cut == CONNECTIONS,
         format!("{cut} of {CONNECTIONS} were"),
     );
     played.outcome
 }
 
-/// Sends half a head. Returns whether the gateway closes the connection in time.
-async fn half(admin: SocketAddr, begun: Instant) -> bool {
+/// Sends an incomplete request head. Returns whether the gateway closes the connection in time.
+async fn send_incomplete_head(admin: SocketAddr, begun: Instant) -> bool {
     let closed = async {
         let mut stream = TcpStream::connect(admin).await?;
         stream.write_all(b"GET /livez HTTP/1.1\r\nHost:").await?;

@@ -1,7 +1,7 @@
 //! Attempts to make the upstream execute more requests than the limits allow.
 //!
-//! The upstream completes every request, also when it is cancelled, and counts them: what
-//! executes there at a time must never exceed the seats or the cap.
+//! The upstream completes every request, even if it is cancelled, and counts how many execute at a time. That must never
+//! exceed the seats of the level, or the limit on long-running requests.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -22,10 +22,10 @@ use crate::{
 
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
-        name: "taught-service-time",
+        name: "poisoned-service-time",
         point: "B.4",
-        about: "160 quick requests teach a short time, then slow ones are cancelled after 3 ms",
-        play: taught_service_time,
+        about: "after 160 quick requests, from which a short service time is learned, slow ones are cancelled after 3 ms",
+        play: poisoned_service_time,
     },
     Attack {
         name: "long-running-cancelled",
@@ -79,7 +79,7 @@ fn long_running() -> Setup {
     }
 }
 
-/// The other clients have no long-running requests, and no watches, which some count as such.
+/// The other clients send neither long-running requests nor watches, which also count as long-running.
 fn brief() -> Mix {
     Mix {
         watches: 0,
@@ -87,7 +87,7 @@ fn brief() -> Mix {
     }
 }
 
-/// No more than `limit` may ever have executed, and some must have.
+/// Checks that at most `limit` requests executed at a time, and that any did.
 fn within_limit<T>(mut played: Played<T>, executing: Executing, limit: usize) -> Outcome {
     played.check_other_clients();
     played.outcome.check(
@@ -130,21 +130,21 @@ async fn cancel_again_and_again(scene: &Scene, user: &str, path: &str) {
     }
 }
 
-fn taught_service_time() -> Outcome {
-    const LESSONS: u64 = 160;
+fn poisoned_service_time() -> Outcome {
+    const QUICK_REQUESTS: u64 = 160;
     const AT_ONCE: u64 = 10;
     let played = Scene::new(&attacked(), brief()).play(async |scene| {
         // On several connections, so that every core learns.
         for _ in 0..4 {
-            let mut teacher = RawConnection::open(scene.gateway.address, &[])
+            let mut connection = RawConnection::open(scene.gateway.address, &[])
                 .await
                 .unwrap();
-            for lesson in 0..LESSONS / AT_ONCE {
+            for batch in 0..QUICK_REQUESTS / AT_ONCE {
                 for _ in 0..AT_ONCE {
-                    let _ = teacher.get(QUICK, Some(ATTACKER)).await;
+                    let _ = connection.get(QUICK, Some(ATTACKER)).await;
                 }
-                let learnt = || teacher.seen().answers() >= (lesson + 1) * AT_ONCE;
-                until(ms(1000), learnt).await;
+                let complete = || connection.seen().answers() >= (batch + 1) * AT_ONCE;
+                until(ms(1000), complete).await;
             }
         }
         let each = || cancel_again_and_again(scene, ATTACKER, SLOW);

@@ -1,4 +1,4 @@
-//! Whether a request is allowed; if not, the response.
+//! Authorization of API requests, with kube-apiserver's responses to those that are not allowed.
 
 use http::StatusCode;
 
@@ -11,11 +11,11 @@ use crate::{
 use fairgate_objects::go::Quoted;
 use fairgate_upstream::access_review::Attributes;
 
-/// Authorizes a request: whether its user may do what `attributes` say.
+/// Checks that the user of a request may do what `attributes` say.
 ///
 /// # Errors
 ///
-/// The response: 403 if it is not allowed, 500 if nothing could be decided.
+/// The response to send instead: 403 if the user is not allowed to, 500 if the authorizer failed.
 pub async fn authorize(
     authorizer: &Authorizer,
     request: &ApiRequest,

@@ -1,10 +1,10 @@
-//! Which namespaces the hosted objects were created in.
+//! The UIDs of the namespaces in which hosted objects were created.
 //!
-//! The key of an object has the name of its namespace, and a namespace that is deleted and created again has the same
-//! name. So the store also has the UID of each namespace in which an object was created. If the present namespace has
-//! another UID, the objects are deleted before that is recorded; so all objects are always of the namespace whose UID is
-//! recorded. Writes are conditional, so that gateways that share a store do this at the same time without
-//! deleting a new object.
+//! The key of an object contains the name of its namespace, and a namespace that is deleted and created again has the same
+//! name. So the store also has a record of the UID of each namespace in which an object was created. If the current
+//! namespace has another UID, the objects are deleted before the new UID is recorded; so all objects belong to the
+//! namespace whose UID is recorded. Writes are conditional, so that several gateways that share a store can do this at the
+//! same time without deleting a new object.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,13 @@ use fairgate_store::{Precondition, ReadRevision, StoreEntry, StoreError, WriteOu
 
 use crate::state::ApiState;
 
-/// Where the records are: the UID of a namespace at its name. No group of an API has this name.
+/// The prefix of the records, followed by the name of the namespace. No API group is called `fairgate.dev`.
 const PREFIX: &str = "/fairgate.dev/namespaces/";
 
-/// How often a record is read again because others have changed it or the objects.
+/// How often the record and the objects are read again when another gateway has changed them meanwhile.
 const TRIES: usize = 20;
 
-/// What the store has of a namespace, at one revision.
+/// The content of the store for one namespace, at one revision.
 pub(crate) struct NamespaceContents {
     /// The record; `None` if no object was ever created there, or by a version without records.
     record: Option<Arc<StoreEntry>>,
@@ -52,8 +52,8 @@ impl NamespaceContents {
 
 impl ApiState {
     /// Prepares the creation of an object in the namespace with this UID: deletes the objects of an earlier namespace
-    /// of the same name, and records the UID. Usually it is recorded already, which takes one read from memory. `false` if
-    /// others change these objects all the time.
+    /// of the same name, and records the UID. Usually it is recorded already, which takes one read from memory. Returns
+    /// `false` if it lost the race against other writers each time.
     pub(crate) async fn enter_namespace(
         &self,
         namespace: &str,
@@ -76,23 +76,23 @@ impl ApiState {
         Ok(false)
     }
 
-    /// Deletes the objects of an earlier namespace, and records the UID of the present one; `None` if there is none.
-    /// `false` if others have changed the record or an object since `contents` was read.
+    /// Deletes the objects of an earlier namespace, and records the UID of the current one. `uid` is `None` if there is no
+    /// namespace of this name any more. Returns `false` if the record or an object has changed since `contents` was read.
     pub(crate) async fn settle_namespace(
         &self,
         namespace: &str,
         contents: &NamespaceContents,
         uid: Option<&str>,
     ) -> Result<bool, StoreError> {
-        let are_present = match uid {
+        let are_current = match uid {
             Some(uid) => contents.are_of(uid),
             None => Some(false),
         };
-        if are_present == Some(true) {
+        if are_current == Some(true) {
             return Ok(true);
         }
-        // Where that is not known, a version without records has left the objects; it knew names alone.
-        let are_outdated = are_present == Some(false);
+        // Without a record a version of fairgate created the objects that kept none: they stay.
+        let are_outdated = are_current == Some(false);
         if are_outdated && !self.delete_contents(contents).await? {
             return Ok(false);
         }
@@ -104,7 +104,7 @@ impl ApiState {
         Ok(recorded)
     }
 
-    /// The objects and the record of a namespace, linearizable.
+    /// The objects and the record of a namespace, by a linearizable read.
     pub(crate) async fn namespace_contents(
         &self,
         namespace: &str,
@@ -121,8 +121,8 @@ impl ApiState {
         Ok(NamespaceContents { record, objects })
     }
 
-    /// Deletes the objects as they were read; `false` if one of them has changed since. Finalizers do not keep them: they
-    /// are for objects whose namespace exists.
+    /// Deletes the objects on condition that they have not changed; returns `false` if one has. Finalizers do not delay
+    /// this: they apply only while the namespace exists.
     async fn delete_contents(&self, contents: &NamespaceContents) -> Result<bool, StoreError> {
         let mut all = true;
         for object in &contents.objects {
@@ -146,7 +146,7 @@ impl ApiState {
         Ok(matches!(outcome, WriteOutcome::Done { .. }))
     }
 
-    /// The namespaces of which the store has objects or a record, with the recorded UID. As cached.
+    /// The namespaces of which the store has objects or a record, with the recorded UID. Reads the cache.
     pub(crate) async fn namespaces_in_use(
         &self,
     ) -> Result<BTreeMap<String, Option<String>>, StoreError> {

@@ -1,9 +1,9 @@
-//! Namespaces, which the upstream has and hosted objects are in.
+//! The namespaces of hosted objects, which the upstream serves.
 //!
-//! As with kube-apiserver's admission of namespaces, an object is only created in a namespace that exists and
+//! As with kube-apiserver's `NamespaceLifecycle` admission, an object is only created in a namespace that exists and
 //! is not being deleted.
 //!
-//! Not here: the objects of deleted namespaces (`namespace_records`, `reconcile`).
+//! Not here: deleting the objects of deleted namespaces (`namespace_records`, `reconcile`).
 
 use std::{pin::Pin, sync::Arc};
 
@@ -31,14 +31,14 @@ pub enum NamespaceState {
 pub type NamespaceFuture<'a> =
     Pin<Box<dyn Future<Output = Result<NamespaceState, String>> + Send + 'a>>;
 
-/// Where namespaces are.
+/// Looks up namespaces.
 pub trait Namespaces: Send + Sync {
-    /// The present state of a namespace.
+    /// The current state of a namespace.
     fn state<'a>(&'a self, name: &'a str) -> NamespaceFuture<'a>;
 }
 
-/// Checks that an object can be created in a namespace, and returns the UID of that. Without `namespaces` every namespace
-/// exists, and has none.
+/// Checks that an object can be created in a namespace, and returns the UID of the namespace. Without `namespaces` every
+/// namespace counts as existing, and its UID is not known.
 pub(crate) async fn check(
     namespaces: Option<&Arc<dyn Namespaces>>,
     kind: &Kind,

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Severity {
     /// The set of objects cannot be used.
     Error,
-    /// The set can be used, but something in it is probably not meant.
+    /// The set can be used, but something in it is probably not intended.
     Warning,
 }
 
@@ -21,7 +21,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One mistake or doubt: which thing, which field, what to do. `Display` writes it in one line.
+/// An error or warning: which object and field, what is wrong, what to do. `Display` writes it in one line.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
     /// How bad it is.
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_without_object_leaves_no_empty_places() {
+    fn a_finding_without_object_has_no_empty_parts() {
         let bare = Finding {
             kind: String::new(),
             name: String::new(),

@@ -119,8 +119,7 @@ impl Pod {
         })
     }
 
-    /// Shares labels and owner with a pod that has the same. Most pods differ from those of the same owner in little
-    /// else.
+    /// Shares the memory of labels and owner with a pod that has the same ones, as most pods of one owner have.
     pub(crate) fn share_with(&mut self, other: &Self) {
         if self.labels == other.labels {
             self.labels = other.labels.clone();
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_pod_takes_less_than_a_kilobyte() {
+    fn a_typical_pod_takes_less_than_a_kilobyte() {
         let labels: serde_json::Map<_, _> = [
             "app.kubernetes.io/name",
             "app.kubernetes.io/instance",

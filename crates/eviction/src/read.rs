@@ -1,7 +1,7 @@
 //! Reading fields of objects that an API server sent.
 //!
 //! Absent and null fields are empty, as in Go. A field of a wrong type is an error: ignoring it could
-//! grant a disruption too many.
+//! allow one disruption too many.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};

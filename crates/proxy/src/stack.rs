@@ -10,9 +10,9 @@
 //! - `evictions.wait` holds evictions that their budget refuses, and sends them again. It stands outside of flow control,
 //!   so that they hold no seat meanwhile, and each attempt waits for a seat like any request.
 //! - `fairness` makes the call wait until it has a seat: everything inside of it costs the upstream work.
-//! - `dumps` answers operators' requests for the state of the queues, which are subject to flow control like others.
-//! - `evictions.decide` decides about evictions, if the gateway is to do so: for the API server itself, too, that is work of
-//!   the request. It does not use the layers behind it, because the calls it makes are the gateway's own.
+//! - `dumps` serves the debug dumps of the queues. As in kube-apiserver, requests for them are subject to flow control.
+//! - `evictions.decide` carries out evictions, if the gateway is configured to: that is work for the upstream, so it needs
+//!   a seat. It does not use the layers further inside, because it calls the upstream with the gateway's own credentials.
 //! - `hosted` answers requests for the hosted API, if there is one; it costs work as the upstream does.
 //! - The innermost service answers all other requests, usually by forwarding them.
 //!
@@ -28,12 +28,12 @@ use fairgate_call::handle_refusal::{HandleRefusal, HandleRefusalLayer};
 pub struct EvictionLayers<Wait, Decide> {
     /// Holds evictions until their budgets allow them.
     pub wait: Wait,
-    /// Decides about evictions.
+    /// Carries out evictions, or refuses them.
     pub decide: Decide,
 }
 
 impl EvictionLayers<Identity, Identity> {
-    /// None: evictions are requests like others.
+    /// No layers: evictions are forwarded like other requests.
     pub fn none() -> Self {
         Self {
             wait: Identity::new(),

@@ -119,7 +119,7 @@ fn document(reader: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
     let documents = match yaml::documents(text) {
         Ok(documents) => documents,
         Err(error) => {
-            reader.error("", error.to_string(), "mend the file's syntax");
+            reader.error("", error.to_string(), "correct the syntax");
             return Map::new();
         }
     };
@@ -251,7 +251,7 @@ fn limits(section: &mut ConfigSection<'_>) -> LimitsConfig {
     }
 }
 
-/// Bytes, from none to `most`.
+/// A number of bytes, 0 to `most`.
 fn bytes(section: &mut ConfigSection<'_>, key: &'static str, default: u64, most: u64) -> u64 {
     section.ranged(key, default, &(0..=most), values::bytes)
 }

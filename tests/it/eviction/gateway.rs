@@ -196,15 +196,15 @@ impl User {
         self.post(&path(pod), &eviction(pod, &options)).await
     }
 
-    /// Evicts a pod, and leaves once `until` is true.
-    pub async fn evict_and_leave(mut self, pod: &str, until: impl Fn() -> bool) {
+    /// Sends an eviction, and disconnects once `until` is true.
+    pub async fn evict_and_disconnect(mut self, pod: &str, until: impl Fn() -> bool) {
         let json = [("content-type", "application/json")];
         let body = eviction(pod, &Value::Null).to_string();
         let request = self.request(Method::POST, &path(pod), &json, body.into());
         let sending = self.client.send(request);
         let arrived = crate::failures::until(until);
         tokio::select! {
-            answer = sending => panic!("answered: {answer:?}"),
+            response = sending => panic!("a response: {response:?}"),
             () = arrived => {}
         }
     }

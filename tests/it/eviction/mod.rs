@@ -1,8 +1,8 @@
-//! Evictions through the gateway: relayed, checked before, or carried out in front of a server that enforces
-//! no budgets.
+//! Evictions through the gateway: relayed, prechecked, or carried out in front of a server that enforces no
+//! budgets.
 //!
-//! The scenarios have the numbers of the specification; those that are about decisions alone are tested in
-//! `fairgate-eviction`.
+//! A prefix of a test's name, such as `e10`, identifies a scenario. Scenarios with the same prefix test the same rule:
+//! here over HTTP, in `fairgate-eviction` its decision alone.
 
 mod authoritative;
 mod cluster;

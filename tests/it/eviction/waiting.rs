@@ -189,7 +189,7 @@ async fn a_client_that_leaves_gives_up_its_place() {
     let gateway = with_places(&cluster, "1h", 1);
     let alice = gateway.alice().await;
     let reads = || cluster.count("GET budget") > 0;
-    alice.evict_and_leave("p0", reads).await;
+    alice.evict_and_disconnect("p0", reads).await;
     until_waiting(&gateway, 0).await;
     // There is one place only.
     let next = begin(&gateway, "bob", "p1").await;

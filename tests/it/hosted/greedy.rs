@@ -1,5 +1,5 @@
-//! Expensive calls of one client do not burden others: no body is read before the call is authorized, and long work
-//! does not block short calls.
+//! Expensive calls of one client do not slow down others: no body is read before the call is authorized, and long calls
+//! do not block short ones.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ async fn head_without_body(server: &Server, user: &str, method: &str, target: &s
 }
 
 #[tokio::test]
-async fn no_body_is_waited_for_that_is_not_needed() {
+async fn a_body_that_is_not_needed_is_not_waited_for() {
     let home = Home::new();
     let server = home.start().await;
     let watch = format!("{SCHEMAS}?watch=1");
@@ -121,7 +121,7 @@ async fn short_calls_are_served_while_others_take_long() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
-    // Half a MiB that takes long to parse, and is no object.
+    // 500 KB of YAML that take long to parse, and are not an object.
     let body = format!("a: &a {{}}\nb:\n{}", "- {<<: *a}\n".repeat(45_000));
     let long: Vec<_> = (0..6)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! IP addresses: `ip`, `isIP`, `ip.isCanonical` and what can be asked of an address.
+//! IP addresses: `ip`, `isIP`, `ip.isCanonical` and the properties of an address.
 //!
 //! Source: Kubernetes `apiserver/pkg/cel/library/ip.go` and `cost.go`.
 
@@ -96,14 +96,14 @@ impl CelLibrary for IpLibrary {
             CelType::Int,
             fixed(|args| Ok(if address(args, 0)?.is_ipv4() { 4 } else { 6 }.into())),
         )));
-        declare_kinds(to);
+        declare_properties(to);
     }
 }
 
 type AddressTest = fn(IpAddr) -> bool;
 
-fn declare_kinds(to: &mut CelDeclarations) {
-    let kinds: [(&str, &str, AddressTest); 5] = [
+fn declare_properties(to: &mut CelDeclarations) {
+    let properties: [(&str, &str, AddressTest); 5] = [
         ("isUnspecified", "ip_is_unspecified", |of| {
             of.is_unspecified()
         }),
@@ -120,12 +120,12 @@ fn declare_kinds(to: &mut CelDeclarations) {
         ),
         ("isGlobalUnicast", "ip_is_global_unicast", is_global_unicast),
     ];
-    for (name, id, kind) in kinds {
+    for (name, id, has_property) in properties {
         to.function(CelFunctionDecl::new(name).overload(CelOverload::member(
             id,
             [ip_type()],
             CelType::Bool,
-            fixed(move |args| Ok(kind(address(args, 0)?).into())),
+            fixed(move |args| Ok(has_property(address(args, 0)?).into())),
         )));
     }
 }
@@ -145,9 +145,9 @@ fn is_ip<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
 }
 
 fn is_canonical<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    let of = text(args, 0)?;
-    let address = parse_ip(of).map_err(CelError::new)?;
-    Ok((ip_text(address) == of).into())
+    let text = text(args, 0)?;
+    let address = parse_ip(text).map_err(CelError::new)?;
+    Ok((ip_text(address) == text).into())
 }
 
 fn is_link_local_multicast(address: IpAddr) -> bool {
@@ -164,7 +164,7 @@ fn is_link_local_unicast(address: IpAddr) -> bool {
     }
 }
 
-/// As Go has it: private and unique local addresses count, too.
+/// As in Go's `net/netip`: private and unique local addresses count, too.
 fn is_global_unicast(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(of) if of.is_broadcast());
     !address.is_unspecified()

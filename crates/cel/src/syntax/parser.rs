@@ -114,7 +114,7 @@ struct Parser<'s> {
     macros: &'s Macros,
     optional_syntax: bool,
     too_large: bool,
-    /// How many expressions, sums and relations are being read.
+    /// How deep expressions, sums and relations nest at the current token.
     exprs: u32,
     sums: u32,
     relations: u32,
@@ -138,7 +138,7 @@ impl<'s> Parser<'s> {
         token.kind == TokenKind::Symbol && token.text == symbol
     }
 
-    /// The token, if it is `symbol`; then it is used up.
+    /// Consumes and returns the next token if it is `symbol`.
     fn take(&mut self, symbol: &str) -> Option<Token<'s>> {
         self.is(symbol).then(|| self.next())
     }
@@ -180,7 +180,7 @@ impl<'s> Parser<'s> {
         Parsed { id, depth: 0 }
     }
 
-    /// One level deeper than `parts`.
+    /// `depth` plus one, unless that is too deep.
     fn deeper(&mut self, depth: u32) -> Result<u32, Stop> {
         if depth >= MAX_DEPTH {
             let message = "max recursion depth exceeded";
@@ -306,14 +306,14 @@ impl<'s> Parser<'s> {
         Ok(Parsed { id, depth })
     }
 
-    /// Sums (`power` 1) and products (`power` 2).
+    /// Sums (binding `power` 1) and products (2).
     fn sum(&mut self, power: u32) -> Result<Parsed, Stop> {
         self.sums += 1;
         self.check_depth(self.sums)?;
         let mut left = self.unary()?;
         loop {
             let token = self.peek();
-            let (function, of) = match (token.kind, token.text) {
+            let (function, binding) = match (token.kind, token.text) {
                 (TokenKind::Symbol, "*") => ("_*_", 2),
                 (TokenKind::Symbol, "/") => ("_/_", 2),
                 (TokenKind::Symbol, "%") => ("_%_", 2),
@@ -321,18 +321,18 @@ impl<'s> Parser<'s> {
                 (TokenKind::Symbol, "-") => ("_-_", 1),
                 _ => break,
             };
-            if of < power {
+            if binding < power {
                 break;
             }
             self.next();
-            let right = self.sum(of + 1)?;
+            let right = self.sum(binding + 1)?;
             left = self.binary(token.offset, function, left, right)?;
         }
         self.sums -= 1;
         Ok(left)
     }
 
-    /// `!…` and `-…`: two of them are none.
+    /// `!…` and `-…`: an even number of them cancels out.
     fn unary(&mut self) -> Result<Parsed, Stop> {
         let first = self.peek();
         let function = match (first.kind, first.text) {

@@ -3,7 +3,7 @@
 
 use fairgate_cel::{CelEnvironment, CelErrorKind, CelType, CelValue, EvaluationLimits, library};
 
-/// What tokio's and the standard library's threads have.
+/// The default stack size of tokio's and the standard library's threads, in bytes.
 const STACK: usize = 2 << 20;
 
 fn environment() -> CelEnvironment {
@@ -23,13 +23,13 @@ fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
     thread.spawn(test).unwrap().join().unwrap();
 }
 
-/// `before`, `repeated` so often that the text has about `size` code points with `after` repeated as often, `middle`.
-fn nested(repeated: &str, middle: &str, after: &str, size: usize) -> String {
-    let count = size / (repeated.len() + after.len());
-    [&repeated.repeat(count), middle, &after.repeat(count)].concat()
+/// `middle` between repetitions of `before` and as many of `after`, so that the text has about `size` code points.
+fn nested(before: &str, middle: &str, after: &str, size: usize) -> String {
+    let count = size / (before.len() + after.len());
+    [&before.repeat(count), middle, &after.repeat(count)].concat()
 }
 
-/// Each construct that can be chained or nested: what is repeated before and after the middle.
+/// Each construct that can be chained or nested: what is repeated before the middle, the middle, and what is repeated after.
 const CONSTRUCTS: &[(&str, &str, &str)] = &[
     ("", "a", "+a"),
     ("", "a", "*a"),
@@ -121,7 +121,7 @@ fn the_deepest_expressions_that_parse_are_checked_and_evaluated() {
 fn depth_is_limited_as_in_the_original() {
     on_a_small_stack(|| {
         let environment = environment();
-        // How often each may be repeated, and what is said of one more; as cel-go answers.
+        // The most repetitions that cel-go accepts, and its error for one more.
         let select = "max recursion depth exceeded";
         let nest = "expression recursion limit exceeded: 250";
         for (before, after, most, message) in [
@@ -157,7 +157,7 @@ fn depth_is_limited_as_in_the_original() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_without_reading_it() {
+fn an_expression_that_is_too_long_is_refused_without_parsing_it() {
     let source = "a".repeat(100_001);
     let error = environment().compile(&source).unwrap_err().to_string();
     let message = "expression code point size exceeds limit: size: 100001, limit 100000";
@@ -185,7 +185,7 @@ fn an_evaluation_stops_at_the_cost_limit() {
 }
 
 #[test]
-fn a_batch_of_exactly_the_cost_passes_and_one_less_fails() {
+fn a_limit_of_exactly_the_cost_suffices_and_one_less_does_not() {
     let environment = environment();
     let program = environment
         .compile("xs.exists(x, x == 3) && xs.map(x, x * 2).size() > 0")

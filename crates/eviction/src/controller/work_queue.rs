@@ -213,7 +213,7 @@ mod tests {
         assert!(times[..100].iter().all(|delay| *delay == FIRST_DELAY));
         assert_eq!(times[100], Duration::from_millis(100));
         assert_eq!(times[149], Duration::from_secs(5));
-        // Seven seconds later, five of which pay the debt off, there are twenty tokens.
+        // After five seconds the bucket is empty, after two more it has twenty tokens.
         let later = start.plus(Duration::from_secs(7));
         for key in 150..170 {
             assert_eq!(queue.retry(key, later).since(later), FIRST_DELAY);

@@ -1,11 +1,10 @@
-//! Protobuf messages of the tables' types, in the proto2 wire format.
+//! Encodes and decodes objects as protobuf (proto2 wire format), along their schema tables.
 //!
-//! Messages are written as kube-apiserver writes them: fields in the order of their numbers, fields that are
-//! not pointers always, lists unpacked, maps sorted by key. The decoder accepts everything that is valid:
+//! Messages are written as kube-apiserver writes them: fields in the order of their numbers, non-pointer fields
+//! even if they are empty, lists unpacked, maps sorted by key. The decoder accepts everything that is valid:
 //! fields in any order, packed or not. It skips unknown fields.
 //!
-//! Depth is bounded by the tables, memory by
-//! `canonical::MAX_OBJECTS` and the size of the input.
+//! Depth is bounded by the tables, memory by `canonical::MAX_OBJECTS` and the size of the input.
 //!
 //! Not here: the envelope of a message ([`super::envelope`]).
 

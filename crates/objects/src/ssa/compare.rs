@@ -2,7 +2,7 @@
 //!
 //! A value that is on one side only is added or removed with all below it, including itself; this is the origin
 //! of the `"."` entries of stored sets. Lists are compared item by item, so their order does not matter. Null
-//! and empty are equal only if the other side has something.
+//! and an empty object or list differ from each other; compared with one that is not empty, both have no parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -39,11 +39,11 @@ impl ReviewTransport for Upstream {
             }
             _ => json!({"authenticated": false, "error": "unknown"}),
         };
-        let answer = json!({
+        let review = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
             "metadata": {}, "spec": {}, "status": status,
         });
-        Box::pin(async move { Ok(answer.to_string().into()) })
+        Box::pin(async move { Ok(review.to_string().into()) })
     }
 }
 
@@ -303,7 +303,7 @@ fn authorization_comes_before_a_websocket_token() {
 }
 
 #[test]
-fn without_reviews_an_unknown_token_is_bad() {
+fn without_reviews_an_unknown_token_is_refused() {
     let mut scene = Scene::new();
     scene.settings.token_reviews = None;
     scene.settings.anonymous = AnonymousAccess::Everywhere;
@@ -378,7 +378,7 @@ fn a_connection_keeps_its_identity_until_the_certificate_or_the_settings_end_it(
 }
 
 #[test]
-fn anonymous_may_be_let_in_by_exact_path_only() {
+fn anonymous_access_can_be_limited_to_exact_paths() {
     let paths = AnonymousAccess::Paths(vec!["/healthz".into(), "/livez".into()]);
     for (path, allowed) in [
         ("/healthz", true),
@@ -396,7 +396,7 @@ fn anonymous_may_be_let_in_by_exact_path_only() {
 }
 
 #[test]
-fn a_recognized_user_is_in_the_group_of_all_such_users_once_and_last() {
+fn an_authenticated_user_is_in_the_group_system_authenticated_once_and_last() {
     let (all, none) = (User::AUTHENTICATED, User::UNAUTHENTICATED);
     for (name, groups, expected) in [
         ("alice", &["dev"][..], &["dev", all][..]),

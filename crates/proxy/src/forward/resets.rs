@@ -7,12 +7,12 @@
 //!   the handler. When as many handlers run as streams are allowed (100 by default), new requests wait for
 //!   one to end; when more than four times as many wait, reset ones included, the connection ends with
 //!   `ENHANCE_YOUR_CALM`. So at most five times the streams may have been reset whose handlers still run.
-//! - hyper and h2 (Rust): 20 streams that were reset before the server took them up.
+//! - hyper and h2 (Rust): 20 streams that were reset before the server accepted them.
 //! - nghttp2: 1000 at once, then 33 a second.
-//! - Envoy: resets within a second of a stream's begin, if they are half of 500 or more streams.
+//! - Envoy: resets within a second of a stream's start, if they are half of 500 or more streams.
 //!
-//! Therefore an abandoned stream first continues for [`LimitsResets::linger`], a second, in which most responses end; so a server never
-//! sees it reset soon after its begin. After that it is reset when its turn comes: a fifth of the connection's
+//! Therefore an abandoned stream first continues for [`LimitsResets::linger`], a second, in which most responses end; so
+//! a server never sees it reset soon after its start. After that it is reset when its turn comes: a fifth of the connection's
 //! streams at once, then a twentieth of them each second. In a minute, which is how long a handler may run, that
 //! is 3.2 times the streams: below the factor of five in Go, and below the limits of the others.
 //!
@@ -33,17 +33,17 @@ use tokio::sync::Notify;
 
 use fairgate_call::AbandonedResponse;
 
-/// How many bytes of it are read.
+/// The bytes of an abandoned response that are read and discarded.
 const MOST_BYTES: usize = 1 << 20;
-/// Which part of the streams may be reset at once.
+/// One of so many streams may be reset at once.
 const AT_ONCE: usize = 5;
-/// Which part of the streams may be reset each second after that.
+/// After that, one of so many streams may be reset each second.
 const A_SECOND: usize = 20;
 
 /// The resets of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Resets {
-    /// Recent resets that are not forgotten yet.
+    /// Recent resets, less those that [`forget`] has subtracted.
     spent: Cell<usize>,
     /// Streams that wait for their turn.
     waiting: Cell<usize>,
@@ -58,7 +58,7 @@ pub(super) trait LimitsResets: 'static {
     fn resets(&self) -> &Resets;
     /// Streams that it may have.
     fn streams(&self) -> usize;
-    /// How long an abandoned stream continues in any case.
+    /// How long an abandoned stream continues before it may be reset.
     fn linger(&self) -> Duration;
 }
 
@@ -160,7 +160,7 @@ pub(super) async fn finish_or_reset<C: LimitsResets>(
 async fn read_to_end(response: AbandonedResponse) {
     match response {
         // Its body is abandoned in turn when it is dropped here.
-        AbandonedResponse::Pending(answer) => drop(answer.await),
+        AbandonedResponse::Pending(response) => drop(response.await),
         AbandonedResponse::Body(mut body) => {
             let mut read = 0;
             while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {

@@ -35,7 +35,7 @@ pub struct CoreHandle {
 }
 
 impl CoreHandle {
-    /// Gives the core a connection. A core that has ended closes it.
+    /// Hands the core a connection. It is closed if the core has ended.
     pub(super) fn serve(&self, stream: TcpStream, from: SocketAddr, counted: CountedConnection) {
         let _ = self.connections.send((stream, from, counted));
     }
@@ -64,7 +64,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// If the process is out of descriptors.
+    /// If the process has no file descriptors left.
     pub async fn run<S>(
         mut self,
         settings: ServeSettings,

@@ -19,7 +19,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// The certificate that clients are shown. Clones share it, and it can be replaced at any time.
+/// The server certificate. Clones share it, and it can be replaced at any time.
 #[derive(Clone, Debug)]
 pub struct ServingCertificate(Arc<ArcSwap<CertifiedKey>>);
 
@@ -37,7 +37,7 @@ impl ServingCertificate {
         Ok(Self(Arc::new(ArcSwap::from_pointee(certified))))
     }
 
-    /// Shows the certificate of `other` from the next connection on.
+    /// Uses the certificate of `other` for new connections.
     pub fn replace(&self, other: &Self) {
         self.0.store(other.0.load_full());
     }

@@ -1,4 +1,4 @@
-//! The `SubjectAccessReview` that is sent, and the decision in what comes back.
+//! Encodes a `SubjectAccessReview`, and decodes the decision in the response.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{AccessDecision, AccessReviewError, Attributes};
 use fairgate_core::digest::User;
 
-/// How many characters of a reason are kept.
+/// The characters of a reason that are kept; an authorizer may return any text, and reasons are cached.
 const MAX_REASON_CHARS: usize = 1_000;
 
 /// The review of whether `user` may do what `attributes` say.

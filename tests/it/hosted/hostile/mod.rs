@@ -1,5 +1,4 @@
-//! Calls that make no sense: each gets a clear response, and nothing of it is stored. The expected responses are those
-//! of kube-apiserver 1.36.
+//! Invalid requests to the hosted API: each is rejected with the response of kube-apiserver 1.36, and stores nothing.
 
 mod bodies;
 mod media_types;

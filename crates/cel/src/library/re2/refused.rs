@@ -1,6 +1,6 @@
 //! Why a pattern is refused.
 
-/// What is wrong with a pattern, in the words of Go's package `regexp`, and the part of it that is.
+/// What is wrong with a pattern, as Go's package `regexp` words it, and the invalid part.
 pub(super) type Refused = (&'static str, String);
 
 pub(super) const INVALID_ESCAPE: &str = "invalid escape sequence";

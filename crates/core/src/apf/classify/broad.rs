@@ -1,4 +1,4 @@
-//! Rules with too many combinations to list: sets of their numbers, intersected word by word.
+//! A bitmap index for rules with too many combinations of attributes to list.
 //!
 //! A *part* is one resource or non-resource rule with the subjects of the rule around it. Each name
 //! that parts mention has a row: the set of those parts, 64 to a word, without empty words. The

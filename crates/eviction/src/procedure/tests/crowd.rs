@@ -1,5 +1,5 @@
-//! Many evictions at once, as several gateways make them: their calls reach the upstream in any order,
-//! and some of them do not get an answer.
+//! Many concurrent evictions, as several gateways make them: their calls reach the upstream in any order,
+//! and some get no response.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) struct Crowd {
     evictions: Vec<Eviction<Response>>,
     random: Random,
     now: Timestamp,
-    /// How many of 100 writes go wrong.
+    /// The percentage of calls that fail.
     faults: u64,
     /// Writes that have not arrived yet.
     late: Vec<UpstreamCall>,
@@ -37,7 +37,7 @@ fn eviction(index: usize) -> Eviction<Response> {
 }
 
 impl Crowd {
-    /// So many ready pods, of which the budget lets so many go.
+    /// Evictions of `pods` ready pods, with a budget that allows `allowed` disruptions.
     pub(super) fn new(pods: usize, allowed: i32, seed: u64) -> Self {
         let mut upstream = Upstream::default().with_budget(budget(allowed, 100, 0));
         for index in 0..pods {
@@ -61,8 +61,8 @@ impl Crowd {
         self
     }
 
-    /// The clients whose pods are still there ask again.
-    pub(super) fn begin_again(&mut self) {
+    /// The clients whose pods still exist send their evictions again.
+    pub(super) fn repeat(&mut self) {
         for (index, one) in self.evictions.iter_mut().enumerate() {
             if self.upstream.pods.contains_key(&name(index)) {
                 *one = eviction(index);
@@ -70,7 +70,7 @@ impl Crowd {
         }
     }
 
-    /// Lets all evictions come to their end, in any order.
+    /// Runs all evictions to their end, interleaved at random.
     pub(super) fn run(&mut self) {
         let mut steps = 0;
         loop {
@@ -122,7 +122,7 @@ impl Crowd {
     }
 }
 
-/// Sends a call that may be lost, or arrive late, or not be answered.
+/// Sends a call that may be lost, arrive late, or get no response.
 fn send(
     upstream: &mut Upstream,
     call: &UpstreamCall,

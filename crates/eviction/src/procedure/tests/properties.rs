@@ -22,7 +22,7 @@ proptest! {
             let taken = i64::from(allowed) - left;
             prop_assert!(left >= 0);
             prop_assert!(i64::try_from(gone).unwrap() <= taken);
-            crowd.begin_again();
+            crowd.repeat();
         }
     }
 

@@ -58,13 +58,13 @@ proptest! {
             if crowd.upstream.pods.is_empty() {
                 break;
             }
-            crowd.begin_again();
+            crowd.repeat();
         }
         prop_assert!(crowd.upstream.pods.is_empty());
     }
 
     #[test]
-    fn w05_a_budget_of_six_lets_six_go(seed in any::<u64>()) {
+    fn w05_a_budget_of_six_allows_six_evictions(seed in any::<u64>()) {
         let mut crowd = Crowd::new(6, 6, seed);
         crowd.run();
         prop_assert_eq!(crowd.codes(), [201; 6]);
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn w06_a_budget_of_three_lets_three_of_ten_go(seed in any::<u64>()) {
+    fn w06_a_budget_of_three_allows_three_of_ten_evictions(seed in any::<u64>()) {
         let mut crowd = Crowd::new(10, 3, seed);
         crowd.run();
         let granted = crowd.codes().iter().filter(|code| **code == 201).count();
