@@ -1,4 +1,4 @@
-//! What does the pure core cost a request, and what do other threads add?
+//! What does a request cost in the pure core, and what do other threads add?
 //!
 //! Classify, arrive, finish, with the built-in schemas and with 1 000 and 10 000 more, with seats free
 //! and with 1 000 requests waiting. The baseline is one uncontended lock and unlock of a mutex around a
@@ -27,7 +27,7 @@ use support::{Case, digests, is_quick, measure, policy, time};
 
 const SEATS: u32 = 600;
 
-/// A core with some requests in hand.
+/// A dispatcher with requests in progress.
 struct Core {
     view: Arc<PolicyView<u32>>,
     digests: Vec<Arc<RequestDigest>>,

@@ -18,15 +18,15 @@ use crate::{
 
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
-        name: "early-answer",
+        name: "early-response",
         point: "B.9",
-        about: "no attack: a POST refused before its body has come, then another request",
-        play: early_answer,
+        about: "no attack: a POST that is refused before its body has arrived, then another request",
+        play: early_response,
     },
     Attack {
         name: "half-close",
         point: "B.9",
-        about: "no attack: a client that sends nothing more still gets its answer",
+        about: "no attack: a client that sends nothing more still gets its response",
         play: half_close,
     },
     Attack {
@@ -74,19 +74,20 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn early_answer() -> Outcome {
+fn early_response() -> Outcome {
     const TIMES: usize = 5;
     let mut played = play(|address| (0..TIMES).filter(|_| early(address).is_ok()).count());
     let well = played.found;
     played.outcome.check(
-        "the next request is answered, or the response said that the connection closes",
+        "the next request gets a response, or the first response says that the connection closes",
         well == TIMES,
         format!("{well} of {TIMES}"),
     );
     played.outcome
 }
 
-/// Sends a POST that is refused, its body 20 ms after the head, and sends another request unless the response says that the connection closes.
+/// Sends a POST that is refused, its body 20 ms after the head. Sends another request unless the response says that the
+/// connection closes.
 fn early(address: SocketAddr) -> io::Result<()> {
     let mut stream = connect(address)?;
     let body = [b'x'; 4000];
@@ -99,24 +100,24 @@ fn early(address: SocketAddr) -> io::Result<()> {
     std::thread::sleep(ms(20));
     // It may be closed already, which is correct if the response says `Connection: close`.
     let _ = stream.write_all(&body);
-    let answer = read_answer(&mut stream)?;
-    if !answer.starts_with("http/1.1 403") {
-        return Err(io::Error::other("another answer"));
+    let response = read_response(&mut stream)?;
+    if !response.starts_with("http/1.1 403") {
+        return Err(io::Error::other("not a 403"));
     }
-    if answer.contains("connection: close") {
+    if response.contains("connection: close") {
         return Ok(());
     }
     stream.write_all(head("GET", PODS, "").as_bytes())?;
-    let next = read_answer(&mut stream)?;
+    let next = read_response(&mut stream)?;
     if next.starts_with("http/1.1 200") {
         Ok(())
     } else {
-        Err(io::Error::other("no second answer"))
+        Err(io::Error::other("no second response"))
     }
 }
 
-/// Reads one answer, body and all. Its head, in lower case.
-fn read_answer(stream: &mut TcpStream) -> io::Result<String> {
+/// Reads a response with its body, and returns its head in lower case.
+fn read_response(stream: &mut TcpStream) -> io::Result<String> {
     let mut read = Vec::new();
     let mut byte = [0];
     let mut until = |end: &dyn Fn(&[u8]) -> bool| {
@@ -143,7 +144,7 @@ fn read_answer(stream: &mut TcpStream) -> io::Result<String> {
 fn half_close() -> Outcome {
     const TIMES: usize = 10;
     let mut played = play(|address| {
-        let answered = |number: usize| {
+        let response_of = |number: usize| {
             let path = [
                 "/api/v1/namespaces/v/pods/t0",
                 "/api/v1/namespaces/v/pods/t100",
@@ -151,22 +152,22 @@ fn half_close() -> Outcome {
             let mut stream = connect(address)?;
             stream.write_all(head("GET", path[number % 2], "").as_bytes())?;
             stream.shutdown(Shutdown::Write)?;
-            read_answer(&mut stream)
+            read_response(&mut stream)
         };
-        let all = (0..TIMES).map(|number| answered(number).unwrap_or_default());
-        all.filter(|answer| answer.starts_with("http/1.1 200"))
+        let all = (0..TIMES).map(|number| response_of(number).unwrap_or_default());
+        all.filter(|response| response.starts_with("http/1.1 200"))
             .count()
     });
     let answered = played.found;
     played.outcome.check(
-        "a client that half-closes is answered",
+        "a client that half-closes gets its response",
         answered == TIMES,
-        format!("{answered} of {TIMES} were"),
+        format!("{answered} of {TIMES} did"),
     );
     played.outcome
 }
 
-/// What came back: the status of each answer, and whether the connection was closed then.
+/// The statuses of the responses, and whether the connection was closed after them.
 #[derive(Debug, Default)]
 struct Replies {
     statuses: Vec<u16>,
@@ -181,7 +182,7 @@ impl Replies {
 }
 
 /// Input that two servers could parse differently: its name, the bytes, and whether the responses are
-/// well.
+/// as required.
 type Case = (&'static str, String, fn(&Replies) -> bool);
 
 fn cases() -> Vec<Case> {
@@ -198,7 +199,7 @@ fn cases() -> Vec<Case> {
         |replies| replies.served() <= 1 && replies.statuses.first() == Some(&200);
     let none: fn(&Replies) -> bool =
         |replies| replies.served() == 0 && !replies.statuses.is_empty();
-    // Refused, closed, or both answered: one request never hides the other.
+    // Refused, closed, or both served: one request never hides the other.
     let no_silence: fn(&Replies) -> bool =
         |replies| replies.served() == 2 || replies.statuses.contains(&400) || replies.is_closed;
     vec![
@@ -229,13 +230,13 @@ fn cases() -> Vec<Case> {
 
 fn head_checks() -> Outcome {
     let mut played = play(|address| {
-        let play = |(name, bytes, is_well): Case| {
+        let play = |(name, bytes, is_correct): Case| {
             let replies = ask(address, bytes.as_bytes()).unwrap_or_default();
-            (name, is_well(&replies), replies)
+            (name, is_correct(&replies), replies)
         };
         cases().into_iter().map(play).collect::<Vec<_>>()
     });
-    for (name, is_well, replies) in std::mem::take(&mut played.found) {
+    for (name, is_correct, replies) in std::mem::take(&mut played.found) {
         let closed = if replies.is_closed {
             ", closed"
         } else {
@@ -244,7 +245,7 @@ fn head_checks() -> Outcome {
         let found = format!("{:?}{closed}", replies.statuses);
         played
             .outcome
-            .check(format!("{name}: refused"), is_well, found);
+            .check(format!("{name}: refused"), is_correct, found);
     }
     played.outcome
 }

@@ -37,7 +37,7 @@ const OPEN_LOOP_CONNECTIONS: u32 = 64;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The pause of a thread after a request without a response.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
-/// How often a request is repeated, as by client-go.
+/// How often a request is repeated after a 429; client-go does the same.
 const REPETITIONS: u32 = 10;
 
 /// When a slice begins and ends.
@@ -64,7 +64,7 @@ pub(crate) struct LoadUser {
     recorder: Arc<LoadRecorder>,
     timing: Timing,
     seed: u64,
-    /// Over which time the threads of a closed loop start.
+    /// The time over which the starts of a closed loop's threads are spread.
     stagger: Duration,
 }
 
@@ -150,9 +150,9 @@ impl LoadUser {
         let mut random = Random::seeded(self.seed.wrapping_add(u64::from(thread) << 20));
         let mut next = begin;
         while self.wait_until(next).await {
-            let served = self.request(self.timing.clock.now(), &mut random).await;
+            let succeeded = self.request(self.timing.clock.now(), &mut random).await;
             let pause = think.mul_f64(0.5 + unit(&mut random));
-            let pause = if served {
+            let pause = if succeeded {
                 pause
             } else {
                 pause.max(FAILURE_PAUSE)
@@ -201,8 +201,8 @@ impl LoadUser {
         !*stop.borrow()
     }
 
-    /// Sends one request of the mix that was meant to be sent at `intended`, and repeats it after refusals. Whether
-    /// there was a response that is no error.
+    /// Sends one request of the mix that was meant to be sent at `intended`, and repeats it after refusals. Returns
+    /// whether there was a response other than an error.
     async fn request(&self, intended: Time, random: &mut Random) -> bool {
         let open = OpenRequest::new(self, intended);
         let index = self.draw(random);
@@ -222,9 +222,9 @@ impl LoadUser {
                 }
             }
         };
-        let answered = !matches!(outcome, RequestOutcome::Failed(_));
+        let succeeded = !matches!(outcome, RequestOutcome::Failed(_));
         open.end(outcome);
-        answered
+        succeeded
     }
 
     async fn attempt(&self, index: usize, open: &OpenRequest<'_>, repetitions: u32) -> Attempt {
@@ -264,11 +264,11 @@ impl LoadUser {
             _ if status.is_success() => Attempt::Done(RequestOutcome::Ok {
                 work: self.work[index],
             }),
-            _ => failed(format!("answered {status}")),
+            _ => failed(format!("response {status}")),
         }
     }
 
-    /// Reads a watch until it has been held for so long, the server ends it, or the load is over.
+    /// Reads a watch for `hold`, or until the server ends it or the load is over.
     async fn hold(&self, response: Response<Incoming>, hold: Duration) {
         let mut stop = self.timing.stop.clone();
         let mut body = response.into_body();

@@ -267,7 +267,7 @@ mod tests {
             0,
             SECOND,
             SECOND,
-            RequestOutcome::Failed("answered 502".to_owned()),
+            RequestOutcome::Failed("response 502".to_owned()),
         );
         recorder.record(0, SECOND, SECOND, RequestOutcome::Unanswered);
         let figures = recorder.figures();

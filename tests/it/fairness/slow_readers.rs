@@ -45,7 +45,7 @@ impl Raw {
         Self(socket)
     }
 
-    /// Bytes of the answer, as far as it comes.
+    /// Reads the response until it ends or breaks off, and returns the length of its body.
     async fn read(mut self) -> usize {
         let reading = tokio::task::spawn_blocking(move || {
             self.0.set_read_timeout(Some(crate::client::HANG)).unwrap();
@@ -58,8 +58,8 @@ impl Raw {
     }
 }
 
-/// A client that asks over HTTP/2, with this window for each stream.
-async fn ask_http2(address: SocketAddr, window: u32) -> Incoming {
+/// Sends a request over HTTP/2, with this window for each stream.
+async fn get_http2(address: SocketAddr, window: u32) -> Incoming {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(window)
@@ -71,17 +71,17 @@ async fn ask_http2(address: SocketAddr, window: u32) -> Incoming {
     });
     let request = Request::get(format!("http://gate{PODS}"));
     let request = request.body(Empty::<Bytes>::new()).unwrap();
-    let answer = soon(sender.send_request(request)).await.unwrap();
+    let response = soon(sender.send_request(request)).await.unwrap();
     // The connection ends with its last sender.
     tokio::spawn(async move {
         let _sender = sender;
         std::future::pending::<()>().await;
     });
-    answer.into_body()
+    response.into_body()
 }
 
 #[tokio::test]
-async fn an_answer_that_fits_the_spool_is_read_to_its_end_and_its_seat_comes_free() {
+async fn a_response_that_fits_the_spool_is_read_to_its_end_and_its_seat_becomes_free() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = upstream_of(speaks, LARGE);
         let gate = Gate::governed(&upstream, &rules(64 << 20, 128 << 20));
@@ -89,7 +89,7 @@ async fn an_answer_that_fits_the_spool_is_read_to_its_end_and_its_seat_comes_fre
         let http1 = Raw::get(gate.address());
         until(|| spool.answers() == 1).await;
         until(|| small(&gate) == (0, 0, 0)).await;
-        let http2 = ask_http2(gate.address(), 65_535).await;
+        let http2 = get_http2(gate.address(), 65_535).await;
         until(|| spool.answers() == 2).await;
         until(|| small(&gate) == (0, 0, 0)).await;
         assert!(spool.bytes() > 0);
@@ -104,11 +104,11 @@ async fn an_answer_that_fits_the_spool_is_read_to_its_end_and_its_seat_comes_fre
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_what_is_spooled_along() {
+async fn the_spool_of_a_client_that_disconnects_is_freed() {
     let upstream = upstream_of(Speaks::Http2, LARGE);
     let gate = Gate::governed(&upstream, &rules(64 << 20, 128 << 20));
     let spool = &gate.flow_control().spool;
-    let leaves = ask_http2(gate.address(), 1).await;
+    let leaves = get_http2(gate.address(), 1).await;
     until(|| spool.answers() == 1 && small(&gate) == (0, 0, 0)).await;
     assert!(spool.bytes() > 0);
     drop(leaves);
@@ -116,7 +116,7 @@ async fn a_client_that_leaves_takes_what_is_spooled_along() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_too_slowly_is_cut_when_no_seat_is_free() {
+async fn a_client_that_reads_too_slowly_is_disconnected_when_no_seat_is_free() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = upstream_of(speaks, LARGE);
         let gate = Gate::governed(&upstream, &rules(1 << 20, 64 << 20));
@@ -125,7 +125,7 @@ async fn a_client_that_reads_too_slowly_is_cut_when_no_seat_is_free() {
             let before = spool.cut(CutReason::NoSeatFree);
             let (mut raw, mut stream) = (None, None);
             if http2 {
-                stream = Some(ask_http2(gate.address(), 1).await);
+                stream = Some(get_http2(gate.address(), 1).await);
             } else {
                 raw = Some(Raw::get(gate.address()));
             }
@@ -162,7 +162,7 @@ async fn many_slow_readers_cost_no_more_than_the_spool_and_others_are_served() {
     let spool = &gate.flow_control().spool;
     let mut slow = Vec::new();
     for _ in 0..12 {
-        slow.push(tokio::spawn(ask_http2(gate.address(), 1)));
+        slow.push(tokio::spawn(get_http2(gate.address(), 1)));
     }
     until(|| spool.answers() > 0).await;
     for _ in 0..3 {
@@ -176,7 +176,7 @@ async fn many_slow_readers_cost_no_more_than_the_spool_and_others_are_served() {
             spool.bytes()
         );
     }
-    // The last of them come to their turn because the first ones are cut.
+    // The last of them get a seat because the first ones are disconnected.
     let mut held = Vec::new();
     for slow in slow {
         held.push(soon(slow).await.unwrap());

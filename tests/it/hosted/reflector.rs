@@ -1,4 +1,4 @@
-//! A reflector of kube-rs that outlives gateways, and history.
+//! A kube-rs reflector keeps up while the gateway is restarted, and after its history has been dropped.
 
 use std::{
     collections::BTreeMap,
@@ -20,19 +20,19 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{Home, LEVELS, Server, level, ms, name, until};
 
-/// An address that stays while gateways behind it come and go.
+/// A TCP proxy: its address stays while the gateway behind it is restarted.
 #[derive(Clone)]
-struct Door {
+struct FixedAddress {
     address: SocketAddr,
     behind: Arc<Mutex<Option<SocketAddr>>>,
 }
 
-impl Door {
+impl FixedAddress {
     async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let behind = Arc::<Mutex<Option<SocketAddr>>>::default();
-        let door = Self {
+        let fixed = Self {
             address,
             behind: behind.clone(),
         };
@@ -48,10 +48,10 @@ impl Door {
                 });
             }
         });
-        door
+        fixed
     }
 
-    fn lead_to(&self, server: Option<&Server>) {
+    fn forward_to(&self, server: Option<&Server>) {
         *self.behind.lock().unwrap() = server.map(|server| server.0.address());
     }
 
@@ -63,7 +63,7 @@ impl Door {
     }
 }
 
-/// A reflector at work.
+/// A running reflector.
 struct Reflected {
     store: reflector::Store<PriorityLevelConfiguration>,
     /// How often it listed everything.
@@ -92,7 +92,7 @@ impl Reflected {
                         }
                     }
                     Ok(_) => {}
-                    // It begins again by itself, at once; the gateway may be away for longer.
+                    // The watcher retries at once; the gateway may be away for longer.
                     Err(_) => tokio::time::sleep(ms(20)).await,
                 }
             }
@@ -113,7 +113,7 @@ impl Reflected {
         versions.collect()
     }
 
-    /// Waits until it has what the gateway has.
+    /// Waits until it has the same objects as the gateway.
     async fn is_as(&self, server: &Server) {
         let list = server.root().await.get(LEVELS).await.object();
         let items = list["items"].as_array().unwrap();
@@ -138,12 +138,12 @@ fn with_shares(shares: i32) -> Value {
 }
 
 #[tokio::test]
-async fn a_reflector_misses_nothing_when_a_gateway_begins_again_or_history_is_dropped() {
+async fn a_reflector_misses_nothing_when_a_gateway_restarts_or_history_is_dropped() {
     let home = Home::new();
     let mut server = home.start().await;
-    let door = Door::new().await;
-    door.lead_to(Some(&server));
-    let reflected = Reflected::start(door.client());
+    let fixed = FixedAddress::new().await;
+    fixed.forward_to(Some(&server));
+    let reflected = Reflected::start(fixed.client());
     // Levels of the first list are not among the events that are counted.
     reflected.is_as(&server).await;
     server
@@ -158,7 +158,7 @@ async fn a_reflector_misses_nothing_when_a_gateway_begins_again_or_history_is_dr
     // Restarts: it continues where it was, and receives all changes that it missed.
     let target = format!("{LEVELS}/counted");
     for round in 0..3 {
-        door.lead_to(None);
+        fixed.forward_to(None);
         server.stop().await;
         server = home.start().await;
         let api = server.root().await;
@@ -170,7 +170,7 @@ async fn a_reflector_misses_nothing_when_a_gateway_begins_again_or_history_is_dr
             .await
             .object();
         api.delete(&format!("{LEVELS}/of-{}", round - 1)).await;
-        door.lead_to(Some(&server));
+        fixed.forward_to(Some(&server));
         reflected.is_as(&server).await;
     }
     assert_eq!(reflected.lists.load(Ordering::Relaxed), 1);
@@ -178,7 +178,7 @@ async fn a_reflector_misses_nothing_when_a_gateway_begins_again_or_history_is_dr
     assert_eq!(response, (1..14).collect::<Vec<_>>());
 
     // The history is dropped while it is away: it has to list again.
-    door.lead_to(None);
+    fixed.forward_to(None);
     server.stop().await;
     server = home.start().await;
     let api = server.root().await;
@@ -190,7 +190,7 @@ async fn a_reflector_misses_nothing_when_a_gateway_begins_again_or_history_is_dr
         .await
         .unwrap();
     api.post(LEVELS, &level("after", 1)).await.object();
-    door.lead_to(Some(&server));
+    fixed.forward_to(Some(&server));
     reflected.is_as(&server).await;
     assert_eq!(reflected.lists.load(Ordering::Relaxed), 2);
 }

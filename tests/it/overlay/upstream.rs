@@ -1,5 +1,5 @@
-//! The API server that the gateway of these tests is in front of: a few documents and objects, and reviews. Alice may
-//! read, Carol may patch as well, and the reviews of Bob fail.
+//! The fake API server behind the gateway of these tests: a few documents and objects, and access reviews. Alice may
+//! read, Carol may also patch, reviews for Bob fail, and Mallory may not read the documents at the root.
 
 use std::{
     future::Future,
@@ -30,7 +30,7 @@ impl Server {
         let edition = Arc::<AtomicUsize>::default();
         let current = Arc::clone(&edition);
         let upstream = TestUpstream::start(Speaks::Http1, move |request| {
-            answer(request, current.load(Ordering::SeqCst))
+            respond(request, current.load(Ordering::SeqCst))
         });
         Self {
             upstream: Some(upstream),
@@ -46,7 +46,7 @@ impl Server {
         seen.into_iter().filter(|seen| !own(seen)).collect()
     }
 
-    /// Those for `target`.
+    /// The received requests for `target`.
     pub(super) fn of(&self, target: &str) -> Vec<SeenRequest> {
         let seen = self.seen().into_iter();
         seen.filter(|seen| seen.target == target).collect()
@@ -60,12 +60,12 @@ pub(super) fn is_of_a_client(headers: &HeaderMap) -> bool {
 
 type PendingReply = Pin<Box<dyn Future<Output = TestReply> + Send>>;
 
-fn answer(request: Request<Incoming>, edition: usize) -> PendingReply {
+fn respond(request: Request<Incoming>, edition: usize) -> PendingReply {
     Box::pin(async move {
         let path = request.uri().path().to_owned();
         if path == REVIEWS {
             let review = request.into_body().collect().await.unwrap().to_bytes();
-            return review_answer(&serde_json::from_slice(&review).unwrap());
+            return review_response(&serde_json::from_slice(&review).unwrap());
         }
         let refused = request
             .headers()
@@ -208,7 +208,7 @@ fn openapi_v2(edition: usize) -> Value {
     })
 }
 
-fn review_answer(review: &Value) -> TestReply {
+fn review_response(review: &Value) -> TestReply {
     let spec = &review["spec"];
     let verb = spec["resourceAttributes"]["verb"].as_str();
     let verb = verb.or(spec["nonResourceAttributes"]["verb"].as_str());

@@ -1,4 +1,4 @@
-//! Semantic versions: `semver`, `isSemver` and what can be asked of a version.
+//! Semantic versions: `semver`, `isSemver` and the properties of a version.
 //!
 //! Source: Kubernetes `apiserver/pkg/cel/library/semverlib.go`, and the module `blang/semver` for the texts of
 //! errors.
@@ -18,7 +18,7 @@ const SEMVER: &str = "kubernetes.Semver";
 /// The functions of semantic versions.
 #[derive(Clone, Copy, Debug)]
 pub struct SemverLibrary {
-    /// From version 1 on, a second argument normalizes the text.
+    /// The version of the library. From 1 on, a second argument says whether to normalize the text.
     pub version: u32,
 }
 

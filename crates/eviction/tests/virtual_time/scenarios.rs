@@ -1,4 +1,5 @@
-//! The scenarios from end to end with a controller, by number.
+//! Evictions with the controller that computes their budget. `x01` and so on are the names of scenarios, which
+//! `tests/it` and `tests/cluster` play through whole gateways.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::world::World;
 
-/// A `ReplicaSet` of so many pods, the first of them ready, with a budget.
+/// A `ReplicaSet` of `pods` pods, of which `ready` are ready, with a budget.
 fn world(spec: &Value, pods: usize, ready: usize) -> World {
     let mut spec = spec.clone();
     spec["selector"] = json!({});
@@ -46,7 +47,7 @@ fn set_spec(world: &mut World, spec: &Value) {
     settle(world);
 }
 
-/// Evicts a pod, and settles. A refusal must be one of the budget.
+/// Evicts a pod, and settles. Returns whether the eviction was granted; only the budget may refuse it.
 fn evict_pod(world: &mut World, name: &str) -> bool {
     let body = json!({"metadata": {"name": name}});
     let request = EvictionRequest::new("ns", name, &[], &body).unwrap();
@@ -78,7 +79,7 @@ fn evict(world: &mut World) -> bool {
     evict_pod(world, &name)
 }
 
-/// Evicts all pods in turn, none of which is replaced; how many go.
+/// Evicts all pods in turn, none of which is replaced. Returns how many evictions were granted.
 fn evict_all(world: &mut World) -> usize {
     world.replaces = false;
     let names: Vec<String> = world.pods.keys().cloned().collect();
@@ -86,7 +87,7 @@ fn evict_all(world: &mut World) -> usize {
 }
 
 #[test]
-fn x01_without_a_budget_a_pod_goes() {
+fn x01_without_a_budget_a_pod_is_evicted() {
     let mut world = world(&json!({"minAvailable": 1}), 1, 1);
     world.budget = Value::Null;
     assert!(evict(&mut world));
@@ -121,7 +122,7 @@ fn x05_pods_that_are_not_ready_are_missing() {
 }
 
 #[test]
-fn x06_a_changed_budget_decides_anew() {
+fn x06_a_changed_budget_applies_to_the_next_eviction() {
     let mut world = world(&json!({"minAvailable": 3}), 3, 3);
     assert!(!evict(&mut world));
     set_spec(&mut world, &json!({"minAvailable": 2}));
@@ -135,7 +136,7 @@ fn x06_a_changed_budget_decides_anew() {
 const POLICIES: [Option<&str>; 3] = [None, Some("IfHealthyBudget"), Some("AlwaysAllow")];
 
 #[test]
-fn x07_of_ready_pods_one_goes_under_every_policy() {
+fn x07_one_of_three_ready_pods_is_evicted_under_every_policy() {
     for policy in POLICIES {
         let spec = json!({"maxUnavailable": 1, "unhealthyPodEvictionPolicy": policy});
         assert_eq!(evict_all(&mut world(&spec, 3, 3)), 1, "{policy:?}");
@@ -143,7 +144,7 @@ fn x07_of_ready_pods_one_goes_under_every_policy() {
 }
 
 #[test]
-fn x08_of_pods_that_are_never_ready_all_go_if_that_is_always_allowed() {
+fn x08_pods_that_are_never_ready_are_evicted_only_under_always_allow() {
     for policy in POLICIES {
         let spec = json!({"maxUnavailable": 1, "unhealthyPodEvictionPolicy": policy});
         let expected = if policy == Some("AlwaysAllow") { 3 } else { 0 };

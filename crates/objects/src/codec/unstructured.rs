@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_brought_to_their_type() {
+    fn numbers_are_converted_to_their_type() {
         let precedence = |value: Value| json!({"spec": {"matchingPrecedence": value}});
         for (given, restored_to) in [
             (json!(5.0), json!(5)),

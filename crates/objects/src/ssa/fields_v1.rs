@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_sorts_are_left_out_with_all_below() {
+    fn keys_of_unknown_types_are_left_out_with_all_below() {
         let set = decode(&json!({"f:a": {"x:y": {"5": 5}}, "z:": {}})).unwrap();
         assert_eq!(encode(&set), json!({"f:a": {}}));
     }
 
     #[test]
-    fn nothing_at_all_is_the_empty_set() {
+    fn null_and_an_empty_object_are_the_empty_set() {
         for nothing in [json!(null), json!({}), json!({".": {}})] {
             assert!(decode(&nothing).unwrap().is_empty());
         }

@@ -2,9 +2,9 @@
 //!
 //! At each check a core looks at its replies that hold seats. A reply whose client does not keep up is
 //! spooled, and its seat is free as soon as the upstream is done. A reply that does not fit into the spool has
-//! to be read at a minimum rate: while no seat of the level is free, slower clients are cut off. When the spool
-//! itself is full, clients that read more slowly than that are cut off, beginning with the reply that was
-//! spooled first. A reply whose client keeps up costs a check, and nothing else.
+//! to be read at a minimum rate: while no seat of the level is free, slower clients are disconnected. When the
+//! spool itself is full, clients that read more slowly than that are disconnected, beginning with the reply that
+//! was spooled first. A reply whose client keeps up costs a check, and nothing else.
 //!
 //! Not here: how a reply is read without its client ([`ReplyPipe`]).
 
@@ -24,7 +24,7 @@ use fairgate_core::apf::level::Level;
 
 /// How often replies are checked, and seats that are held for too long are taken back.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// After how many checks the clients that were cut off meanwhile are logged.
+/// After how many checks the clients that were disconnected meanwhile are logged.
 const LOG_AFTER: u32 = 4;
 
 /// The slow readers of one core.
@@ -35,7 +35,7 @@ pub(super) struct SlowReaders {
     unlogged: UnloggedCuts,
 }
 
-/// Clients that were cut off and not logged yet. Many are logged in one line, so that clients cannot fill the
+/// Clients that were disconnected and not logged yet. Many are logged in one line, so that clients cannot fill the
 /// log.
 #[derive(Debug, Default)]
 struct UnloggedCuts {
@@ -70,7 +70,7 @@ impl SlowReaders {
         self.log();
     }
 
-    /// Cuts off clients that read slowly from the spool, as long as it is full.
+    /// Disconnects clients that read slowly from the spool, as long as it is full.
     fn make_room(&mut self, gate: &Gate, limits: SpoolLimits) {
         self.spooled
             .retain(|reply| reply.upgrade().is_some_and(|reply| reply.is_unread()));
@@ -104,7 +104,7 @@ impl SlowReaders {
             cut = cuts.count,
             reason = reason.as_str(),
             user = ?cuts.last_user,
-            "clients were cut off that read their replies too slowly while no seat or no memory was free; reason and user are those of the last one"
+            "disconnected clients that read their responses too slowly while no seat or no spool memory was free; reason and user are those of the last one"
         );
     }
 }

@@ -96,8 +96,8 @@ impl CorePhase {
         Self { current, phases }
     }
 
-    /// The current phase. It counts from the moment it is announced: what another thread ends because of it may
-    /// be answered before this core's connections are woken.
+    /// The current phase. A core must see it as soon as it is announced, and not only when its connections are woken:
+    /// until then a client may already have noticed what other threads do in this phase.
     pub(super) fn get(&self) -> DrainPhase {
         if self.phases.has_changed().unwrap_or(true) {
             self.current.set(*self.phases.borrow());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_watches_end_far_apart() {
+    fn the_ends_of_watches_are_spread_evenly() {
         let mut shares: Vec<f64> = (0..100).map(share).collect();
         shares.sort_by(f64::total_cmp);
         for pair in shares.windows(2) {

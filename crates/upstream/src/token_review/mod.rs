@@ -4,10 +4,9 @@
 //! sends a review, and caches the result for a few seconds. A data core looks a token up without waiting; if nothing is
 //! known, one review per token runs on the control runtime, however many requests wait for it.
 //!
-//! A flood of made-up tokens must not starve valid ones: they are cached and reviewed apart (see `lookup`).
+//! A flood of made-up tokens must not starve valid ones: unknown tokens are cached and reviewed separately (see `lookup`).
 //!
-//! That a token could not be reviewed is neither acceptance nor refusal: it is never cached, and never makes the
-//! client anonymous.
+//! A failed review neither accepts nor refuses the token. It is never cached, and never makes the client anonymous.
 //!
 //! Not here: how a client presents its token, and what it may do.
 
@@ -53,7 +52,7 @@ pub struct TokenReviewSettings {
     pub try_limit: Duration,
     /// The pause after the first failed attempt; each later one is half as long again.
     pub first_pause: Duration,
-    /// The bounds of reviews and of the cache of their results. Tokens that were accepted recently have a lane of their
+    /// The bounds of reviews and of the cache of their results. Tokens that were accepted recently have bounds of their
     /// own.
     pub lookups: LookupSettings,
 }
@@ -77,9 +76,9 @@ const MAX_ACCEPTED_TTL: Duration = Duration::from_secs(10);
 const KNOWN_FOR: Duration = Duration::from_secs(300);
 /// How often one review is attempted.
 const TRIES: u32 = 5;
-/// How many characters of the upstream's reason for a refusal are kept.
+/// The most characters that are kept of the upstream's reason for a refusal.
 const MAX_REASON_CHARS: usize = 200;
-/// What a cached result takes beside its text, about.
+/// The approximate memory of a cached result without its strings, in bytes.
 const ENTRY_BYTES: usize = 400;
 
 /// The token is not valid.
@@ -229,7 +228,8 @@ impl Lookup for TokenLookup {
     }
 }
 
-/// What the strings of a user take, with their pointers. The identity's prepared headers repeat them.
+/// The memory of the strings of a user and their pointers, in bytes: twice, since the identity's prepared headers
+/// repeat them.
 fn text_bytes(user: &User) -> usize {
     let lists = user.extra.iter().map(|(key, values)| {
         let values: usize = values.iter().map(|value| value.len() + 24).sum();

@@ -1,7 +1,7 @@
-//! Borrowing over random demand curves, in virtual time: seats are where they are missed within a tenth
-//! of a second, and once demand is constant limits come to rest.
+//! Borrowing over random demand curves, in virtual time: a level gets the seats that it needs within a tenth of a
+//! second, and once demand is constant the limits stop changing.
 //!
-//! `FAIRGATE_CURVES` is how many curves are tried, `FAIRGATE_SEED` where they begin.
+//! `FAIRGATE_CURVES` is the number of curves, `FAIRGATE_SEED` the seed of the first.
 
 use super::*;
 use crate::{
@@ -10,17 +10,17 @@ use crate::{
     time::Time,
 };
 
-/// Milliseconds between two rebalancings: as often as levels in need may ask, and if nobody does.
+/// Milliseconds between two rebalancings: while a level is short of seats, and otherwise.
 const SOON: u64 = 50;
 const PERIOD: u64 = 100;
-/// How long demand is watched after its last change.
+/// Milliseconds that are simulated after the last change of demand.
 const REST: u64 = 4_000;
 
 /// A level of a curve.
 struct Sample {
     limits: LevelLimits,
     marks: Watermarks,
-    /// From which millisecond on it wants how many seats.
+    /// Its demand: a millisecond, and the seats that it wants from then on.
     wants: Vec<(u64, u64)>,
     /// The greatest demand since the last rebalancing.
     most: u64,
@@ -34,7 +34,8 @@ impl Sample {
         before.map_or(0, |(_, seats)| *seats)
     }
 
-    /// The most that it wanted in the last 1.2 s: as long as it is remembered, and twice the time between two looks.
+    /// The most that it wanted in the last 1.2 s: the time that demand is remembered, and two intervals between
+    /// rebalancings.
     fn recent_most(&self, at: u64) -> u64 {
         let from = at.saturating_sub(1_200);
         let during = self
@@ -151,7 +152,7 @@ fn play(seed: u64) {
         let short = levels
             .iter()
             .any(|level| level.want(at) > u64::from(level.current));
-        // Those who come keep asking while they are short.
+        // A level that is short of seats asks for a rebalancing at each arrival.
         let due = if short { SOON } else { PERIOD };
         if at >= rebalanced + due {
             rebalance_all(&mut levels, at);
@@ -178,13 +179,13 @@ fn play(seed: u64) {
         }
         assert!(
             after.iter().all(|at| *at <= last + 1_200),
-            "seed {seed}: no rest after {last}: {after:?}"
+            "seed {seed}: limits change long after {last}: {after:?}"
         );
     }
 }
 
 #[test]
-fn seats_are_where_they_are_missed_and_limits_come_to_rest() {
+fn levels_get_the_seats_they_need_and_limits_stop_changing() {
     let from = number("FAIRGATE_SEED", 1);
     for seed in from..from + number("FAIRGATE_CURVES", 100) {
         play(seed);

@@ -90,7 +90,7 @@ fn warnings(compiled: &Compiled) -> Vec<String> {
 }
 
 #[test]
-fn the_built_in_policy_is_whole_and_raises_no_warning() {
+fn the_built_in_policy_is_complete_and_has_no_warnings() {
     let compiled = compile([]);
     assert_eq!(warnings(&compiled), Vec::<String>::new());
     let policy = compiled.policy;

@@ -1,4 +1,4 @@
-//! What holds for every budget and all pods.
+//! Properties of a sync, over random budgets and pods.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -103,7 +103,7 @@ fn run(budget: &DisruptionBudget, pods: &[Pod], replicas: Option<i32>) -> SyncOu
             });
             match sync(budget, &pods, &scales.collect(), now) {
                 SyncResult::Done(outcome) => outcome,
-                SyncResult::NeedScales(owners) => panic!("answered already: {owners:?}"),
+                SyncResult::NeedScales(owners) => panic!("these scales are known: {owners:?}"),
             }
         }
     }
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn the_controller_comes_to_rest(
+    fn the_controller_stops_writing_when_nothing_changes(
         changes in proptest::collection::vec((0..6_usize, 0..4_usize, any::<bool>(), 0..100_u64), 1..30),
         min in bound(),
     ) {
