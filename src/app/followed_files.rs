@@ -104,7 +104,7 @@ pub(super) async fn follow(mut files: Vec<FollowedFiles>) {
         match checking.await {
             Ok(again) => files = again,
             Err(error) => {
-                tracing::error!(%error, "certificate and token files are not followed any more; restart to use changed ones");
+                tracing::error!(%error, "certificate and token files are no longer watched; restart to use changed ones");
                 return;
             }
         }

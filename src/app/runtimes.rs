@@ -209,7 +209,11 @@ impl Gateway {
         self.threads.push(thread);
         match starts.recv() {
             Ok(started) => started.map_err(failed)?,
-            Err(_) => return Err(failed(io::Error::other("the thread ended at once"))),
+            Err(_) => {
+                return Err(failed(io::Error::other(
+                    "the thread ended before it served",
+                )));
+            }
         }
         Ok(handle)
     }

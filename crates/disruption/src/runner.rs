@@ -272,12 +272,12 @@ impl DisruptionRunner {
         match event {
             Ok(event) => {
                 if faults.remove(&kind).is_some() {
-                    tracing::info!(kind = kind.plural(), "watched again");
+                    tracing::info!(kind = kind.plural(), "watching again");
                 }
                 if let Err(error) = known.take(kind, event) {
                     let (namespace, name) = ("", "");
                     self.warn(
-                        "an object is left out",
+                        "skipping an object that cannot be read",
                         &ObjectKey::new(namespace, name),
                         &error,
                     );

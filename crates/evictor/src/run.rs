@@ -147,7 +147,7 @@ impl Evictor {
             tracing::warn!(
                 seconds,
                 left_out,
-                "the upstream's clock is ahead of this machine's by so many seconds; evictions use the upstream's"
+                "the upstream's clock is ahead of this machine's by this many seconds, or behind if negative; evictions use the upstream's"
             );
         }
     }

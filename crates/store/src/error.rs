@@ -41,7 +41,7 @@ pub enum StoreError {
     BadKey(String),
 
     /// The stored data is inconsistent, or a checksum is wrong.
-    #[error("{path} is damaged: {what}; restore it from a backup, or move it and its .lock file away to begin anew", path = path.display())]
+    #[error("{path} is damaged: {what}; restore it from a backup, or move it and its .lock file away to start with an empty store", path = path.display())]
     Corrupt { path: PathBuf, what: String },
 
     /// Another process has locked the file.
@@ -66,7 +66,7 @@ pub enum StoreError {
 
     /// The store has lost acknowledged writes.
     #[error(
-        "the store went back from revision {seen} to {found}: it is an old backup, or damaged; restore a newer backup. To use an old backup of etcd, restore it with etcdutl snapshot restore --bump-revision --mark-compacted. To begin anew with a file, move it and its .lock file away"
+        "the store went back from revision {seen} to {found}: it is an old backup, or damaged; restore a newer backup. To use an old backup of etcd, restore it with etcdutl snapshot restore --bump-revision --mark-compacted. To start with an empty file, move it and its .lock file away"
     )]
     WentBack { seen: u64, found: u64 },
 

@@ -187,7 +187,7 @@ impl FailureLog {
             }
             Some(error @ FetchError::Failed(_)) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(%error, "cannot read the upstream's metrics; list sizes are learnt from responses alone");
+                    tracing::warn!(%error, "cannot read the upstream's metrics; list sizes are estimated from responses alone");
                 }
             }
         }

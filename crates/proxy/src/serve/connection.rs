@@ -63,7 +63,7 @@ pub(super) async fn serve<S>(
     let hangup = match core.watcher.watch(&stream) {
         Ok(hangup) => hangup,
         Err(error) => {
-            tracing::warn!(%error, "cannot watch a client connection for its end; it is closed");
+            tracing::warn!(%error, "cannot detect when a client disconnects; its connection is closed");
             return;
         }
     };
