@@ -197,12 +197,7 @@ where
         evictor: evictor.clone(),
         hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
         ownership: ownership(&config),
-        forwarding: ForwardSettings::new(
-            &config,
-            upstream.endpoint,
-            &upstream.credential,
-            metrics,
-        )?,
+        forward: ForwardParts::new(&config, upstream.endpoint, &upstream.credential, metrics)?,
     };
     let serve = access.serve;
     let app = AppSettings { serve, cores };
@@ -414,12 +409,12 @@ fn policies_from<'a>(
 }
 
 /// How requests are forwarded to the upstream.
-struct ForwardSettings {
+struct ForwardParts {
     settings: Arc<UpstreamSettings>,
     identity: IdentityWriter,
 }
 
-impl ForwardSettings {
+impl ForwardParts {
     /// Registers the metrics of the connections that it uses.
     fn new(
         config: &Config,
@@ -448,7 +443,7 @@ struct StackParts {
     evictor: Option<Arc<Evictor>>,
     hosted: Option<Arc<Hosted>>,
     ownership: Ownership,
-    forwarding: ForwardSettings,
+    forward: ForwardParts,
 }
 
 /// Returns the function that builds the stack of each core, on the core's own thread.
@@ -487,8 +482,8 @@ where
             ),
         };
         let forward = Forward::new(
-            Arc::clone(&parts.forwarding.settings),
-            Rc::new(parts.forwarding.identity.clone()),
+            Arc::clone(&parts.forward.settings),
+            Rc::new(parts.forward.identity.clone()),
             context.clock,
         );
         let fairness = FairnessLayer::new(gate);
