@@ -6,7 +6,8 @@
 //! cargo run --release -p fairgate-simulate --example fair_shares -- --worlds 50 --seed 1
 //! ```
 //!
-//! `--check` fails if anything is not as it must be (`table::TableRow::faults`), `--kind NAME` plays one kind alone, and `--each` prints every world, its flows and what they got.
+//! `--check` fails if a requirement is not met (`table::TableRow::faults`), `--kind NAME` plays one kind alone, and `--each`
+//! prints every world, its flows and what they got.
 
 use std::{env, process::ExitCode, thread};
 
@@ -67,7 +68,7 @@ fn play(kind: WorldKind, options: &Options) -> TableRow {
         let numbers = (0..worlds).filter(move |number| number % 2 == half);
         thread::spawn(move || TableRow::play(kind, seed, numbers))
     });
-    let [one, other] = halves.map(|half| half.join().expect("the worlds are sound"));
+    let [one, other] = halves.map(|half| half.join().expect("playing a world does not panic"));
     let worlds = [one.worlds, other.worlds].concat();
     TableRow { kind, worlds }
 }

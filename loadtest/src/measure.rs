@@ -1,7 +1,7 @@
 //! Measures a scenario against one or several targets, in turns.
 //!
-//! In each round every target has its turn, and another one begins each round, so that a machine that becomes slower
-//! or faster meanwhile does so for all of them alike.
+//! In each round every target has its turn, and each round begins with another one, so that a machine that becomes
+//! slower or faster meanwhile affects all of them alike.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     upstream::UpstreamStats,
 };
 
-/// One of those that are measured.
+/// A server or gateway that is measured, with its name in the report.
 #[derive(Clone, Debug)]
 pub(crate) struct Contender {
     pub(crate) name: String,

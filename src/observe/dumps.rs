@@ -194,17 +194,17 @@ async fn describe(
     let asked: Vec<_> = by_core
         .into_iter()
         .map(|(core, waiters)| {
-            let (answer, answered) = oneshot::channel();
+            let (reply, replied) = oneshot::channel();
             flow_control
                 .mailbox(core)
-                .post([GateMessage::Describe(waiters.clone(), answer)]);
-            (waiters, answered)
+                .post([GateMessage::Describe(waiters.clone(), reply)]);
+            (waiters, replied)
         })
         .collect();
     let mut known = HashMap::new();
     let _ = tokio::time::timeout(PATIENCE, async {
-        for (waiters, answered) in asked {
-            let digests = answered.await.unwrap_or_default();
+        for (waiters, replied) in asked {
+            let digests = replied.await.unwrap_or_default();
             let found = waiters.into_iter().zip(digests);
             known.extend(found.filter_map(|(waiter, digest)| Some((waiter, digest?))));
         }

@@ -1,8 +1,8 @@
-//! How many requests a client may reset before they are answered: a leaky bucket.
+//! Limits on requests that clients reset before they get a response.
 
 use std::time::Duration;
 
-/// How many requests a client may reset before they are answered.
+/// How many requests a client may reset before they get a response: a leaky bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct ResetLimits {
     /// A reset is premature if it comes less than this long after the request.

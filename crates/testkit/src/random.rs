@@ -10,14 +10,14 @@ pub fn given_seed() -> Option<u64> {
     Some(seed.parse().expect("FAIRGATE_SEED is a number"))
 }
 
-/// Numbers of the seed in the environment, or of one of this run's own. It is printed either way.
+/// Numbers of the seed in the environment, or else of a random seed. The seed is printed either way.
 pub fn seeded() -> Random {
     let seed = given_seed().unwrap_or_else(|| RandomState::new().build_hasher().finish());
     eprintln!("FAIRGATE_SEED={seed}");
     Random::seeded(seed)
 }
 
-/// Small numbers.
+/// Random numbers of 32 bits.
 pub trait Below {
     /// A number below `bound`, which is not 0.
     fn below(&mut self, bound: u32) -> u32;

@@ -63,7 +63,7 @@ impl LocalSetup {
     ///
     /// # Errors
     ///
-    /// When one of them does not start; with what it said.
+    /// When one of them does not start; the error has its output.
     pub(crate) async fn start(plan: &LocalPlan) -> anyhow::Result<Self> {
         let directory =
             ScratchDirectory::create().context("cannot create a directory for temporary files")?;
@@ -118,7 +118,7 @@ impl LocalSetup {
     ///
     /// # Errors
     ///
-    /// When it does not answer.
+    /// When it does not respond.
     pub(crate) async fn stats(&self) -> anyhow::Result<UpstreamStats> {
         let body = events::request(&self.control, Method::GET, "/stats").await?;
         Ok(serde_json::from_slice(&body)?)

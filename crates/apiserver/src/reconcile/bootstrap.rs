@@ -27,7 +27,7 @@ use fairgate_objects::{
     schema::canonical,
 };
 
-/// The field manager of the built-in objects; kube-apiserver uses the same name.
+/// The query of all writes. It names the field manager, as kube-apiserver does.
 const QUERY: &str = "fieldManager=api-priority-and-fairness-config-producer-v1";
 
 /// Creates, updates and cleans up the built-in objects of a hosted API.
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mandatory_object_is_put_right_whatever_it_says() {
+    fn a_mandatory_object_is_restored_whatever_its_annotation_says() {
         let wrong = live("catch-all", Some("false"), 3, true);
         let Action::Update(object) = action(of("catch-all"), Some(&wrong)) else {
             panic!("it is wrong");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_exempt_level_lends_is_for_its_users_to_say() {
+    fn users_may_change_what_the_exempt_level_lends() {
         let mut tuned = live("exempt", Some("true"), 3, false);
         tuned["spec"]["exempt"]["lendablePercent"] = json!(50);
         assert_eq!(action(of("exempt"), Some(&tuned)), Action::Nothing);

@@ -49,7 +49,7 @@ impl Updater<'_> {
             new,
             by_version: Vec::new(),
         };
-        let mut clashes = ConflictSet::default();
+        let mut conflicts = ConflictSet::default();
         managers.retain(|identity, entry| {
             if own == Some(identity) {
                 return true;
@@ -58,7 +58,7 @@ impl Updater<'_> {
                 return false;
             };
             let lost = entry.set.intersection(&change.set);
-            clashes.push(identity, &lost);
+            conflicts.push(identity, &lost);
             for gone in [&lost, &change.removed] {
                 if !gone.is_empty() {
                     entry.set = entry.set.difference(gone);
@@ -66,8 +66,8 @@ impl Updater<'_> {
             }
             true
         });
-        if !force && !clashes.is_empty() {
-            return Err(clashes);
+        if !force && !conflicts.is_empty() {
+            return Err(conflicts);
         }
         managers.retain(|_, entry| !entry.set.is_empty());
         Ok(changes

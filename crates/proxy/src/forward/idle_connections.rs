@@ -1,6 +1,6 @@
 //! Idle HTTP/1 connections.
 //!
-//! The one used last is taken first: it is the most likely to be open still, and the others grow old and are
+//! The one used last is taken first: it is the most likely to be still open, and the others age and are
 //! closed. The cost of a request does not depend on how many are idle: it looks at the end of the list only, and
 //! drops closed ones there. The rest is done by [`IdleConnections::sweep`], which a
 //! timer calls.

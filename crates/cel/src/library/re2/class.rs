@@ -22,11 +22,11 @@ const POSIX: [(&str, &str); 14] = [
     ("xdigit", "0-9A-Fa-f"),
 ];
 
-/// A class in brackets.
+/// A class in brackets, translated into the syntax of the crate `regex`.
 pub(super) struct Class;
 
 impl Class {
-    /// Reads the class at the start of `text`: what it is in the crate `regex`, and what follows it.
+    /// Reads the class at the start of `text`. Returns the translation, and what follows the class.
     pub(super) fn parse(text: &str) -> Result<(String, &str), Refused> {
         let mut out = String::from("[");
         let mut rest = &text[1..];
@@ -105,7 +105,7 @@ fn character<'p>(text: &'p str, class: &str) -> Result<(char, &'p str), Refused>
     }
 }
 
-/// Reads `\pL` or `\p{Name}`, or those with `P` or `^`.
+/// Reads `\pL` or `\p{Name}`, which `P` in place of `p` or a leading `^` in the name negates.
 pub(super) fn unicode(text: &str) -> Result<(String, &str), Refused> {
     let negated = text.starts_with(r"\P");
     let first = text[2..].chars().next();

@@ -1,10 +1,9 @@
 //! Work estimation: how many seats a request takes, before it runs.
 //!
 //! A list costs by the bytes that the server reads for it: one seat per 100 kB. A write costs by
-//! the watchers that it wakes: the server works for them after the answer, so their seats linger.
+//! the watchers that it wakes: the server works for them after the response, so their seats linger.
 //! Everything else takes one seat. All of it is computed from the request and from counts that the
-//! caller passes in; [`EstimatorSettings::depends`] says which, so that nothing is looked up in
-//! vain.
+//! caller passes in; [`EstimatorSettings::input`] says which, so that only those are looked up.
 //!
 //! Not here: where the counts come from (`counts`, `watchers`).
 
@@ -20,7 +19,7 @@ use crate::{
 const MAX_LIST_SEATS: Seats = 100;
 /// The most final seats a write may have at any level.
 const MAX_WRITE_SEATS: Seats = 10;
-/// What one seat reads.
+/// The bytes that one seat reads.
 const BYTES_PER_SEAT: u64 = 100_000;
 /// More than this is not charged for a read from the watch cache.
 const MAX_BYTES_FROM_CACHE: u64 = 1_000_000;
@@ -36,18 +35,18 @@ const EVENT_TIME: Duration = Duration::from_millis(5);
 /// The counts of the objects that a request reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectStats {
-    /// Nothing, and nothing is expected to be: the request takes one seat.
+    /// Objects of the resource are not counted: the request takes one seat.
     Untracked,
-    /// How many there are and how large.
+    /// The number of objects, and their size.
     Known {
         /// Number of objects.
         count: u64,
         /// Their mean size in bytes; 0 when unknown.
         average_bytes: u64,
     },
-    /// Something once, too long ago: the worst is assumed.
+    /// The last count is too old: the most is assumed.
     Stale,
-    /// Something went wrong in finding out: the worst is assumed.
+    /// The objects could not be counted: the most is assumed.
     Unknown,
 }
 
@@ -74,7 +73,7 @@ pub struct EstimatorSettings {
 }
 
 impl Default for EstimatorSettings {
-    /// For a server of our days: improved, and consistent reads from the cache.
+    /// Improved, in front of a server of Kubernetes 1.31 or later.
     fn default() -> Self {
         Self {
             semantics: Semantics::default(),
@@ -106,8 +105,7 @@ impl EstimatorSettings {
         }
     }
 
-    /// The work of a request. Whichever of `objects` and `watchers` [`Self::input`] does not name
-    /// is not looked at.
+    /// The work of a request. Of `objects` and `watchers`, only what [`Self::input`] names is used.
     ///
     /// Constant cost; no allocation.
     pub fn estimate(
@@ -146,7 +144,7 @@ impl EstimatorSettings {
         }
         let (count, average_bytes) = match objects {
             ObjectStats::Untracked => return 1,
-            // Of objects that do not exist no size is known, and none is needed.
+            // If there are no objects, their size is 0, too.
             ObjectStats::Known {
                 count,
                 average_bytes: 0,

@@ -29,10 +29,10 @@ use fairgate_core::{
     digest::{RequestInfo, Verb},
 };
 
-/// How much of a reply is parsed if not all of it is.
+/// The bytes of a reply that are parsed if not all of it is.
 const SAMPLE_BYTES: u64 = 32 << 10;
 
-/// How much is parsed at most to find the end of the first object.
+/// The most bytes that are parsed to find the end of the first object.
 const MAX_SAMPLE_BYTES: u64 = 128 << 10;
 
 /// Observes the reply to a list request while it streams.
@@ -46,7 +46,7 @@ pub(super) struct ListObserver {
     reader: ListReader,
 }
 
-/// What the request request for.
+/// What the request asked for.
 #[derive(Clone, Copy, Debug)]
 struct ListRequest {
     limit: Option<u64>,
