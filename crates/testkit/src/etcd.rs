@@ -1,5 +1,5 @@
-//! A real etcd for tests and benches: the program that `FAIRGATE_ETCD` names, with a directory and
-//! ports of its own, that never outlives the process that started it.
+//! A real etcd for tests and benches: the program that `FAIRGATE_ETCD` names, with its own directory and
+//! ports. It never outlives the process that started it.
 
 use std::{
     fs,
@@ -16,24 +16,24 @@ use etcd_client::Client;
 /// The variable that names the program.
 pub const PROGRAM: &str = "FAIRGATE_ETCD";
 
-/// An etcd of one member, until it is dropped.
+/// An etcd with one member. Dropping it stops it and removes its data.
 pub struct EtcdServer {
     shell: Child,
-    /// What it stores.
+    /// Its data directory.
     pub directory: PathBuf,
-    /// For clients and for its like; as they are at the next start.
+    /// The ports for clients and for peers, which a restart uses again.
     pub ports: (u16, u16),
-    /// For TLS: more arguments.
+    /// The arguments for TLS.
     secure: Vec<String>,
 }
 
 impl EtcdServer {
-    /// Starts etcd on free ports. It will answer soon.
+    /// Starts etcd on free ports. Returns before it is ready; [`client`](Self::client) waits for that.
     pub fn start() -> Self {
         Self::with(Vec::new())
     }
 
-    /// The same with further arguments, which make it serve clients by TLS.
+    /// The same with further arguments, by which it serves clients over TLS.
     pub fn with(secure: Vec<String>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl EtcdServer {
         }
     }
 
-    /// Ends the program; what it stored stays.
+    /// Stops the program, and keeps its data.
     pub fn stop(&mut self) {
         if let Some(mut shell) = self.shell.stdin.take() {
             shell.write_all(b"stay\n").expect("the shell listens");
@@ -57,17 +57,17 @@ impl EtcdServer {
         self.shell.wait().expect("the shell ends");
     }
 
-    /// Starts it again, where it was and with what it stored.
+    /// Starts it again with the same ports and data.
     pub fn restart(&mut self) {
         self.shell = run(&self.directory, self.ports, &self.secure);
     }
 
-    /// Where it serves clients, unless by TLS.
+    /// The URL for clients, without TLS.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports.0)
     }
 
-    /// A client of it, once it answers.
+    /// A client, once the server responds.
     pub async fn client(&self) -> Client {
         let client = Client::connect([self.endpoint()], None).await;
         let mut client = client.expect("etcd has an address");
@@ -77,7 +77,7 @@ impl EtcdServer {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("etcd does not answer");
+        panic!("etcd does not respond");
     }
 }
 

@@ -33,13 +33,13 @@ struct Load {
 }
 
 impl Load {
-    /// Two clients for each of the users.
+    /// Starts two clients for each of the users.
     async fn of(server: &Server, users: &[&str]) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let mut clients = JoinSet::new();
         for number in 0..2 * users.len() {
             let api = server.as_user(users[number % users.len()]).await;
-            clients.spawn(ask(api, number, Arc::clone(&stop)));
+            clients.spawn(send_requests(api, number, Arc::clone(&stop)));
         }
         Self { stop, clients }
     }
@@ -47,18 +47,18 @@ impl Load {
     /// Stops the clients. Returns how many responses of each status there were.
     async fn end(mut self) -> BTreeMap<u16, u32> {
         self.stop.store(true, Ordering::Relaxed);
-        let mut answers = BTreeMap::new();
+        let mut responses = BTreeMap::new();
         while let Some(client) = self.clients.join_next().await {
             for (status, count) in client.unwrap() {
-                *answers.entry(status).or_default() += count;
+                *responses.entry(status).or_default() += count;
             }
         }
-        answers
+        responses
     }
 }
 
-async fn ask(api: Api, number: usize, stop: Arc<AtomicBool>) -> BTreeMap<u16, u32> {
-    let mut answers = BTreeMap::new();
+async fn send_requests(api: Api, number: usize, stop: Arc<AtomicBool>) -> BTreeMap<u16, u32> {
+    let mut responses = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
         // Every request gets a response: without one this panics.
         let response = if number.is_multiple_of(2) {
@@ -66,14 +66,14 @@ async fn ask(api: Api, number: usize, stop: Arc<AtomicBool>) -> BTreeMap<u16, u3
         } else {
             api.post(REVIEWS, &json!({})).await
         };
-        *answers.entry(response.status.as_u16()).or_default() += 1;
+        *responses.entry(response.status.as_u16()).or_default() += 1;
         // Leaves the CPU to other tasks.
         tokio::time::sleep(ms(1)).await;
     }
-    answers
+    responses
 }
 
-/// The levels as the dispatcher has them.
+/// The levels of the dispatcher.
 fn levels(server: &Server) -> Vec<LevelReport> {
     server
         .0
@@ -142,10 +142,10 @@ async fn changed_shares_move_seats_while_requests_run() {
             .find(|row| row.starts_with(&format!("{user},")));
         assert!(row.is_some(), "{dump}");
     }
-    let answers = load.end().await;
+    let responses = load.end().await;
     assert!(
-        answers.keys().all(|status| [200, 201].contains(status)),
-        "{answers:?}"
+        responses.keys().all(|status| [200, 201].contains(status)),
+        "{responses:?}"
     );
     let dispatched = report(&server, "alice").unwrap().summary;
     assert_eq!(dispatched.seats_in_use + dispatched.waiting, 0);
@@ -154,7 +154,7 @@ async fn changed_shares_move_seats_while_requests_run() {
 /// A request of `noxu` whose body waits for [`finish`](Self::finish).
 struct Slow {
     body: tokio::sync::mpsc::UnboundedSender<std::io::Result<Bytes>>,
-    answer: JoinHandle<Response<Incoming>>,
+    response: JoinHandle<Response<Incoming>>,
 }
 
 impl Slow {
@@ -163,17 +163,17 @@ impl Slow {
         let request = client
             .request(Method::POST, REVIEWS)
             .header("authorization", "Bearer noxu");
-        let answer = client.start(request.body(stream).unwrap());
+        let response = client.start(request.body(stream).unwrap());
         Self {
             body,
-            answer: tokio::spawn(async move { answer.await.unwrap() }),
+            response: tokio::spawn(async move { response.await.unwrap() }),
         }
     }
 
     async fn finish(self) -> Response<Incoming> {
         self.body.send(Ok(Bytes::from_static(b"{}"))).unwrap();
         drop(self.body);
-        soon(self.answer).await.unwrap()
+        soon(self.response).await.unwrap()
     }
 }
 
@@ -245,9 +245,9 @@ async fn a_deleted_level_drains_without_a_dropped_request() {
     .await;
 
     for request in slow {
-        let answer = request.finish().await;
-        assert_eq!(answer.status(), 201);
-        assert!(body_text(answer).await.contains("\"noxu\""));
+        let response = request.finish().await;
+        assert_eq!(response.status(), 201);
+        assert!(body_text(response).await.contains("\"noxu\""));
     }
     until(async || report(&server, "leaving").is_none()).await;
 }
@@ -282,8 +282,8 @@ async fn an_invalid_object_is_refused_with_its_cause_and_changes_nothing() {
     let mut worse = good.clone();
     worse["spec"]["type"] = json!("Exempt");
     api.put(&target, &worse).await.refused(422, "Invalid");
-    let nobodys = schema("bad", "", 99_999, "x");
-    let response = api.post(SCHEMAS, &nobodys).await;
+    let invalid = schema("bad", "", 99_999, "x");
+    let response = api.post(SCHEMAS, &invalid).await;
     response.refused(422, "Invalid");
     let causes = response.json()["details"]["causes"]
         .as_array()
@@ -391,15 +391,15 @@ async fn a_thousand_changes_under_load_lose_no_request_and_all_take_effect() {
     while let Some(writer) = writers.join_next().await {
         writer.unwrap();
     }
-    let mut answers = load.end().await;
-    let served = [200, 201].map(|status| answers.remove(&status).unwrap_or(0));
+    let mut responses = load.end().await;
+    let served = [200, 201].map(|status| responses.remove(&status).unwrap_or(0));
     assert!(served.iter().all(|count| *count > 50), "{served:?}");
     // A level without seats refuses requests.
-    answers.remove(&429);
-    assert!(answers.is_empty(), "{answers:?}");
+    responses.remove(&429);
+    assert!(responses.is_empty(), "{responses:?}");
 
     until(async || in_force(&server, &api).await).await;
-    // So does a single change, after which no other change triggers a scan.
+    // A single change takes effect, too, although no other change follows it.
     api.post(LEVELS, &level("last", 1)).await.object();
     until(async || in_force(&server, &api).await).await;
     let patch = json!({"spec": {"limited": {"nominalConcurrencyShares": 40}}});

@@ -75,12 +75,12 @@ fn push_escaped(to: &mut String, c: char) {
         '\u{b}' => to.push_str("\\v"),
         _ if is_printable(c) => to.push(c),
         _ if u32::from(c) < 0x80 => {
-            write!(to, "\\x{:02x}", u32::from(c)).expect("a string takes all");
+            write!(to, "\\x{:02x}", u32::from(c)).expect("writing to a string does not fail");
         }
         _ if u32::from(c) < 0x1_0000 => {
-            write!(to, "\\u{:04x}", u32::from(c)).expect("a string takes all");
+            write!(to, "\\u{:04x}", u32::from(c)).expect("writing to a string does not fail");
         }
-        _ => write!(to, "\\U{:08x}", u32::from(c)).expect("a string takes all"),
+        _ => write!(to, "\\U{:08x}", u32::from(c)).expect("writing to a string does not fail"),
     }
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn go_quote_bytes(bytes: &[u8]) -> String {
             push_escaped(&mut quoted, c);
         }
         for byte in chunk.invalid() {
-            write!(quoted, "\\x{byte:02x}").expect("a string takes all");
+            write!(quoted, "\\x{byte:02x}").expect("writing to a string does not fail");
         }
     }
     quoted.push('"');

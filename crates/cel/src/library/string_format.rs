@@ -36,14 +36,14 @@ pub(crate) enum FormatPiece<'f> {
     Clause(FormatVerb),
 }
 
-/// Reads a format piece by piece.
+/// Parses a format piece by piece.
 pub(crate) struct FormatPieces<'f> {
     rest: &'f str,
-    /// Clauses that have been given out.
+    /// The number of clauses that have been returned.
     used: usize,
-    /// Arguments that there are.
+    /// The number of arguments.
     arguments: usize,
-    /// Whether the compiler asks, which looks for the end of a clause before it looks for its argument.
+    /// Whether a call is being compiled: then a clause without an end is reported before a missing argument.
     compiling: bool,
 }
 
@@ -186,7 +186,7 @@ impl FormatVerb {
             Self::Hex { upper: true } => write!(out, "{number:X}"),
             _ => write!(out, "{number}"),
         }
-        .expect("a string takes all");
+        .expect("writing to a string does not fail");
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl FormatVerb {
                     return Err("error during formatting: width is too large".to_owned());
                 }
                 let text = scientific(value);
-                write!(out, "{text:>width$}").expect("a string takes all");
+                write!(out, "{text:>width$}").expect("writing to a string does not fail");
             }
             Self::Fixed(precision) => {
                 out.push_str(&fixed(value, precision));
@@ -208,7 +208,7 @@ impl FormatVerb {
     }
 }
 
-/// The number to print: a double, or the names of those that have no literal.
+/// The number to print: a double, or the name of one that has no literal.
 fn double(value: &CelValue<'_>) -> Option<f64> {
     match value {
         CelValue::Double(value) => Some(*value),
@@ -241,7 +241,7 @@ fn fixed(value: f64, precision: usize) -> String {
     }
     // Zero has no sign.
     let value = if value == 0.0 { 0.0 } else { value };
-    // The original keeps the lowest 8 bits of a precision, and takes a 0 that comes of that for none.
+    // The original keeps the lowest 8 bits of a precision; if these are 0, it prints as many digits as needed.
     let text = match precision % 256 {
         0 if precision > 0 => format!("{value}"),
         digits => format!("{value:.digits$}"),
@@ -300,7 +300,7 @@ fn print_text(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
         CelValue::Optional(_) | CelValue::Opaque(_) => {
             return Err(FormatVerb::Text.refusal(value.type_name()));
         }
-        other => write!(out, "{other}").expect("a string takes all"),
+        other => write!(out, "{other}").expect("writing to a string does not fail"),
     }
     Ok(())
 }
@@ -319,7 +319,7 @@ fn print_nested(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
     }
     match value {
         CelValue::Double(value) if value.is_finite() => {
-            write!(out, "{value:.PRECISION$}").expect("a string takes all");
+            write!(out, "{value:.PRECISION$}").expect("writing to a string does not fail");
         }
         CelValue::Double(value) => out.push_str(&go_quote(&go_float(*value))),
         CelValue::String(text) => out.push_str(&go_quote(text)),
@@ -384,7 +384,7 @@ fn print_map(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
     out.push('{');
     for (at, (key, value)) in pairs.iter().enumerate() {
         let comma = if at == 0 { "" } else { ", " };
-        write!(out, "{comma}{key}:{value}").expect("a string takes all");
+        write!(out, "{comma}{key}:{value}").expect("writing to a string does not fail");
     }
     out.push('}');
     Ok(())
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_that_is_wrong_says_why() {
+    fn the_error_of_an_invalid_format_says_what_is_wrong() {
         let wrong = |text| formatted(text, vec![CelValue::Int(1)]).unwrap_err();
         assert_eq!(wrong("%"), "unexpected end of string");
         assert_eq!(wrong("%s%s"), "index 1 out of range");

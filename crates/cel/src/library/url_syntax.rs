@@ -1,6 +1,6 @@
 //! URLs as Go's `net/url` reads and writes them.
 //!
-//! Source: Go `net/url`, release 1.26, with its defaults: at most 10 000 parameters of a query, one colon in the
+//! Source: Go `net/url`, release 1.26, with its defaults: at most 10 000 parameters in a query, one colon in the
 //! host of `http` and `https`. Escaped bytes that are not UTF-8 become U+FFFD here.
 
 use std::fmt::Write;
@@ -59,7 +59,7 @@ impl UrlPart {
             if self.allows(*byte) {
                 out.push(char::from(*byte));
             } else {
-                write!(out, "%{byte:02X}").expect("a string takes all");
+                write!(out, "%{byte:02X}").expect("writing to a string does not fail");
             }
         }
         out
@@ -105,7 +105,7 @@ impl UrlPart {
         }
     }
 
-    /// Whether a text is how this part may be written; escapes in it are taken for right.
+    /// Whether a text is how this part may be written; escapes in it are assumed to be valid.
     fn is_encoded(self, text: &str) -> bool {
         let sub_delimiters = b"!$&'()*+,;=:@[]%";
         text.bytes()
@@ -125,7 +125,7 @@ fn failed(text: &str, why: &str) -> String {
 ///
 /// # Errors
 ///
-/// Go's text.
+/// Go's error message.
 pub(super) fn check_request_uri(text: &str) -> Result<(), String> {
     parse_parts(text, true)
         .map(drop)
@@ -137,7 +137,7 @@ impl ParsedUrl {
     ///
     /// # Errors
     ///
-    /// Go's text.
+    /// Go's error message.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         check_request_uri(text)?;
         let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
@@ -174,7 +174,7 @@ impl ParsedUrl {
         (inner.unwrap_or(host), port)
     }
 
-    /// The parameters of the query by name; those that are wrong are left out.
+    /// The parameters of the query by name; invalid ones are left out.
     pub(super) fn parameters(&self) -> Vec<(String, Vec<String>)> {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         if self.query.matches('&').count() >= MOST_PARAMETERS {

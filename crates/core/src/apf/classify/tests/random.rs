@@ -1,4 +1,4 @@
-//! The index answers like the scan, whatever the rules and requests.
+//! The index and the scan give the same result, for random rules and requests.
 
 use proptest::sample::{Index, select, subsequence};
 
@@ -43,7 +43,7 @@ const URLS: [&str; 9] = [
     "/logs/*",
 ];
 
-/// A few of these, or now and then all by wildcard.
+/// A few of these, sometimes the wildcard, sometimes many.
 fn some(of: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
     prop_oneof![
         3 => subsequence(of, 1..=of.len().min(3)).prop_map(|some| strings(&some)),
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn the_index_answers_like_the_scan(
+    fn the_index_gives_the_same_result_as_the_scan(
         policy in a_policy(),
         requests in prop::collection::vec(a_request(), 60),
     ) {
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn rules_kept_whole_answer_like_the_scan(
+    fn rules_kept_whole_give_the_same_result_as_the_scan(
         policy in a_policy(),
         requests in prop::collection::vec(a_request(), 60),
     ) {
