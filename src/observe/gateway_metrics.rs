@@ -4,7 +4,7 @@
 //! ([`SharedHistogram`]) for the same reason. What is counted on every
 //! request is kept in cells instead ([`super::cell_metrics`]). Values that another part of the gateway
 //! keeps are *observed*: read at each scrape. Code without a [`GatewayMetrics`] at hand uses the facade's
-//! macros with the names of the [`catalogue`](super::catalogue), once [`GatewayMetrics::install`] was called.
+//! macros with the names of the [`super::catalogue`], once [`GatewayMetrics::install`] was called.
 
 use std::{
     collections::BTreeMap,

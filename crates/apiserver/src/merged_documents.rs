@@ -5,7 +5,7 @@
 //! encoded once. This is too expensive for a data core.
 //!
 //! Not here: fetching the upstream's documents (`merging`), and how documents are merged
-//! ([`discovery`](crate::discovery), [`openapi`](crate::openapi)).
+//! ([`crate::discovery`], [`crate::openapi`]).
 
 use std::{
     collections::BTreeMap,

@@ -90,8 +90,8 @@ impl RequestTable {
         row.is_some_and(|row| rows.insert(key, row).is_none())
     }
 
-    /// Drops what the registry has forgotten. It costs one look at all rows, once in a
-    /// [`SWEEP_PERIOD`] at most.
+    /// Drops the rows that the registry has removed. O(rows), at most once in a
+    /// [`SWEEP_PERIOD`](super::SWEEP_PERIOD).
     fn forget(&self, sweep: u32) {
         let is_there = |row: &Arc<Row>| !row.is_removed();
         self.rows.borrow_mut().retain(|_, row| is_there(row));

@@ -15,7 +15,7 @@ use super::{ExpansionBudget, YamlError, check_depth, checked};
 ///
 /// # Errors
 ///
-/// As [`documents`](super::documents), except for repeated keys.
+/// As [`documents()`](super::documents()), except for repeated keys.
 pub fn lines(text: &[u8]) -> Result<BTreeMap<String, usize>, YamlError> {
     let text = checked(text)?;
     check_depth(text)?;

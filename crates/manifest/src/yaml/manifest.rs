@@ -46,7 +46,7 @@ pub const NO_KEY: &str = "invalid map key";
 ///
 /// # Errors
 ///
-/// As [`documents`](super::documents), except for repeated keys.
+/// As [`documents()`](super::documents()), except for repeated keys.
 pub fn manifest(text: &[u8]) -> Result<Manifest, YamlError> {
     let text = checked(text)?;
     check_depth(text)?;

@@ -5,11 +5,11 @@
 //! in size and depth, and what its aliases expand to is bounded by its length: a few lines cannot become
 //! gigabytes.
 //!
-//! There are two functions. [`documents`] reads what people write for fairgate, and is strict: a repeated key is
-//! an error. [`manifest`] reads bodies sent to an API server, which must accept what kube-apiserver accepts:
+//! There are two functions. [`documents()`] reads what people write for fairgate, and is strict: a repeated key is
+//! an error. [`manifest()`] reads bodies sent to an API server, which must accept what kube-apiserver accepts:
 //! booleans of YAML 1.1 such as `yes`, and repeated keys, which it reports.
 //!
-//! [`lines`] says on which lines the keys of a document stand, for messages about their values.
+//! [`lines()`] says on which lines the keys of a document stand, for messages about their values.
 //!
 //! Not here: what the values mean.
 
