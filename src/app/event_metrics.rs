@@ -43,11 +43,13 @@ pub(super) fn streams(metrics: &GatewayMetrics, limit: &Arc<ConnectionLimit>) {
     }
 }
 
-/// Counts client connections that the gateway ends to protect itself.
+/// Counts client connections that the gateway ends to protect itself, and failed handshakes.
 pub(super) fn clients(metrics: &Arc<GatewayMetrics>) -> EventSink<ClientEvent> {
     let resets = metrics.labelled_counter(&catalogue::CLIENTS_ENDED, "reason", "resets");
+    let handshakes = metrics.unlabelled_counter(&catalogue::HANDSHAKE_ERRORS);
     EventSink::new(move |event| match event {
         ClientEvent::EndedForResets => resets.increment(1),
+        ClientEvent::HandshakeFailed => handshakes.increment(1),
     })
 }
 

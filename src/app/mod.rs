@@ -9,6 +9,7 @@
 //! port.
 
 mod access_reviews;
+mod certificate_expiry;
 mod control;
 pub(crate) mod data_directory;
 mod disruption;
@@ -185,7 +186,7 @@ where
     let (policies, policy) = control_runtime.block_on(loaded)?;
     let flow_control = new_flow_control(&config, cores, policy, &clock);
     let shared = Arc::clone(&flow_control);
-    let telemetry = Telemetry::new(shared, clock.clone(), &config.apiserver, metrics);
+    let telemetry = new_telemetry(&config, shared, &clock, metrics);
     let control = control_runtime.handle();
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
@@ -206,7 +207,7 @@ where
         evictions::end_waits_with(evictor, &gateway);
     }
     let (certificate, credential) = (access.certificate, upstream.credential);
-    let renewals = renewals::files(&config, certificate, upstream.tls, &credential);
+    let renewals = renewals::files(&config, certificate, upstream.tls, &credential, &telemetry);
     let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock);
     let control = ControlTasks {
         config,
@@ -346,6 +347,22 @@ impl Running {
 }
 
 /// The state that all data cores share, with `policy` in force.
+fn new_telemetry(
+    config: &Config,
+    flow_control: Arc<FlowControl>,
+    clock: &Clock,
+    metrics: Arc<GatewayMetrics>,
+) -> Arc<Telemetry> {
+    let top_flows = config.admin.top_flows as usize;
+    Telemetry::new(
+        flow_control,
+        clock.clone(),
+        &config.apiserver,
+        metrics,
+        top_flows,
+    )
+}
+
 fn new_flow_control(
     config: &Config,
     cores: NonZero<usize>,

@@ -2,39 +2,59 @@
 //!
 //! New connections use renewed certificates; connections that are open stay open.
 
-use super::{followed_files::FollowedFiles, identity::UpstreamCredential, settings};
-use crate::config::{Authorities, BearerTokenFile, CertificateAndKey, Config};
+use super::{
+    certificate_expiry::CertificateExpiry, followed_files::FollowedFiles,
+    identity::UpstreamCredential, settings,
+};
+use crate::{
+    config::{Authorities, BearerTokenFile, CertificateAndKey, Config},
+    observe::{GatewayMetrics, Telemetry},
+};
 use fairgate_proxy::serve::tls::ServingCertificate;
 use fairgate_upstream::tls::UpstreamTls;
 
-/// The files to follow for this configuration.
+/// The files to follow for this configuration. Also exposes when their certificates end.
 pub(super) fn files(
     config: &Config,
     serving: Option<ServingCertificate>,
     upstream: Option<UpstreamTls>,
     credential: &UpstreamCredential,
+    telemetry: &Telemetry,
 ) -> Vec<FollowedFiles> {
+    let metrics = telemetry.metrics();
     let own = config.listen.tls.clone();
     let serving = own
         .zip(serving)
-        .map(|(own, shown)| serving_files(own, shown));
+        .map(|(own, shown)| serving_files(own, shown, metrics));
     let upstream = upstream.and_then(|tls| {
         let authorities = config.upstream.authorities.clone();
-        upstream_files(authorities, config.upstream.client_certificate.clone(), tls)
+        upstream_files(
+            authorities,
+            config.upstream.client_certificate.clone(),
+            tls,
+            metrics,
+        )
     });
     let token = config.upstream.token.clone();
     let token = token.map(|token| token_file(token, credential.clone()));
     [serving, upstream, token].into_iter().flatten().collect()
 }
 
-fn serving_files(own: CertificateAndKey, shown: ServingCertificate) -> FollowedFiles {
+fn serving_files(
+    own: CertificateAndKey,
+    shown: ServingCertificate,
+    metrics: &GatewayMetrics,
+) -> FollowedFiles {
+    let expiry = CertificateExpiry::register(metrics, "serving", &own.chain);
     FollowedFiles::new("listen.tls", own.files.clone().into(), move |contents| {
         let [certificate, key] = contents else {
             return Ok(()); // there are as many as were named above
         };
         let renewed = own.with_contents(certificate, key)?;
+        let chain = renewed.chain.clone();
         let renewed = ServingCertificate::new(renewed.chain, renewed.key);
         shown.replace(&renewed.map_err(|error| error.to_string())?);
+        expiry.set(&chain);
         Ok(())
     })
 }
@@ -44,7 +64,10 @@ fn upstream_files(
     authorities: Option<Authorities>,
     own: Option<CertificateAndKey>,
     tls: UpstreamTls,
+    metrics: &GatewayMetrics,
 ) -> Option<FollowedFiles> {
+    let expiry =
+        (own.as_ref()).map(|own| CertificateExpiry::register(metrics, "upstream", &own.chain));
     let bundle = authorities.iter().map(|authorities| &authorities.file);
     let pair = own.iter().flat_map(|own| &own.files);
     let files: Vec<_> = bundle.chain(pair).cloned().collect();
@@ -60,6 +83,9 @@ fn upstream_files(
         let (authorities, own) = (authorities.transpose()?, own.transpose()?);
         let renewed = settings::client_tls(authorities.as_ref(), own.as_ref());
         tls.replace(renewed.map_err(|error| error.to_string())?);
+        if let (Some(expiry), Some(own)) = (&expiry, &own) {
+            expiry.set(&own.chain);
+        }
         Ok(())
     };
     Some(FollowedFiles::new("upstream", files, apply))

@@ -401,6 +401,8 @@ pub enum DisruptionControllerMode {
 pub struct AdminConfig {
     /// The address and port to bind.
     pub address: SocketAddr,
+    /// Flows of each priority level whose waiting requests and seats are metrics of their own.
+    pub top_flows: u32,
 }
 
 /// What is logged, and how; to standard error.

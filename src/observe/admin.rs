@@ -13,7 +13,7 @@
 use std::{
     convert::Infallible,
     fs::File,
-    io,
+    io::{self, Write as _},
     net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
@@ -22,9 +22,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
-    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName},
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{
+        ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY,
+    },
 };
 use http_body::{Body, Frame, SizeHint};
 use hyper::{server::conn::http1, service::service_fn};
@@ -36,7 +39,7 @@ use tokio::{
 
 use super::{
     admin_connections::{AdminConnections, AdmittedConnection},
-    endpoints::OperatorEndpoints,
+    endpoints::{EndpointResponse, OperatorEndpoints},
     gateway_metrics::AdminConnectionCut,
 };
 
@@ -50,6 +53,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(65);
 const LIFE: Duration = Duration::from_secs(300);
 /// How long its last response may take after that.
 const LAST_ANSWER: Duration = Duration::from_secs(30);
+/// Bytes from which on a response is compressed, for clients that accept it.
+const MIN_COMPRESSED: usize = 1024;
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -239,9 +244,52 @@ async fn answer<B>(endpoints: &OperatorEndpoints, request: &Request<B>) -> Answe
         return text(StatusCode::OK, INDEX);
     }
     match endpoints.get(path, query.unwrap_or_default(), true).await {
+        Some(found) if found.text.len() >= MIN_COMPRESSED && accepts_gzip(request.headers()) => {
+            compressed(found).await
+        }
         Some(found) => respond(found.status, found.content_type, found.text),
         None => not_found(),
     }
+}
+
+/// Whether the client can read gzip: Prometheus can, and a scrape becomes a twentieth.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter();
+    let mut codings = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|coding| coding.replace(' ', ""));
+    codings.any(|coding| match coding.split_once(';') {
+        None => coding.eq_ignore_ascii_case("gzip"),
+        Some((name, weight)) => {
+            let weight = weight
+                .strip_prefix("q=")
+                .and_then(|q| q.parse::<f32>().ok());
+            name.eq_ignore_ascii_case("gzip") && weight.is_some_and(|weight| weight > 0.0)
+        }
+    })
+}
+
+/// The response as gzip, made on the blocking pool.
+async fn compressed(found: EndpointResponse) -> Answer {
+    let EndpointResponse {
+        status,
+        content_type,
+        text,
+    } = found;
+    let compress = move || {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text.as_bytes())?;
+        encoder.finish()
+    };
+    let Ok(Ok(bytes)) = tokio::task::spawn_blocking(compress).await else {
+        return self::text(StatusCode::INTERNAL_SERVER_ERROR, "compressing failed\n");
+    };
+    let mut answer = respond(status, content_type, bytes);
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    answer
 }
 
 fn not_found() -> Answer {

@@ -100,7 +100,7 @@ pub struct MetricDef {
 impl MetricDef {
     /// Whether Kubernetes has it, too.
     pub fn is_of_kubernetes(&self) -> bool {
-        self.name.starts_with("apiserver_")
+        self.name.starts_with("apiserver_") || self.name.starts_with("process_")
     }
 }
 
@@ -205,7 +205,15 @@ metrics! {
     FILTER: Histogram, Seconds, Alpha, ["apiserver", "filter"] = "apiserver_request_filter_duration_seconds",
         "Time that requests spent in a filter of the gateway.";
     SLI: Histogram, Seconds, Alpha, ["apiserver", "component", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_request_sli_duration_seconds",
-        "Time from a request to the end of its response, without the time in a queue.";
+        "Time from a request to the end of its response, without the time in a queue. Dry runs do not count.";
+    DURATION: Histogram, Seconds, Stable, ["apiserver", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_request_duration_seconds",
+        "Time from a request to the end of its response.";
+    RESPONSE_SIZES: Histogram, Bytes, Stable, ["apiserver", "component", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_response_sizes",
+        "Length of the responses to GET and LIST, as sent: compressed where the upstream compresses.";
+    ABORTS: Counter, Count, Alpha, ["apiserver", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_request_aborts_total",
+        "Requests whose response broke off, because of a time limit, the upstream or a slow client.";
+    LONGRUNNING: Gauge, Count, Stable, ["apiserver", "component", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_longrunning_requests",
+        "Long-running requests in progress: watches, exec, attach, port-forward, proxy and logs.";
     REFUSALS: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_refusals_total",
         "Requests that the gateway refused, by reason: the value of X-Fairgate-Reason.";
     REQUEST_KINDS: Gauge, Count, Alpha, ["apiserver"] = "fairgate_request_kinds",
@@ -218,6 +226,22 @@ metrics! {
         "Memory that buffers responses for clients that read slowly.";
     SPOOLED: Counter, Count, Alpha, ["apiserver"] = "fairgate_spooled_answers_total",
         "Responses that were buffered because their clients read slowly.";
+    JAIN: Gauge, Ratio, Alpha, ["apiserver", "priority_level"] = "fairgate_jain_index",
+        "Jain's index of the seats of the flows whose requests waited most of the last half minute: 1 if they had equally many, 1/n if one of n flows had all.";
+    LARGEST_SHARE: Gauge, Ratio, Alpha, ["apiserver", "priority_level"] = "fairgate_largest_flow_share",
+        "Seats of the flow that had most in the last half minute, divided by the current limit of the level.";
+    OLDEST_WAIT: Gauge, Seconds, Alpha, ["apiserver", "priority_level"] = "fairgate_oldest_wait_seconds",
+        "How long the request has waited that has waited longest; 0 if none waits.";
+    ACTIVE_QUEUES: Gauge, Count, Alpha, ["apiserver", "priority_level"] = "fairgate_active_queues",
+        "Queues in which requests wait.";
+    ACTIVE_FLOWS: Gauge, Count, Alpha, ["apiserver", "priority_level"] = "fairgate_active_flows",
+        "Flows that have waiting or executing requests.";
+    FLOW_INQUEUE: Gauge, Count, Alpha, ["apiserver", "flow", "flow_schema", "priority_level"] = "fairgate_flow_inqueue_requests",
+        "Waiting requests of the flows of a level that have the most waiting requests and seats (admin.topFlows).";
+    FLOW_SEATS: Gauge, Seats, Alpha, ["apiserver", "flow", "flow_schema", "priority_level"] = "fairgate_flow_executing_seats",
+        "Seats in use by the flows of a level that have the most waiting requests and seats (admin.topFlows).";
+    STALLED_SEATS: Gauge, Seats, Alpha, ["apiserver"] = "fairgate_stalled_seats",
+        "Seats of requests whose clients read more slowly than limits.minReadRate, and whose responses do not fit into memory.";
     CUT: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_cut_answers_total",
         "Responses that were aborted because their clients read too slowly while no seat of their level was free, or the buffer was full.";
 }
@@ -267,6 +291,30 @@ metrics! {
         "Latest known revision of the store of the hosted API.";
     BOOTSTRAP_ENSURED: Gauge, Boolean, Alpha, [] = "fairgate_bootstrap_ensured",
         "1 once the built-in objects are known to be in the store of the hosted API, else 0.";
+    UPSTREAM_UP: Gauge, Boolean, Alpha, [] = "fairgate_upstream_up",
+        "1 if the last attempt to open a connection to the upstream for a request succeeded, else 0.";
+    CERTIFICATE_EXPIRY: Gauge, Seconds, Alpha, ["certificate"] = "fairgate_certificate_expiry_timestamp_seconds",
+        "When a certificate ends, in seconds since 1970: the one that clients see (serving), or the one that the upstream sees (upstream).";
+    WAIT_LIMIT: Gauge, Seconds, Alpha, [] = "fairgate_wait_limit_seconds",
+        "The longest time that a request without a deadline of its own may wait in a queue.";
+    HANDSHAKE_ERRORS: Counter, Count, Alpha, [] = "apiserver_tls_handshake_errors_total",
+        "Client connections whose TLS handshake failed or took too long.";
+    PROCESS_CPU: Counter, Seconds, Alpha, [] = "process_cpu_seconds_total",
+        "CPU time that the process has used.";
+    PROCESS_FDS: Gauge, Count, Alpha, [] = "process_open_fds",
+        "Open file descriptors of the process.";
+    PROCESS_FDS_MAX: Gauge, Count, Alpha, [] = "process_max_fds",
+        "Limit of open file descriptors.";
+    PROCESS_RESIDENT: Gauge, Bytes, Alpha, [] = "process_resident_memory_bytes",
+        "Resident memory of the process.";
+    PROCESS_VIRTUAL: Gauge, Bytes, Alpha, [] = "process_virtual_memory_bytes",
+        "Virtual memory of the process.";
+    PROCESS_VIRTUAL_MAX: Gauge, Bytes, Alpha, [] = "process_virtual_memory_max_bytes",
+        "Limit of virtual memory.";
+    PROCESS_START: Gauge, Seconds, Alpha, [] = "process_start_time_seconds",
+        "When the process started, in seconds since 1970.";
+    PROCESS_THREADS: Gauge, Count, Alpha, [] = "process_threads",
+        "Threads of the process.";
     UPSTREAM_CONNECTIONS: Gauge, Count, Alpha, [] = "fairgate_upstream_connections",
         "Open connections to the upstream.";
     POLICY_LOADS: Counter, Count, Alpha, ["outcome"] = "fairgate_policy_loads_total",

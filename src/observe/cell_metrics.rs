@@ -4,13 +4,14 @@
 //! from one scrape to the next, so the series of a level or schema disappear with it. To be called on the
 //! control runtime: it takes time in proportion to the number of series.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use super::{
     catalogue::{self, MetricDef},
     exposition::{Exposition, LabelPairs, SampleValue},
     recorder::RefusalCounts,
-    request_counts::{OTHER, RequestLabels, RequestRegistry, RequestTotals, StatusTotals},
+    request_counts::RequestRegistry,
+    request_metrics,
     sampler::Sampled,
 };
 use fairgate_call::CutReason;
@@ -19,7 +20,7 @@ use fairgate_core::{
         dispatcher::{LevelReport, SchemaId},
         queueset::Phase,
     },
-    cells::{Access, FlowCells, Histogram, HistogramTotal},
+    cells::{Access, FlowCells, HistogramTotal},
     rejection::RejectReason,
     sync::Arc,
     time::Time,
@@ -53,7 +54,9 @@ pub(crate) fn write(text: &mut Exposition, sources: &CellSources<'_>) {
     render_virtual_time(text, &levels);
     render_ratios(text, &levels, sources.sampled);
     render_watermarks(text, sources.sampled);
-    render_requests(text, sources);
+    let (requests, refusals) = (sources.requests, sources.refusals);
+    request_metrics::write(text, requests, refusals, sources.flow_control);
+    render_abandoned(text, sources.flow_control);
 }
 
 type Names = (Arc<str>, Arc<str>);
@@ -381,64 +384,6 @@ fn render_watermarks(text: &mut Exposition, sampled: &Sampled) {
     }
 }
 
-fn render_requests(text: &mut Exposition, sources: &CellSources<'_>) {
-    let kinds = sources.requests.totals();
-    text.family(&catalogue::REQUESTS);
-    for (kind, totals) in &kinds {
-        render_codes(text, &catalogue::REQUESTS, kind, &totals.requests, true);
-    }
-    text.family(&catalogue::TERMINATIONS);
-    for (kind, totals) in &kinds {
-        render_codes(
-            text,
-            &catalogue::TERMINATIONS,
-            kind,
-            &totals.terminations,
-            false,
-        );
-    }
-    text.family(&catalogue::FILTER);
-    let mut filter = HistogramTotal::default();
-    for core in sources.flow_control.core_cells() {
-        add(&core.filter, &mut filter);
-    }
-    text.histogram(
-        &catalogue::FILTER,
-        &[("filter", "priorityandfairness")],
-        &filter,
-    );
-    text.family(&catalogue::SLI);
-    for (kind, RequestTotals { took, .. }) in &kinds {
-        let labels = [
-            ("component", "apiserver"),
-            ("group", &*kind.group),
-            ("resource", &kind.resource),
-            ("scope", kind.scope),
-            ("subresource", &kind.subresource),
-            ("verb", kind.verb),
-            ("version", &kind.version),
-        ];
-        histogram(text, &catalogue::SLI, &labels, took);
-    }
-    let mut refusals: BTreeMap<&str, u64> = BTreeMap::new();
-    for core in sources.refusals {
-        for (reason, count) in core.counts() {
-            *refusals.entry(reason).or_default() += count;
-        }
-    }
-    text.family(&catalogue::REFUSALS);
-    for (reason, count) in refusals {
-        text.sample(&catalogue::REFUSALS, &[("reason", reason)], count);
-    }
-    text.family(&catalogue::REQUEST_KINDS);
-    text.sample(
-        &catalogue::REQUEST_KINDS,
-        &[],
-        u64::try_from(kinds.len()).unwrap_or(u64::MAX),
-    );
-    render_abandoned(text, sources.flow_control);
-}
-
 /// Writes metrics of requests whose clients have disconnected, or read slowly.
 fn render_abandoned(text: &mut Exposition, flow_control: &FlowControl) {
     let (abandoned, spool) = (&flow_control.abandoned, &flow_control.spool);
@@ -453,39 +398,14 @@ fn render_abandoned(text: &mut Exposition, flow_control: &FlowControl) {
     }
     text.family(&catalogue::SPOOL_BYTES);
     text.sample(&catalogue::SPOOL_BYTES, &[], spool.bytes());
+    text.family(&catalogue::STALLED_SEATS);
+    let cores = flow_control.core_cells().iter();
+    let stalled = cores.map(|core| u64::from(core.stalled_seats.load(Ordering::Relaxed)));
+    text.sample(&catalogue::STALLED_SEATS, &[], stalled.sum::<u64>());
     text.family(&catalogue::SPOOLED);
     text.sample(&catalogue::SPOOLED, &[], spool.answers());
     text.family(&catalogue::CUT);
     for why in CutReason::ALL {
         text.sample(&catalogue::CUT, &[("reason", why.as_str())], spool.cut(why));
-    }
-}
-
-fn add<const N: usize>(one: &Histogram<N>, total: &mut HistogramTotal) {
-    one.add_to(total);
-}
-
-fn render_codes(
-    text: &mut Exposition,
-    family: &MetricDef,
-    kind: &RequestLabels,
-    totals: &StatusTotals,
-    has_dry_run: bool,
-) {
-    for ((code, dry_run), count) in totals {
-        let code = code.map_or_else(|| OTHER.to_owned(), |code| code.to_string());
-        let first = [("code", &*code), ("component", "apiserver")];
-        let dry_run = [("dry_run", dry_run.as_str())];
-        let dry_run = if has_dry_run { &dry_run[..] } else { &[] };
-        let last = [
-            ("group", &*kind.group),
-            ("resource", &kind.resource),
-            ("scope", kind.scope),
-            ("subresource", &kind.subresource),
-            ("verb", kind.verb),
-            ("version", &kind.version),
-        ];
-        let labels = [&first, dry_run, &last].concat();
-        text.sample(family, &labels, *count);
     }
 }

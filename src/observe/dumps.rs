@@ -182,8 +182,8 @@ fn requests(flow_control: &FlowControl) -> Vec<Row> {
     rows
 }
 
-/// Has the cores describe the requests of `waiters`.
-async fn describe(
+/// Has the cores describe the requests of `waiters`. Waits at most [`PATIENCE`].
+pub(super) async fn describe(
     flow_control: &FlowControl,
     waiters: impl Iterator<Item = Waiter>,
 ) -> HashMap<Waiter, Arc<RequestDigest>> {
@@ -303,13 +303,13 @@ fn api_version(info: &RequestInfo) -> String {
 }
 
 /// Computes flow distinguishers by the current policy.
-struct Distinguishers<'a> {
+pub(super) struct Distinguishers<'a> {
     policy: &'a Policy,
     schemas: HashMap<&'a str, fairgate_core::apf::SchemaIndex>,
 }
 
 impl<'a> Distinguishers<'a> {
-    fn new(policy: &'a Policy) -> Self {
+    pub(super) fn new(policy: &'a Policy) -> Self {
         let schemas = policy.schemas().iter().zip(0..);
         Self {
             policy,
@@ -320,7 +320,7 @@ impl<'a> Distinguishers<'a> {
     }
 
     /// Empty for a schema that no longer exists.
-    fn of(&self, schema: &str, digest: &RequestDigest) -> String {
+    pub(super) fn of(&self, schema: &str, digest: &RequestDigest) -> String {
         self.schemas.get(schema).map_or_else(String::new, |index| {
             readable(self.policy.distinguisher(*index, digest)).into_owned()
         })

@@ -80,8 +80,7 @@ impl OperatorEndpoints {
 
     async fn render_metrics(&self) -> EndpointResponse {
         let _one = self.rendering.lock().await;
-        let telemetry = Arc::clone(&self.telemetry);
-        let rendered = tokio::task::spawn_blocking(move || telemetry.render_metrics()).await;
+        let rendered = self.telemetry.metrics_text().await;
         let failed = |_| {
             let text = "rendering failed\n".to_owned();
             response(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)

@@ -9,11 +9,15 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use metrics::{Counter, Gauge, counter, gauge, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_process::Collector;
 
 use super::{
     catalogue::{self, MetricDef},
@@ -43,6 +47,8 @@ pub struct GatewayMetrics {
     panics: Counter,
     log_dropped: Counter,
     admin_cut: [Counter; 2],
+    /// Whether it is the recorder of the process.
+    is_global: AtomicBool,
     observed: Mutex<Vec<Observed>>,
     histograms: Mutex<BTreeMap<&'static str, Arc<SharedHistogram>>>,
 }
@@ -76,6 +82,7 @@ fn position(outcome: LookupOutcome) -> usize {
 type Register<T> = Box<dyn FnOnce() -> T + Send>;
 
 struct UpstreamMetrics {
+    up: Gauge,
     connections: Gauge,
     opened: Counter,
     errors: [Counter; 2],
@@ -122,6 +129,7 @@ impl GatewayMetrics {
                     outcomes(&catalogue::ACCESS_REVIEWS, ["allowed", "denied", "failed"])
                 }),
                 upstream: lazily(&recorder, || UpstreamMetrics {
+                    up: gauge!(catalogue::UPSTREAM_UP.name),
                     connections: gauge!(catalogue::UPSTREAM_CONNECTIONS.name),
                     opened: counter!(catalogue::UPSTREAM_OPENED.name),
                     errors: outcomes(&catalogue::UPSTREAM_ERRORS, ["connect", "lost"]),
@@ -132,6 +140,7 @@ impl GatewayMetrics {
                 log_dropped: counter!(catalogue::LOG_DROPPED.name),
                 admin_cut: ["crowded", "too-slow"]
                     .map(|reason| counter!(catalogue::ADMIN_CUT.name, "reason" => reason)),
+                is_global: AtomicBool::new(false),
                 observed: Mutex::default(),
                 histograms: Mutex::default(),
                 recorder: Arc::clone(&recorder),
@@ -141,9 +150,11 @@ impl GatewayMetrics {
     }
 
     /// Makes this the recorder of the facade's macros everywhere in the process. False if there is one
-    /// already.
+    /// already. From then on the metrics of the process are exposed, too.
     pub(crate) fn install(&self) -> bool {
-        metrics::set_global_recorder(Arc::clone(&self.recorder)).is_ok()
+        let installed = metrics::set_global_recorder(Arc::clone(&self.recorder)).is_ok();
+        self.is_global.store(installed, Ordering::Relaxed);
+        installed
     }
 
     /// Installs a panic hook that counts panics and logs each in one line instead of printing it.
@@ -201,6 +212,7 @@ impl GatewayMetrics {
 
     /// A connection to the upstream was opened.
     pub(crate) fn upstream_opened(&self) {
+        self.upstream.up.set(1.0);
         self.upstream.opened.increment(1);
         self.upstream.connections.increment(1.0);
     }
@@ -222,6 +234,9 @@ impl GatewayMetrics {
 
     /// An upstream connection could not be opened, or broke.
     pub(crate) fn upstream_failed(&self, failure: UpstreamFailure) {
+        if failure == UpstreamFailure::Connect {
+            self.upstream.up.set(0.0);
+        }
         self.upstream.errors[failure as usize].increment(1);
     }
 
@@ -277,6 +292,11 @@ impl GatewayMetrics {
         lock(&self.observed).push(Observed::Counter(counter, Box::new(read)));
     }
 
+    /// A counter of `metric`, which has no labels.
+    pub(crate) fn unlabelled_counter(&self, metric: &MetricDef) -> Counter {
+        with_local_recorder(&self.recorder, || counter!(metric.name))
+    }
+
     /// A counter of `metric` for one value of its label.
     pub(crate) fn labelled_counter(
         &self,
@@ -323,6 +343,9 @@ impl GatewayMetrics {
                 Observed::Gauge(gauge, read) => gauge.set(read()),
                 Observed::Counter(counter, read) => counter.absolute(read()),
             }
+        }
+        if self.is_global.load(Ordering::Relaxed) {
+            with_local_recorder(&self.recorder, || Collector::default().collect());
         }
         let rendered = self.handle.render();
         let mut samples = samples_by_name(&rendered);
@@ -390,6 +413,24 @@ mod tests {
         let mut text = Exposition::default();
         metrics.write(&mut text, Time::ZERO.plus(Duration::from_secs(3)));
         text.finish()
+    }
+
+    #[test]
+    fn the_upstream_is_up_as_the_last_attempt_to_connect_says() {
+        let metrics = GatewayMetrics::new();
+        let shows = |value: u8| {
+            let line = format!("fairgate_upstream_up {value}");
+            let text = written(&metrics);
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        };
+        metrics.upstream_failed(UpstreamFailure::Connect);
+        shows(0);
+        metrics.upstream_opened();
+        shows(1);
+        metrics.upstream_failed(UpstreamFailure::Lost);
+        shows(1);
+        metrics.upstream_failed(UpstreamFailure::Connect);
+        shows(0);
     }
 
     #[test]

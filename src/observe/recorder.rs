@@ -109,7 +109,7 @@ impl RequestRecorder {
         context.notify(Rc::clone(self) as Rc<dyn fairgate_call::RequestObserver>);
     }
 
-    fn count(&self, context: &RequestContext, took: Duration) {
+    fn count(&self, context: &RequestContext, how: BodyEnd, took: Duration) {
         let code = status(context);
         if let Some(reason) = context.trace.reason.get() {
             self.refusals.count(reason);
@@ -125,6 +125,9 @@ impl RequestRecorder {
             dry_run: DryRun::of(context.target.as_ref().and_then(|target| target.query())),
             code,
             terminated: refused && (code == 429 || code >= 500),
+            aborted: how == BodyEnd::Failed,
+            duration: took,
+            bytes: context.reply_bytes.get(),
             took: took
                 .saturating_sub(context.trace.wait.get().unwrap_or_default())
                 .saturating_sub(context.trace.eviction_wait.get().unwrap_or_default()),
@@ -135,7 +138,7 @@ impl RequestRecorder {
 impl fairgate_call::RequestObserver for RequestRecorder {
     fn ended(&self, context: &RequestContext, how: BodyEnd) {
         let took = self.clock.now().since(context.trace.received.get());
-        self.count(context, took);
+        self.count(context, how, took);
         if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
             log(context, how, took);
         }

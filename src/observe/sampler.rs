@@ -4,6 +4,8 @@
 //! every [`PERIOD`] and weighted with the time since the last reading. Shorter bursts may be missed, but
 //! means over seconds are correct. The watermarks of the last second are exact for each core; their sum is an
 //! upper bound of the true one, and exact with one core.
+//!
+//! Once a second it also reads which flows have which seats ([`super::flow_shares`]).
 
 use std::time::Duration;
 
@@ -19,6 +21,11 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_proxy::fairness::FlowControl;
+
+use super::{
+    flow_shares::{FlowShares, ShareReport},
+    flow_states,
+};
 
 /// How often the cores are read.
 pub(crate) const PERIOD: Duration = Duration::from_millis(50);
@@ -37,6 +44,7 @@ struct State {
     most_executing: [u32; 2],
     window_since: Time,
     policy: Option<Arc<Policy>>,
+    shares: FlowShares,
 }
 
 /// The samples for a scrape; read-only requests first, then mutating ones.
@@ -63,10 +71,11 @@ impl Sampler {
             most_executing: [0; 2],
             window_since: now,
             policy: None,
+            shares: FlowShares::default(),
         }))
     }
 
-    /// Reads all cores; to be called every [`PERIOD`]. O(cores), and O(levels) once a second.
+    /// Reads all cores; to be called every [`PERIOD`]. O(cores), and O(levels + requests) once a second.
     pub(crate) fn sample(&self, flow_control: &FlowControl, now: Time) {
         let mut state = lock(&self.0);
         let cores = flow_control.core_cells();
@@ -81,7 +90,13 @@ impl Sampler {
             state.window_since = now;
             state.end_window(flow_control);
             state.follow_policy(flow_control, now);
+            state.shares.sample(&flow_states::read(flow_control));
         }
+    }
+
+    /// How evenly the flows of `level` shared its seats.
+    pub(super) fn shares(&self, level: &str) -> ShareReport {
+        lock(&self.0).shares.report(level)
     }
 
     /// The samples up to `now`.

@@ -2,13 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::MissedTickBehavior;
+use tokio::{
+    task::{JoinError, spawn_blocking},
+    time::MissedTickBehavior,
+};
 
 use super::{
     catalogue,
     cell_metrics::{self, CellSources},
     dumps::Dump,
     exposition::Exposition,
+    flow_metrics::{self, NamedFlow},
+    flow_states::{self, LevelFlows},
     gateway_metrics::GatewayMetrics,
     recorder::{RefusalCounts, RequestRecorder, TraceLayer},
     request_counts::{RequestRegistry, SWEEP_PERIOD},
@@ -31,15 +36,19 @@ pub(crate) struct Telemetry {
     requests: Arc<RequestRegistry>,
     refusals: Box<[Arc<RefusalCounts>]>,
     sampler: Sampler,
+    /// Flows of each level whose requests and seats are exposed.
+    top_flows: usize,
 }
 
 impl Telemetry {
-    /// The telemetry of `flow_control`. `apiserver` is the value of the label of this name.
+    /// The telemetry of `flow_control`. `apiserver` is the value of the label of this name;
+    /// of each level, the requests and seats of at most `top_flows` flows are exposed.
     pub(crate) fn new(
         flow_control: Arc<FlowControl>,
         clock: Clock,
         apiserver: &str,
         metrics: Arc<GatewayMetrics>,
+        top_flows: usize,
     ) -> Arc<Self> {
         observe_flow_control(&metrics, &flow_control, &clock);
         Arc::new(Self {
@@ -50,6 +59,7 @@ impl Telemetry {
             metrics,
             flow_control,
             clock,
+            top_flows,
         })
     }
 
@@ -102,8 +112,23 @@ impl Telemetry {
         }
     }
 
+    /// All metrics as text, made on the blocking pool. Waits at most a second for cores to describe their
+    /// requests. `Err` if rendering panicked. To be called on the control runtime.
+    pub(crate) async fn metrics_text(self: &Arc<Self>) -> Result<String, JoinError> {
+        let telemetry = Arc::clone(self);
+        let (levels, largest) = spawn_blocking(move || {
+            let levels = flow_states::read(&telemetry.flow_control);
+            let largest = flow_metrics::largest(&levels, telemetry.top_flows);
+            (levels, largest)
+        })
+        .await?;
+        let named = flow_metrics::name(&self.flow_control, largest).await;
+        let telemetry = Arc::clone(self);
+        spawn_blocking(move || telemetry.render_metrics(&levels, &named)).await
+    }
+
     /// All metrics as text. Takes time in proportion to the series: not for a data core.
-    pub(crate) fn render_metrics(&self) -> String {
+    fn render_metrics(&self, levels: &[LevelFlows], flows: &[NamedFlow]) -> String {
         let now = self.clock.now();
         let sampled = self.sampler.sampled(now);
         let sources = CellSources {
@@ -115,6 +140,8 @@ impl Telemetry {
         };
         let mut text = Exposition::with_label("apiserver", &self.apiserver);
         cell_metrics::write(&mut text, &sources);
+        flow_metrics::write_levels(&mut text, levels, &self.sampler, now);
+        flow_metrics::write_flows(&mut text, flows);
         self.metrics.write(&mut text, now);
         text.finish()
     }
@@ -152,6 +179,10 @@ fn observe_flow_control(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl
     let of = Arc::clone(flow_control);
     metrics.observe_counter(&catalogue::PREMATURE_REFUSED, move || {
         of.premature.refused()
+    });
+    let of = Arc::clone(flow_control);
+    metrics.observe_gauge(&catalogue::WAIT_LIMIT, move || {
+        of.wait_limit().as_secs_f64()
     });
     let of = Arc::clone(flow_control);
     metrics.observe_gauge(&catalogue::TOTAL_SEATS, move || {

@@ -51,6 +51,10 @@ const VARYING: &[&str] = &[
     "apiserver_flowcontrol_target_seats",
     "apiserver_flowcontrol_current_limit_seats",
     "fairgate_build_info",
+    "fairgate_flow_executing_seats",
+    "fairgate_flow_inqueue_requests",
+    "fairgate_jain_index",
+    "fairgate_largest_flow_share",
     "fairgate_policy_age_seconds",
     "fairgate_policy_generation",
     "fairgate_policy_loads_total",
@@ -58,6 +62,14 @@ const VARYING: &[&str] = &[
     "fairgate_upstream_connections",
     "fairgate_upstream_connections_opened_total",
     "fairgate_uptime_seconds",
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_threads",
+    "process_virtual_memory_bytes",
+    "process_virtual_memory_max_bytes",
 ];
 
 /// The gateway as a process of its own, because some of its metrics belong to the process.

@@ -298,6 +298,8 @@ pub struct CoreCells {
     pub filter: Histogram<13>,
     /// Requests whose start was held back for a moment, to spread starts out.
     pub held_back: Counter,
+    /// Seats of requests whose clients read too slowly, at the last check.
+    pub stalled_seats: AtomicU32,
 }
 
 impl CoreCells {
@@ -309,6 +311,7 @@ impl CoreCells {
             waiting: two(),
             filter: Histogram::new(&FILTER_DURATIONS),
             held_back: Counter::default(),
+            stalled_seats: AtomicU32::new(0),
         }
     }
 

@@ -184,6 +184,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),
         admin: root.section("admin", |admin| AdminConfig {
             address: admin.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
+            top_flows: admin.ranged("topFlows", 5, &(0..=100), values::count),
         }),
         log: root.section("log", |log| LogConfig {
             format: log.keyword("format", LogFormat::Text),

@@ -5,8 +5,8 @@
 //! most [`MAX_KINDS`](registry::MAX_KINDS) combinations are distinguished; all others are counted under
 //! [`OTHER`]. Paths that are no resources share [`NON_RESOURCE`]. Every other label has few values.
 //!
-//! A histogram takes twenty times the memory of a count, so only
-//! [`MAX_TIMED`](registry::MAX_TIMED) combinations have one of their own; the durations of all others
+//! Histograms take fifty times the memory of a count, so only
+//! [`MAX_TIMED`](registry::MAX_TIMED) combinations have their own; the durations and sizes of all others
 //! are in the histograms of [`OTHER`]. A combination that was not seen for an hour is removed with its
 //! counts, so that it is not exposed for ever; if it returns it starts at 0.
 //!
@@ -20,6 +20,7 @@ mod status_counts;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timings;
 
 pub(super) use registry::{RequestRegistry, RequestTotals, SWEEP_PERIOD};
 pub(super) use request_labels::{DryRun, FinishedRequest, RequestLabels};

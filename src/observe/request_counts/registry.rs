@@ -1,7 +1,7 @@
 //! The rows of all cores, by the kind of request: what a scrape reads.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -11,16 +11,19 @@ use std::{
 
 use super::{
     DryRun, FinishedRequest, OTHER, RequestLabels,
+    request_labels::{running_verb_label, scope_label},
     status_counts::{StatusCounts, StatusTotals},
+    timings::{TimingTotals, Timings},
 };
 use fairgate_core::{
-    cells::{Histogram, HistogramTotal},
+    cells::Counter,
+    digest::RequestInfo,
     sync::{Mutex, lock},
 };
 
 /// Combinations of verb, scope and resource that are distinguished.
 pub(super) const MAX_KINDS: usize = 1024;
-/// Combinations with a histogram of their own.
+/// Combinations with histograms of their own.
 pub(super) const MAX_TIMED: usize = 320;
 /// How often [`RequestRegistry::sweep`] is to be called.
 pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(60);
@@ -29,19 +32,15 @@ pub(super) const FORGOTTEN_SWEEPS: u32 = 60;
 /// Sweeps without a request after which a combination gives its histogram to one that has none.
 pub(super) const IDLE_SWEEPS: u32 = 5;
 
-/// Upper bounds of the time until the end of a response, in seconds.
-const SLI_DURATIONS: [f64; 21] = [
-    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0,
-    30.0, 45.0, 60.0,
-];
-
 /// What one core counts of one kind of request.
 #[derive(Debug)]
 pub(super) struct Row {
     requests: StatusCounts<16>,
     terminations: StatusCounts<6>,
-    pub(super) took: Histogram<21>,
-    /// Whether `took` is in use.
+    /// Requests whose response broke off.
+    aborts: Counter,
+    pub(super) timings: Timings,
+    /// Whether `timings` are in use.
     is_timed: AtomicBool,
     /// The sweep after which it was last counted in.
     seen: AtomicU32,
@@ -57,7 +56,8 @@ impl Row {
             removed: AtomicBool::new(false),
             requests: StatusCounts::default(),
             terminations: StatusCounts::default(),
-            took: Histogram::new(&SLI_DURATIONS),
+            aborts: Counter::default(),
+            timings: Timings::new(),
         }
     }
 
@@ -66,6 +66,9 @@ impl Row {
         self.requests.count(request.code, request.dry_run);
         if request.terminated {
             self.terminations.count(request.code, DryRun::No);
+        }
+        if request.aborted {
+            self.aborts.increment();
         }
     }
 
@@ -90,8 +93,10 @@ pub(crate) struct RequestTotals {
     pub(crate) requests: StatusTotals,
     /// Those that the gateway rejected or ended to protect itself or the upstream, by status.
     pub(crate) terminations: StatusTotals,
-    /// Seconds until the end of the response, without the wait for seats.
-    pub(crate) took: HistogramTotal,
+    /// Those whose response broke off.
+    pub(crate) aborts: u64,
+    /// Durations and sizes.
+    pub(crate) timings: TimingTotals,
 }
 
 /// The rows of all cores.
@@ -134,8 +139,9 @@ impl KindRows {
         for row in &self.rows {
             row.requests.add_to(&mut totals.requests);
             row.terminations.add_to(&mut totals.terminations);
+            totals.aborts += row.aborts.get();
             if self.is_timed {
-                row.took.add_to(&mut totals.took);
+                row.timings.add_to(&mut totals.timings);
             }
         }
         totals
@@ -226,6 +232,26 @@ impl RequestRegistry {
     /// Whether no further kinds are distinguished.
     pub(super) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Long-running requests by kind. Those for resources of which no request has ended yet are counted as
+    /// `other`, so that clients cannot create series at will.
+    pub(crate) fn count_running<'r>(
+        &self,
+        running: impl Iterator<Item = &'r RequestInfo>,
+    ) -> BTreeMap<RequestLabels, u64> {
+        let rows = lock(&self.rows);
+        let known: BTreeSet<_> = rows.keys().map(RequestLabels::resource_labels).collect();
+        let mut counts = BTreeMap::new();
+        for info in running {
+            let (scope, verb) = (scope_label(info), running_verb_label(info));
+            let mut labels = RequestLabels::of(info, scope, verb);
+            if !known.contains(&labels.resource_labels()) {
+                labels = RequestLabels::other(scope, verb);
+            }
+            *counts.entry(labels).or_default() += 1;
+        }
+        counts
     }
 
     /// Everything counted, by kind.

@@ -58,8 +58,14 @@ pub(crate) struct FinishedRequest<'a> {
     pub(crate) code: u16,
     /// Whether the gateway rejected or ended it to protect itself or the upstream.
     pub(crate) terminated: bool,
-    /// Time until the end of the response, without the wait for seats.
+    /// Whether its response broke off.
+    pub(crate) aborted: bool,
+    /// Time until the end of the response.
+    pub(crate) duration: Duration,
+    /// The same, without the waits for seats and disruption budgets.
     pub(crate) took: Duration,
+    /// Bytes of the response that were passed to the client's connection.
+    pub(crate) bytes: u64,
 }
 
 /// A combination of labels that requests are counted by. The fields are the labels of the same names.
@@ -93,6 +99,16 @@ impl RequestLabels {
         Self::fixed(OTHER, OTHER, scope, verb)
     }
 
+    /// The labels that say what a request is for.
+    pub(super) fn resource_labels(&self) -> [&str; 4] {
+        [
+            &self.group,
+            &self.version,
+            &self.resource,
+            &self.subresource,
+        ]
+    }
+
     fn fixed(name: &str, subresource: &str, scope: &'static str, verb: &'static str) -> Self {
         Self {
             group: name.into(),
@@ -121,6 +137,15 @@ pub(super) fn verb_label(request: &FinishedRequest<'_>) -> &'static str {
         Method::PUT => "PUT",
         Method::PATCH => "PATCH",
         Method::DELETE => "DELETE",
+        _ => OTHER,
+    }
+}
+
+/// The `verb` label of a long-running request in progress.
+pub(super) fn running_verb_label(info: &RequestInfo) -> &'static str {
+    match info.verb {
+        Verb::Watch => "WATCH",
+        _ if info.is_resource => "CONNECT",
         _ => OTHER,
     }
 }

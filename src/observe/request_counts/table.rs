@@ -70,11 +70,12 @@ impl RequestTable {
         let other = || self.registry.add_other(RequestLabels::other(scope, verb));
         let row = rows.entry(key).or_insert_with(other);
         row.count(request, sweep);
+        let is_read = matches!(verb, "GET" | "LIST");
         if row.is_timed() {
-            row.took.observe_duration(request.took);
+            row.timings.observe(request, is_read);
         } else {
             let row = rows.entry(self.key(0, verb, scope)).or_insert_with(other);
-            row.took.observe_duration(request.took);
+            row.timings.observe(request, is_read);
         }
     }
 

@@ -20,7 +20,10 @@ fn count(table: &RequestTable, method: &Method, target: &str, code: u16) {
         dry_run: DryRun::of(target.split_once('?').map(|(_, query)| query)),
         code,
         terminated: code == 429,
+        aborted: code == 504,
+        duration: Duration::from_millis(90),
         took: Duration::from_millis(70),
+        bytes: 5000,
     });
 }
 
@@ -87,8 +90,9 @@ fn requests_are_distinguished_as_the_api_server_does() {
     let totals = registry.totals();
     let terminated = totals.iter().map(|(_, t)| t.terminations.len());
     assert_eq!(terminated.sum::<usize>(), 1);
-    let took: u64 = totals.iter().map(|(_, t)| t.took.count()).sum();
-    assert_eq!(took, 11);
+    let durations = totals.iter().flat_map(|(_, t)| &t.timings.duration);
+    let timed: u64 = durations.map(|(_, total)| total.count()).sum();
+    assert_eq!(timed, 11);
 }
 
 #[test]
@@ -174,10 +178,13 @@ fn a_kind_that_is_not_seen_any_more_is_forgotten() {
 /// The resources with a histogram of their own, and all times counted anywhere.
 fn timed(registry: &RequestRegistry) -> (Vec<String>, u64) {
     let totals = registry.totals();
-    let all = totals.iter().map(|(_, totals)| totals.took.count()).sum();
+    let all = totals
+        .iter()
+        .map(|(_, totals)| totals.timings.sli.count())
+        .sum();
     let own = totals
         .iter()
-        .filter(|(kind, totals)| &*kind.resource != OTHER && totals.took.count() > 0);
+        .filter(|(kind, totals)| &*kind.resource != OTHER && totals.timings.sli.count() > 0);
     (
         own.map(|(kind, _)| kind.resource.to_string()).collect(),
         all,
@@ -233,4 +240,60 @@ fn a_dry_run_is_one_that_says_all() {
     assert_eq!(DryRun::of(Some("a=b&dryRun=All")), DryRun::All);
     assert_eq!(DryRun::of(Some("dryRun=Some")), DryRun::Invalid);
     assert_eq!(DryRun::of(Some("dryRun=All&dryRun=x")), DryRun::Invalid);
+}
+
+#[test]
+fn durations_sizes_and_aborts_are_counted_as_kube_apiserver_does() {
+    let registry = Arc::new(RequestRegistry::default());
+    let table = RequestTable::new(registry.clone());
+    let pods = "/api/v1/namespaces/a/pods";
+    count(&table, &Method::GET, pods, 200);
+    count(&table, &Method::GET, pods, 504);
+    count(&table, &Method::POST, pods, 201);
+    count(&table, &Method::POST, &format!("{pods}?dryRun=All"), 201);
+    let totals = registry.totals();
+    let of = |verb: &str| {
+        let (_, totals) = totals.iter().find(|(kind, _)| kind.verb == verb).unwrap();
+        totals
+    };
+    let (list, post) = (of("LIST"), of("POST"));
+    assert_eq!((list.aborts, post.aborts), (1, 0));
+    assert_eq!(list.timings.sizes.count(), 2, "only reads have a size");
+    assert!((list.timings.sizes.sum - 10_000.0).abs() < 1e-9);
+    assert_eq!(post.timings.sizes.count(), 0);
+    let durations = post.timings.duration.each_ref();
+    let counts = durations.map(|(dry_run, total)| (dry_run.as_str(), total.count()));
+    assert_eq!(counts[..2], [("", 1), ("All", 1)]);
+    assert_eq!(counts[2].1, 0);
+    assert!((durations[0].1.sum - 0.09).abs() < 1e-9);
+    assert_eq!(
+        post.timings.sli.count(),
+        1,
+        "a dry run has no service level"
+    );
+}
+
+#[test]
+fn running_requests_count_by_resource_once_a_request_for_it_has_ended() {
+    let registry = Arc::new(RequestRegistry::default());
+    let table = RequestTable::new(registry.clone());
+    count(&table, &Method::GET, "/api/v1/pods", 200);
+    let parse = |target: &str| RequestInfo::from_target("GET", target).unwrap();
+    let running = [
+        parse("/api/v1/pods?watch=1"),
+        parse("/api/v1/namespaces/a/pods?watch=1"),
+        parse("/apis/made.up/v1/things?watch=1"),
+        parse("/apis/made.up/v1/thongs?watch=1"),
+    ];
+    let counts = registry.count_running(running.iter());
+    let found: Vec<_> = counts
+        .iter()
+        .map(|(kind, count)| (&*kind.resource, kind.scope, kind.verb, *count))
+        .collect();
+    let expected = [
+        ("pods", "cluster", "WATCH", 1),
+        ("pods", "namespace", "WATCH", 1),
+        (OTHER, "cluster", "WATCH", 2),
+    ];
+    assert_eq!(found, expected);
 }

@@ -1,14 +1,21 @@
 //! The admin port: metrics, health checks and dumps over a real socket.
 
+use std::io::Read as _;
+
 use super::{scrape::Scrape, *};
 
 /// Asks the admin port and reads to its end.
 async fn ask(address: std::net::SocketAddr, request: &str) -> String {
+    String::from_utf8(ask_bytes(address, request, "").await).unwrap()
+}
+
+/// The same, with further header lines.
+async fn ask_bytes(address: std::net::SocketAddr, request: &str, headers: &str) -> Vec<u8> {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = format!("{request} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let request = format!("{request} HTTP/1.1\r\nHost: a\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
     answer
 }
 
@@ -66,6 +73,40 @@ fn operators_find_everything_on_their_own_port() {
         );
         let posted = ask(address, "POST /metrics").await;
         assert!(posted.starts_with("HTTP/1.1 405 ") && posted.contains("allow: GET, HEAD\r\n"));
+        running.abort();
+        drop(sent);
+    });
+}
+
+#[test]
+fn metrics_are_compressed_for_clients_that_accept_gzip() {
+    local(async {
+        let mut world = World::new();
+        let sent = world.crowd().await;
+        let anywhere = "127.0.0.1:0".parse().unwrap();
+        let endpoints = OperatorEndpoints::new(Arc::clone(&world.telemetry), HealthChecks::new());
+        let admin = AdminServer::bind(anywhere, endpoints).await.unwrap();
+        let address = admin.address().unwrap();
+        let running = tokio::spawn(admin.run());
+        let metrics = ask(address, "GET /metrics").await;
+        let zipped = ask_bytes(
+            address,
+            "GET /metrics",
+            "Accept-Encoding: br, gzip;q=0.5\r\n",
+        )
+        .await;
+        let end = zipped.windows(4).position(|at| at == b"\r\n\r\n").unwrap() + 4;
+        let head = String::from_utf8(zipped[..end].to_vec()).unwrap();
+        assert!(head.contains("content-encoding: gzip\r\n"), "{head}");
+        assert!(zipped.len() * 5 < metrics.len(), "{} bytes", zipped.len());
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&zipped[end..])
+            .read_to_string(&mut text)
+            .unwrap();
+        Scrape::parse(&text).is("fairgate_queued_requests", 2.0);
+        let refused = ask_bytes(address, "GET /metrics", "Accept-Encoding: gzip;q=0\r\n").await;
+        let plain = b"fairgate_queued_requests 2";
+        assert!(refused.windows(plain.len()).any(|at| at == plain));
         running.abort();
         drop(sent);
     });

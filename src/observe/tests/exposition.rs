@@ -14,7 +14,7 @@ async fn crowded() -> (World, Vec<JoinHandle<Got>>, Scrape) {
     world.get("/livez", "sid").await;
     let sampler = world.telemetry.sampler();
     sampler.sample(world.telemetry.flow_control(), world.clock.now());
-    let scrape = Scrape::parse(&world.telemetry.render_metrics());
+    let scrape = Scrape::parse(&world.telemetry.metrics_text().await.unwrap());
     (world, sent, scrape)
 }
 
@@ -146,7 +146,7 @@ fn all_requests_are_counted_when_they_have_ended() {
             world.release().await;
             assert_eq!(sent.await.unwrap().status, 200);
         }
-        let scrape = Scrape::parse(&world.telemetry.render_metrics());
+        let scrape = Scrape::parse(&world.telemetry.metrics_text().await.unwrap());
         let pods = "group=\"\",resource=\"pods\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\"";
         let label = |rest: &str| format!("{{apiserver=\"kube:6443\",{rest}}}");
         scrape.is(
@@ -213,7 +213,7 @@ fn the_time_for_which_an_eviction_was_held_does_not_count() {
         world.clock.advance(Duration::from_secs(2));
         world.release().await;
         sent.await.unwrap();
-        let scrape = Scrape::parse(&world.telemetry.render_metrics());
+        let scrape = Scrape::parse(&world.telemetry.metrics_text().await.unwrap());
         let labels = "apiserver=\"kube:6443\",component=\"apiserver\",group=\"\",resource=\"pods\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\"";
         let name = "apiserver_request_sli_duration_seconds_sum";
         scrape.is(&format!("{name}{{{labels}}}"), 0.5);
@@ -227,7 +227,7 @@ fn a_client_that_leaves_is_counted_too() {
         let sent = world.crowd().await;
         sent[1].abort();
         settle().await;
-        let scrape = Scrape::parse(&world.telemetry.render_metrics());
+        let scrape = Scrape::parse(&world.telemetry.metrics_text().await.unwrap());
         let gone = scrape
             .samples
             .iter()
@@ -261,7 +261,7 @@ fn readers_and_writers_are_sampled_apart() {
             world.clock.advance(Duration::from_millis(100));
             sampler.sample(&flow_control, world.clock.now());
         }
-        let scrape = Scrape::parse(&world.telemetry.render_metrics());
+        let scrape = Scrape::parse(&world.telemetry.metrics_text().await.unwrap());
         let kind = |name: &str, kind: &str| {
             scrape.value(&format!(
                 "apiserver_current_{name}_requests{{apiserver=\"kube:6443\",request_kind=\"{kind}\"}}"
@@ -314,7 +314,7 @@ fn a_level_that_is_gone_takes_its_series_along_once_it_has_drained() {
             ["1", "false", "true", "2", "1"],
             "it is quiescing"
         );
-        let scrape = Scrape::parse(&world.telemetry.render_metrics());
+        let scrape = Scrape::parse(&world.telemetry.metrics_text().await.unwrap());
         scrape.is(&format!("{APF}current_inqueue_requests{{{ANN}}}"), 2.0);
         scrape.is(&format!("{APF}current_executing_requests{{{ANN}}}"), 1.0);
         for sent in sent {
@@ -322,7 +322,7 @@ fn a_level_that_is_gone_takes_its_series_along_once_it_has_drained() {
             assert_eq!(sent.await.unwrap().status, 200);
         }
         flow_control.rebalance(world.clock.now());
-        let text = world.telemetry.render_metrics();
+        let text = world.telemetry.metrics_text().await.unwrap();
         assert!(
             !text.contains("narrow") && !text.contains("elephants"),
             "{text}"
@@ -339,11 +339,35 @@ fn the_same_state_gives_the_same_text() {
         let sent = world.crowd().await;
         world.get("/api/v1/pods", "sid").await;
         assert_eq!(
-            world.telemetry.render_metrics(),
-            world.telemetry.render_metrics()
+            world.telemetry.metrics_text().await.unwrap(),
+            world.telemetry.metrics_text().await.unwrap()
         );
         drop(sent);
     });
 }
 
 const APF: &str = "apiserver_flowcontrol_";
+
+#[test]
+fn the_largest_flows_of_a_level_are_named_with_what_they_have() {
+    local(async {
+        let (world, _sent, scrape) = crowded().await;
+        let of = |name: &str, value| {
+            let labels = r#"apiserver="kube:6443",flow="ann",flow_schema="elephants",priority_level="narrow""#;
+            scrape.is(&format!("fairgate_flow_{name}{{{labels}}}"), value);
+        };
+        of("inqueue_requests", 2.0);
+        of("executing_seats", 1.0);
+        let level = |name: &str, value| {
+            let labels = r#"apiserver="kube:6443",priority_level="narrow""#;
+            scrape.is(&format!("fairgate_{name}{{{labels}}}"), value);
+        };
+        level("active_flows", 1.0);
+        level("active_queues", 1.0);
+        level("jain_index", 1.0);
+        level("largest_flow_share", 1.0);
+        // The second of three requests came half a second after the first, and a second before now.
+        level("oldest_wait_seconds", 1.5);
+        world.leaf.held.borrow_mut().clear();
+    });
+}

@@ -222,6 +222,7 @@ impl World {
             clock.clone(),
             "kube:6443",
             GatewayMetrics::new(),
+            2,
         );
         let leaf = Leaf::default();
         let inside = DumpsLayer::new(Arc::clone(&telemetry), Handle::current()).layer(leaf.clone());

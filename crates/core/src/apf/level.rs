@@ -203,6 +203,12 @@ impl<W: Copy> Ticket<W> {
             .with(out, |set, events| set.finish(now, self.id, events))
     }
 
+    /// The seats that it holds. Locks the level for a moment.
+    pub fn seats(&self) -> Seats {
+        let seats = self.level.inspect(|set| set.seats(self.id));
+        seats.unwrap_or(0)
+    }
+
     /// The level that gave it.
     pub fn level(&self) -> &Level<W> {
         &self.level

@@ -18,6 +18,7 @@ use super::{
     message::GateMessage,
     premature_resets::UserResets,
     settings::{Enforcement, FlowControlSettings},
+    wait_limit::wait_limit,
     waiters::Waiter,
     work_estimates::WorkEstimates,
 };
@@ -121,6 +122,11 @@ impl FlowControl {
     pub async fn borrowing_due(&self) {
         let semantics = self.dispatcher.view().policy().settings().semantics;
         self.borrowing.due(self.borrowing_period(), semantics).await;
+    }
+
+    /// The longest time that a request without a deadline of its own may wait in a queue.
+    pub fn wait_limit(&self) -> Duration {
+        wait_limit(lock(&self.settings).request_timeout)
     }
 
     /// A core no longer uses `old`.

@@ -8,7 +8,7 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Waker},
     time::Duration,
 };
@@ -273,6 +273,16 @@ impl Gate {
     /// Registers the reply of an executing request, once it has begun.
     pub(super) fn set_reply(&self, waiter: Waiter, reply: &Rc<ReplyPipe>) {
         self.waiters.borrow_mut().set_reply(waiter, reply);
+    }
+
+    /// The seats that a request of [`Gate::replies_in_progress`] holds.
+    pub(super) fn seats_at(&self, index: usize) -> u32 {
+        self.waiters.borrow().seats_at(index)
+    }
+
+    /// Notes how many seats are held by requests whose clients read too slowly.
+    pub(super) fn note_stalled_seats(&self, seats: u32) {
+        self.cells.stalled_seats.store(seats, Ordering::Relaxed);
     }
 
     /// The replies in progress that hold seats.

@@ -104,7 +104,7 @@ where
         }
         // Without enforcement the limits are not applied, but running requests are counted in any case.
         let enforced = self.gate.enforces();
-        match (self.gate.flow_control().watches).enter(&call.digest.user, enforced) {
+        match (self.gate.flow_control().watches).enter(&call.digest, enforced) {
             Some(entry) => self.admit_in(call, Some(entry)),
             None => State::Refused(Some(Refusal::TooManyWatches {
                 retry_after: LONG_RUNNING_RETRY_AFTER,
@@ -129,7 +129,7 @@ where
             AdmissionOutcome::Exempt if call.kind == RequestKind::LongRunning => {
                 // Without enforcement the limits are not applied, but running requests are counted in any case.
                 let enforced = self.gate.enforces();
-                match (self.gate.flow_control().long_running).enter(&call.digest.user, enforced) {
+                match (self.gate.flow_control().long_running).enter(&call.digest, enforced) {
                     Some(entry) => {
                         let guard =
                             LongRunningGuard::new(entry, &self.gate, &call.context, enforced);

@@ -2,17 +2,18 @@
 //!
 //! A client can make almost any request look like one by its path, so their number is limited, per user and in total.
 //! A request counts until the upstream is known to be done with it; see [`super::abandoned`]. This is off the hot
-//! path: such requests last for minutes. Watches have limits of the same kind.
+//! path: such requests last for minutes. Watches have limits of the same kind. What each running
+//! request is for is kept, too, for a scrape.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU32, Ordering},
+    atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
 use dashmap::DashMap;
 
 use fairgate_core::{
-    digest::User,
+    digest::RequestDigest,
     sync::{Mutex, lock},
 };
 
@@ -39,13 +40,17 @@ pub struct LongRunning {
     caps: Mutex<Caps>,
     total: AtomicU32,
     by_user: DashMap<String, u32>,
+    /// What is running, by the number of its entry.
+    requests: DashMap<u64, Arc<RequestDigest>>,
+    entries: AtomicU64,
 }
 
 /// Counts one long-running request; dropping it makes room for another.
 #[derive(Debug)]
 pub(super) struct LongRunningEntry {
     of: Arc<LongRunning>,
-    user: Arc<User>,
+    number: u64,
+    digest: Arc<RequestDigest>,
 }
 
 impl LongRunning {
@@ -55,6 +60,8 @@ impl LongRunning {
             caps: Mutex::new(caps),
             total: AtomicU32::new(0),
             by_user: DashMap::new(),
+            requests: DashMap::new(),
+            entries: AtomicU64::new(0),
         }
     }
 
@@ -73,10 +80,17 @@ impl LongRunning {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Counts a request of `user`; `None` if there are too many, and the limits are enforced.
+    /// Shows `see` each running request, in no order that means anything. O(requests).
+    pub fn visit(&self, mut see: impl FnMut(&RequestDigest)) {
+        for request in &self.requests {
+            see(request.value());
+        }
+    }
+
+    /// Counts a request; `None` if there are too many, and the limits are enforced.
     pub(super) fn enter(
         self: &Arc<Self>,
-        user: &Arc<User>,
+        digest: &Arc<RequestDigest>,
         enforced: bool,
     ) -> Option<LongRunningEntry> {
         let caps = if enforced {
@@ -87,12 +101,15 @@ impl LongRunning {
         if !self.try_increment_total(caps.total) {
             return None;
         }
-        // Made before the user's limit is checked: dropping it takes back both counts.
+        // Made before the user's limit is checked: dropping it takes back everything.
         let entry = LongRunningEntry {
             of: Arc::clone(self),
-            user: Arc::clone(user),
+            number: self.entries.fetch_add(1, Ordering::Relaxed),
+            digest: Arc::clone(digest),
         };
-        let mut count = self.by_user.entry(user.name.clone()).or_insert(0);
+        self.requests.insert(entry.number, Arc::clone(digest));
+        let user = digest.user.name.clone();
+        let mut count = self.by_user.entry(user).or_insert(0);
         *count += 1;
         let too_many = *count > caps.per_user;
         drop(count);
@@ -112,20 +129,26 @@ impl Drop for LongRunningEntry {
     fn drop(&mut self) {
         let this = &self.of;
         this.total.fetch_sub(1, Ordering::Relaxed);
-        if let Some(mut count) = this.by_user.get_mut(&self.user.name) {
+        this.requests.remove(&self.number);
+        let user = &self.digest.user.name;
+        if let Some(mut count) = this.by_user.get_mut(user) {
             *count = count.saturating_sub(1);
         }
-        this.by_user
-            .remove_if(&self.user.name, |_, count| *count == 0);
+        this.by_user.remove_if(user, |_, count| *count == 0);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fairgate_core::digest::{RequestInfo, User};
+
     use super::*;
 
-    fn user(name: &str) -> Arc<User> {
-        Arc::new(User::new(name, ["g"]))
+    fn user(name: &str) -> Arc<RequestDigest> {
+        Arc::new(RequestDigest {
+            info: RequestInfo::from_target("GET", "/api/v1/pods?watch=1").unwrap(),
+            user: Arc::new(User::new(name, ["g"])),
+        })
     }
 
     #[test]
@@ -141,10 +164,17 @@ mod tests {
         assert!(all.enter(&user("a"), false).is_some());
         let other = all.enter(&user("b"), true).unwrap();
         assert!(all.enter(&user("c"), true).is_none());
+        let mut seen = Vec::new();
+        all.visit(|request| seen.push(request.user.name.clone()));
+        seen.sort_unstable();
+        assert_eq!(seen, ["a", "a", "b"]);
         drop(mine);
         assert!(all.enter(&user("c"), true).is_some());
         drop(other);
-        assert_eq!((all.running(), all.by_user.len()), (0, 0));
+        assert_eq!(
+            (all.running(), all.by_user.len(), all.requests.len()),
+            (0, 0, 0)
+        );
     }
 
     #[test]
@@ -170,6 +200,9 @@ mod tests {
             }
         });
         assert!(most.into_inner() <= 7);
-        assert_eq!((all.running(), all.by_user.len()), (0, 0));
+        assert_eq!(
+            (all.running(), all.by_user.len(), all.requests.len()),
+            (0, 0, 0)
+        );
     }
 }

@@ -53,8 +53,13 @@ impl SlowReaders {
         let limits = per_interval(policy.spool);
         let spool = &gate.flow_control().spool;
         let enforces = policy.enforcement == Enforcement::Enforce;
+        let mut stalled_seats = 0;
         for in_progress in gate.replies_in_progress() {
-            match in_progress.reply.check_pace(limits, spool) {
+            let pace = in_progress.reply.check_pace(limits, spool);
+            if pace == ReaderPace::TooSlow {
+                stalled_seats += gate.seats_at(in_progress.index);
+            }
+            match pace {
                 ReaderPace::SpoolingStarted => {
                     spool.count_answer();
                     let reply = Rc::downgrade(&in_progress.reply);
@@ -66,6 +71,7 @@ impl SlowReaders {
                 ReaderPace::KeepsUp | ReaderPace::TooSlow => {}
             }
         }
+        gate.note_stalled_seats(stalled_seats);
         self.make_room(gate, limits);
         self.log();
     }

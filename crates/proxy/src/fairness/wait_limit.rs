@@ -7,6 +7,11 @@ use fairgate_core::time::Time;
 /// The maximum wait, also of a request with a later deadline.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
+/// How long a request may wait of which `whole` is the time limit.
+pub(super) fn wait_limit(whole: Duration) -> Duration {
+    (whole / 4).min(MAX_WAIT)
+}
+
 /// Until when a request may wait in a queue: a quarter of the time from its arrival to its deadline (or of the default
 /// time limit, if it has none), at most a minute, and never past the deadline.
 pub(super) fn wait_deadline(
@@ -15,7 +20,7 @@ pub(super) fn wait_deadline(
     request_timeout: Duration,
 ) -> Time {
     let whole = deadline.map_or(request_timeout, |deadline| deadline.since(received));
-    let until = received.plus((whole / 4).min(MAX_WAIT));
+    let until = received.plus(wait_limit(whole));
     deadline.map_or(until, |deadline| until.min(deadline))
 }
 

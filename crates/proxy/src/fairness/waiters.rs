@@ -61,6 +61,8 @@ pub(super) struct ReplyInProgress {
     pub(super) reply: Rc<ReplyPipe>,
     pub(super) level: Level<Waiter>,
     pub(super) digest: Option<Arc<RequestDigest>>,
+    /// Its place among the requests of the core.
+    pub(super) index: usize,
 }
 
 impl WaiterTable {
@@ -190,7 +192,7 @@ impl WaiterTable {
 
     /// The replies in progress that hold seats. O(entries).
     pub(super) fn replies_in_progress(&self) -> Vec<ReplyInProgress> {
-        let in_progress = |slot: &WaiterEntry| {
+        let in_progress = |(index, slot): (usize, &WaiterEntry)| {
             let reply = slot.reply.as_ref()?.upgrade()?;
             let level = slot.held.as_ref()?.0.level().clone();
             let digest = slot.digest.clone();
@@ -198,9 +200,20 @@ impl WaiterTable {
                 reply,
                 level,
                 digest,
+                index,
             })
         };
-        self.all.iter().filter_map(in_progress).collect()
+        self.all
+            .iter()
+            .enumerate()
+            .filter_map(in_progress)
+            .collect()
+    }
+
+    /// The seats that a request holds, by its place among those of the core; 0 if it is gone.
+    pub(super) fn seats_at(&self, index: usize) -> u32 {
+        let held = self.all.get(index).and_then(|slot| slot.held.as_ref());
+        held.map_or(0, |(ticket, _)| ticket.seats())
     }
 
     /// The digest of a request, if it is still here.

@@ -75,10 +75,12 @@ pub(super) async fn serve<S>(
     {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => {
+            count_handshake_failure(&core);
             tracing::debug!(%error, %from, "a handshake failed");
             return;
         }
         Err(_) => {
+            count_handshake_failure(&core);
             tracing::debug!(%from, "a handshake took too long");
             return;
         }
@@ -98,6 +100,12 @@ pub(super) async fn serve<S>(
         serve_http2(&core, socket, service, &connection, client_disconnected).await;
     } else {
         serve_http1(&core, socket, service, &connection, client_disconnected).await;
+    }
+}
+
+fn count_handshake_failure(core: &ServeContext) {
+    if core.tls.is_some() {
+        core.settings.events.send(ClientEvent::HandshakeFailed);
     }
 }
 

@@ -5,4 +5,6 @@
 pub enum ClientEvent {
     /// A connection was closed because its client reset too many requests before they were answered.
     EndedForResets,
+    /// A TLS handshake failed or took too long.
+    HandshakeFailed,
 }

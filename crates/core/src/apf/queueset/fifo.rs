@@ -72,6 +72,13 @@ pub struct RequestEntry<W> {
     next: u32,
 }
 
+impl<W> RequestEntry<W> {
+    /// Hash of its flow: equal for requests of one FlowSchema with the same flow distinguisher.
+    pub const fn flow_hash(&self) -> u64 {
+        self.hash
+    }
+}
+
 #[derive(Debug)]
 struct Cell<W> {
     generation: u32,

@@ -180,6 +180,11 @@ impl<W: Copy> QueueSet<W> {
         self.entries.get(id).map(|entry| entry.arrived)
     }
 
+    /// The seats of a request that is still here: those it waits for, or those it holds.
+    pub fn seats(&self, id: super::EntryId) -> Option<Seats> {
+        self.entries.get(id).map(|entry| entry.seats)
+    }
+
     /// The present state in numbers. Costs O(1).
     pub fn summary(&self) -> QueueSetSummary {
         QueueSetSummary {
