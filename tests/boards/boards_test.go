@@ -1,0 +1,322 @@
+// Package boards tests the dashboards of config/grafana and the rules of config/prometheus: Prometheus scrapes gateways
+// that serve requests, at first in health and then in an outage.
+package boards
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// quiet are panels that are empty while nothing goes wrong.
+var quiet = regexp.MustCompile(`(?i)refus|server errors|aborted|reviews`)
+
+// variables chooses values for the variables of the boards.
+var variables = strings.NewReplacer(
+	"$__rate_interval", "10s", "$cluster", ".*", "$job", "fairgate", "$instance", ".*", "$level", "busy")
+
+// neverFires are alerts that no outage of this test causes. alerts_test.yaml tests their expressions.
+var neverFires = []string{"FairgatePanics"}
+
+// level returns a level with one share of the seats.
+func level(name string, lends int, response object) object {
+	return object{
+		"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+		"metadata": object{"name": name, "resourceVersion": "1"},
+		"spec": object{"type": "Limited", "limited": object{
+			"nominalConcurrencyShares": 30, "lendablePercent": lends, "borrowingLimitPercent": 0, "limitResponse": response}},
+	}
+}
+
+func queues(count, hand int) object {
+	return object{"type": "Queue", "queuing": object{"queues": count, "handSize": hand, "queueLengthLimit": 50}}
+}
+
+// schema returns a FlowSchema for a group, whose flows are its users.
+func schema(name, level, group string) object {
+	return object{
+		"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+		"metadata": object{"name": name, "resourceVersion": "1"},
+		"spec": object{
+			"matchingPrecedence": 100, "priorityLevelConfiguration": object{"name": level},
+			"distinguisherMethod": object{"type": "ByUser"},
+			"rules": []object{{
+				"subjects": []object{{"kind": "Group", "group": object{"name": group}}},
+				"resourceRules": []object{{"verbs": []string{"*"}, "apiGroups": []string{"*"}, "resources": []string{"*"},
+					"clusterScope": true, "namespaces": []string{"*"}}},
+			}},
+		},
+	}
+}
+
+func encode(t *testing.T, objects ...object) string {
+	var texts []string
+	for _, object := range objects {
+		text, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	return strings.Join(texts, ",")
+}
+
+// A world is three gateways before one upstream, and a Prometheus that scrapes all.
+type world struct {
+	upstream *upstream
+	// files has its policy in files, serves TLS, and has the semantics Improved.
+	files *gateway
+	// sidecar follows the upstream's policy. All flows share its two queues, and have the semantics Compatible, so that
+	// who sends more gets more.
+	sidecar *gateway
+	// overlay hosts the policy objects, and asks the upstream who may read them.
+	overlay    *gateway
+	prometheus *prometheus
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{}
+	w.upstream = startUpstream(t, encode(t, schema("tenants", "busy", "tenants")), encode(t, level("busy", 0, queues(2, 2))))
+	address := "http://" + w.upstream.address
+	directory := t.TempDir()
+	if err := os.Mkdir(filepath.Join(directory, "policies"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	certify(t, directory, 90*24*time.Hour)
+	for _, object := range []object{
+		level("busy", 0, queues(16, 2)), schema("tenants", "busy", "tenants"),
+		level("strict", 0, object{"type": "Reject"}), schema("impatient", "strict", "impatient"),
+	} {
+		name := object["metadata"].(map[string]any)["name"].(string)
+		write(t, filepath.Join(directory, "policies"), name+".yaml", encode(t, object))
+	}
+	w.files = startGateway(t, directory, object{
+		"mode": "files", "upstream": object{"url": address}, "dataCores": 1,
+		"flowControl": object{"totalSeats": 40, "policies": object{"directory": "policies"}},
+		"limits":      object{"watchesPerUser": 10, "watchesTotal": 10, "spoolPerAnswer": "64Ki"},
+		"timeouts":    object{"request": "4s"},
+	}, true)
+	w.sidecar = startGateway(t, t.TempDir(), object{
+		"mode": "sidecar", "upstream": object{"url": address}, "dataCores": 1,
+		"flowControl": object{"totalSeats": 10, "semantics": "Compatible"},
+	}, false)
+	w.overlay = startGateway(t, t.TempDir(), object{
+		"mode": "overlay", "upstream": object{"url": address}, "dataCores": 1,
+	}, false)
+	w.prometheus = startPrometheus(t, w.files.admin, w.sidecar.admin, w.overlay.admin)
+	return w
+}
+
+// calm sends what the gateways can bear.
+func (w *world) calm(ctx context.Context) {
+	const pods = "/api/v1/namespaces/a/pods"
+	for _, gateway := range []*gateway{w.files, w.sidecar} {
+		for _, token := range []string{"mouse", "elephant"} {
+			gateway.load(ctx, 1, token, "GET", pods+"?delay=20ms&bytes=5000", 50*time.Millisecond)
+			gateway.load(ctx, 1, token, "GET", pods+"/one?delay=5ms", 50*time.Millisecond)
+			gateway.load(ctx, 1, token, "POST", pods+"?delay=10ms&code=201", 100*time.Millisecond)
+		}
+		gateway.load(ctx, 1, "mouse", "GET", "/api/v1/pods?watch=true", time.Second)
+		gateway.load(ctx, 1, "node", "GET", "/api/v1/nodes/a", 200*time.Millisecond)
+	}
+}
+
+// storm causes everything that alerts are about, but for the loss of upstream and gateway.
+func (w *world) storm(t *testing.T, ctx context.Context) {
+	const pods = "/api/v1/namespaces/a/pods"
+	w.files.load(ctx, 60, "elephant", "GET", pods+"?delay=900ms", 0)
+	w.files.load(ctx, 1, "mouse", "GET", pods+"/one?delay=300ms", 0)
+	w.files.load(ctx, 60, "node", "GET", "/api/v1/nodes/a?delay=2s", 0)
+	w.files.load(ctx, 15, "root", "GET", pods+"?delay=1s", 0)
+	w.files.load(ctx, 20, "impatient", "GET", pods+"?delay=3s", 20*time.Millisecond)
+	w.files.load(ctx, 12, "mouse", "GET", "/api/v1/pods?watch=true", time.Second)
+	w.files.load(ctx, 1, "root", "GET", pods+"/broken?code=500", 100*time.Millisecond)
+	go w.files.babble(ctx)
+	for range 4 {
+		go w.files.stall(ctx, "mouse", pods+"?bytes=100000000")
+	}
+	w.files.load(ctx, 1, "root", "GET", pods+"/broken?bytes=100000&break", 100*time.Millisecond)
+	w.files.load(ctx, 1, "nobody", "GET", pods, 100*time.Millisecond)
+	w.sidecar.load(ctx, 45, "elephant", "GET", pods+"/one?delay=600ms", 0)
+	w.sidecar.load(ctx, 2, "mouse", "GET", pods+"/one?delay=200ms", 0)
+	w.overlay.load(ctx, 1, "mouse", "GET", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", 100*time.Millisecond)
+	certify(t, w.files.directory, 3*24*time.Hour)
+	write(t, filepath.Join(w.files.directory, "policies"), "broken.yaml", "kind: Nonsense")
+}
+
+func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
+	w := newWorld(t)
+	start := time.Now()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	w.calm(ctx)
+	empty := expressions(t)
+	count := len(empty)
+	// A level's mean, and rates over 10 s, need some scrapes.
+	w.wait(t, 40*time.Second, func() bool {
+		w.dropThoseWithData(t, empty)
+		return onlyQuiet(empty)
+	})
+	report(t, "in health", empty, count)
+	if !onlyQuiet(empty) {
+		t.Error("panels without data in health")
+	}
+	// Longer than any of the alerts waits.
+	time.Sleep(5 * time.Second)
+	for _, fired := range w.prometheus.query(t, `max_over_time(ALERTS{alertstate="firing"}[5m])`) {
+		t.Errorf("in health: %v", fired.Metric)
+	}
+	w.storm(t, ctx)
+	for name, expr := range map[string]string{
+		"failed handshakes":     `apiserver_tls_handshake_errors_total > 0`,
+		"seats of slow readers": `max_over_time(fairgate_stalled_seats[1m]) > 0`,
+	} {
+		empty["outage: "+name] = expr
+		count++
+	}
+	expected := alerts(t)
+	fired := map[string]time.Duration{}
+	begun := time.Now()
+	follow := func(until ...string) func() bool {
+		return func() bool {
+			for name := range w.prometheus.firing(t) {
+				if _, known := fired[name]; !known {
+					fired[name] = time.Since(begun)
+				}
+			}
+			w.dropThoseWithData(t, empty)
+			return !slices.ContainsFunc(until, func(name string) bool { return fired[name] == 0 })
+		}
+	}
+	loss := []string{"FairgateUpstreamDown", "FairgatePolicySourceStale", "FairgateDown"}
+	others := slices.DeleteFunc(slices.Clone(expected), func(name string) bool {
+		return slices.Contains(loss, name) || slices.Contains(neverFires, name)
+	})
+	w.wait(t, 90*time.Second, follow(others...))
+	if directory := os.Getenv("FAIRGATE_PICTURES"); directory != "" {
+		w.prometheus.draw(t, directory, start)
+	}
+	w.upstream.down()
+	w.wait(t, 60*time.Second, follow(loss[:2]...))
+	w.sidecar.kill()
+	w.wait(t, 30*time.Second, follow(loss[2]))
+	for _, name := range expected {
+		at, did := fired[name]
+		if did == slices.Contains(neverFires, name) {
+			t.Errorf("%s: fired is %v", name, did)
+		}
+		if did {
+			t.Logf("%-28s fired after %v", name, at.Round(time.Second))
+		}
+	}
+	report(t, "in health and outage together", empty, count)
+	if len(empty) > 0 {
+		t.Error("expressions that never had data")
+	}
+}
+
+// wait returns when done does, or after this time.
+func (w *world) wait(t *testing.T, most time.Duration, done func() bool) {
+	for deadline := time.Now().Add(most); !done() && time.Now().Before(deadline); {
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+func report(t *testing.T, when string, empty map[string]string, count int) {
+	t.Logf("%s %d of %d expressions have data", when, count-len(empty), count)
+	for _, title := range slices.Sorted(maps.Keys(empty)) {
+		t.Logf("  none: %s: %s", title, empty[title])
+	}
+}
+
+func onlyQuiet(empty map[string]string) bool {
+	for title := range empty {
+		if !quiet.MatchString(title) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) dropThoseWithData(t *testing.T, empty map[string]string) {
+	maps.DeleteFunc(empty, func(_, expr string) bool { return w.prometheus.hasData(t, expr) })
+}
+
+// expressions returns those of all panels and recording rules, by a title.
+func expressions(t *testing.T) map[string]string {
+	found := map[string]string{}
+	paths, err := filepath.Glob("../../config/grafana/*.json")
+	if err != nil || len(paths) < 4 {
+		t.Fatalf("%d boards: %v", len(paths), err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var board struct {
+			Title  string
+			Panels []struct {
+				Title   string
+				Targets []struct{ RefID, Expr string }
+			}
+		}
+		if err := json.Unmarshal(text, &board); err != nil {
+			t.Fatal(err)
+		}
+		for _, panel := range board.Panels {
+			for _, target := range panel.Targets {
+				found[fmt.Sprintf("%s: %s %s", board.Title, panel.Title, target.RefID)] = variables.Replace(target.Expr)
+			}
+		}
+	}
+	for _, name := range match(t, "rules.yaml", `(?m)- record: (\S+)`) {
+		found["rule "+name] = name + `{job="fairgate"}`
+	}
+	return found
+}
+
+func alerts(t *testing.T) []string { return match(t, "alerts.yaml", `(?m)- alert: (\S+)`) }
+
+func match(t *testing.T, name, pattern string) []string {
+	text, err := os.ReadFile(filepath.Join("../../config/prometheus", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+		found = append(found, match[1])
+	}
+	if len(found) == 0 {
+		t.Fatalf("%s has nothing like %s", name, pattern)
+	}
+	return found
+}
+
+func TestEveryAlertHasARunbookAndEveryRunbookAnAlert(t *testing.T) {
+	var pages []string
+	paths, err := filepath.Glob("../../docs/runbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if name := strings.TrimSuffix(filepath.Base(path), ".md"); name != "README" {
+			pages = append(pages, name)
+		}
+	}
+	names := slices.Sorted(slices.Values(alerts(t)))
+	if !slices.Equal(names, pages) {
+		t.Errorf("alerts and runbooks differ: %v, %v", names, pages)
+	}
+	if runbooks := match(t, "alerts.yaml", `runbook: docs/runbooks/(\S+)\.md`); !slices.Equal(runbooks, alerts(t)) {
+		t.Errorf("the annotations name %v", runbooks)
+	}
+}

@@ -1,0 +1,153 @@
+package boards
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A prometheus is a process of Prometheus that scrapes gateways every second.
+type prometheus struct{ url string }
+
+// startPrometheus starts it with the rules and alerts of config/prometheus, made faster.
+func startPrometheus(t *testing.T, targets ...string) *prometheus {
+	directory := t.TempDir()
+	for _, name := range []string{"rules.yaml", "alerts.yaml"} {
+		write(t, directory, name, faster(t, filepath.Join("../../config/prometheus", name)))
+	}
+	config := object{
+		"global": object{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+		"scrape_configs": []object{{
+			"job_name":       "fairgate",
+			"static_configs": []object{{"targets": targets}},
+		}},
+		"rule_files": []string{"rules.yaml", "alerts.yaml"},
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, directory, "prometheus.yaml", string(text))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	log, err := os.Create(filepath.Join(directory, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := exec.Command(filepath.Join(os.Getenv("PROMETHEUS_BIN"), "prometheus"),
+		"--config.file="+filepath.Join(directory, "prometheus.yaml"),
+		"--storage.tsdb.path="+filepath.Join(directory, "data"),
+		"--web.listen-address="+address)
+	process.Stdout, process.Stderr = log, log
+	if err := process.Start(); err != nil {
+		t.Fatalf("%v; start with tests/boards/run", err)
+	}
+	t.Cleanup(func() {
+		process.Process.Kill()
+		process.Wait()
+	})
+	p := &prometheus{url: "http://" + address}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		response, err := http.Get(p.url + "/-/ready")
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return p
+			}
+		}
+		if time.Now().After(deadline) {
+			text, _ := os.ReadFile(filepath.Join(directory, "log"))
+			t.Fatalf("Prometheus does not become ready:\n%s", text)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// faster returns rules with ranges of 10 s that wait for 2 s.
+func faster(t *testing.T, path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick := regexp.MustCompile(`\[\d+m\]`).ReplaceAllString(string(text), "[10s]")
+	quick = regexp.MustCompile(`(?m)for: [1-9]\d*m$`).ReplaceAllString(quick, "for: 2s")
+	quick = strings.Replace(quick, "} > 300", "} > 3", 1)
+	if quick == string(text) {
+		t.Fatalf("%s has nothing to be made faster", path)
+	}
+	return quick
+}
+
+type sample struct {
+	Metric map[string]string
+	Value  [2]any
+}
+
+// query returns the present result of an expression.
+func (p *prometheus) query(t *testing.T, expr string) []sample {
+	t.Helper()
+	response, err := http.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(expr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct {
+		Status, Error string
+		Data          struct{ Result []sample }
+	}
+	if err := json.Unmarshal(body, &result); err != nil {
+		t.Fatal(err)
+	}
+	if result.Status != "success" {
+		t.Fatalf("%s: %s", expr, result.Error)
+	}
+	return result.Data.Result
+}
+
+// hasData says whether the expression has a value that is a finite number, and that none is infinite.
+func (p *prometheus) hasData(t *testing.T, expr string) bool {
+	t.Helper()
+	finite := false
+	for _, sample := range p.query(t, expr) {
+		value, err := strconv.ParseFloat(fmt.Sprint(sample.Value[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.IsInf(value, 0) {
+			t.Errorf("%s is infinite", expr)
+		}
+		finite = finite || !math.IsNaN(value)
+	}
+	return finite
+}
+
+// firing returns the names of the alerts that fire now.
+func (p *prometheus) firing(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, sample := range p.query(t, `ALERTS{alertstate="firing"}`) {
+		names[sample.Metric["alertname"]] = true
+	}
+	return names
+}
