@@ -140,9 +140,10 @@ async fn an_upstream_too_slow_to_answer_is_a_504() {
     until(|| gate.limit.free() == 1000).await;
 }
 
-/// Rules under which a request may take no longer than 300 ms, whoever waits for it.
+/// Rules under which a request may take no longer than 3 s, whether or not its client has disconnected. No loaded
+/// machine takes as long to bring a request to the upstream.
 fn impatient() -> Rules {
-    Rules::new().set(|settings| settings.request_timeout = Duration::from_millis(300))
+    Rules::new().set(|settings| settings.request_timeout = Duration::from_secs(3))
 }
 
 /// An upstream whose answers the test sends, piece by piece.
@@ -192,7 +193,7 @@ async fn a_watch_that_breaks_off_ends_cleanly_for_the_client() {
 }
 
 #[tokio::test]
-async fn an_answer_that_falls_silent_is_broken_off() {
+async fn a_response_that_falls_silent_is_broken_off() {
     // The first half follows the head at once, and nothing follows that.
     let (keep, _kept) = mpsc::unbounded_channel();
     let upstream = TestUpstream::start(Speaks::Http2, move |_| {
@@ -202,7 +203,7 @@ async fn an_answer_that_falls_silent_is_broken_off() {
         async move { http::Response::new(answer) }
     });
     let gate = Gate::governed_with(&upstream, &impatient(), |_, to| {
-        to.silence = Duration::from_millis(50);
+        to.silence = Duration::from_secs(1);
     });
     let mut client = TestClient::http2(gate.address()).await;
     let mut list = client.get("/api/v1/pods").await.into_body();
@@ -244,7 +245,7 @@ async fn a_read_on_a_connection_that_had_gone_stale_is_sent_again() {
 
 #[tokio::test]
 async fn an_endless_response_of_a_disconnected_client_is_cancelled_upstream() {
-    for speaks in [Speaks::Http1, Speaks::Http2] {
+    let cancelled = async |speaks| {
         let (upstream, mut hands) = by_hand(speaks);
         let gate = Gate::governed(&upstream, &impatient());
         for mut client in TestClient::both(gate.address()).await {
@@ -263,12 +264,13 @@ async fn an_endless_response_of_a_disconnected_client_is_cancelled_upstream() {
             .await;
         }
         until(|| gate.limit.free() == 1000).await;
-    }
+    };
+    tokio::join!(cancelled(Speaks::Http1), cancelled(Speaks::Http2));
 }
 
 #[tokio::test]
 async fn a_request_of_a_disconnected_client_is_cancelled_at_its_time_limit() {
-    for speaks in [Speaks::Http1, Speaks::Http2] {
+    let cancelled = async |speaks| {
         let (came, mut comes) = mpsc::unbounded_channel();
         let (went, mut goes) = mpsc::unbounded_channel();
         let upstream = TestUpstream::start(speaks, move |_| {
@@ -290,7 +292,8 @@ async fn a_request_of_a_disconnected_client_is_cancelled_at_its_time_limit() {
             soon(goes.recv()).await.unwrap();
         }
         until(|| gate.limit.free() == 1000).await;
-    }
+    };
+    tokio::join!(cancelled(Speaks::Http1), cancelled(Speaks::Http2));
 }
 
 #[tokio::test]

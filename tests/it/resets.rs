@@ -37,7 +37,7 @@ fn before(address: std::net::SocketAddr) -> Gate {
     Gate::towards(to, |settings, _| settings.cores = NonZero::<usize>::MIN)
 }
 
-/// The same, whose requests take at most 300 ms: so long one runs on that its client has disconnected.
+/// The same, with a time limit of 300 ms: a request continues for as long after its client has disconnected.
 fn hasty(address: std::net::SocketAddr) -> Gate {
     let mut to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
     to.protocol = UpstreamProtocol::Http2;
@@ -66,7 +66,7 @@ async fn reset(
     requests.shutdown().await;
 }
 
-/// A gateway that minds resets as others do, but takes its time: the machine may be busy.
+/// A gateway that counts resets as premature for a minute, because the machine may be busy.
 fn slow(upstream: &TestUpstream) -> Gate {
     let rules = Rules::small(1000, Full::Reject).set(|settings| {
         settings.resets.premature_within = LONG;

@@ -90,7 +90,7 @@ impl EvictionEnd {
         }
     }
 
-    /// A request that does not get as far as to be an eviction.
+    /// An error before the eviction procedure.
     pub(crate) fn failed(error: &StatusError, reason: &'static str, output: Output) -> Self {
         Self {
             outcome: EvictionOutcome::of_status(error.code.as_u16()),
@@ -100,7 +100,7 @@ impl EvictionEnd {
         }
     }
 
-    /// A response that was decided elsewhere.
+    /// A response that another part of the gateway has made.
     pub(crate) fn answered(response: ApiResponse, reason: &'static str) -> Self {
         Self {
             outcome: EvictionOutcome::of_status(response.status.as_u16()),
@@ -130,7 +130,7 @@ fn marked(mut response: ApiResponse, reason: &'static str) -> ApiResponse {
     response
 }
 
-/// An error response of the upstream, in the client's language if it is a `Status`.
+/// An error response of the upstream, encoded as the client accepts it if it is a `Status`.
 fn passed_on(response: &UpstreamResponse, has_changed: bool, output: Output) -> ApiResponse {
     let status = response.status;
     if !status.is_client_error() && !status.is_server_error() {
@@ -150,7 +150,7 @@ fn passed_on(response: &UpstreamResponse, has_changed: bool, output: Output) -> 
     passed
 }
 
-/// The reply to the request of this id.
+/// The reply to the request with this ID.
 pub(crate) fn reply(response: ApiResponse, id: u128) -> Reply {
     let body = match response.body {
         ApiBody::Full(bytes) => ReplyBody::full(bytes),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_budget_that_is_being_processed_says_when_to_ask_again() {
+    fn only_a_budget_that_is_being_processed_says_when_to_retry() {
         let of = |refusal: &EvictionRefusal| {
             let end = EvictionEnd::refused(refusal, Output::JSON);
             assert_eq!(end.outcome, EvictionOutcome::Refused);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upstreams_flow_control_is_not_taken_for_a_budget() {
+    fn a_rejection_by_the_upstreams_flow_control_does_not_look_like_one_by_a_budget() {
         let body = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"x","code":429}"#;
         for (changed, retries) in [(false, true), (true, false)] {
             let end = EvictionEnd::of(&upstream(429, body), changed, Output::JSON);

@@ -226,7 +226,7 @@ async fn a_client_that_leaves_just_when_it_is_its_turn_wastes_no_more_than_its_t
 }
 
 #[tokio::test]
-async fn after_the_longest_wait_the_answer_is_that_without_waiting() {
+async fn after_the_longest_wait_the_response_is_that_without_waiting() {
     let cluster = exhausted(1);
     let at_once = Gateway::deciding("authoritative", &cluster);
     let expected = at_once.alice().await.evict("p0", Value::Null).await;
@@ -248,7 +248,7 @@ async fn a_caller_may_ask_for_less() {
     let less: [(&str, &[(&str, &str)]); 4] = [
         ("", &[("x-fairgate-eviction-wait", "0s")]),
         ("", &[("x-fairgate-eviction-wait", "200ms")]),
-        ("?timeout=400ms", &[]),
+        ("?timeout=4s", &[]),
         ("?timeout=1h", &[("x-fairgate-eviction-wait", "100ms")]),
     ];
     for (query, headers) in less {

@@ -139,8 +139,9 @@ async fn responses_have_the_uids_of_the_gateway_and_no_others() {
 
 #[tokio::test]
 async fn errors_have_the_uids_too() {
-    let rules = Rules::small(5, Full::Reject).set(|set| set.request_timeout = ms(200));
-    // Takes no connection; takes one and closes it; never answers.
+    // The limit after which a seat is free although the upstream never responds.
+    let rules = Rules::small(5, Full::Reject).set(|set| set.request_timeout = ms(3000));
+    // Takes no connection; takes one and closes it; never responds.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let none = nobody.local_addr().unwrap();
     drop(nobody);

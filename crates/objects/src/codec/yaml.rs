@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_the_words_of_upstream() {
+    fn errors_have_the_words_of_kube_apiserver() {
         for (text, message) in [
             (
                 &b"foo: 1\n bar: 2"[..],

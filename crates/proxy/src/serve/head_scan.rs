@@ -27,7 +27,7 @@ pub(crate) struct HeadScanner {
     /// Whether a line that is not empty was seen.
     begun: bool,
     /// Whether that line cannot be the first line of a head.
-    hopeless: bool,
+    not_a_head: bool,
     /// Of the current line: its first bytes, its length, and its last byte.
     start: [u8; START],
     len: usize,
@@ -55,11 +55,11 @@ impl HeadScanner {
     }
 
     /// Whether the bytes so far cannot be the beginning of a head.
-    pub(crate) fn is_hopeless(&self) -> bool {
+    pub(crate) fn cannot_be_head(&self) -> bool {
         let first = self.start[..self.len.min(START)]
             .iter()
             .find(|b| **b != b'\r');
-        self.hopeless || (!self.begun && first.is_some_and(|b| !b.is_ascii_graphic()))
+        self.not_a_head || (!self.begun && first.is_some_and(|b| !b.is_ascii_graphic()))
     }
 
     fn add(&mut self, part: &[u8]) {
@@ -83,14 +83,14 @@ impl HeadScanner {
             && self
                 .start
                 .eq_ignore_ascii_case(CONTENT_LENGTH.as_str().as_bytes());
-        let is_hopeless = self.is_hopeless();
+        let cannot_be_head = self.cannot_be_head();
         self.len = 0;
         // Empty lines are allowed before a head.
         if is_empty && !self.begun {
             return false;
         }
         self.begun = true;
-        self.hopeless = is_hopeless;
+        self.not_a_head = cannot_be_head;
         self.facts.bare_line_feed |= bare;
         self.facts.has_content_length |= has_length;
         is_empty
@@ -146,16 +146,16 @@ mod tests {
 
     #[test]
     fn bytes_that_cannot_begin_a_head_are_recognized() {
-        let hopeless = |bytes: &[u8]| {
+        let not_a_head = |bytes: &[u8]| {
             let mut scanner = HeadScanner::default();
             assert_eq!(scanner.scan(bytes), None);
-            scanner.is_hopeless()
+            scanner.cannot_be_head()
         };
-        assert!(hopeless(b"\x16\x03\x01\x02"), "a TLS client");
-        assert!(hopeless(b"\r\n\0"));
-        assert!(hopeless(b"\0\r\nHost"), "also once its line is complete");
-        assert!(!hopeless(b"G"));
-        assert!(!hopeless(b"\r\n\r"));
-        assert!(!hopeless(b""));
+        assert!(not_a_head(b"\x16\x03\x01\x02"), "a TLS client");
+        assert!(not_a_head(b"\r\n\0"));
+        assert!(not_a_head(b"\0\r\nHost"), "also once its line is complete");
+        assert!(!not_a_head(b"G"));
+        assert!(!not_a_head(b"\r\n\r"));
+        assert!(!not_a_head(b""));
     }
 }

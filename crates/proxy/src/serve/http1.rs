@@ -267,7 +267,7 @@ impl Http1Reader {
             buf.set_filled(before + end);
             return Poll::Ready(Ok(()));
         }
-        if self.scanner.is_hopeless() {
+        if self.scanner.cannot_be_head() {
             // It cannot become a head, and hyper refuses it.
             self.messages
                 .head_complete(HeadCheck::Scanned(HeadFacts::default()));
@@ -290,21 +290,21 @@ impl Http1Reader {
             }
         }
         let Some((_, facts)) = end else {
-            return self.release_hopeless();
+            return self.release_not_a_head();
         };
         self.head_complete(self.scanned, facts);
         true
     }
 
     /// Whether the held bytes cannot become a head. They are then passed to hyper, which refuses them.
-    fn release_hopeless(&mut self) -> bool {
-        let hopeless = self.scanner.is_hopeless();
-        if hopeless {
+    fn release_not_a_head(&mut self) -> bool {
+        let not_a_head = self.scanner.cannot_be_head();
+        if not_a_head {
             self.released = self.held.len();
             self.messages
                 .head_complete(HeadCheck::Scanned(HeadFacts::default()));
         }
-        hopeless
+        not_a_head
     }
 
     /// Whether the head is larger than is allowed. It is then replaced by one that will be refused.

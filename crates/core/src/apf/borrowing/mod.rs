@@ -73,7 +73,7 @@ pub(crate) struct Rebalanced {
 /// ones (unless exempt use leaves less than the min limits, which are always granted); seats that
 /// no level needs raise levels towards their nominal limits first; and the division never fails.
 ///
-/// Cost: `O(n log n)` with a few allocations; meant for once in 10 s, not for a request.
+/// Cost: `O(n log n)` with a few allocations; for a timer, not for each request.
 pub(crate) fn rebalance(semantics: Semantics, parties: &[RebalanceInput]) -> Rebalanced {
     let nominal_sum = sum_of(parties.iter().map(|party| party.limits.nominal));
     let exempt_use: u64 = parties
