@@ -125,8 +125,8 @@ async fn an_upstream_too_slow_to_answer_is_a_504() {
     });
     let mut client = TestClient::http2(gate.address()).await;
     for request in [
-        client.request(Method::GET, "/api/v1/pods?timeout=50ms"),
-        client.request(Method::DELETE, "/api/v1/namespaces/a/pods/p?timeout=50ms"),
+        client.request(Method::GET, "/api/v1/pods?timeout=500ms"),
+        client.request(Method::DELETE, "/api/v1/namespaces/a/pods/p?timeout=500ms"),
     ] {
         let response = soon(client.send(request.body(full("")).unwrap()))
             .await

@@ -41,7 +41,7 @@ const VERBS: &[(&str, &str)] = &[
 /// The result of reading a scenario.
 #[derive(Debug)]
 pub(crate) struct ScenarioReading {
-    /// With stand-ins where something is wrong: not to be run then.
+    /// With defaults in the place of invalid values: if there are findings, it must not be run.
     pub(crate) scenario: Scenario,
     pub(crate) findings: Vec<Finding>,
     /// The keys that the file has, with `[]` in the place of the numbers of items.
@@ -132,7 +132,7 @@ fn finish(mut reader: ScenarioReader, name: &str, entries: Map<String, Value>) -
     let unreadable = reader.has_findings();
     let scenario = reader.mapping(String::new(), entries, |fields| scenario(fields, name));
     if unreadable {
-        // What is missing in a file that cannot be read is of no interest.
+        // Without the content of the file, further findings would be misleading.
         reader.keep_first();
     } else {
         check(&mut reader, &scenario);

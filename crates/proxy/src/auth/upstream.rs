@@ -18,7 +18,7 @@ use fairgate_call::{
 };
 use fairgate_core::digest::User;
 
-/// The header lines that name `user`, in the way of `upstream`.
+/// The header lines that name `user`, in the form that `upstream` expects.
 ///
 /// # Errors
 ///
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn impersonation_says_everything_but_what_the_server_adds() {
+    fn impersonation_sends_everything_but_what_the_server_adds() {
         assert_eq!(
             sent(&UpstreamIdentity::Impersonate, &full_user()),
             lines(&[
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_proxy_says_everything() {
+    fn a_front_proxy_sends_everything() {
         assert_eq!(
             sent(&front_proxy(), &full_user()),
             lines(&[
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn anonymous_is_always_said_by_name() {
+    fn the_anonymous_user_is_always_sent_by_name() {
         assert_eq!(
             sent(&UpstreamIdentity::Impersonate, &User::anonymous()),
             lines(&[("impersonate-user", "system:anonymous")])
