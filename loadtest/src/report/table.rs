@@ -9,7 +9,7 @@ pub(super) const HEADINGS: [&str; 12] = [
     "ideal",
 ];
 
-/// The cells of a client's row. A latency is a dash when nothing succeeded.
+/// The cells of a client's row. A latency is a dash if no request was measured.
 pub(super) fn row(client: &ClientFigures) -> [String; 12] {
     let latency = |measure: Measure| {
         let value = client.value(measure);

@@ -30,10 +30,10 @@ impl VirtualTime {
         self.r.units() >= DUE
     }
 
-    /// Is at least the virtual start of what is dispatched.
+    /// Raises virtual time to `start`, the virtual start of a request that is dispatched.
     ///
-    /// `start` must not contain guesses: time does not go back when they prove too high, and whoever
-    /// came later would have to wait for all that came before.
+    /// `start` must not contain estimates: virtual time does not go back when they prove too high, and requests that
+    /// arrive later would have to wait for all earlier ones.
     pub(super) fn catch_up(&mut self, start: SeatSeconds) {
         self.r = self.r.max(start);
     }
