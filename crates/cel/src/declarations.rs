@@ -226,7 +226,7 @@ fn is_of(value: &CelValue<'_>, of: &CelType) -> bool {
             list.get(0).is_none_or(|first| is_of(&first, element))
         }
         (CelType::Map(_), CelValue::Map(map)) => match (map.entry_at(0), of.parameters()) {
-            (Some(Ok((key, value))), [key_type, value_type]) => {
+            (Some((key, value)), [key_type, value_type]) => {
                 is_of(&key, key_type) && is_of(&value, value_type)
             }
             _ => true,

@@ -54,11 +54,21 @@ impl CelEnvironment {
         builder
     }
 
-    /// A builder that starts from this environment: for expressions that see more variables.
+    /// A builder that starts from this environment: for expressions that see more variables. It costs little, unless
+    /// libraries are added.
     pub fn extend(&self) -> CelEnvironmentBuilder {
         CelEnvironmentBuilder {
             scope: self.scope.clone(),
             variables: self.variables.to_vec(),
+        }
+    }
+
+    /// Adds a field to the type `object`, for expressions that are compiled from now on; a type that the environment has
+    /// not is ignored. It costs little if no other environment shares the type.
+    pub fn declare_field(&mut self, object: &str, field: &str, of: CelType) {
+        if let Some(known) = self.scope.objects.get_mut(object) {
+            let known = Arc::make_mut(known);
+            known.fields.insert(field.into(), of);
         }
     }
 
@@ -100,7 +110,7 @@ impl CelEnvironmentBuilder {
     }
 
     fn add(&mut self, library: &dyn CelLibrary) {
-        library.declare(&mut self.scope.declarations);
+        library.declare(Arc::make_mut(&mut self.scope.declarations));
     }
 
     /// Declares a variable. A name with dots is one variable, whatever its parts mean.
@@ -119,7 +129,8 @@ impl CelEnvironmentBuilder {
     /// Declares a type with fields.
     #[must_use]
     pub fn object_type(mut self, object: CelObjectType) -> Self {
-        self.scope.objects.insert(object.name.clone(), object);
+        let name = object.name.clone();
+        self.scope.objects.insert(name, Arc::new(object));
         self
     }
 

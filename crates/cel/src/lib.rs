@@ -73,12 +73,13 @@ pub use declarations::{
 };
 pub use document::{CelJson, JsonObject};
 pub use environment::{CelCompileError, CelEnvironment, CelEnvironmentBuilder};
-pub use program::{CelBindings, CelEvaluation, CelProgram, DEFAULT_COST_LIMIT, EvaluationLimits};
+pub use program::{
+    CelBindings, CelEvaluation, CelLazyObject, CelProgram, DEFAULT_COST_LIMIT, EvaluationLimits,
+};
 pub use source::{CelIssue, CelIssues, CodePosition};
 pub use syntax::{CelMacro, ExpandMacro, ExprId, FoldParts, MacroError, MacroExpansion};
 pub use types::{CelType, ParametersOfType};
 pub use value::{
-    CelBytes, CelDuration, CelError, CelErrorKind, CelLazyMap, CelList, CelListIter, CelMap,
-    CelOpaque, CelOptional, CelResult, CelStr, CelTimestamp, CelValue, MAX_DEPTH, MAX_NODES,
-    go_float,
+    CelBytes, CelDuration, CelError, CelErrorKind, CelList, CelListIter, CelMap, CelOpaque,
+    CelOptional, CelResult, CelStr, CelTimestamp, CelValue, MAX_DEPTH, MAX_NODES, go_float,
 };

@@ -140,6 +140,17 @@ impl CelType {
         }
     }
 
+    /// The name with parameters, such as `map(string, google.protobuf.Timestamp)`: as the original names the type of an
+    /// expression that should be of another.
+    pub fn full_name(&self) -> String {
+        let name = self.runtime_name();
+        let parameters: Vec<_> = self.parameters().iter().map(Self::full_name).collect();
+        if parameters.is_empty() {
+            return name.to_owned();
+        }
+        format!("{name}({})", parameters.join(", "))
+    }
+
     /// The number of nodes, for the bound on types.
     pub(crate) fn size(&self) -> u32 {
         match self {

@@ -19,10 +19,11 @@ use assign::{Substitutions, is_dyn_or_error, most_general};
 /// What an environment declares.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CheckerScope {
-    pub(crate) declarations: CelDeclarations,
+    /// Shared by the environments that extend one another.
+    pub(crate) declarations: Arc<CelDeclarations>,
     /// Variables by name: number and type.
     pub(crate) variables: HashMap<Box<str>, (u32, CelType)>,
-    pub(crate) objects: HashMap<Arc<str>, CelObjectType>,
+    pub(crate) objects: HashMap<Arc<str>, Arc<CelObjectType>>,
     /// The namespace that names are looked up in.
     pub(crate) container: Box<str>,
     /// Whether elements of list and map literals must be of one type.

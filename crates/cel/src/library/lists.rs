@@ -112,10 +112,8 @@ pub(super) fn traversal(value: &CelValue<'_>) -> u64 {
         CelValue::Map(map) => {
             let mut sum = 0_u64;
             let mut at = 0;
-            while let Some(entry) = map.entry_at(at) {
-                sum = sum.saturating_add(entry.map_or(1, |(key, value)| {
-                    traversal(&key).saturating_add(traversal(&value))
-                }));
+            while let Some((key, value)) = map.entry_at(at) {
+                sum = sum.saturating_add(traversal(&key).saturating_add(traversal(&value)));
                 at += 1;
             }
             sum

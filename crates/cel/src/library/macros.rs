@@ -95,8 +95,7 @@ fn insert_map<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     };
     let mut map = map.clone();
     let mut at = 0;
-    while let Some(entry) = added.entry_at(at) {
-        let (key, value) = entry?;
+    while let Some((key, value)) = added.entry_at(at) {
         map.insert(key, value)?;
         at += 1;
     }

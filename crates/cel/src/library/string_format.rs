@@ -358,8 +358,7 @@ fn print_map(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
     let mut pairs = Vec::with_capacity(map.len());
     let mut size = out.len();
     let mut at = 0;
-    while let Some(entry) = map.entry_at(at) {
-        let (key, value) = entry.map_err(|error| error.to_string())?;
+    while let Some((key, value)) = map.entry_at(at) {
         let mut pair = (String::new(), String::new());
         match key {
             CelValue::String(_) | CelValue::Bool(_) | CelValue::Int(_) | CelValue::Uint(_) => {

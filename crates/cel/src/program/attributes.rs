@@ -1,8 +1,9 @@
 //! Variables, selections and indexes.
 
+use super::CelLazyObject;
 use super::eval::{Evaluator, Slot};
 use super::plan::{Attribute, AttributeRoot, Code, CodeId, Qualifier, QualifierKey};
-use crate::value::{CelError, CelResult, CelStr, CelValue, double_to_int};
+use crate::value::{CelError, CelMap, CelResult, CelStr, CelValue, double_to_int};
 
 impl<'a> Evaluator<'a, '_> {
     /// The value of an attribute that stands by itself.
@@ -39,6 +40,9 @@ impl<'a> Evaluator<'a, '_> {
 
     fn resolve(&mut self, attribute: &'a Attribute) -> CelResult<'a> {
         let root = match &attribute.root {
+            AttributeRoot::Variable(number) if self.bindings.is_lazy(*number) => {
+                return self.lazy_attribute(attribute);
+            }
             AttributeRoot::Variable(number) => self.variable(*number),
             AttributeRoot::Local(number) => self.local(*number),
             AttributeRoot::Code(id) => self.eval(*id),
@@ -51,12 +55,39 @@ impl<'a> Evaluator<'a, '_> {
         if attribute.qualifiers.is_empty() {
             return unnest(root);
         }
-        self.qualify_all(root, attribute)
+        self.qualify_all(root, &attribute.qualifiers, attribute.test_only)
+    }
+
+    /// A field of the variable that is computed on demand, or all of them.
+    fn lazy_attribute(&mut self, attribute: &'a Attribute) -> CelResult<'a> {
+        let Some(lazy) = self.lazy else {
+            return Err(CelError::new("no such attribute(s)"));
+        };
+        let Some((first, others)) = attribute.qualifiers.split_first() else {
+            return all_fields(lazy);
+        };
+        let QualifierKey::Field(name) = &first.key else {
+            let fields = all_fields(lazy)?;
+            return self.qualify_all(fields, &attribute.qualifiers, attribute.test_only);
+        };
+        let test = attribute.test_only && others.is_empty();
+        let found = lazy.field(name).transpose();
+        let key = CelValue::String(CelStr::Borrowed(name));
+        let found = self.settle(found, Ok(key), false, first.optional, test)?;
+        match found {
+            None => Ok(CelValue::Optional(None)),
+            Some(value) if others.is_empty() && first.optional => CelValue::some(value),
+            Some(value) if others.is_empty() => Ok(value),
+            Some(value) if first.optional => {
+                self.qualify_all(CelValue::some(value)?, others, attribute.test_only)
+            }
+            Some(value) => self.qualify_rest(value, false, others, attribute.test_only),
+        }
     }
 
     fn variable(&self, number: u32) -> CelResult<'a> {
         if let Some(value) = self.bindings.get(number) {
-            return Ok(value.borrowed());
+            return Ok(value.clone());
         }
         let name = &self.program.variables[number as usize];
         Err(CelError::new(format!("no such attribute(s): {name}")))
@@ -77,16 +108,32 @@ impl<'a> Evaluator<'a, '_> {
         value
     }
 
-    fn qualify_all(&mut self, root: CelValue<'a>, attribute: &'a Attribute) -> CelResult<'a> {
-        let (mut value, mut optional) = match root {
-            CelValue::Optional(None) => return Ok(CelValue::Optional(None)),
-            CelValue::Optional(Some(of)) => (of.value().clone(), true),
-            other => (other, false),
-        };
-        let last = attribute.qualifiers.len() - 1;
-        for (at, qualifier) in attribute.qualifiers.iter().enumerate() {
+    fn qualify_all(
+        &mut self,
+        root: CelValue<'a>,
+        qualifiers: &'a [Qualifier],
+        test_only: bool,
+    ) -> CelResult<'a> {
+        match root {
+            CelValue::Optional(None) => Ok(CelValue::Optional(None)),
+            CelValue::Optional(Some(of)) => {
+                self.qualify_rest(of.value().clone(), true, qualifiers, test_only)
+            }
+            other => self.qualify_rest(other, false, qualifiers, test_only),
+        }
+    }
+
+    fn qualify_rest(
+        &mut self,
+        mut value: CelValue<'a>,
+        mut optional: bool,
+        qualifiers: &'a [Qualifier],
+        test_only: bool,
+    ) -> CelResult<'a> {
+        let last = qualifiers.len().saturating_sub(1);
+        for (at, qualifier) in qualifiers.iter().enumerate() {
             optional |= qualifier.optional;
-            let test = attribute.test_only && at == last;
+            let test = test_only && at == last;
             match self.qualify(&value, qualifier, optional, test)? {
                 Some(found) => value = found,
                 None => return Ok(CelValue::Optional(None)),
@@ -109,7 +156,7 @@ impl<'a> Evaluator<'a, '_> {
         let (found, key) = match &qualifier.key {
             QualifierKey::Field(name) => {
                 let found = match value {
-                    CelValue::Map(map) => map.get_str(name).transpose(),
+                    CelValue::Map(map) => Ok(map.get_str(name)),
                     _ => find(value, &CelValue::String(CelStr::Borrowed(name))),
                 };
                 (found, Ok(CelValue::String(CelStr::Borrowed(name))))
@@ -124,6 +171,19 @@ impl<'a> Evaluator<'a, '_> {
                 }
             }
         };
+        let list = matches!(value, CelValue::List(_));
+        self.settle(found, key, list, optional, test)
+    }
+
+    /// Charges a step, and says what it gives when nothing was found.
+    fn settle(
+        &mut self,
+        found: Result<Option<CelValue<'a>>, CelError>,
+        key: CelResult<'a>,
+        list: bool,
+        optional: bool,
+        test: bool,
+    ) -> Result<Option<CelValue<'a>>, CelError> {
         if let Err(error) = &found
             && error.is_final()
         {
@@ -138,12 +198,21 @@ impl<'a> Evaluator<'a, '_> {
             found if test && !optional => Ok(Some(CelValue::Bool(found.is_some()))),
             Some(found) => Ok(Some(found)),
             None if optional => Ok(None),
-            None if matches!(value, CelValue::List(_)) => {
-                Err(CelError::new(format!("index out of bounds: {key}")))
-            }
+            None if list => Err(CelError::new(format!("index out of bounds: {key}"))),
             None => Err(CelError::no_such_key(&key)),
         }
     }
+}
+
+/// The variable that is computed on demand, as a map.
+fn all_fields<'a>(lazy: &dyn CelLazyObject<'a>) -> CelResult<'a> {
+    let mut entries = Vec::new();
+    for name in lazy.names() {
+        if let Some(value) = lazy.field(name) {
+            entries.push((CelValue::from(name), value?));
+        }
+    }
+    CelMap::new(entries).map(CelValue::Map)
 }
 
 /// An optional value that holds another one holds its value instead, as the original has it wherever a value goes
@@ -183,7 +252,7 @@ fn check_key(key: CelValue<'_>) -> CelResult<'_> {
 /// What is at `key`, if anything.
 fn find<'a>(value: &CelValue<'a>, key: &CelValue<'_>) -> Result<Option<CelValue<'a>>, CelError> {
     match value {
-        CelValue::Map(map) => map.get(key).transpose(),
+        CelValue::Map(map) => Ok(map.get(key)),
         CelValue::List(list) => {
             let index = index_of(key)?;
             Ok(usize::try_from(index)

@@ -3,7 +3,9 @@
 use smallvec::SmallVec;
 
 use super::plan::{CallCode, Code, CodeId, EntryCode, OperatorCost};
-use super::{CelBindings, CelProgram, DEFAULT_WORK_LIMIT, EvaluationLimits, cost, operators};
+use super::{
+    CelBindings, CelLazyObject, CelProgram, DEFAULT_WORK_LIMIT, EvaluationLimits, cost, operators,
+};
 use crate::value::{CelError, CelMap, CelResult, CelValue, Fuel, MapKey};
 
 /// The value of a variable of a comprehension.
@@ -17,7 +19,8 @@ pub(super) enum Slot<'a> {
 /// One evaluation.
 pub(super) struct Evaluator<'a, 'i> {
     pub(super) program: &'a CelProgram,
-    pub(super) bindings: &'a CelBindings<'a>,
+    pub(super) bindings: &'i CelBindings<'a>,
+    pub(super) lazy: Option<&'i dyn CelLazyObject<'a>>,
     pub(super) slots: SmallVec<[Slot<'a>; 3]>,
     pub(super) limits: EvaluationLimits<'i>,
     cost: u64,
@@ -29,12 +32,14 @@ pub(super) struct Evaluator<'a, 'i> {
 impl<'a, 'i> Evaluator<'a, 'i> {
     pub(super) fn new(
         program: &'a CelProgram,
-        bindings: &'a CelBindings<'a>,
+        bindings: &'i CelBindings<'a>,
+        lazy: Option<&'i dyn CelLazyObject<'a>>,
         limits: &EvaluationLimits<'i>,
     ) -> Self {
         Self {
             program,
             bindings,
+            lazy,
             slots: SmallVec::from_elem(Slot::Unset, program.inits.len()),
             limits: *limits,
             cost: 0,

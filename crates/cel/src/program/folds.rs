@@ -32,7 +32,7 @@ impl<'a> Evaluator<'a, '_> {
         };
         self.slots[fold.accumulator as usize] = Slot::Unset;
         for at in 0..range.len() {
-            self.set_variables(fold, &range, at)?;
+            self.set_variables(fold, &range, at);
             match self.eval(fold.condition) {
                 Ok(CelValue::Bool(false)) => break,
                 Err(error) if error.is_final() => return Err(error),
@@ -52,31 +52,23 @@ impl<'a> Evaluator<'a, '_> {
         result
     }
 
-    fn set_variables(
-        &mut self,
-        fold: &FoldCode,
-        range: &FoldRange<'a>,
-        at: usize,
-    ) -> Result<(), CelError> {
+    fn set_variables(&mut self, fold: &FoldCode, range: &FoldRange<'a>, at: usize) {
         let index = || i64::try_from(at).map_or(CelValue::Null, CelValue::Int);
         let (first, second) = match (range, fold.second_variable) {
             (FoldRange::List(list), None) => (list.get(at).unwrap_or(CelValue::Null), None),
             (FoldRange::List(list), Some(_)) => {
-                (index(), Some(Ok(list.get(at).unwrap_or(CelValue::Null))))
+                (index(), Some(list.get(at).unwrap_or(CelValue::Null)))
             }
             (FoldRange::Map(map), None) => (map.key_at(at).unwrap_or(CelValue::Null), None),
             (FoldRange::Map(map), Some(_)) => match map.entry_at(at) {
-                Some(Ok((key, value))) => (key, Some(Ok(value))),
-                Some(Err(error)) if error.is_final() => return Err(error),
-                Some(Err(error)) => (map.key_at(at).unwrap_or(CelValue::Null), Some(Err(error))),
+                Some((key, value)) => (key, Some(value)),
                 None => (CelValue::Null, None),
             },
         };
         self.slots[fold.variable as usize] = Slot::Set(Ok(first));
         if let (Some(number), Some(second)) = (fold.second_variable, second) {
-            self.slots[number as usize] = Slot::Set(second);
+            self.slots[number as usize] = Slot::Set(Ok(second));
         }
-        Ok(())
     }
 
     fn check_interrupt(&mut self) -> Result<(), CelError> {
@@ -142,8 +134,7 @@ impl<'a> Evaluator<'a, '_> {
             [key, value] => map.insert(key.clone(), value.clone())?,
             [CelValue::Map(added)] => {
                 let mut at = 0;
-                while let Some(entry) = added.entry_at(at) {
-                    let (key, value) = entry?;
+                while let Some((key, value)) = added.entry_at(at) {
                     map.insert(key, value)?;
                     at += 1;
                 }

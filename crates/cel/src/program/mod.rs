@@ -1,10 +1,12 @@
 //! Compiled expressions.
 
 mod attributes;
+mod bindings;
 mod compile;
 mod cost;
 mod eval;
 mod folds;
+mod height;
 mod operators;
 mod plan;
 
@@ -15,9 +17,11 @@ use crate::checker::Checked;
 use crate::declarations::{CelCostFn, CelDeclarations, CelFunction, CelFunctionDecl};
 use crate::syntax::Ast;
 use crate::types::CelType;
-use crate::value::{CelError, CelResult, CelValue};
+use crate::value::{CelError, CelResult};
 use eval::Evaluator;
 use plan::{Code, CodeId};
+
+pub use bindings::{CelBindings, CelLazyObject};
 
 /// The cost that one evaluation may have, unless [`EvaluationLimits`] says otherwise.
 pub const DEFAULT_COST_LIMIT: u64 = 1_000_000;
@@ -38,6 +42,7 @@ pub struct CelProgram {
     /// Names of the variables, by number.
     variables: Arc<[Box<str>]>,
     used: Box<[u32]>,
+    height: u32,
 }
 
 impl CelProgram {
@@ -53,7 +58,9 @@ impl CelProgram {
         variables: Arc<[Box<str>]>,
     ) -> Result<Self, CelError> {
         let compiled = compile::compile(ast, checked, declarations)?;
+        let height = height::height(&compiled.code, &compiled.inits, compiled.root);
         Ok(Self {
+            height,
             code: compiled.code,
             root: compiled.root,
             inits: compiled.inits,
@@ -75,18 +82,45 @@ impl CelProgram {
             .map(|number| &*self.variables[*number as usize])
     }
 
+    /// How deep evaluating it recurses at most, in nested evaluations of a few hundred bytes of stack each.
+    ///
+    /// A host whose lazy variables evaluate programs of their own bounds the sum.
+    pub fn height(&self) -> u32 {
+        self.height
+    }
+
     /// Evaluates the expression with the default limits.
-    pub fn evaluate<'a>(&'a self, bindings: &'a CelBindings<'a>) -> CelEvaluation<'a> {
+    pub fn evaluate<'a>(&'a self, bindings: &CelBindings<'a>) -> CelEvaluation<'a> {
         self.evaluate_within(bindings, &EvaluationLimits::default())
     }
 
     /// Evaluates the expression. A simple one allocates nothing.
     pub fn evaluate_within<'a>(
         &'a self,
-        bindings: &'a CelBindings<'a>,
+        bindings: &CelBindings<'a>,
         limits: &EvaluationLimits<'_>,
     ) -> CelEvaluation<'a> {
-        let mut evaluator = Evaluator::new(self, bindings, limits);
+        self.run(bindings, None, limits)
+    }
+
+    /// Evaluates the expression with a variable whose fields are computed on demand:
+    /// the one that [`CelBindings::with_lazy`] names.
+    pub fn evaluate_lazy<'a>(
+        &'a self,
+        bindings: &CelBindings<'a>,
+        lazy: &dyn CelLazyObject<'a>,
+        limits: &EvaluationLimits<'_>,
+    ) -> CelEvaluation<'a> {
+        self.run(bindings, Some(lazy), limits)
+    }
+
+    fn run<'a>(
+        &'a self,
+        bindings: &CelBindings<'a>,
+        lazy: Option<&dyn CelLazyObject<'a>>,
+        limits: &EvaluationLimits<'_>,
+    ) -> CelEvaluation<'a> {
+        let mut evaluator = Evaluator::new(self, bindings, lazy, limits);
         let result = evaluator.eval(self.root);
         let cost = evaluator.cost();
         CelEvaluation { result, cost }
@@ -134,41 +168,5 @@ impl fmt::Debug for EvaluationLimits<'_> {
         f.debug_struct("EvaluationLimits")
             .field("cost", &self.cost)
             .finish_non_exhaustive()
-    }
-}
-
-/// The values of an environment's variables. One set can be used for all programs of the environment.
-#[derive(Clone, Debug)]
-pub struct CelBindings<'a> {
-    names: Arc<[Box<str>]>,
-    values: Vec<Option<CelValue<'a>>>,
-}
-
-impl<'a> CelBindings<'a> {
-    /// No value yet for any of the variables.
-    pub(crate) fn new(names: Arc<[Box<str>]>) -> Self {
-        let values = vec![None; names.len()];
-        Self { names, values }
-    }
-
-    /// Gives the variable `name` a value. Whether the environment has such a variable.
-    pub fn set(&mut self, name: &str, value: CelValue<'a>) -> bool {
-        let Some(number) = self.names.iter().position(|of| **of == *name) else {
-            return false;
-        };
-        self.values[number] = Some(value);
-        true
-    }
-
-    /// These bindings with a value for the variable `name`; a name that the environment has not is ignored.
-    #[must_use]
-    pub fn with(mut self, name: &str, value: CelValue<'a>) -> Self {
-        self.set(name, value);
-        self
-    }
-
-    /// The value of the variable number `variable`.
-    fn get(&self, variable: u32) -> Option<&CelValue<'a>> {
-        self.values.get(variable as usize)?.as_ref()
     }
 }

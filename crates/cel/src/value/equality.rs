@@ -94,12 +94,8 @@ fn equal_maps(a: &CelMap<'_>, b: &CelMap<'_>, fuel: &mut Fuel) -> Result<bool, C
         return Ok(false);
     }
     let mut at = 0;
-    while let Some(entry) = a.entry_at(at) {
-        // An entry that cannot be computed equals nothing.
-        let Ok((key, value)) = entry else {
-            return Ok(false);
-        };
-        let Some(Ok(other)) = b.get(&key) else {
+    while let Some((key, value)) = a.entry_at(at) {
+        let Some(other) = b.get(&key) else {
             return Ok(false);
         };
         if !equal_within(&value, &other, fuel)? {

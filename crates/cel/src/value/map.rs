@@ -1,28 +1,14 @@
-//! Maps: of a document, of a program, made by an expression, or computed by the host on demand.
+//! Maps: of a document, of a program, or made by an expression.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{CelError, CelResult, CelStr, CelValue, ValueSize, double_to_int, double_to_uint};
+use super::{CelError, CelStr, CelValue, ValueSize, double_to_int, double_to_uint};
 use crate::document::JsonObject;
 
 /// Maps with more entries have an index.
 const INDEXED_FROM: usize = 8;
-
-/// A map whose values the host computes when they are first asked for, such as the variables of a policy.
-pub trait CelLazyMap: Send + Sync {
-    /// The value of `key`; `None` if the map has no such key, an error if its value cannot be computed.
-    fn get(&self, key: &str) -> Option<CelResult<'_>>;
-
-    /// The keys, in a fixed order.
-    fn keys(&self) -> Vec<&str>;
-
-    /// The name of the type of this map, such as that of an object type.
-    fn type_name(&self) -> &'static str {
-        "map"
-    }
-}
 
 /// A map. Cloning one is cheap.
 ///
@@ -35,7 +21,6 @@ enum MapKind<'a> {
     Json(&'a JsonObject<'a>),
     Borrowed(&'a MapData<'a>),
     Shared(Arc<MapData<'a>>),
-    Lazy(&'a dyn CelLazyMap),
 }
 
 struct MapData<'a> {
@@ -177,18 +162,12 @@ impl<'a> CelMap<'a> {
         Self(MapKind::Json(object))
     }
 
-    /// A map that the host computes.
-    pub fn lazy(map: &'a dyn CelLazyMap) -> Self {
-        Self(MapKind::Lazy(map))
-    }
-
     /// The number of entries.
     pub fn len(&self) -> usize {
         match &self.0 {
             MapKind::Json(object) => object.members().len(),
             MapKind::Borrowed(data) => data.entries.len(),
             MapKind::Shared(data) => data.entries.len(),
-            MapKind::Lazy(map) => map.keys().len(),
         }
     }
 
@@ -198,20 +177,19 @@ impl<'a> CelMap<'a> {
     }
 
     /// The value of `key`; numbers find keys of other number types with the same value.
-    pub fn get(&self, key: &CelValue<'_>) -> Option<CelResult<'a>> {
+    pub fn get(&self, key: &CelValue<'_>) -> Option<CelValue<'a>> {
         match (&self.0, key) {
-            (MapKind::Json(_) | MapKind::Lazy(_), CelValue::String(key)) => self.get_str(key),
-            (MapKind::Json(_) | MapKind::Lazy(_), _) => None,
-            (MapKind::Borrowed(data), _) => data.find(key).map(|value| Ok(value.borrowed())),
-            (MapKind::Shared(data), _) => data.find(key).map(|value| Ok(value.clone())),
+            (MapKind::Json(_), CelValue::String(key)) => self.get_str(key),
+            (MapKind::Json(_), _) => None,
+            (MapKind::Borrowed(data), _) => data.find(key).map(CelValue::borrowed),
+            (MapKind::Shared(data), _) => data.find(key).cloned(),
         }
     }
 
     /// The value of the key `key`.
-    pub fn get_str(&self, key: &str) -> Option<CelResult<'a>> {
+    pub fn get_str(&self, key: &str) -> Option<CelValue<'a>> {
         match &self.0 {
-            MapKind::Json(object) => object.get(key).map(|node| Ok(CelValue::json(node))),
-            MapKind::Lazy(map) => map.get(key),
+            MapKind::Json(object) => object.get(key).map(CelValue::json),
             MapKind::Borrowed(_) | MapKind::Shared(_) => {
                 self.get(&CelValue::String(CelStr::Borrowed(key)))
             }
@@ -225,7 +203,6 @@ impl<'a> CelMap<'a> {
                 let names = object.members().iter();
                 names.map(|(name, _)| CelValue::from(&**name)).collect()
             }
-            MapKind::Lazy(map) => map.keys().into_iter().map(CelValue::from).collect(),
             MapKind::Borrowed(data) => data.entries.iter().map(|(key, _)| key.borrowed()).collect(),
             MapKind::Shared(data) => data.entries.iter().map(|(key, _)| key.clone()).collect(),
         }
@@ -238,26 +215,20 @@ impl<'a> CelMap<'a> {
                 let (name, _) = object.members().get(at)?;
                 Some(CelValue::from(&**name))
             }
-            MapKind::Lazy(map) => Some(CelValue::from(*map.keys().get(at)?)),
             MapKind::Borrowed(data) => Some(data.entries.get(at)?.0.borrowed()),
             MapKind::Shared(data) => Some(data.entries.get(at)?.0.clone()),
         }
     }
 
     /// The entry at `at`, in order.
-    ///
-    /// # Errors
-    ///
-    /// When the host cannot compute the value.
-    pub fn entry_at(&self, at: usize) -> Option<Result<(CelValue<'a>, CelValue<'a>), CelError>> {
+    pub fn entry_at(&self, at: usize) -> Option<(CelValue<'a>, CelValue<'a>)> {
         let key = self.key_at(at)?;
         let value = match &self.0 {
-            MapKind::Json(object) => Ok(CelValue::json(&object.members()[at].1)),
-            MapKind::Borrowed(data) => Ok(data.entries[at].1.borrowed()),
-            MapKind::Shared(data) => Ok(data.entries[at].1.clone()),
-            MapKind::Lazy(_) => self.get(&key)?,
+            MapKind::Json(object) => CelValue::json(&object.members()[at].1),
+            MapKind::Borrowed(data) => data.entries[at].1.borrowed(),
+            MapKind::Shared(data) => data.entries[at].1.clone(),
         };
-        Some(value.map(|value| (key, value)))
+        Some((key, value))
     }
 
     /// Adds an entry, in place if nobody else holds the map.
@@ -279,19 +250,12 @@ impl<'a> CelMap<'a> {
         let mut entries = Vec::with_capacity(self.len() + 1);
         let mut at = 0;
         while let Some(entry) = self.entry_at(at) {
-            entries.push(entry?);
+            entries.push(entry);
             at += 1;
         }
         entries.push((key, value));
         *self = Self::new(entries)?;
         Ok(())
-    }
-
-    pub(super) fn type_name(&self) -> &str {
-        match &self.0 {
-            MapKind::Lazy(map) => map.type_name(),
-            _ => "map",
-        }
     }
 
     pub(super) fn borrowed(&'a self) -> Self {
@@ -304,8 +268,7 @@ impl<'a> CelMap<'a> {
     pub(super) fn into_owned(self) -> Result<CelMap<'static>, CelError> {
         let mut entries = Vec::with_capacity(self.len());
         let mut at = 0;
-        while let Some(entry) = self.entry_at(at) {
-            let (key, value) = entry?;
+        while let Some((key, value)) = self.entry_at(at) {
             entries.push((key.into_owned()?, value.into_owned()?));
             at += 1;
         }
@@ -316,7 +279,7 @@ impl<'a> CelMap<'a> {
         match &self.0 {
             MapKind::Borrowed(data) => data.size,
             MapKind::Shared(data) => data.size,
-            MapKind::Json(_) | MapKind::Lazy(_) => ValueSize { depth: 1, nodes: 1 },
+            MapKind::Json(_) => ValueSize { depth: 1, nodes: 1 },
         }
     }
 }
@@ -325,11 +288,8 @@ impl fmt::Debug for CelMap<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         let mut at = 0;
-        while let Some(entry) = self.entry_at(at) {
-            match entry {
-                Ok((key, value)) => map.entry(&key, &value),
-                Err(error) => map.entry(&at, &error),
-            };
+        while let Some((key, value)) = self.entry_at(at) {
+            map.entry(&key, &value);
             at += 1;
         }
         map.finish()
@@ -352,8 +312,8 @@ mod tests {
     fn numbers_of_other_types_find_keys_of_the_same_value() {
         for entries in [3, 30] {
             let map = map(entries);
-            assert_eq!(map.get(&CelValue::Uint(2)), Some(Ok(CelValue::Int(2))));
-            assert_eq!(map.get(&CelValue::Double(2.0)), Some(Ok(CelValue::Int(2))));
+            assert_eq!(map.get(&CelValue::Uint(2)), Some(CelValue::Int(2)));
+            assert_eq!(map.get(&CelValue::Double(2.0)), Some(CelValue::Int(2)));
             assert_eq!(map.get(&CelValue::Double(2.5)), None);
             assert_eq!(map.get(&CelValue::Double(f64::NAN)), None);
             assert_eq!(map.get(&CelValue::from("2")), None);
@@ -368,7 +328,7 @@ mod tests {
         ];
         let map = CelMap::new(entries).unwrap();
         assert_eq!(map.len(), 1);
-        assert_eq!(map.get_str("a"), Some(Ok(CelValue::Int(2))));
+        assert_eq!(map.get_str("a"), Some(CelValue::Int(2)));
     }
 
     #[test]
@@ -380,7 +340,7 @@ mod tests {
             let error = again.unwrap_err().to_string();
             assert_eq!(error, "insert failed: key -1 already exists");
             assert_eq!(map.len(), entries + 1);
-            assert_eq!(map.get(&CelValue::Int(-1)), Some(Ok(CelValue::Int(7))));
+            assert_eq!(map.get(&CelValue::Int(-1)), Some(CelValue::Int(7)));
         }
     }
 }

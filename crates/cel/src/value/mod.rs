@@ -16,7 +16,7 @@ mod time;
 
 pub use error::{CelError, CelErrorKind, CelResult};
 pub use list::{CelList, CelListIter};
-pub use map::{CelLazyMap, CelMap};
+pub use map::CelMap;
 pub use numbers::go_float;
 pub use opaque::CelOpaque;
 pub use text::{CelBytes, CelStr};
@@ -182,7 +182,7 @@ impl<'a> CelValue<'a> {
     ///
     /// # Errors
     ///
-    /// When the copy would be larger than [`MAX_NODES`], or a lazy map fails to give a value.
+    /// When the copy would be larger than [`MAX_NODES`].
     pub fn into_owned(self) -> CelResult<'static> {
         Ok(match self {
             Self::Null => CelValue::Null,
@@ -243,7 +243,7 @@ impl<'a> CelValue<'a> {
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::List(_) => "list",
-            Self::Map(map) => map.type_name(),
+            Self::Map(_) => "map",
             Self::Type(_) => "type",
             Self::Optional(_) => OPTIONAL,
             Self::Opaque(value) => value.type_name(),

@@ -33,12 +33,9 @@ impl fmt::Display for CelValue<'_> {
             Self::Map(map) => {
                 f.write_str("{")?;
                 let mut at = 0;
-                while let Some(entry) = map.entry_at(at) {
+                while let Some((key, value)) = map.entry_at(at) {
                     f.write_str(if at == 0 { "" } else { ", " })?;
-                    match entry {
-                        Ok((key, value)) => write!(f, "{key}: {value}")?,
-                        Err(error) => write!(f, "{error}")?,
-                    }
+                    write!(f, "{key}: {value}")?;
                     at += 1;
                 }
                 f.write_str("}")

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::environments::{NEWEST, base};
 use super::known::Report;
-use super::values::{canonical, json_of, type_of, type_text, value_of};
+use super::values::{canonical, json_of, type_of, value_of};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -74,7 +74,7 @@ impl ConformanceCase {
             Err(error) => return Some(format!("  does not compile: {error}")),
         };
         if let Some(deduced) = &self.deduced
-            && type_text(program.result_type()) != *deduced
+            && program.result_type().full_name() != *deduced
         {
             return Some(format!(
                 "  deduced {} and not {deduced}",

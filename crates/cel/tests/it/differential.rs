@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use fairgate_cel::{CelCompileError, CelEnvironment, CelProgram};
+use fairgate_cel::{CelCompileError, CelEnvironment, CelProgram, EvaluationLimits};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::environments::{NEWEST, policies};
 use super::known::Report;
-use super::values::{canonical, json_of, type_text};
+use super::values::{canonical, json_of};
+use super::variables::{CompiledVariables, VariableValues, compile_text};
 use super::worlds::World;
 
 #[derive(Deserialize)]
@@ -56,27 +57,25 @@ impl DifferentialCase {
     }
 
     fn difference(&self, environment: &CelEnvironment, world: &World<'_>) -> Option<String> {
-        let program = match environment.compile(&self.expr) {
+        let variables = CompiledVariables::new(environment, &self.variables);
+        let program = match variables.environment.compile(&self.expr) {
             Ok(program) => program,
             Err(error) => return self.compare_compile(&error),
         };
         if let Some(expected) = &self.compile {
             return Some(format!("  compiles, and should not: {expected}"));
         }
-        let result_type = type_text(program.result_type());
+        let result_type = program.result_type().full_name();
         let expected = self.result_type.as_deref().unwrap_or_default();
         if result_type != expected {
             return Some(format!("  type {result_type}, expected {expected}"));
         }
-        self.compare_outcome(&program, environment, world)
+        self.compare_outcome(&program, &variables, world)
     }
 
     /// The wording of syntax errors is the parser generator's, and not compared.
     fn compare_compile(&self, error: &CelCompileError) -> Option<String> {
-        let got = match error {
-            CelCompileError::Issues(issues) => format!("compilation failed: {issues}"),
-            CelCompileError::Program(error) => format!("program instantiation failed: {error}"),
-        };
+        let got = compile_text(error);
         let Some(expected) = &self.compile else {
             return Some(format!("  does not compile: {got}"));
         };
@@ -88,11 +87,17 @@ impl DifferentialCase {
     fn compare_outcome(
         &self,
         program: &CelProgram,
-        environment: &CelEnvironment,
+        variables: &CompiledVariables,
         world: &World<'_>,
     ) -> Option<String> {
-        let bindings = world.bindings(environment);
-        let evaluation = program.evaluate(&bindings);
+        let mut bindings = world.bindings(&variables.environment);
+        if !self.variables.is_empty() {
+            bindings = bindings.with_lazy("variables");
+        }
+        let values = VariableValues::new(variables, &bindings);
+        let limits = EvaluationLimits::default();
+        let mut evaluation = program.evaluate_lazy(&bindings, &values, &limits);
+        evaluation.cost += values.cost.get();
         let (value, error) = match &evaluation.result {
             Ok(value) => (Some(json_of(value)), None),
             Err(error) => (None, Some(error.to_string())),
@@ -154,11 +159,7 @@ fn expressions_give_what_kubernetes_says() {
         let case: DifferentialCase = serde_json::from_str(line).expect(line);
         let minor = case.minor();
         let environment = environments.entry(minor).or_insert_with(|| policies(minor));
-        let difference = if case.variables.is_empty() {
-            case.difference(environment, &worlds[case.world])
-        } else {
-            Some("  uses variables of a policy".to_owned())
-        };
+        let difference = case.difference(environment, &worlds[case.world]);
         report.add(&case.group, case.name(), difference);
     }
     report.finish();

@@ -18,4 +18,5 @@ mod known;
 mod limits;
 mod properties;
 mod values;
+mod variables;
 mod worlds;

@@ -23,8 +23,7 @@ pub(crate) fn json_of(value: &CelValue<'_>) -> Value {
         CelValue::Map(map) => {
             let mut pairs = Vec::new();
             let mut at = 0;
-            while let Some(entry) = map.entry_at(at) {
-                let (key, value) = entry.expect("entries of the tests' maps can be computed");
+            while let Some((key, value)) = map.entry_at(at) {
                 pairs.push(json!([json_of(&key), json_of(&value)]));
                 at += 1;
             }
@@ -142,16 +141,6 @@ pub(crate) fn value_of(value: &Value) -> CelValue<'static> {
             }
         }
     }
-}
-
-/// A type as the original prints the type of a result; in messages it prints some otherwise.
-pub(crate) fn type_text(of: &CelType) -> String {
-    let parameters: Vec<_> = of.parameters().iter().map(type_text).collect();
-    let name = of.runtime_name();
-    if parameters.is_empty() {
-        return name.to_owned();
-    }
-    format!("{name}({})", parameters.join(", "))
 }
 
 /// Reads the name of a type, such as `map(string, list(dyn))`.
