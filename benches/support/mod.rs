@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "not every bench uses everything")]
 
+pub(crate) mod pod;
+
 use std::{
     process::Command,
     sync::Arc,

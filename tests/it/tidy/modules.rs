@@ -11,6 +11,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/objects/src", OBJECTS),
     ("crates/eviction/src", EVICTION),
     ("crates/cel/src", CEL),
+    ("crates/admission/src", ADMISSION),
     ("crates/apiserver/src", APISERVER),
     ("crates/evictor/src", EVICTOR),
     ("crates/disruption/src", DISRUPTION),
@@ -152,6 +153,43 @@ const CEL: Edges = &[
             "syntax",
             "types",
             "value",
+        ],
+    ),
+];
+
+/// Admission policies.
+const ADMISSION: Edges = &[
+    ("attributes", &[]),
+    ("environment", &[]),
+    ("warnings", &[]),
+    ("inputs", &["attributes"]),
+    ("matching", &["attributes", "inputs"]),
+    ("policy", &["environment", "inputs", "matching"]),
+    ("params", &["attributes", "inputs", "policy"]),
+    ("evaluation", &["attributes", "inputs", "policy"]),
+    ("verdict", &["attributes", "evaluation"]),
+    (
+        "judge",
+        &[
+            "attributes",
+            "evaluation",
+            "inputs",
+            "matching",
+            "params",
+            "policy",
+            "verdict",
+        ],
+    ),
+    (
+        "set",
+        &[
+            "attributes",
+            "evaluation",
+            "inputs",
+            "judge",
+            "matching",
+            "policy",
+            "verdict",
         ],
     ),
 ];

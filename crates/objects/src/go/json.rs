@@ -6,8 +6,13 @@ use serde_json::Value;
 
 /// A document as Go writes it into a message: JSON with the characters of HTML escaped.
 pub(crate) fn json(value: &Value) -> String {
-    let mut text = String::new();
-    for c in value.to_string().chars() {
+    escape_html(&value.to_string())
+}
+
+/// The text of a JSON document with the characters escaped that Go escapes for the sake of HTML.
+pub fn escape_html(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
         // These characters occur in strings only.
         if escapes(c) {
             let _ = write!(text, "\\u{:04x}", u32::from(c));

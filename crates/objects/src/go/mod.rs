@@ -10,7 +10,7 @@ mod json;
 mod quote;
 mod value;
 
-pub use self::quote::Quoted;
+pub use self::{json::escape_html, quote::Quoted};
 pub(crate) use self::{
     json::{float, json},
     quote::QuotedChar,

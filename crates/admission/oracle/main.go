@@ -1,0 +1,21 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	seed := flag.Uint64("seed", 1, "what policies and requests are drawn from")
+	count := flag.Int("count", 900, "pairs that are drawn")
+	flag.Parse()
+	err := fmt.Errorf("usage: oracle [-seed N] [-count N] cases FILE")
+	if flag.NArg() == 2 && flag.Arg(0) == "cases" {
+		err = writeCases(flag.Arg(1), *seed, *count)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,212 @@
+//! What expressions of policies see: the environments of the language.
+//!
+//! Stored policies are compiled with everything that the release knows. The types of `request` and `namespaceObject`
+//! are declared as the original declares them, with its mistakes: the static field is `UID`, the value has `uid`; times
+//! are declared as timestamps and arrive as text.
+//!
+//! Source: Kubernetes `apiserver/pkg/admission/plugin/cel/compile.go` and `apiserver/pkg/cel/environment/base.go`.
+
+use std::sync::OnceLock;
+
+use fairgate_cel::library::authorizer::{authorizer_type, resource_check_type};
+use fairgate_cel::library::{
+    AuthorizerLibrary, AuthorizerSelectors, CidrLibrary, FormatLibrary, IpLibrary, ListsExtension,
+    ListsLibrary, OptionalTypes, QuantityLibrary, RegexLibrary, SemverLibrary, SetsLibrary,
+    StringsLibrary, TwoVariableComprehensions, UrlLibrary,
+};
+use fairgate_cel::{CelEnvironment, CelEnvironmentBuilder, CelLibrary, CelObjectType, CelType};
+
+/// The name of the type of `variables`.
+const VARIABLES: &str = "kubernetes.variables";
+
+/// The environments of one policy. `variables` has the fields that were added.
+pub(crate) struct PolicyEnvironment {
+    /// With and without `authorizer`; the variables that both have are numbered alike.
+    full: CelEnvironment,
+    unauthorized: CelEnvironment,
+}
+
+impl PolicyEnvironment {
+    pub(crate) fn new(has_params: bool) -> Self {
+        Self {
+            full: declared(has_params, true).clone(),
+            unauthorized: declared(has_params, false).clone(),
+        }
+    }
+
+    /// With `authorizer`.
+    pub(crate) fn full(&self) -> &CelEnvironment {
+        &self.full
+    }
+
+    /// Without `authorizer`, for messages.
+    pub(crate) fn unauthorized(&self) -> &CelEnvironment {
+        &self.unauthorized
+    }
+
+    /// Adds a variable of the policy.
+    pub(crate) fn add_variable(&mut self, name: &str, of: &CelType) {
+        let of = field_type(of);
+        self.full.declare_field(VARIABLES, name, of.clone());
+        self.unauthorized.declare_field(VARIABLES, name, of);
+    }
+}
+
+/// The type that a variable is declared with: what is no simple type, list or map is checked when it is used.
+fn field_type(of: &CelType) -> CelType {
+    match of {
+        CelType::List(_) => CelType::list(field_type(&of.parameters()[0])),
+        CelType::Map(_) => {
+            let [key, value] = [0, 1].map(|at| field_type(&of.parameters()[at]));
+            CelType::map(key, value)
+        }
+        CelType::Bool
+        | CelType::Int
+        | CelType::Uint
+        | CelType::Double
+        | CelType::String
+        | CelType::Bytes
+        | CelType::Duration
+        | CelType::Timestamp
+        | CelType::Null => of.clone(),
+        _ => CelType::Dyn,
+    }
+}
+
+/// The environment of policies without variables; each is built once in the life of the process.
+fn declared(has_params: bool, has_authorizer: bool) -> &'static CelEnvironment {
+    static KNOWN: [OnceLock<CelEnvironment>; 4] = [const { OnceLock::new() }; 4];
+    let at = usize::from(has_params) * 2 + usize::from(has_authorizer);
+    KNOWN[at].get_or_init(|| {
+        let mut builder = request_types(namespace_types(base()))
+            .object_type(CelObjectType::new(VARIABLES))
+            .variable("object", CelType::Dyn)
+            .variable("oldObject", CelType::Dyn)
+            .variable("namespaceObject", CelType::object("kubernetes.Namespace"))
+            .variable("request", CelType::object("kubernetes.AdmissionRequest"))
+            .variable("variables", CelType::object(VARIABLES));
+        if has_params {
+            builder = builder.variable("params", CelType::Dyn);
+        }
+        if has_authorizer {
+            builder = builder
+                .variable("authorizer", authorizer_type())
+                .variable("authorizer.requestResource", resource_check_type());
+        }
+        builder.build()
+    })
+}
+
+/// The libraries and settings of Kubernetes 1.36 for stored expressions.
+fn base() -> CelEnvironmentBuilder {
+    let libraries: [&dyn CelLibrary; 15] = [
+        &UrlLibrary,
+        &RegexLibrary,
+        &ListsLibrary,
+        &AuthorizerLibrary,
+        &OptionalTypes,
+        &QuantityLibrary,
+        &StringsLibrary { version: 2 },
+        &SetsLibrary,
+        &IpLibrary,
+        &CidrLibrary,
+        &FormatLibrary,
+        &AuthorizerSelectors,
+        &TwoVariableComprehensions,
+        &SemverLibrary { version: 1 },
+        &ListsExtension,
+    ];
+    let builder = CelEnvironment::builder()
+        .homogeneous_literals(true)
+        .cross_type_comparison(true)
+        .literal_validators(true);
+    libraries
+        .into_iter()
+        .fold(builder, CelEnvironmentBuilder::library)
+}
+
+fn texts() -> CelType {
+    CelType::list(CelType::String)
+}
+
+/// A type with fields that are strings.
+fn named(name: &str, fields: &[&str]) -> CelObjectType {
+    let object = CelObjectType::new(name);
+    fields
+        .iter()
+        .fold(object, |object, field| object.field(field, CelType::String))
+}
+
+fn request_types(builder: CelEnvironmentBuilder) -> CelEnvironmentBuilder {
+    let kind = || CelType::object("kubernetes.GroupVersionKind");
+    let resource = || CelType::object("kubernetes.GroupVersionResource");
+    let texts_only = [
+        "subResource",
+        "requestSubResource",
+        "name",
+        "namespace",
+        "operation",
+    ];
+    let request = named("kubernetes.AdmissionRequest", &texts_only)
+        .field("kind", kind())
+        .field("requestKind", kind())
+        .field("resource", resource())
+        .field("requestResource", resource())
+        .field("userInfo", CelType::object("kubernetes.UserInfo"))
+        .field("dryRun", CelType::Bool)
+        .field("options", CelType::Dyn);
+    let user = named("kubernetes.UserInfo", &["username", "uid"])
+        .field("groups", texts())
+        .field("extra", CelType::map(CelType::String, texts()));
+    builder
+        .object_type(named(
+            "kubernetes.GroupVersionKind",
+            &["group", "version", "kind"],
+        ))
+        .object_type(named(
+            "kubernetes.GroupVersionResource",
+            &["group", "version", "resource"],
+        ))
+        .object_type(user)
+        .object_type(request)
+}
+
+fn namespace_types(builder: CelEnvironmentBuilder) -> CelEnvironmentBuilder {
+    let condition = named(
+        "kubernetes.NamespaceCondition",
+        &["status", "type", "message", "reason"],
+    );
+    let conditions = CelType::list(CelType::object("kubernetes.NamespaceCondition"));
+    builder
+        .object_type(namespace_metadata())
+        .object_type(CelObjectType::new("kubernetes.NamespaceSpec").field("finalizers", texts()))
+        .object_type(condition.field("lastTransitionTime", CelType::Timestamp))
+        .object_type(
+            named("kubernetes.NamespaceStatus", &["phase"]).field("conditions", conditions),
+        )
+        .object_type(
+            CelObjectType::new("kubernetes.Namespace")
+                .field("metadata", CelType::object("kubernetes.NamespaceMetadata"))
+                .field("spec", CelType::object("kubernetes.NamespaceSpec"))
+                .field("status", CelType::object("kubernetes.NamespaceStatus")),
+        )
+}
+
+fn namespace_metadata() -> CelObjectType {
+    let texts_only = [
+        "name",
+        "generateName",
+        "namespace",
+        "UID",
+        "resourceVersion",
+    ];
+    let map = || CelType::map(CelType::String, CelType::String);
+    named("kubernetes.NamespaceMetadata", &texts_only)
+        .field("labels", map())
+        .field("annotations", map())
+        .field("creationTimestamp", CelType::Timestamp)
+        .field("deletionTimestamp", CelType::Timestamp)
+        .field("deletionGracePeriodSeconds", CelType::Int)
+        .field("generation", CelType::Int)
+        .field("finalizers", texts())
+}

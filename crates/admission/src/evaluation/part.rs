@@ -1,0 +1,71 @@
+//! One part of an evaluation: expressions that share a budget and the values of variables.
+
+use fairgate_cel::{CelBindings, CelValue, EvaluationLimits};
+
+use super::variables::PolicyVariables;
+use crate::policy::PolicyExpression;
+
+/// The budget does not suffice for the expressions of a part; none of its results counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)]
+pub(super) struct OutOfBudget;
+
+/// Expressions that share a budget and the values of variables.
+pub(super) struct EvaluationPart<'c, 'e> {
+    bindings: &'e CelBindings<'c>,
+    variables: PolicyVariables<'c, 'e>,
+    interrupted: &'e dyn Fn() -> bool,
+    left: u64,
+}
+
+impl<'c, 'e> EvaluationPart<'c, 'e> {
+    pub(super) fn new(
+        variables: &'c [(String, PolicyExpression)],
+        bindings: &'e CelBindings<'c>,
+        interrupted: &'e dyn Fn() -> bool,
+        budget: u64,
+    ) -> Self {
+        Self {
+            bindings,
+            variables: PolicyVariables::new(variables, bindings, interrupted),
+            interrupted,
+            left: budget,
+        }
+    }
+
+    /// What is left of the budget.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The value of an expression, or the text of its error.
+    ///
+    /// # Errors
+    ///
+    /// When the budget does not suffice.
+    pub(super) fn evaluate(
+        &mut self,
+        expression: &'c PolicyExpression,
+    ) -> Result<Result<CelValue<'c>, String>, OutOfBudget> {
+        let program = match &expression.program {
+            Ok(program) => program,
+            Err(error) => return Ok(Err(format!("compilation error: {error}"))),
+        };
+        let limits = EvaluationLimits {
+            interrupted: Some(self.interrupted),
+            ..EvaluationLimits::default()
+        };
+        self.variables.begin(program.height());
+        let evaluation = program.evaluate_lazy(self.bindings, &self.variables, &limits);
+        let cost = self.variables.take_cost().saturating_add(evaluation.cost);
+        self.left = self.left.checked_sub(cost).ok_or(OutOfBudget)?;
+        Ok(evaluation.result.map_err(|error| {
+            format!(
+                "expression '{}' resulted in error: {error}",
+                expression.source
+            )
+        }))
+    }
+}

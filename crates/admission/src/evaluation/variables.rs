@@ -1,0 +1,198 @@
+//! The variables of a policy: computed when they are first used, and then kept for the rest of the part.
+//!
+//! Source: Kubernetes `apiserver/pkg/admission/plugin/cel/composition.go` and `apiserver/pkg/cel/lazy`.
+
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
+
+use fairgate_cel::{CelBindings, CelError, CelLazyObject, CelResult, EvaluationLimits};
+use smallvec::SmallVec;
+
+use crate::policy::PolicyExpression;
+
+/// How deep evaluations may nest that variables begin which use each other. The original has no bound, and grows its
+/// stack instead.
+const MAX_HEIGHT: u32 = 600;
+
+/// The height that beginning another evaluation counts for.
+const HEIGHT_OF_VARIABLE: u32 = 8;
+
+/// The variables of a policy in one part of its evaluation.
+pub(super) struct PolicyVariables<'c, 'e> {
+    /// By name.
+    variables: &'c [(String, PolicyExpression)],
+    bindings: &'e CelBindings<'c>,
+    interrupted: &'e dyn Fn() -> bool,
+    values: SmallVec<[OnceCell<CelResult<'c>>; 4]>,
+    /// What was spent on variables since [`take_cost`](Self::take_cost).
+    cost: Cell<u64>,
+    /// Of the evaluations that have begun.
+    height: Cell<u32>,
+}
+
+impl<'c, 'e> PolicyVariables<'c, 'e> {
+    pub(super) fn new(
+        variables: &'c [(String, PolicyExpression)],
+        bindings: &'e CelBindings<'c>,
+        interrupted: &'e dyn Fn() -> bool,
+    ) -> Self {
+        Self {
+            variables,
+            bindings,
+            interrupted,
+            values: SmallVec::from_elem(OnceCell::new(), variables.len()),
+            cost: Cell::new(0),
+            height: Cell::new(0),
+        }
+    }
+
+    /// What computing variables has cost since the last call.
+    pub(super) fn take_cost(&self) -> u64 {
+        self.cost.take()
+    }
+
+    /// Says how deep the expression nests that is evaluated next.
+    pub(super) fn begin(&self, height: u32) {
+        self.height.set(height);
+    }
+
+    fn compute(&self, name: &str, expression: &'c PolicyExpression) -> CelResult<'c> {
+        let fails = |how: &str, why: &dyn std::fmt::Display| {
+            Err(CelError::new(format!(
+                "composited variable \"{name}\" fails to {how}: {why}"
+            )))
+        };
+        let program = match &expression.program {
+            Ok(program) => program,
+            Err(error) => return fails("compile", error),
+        };
+        let before = self.height.get();
+        let height = before
+            .saturating_add(program.height())
+            .saturating_add(HEIGHT_OF_VARIABLE);
+        if height > MAX_HEIGHT {
+            return fails("evaluate", &"variables nest too deep");
+        }
+        self.height.set(height);
+        let limits = EvaluationLimits {
+            interrupted: Some(self.interrupted),
+            ..EvaluationLimits::default()
+        };
+        let evaluation = program.evaluate_lazy(self.bindings, self, &limits);
+        self.height.set(before);
+        self.cost
+            .set(self.cost.get().saturating_add(evaluation.cost));
+        match evaluation.result {
+            Ok(value) => Ok(value),
+            Err(error) => fails("evaluate", &error),
+        }
+    }
+}
+
+impl<'c> CelLazyObject<'c> for PolicyVariables<'c, '_> {
+    fn field(&self, name: &str) -> Option<CelResult<'c>> {
+        let name = unescaped(name)?;
+        let at = self
+            .variables
+            .binary_search_by(|(of, _)| of.as_str().cmp(&name))
+            .ok()?;
+        if let Some(known) = self.values[at].get() {
+            return Some(known.clone());
+        }
+        let value = self.compute(&name, &self.variables[at].1);
+        // It is known already if the variable uses itself, which later ones of the same name make possible.
+        let _ = self.values[at].set(value.clone());
+        Some(value)
+    }
+
+    fn names(&self) -> Vec<&'c str> {
+        self.variables
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect()
+    }
+}
+
+/// Words that the language reserves.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// What a field name stands for whose special characters are escaped as `__dot__`; `None` if it has another escape.
+fn unescaped(name: &str) -> Option<Cow<'_, str>> {
+    if !name.contains("__") {
+        return Some(Cow::Borrowed(name));
+    }
+    let mut text = String::new();
+    let mut rest = name;
+    while let Some((before, escape, after)) = next_escape(rest) {
+        text.push_str(before);
+        text.push_str(match escape {
+            "underscores" => "__",
+            "dot" => ".",
+            "dash" => "-",
+            "slash" => "/",
+            word if RESERVED.contains(&word) && word.len() + 4 == name.len() => word,
+            _ => return None,
+        });
+        rest = after;
+    }
+    text.push_str(rest);
+    Some(Cow::Owned(text))
+}
+
+/// The first two underscores, one or more other characters, two underscores: what is before, between and after.
+fn next_escape(text: &str) -> Option<(&str, &str, &str)> {
+    let mut from = 0;
+    while let Some(found) = text[from..].find("__") {
+        let begin = from + found;
+        let inside = &text[begin + 2..];
+        let length = inside.find('_').unwrap_or(inside.len());
+        if length > 0 && inside[length..].starts_with("__") {
+            let after = &inside[length + 2..];
+            return Some((&text[..begin], &inside[..length], after));
+        }
+        from = begin + 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unescaped_as_the_original_does() {
+        assert_eq!(unescaped("plain").as_deref(), Some("plain"));
+        assert_eq!(unescaped("a__b").as_deref(), Some("a__b"));
+        assert_eq!(unescaped("a__dot__b").as_deref(), Some("a.b"));
+        assert_eq!(unescaped("a___dash__b").as_deref(), Some("a_-b"));
+        assert_eq!(unescaped("__in__").as_deref(), Some("in"));
+        assert_eq!(unescaped("a__in__"), None);
+        assert_eq!(unescaped("a__other__b"), None);
+        assert_eq!(
+            unescaped("a__underscores__b__slash__c").as_deref(),
+            Some("a__b/c")
+        );
+    }
+}

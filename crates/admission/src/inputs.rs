@@ -1,0 +1,106 @@
+//! What judging asks the host for.
+
+use std::sync::Arc;
+
+use fairgate_cel::CelJson;
+use fairgate_cel::library::authorizer::CelAuthorizer;
+
+use crate::attributes::{AdmissionObjects, GroupVersionKind, GroupVersionResource};
+
+/// Why a namespace or a param cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputFailure {
+    /// There is none of this name.
+    NotFound,
+    /// It could not be looked up; the text says why.
+    Failed(String),
+}
+
+/// The kind of objects that a policy takes as params.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PolicyParamKind {
+    /// Group and version, such as `v1` or `rules.example.com/v1`.
+    pub api_version: String,
+    /// Such as `ConfigMap`.
+    pub kind: String,
+}
+
+/// Where the objects of a kind of params are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamScope {
+    /// In namespaces.
+    Namespaced,
+    /// In none.
+    Cluster,
+}
+
+/// A resource that has the same objects as the requested one, in another version or group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EquivalentResource<'a> {
+    /// The resource.
+    pub resource: GroupVersionResource<'a>,
+    /// The kind of its objects, or of the requested subresource of it; `None` if the server does not know it.
+    pub kind: Option<GroupVersionKind<'a>>,
+}
+
+/// What judging needs besides the attributes. It asks only for what the matching policies use.
+///
+/// Nothing here may block: a host answers from what it knows. If an answer needs I/O the host notes that, answers with
+/// a failure, gets what is missing and judges again; it drops the first verdict. The authorizer of a host that
+/// has to ask a server works in the same way.
+pub trait AdmissionInputs {
+    /// The objects of the request, converted to `kind`, with `apiVersion` and `kind`. It is asked for the request's own
+    /// kind and for those of equivalent resources that policies match.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be converted.
+    fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String>;
+
+    /// The namespace object.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it could not be looked up.
+    fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure>;
+
+    /// The resources that are the same as `resource` in storage, itself among them, in the server's order.
+    fn equivalents(
+        &self,
+        resource: GroupVersionResource<'_>,
+        subresource: &str,
+    ) -> &[EquivalentResource<'_>];
+
+    /// Whether the kind has namespaces.
+    ///
+    /// # Errors
+    ///
+    /// That the server does not know the kind: a configuration error of the policy.
+    fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String>;
+
+    /// Whether all objects of the kind are known, so that absence means something.
+    fn params_known(&self, kind: &PolicyParamKind) -> bool;
+
+    /// An object of the kind by namespace (empty for kinds without) and name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it could not be looked up.
+    fn param(
+        &self,
+        kind: &PolicyParamKind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<&CelJson<'_>, InputFailure>;
+
+    /// All objects of the kind in the namespace (empty for kinds without), in the order in which they are to be used.
+    fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>>;
+
+    /// Who answers `authorizer.….check(…)`. It is asked for once per request, if at all.
+    fn authorizer(&self) -> Arc<dyn CelAuthorizer>;
+
+    /// Whether to stop: asked now and then by comprehensions. The expression ends with `operation interrupted`.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,345 @@
+//! From matching policies to a verdict: bindings, params, evaluations, and what the decisions lead to.
+//!
+//! Source: Kubernetes `apiserver/pkg/admission/plugin/policy/validating/dispatcher.go`.
+
+use std::cell::OnceCell;
+
+use fairgate_cel::CelJson;
+use fairgate_cel::library::authorizer::{AuthorizationCheck, authorizer, resource_check};
+
+use crate::attributes::{AdmissionAttributes, AdmissionObjects};
+use crate::evaluation::values::{namespace_value, request_value};
+use crate::evaluation::{
+    AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationContext, PolicyDecision,
+    PolicyEvaluation, evaluate,
+};
+use crate::inputs::{InputFailure, ParamScope};
+use crate::matching::{MatchRequest, MatchedResource};
+use crate::params;
+use crate::policy::{CompiledPolicy, FailurePolicy, PolicyBinding};
+use crate::verdict::{
+    AdmissionAbort, AdmissionVerdict, EnforcementAction, PolicyDenial, VALIDATION_FAILURE,
+    ValidationFailure, error_type,
+};
+
+/// The longest value of an audit annotation, in bytes.
+const MAX_ANNOTATION: usize = 10 * 1024;
+
+/// A request that is being judged.
+pub(crate) struct Judge<'a> {
+    request: MatchRequest<'a>,
+    budgets: EvaluationBudgets,
+    verdict: AdmissionVerdict<'a>,
+}
+
+/// What all evaluations of a policy share. Values are made when the first evaluation needs them.
+#[derive(Default)]
+struct PolicyValues<'a> {
+    request: OnceCell<CelJson<'a>>,
+    requested: OnceCell<CelJson<'a>>,
+    namespace: OnceCell<CelJson<'a>>,
+    full_namespace: OnceCell<CelJson<'a>>,
+    objects: Option<AdmissionObjects<'a>>,
+}
+
+/// Values of audit annotations by key, from all bindings and params of a policy.
+type CollectedAnnotations<'a> = Vec<(&'a str, Vec<String>)>;
+
+impl<'a> Judge<'a> {
+    pub(crate) fn new(request: MatchRequest<'a>, budgets: EvaluationBudgets) -> Self {
+        Self {
+            request,
+            budgets,
+            verdict: AdmissionVerdict::default(),
+        }
+    }
+
+    pub(crate) fn verdict(self) -> AdmissionVerdict<'a> {
+        self.verdict
+    }
+
+    /// Judges by one policy.
+    pub(crate) fn policy(&mut self, policy: &'a CompiledPolicy) -> Result<(), AdmissionAbort> {
+        let matched = match &policy.matcher {
+            Ok(matcher) => matcher.matches(&self.request),
+            Err(error) => Err(error.clone()),
+        };
+        let matched = match matched {
+            Ok(Some(matched)) => matched,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                self.configuration_error(policy, None, &error);
+                return Ok(());
+            }
+        };
+        let kind = policy.param_kind.as_ref();
+        let scope = match kind.map(|kind| self.request.inputs.param_scope(kind)) {
+            None => None,
+            Some(Ok(scope)) => Some(scope),
+            Some(Err(error)) => {
+                self.configuration_error(policy, None, &error);
+                return Ok(());
+            }
+        };
+        let mut values = PolicyValues::default();
+        let mut annotations = CollectedAnnotations::new();
+        for binding in &policy.bindings {
+            let params = match self.params(policy, scope, binding, matched, &mut values) {
+                Ok(Some(params)) => params,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.configuration_error(policy, Some(&binding.name), &error);
+                    continue;
+                }
+            };
+            let namespace = self.namespace()?;
+            for param in params {
+                let mut evaluation = self.evaluate(policy, matched, namespace, &values, param);
+                evaluation.binding = &binding.name;
+                self.act(policy, binding, &evaluation, &mut annotations);
+                self.verdict.evaluations.push(evaluation);
+            }
+        }
+        for (key, values) in annotations {
+            let key = format!("{}/{key}", policy.name);
+            self.verdict.annotate(&key, values.join(", "));
+        }
+        Ok(())
+    }
+
+    /// The params of a binding, if it matches. Converts the objects before they are needed for the first time.
+    fn params(
+        &self,
+        policy: &CompiledPolicy,
+        scope: Option<ParamScope>,
+        binding: &PolicyBinding,
+        matched: MatchedResource<'a>,
+        values: &mut PolicyValues<'a>,
+    ) -> Result<Option<params::Params<'a>>, String> {
+        if let Some(matcher) = &binding.matcher {
+            let matcher = matcher.as_ref().map_err(String::clone)?;
+            if matcher.matches(&self.request)?.is_none() {
+                return Ok(None);
+            }
+        }
+        let namespace = self.request.attributes.namespace;
+        let inputs = self.request.inputs;
+        let params = params::collect(policy, scope, binding.params.as_ref(), namespace, inputs)?;
+        if values.objects.is_none() && !params.is_empty() {
+            let converted = inputs.objects(matched.kind);
+            let failed = |why| format!("failed to convert object version: {why}");
+            values.objects = Some(converted.map_err(failed)?);
+        }
+        Ok(Some(params))
+    }
+
+    /// The namespace of the request, if it has one; a namespace object counts as having none.
+    fn namespace(&self) -> Result<Option<&'a CelJson<'a>>, AdmissionAbort> {
+        let attributes = self.request.attributes;
+        let name = attributes.namespace;
+        if name.is_empty() || attributes.is_namespace_kind() {
+            return Ok(None);
+        }
+        match self.request.inputs.namespace(name) {
+            Ok(namespace) => Ok(Some(namespace)),
+            Err(InputFailure::NotFound) => Err(AdmissionAbort::NamespaceNotFound(name.to_owned())),
+            Err(InputFailure::Failed(why)) => Err(AdmissionAbort::NamespaceFailed(why)),
+        }
+    }
+
+    fn evaluate(
+        &self,
+        policy: &'a CompiledPolicy,
+        matched: MatchedResource<'a>,
+        namespace: Option<&'a CelJson<'a>>,
+        values: &PolicyValues<'a>,
+        param: Option<&'a CelJson<'a>>,
+    ) -> PolicyEvaluation<'a> {
+        let attributes = self.request.attributes;
+        let uses = policy.uses;
+        let requested = attributes.resource;
+        let request = uses.request.then(|| {
+            let make = || request_value(attributes, matched.resource, matched.kind);
+            values.request.get_or_init(make)
+        });
+        let namespace = namespace.filter(|_| uses.namespace);
+        let inputs = self.request.inputs;
+        let context = EvaluationContext {
+            inputs,
+            objects: values.objects.unwrap_or_default(),
+            request,
+            requested: match request {
+                Some(_) if matched.resource != requested => {
+                    let make = || request_value(attributes, requested, matched.kind);
+                    Some(values.requested.get_or_init(make))
+                }
+                other => other,
+            },
+            namespace: namespace.map(|of| {
+                let make = || namespace_value(of, false);
+                values.namespace.get_or_init(make)
+            }),
+            full_namespace: namespace.map(|of| {
+                let make = || namespace_value(of, true);
+                values.full_namespace.get_or_init(make)
+            }),
+            authorizer: uses.authorizer.then(|| authorizer(inputs.authorizer())),
+            resource_check: uses
+                .resource_check
+                .then(|| resource_check(inputs.authorizer(), check_of(attributes))),
+            budgets: self.budgets,
+        };
+        evaluate(policy, &context, param)
+    }
+
+    /// What the decisions of an evaluation lead to.
+    fn act(
+        &mut self,
+        policy: &'a CompiledPolicy,
+        binding: &'a PolicyBinding,
+        evaluation: &PolicyEvaluation<'a>,
+        annotations: &mut CollectedAnnotations<'a>,
+    ) {
+        for (index, decision) in evaluation.decisions.iter().enumerate() {
+            match decision.kind {
+                DecisionKind::Admitted => {}
+                DecisionKind::ErrorIgnored => {
+                    let kind = error_type(&decision.message);
+                    let action = EnforcementAction::Allow;
+                    self.verdict
+                        .count(&policy.name, &binding.name, kind, action);
+                }
+                DecisionKind::Denied | DecisionKind::ErrorDenied => {
+                    self.denied(policy, binding, index, decision);
+                }
+            }
+        }
+        for annotation in &evaluation.annotations {
+            match &annotation.result {
+                AnnotationResult::Published(value) if annotation.is_publishable => {
+                    collect(annotations, annotation.key, cut(value));
+                }
+                AnnotationResult::Published(_)
+                | AnnotationResult::Absent
+                | AnnotationResult::ErrorIgnored(_) => {}
+                AnnotationResult::ErrorDenied(error) => {
+                    self.deny(policy, Some(&binding.name), "", error);
+                    let action = EnforcementAction::Deny;
+                    self.verdict
+                        .count(&policy.name, &binding.name, error_type(error), action);
+                }
+            }
+        }
+    }
+
+    /// What a binding does about a decision to deny.
+    fn denied(
+        &mut self,
+        policy: &'a CompiledPolicy,
+        binding: &'a PolicyBinding,
+        index: usize,
+        decision: &PolicyDecision<'a>,
+    ) {
+        let (policy_name, binding_name) = (&policy.name, &binding.name);
+        for action in &binding.actions {
+            let action = match action.as_str() {
+                "Deny" => {
+                    let (reason, message) = (decision.reason, &decision.message);
+                    self.deny(policy, Some(binding_name), reason, message);
+                    EnforcementAction::Deny
+                }
+                "Audit" => {
+                    let failure = ValidationFailure {
+                        message: &decision.message,
+                        policy: &binding.policy_name,
+                        binding: binding_name,
+                        expression_index: index,
+                        validation_actions: &binding.actions,
+                    };
+                    self.verdict
+                        .annotate(VALIDATION_FAILURE, failure.annotation());
+                    EnforcementAction::Audit
+                }
+                "Warn" => {
+                    self.verdict.warnings.push(format!(
+                        "Validation failed for ValidatingAdmissionPolicy '{policy_name}' with binding '{binding_name}': {}",
+                        decision.message
+                    ));
+                    EnforcementAction::Warn
+                }
+                _ => continue,
+            };
+            let kind = error_type(&decision.message);
+            self.verdict.count(policy_name, binding_name, kind, action);
+        }
+    }
+
+    fn deny(
+        &mut self,
+        policy: &'a CompiledPolicy,
+        binding: Option<&'a str>,
+        reason: &'a str,
+        message: &str,
+    ) {
+        self.verdict.denials.push(PolicyDenial {
+            policy: &policy.name,
+            binding,
+            reason: if reason.is_empty() { "Invalid" } else { reason },
+            message: message.to_owned(),
+        });
+    }
+
+    /// A policy or binding that is configured wrongly denies the request, whatever its actions, unless errors are
+    /// ignored.
+    fn configuration_error(
+        &mut self,
+        policy: &'a CompiledPolicy,
+        binding: Option<&'a str>,
+        error: &str,
+    ) {
+        let what = if binding.is_some() {
+            "binding"
+        } else {
+            "policy"
+        };
+        let message = match &policy.failure_policy {
+            FailurePolicy::Ignore => return,
+            FailurePolicy::Fail => format!("failed to configure {what}: {error}"),
+            FailurePolicy::Unknown(text) => format!("unrecognized failure policy: '{text}'"),
+        };
+        self.deny(policy, binding, "", &message);
+    }
+}
+
+fn check_of(attributes: &AdmissionAttributes<'_>) -> AuthorizationCheck {
+    AuthorizationCheck {
+        group: attributes.resource.group.to_owned(),
+        resource: attributes.resource.resource.to_owned(),
+        subresource: attributes.subresource.to_owned(),
+        namespace: attributes.namespace.to_owned(),
+        name: attributes.name.to_owned(),
+        ..AuthorizationCheck::default()
+    }
+}
+
+/// Adds a value to those of a key, unless it is among them.
+fn collect<'a>(annotations: &mut CollectedAnnotations<'a>, key: &'a str, value: &str) {
+    let known = annotations.iter().position(|(of, _)| *of == key);
+    let at = known.unwrap_or_else(|| {
+        annotations.push((key, Vec::new()));
+        annotations.len() - 1
+    });
+    let values = &mut annotations[at].1;
+    if values.iter().all(|of| of != value) {
+        values.push(value.to_owned());
+    }
+}
+
+/// The first bytes that an annotation may have; no character is cut in two.
+fn cut(value: &str) -> &str {
+    let mut end = value.len().min(MAX_ANNOTATION);
+    while !value.is_char_boundary(end) {
+        end -= 1;
+    }
+    &value[..end]
+}

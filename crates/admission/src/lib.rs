@@ -1,0 +1,61 @@
+//! Admission policies: `ValidatingAdmissionPolicy`, as kube-apiserver judges requests by them.
+//!
+//! # How policies work
+//!
+//! A *policy* has expressions in CEL about an object that is to be written. It is in force through *bindings*, which say
+//! for which requests, with which *params* and what to do when a validation fails: deny the request, warn the client,
+//! write to the audit event.
+//!
+//! A [`PolicySet`] is compiled once from policies and bindings. For each write:
+//!
+//! 1. [`PolicySet::may_match`] says whether any policy is about the request, before a body is read.
+//! 2. [`PolicySet::judge`] matches each policy and binding, collects params, evaluates, and gives an
+//!    [`AdmissionVerdict`]: denials, of which the client gets the first; warnings; audit annotations; what to count.
+//!
+//! One evaluation, of one policy with one param, has four parts: matchConditions, validations, messages, audit annotations.
+//! In each, variables are computed when they are first used and then kept. Every expression may cost 1 000 000, and so may
+//! every variable; the parts together have [`EvaluationBudgets`].
+//!
+//! # Differences from kube-apiserver
+//!
+//! `tests/it/known_differences.json` lists what the comparison with the original shows. Besides: variables that use
+//! each other may nest only so deep that a thread's usual stack suffices; the original grows its stack.
+//! An annotation's value that is too long is cut between characters, not within one.
+//!
+//! # How this crate works
+//!
+//! Everything here is pure: what judging needs, such as namespaces and params, comes from [`AdmissionInputs`], which the
+//! host answers from what it knows. There is no clock, no I/O, and no random number. Texts that clients see are
+//! kube-apiserver's.
+//!
+//! Source: the sources of Kubernetes 1.36, and what its dispatcher makes of the cases in `oracle/`.
+//!
+//! Not here: reading policies and their validation as API objects, converting objects between versions, HTTP, watches.
+
+mod attributes;
+mod environment;
+mod evaluation;
+mod inputs;
+mod judge;
+mod matching;
+mod params;
+mod policy;
+mod set;
+mod verdict;
+mod warnings;
+
+pub use attributes::{
+    AdmissionAttributes, AdmissionObjects, AdmissionOperation, GroupVersionKind,
+    GroupVersionResource,
+};
+pub use evaluation::{
+    AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationCosts, PartCost,
+    PolicyAnnotationResult, PolicyDecision, PolicyEvaluation,
+};
+pub use inputs::{AdmissionInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind};
+pub use set::PolicySet;
+pub use verdict::{
+    AdmissionAbort, AdmissionVerdict, EnforcementAction, PolicyCheck, PolicyDenial,
+    VALIDATION_FAILURE,
+};
+pub use warnings::warning_headers;

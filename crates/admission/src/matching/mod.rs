@@ -1,0 +1,187 @@
+//! Which requests policies and bindings are for.
+//!
+//! `rules` compares resources, operations and names; `selector` labels; this file puts them together. [`index`] finds the
+//! policies that may match without looking at the others.
+//!
+//! Source: Kubernetes `apiserver/pkg/admission/plugin/policy/matching` and `webhook/predicates`.
+
+pub(crate) mod index;
+mod rules;
+mod selector;
+
+use fairgate_cel::CelJson;
+use k8s_openapi::api::admissionregistration::v1::{MatchResources, NamedRuleWithOperations};
+
+pub(crate) use rules::ResourceRule;
+pub(crate) use selector::LabelRule;
+
+use crate::attributes::{
+    AdmissionAttributes, AdmissionObjects, AdmissionOperation, GroupVersionKind,
+    GroupVersionResource, member,
+};
+use crate::inputs::{AdmissionInputs, InputFailure};
+
+/// A request with what matching asks the host for.
+#[derive(Clone, Copy)]
+pub(crate) struct MatchRequest<'a> {
+    pub(crate) attributes: &'a AdmissionAttributes<'a>,
+    pub(crate) inputs: &'a dyn AdmissionInputs,
+    /// The objects as they were sent; none as long as they are not known.
+    pub(crate) objects: AdmissionObjects<'a>,
+}
+
+/// The resource and kind that a policy judges a request as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MatchedResource<'a> {
+    pub(crate) resource: GroupVersionResource<'a>,
+    pub(crate) kind: GroupVersionKind<'a>,
+}
+
+/// `matchConstraints` of a policy or `matchResources` of a binding.
+pub(crate) struct ResourceMatcher {
+    namespaces: Result<LabelRule, String>,
+    objects: Result<LabelRule, String>,
+    rules: Vec<ResourceRule>,
+    exclusions: Vec<ResourceRule>,
+    /// Whether other versions of the resource count.
+    is_equivalent: bool,
+}
+
+impl ResourceMatcher {
+    /// Selectors that cannot be read become errors of the requests that would match otherwise.
+    ///
+    /// # Errors
+    ///
+    /// When a selector is absent, which defaulting prevents.
+    pub(crate) fn new(of: &MatchResources) -> Result<Self, String> {
+        let absent = |what| {
+            format!(
+                "a nil {what} selector was passed, please ensure selectors are initialized properly"
+            )
+        };
+        let namespaces = of.namespace_selector.as_ref();
+        let namespaces = namespaces.ok_or_else(|| absent("namespace"))?;
+        let objects = of.object_selector.as_ref();
+        let objects = objects.ok_or_else(|| absent("object"))?;
+        let read = |rules: &Option<Vec<NamedRuleWithOperations>>| {
+            let rules = rules.iter().flatten();
+            rules.map(ResourceRule::new).collect()
+        };
+        Ok(Self {
+            namespaces: LabelRule::new(namespaces).map_err(internal),
+            objects: LabelRule::new(objects).map_err(internal),
+            rules: read(&of.resource_rules),
+            exclusions: read(&of.exclude_resource_rules),
+            is_equivalent: !matches!(of.match_policy.as_deref(), None | Some("Exact")),
+        })
+    }
+
+    /// Whether and as what the request matches.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the policy or its surroundings, if the request would match otherwise.
+    pub(crate) fn matches<'a>(
+        &self,
+        request: &MatchRequest<'a>,
+    ) -> Result<Option<MatchedResource<'a>>, String> {
+        let namespaces = self.selects_namespace(request);
+        if namespaces == Ok(false) {
+            return Ok(None);
+        }
+        let objects = match &self.objects {
+            Ok(rule) => Ok(rule.is_everything() || selects_objects(rule, request.objects)),
+            Err(error) => Err(error.clone()),
+        };
+        if objects == Ok(false) {
+            return Ok(None);
+        }
+        let Some(matched) = self.matches_resource(request)? else {
+            return Ok(None);
+        };
+        namespaces?;
+        objects?;
+        Ok(Some(matched))
+    }
+
+    /// Whether a request whose objects are not known yet may match. An error counts as a match.
+    pub(crate) fn may_match(&self, request: &MatchRequest<'_>) -> bool {
+        self.selects_namespace(request) != Ok(false)
+            && !matches!(self.matches_resource(request), Ok(None))
+    }
+
+    fn matches_resource<'a>(
+        &self,
+        request: &MatchRequest<'a>,
+    ) -> Result<Option<MatchedResource<'a>>, String> {
+        let excluded = rules::find(&self.exclusions, self.is_equivalent, request)?;
+        if excluded.is_some() {
+            return Ok(None);
+        }
+        if self.rules.is_empty() {
+            return Ok(Some(MatchedResource {
+                resource: request.attributes.resource,
+                kind: request.attributes.kind,
+            }));
+        }
+        rules::find(&self.rules, self.is_equivalent, request)
+    }
+
+    fn selects_namespace(&self, request: &MatchRequest<'_>) -> Result<bool, String> {
+        let attributes = request.attributes;
+        if attributes.namespace.is_empty() && attributes.resource.resource != "namespaces" {
+            return Ok(true);
+        }
+        let rule = self.namespaces.as_ref().map_err(String::clone)?;
+        if rule.is_everything() {
+            return Ok(true);
+        }
+        let writes = matches!(
+            attributes.operation,
+            AdmissionOperation::Create | AdmissionOperation::Update
+        );
+        let is_namespace = attributes.resource.resource == "namespaces";
+        if is_namespace && attributes.subresource.is_empty() && writes {
+            // A namespace that is written is selected by its new labels.
+            let object = request.objects.object;
+            return Ok(object.is_none_or(|object| rule.selects(labels(object))));
+        }
+        let namespace = request.inputs.namespace(attributes.namespace);
+        let namespace = namespace.map_err(|failure| of_namespace(failure, attributes.namespace))?;
+        Ok(rule.selects(labels(namespace)))
+    }
+
+    /// The label that a namespace must have, and its values: that of others does not match.
+    fn required_namespace_label(&self) -> Option<(&str, &[String])> {
+        self.namespaces.as_ref().ok()?.required()
+    }
+}
+
+/// The error text of a namespace that cannot be had.
+pub(crate) fn of_namespace(failure: InputFailure, name: &str) -> String {
+    match failure {
+        InputFailure::NotFound => format!("namespaces \"{name}\" not found"),
+        InputFailure::Failed(why) => internal(why),
+    }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is an argument of map_err"
+)]
+fn internal(why: String) -> String {
+    format!("Internal error occurred: {why}")
+}
+
+/// Whether one of the objects is selected. One without metadata never is.
+fn selects_objects(rule: &LabelRule, objects: AdmissionObjects<'_>) -> bool {
+    let both = [objects.object, objects.old_object];
+    both.into_iter().flatten().any(|object| {
+        matches!(member(object, &["metadata"]), Some(CelJson::Object(_)))
+            && rule.selects(labels(object))
+    })
+}
+
+fn labels<'j>(object: &'j CelJson<'_>) -> Option<&'j CelJson<'j>> {
+    member(object, &["metadata", "labels"])
+}

@@ -1,0 +1,150 @@
+//! Rules about resources.
+
+use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
+
+use super::{MatchRequest, MatchedResource};
+use crate::attributes::{AdmissionAttributes, AdmissionOperation, GroupVersionResource};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RuleScope {
+    Any,
+    Namespaced,
+    Cluster,
+    /// A text that is no scope: nothing matches.
+    Unknown,
+}
+
+/// One rule: all of its parts must match.
+pub(crate) struct ResourceRule {
+    scope: RuleScope,
+    operations: Vec<String>,
+    groups: Vec<String>,
+    versions: Vec<String>,
+    /// Patterns of resource and subresource.
+    resources: Vec<(String, String)>,
+    /// Empty for any name.
+    names: Vec<String>,
+}
+
+impl ResourceRule {
+    pub(super) fn new(of: &NamedRuleWithOperations) -> Self {
+        let resources = of.resources.iter().flatten();
+        let split = |pattern: &String| {
+            let (resource, subresource) = pattern.split_once('/').unwrap_or((pattern, ""));
+            (resource.to_owned(), subresource.to_owned())
+        };
+        Self {
+            scope: match of.scope.as_deref() {
+                None | Some("*") => RuleScope::Any,
+                Some("Namespaced") => RuleScope::Namespaced,
+                Some("Cluster") => RuleScope::Cluster,
+                Some(_) => RuleScope::Unknown,
+            },
+            operations: of.operations.clone().unwrap_or_default(),
+            groups: of.api_groups.clone().unwrap_or_default(),
+            versions: of.api_versions.clone().unwrap_or_default(),
+            resources: resources.map(split).collect(),
+            names: of.resource_names.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The patterns of resource and subresource; `*` is any.
+    pub(super) fn patterns(&self) -> &[(String, String)] {
+        &self.resources
+    }
+
+    pub(super) fn takes_operation(&self, operation: AdmissionOperation) -> bool {
+        exact_or_any(&self.operations, operation.name())
+    }
+
+    fn matches(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        resource: &GroupVersionResource<'_>,
+    ) -> bool {
+        let subresource = attributes.subresource;
+        let takes = |(pattern, sub): &(String, String)| {
+            (pattern == "*" || pattern == resource.resource) && (sub == "*" || sub == subresource)
+        };
+        self.in_scope(attributes, resource)
+            && self.takes_operation(attributes.operation)
+            && exact_or_any(&self.groups, resource.group)
+            && exact_or_any(&self.versions, resource.version)
+            && self.resources.iter().any(takes)
+    }
+
+    fn in_scope(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        resource: &GroupVersionResource<'_>,
+    ) -> bool {
+        const NAMESPACES: GroupVersionResource<'static> = GroupVersionResource {
+            group: "",
+            version: "v1",
+            resource: "namespaces",
+        };
+        // A request for a namespace object carries its name as the namespace.
+        let is_cluster = *resource == NAMESPACES || attributes.namespace.is_empty();
+        match self.scope {
+            RuleScope::Any => true,
+            RuleScope::Namespaced => !is_cluster,
+            RuleScope::Cluster => is_cluster,
+            RuleScope::Unknown => false,
+        }
+    }
+
+    fn takes_name(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|one| one == name)
+    }
+}
+
+fn exact_or_any(items: &[String], wanted: &str) -> bool {
+    items.iter().any(|item| item == "*" || item == wanted)
+}
+
+/// The first rule that matches: the resource as requested before equivalent ones, those rule by rule.
+///
+/// # Errors
+///
+/// When the equivalent resource that matches has a kind that the server does not know.
+pub(super) fn find<'a>(
+    rules: &[ResourceRule],
+    is_equivalent: bool,
+    request: &MatchRequest<'a>,
+) -> Result<Option<MatchedResource<'a>>, String> {
+    let attributes = request.attributes;
+    let requested = attributes.resource;
+    let exact = |rule: &ResourceRule| {
+        rule.matches(attributes, &requested) && rule.takes_name(attributes.name)
+    };
+    if rules.iter().any(exact) {
+        return Ok(Some(MatchedResource {
+            resource: requested,
+            kind: attributes.kind,
+        }));
+    }
+    if !is_equivalent || rules.is_empty() {
+        return Ok(None);
+    }
+    let equivalents = request
+        .inputs
+        .equivalents(requested, attributes.subresource);
+    for rule in rules {
+        for other in equivalents {
+            if other.resource == requested || !rule.matches(attributes, &other.resource) {
+                continue;
+            }
+            let Some(kind) = other.kind else {
+                return Err(format!(
+                    "unable to convert to {}: unknown kind",
+                    other.resource
+                ));
+            };
+            if rule.takes_name(attributes.name) {
+                let resource = other.resource;
+                return Ok(Some(MatchedResource { resource, kind }));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,288 @@
+//! Policies and bindings, compiled.
+
+use std::collections::BTreeMap;
+
+use fairgate_cel::{CelCompileError, CelEnvironment, CelProgram, CelType};
+use fairgate_core::names;
+use k8s_openapi::api::admissionregistration::v1::{
+    AuditAnnotation, ParamRef, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingAdmissionPolicySpec, Validation,
+};
+
+use crate::environment::PolicyEnvironment;
+use crate::inputs::PolicyParamKind;
+use crate::matching::{LabelRule, ResourceMatcher};
+
+/// What an error or a wrong configuration leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FailurePolicy {
+    Fail,
+    Ignore,
+    /// Another text, which no server accepts but an object may hold.
+    Unknown(String),
+}
+
+impl FailurePolicy {
+    fn of(text: Option<&str>) -> Self {
+        match text {
+            None | Some("Fail") => Self::Fail,
+            Some("Ignore") => Self::Ignore,
+            Some(other) => Self::Unknown(other.to_owned()),
+        }
+    }
+}
+
+/// An expression, compiled, or why it does not compile.
+pub(crate) struct PolicyExpression {
+    pub(crate) source: String,
+    pub(crate) program: Result<CelProgram, String>,
+}
+
+impl PolicyExpression {
+    fn compile(environment: &CelEnvironment, source: &str, types: &[CelType]) -> Self {
+        let program = match environment.compile(source) {
+            Ok(program) => of_type(program, types),
+            Err(CelCompileError::Issues(issues)) => Err(format!("compilation failed: {issues}")),
+            Err(CelCompileError::Program(error)) => {
+                Err(format!("program instantiation failed: {error}"))
+            }
+        };
+        Self {
+            source: source.to_owned(),
+            program,
+        }
+    }
+
+    fn uses(&self, name: &str) -> bool {
+        let program = self.program.as_ref();
+        program.is_ok_and(|program| program.variables().any(|of| of == name))
+    }
+}
+
+/// Refuses a program whose static type is none of `types`; any will do if there are none.
+fn of_type(program: CelProgram, types: &[CelType]) -> Result<CelProgram, String> {
+    let found = program.result_type();
+    if types.is_empty() || types.contains(found) {
+        return Ok(program);
+    }
+    let found = found.full_name();
+    let expected: Vec<_> = types.iter().map(CelType::full_name).collect();
+    Err(match expected.as_slice() {
+        [only] => format!("must evaluate to {only} but got {found}"),
+        all => format!(
+            "must evaluate to one of [{}] but got {found}",
+            all.join(" ")
+        ),
+    })
+}
+
+/// A validation with its message.
+pub(crate) struct PolicyValidation {
+    pub(crate) expression: PolicyExpression,
+    /// Trimmed; empty if there is none.
+    pub(crate) message: String,
+    pub(crate) message_expression: Option<PolicyExpression>,
+    pub(crate) reason: String,
+}
+
+pub(crate) struct PolicyAnnotation {
+    pub(crate) key: String,
+    /// Whether `<policy>/<key>` can be the key of an annotation.
+    pub(crate) is_publishable: bool,
+    pub(crate) expression: PolicyExpression,
+}
+
+/// Which of the values that are costly to make the expressions use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UsedValues {
+    pub(crate) request: bool,
+    pub(crate) namespace: bool,
+    pub(crate) authorizer: bool,
+    pub(crate) resource_check: bool,
+}
+
+/// A policy whose expressions are compiled, as part of a [`PolicySet`](crate::PolicySet).
+pub(crate) struct CompiledPolicy {
+    pub(crate) name: String,
+    pub(crate) failure_policy: FailurePolicy,
+    pub(crate) matcher: Result<ResourceMatcher, String>,
+    pub(crate) param_kind: Option<PolicyParamKind>,
+    /// For the values of variables: has all that expressions of the policy may see.
+    pub(crate) environment: CelEnvironment,
+    /// By name; of several with one name the last.
+    pub(crate) variables: Vec<(String, PolicyExpression)>,
+    pub(crate) conditions: Vec<PolicyExpression>,
+    pub(crate) validations: Vec<PolicyValidation>,
+    pub(crate) annotations: Vec<PolicyAnnotation>,
+    pub(crate) uses: UsedValues,
+    pub(crate) bindings: Vec<PolicyBinding>,
+}
+
+pub(crate) struct PolicyBinding {
+    pub(crate) name: String,
+    /// Policy and actions as they are written, for the audit event.
+    pub(crate) policy_name: String,
+    pub(crate) actions: Vec<String>,
+    /// `None` matches whatever the policy matches.
+    pub(crate) matcher: Option<Result<ResourceMatcher, String>>,
+    pub(crate) params: Option<BindingParams>,
+}
+
+/// Which objects are the params of a binding.
+pub(crate) struct BindingParams {
+    pub(crate) name: String,
+    pub(crate) selector: Option<Result<LabelRule, String>>,
+    pub(crate) namespace: String,
+    /// Whether it is an error that there are none.
+    pub(crate) deny_absence: bool,
+}
+
+impl CompiledPolicy {
+    /// Compiles a policy. Expressions that do not compile become errors when they are needed.
+    pub(crate) fn compile(
+        policy: &ValidatingAdmissionPolicy,
+        bindings: &[&ValidatingAdmissionPolicyBinding],
+    ) -> Self {
+        let empty = ValidatingAdmissionPolicySpec::default();
+        let spec = policy.spec.as_ref().unwrap_or(&empty);
+        let name = policy.metadata.name.clone().unwrap_or_default();
+        let mut environment = PolicyEnvironment::new(spec.param_kind.is_some());
+        let variables = variables(&mut environment, spec);
+        let annotations = spec.audit_annotations.iter().flatten();
+        let validations = spec.validations.iter().flatten();
+        let mut compiled = Self {
+            failure_policy: FailurePolicy::of(spec.failure_policy.as_deref()),
+            matcher: match &spec.match_constraints {
+                Some(resources) => ResourceMatcher::new(resources),
+                None => Err("policy contained no match constraints, a required field".to_owned()),
+            },
+            param_kind: spec.param_kind.as_ref().map(|kind| PolicyParamKind {
+                api_version: kind.api_version.clone().unwrap_or_default(),
+                kind: kind.kind.clone().unwrap_or_default(),
+            }),
+            variables,
+            conditions: spec
+                .match_conditions
+                .iter()
+                .flatten()
+                .map(|condition| boolean(&environment, &condition.expression))
+                .collect(),
+            validations: validations
+                .map(|validation| PolicyValidation::compile(&environment, validation))
+                .collect(),
+            annotations: annotations
+                .map(|annotation| PolicyAnnotation::compile(&environment, &name, annotation))
+                .collect(),
+            uses: UsedValues::default(),
+            bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
+            environment: environment.full().clone(),
+            name,
+        };
+        compiled.uses = compiled.used_values();
+        compiled
+    }
+
+    fn expressions(&self) -> impl Iterator<Item = &PolicyExpression> {
+        let variables = self.variables.iter().map(|(_, expression)| expression);
+        let validations = self
+            .validations
+            .iter()
+            .flat_map(|one| [Some(&one.expression), one.message_expression.as_ref()]);
+        let annotations = self.annotations.iter().map(|one| &one.expression);
+        variables
+            .chain(&self.conditions)
+            .chain(validations.flatten())
+            .chain(annotations)
+    }
+
+    fn used_values(&self) -> UsedValues {
+        let any = |name: &str| self.expressions().any(|one| one.uses(name));
+        UsedValues {
+            request: any("request"),
+            namespace: any("namespaceObject"),
+            authorizer: any("authorizer"),
+            resource_check: any("authorizer.requestResource"),
+        }
+    }
+}
+
+fn boolean(environment: &PolicyEnvironment, source: &str) -> PolicyExpression {
+    PolicyExpression::compile(environment.full(), source, &[CelType::Bool])
+}
+
+/// Each variable sees those before it.
+fn variables(
+    environment: &mut PolicyEnvironment,
+    spec: &ValidatingAdmissionPolicySpec,
+) -> Vec<(String, PolicyExpression)> {
+    let mut compiled = BTreeMap::new();
+    for variable in spec.variables.iter().flatten() {
+        let expression = PolicyExpression::compile(environment.full(), &variable.expression, &[]);
+        let of = match &expression.program {
+            Ok(program) => program.result_type(),
+            Err(_) => &CelType::Dyn,
+        };
+        environment.add_variable(&variable.name, of);
+        compiled.insert(variable.name.clone(), expression);
+    }
+    compiled.into_iter().collect()
+}
+
+impl PolicyValidation {
+    fn compile(environment: &PolicyEnvironment, validation: &Validation) -> Self {
+        let message = validation.message_expression.as_deref().unwrap_or_default();
+        let compiled = |source| {
+            PolicyExpression::compile(environment.unauthorized(), source, &[CelType::String])
+        };
+        Self {
+            expression: boolean(environment, &validation.expression),
+            message: validation
+                .message
+                .as_deref()
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+            message_expression: (!message.is_empty()).then(|| compiled(message)),
+            reason: validation
+                .reason
+                .clone()
+                .unwrap_or_else(|| "Invalid".to_owned()),
+        }
+    }
+}
+
+impl PolicyAnnotation {
+    fn compile(environment: &PolicyEnvironment, policy: &str, of: &AuditAnnotation) -> Self {
+        let types = [CelType::String, CelType::Null];
+        let key = format!("{policy}/{}", of.key);
+        Self {
+            is_publishable: key.matches('/').count() == 1 && names::is_label_key(key.as_bytes()),
+            key: of.key.clone(),
+            expression: PolicyExpression::compile(environment.full(), &of.value_expression, &types),
+        }
+    }
+}
+
+impl PolicyBinding {
+    fn new(binding: &ValidatingAdmissionPolicyBinding) -> Self {
+        let spec = &binding.spec;
+        Self {
+            name: binding.metadata.name.clone().unwrap_or_default(),
+            policy_name: spec.policy_name.clone(),
+            actions: spec.validation_actions.clone(),
+            matcher: spec.match_resources.as_ref().map(ResourceMatcher::new),
+            params: spec.param_ref.as_ref().map(BindingParams::new),
+        }
+    }
+}
+
+impl BindingParams {
+    fn new(of: &ParamRef) -> Self {
+        Self {
+            name: of.name.clone().unwrap_or_default(),
+            selector: of.selector.as_ref().map(LabelRule::new),
+            namespace: of.namespace.clone().unwrap_or_default(),
+            deny_absence: of.parameter_not_found_action.as_deref() == Some("Deny"),
+        }
+    }
+}

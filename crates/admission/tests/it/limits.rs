@@ -1,0 +1,224 @@
+//! What could run or grow without bound: chains of variables, repetition, and the way past policies that do not match.
+
+use std::sync::Arc;
+
+use fairgate_admission::{
+    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, DecisionKind,
+    EquivalentResource, EvaluationBudgets, GroupVersionKind, GroupVersionResource, InputFailure,
+    ParamScope, PolicyParamKind, PolicySet,
+};
+use fairgate_cel::CelJson;
+use fairgate_cel::library::authorizer::CelAuthorizer;
+use fairgate_core::digest::User;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use serde_json::{Value, json};
+
+/// What tokio's and the standard library's threads have.
+const STACK: usize = 2 << 20;
+
+fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(STACK);
+    thread.spawn(test).unwrap().join().unwrap();
+}
+
+/// A cluster with one namespace and no params.
+struct Cluster {
+    object: CelJson<'static>,
+    namespace: CelJson<'static>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let object =
+            r#"{"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {"replicas": 3}}"#;
+        let namespace = r#"{"metadata": {"name": "shop", "labels": {"env": "prod", "team": "a"}}}"#;
+        Self {
+            object: serde_json::from_str(object).unwrap(),
+            namespace: serde_json::from_str(namespace).unwrap(),
+        }
+    }
+}
+
+impl AdmissionInputs for Cluster {
+    fn objects(&self, _: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
+        Ok(AdmissionObjects {
+            object: Some(&self.object),
+            old_object: None,
+        })
+    }
+
+    fn namespace(&self, _: &str) -> Result<&CelJson<'_>, InputFailure> {
+        Ok(&self.namespace)
+    }
+
+    fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
+        &[]
+    }
+
+    fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
+        Err("no params".to_owned())
+    }
+
+    fn params_known(&self, _: &PolicyParamKind) -> bool {
+        true
+    }
+
+    fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Result<&CelJson<'_>, InputFailure> {
+        Err(InputFailure::NotFound)
+    }
+
+    fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<&CelJson<'_>> {
+        Vec::new()
+    }
+
+    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
+        unreachable!("no policy here asks")
+    }
+}
+
+fn creation(user: &User) -> AdmissionAttributes<'_> {
+    AdmissionAttributes {
+        operation: AdmissionOperation::Create,
+        resource: GroupVersionResource {
+            group: "apps",
+            version: "v1",
+            resource: "deployments",
+        },
+        subresource: "",
+        kind: GroupVersionKind {
+            group: "apps",
+            version: "v1",
+            kind: "Deployment",
+        },
+        namespace: "shop",
+        name: "web",
+        user,
+        dry_run: false,
+        options: None,
+    }
+}
+
+fn policy(name: &str, resources: &Value, spec: &Value) -> ValidatingAdmissionPolicy {
+    let mut document = json!({"metadata": {"name": name}, "spec": spec});
+    document["spec"]["matchConstraints"] = resources.clone();
+    serde_json::from_value(document).unwrap()
+}
+
+fn binding(policy: &str) -> ValidatingAdmissionPolicyBinding {
+    let spec = json!({"policyName": policy, "validationActions": ["Deny"]});
+    serde_json::from_value(json!({"metadata": {"name": "b"}, "spec": spec})).unwrap()
+}
+
+fn resources(resource: &str, namespaces: &Value) -> Value {
+    let rule = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [resource]});
+    json!({"matchPolicy": "Equivalent", "namespaceSelector": namespaces, "objectSelector": {}, "resourceRules": [rule]})
+}
+
+/// The decisions of the policy `spec` about the creation of a Deployment.
+fn decisions(spec: &Value) -> Vec<(DecisionKind, String)> {
+    let policies = [policy("p", &resources("*", &json!({})), spec)];
+    let set = PolicySet::compile(&policies, &[binding("p")]);
+    let user = User::new("alice", ["dev"]);
+    let (attributes, cluster) = (creation(&user), Cluster::new());
+    let verdict = set.judge(&attributes, &cluster, EvaluationBudgets::default());
+    let evaluations = verdict.unwrap().evaluations;
+    let decisions = evaluations.into_iter().flat_map(|one| one.decisions);
+    decisions.map(|one| (one.kind, one.message)).collect()
+}
+
+/// Variables that each use the one before, in an expression that nests `parentheses` deep.
+fn chain(length: usize, nesting: usize) -> Value {
+    let mut variables = vec![json!({"name": "v0", "expression": "object.spec.replicas"})];
+    for at in 1..length {
+        let inner = format!("variables.v{}", at - 1);
+        let expression = format!("{}{inner}{}", "-(".repeat(nesting), ")".repeat(nesting));
+        variables.push(json!({"name": format!("v{at}"), "expression": expression}));
+    }
+    let last = format!("variables.v{} == 3", length - 1);
+    json!({"variables": variables, "validations": [{"expression": last}]})
+}
+
+#[test]
+fn chains_of_variables_as_people_write_them_are_computed() {
+    for (length, nesting) in [(2, 0), (40, 2), (5, 100)] {
+        let decisions = decisions(&chain(length, nesting));
+        assert_eq!(decisions[0].0, DecisionKind::Admitted, "{decisions:?}");
+    }
+}
+
+#[test]
+fn a_chain_of_variables_of_any_length_ends_with_an_error_and_not_with_the_stack() {
+    for (length, nesting) in [(3000, 0), (300, 4), (60, 120), (1000, 1)] {
+        on_a_small_stack(move || {
+            let decisions = decisions(&chain(length, nesting));
+            assert_eq!(decisions[0].0, DecisionKind::ErrorDenied);
+            assert!(
+                decisions[0].1.ends_with("variables nest too deep"),
+                "{}",
+                decisions[0].1.len()
+            );
+        });
+    }
+}
+
+#[test]
+fn a_variable_that_uses_itself_through_a_later_one_of_the_same_name_ends() {
+    let variables = json!([
+        {"name": "a", "expression": "1"},
+        {"name": "b", "expression": "variables.a"},
+        {"name": "a", "expression": "variables.b"},
+    ]);
+    let validations = json!([{"expression": "variables.a == 1"}]);
+    on_a_small_stack(move || {
+        let decisions = decisions(&json!({"variables": variables, "validations": validations}));
+        assert_eq!(decisions[0].0, DecisionKind::ErrorDenied);
+    });
+}
+
+#[test]
+fn a_variable_is_computed_once_however_often_it_is_used() {
+    // Each of 300 uses would cost 300 000 if it were computed again: more than all may cost.
+    let costly = "lists.range(300).all(a, lists.range(100).all(b, a + b >= 0))";
+    let uses = vec!["variables.v"; 300].join(" && ");
+    let spec = json!({
+        "variables": [{"name": "v", "expression": costly}],
+        "validations": [{"expression": uses}],
+    });
+    assert_eq!(decisions(&spec)[0].0, DecisionKind::Admitted);
+}
+
+/// Two hundred policies about other resources, other operations or other namespaces.
+fn policies_that_do_not_match() -> PolicySet {
+    let spec = json!({"validations": [{"expression": "false"}]});
+    let named: Vec<_> = (0..200)
+        .map(|number| {
+            let name = format!("p{number}");
+            let resources = match number % 3 {
+                0 => resources(&format!("things{number}"), &json!({})),
+                1 => resources(
+                    "deployments",
+                    &json!({"matchLabels": {"env": format!("e{number}")}}),
+                ),
+                _ => resources("deployments/status", &json!({})),
+            };
+            (policy(&name, &resources, &spec), binding(&name))
+        })
+        .collect();
+    let (policies, bindings): (Vec<_>, Vec<_>) = named.into_iter().unzip();
+    PolicySet::compile(&policies, &bindings)
+}
+
+#[test]
+fn looking_for_policies_where_none_matches_allocates_nothing() {
+    let set = policies_that_do_not_match();
+    let user = User::new("alice", ["dev"]);
+    let (attributes, cluster) = (creation(&user), Cluster::new());
+    let mut matches = true;
+    let counted = allocation_counter::measure(|| {
+        matches = set.may_match(&attributes, &cluster);
+    });
+    assert!(!matches);
+    assert_eq!(counted.count_total, 0);
+}
