@@ -58,7 +58,7 @@ impl ControlTasks {
         let mut checks = checks(gateway, &self.telemetry);
         if let Some(hosting) = &self.hosting {
             checks = hosting.add_health_check(checks);
-            hosting.register_metrics(&self.telemetry);
+            control.spawn(hosting.register_metrics(&self.telemetry).run());
             hosting.start(&control, &self.clients.streams);
         }
         if let Some(following) = &self.policies.following {

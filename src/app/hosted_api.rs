@@ -13,7 +13,7 @@ use tokio::{runtime, sync::watch};
 
 use super::{
     followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
-    hosted_budgets::HostedBudgets, throttle::Throttle,
+    hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
 };
 use crate::{
     config::{self, Config, EvictionMode},
@@ -280,8 +280,8 @@ impl HostedApi {
         })
     }
 
-    /// Registers the metrics of the store.
-    pub(super) fn register_metrics(&self, telemetry: &Telemetry) {
+    /// Registers the metrics of the store, and returns what counts its objects.
+    pub(super) fn register_metrics(&self, telemetry: &Telemetry) -> StoredObjects {
         let metrics = telemetry.metrics();
         let this = self.clone();
         metrics.observe_gauge(&catalogue::STORE_UP, move || {
@@ -296,6 +296,9 @@ impl HostedApi {
         metrics.observe_gauge(&catalogue::BOOTSTRAP_ENSURED, move || {
             f64::from(u8::from(this.is_complete()))
         });
+        let kinds = FLOW_CONTROL.iter().copied().chain([&POD_DISRUPTION_BUDGET]);
+        let kinds = kinds.filter(|kind| self.hosted.has(kind));
+        StoredObjects::register(metrics, &self.store, &self.hosted, kinds)
     }
 
     /// Starts the tasks that maintain the objects and the store. The upstream's namespaces are followed through

@@ -30,6 +30,7 @@ pub mod runtimes;
 mod settings;
 mod settings_error;
 mod source_status;
+mod stored_objects;
 mod throttle;
 
 use std::{net::SocketAddr, num::NonZero, path::PathBuf, rc::Rc, sync::Arc};

@@ -299,6 +299,10 @@ metrics! {
         "The longest time that a request without a deadline of its own may wait in a queue.";
     HANDSHAKE_ERRORS: Counter, Count, Alpha, [] = "apiserver_tls_handshake_errors_total",
         "Client connections whose TLS handshake failed or took too long.";
+    STORAGE_OBJECTS: Gauge, Count, Stable, ["resource"] = "apiserver_storage_objects",
+        "Objects that the hosted API stores, counted every 10 s; -1 if they could not be counted.";
+    INIT_EVENTS: Counter, Count, Alpha, ["group", "resource"] = "apiserver_init_events_total",
+        "Objects of the hosted API that were sent at the beginning of watches.";
     PROCESS_CPU: Counter, Seconds, Alpha, [] = "process_cpu_seconds_total",
         "CPU time that the process has used.";
     PROCESS_FDS: Gauge, Count, Alpha, [] = "process_open_fds",

@@ -10,7 +10,7 @@ use super::{
     catalogue,
     dumps::{Distinguishers, describe},
     exposition::Exposition,
-    flow_states::{FlowState, LevelFlows},
+    flow_states::{LevelFlows, PresentFlow},
     recorder::sanitize,
     sampler::Sampler,
 };
@@ -32,7 +32,7 @@ pub(super) struct NamedFlow {
 }
 
 /// The `most` largest flows of each level.
-pub(super) fn largest(levels: &[LevelFlows], most: usize) -> Vec<(Arc<str>, FlowState)> {
+pub(super) fn largest(levels: &[LevelFlows], most: usize) -> Vec<(Arc<str>, PresentFlow)> {
     let of_level = |level: &LevelFlows| {
         let name = Arc::clone(&level.level);
         let flows = level.largest(most).into_iter();
@@ -46,13 +46,13 @@ pub(super) fn largest(levels: &[LevelFlows], most: usize) -> Vec<(Arc<str>, Flow
 /// Names flows. Waits at most a second for the cores.
 pub(super) async fn name(
     flow_control: &Arc<FlowControl>,
-    flows: Vec<(Arc<str>, FlowState)>,
+    flows: Vec<(Arc<str>, PresentFlow)>,
 ) -> Vec<NamedFlow> {
     let requests = flows.iter().filter_map(|(_, flow)| flow.request);
     let digests = describe(flow_control, requests).await;
     let view = flow_control.dispatcher().view();
     let distinguishers = Distinguishers::new(view.policy());
-    let name = |(level, flow): (Arc<str>, FlowState)| {
+    let name = |(level, flow): (Arc<str>, PresentFlow)| {
         let digest = digests.get(&flow.request?)?;
         let schema = flow_control.dispatcher().schema_name(SchemaId(flow.schema));
         let flow_name = distinguishers.of(&schema, digest);

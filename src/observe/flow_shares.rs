@@ -147,10 +147,10 @@ fn jain(shares: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::flow_states::FlowState, *};
+    use super::{super::flow_states::PresentFlow, *};
 
     fn level(limit: u32, flows: &[(u64, u32, u32)]) -> LevelFlows {
-        let flow = |(hash, waiting, seats): &(u64, u32, u32)| FlowState {
+        let flow = |(hash, waiting, seats): &(u64, u32, u32)| PresentFlow {
             hash: *hash,
             schema: 0,
             waiting: *waiting,

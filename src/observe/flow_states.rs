@@ -20,7 +20,7 @@ pub(super) struct LevelFlows {
     /// Its current concurrency limit, in seats.
     pub(super) limit: u32,
     /// Its flows, in order of their hashes.
-    pub(super) flows: Vec<FlowState>,
+    pub(super) flows: Vec<PresentFlow>,
     /// When the request arrived that has waited longest; `None` if none waits.
     pub(super) oldest: Option<Time>,
     /// Queues in which requests wait.
@@ -29,7 +29,7 @@ pub(super) struct LevelFlows {
 
 /// A flow that has requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FlowState {
+pub(super) struct PresentFlow {
     /// Its hash.
     pub(super) hash: u64,
     /// The number of its FlowSchema.
@@ -60,7 +60,7 @@ fn read_level(name: &Arc<str>, level: &Level<Waiter>) -> LevelFlows {
             if is_waiting {
                 oldest = Some(oldest.map_or(entry.arrived, |oldest| oldest.min(entry.arrived)));
             }
-            requests.push(FlowState {
+            requests.push(PresentFlow {
                 hash: entry.flow_hash(),
                 schema: entry.schema,
                 waiting: u32::from(is_waiting),
@@ -91,7 +91,7 @@ fn read_level(name: &Arc<str>, level: &Level<Waiter>) -> LevelFlows {
 
 impl LevelFlows {
     /// The `most` flows with the most waiting requests and seats, the greatest first.
-    pub(super) fn largest(&self, most: usize) -> Vec<FlowState> {
+    pub(super) fn largest(&self, most: usize) -> Vec<PresentFlow> {
         let mut flows = self.flows.clone();
         flows
             .sort_by_key(|flow| std::cmp::Reverse(u64::from(flow.waiting) + u64::from(flow.seats)));

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use metrics::{Counter, Gauge, counter, gauge, with_local_recorder};
+use metrics::{Counter, Gauge, SharedString, counter, gauge, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_process::Collector;
 
@@ -264,9 +264,10 @@ impl GatewayMetrics {
     pub(crate) fn observe_labelled_gauge(
         &self,
         metric: &MetricDef,
-        (label, value): (&'static str, &'static str),
+        (label, value): (&'static str, impl Into<SharedString>),
         read: impl Fn() -> f64 + Send + Sync + 'static,
     ) {
+        let value = value.into();
         let gauge = with_local_recorder(&self.recorder, || gauge!(metric.name, label => value));
         lock(&self.observed).push(Observed::Gauge(gauge, Box::new(read)));
     }
@@ -289,6 +290,17 @@ impl GatewayMetrics {
         read: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
         let counter = self.labelled_counter(metric, label, value);
+        lock(&self.observed).push(Observed::Counter(counter, Box::new(read)));
+    }
+
+    /// The same, for one value of each of its two labels.
+    pub(crate) fn observe_counter_of_two_labels(
+        &self,
+        metric: &MetricDef,
+        labels: [(&'static str, &'static str); 2],
+        read: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
+        let counter = self.counter_of_two_labels(metric, labels);
         lock(&self.observed).push(Observed::Counter(counter, Box::new(read)));
     }
 

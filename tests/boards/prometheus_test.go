@@ -23,17 +23,22 @@ type prometheus struct{ url string }
 
 // startPrometheus starts it with the rules and alerts of config/prometheus, made faster.
 func startPrometheus(t *testing.T, targets ...string) *prometheus {
+	return startPrometheusWith(t, object{
+		"job_name":       "fairgate",
+		"static_configs": []object{{"targets": targets}},
+	})
+}
+
+// startPrometheusWith does so with one scrape job.
+func startPrometheusWith(t *testing.T, job object) *prometheus {
 	directory := t.TempDir()
 	for _, name := range []string{"rules.yaml", "alerts.yaml"} {
 		write(t, directory, name, faster(t, filepath.Join("../../config/prometheus", name)))
 	}
 	config := object{
-		"global": object{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-		"scrape_configs": []object{{
-			"job_name":       "fairgate",
-			"static_configs": []object{{"targets": targets}},
-		}},
-		"rule_files": []string{"rules.yaml", "alerts.yaml"},
+		"global":         object{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+		"scrape_configs": []object{job},
+		"rule_files":     []string{"rules.yaml", "alerts.yaml"},
 	}
 	text, err := json.Marshal(config)
 	if err != nil {

@@ -50,6 +50,7 @@ const VARYING: &[&str] = &[
     "apiserver_flowcontrol_seat_fair_frac",
     "apiserver_flowcontrol_target_seats",
     "apiserver_flowcontrol_current_limit_seats",
+    "apiserver_storage_objects",
     "fairgate_build_info",
     "fairgate_flow_executing_seats",
     "fairgate_flow_inqueue_requests",

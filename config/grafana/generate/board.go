@@ -28,7 +28,7 @@ type Panel struct {
 	Wide bool
 	// Ours says that a metric is needed that kube-apiserver lacks.
 	Ours bool
-	// Quiet says that there are no data while all is well.
+	// Quiet says that there are no data while all is well, and shows the word none.
 	Quiet   bool
 	Queries []Query
 }

@@ -92,11 +92,15 @@ func (b Board) panel(p Panel, id int, place object) object {
 	case Stat:
 		options = object{"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}}
 	}
+	defaults := object{"unit": string(p.Unit), "min": minimum(p), "custom": custom}
+	if p.Quiet {
+		defaults["noValue"] = "none"
+	}
 	return object{
 		"id": id, "type": string(kind), "title": p.Title, "description": p.About, "datasource": datasource,
 		"gridPos": place, "targets": targets, "options": options,
 		"fieldConfig": object{
-			"defaults":  object{"unit": string(p.Unit), "min": minimum(p), "custom": custom},
+			"defaults":  defaults,
 			"overrides": []object{},
 		},
 	}

@@ -29,7 +29,7 @@ var level = Board{
 				Queries: []Query{
 					{`histogram_quantile(0.5, sum by (le) (rate(apiserver_flowcontrol_work_estimated_seats_bucket{@}[$__rate_interval])))`, "median"},
 					{`histogram_quantile(0.99, sum by (le) (rate(apiserver_flowcontrol_work_estimated_seats_bucket{@}[$__rate_interval])))`, "99th percentile"}}},
-			{Title: "Heads that did not fit", Unit: PerSec,
+			{Title: "Heads that did not fit", Unit: PerSec, Quiet: true,
 				About:   "Times each second that the next request needed more seats than were free, by FlowSchema.",
 				Queries: []Query{{`sum by (flow_schema) (rate(apiserver_flowcontrol_request_dispatch_no_accommodation_total{@}[$__rate_interval]))`, "{{flow_schema}}"}}},
 		}},

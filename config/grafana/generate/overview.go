@@ -9,7 +9,7 @@ var overview = Board{
 			{Title: "Waiting requests", Kind: Stat, Unit: Count,
 				About:   "Requests that wait in queues now, in all levels together.",
 				Queries: []Query{{`sum(apiserver_flowcontrol_current_inqueue_requests{@})`, "waiting"}}},
-			{Title: "Refused requests", Kind: Stat, Unit: PerSec,
+			{Title: "Refused requests", Kind: Stat, Unit: PerSec, Quiet: true,
 				About:   "Requests that flow control refused each second, in all levels together.",
 				Queries: []Query{{`sum(rate(apiserver_flowcontrol_rejected_requests_total{@}[$__rate_interval]))`, "refused"}}},
 			{Title: "Oldest wait (fairgate)", Kind: Stat, Unit: Seconds, Ours: true,

@@ -1,6 +1,9 @@
 //! The hosted API as a whole: routes, authorizes and serves requests.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -95,6 +98,7 @@ impl Hosted {
             ),
             merged_documents: MergedDocuments::default(),
             state: ApiState {
+                initial_events: kinds.iter().map(|_| AtomicU64::new(0)).collect(),
                 store: settings.store,
                 clock: settings.clock,
                 kinds,
@@ -109,7 +113,16 @@ impl Hosted {
     /// Whether a kind is hosted.
     pub fn has(&self, kind: &Kind) -> bool {
         let mut kinds = self.state.kinds.iter();
-        kinds.any(|hosted| hosted.group == kind.group && hosted.plural == kind.plural)
+        kinds.any(|hosted| hosted.is_same_resource(kind))
+    }
+
+    /// The number of objects that were sent at the beginning of watches of a kind.
+    pub fn initial_events(&self, kind: &Kind) -> u64 {
+        let kinds = self.state.kinds.iter().zip(&self.state.initial_events);
+        let of_kind = kinds.filter(|(hosted, _)| hosted.is_same_resource(kind));
+        of_kind
+            .map(|(_, count)| count.load(Ordering::Relaxed))
+            .sum()
     }
 
     /// Whether a path is served here and not forwarded to the upstream.

@@ -1,6 +1,9 @@
 //! What all calls share: the store, the clock, the kinds.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use serde_json::Value;
 
@@ -19,9 +22,19 @@ pub(crate) struct ApiState {
     pub(crate) kinds: Vec<&'static Kind>,
     /// The namespaces of the upstream, if there is one.
     pub(crate) namespaces: Option<Arc<dyn Namespaces>>,
+    /// Objects that were sent at the beginning of watches, by the position of their kind in `kinds`.
+    pub(crate) initial_events: Box<[AtomicU64]>,
 }
 
 impl ApiState {
+    /// Counts the objects that a watch begins with.
+    pub(crate) fn count_initial_events(&self, kind: &Kind, objects: usize) {
+        let kinds = self.kinds.iter().zip(&self.initial_events);
+        for (_, count) in kinds.filter(|(other, _)| other.is_same_resource(kind)) {
+            count.fetch_add(objects as u64, Ordering::Relaxed);
+        }
+    }
+
     /// Decodes a body as an object of a kind in one version. Returns its canonical form, and the unknown
     /// and duplicate fields.
     pub(crate) fn read_body(

@@ -115,6 +115,11 @@ pub struct TableColumn {
 }
 
 impl Kind {
+    /// Whether both have the same group and plural name.
+    pub fn is_same_resource(&self, other: &Self) -> bool {
+        self.group == other.group && self.plural == other.plural
+    }
+
     /// The kind's version of this name.
     pub fn version(&self, name: &str) -> Option<&KindVersion> {
         self.versions.iter().find(|version| version.name == name)

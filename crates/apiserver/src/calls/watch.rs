@@ -99,6 +99,7 @@ impl CallContext<'_> {
                 objects.push_back(object);
             }
         }
+        self.state.count_initial_events(self.kind, objects.len());
         let watch = store
             .watch(&self.prefix(), page.revision)
             .map_err(|error| watch_fault(&error))?;
