@@ -85,6 +85,8 @@ struct Pace {
     /// Checks since its rate was last measured, and the bytes that it got since.
     checks: u32,
     bytes: u64,
+    /// Whether it was below the minimum when it was last measured.
+    is_slow: bool,
 }
 
 /// The result of a check.
@@ -156,11 +158,18 @@ impl ReplyPipe {
         let slow = state.pace.bytes < limits.min_read_bytes * u64::from(CHECKS);
         state.pace.checks = 0;
         state.pace.bytes = 0;
+        state.pace.is_slow = slow;
         if slow {
             ReaderPace::TooSlow
         } else {
             ReaderPace::KeepsUp
         }
+    }
+
+    /// Whether the client read below the minimum rate when it was last measured, and its reply did not fit into the
+    /// spool.
+    pub fn is_slow(&self) -> bool {
+        self.state.borrow().pace.is_slow
     }
 
     /// Whether a part of the reply is in the spool, or can still be spooled.

@@ -116,6 +116,34 @@ async fn the_spool_of_a_client_that_disconnects_is_freed() {
 }
 
 #[tokio::test]
+async fn the_seats_of_a_client_that_reads_too_slowly_are_counted_as_long_as_it_does() {
+    let upstream = upstream_of(Speaks::Http1, LARGE);
+    // The other seat stays free, so the client is not cut off.
+    let rules = Rules::small(2, Full::queue(100)).set(|set| {
+        set.spool = SpoolLimits {
+            per_answer: 1 << 20,
+            total: 64 << 20,
+            min_read_bytes: 128 << 10,
+        };
+    });
+    let gate = Gate::governed(&upstream, &rules);
+    let stalled = || -> u32 {
+        let cells = gate.flow_control().core_cells().iter();
+        let seats = cells.map(|core| core.stalled_seats.load(Ordering::Relaxed));
+        seats.sum()
+    };
+    let slow = Raw::get(gate.address());
+    until(|| stalled() == 1).await;
+    // The rate is measured every two seconds. In between the last measurement counts.
+    for _ in 0..50 {
+        assert_eq!(stalled(), 1);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    drop(slow);
+    until(|| stalled() == 0).await;
+}
+
+#[tokio::test]
 async fn a_client_that_reads_too_slowly_is_disconnected_when_no_seat_is_free() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = upstream_of(speaks, LARGE);

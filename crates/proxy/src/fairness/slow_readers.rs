@@ -56,7 +56,7 @@ impl SlowReaders {
         let mut stalled_seats = 0;
         for in_progress in gate.replies_in_progress() {
             let pace = in_progress.reply.check_pace(limits, spool);
-            if pace == ReaderPace::TooSlow {
+            if in_progress.reply.is_slow() {
                 stalled_seats += gate.seats_at(in_progress.index);
             }
             match pace {
