@@ -3,25 +3,14 @@
 //! Objects are in canonical form: fields have the types that they must have. Metadata is
 //! not validated here; names only have to be path segments.
 
-use std::collections::HashSet;
+use serde_json::Value;
 
-use serde_json::{Value, json};
-
-use crate::field_error::ApiFieldError;
-use fairgate_core::names;
+use crate::{conditions, field_error::ApiFieldError, label_selector};
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' \
     (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
-const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
-const REASON: &str = "a condition reason must start with alphabetic character, optionally followed \
-    by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or \
-    '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', \
-    regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
-/// The longest reason and message of a condition, in bytes.
-const MAX_REASON: usize = 1 << 10;
-const MAX_MESSAGE: usize = 32 << 10;
 
 /// The errors in the spec of a budget, which replaces `old` if that is given.
 pub fn validate_spec(budget: &Value, old: Option<&Value>) -> Vec<ApiFieldError> {
@@ -34,8 +23,9 @@ pub fn validate_spec(budget: &Value, old: Option<&Value>) -> Vec<ApiFieldError> 
     check_bound("spec.minAvailable", &spec["minAvailable"], &mut errors);
     check_bound("spec.maxUnavailable", &spec["maxUnavailable"], &mut errors);
     // Older servers accepted any value; objects that they stored must remain updatable.
-    let tolerant = old.is_some_and(|old| has_bad_value(&old["spec"]["selector"]));
-    check_selector(&spec["selector"], tolerant, &mut errors);
+    let tolerant = old.is_some_and(|old| label_selector::has_bad_value(&old["spec"]["selector"]));
+    let selector = &spec["selector"];
+    label_selector::validate("spec.selector", selector, tolerant, &mut errors);
     let policy = &spec["unhealthyPodEvictionPolicy"];
     if !policy.is_null() && !POLICIES.iter().any(|known| policy == known) {
         let field = "spec.unhealthyPodEvictionPolicy";
@@ -49,16 +39,7 @@ pub fn validate_spec(budget: &Value, old: Option<&Value>) -> Vec<ApiFieldError> 
 pub fn validate_status(budget: &Value, is_v1beta1: bool) -> Vec<ApiFieldError> {
     let status = &budget["status"];
     let mut errors = Vec::new();
-    let conditions = status["conditions"].as_array();
-    let mut types = HashSet::new();
-    for (index, condition) in conditions.into_iter().flatten().enumerate() {
-        let field = format!("status.conditions[{index}]");
-        let ty = &condition["type"];
-        if !types.insert(ty.as_str().unwrap_or_default()) {
-            errors.push(ApiFieldError::duplicate(&field, ty));
-        }
-        check_condition(&field, condition, &mut errors);
-    }
+    conditions::validate("status.conditions", &status["conditions"], &mut errors);
     if is_v1beta1 {
         return errors;
     }
@@ -99,143 +80,10 @@ fn check_bound(field: &str, bound: &Value, errors: &mut Vec<ApiFieldError>) {
     }
 }
 
-fn texts(list: &Value) -> impl Iterator<Item = (usize, &Value)> {
-    list.as_array().into_iter().flatten().enumerate()
-}
-
-fn is_bad_value(value: &Value) -> bool {
-    !names::label_value(value.as_str().unwrap_or_default()).is_empty()
-}
-
-/// Whether an expression has an invalid label value.
-fn has_bad_value(selector: &Value) -> bool {
-    texts(&selector["matchExpressions"])
-        .any(|(_, expression)| texts(&expression["values"]).any(|(_, value)| is_bad_value(value)))
-}
-
-fn check_selector(selector: &Value, tolerant: bool, errors: &mut Vec<ApiFieldError>) {
-    let field = "spec.selector.matchLabels";
-    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-        let wrong = names::qualified(key);
-        errors.extend(
-            wrong
-                .iter()
-                .map(|text| ApiFieldError::invalid(field, &json!(key), text)),
-        );
-        let wrong = names::label_value(value.as_str().unwrap_or_default());
-        errors.extend(
-            wrong
-                .iter()
-                .map(|text| ApiFieldError::invalid(field, value, text)),
-        );
-    }
-    for (index, expression) in texts(&selector["matchExpressions"]) {
-        let field = format!("spec.selector.matchExpressions[{index}]");
-        let values = &expression["values"];
-        let is_empty = texts(values).next().is_none();
-        match expression["operator"].as_str().unwrap_or_default() {
-            "In" | "NotIn" if is_empty => {
-                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(ApiFieldError::required(&format!("{field}.values"), detail));
-            }
-            "Exists" | "DoesNotExist" if !is_empty => {
-                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(ApiFieldError::forbidden(&format!("{field}.values"), detail));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => {
-                let field = format!("{field}.operator");
-                let detail = "not a valid selector operator";
-                errors.push(ApiFieldError::invalid(&field, &json!(other), detail));
-            }
-        }
-        let key = expression["key"].as_str().unwrap_or_default();
-        let at_key = format!("{field}.key");
-        let wrong = names::qualified(key);
-        errors.extend(
-            wrong
-                .iter()
-                .map(|text| ApiFieldError::invalid(&at_key, &json!(key), text)),
-        );
-        for (index, value) in texts(values).filter(|_| !tolerant) {
-            let field = format!("{field}.values[{index}]");
-            let wrong = names::label_value(value.as_str().unwrap_or_default());
-            errors.extend(
-                wrong
-                    .iter()
-                    .map(|text| ApiFieldError::invalid(&field, value, text)),
-            );
-        }
-    }
-}
-
-fn check_condition(field: &str, condition: &Value, errors: &mut Vec<ApiFieldError>) {
-    let at = |member: &str| format!("{field}.{member}");
-    let text = |member: &str| condition[member].as_str().unwrap_or_default();
-    if text("type").is_empty() {
-        errors.push(ApiFieldError::required(&at("type"), "is required"));
-    } else {
-        let wrong = names::qualified(text("type"));
-        let invalid = |text| ApiFieldError::invalid(&at("type"), &condition["type"], text);
-        errors.extend(wrong.iter().map(invalid));
-    }
-    match text("status") {
-        "" => errors.push(ApiFieldError::required(&at("status"), "")),
-        status if STATUSES.contains(&status) => {}
-        status => {
-            let status = json!(status);
-            errors.push(ApiFieldError::unsupported(
-                &at("status"),
-                &status,
-                &STATUSES,
-            ));
-        }
-    }
-    let generation = &condition["observedGeneration"];
-    if generation.as_i64().is_some_and(|generation| generation < 0) {
-        let detail = "must be greater than or equal to zero";
-        errors.push(ApiFieldError::invalid(
-            &at("observedGeneration"),
-            generation,
-            detail,
-        ));
-    }
-    if text("lastTransitionTime").is_empty() {
-        errors.push(ApiFieldError::required(&at("lastTransitionTime"), ""));
-    }
-    match text("reason") {
-        "" => errors.push(ApiFieldError::required(&at("reason"), "")),
-        reason => {
-            if !is_reason(reason) {
-                errors.push(ApiFieldError::invalid(
-                    &at("reason"),
-                    &json!(reason),
-                    REASON,
-                ));
-            }
-            if reason.len() > MAX_REASON {
-                errors.push(ApiFieldError::too_long(&at("reason"), MAX_REASON));
-            }
-        }
-    }
-    if text("message").len() > MAX_MESSAGE {
-        errors.push(ApiFieldError::too_long(&at("message"), MAX_MESSAGE));
-    }
-}
-
-/// `[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?`
-fn is_reason(reason: &str) -> bool {
-    let is_end = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let bytes = reason.as_bytes();
-    bytes.first().is_some_and(u8::is_ascii_alphabetic)
-        && bytes.last().is_some_and(|byte| is_end(*byte))
-        && bytes
-            .iter()
-            .all(|byte| is_end(*byte) || matches!(byte, b',' | b':'))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// The errors of a spec.
@@ -387,55 +235,5 @@ mod tests {
             "disruptionsAllowed": 5, "currentHealthy": 5, "desiredHealthy": 3, "expectedPods": 2,
         }});
         assert_eq!(validate_status(&budget, false), []);
-    }
-
-    #[test]
-    fn conditions_are_whole_and_of_different_types() {
-        let good = json!({
-            "type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods",
-            "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z", "observedGeneration": 1,
-        });
-        let errors = |conditions: Value| -> Vec<String> {
-            let errors = validate_status(&json!({"status": {"conditions": conditions}}), false);
-            errors.iter().map(ApiFieldError::to_string).collect()
-        };
-        assert!(errors(json!([good])).is_empty());
-        assert_eq!(
-            errors(json!([good, good])),
-            ["status.conditions[1]: Duplicate value: \"DisruptionAllowed\""]
-        );
-        assert_eq!(
-            errors(json!([{}])),
-            [
-                "status.conditions[0].type: Required value: is required",
-                "status.conditions[0].status: Required value",
-                "status.conditions[0].lastTransitionTime: Required value",
-                "status.conditions[0].reason: Required value",
-            ]
-        );
-        for (member, value, detail) in [
-            (
-                "status",
-                json!("true"),
-                "supported values: \"False\", \"True\", \"Unknown\"",
-            ),
-            (
-                "observedGeneration",
-                json!(-1),
-                "must be greater than or equal to zero",
-            ),
-            ("reason", json!("a b"), REASON),
-            ("reason", json!("a:"), REASON),
-            (
-                "message",
-                json!("x".repeat(MAX_MESSAGE + 1)),
-                "may not be more than 32768 bytes",
-            ),
-        ] {
-            let mut bad = good.clone();
-            bad[member] = value;
-            let field = format!("status.conditions[0].{member}");
-            is_one(&errors(json!([bad])), &field, detail);
-        }
     }
 }

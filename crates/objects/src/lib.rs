@@ -14,12 +14,14 @@
 //! (`fairgate-store`).
 
 pub mod codec;
+pub mod conditions;
 pub mod disruption_budget;
 pub mod field_error;
 pub mod go;
 mod internal_form;
 pub mod kind;
 pub mod kinds;
+pub mod label_selector;
 pub mod metadata;
 pub mod object;
 pub mod patch;
