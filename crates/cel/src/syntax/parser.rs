@@ -430,6 +430,9 @@ impl<'s> Parser<'s> {
 
     fn index(&mut self, open: Token<'s>, operand: Parsed) -> Result<Parsed, Stop> {
         let optional = self.take("?").is_some();
+        if !optional {
+            self.begins(Start::Index)?;
+        }
         let index = self.expr()?;
         self.expect("]")?;
         let function = if optional {
@@ -447,6 +450,7 @@ impl<'s> Parser<'s> {
         if self.take(")").is_some() {
             return Ok((args, depth));
         }
+        self.begins(Start::Arguments)?;
         loop {
             let arg = self.expr()?;
             depth = depth.max(arg.depth);
@@ -501,3 +505,5 @@ impl<'s> Parser<'s> {
 }
 
 mod primary;
+
+use primary::Start;

@@ -7,11 +7,47 @@ use super::{
     Token, TokenKind, literals,
 };
 
-/// What may start an expression, as the original lists it.
-const STARTS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, \
-                      BYTES, IDENTIFIER}";
+/// Where an expression begins, and which symbols may stand there, as the original lists them.
+#[derive(Clone, Copy)]
+pub(super) enum Start {
+    Anywhere,
+    Arguments,
+    List,
+    Map,
+    Index,
+}
+
+impl Start {
+    /// What is expected there.
+    fn expected(self) -> String {
+        let symbols = match self {
+            Self::Anywhere => "'[', '{', '(', '.', '-', '!'",
+            Self::Arguments => "'[', '{', '(', ')', '.', '-', '!'",
+            Self::List => "'[', ']', '{', '(', '.', ',', '-', '!', '?'",
+            Self::Map => "'[', '{', '}', '(', '.', ',', '-', '!', '?'",
+            Self::Index => "'[', '{', '(', '.', '-', '!', '?'",
+        };
+        let literals =
+            "'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER";
+        format!("{{{symbols}, {literals}}}")
+    }
+}
 
 impl<'s> Parser<'s> {
+    /// Fails if no expression begins with the token that comes next.
+    pub(super) fn begins(&mut self, at: Start) -> Result<(), Stop> {
+        let token = self.peek();
+        let begins = match token.kind {
+            TokenKind::Symbol => ["(", "[", "{", ".", "-", "!"].contains(&token.text),
+            TokenKind::In | TokenKind::End | TokenKind::EscapedIdent => false,
+            _ => true,
+        };
+        if begins {
+            return Ok(());
+        }
+        Err(self.unexpected(&at.expected()))
+    }
+
     pub(super) fn primary(&mut self) -> Result<Parsed, Stop> {
         let token = self.peek();
         match (token.kind, token.text) {
@@ -26,7 +62,7 @@ impl<'s> Parser<'s> {
             (TokenKind::Symbol, ".") | (TokenKind::Ident, _) => self.name(),
             (TokenKind::Symbol, "-") => self.literal(true),
             (TokenKind::Symbol | TokenKind::In | TokenKind::End | TokenKind::EscapedIdent, _) => {
-                Err(self.unexpected(STARTS))
+                Err(self.unexpected(&Start::Anywhere.expected()))
             }
             _ => self.literal(false),
         }
@@ -170,6 +206,9 @@ impl<'s> Parser<'s> {
         let open: Token<'s> = self.next();
         let (mut elements, mut optional, mut depth) = (Vec::new(), Vec::new(), 0);
         while !self.is("]") && !self.is(",") {
+            if elements.is_empty() && !self.is("?") {
+                self.begins(Start::List)?;
+            }
             optional.push(self.optional_mark());
             let element: Parsed = self.expr()?;
             depth = depth.max(element.depth);
@@ -205,6 +244,9 @@ impl<'s> Parser<'s> {
         let open = self.next();
         let (mut entries, mut depth) = (Vec::new(), 0);
         while !self.is("}") && !self.is(",") {
+            if entries.is_empty() && !self.is("?") {
+                self.begins(Start::Map)?;
+            }
             let optional = self.optional_mark();
             let key = self.expr()?;
             self.expect(":")?;
