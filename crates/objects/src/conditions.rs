@@ -23,7 +23,7 @@ pub fn validate(at: &str, conditions: &Value, errors: &mut Vec<ApiFieldError>) {
         let field = format!("{at}[{index}]");
         let ty = &condition["type"];
         if !types.insert(ty.as_str().unwrap_or_default()) {
-            errors.push(ApiFieldError::duplicate(&field, ty));
+            errors.push(ApiFieldError::duplicate(&format!("{field}.type"), ty));
         }
         check_condition(&field, condition, errors);
     }
@@ -32,24 +32,14 @@ pub fn validate(at: &str, conditions: &Value, errors: &mut Vec<ApiFieldError>) {
 fn check_condition(field: &str, condition: &Value, errors: &mut Vec<ApiFieldError>) {
     let at = |member: &str| format!("{field}.{member}");
     let text = |member: &str| condition[member].as_str().unwrap_or_default();
-    if text("type").is_empty() {
-        errors.push(ApiFieldError::required(&at("type"), "is required"));
-    } else {
-        let wrong = names::qualified(text("type"));
-        let invalid = |text| ApiFieldError::invalid(&at("type"), &condition["type"], text);
-        errors.extend(wrong.iter().map(invalid));
+    for problem in names::qualified(text("type")) {
+        let error = ApiFieldError::invalid(&at("type"), &json!(text("type")), problem);
+        errors.push(error);
     }
-    match text("status") {
-        "" => errors.push(ApiFieldError::required(&at("status"), "")),
-        status if STATUSES.contains(&status) => {}
-        status => {
-            let status = json!(status);
-            errors.push(ApiFieldError::unsupported(
-                &at("status"),
-                &status,
-                &STATUSES,
-            ));
-        }
+    let status = text("status");
+    if !STATUSES.contains(&status) {
+        let error = ApiFieldError::unsupported(&at("status"), &json!(status), &STATUSES);
+        errors.push(error);
     }
     let generation = &condition["observedGeneration"];
     if generation.as_i64().is_some_and(|generation| generation < 0) {
@@ -112,16 +102,23 @@ mod tests {
         assert!(errors(json!([good])).is_empty());
         assert_eq!(
             errors(json!([good, good])),
-            ["status.conditions[1]: Duplicate value: \"DisruptionAllowed\""]
+            ["status.conditions[1].type: Duplicate value: \"DisruptionAllowed\""]
         );
         assert_eq!(
-            errors(json!([{}])),
+            errors(json!([{"type": "a"}])),
             [
-                "status.conditions[0].type: Required value: is required",
-                "status.conditions[0].status: Required value",
+                "status.conditions[0].status: Unsupported value: \"\": supported values: \"False\", \"True\", \"Unknown\"",
                 "status.conditions[0].lastTransitionTime: Required value",
                 "status.conditions[0].reason: Required value",
             ]
+        );
+        let problems = errors(json!([{}]));
+        let of_type = "status.conditions[0].type: Invalid value: \"\": name part must ";
+        assert!(
+            problems[..2]
+                .iter()
+                .all(|problem| problem.starts_with(of_type)),
+            "{problems:?}"
         );
         for (member, value, detail) in [
             (
