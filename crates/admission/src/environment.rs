@@ -28,9 +28,14 @@ pub(crate) struct PolicyEnvironment {
 
 impl PolicyEnvironment {
     pub(crate) fn new(has_params: bool) -> Self {
+        Self::of(has_params, true)
+    }
+
+    /// With or without `variables`: while a policy is validated, only one that has variables may name them.
+    pub(crate) fn of(has_params: bool, has_variables: bool) -> Self {
         Self {
-            full: declared(has_params, true).clone(),
-            unauthorized: declared(has_params, false).clone(),
+            full: declared(has_params, true, has_variables).clone(),
+            unauthorized: declared(has_params, false, has_variables).clone(),
         }
     }
 
@@ -74,17 +79,24 @@ fn field_type(of: &CelType) -> CelType {
 }
 
 /// The environment of policies without variables; each is built once in the life of the process.
-fn declared(has_params: bool, has_authorizer: bool) -> &'static CelEnvironment {
-    static KNOWN: [OnceLock<CelEnvironment>; 4] = [const { OnceLock::new() }; 4];
-    let at = usize::from(has_params) * 2 + usize::from(has_authorizer);
+fn declared(
+    has_params: bool,
+    has_authorizer: bool,
+    has_variables: bool,
+) -> &'static CelEnvironment {
+    static KNOWN: [OnceLock<CelEnvironment>; 8] = [const { OnceLock::new() }; 8];
+    let bit = usize::from;
+    let at = bit(has_params) * 4 + bit(has_authorizer) * 2 + bit(has_variables);
     KNOWN[at].get_or_init(|| {
         let mut builder = request_types(namespace_types(base()))
             .object_type(CelObjectType::new(VARIABLES))
             .variable("object", CelType::Dyn)
             .variable("oldObject", CelType::Dyn)
             .variable("namespaceObject", CelType::object("kubernetes.Namespace"))
-            .variable("request", CelType::object("kubernetes.AdmissionRequest"))
-            .variable("variables", CelType::object(VARIABLES));
+            .variable("request", CelType::object("kubernetes.AdmissionRequest"));
+        if has_variables {
+            builder = builder.variable("variables", CelType::object(VARIABLES));
+        }
         if has_params {
             builder = builder.variable("params", CelType::Dyn);
         }

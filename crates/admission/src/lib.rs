@@ -30,7 +30,7 @@
 //!
 //! Source: the sources of Kubernetes 1.36, and what its dispatcher makes of the cases in `oracle/`.
 //!
-//! Not here: reading policies and their validation as API objects, converting objects between versions, HTTP, watches.
+//! Not here: reading policies, converting objects between versions, HTTP, watches.
 
 mod attributes;
 mod environment;
@@ -41,6 +41,7 @@ mod matching;
 mod params;
 mod policy;
 mod set;
+pub mod validate;
 mod verdict;
 mod warnings;
 

@@ -32,6 +32,18 @@ impl FailurePolicy {
     }
 }
 
+/// What expressions must evaluate to.
+pub(crate) mod expression_types {
+    use fairgate_cel::CelType;
+
+    /// Of conditions and validations.
+    pub(crate) const CONDITION: &[CelType] = &[CelType::Bool];
+    /// Of messages.
+    pub(crate) const MESSAGE: &[CelType] = &[CelType::String];
+    /// Of audit annotations.
+    pub(crate) const ANNOTATION: &[CelType] = &[CelType::String, CelType::Null];
+}
+
 /// An expression, compiled, or why it does not compile.
 pub(crate) struct PolicyExpression {
     pub(crate) source: String,
@@ -39,7 +51,7 @@ pub(crate) struct PolicyExpression {
 }
 
 impl PolicyExpression {
-    fn compile(environment: &CelEnvironment, source: &str, types: &[CelType]) -> Self {
+    pub(crate) fn compile(environment: &CelEnvironment, source: &str, types: &[CelType]) -> Self {
         let program = match environment.compile(source) {
             Ok(program) => of_type(program, types),
             Err(CelCompileError::Issues(issues)) => Err(format!("compilation failed: {issues}")),
@@ -50,6 +62,14 @@ impl PolicyExpression {
         Self {
             source: source.to_owned(),
             program,
+        }
+    }
+
+    /// The static type of its value; `dyn` if it does not compile.
+    pub(crate) fn result_type(&self) -> &CelType {
+        match &self.program {
+            Ok(program) => program.result_type(),
+            Err(_) => &CelType::Dyn,
         }
     }
 
@@ -207,7 +227,7 @@ impl CompiledPolicy {
 }
 
 fn boolean(environment: &PolicyEnvironment, source: &str) -> PolicyExpression {
-    PolicyExpression::compile(environment.full(), source, &[CelType::Bool])
+    PolicyExpression::compile(environment.full(), source, expression_types::CONDITION)
 }
 
 /// Each variable sees those before it.
@@ -218,11 +238,7 @@ fn variables(
     let mut compiled = BTreeMap::new();
     for variable in spec.variables.iter().flatten() {
         let expression = PolicyExpression::compile(environment.full(), &variable.expression, &[]);
-        let of = match &expression.program {
-            Ok(program) => program.result_type(),
-            Err(_) => &CelType::Dyn,
-        };
-        environment.add_variable(&variable.name, of);
+        environment.add_variable(&variable.name, expression.result_type());
         compiled.insert(variable.name.clone(), expression);
     }
     compiled.into_iter().collect()
@@ -232,7 +248,11 @@ impl PolicyValidation {
     fn compile(environment: &PolicyEnvironment, validation: &Validation) -> Self {
         let message = validation.message_expression.as_deref().unwrap_or_default();
         let compiled = |source| {
-            PolicyExpression::compile(environment.unauthorized(), source, &[CelType::String])
+            PolicyExpression::compile(
+                environment.unauthorized(),
+                source,
+                expression_types::MESSAGE,
+            )
         };
         Self {
             expression: boolean(environment, &validation.expression),
@@ -253,12 +273,15 @@ impl PolicyValidation {
 
 impl PolicyAnnotation {
     fn compile(environment: &PolicyEnvironment, policy: &str, of: &AuditAnnotation) -> Self {
-        let types = [CelType::String, CelType::Null];
         let key = format!("{policy}/{}", of.key);
         Self {
             is_publishable: key.matches('/').count() == 1 && names::is_label_key(key.as_bytes()),
             key: of.key.clone(),
-            expression: PolicyExpression::compile(environment.full(), &of.value_expression, &types),
+            expression: PolicyExpression::compile(
+                environment.full(),
+                &of.value_expression,
+                expression_types::ANNOTATION,
+            ),
         }
     }
 }

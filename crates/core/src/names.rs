@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const SERVICE_LABEL: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
@@ -63,6 +64,22 @@ fn without_trailing_dash(name: &str) -> String {
         }
         _ => name.to_owned(),
     }
+}
+
+/// The errors in a DNS-1035 label: the name of a service or of an API version.
+pub fn service_label(name: &str) -> Vec<String> {
+    const WORDS: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start \
+        with an alphabetic character, and end with an alphanumeric character";
+    let mut wrong = too_long(name, MAX_NAME, "characters");
+    let bytes = name.as_bytes();
+    let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let has_form = bytes.first().is_some_and(u8::is_ascii_lowercase)
+        && bytes.last().is_some_and(is_end)
+        && bytes.iter().all(|byte| is_end(byte) || *byte == b'-');
+    if !has_form {
+        wrong.push(against(WORDS, SERVICE_LABEL, &["my-name", "abc-123"]));
+    }
+    wrong
 }
 
 /// The errors in a name that only has to be a segment of a path.

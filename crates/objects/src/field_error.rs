@@ -120,6 +120,12 @@ impl ApiFieldError {
         Self::new(ApiErrorType::TooLong, field, String::new(), detail)
     }
 
+    /// The list has `count` items, and may have `limit`, which is not 1.
+    pub fn too_many(field: &str, count: usize, limit: usize) -> Self {
+        let detail = format!("must have at most {limit} items");
+        Self::new(ApiErrorType::TooMany, field, count.to_string(), detail)
+    }
+
     /// The value occurs twice.
     pub fn duplicate(field: &str, value: &Value) -> Self {
         Self::new(ApiErrorType::Duplicate, field, printed(value), "")

@@ -12,4 +12,5 @@ mod known;
 mod limits;
 mod original;
 mod outcome;
+mod validation;
 mod world;
