@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{items, text};
 use fairgate_objects::{conditions, field_error::ApiFieldError};
 
-/// The errors in the status of a policy. Whether a `fieldRef` is a JSONPath is not checked: nobody evaluates it.
+/// The errors in the status of a policy. Whether a `fieldRef` is a `JSONPath` is not checked: nobody evaluates it.
 pub fn validate(policy: &Value) -> Vec<ApiFieldError> {
     let status = &policy["status"];
     let mut errors = Vec::new();
