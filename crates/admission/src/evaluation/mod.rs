@@ -269,6 +269,10 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         expressions: impl Iterator<Item = &'p PolicyExpression>,
         budget: u64,
     ) -> Result<(PartResults<'c>, u64), OutOfBudget> {
+        let mut expressions = expressions.peekable();
+        if expressions.peek().is_none() {
+            return Ok((Vec::new(), budget));
+        }
         let inputs = self.context.inputs;
         let interrupted = || inputs.is_interrupted();
         let mut part =
