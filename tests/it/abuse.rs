@@ -1,5 +1,5 @@
-//! Clients that stretch the protocol, without any credential: what they cost is bounded, others are
-//! served as before, and operators see what was done about it.
+//! Clients without credentials that abuse the protocol: their cost is bounded, other clients are served as before,
+//! and metrics and logs show what the gateway did.
 
 use std::{
     io::{Read as _, Write as _},
@@ -33,7 +33,7 @@ fn allowing_descriptors(number: u32) -> ProcessOptions {
     }
 }
 
-/// Opens 150 connections that each send an unfinished head of a MiB, while the gateway may hold 8 MiB of them.
+/// Opens 150 connections that each send an unfinished head of 1 MiB, while the gateway may hold 8 MiB of such heads.
 fn unfinished_heads_are_bounded<C>(open: impl Fn(SocketAddr) -> C, meanwhile: impl Fn(SocketAddr)) {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let limits = json!({"unfinishedHeaderBytes": "8Mi"});
@@ -51,7 +51,7 @@ fn unfinished_heads_are_bounded<C>(open: impl Fn(SocketAddr) -> C, meanwhile: im
     most = most.max(process.mebibytes("VmRSS"));
     assert!(
         most < before + 40,
-        "{before} MiB before, {most} MiB with them"
+        "{before} MiB before, {most} MiB with unfinished heads"
     );
     meanwhile(process.address);
     wait_until("most connections are cut", || {
@@ -93,7 +93,7 @@ fn unfinished_http2_header_blocks_take_bounded_memory_and_give_it_back() {
     let open = |address| {
         let mut client = Frames::connect(address);
         client.0.set_write_timeout(Some(HANG)).unwrap();
-        client.send(&ask(1, 1));
+        client.send(&headers(1, 1));
         for _ in 0..60 {
             client.send(&frame(9, 0, 1, &value));
         }
@@ -117,7 +117,7 @@ impl Frames {
         client
     }
 
-    /// Sends what the gateway takes.
+    /// Sends as much of `bytes` as the gateway accepts.
     fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
@@ -134,7 +134,7 @@ impl Frames {
     }
 
     /// The code of the `GOAWAY` that ends the connection.
-    fn goes_away(mut self) -> Option<u32> {
+    fn goaway_code(mut self) -> Option<u32> {
         let mut code = None;
         while let Some((kind, _, _, payload)) = self.next() {
             if kind == 7 {
@@ -153,17 +153,17 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A `HEADERS` frame that asks for `/a`; with its end, or not.
-fn ask(stream: u32, flags: u8) -> Vec<u8> {
+/// A `HEADERS` frame of a `GET` of `/a`, with these flags.
+fn headers(stream: u32, flags: u8) -> Vec<u8> {
     // :method GET, :scheme http, :path /a, :authority a
     let block = b"\x82\x86\x04\x02/a\x01\x01a";
     frame(1, flags, stream, block)
 }
 
-const CALM: Option<u32> = Some(0xb);
+const ENHANCE_YOUR_CALM: Option<u32> = Some(0xb);
 
 #[test]
-fn floods_of_frames_without_a_request_end_their_connection_alone() {
+fn a_flood_of_control_frames_ends_only_its_own_connection() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     for (offence, flood) in [
@@ -175,9 +175,9 @@ fn floods_of_frames_without_a_request_end_their_connection_alone() {
     ] {
         let mut client = Frames::connect(gate.address());
         let mut sender = Frames(client.0.try_clone().unwrap());
-        client.send(&ask(1, 5));
+        client.send(&headers(1, 5));
         let sending = std::thread::spawn(move || sender.send(&flood.repeat(20_000)));
-        assert_eq!(client.goes_away(), CALM, "{offence:?}");
+        assert_eq!(client.goaway_code(), ENHANCE_YOUR_CALM, "{offence:?}");
         sending.join().unwrap();
         assert_eq!(gate.gateway.defence().count(offence), 1, "{offence:?}");
     }
@@ -186,17 +186,17 @@ fn floods_of_frames_without_a_request_end_their_connection_alone() {
 }
 
 #[test]
-fn h2_ends_floods_of_empty_pieces_and_that_shows() {
+fn h2_ends_floods_of_empty_data_frames_and_they_are_counted() {
     let upstream = TestUpstream::start(Speaks::Http2, |_| std::future::pending());
     let gate = Gate::before(&upstream);
     for (flags, payload) in [(0, &[][..]), (8, &[0][..]), (8, &[2, 0, 0][..])] {
         let before = gate.gateway.defence().count(Offence::Protocol);
         let mut client = Frames::connect(gate.address());
         let mut sender = Frames(client.0.try_clone().unwrap());
-        client.send(&ask(1, 4));
+        client.send(&headers(1, 4));
         let flood = frame(0, flags, 1, payload).repeat(20_000);
         let sending = std::thread::spawn(move || sender.send(&flood));
-        assert_eq!(client.goes_away(), CALM, "{flags} {payload:?}");
+        assert_eq!(client.goaway_code(), ENHANCE_YOUR_CALM, "{flags} {payload:?}");
         sending.join().unwrap();
         wait_until("it is counted", || {
             gate.gateway.defence().count(Offence::Protocol) == before + 1
@@ -205,13 +205,13 @@ fn h2_ends_floods_of_empty_pieces_and_that_shows() {
 }
 
 #[test]
-fn a_flood_of_continuations_ends_its_connection_and_shows() {
+fn a_flood_of_continuations_ends_its_connection_and_is_counted() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let mut client = Frames::connect(gate.address());
-    client.send(&ask(1, 1));
+    client.send(&headers(1, 1));
     client.send(&frame(9, 0, 1, &[]).repeat(1000));
-    assert_eq!(client.goes_away(), CALM);
+    assert_eq!(client.goaway_code(), ENHANCE_YOUR_CALM);
     assert_eq!(gate.gateway.defence().count(Offence::Continuations), 1);
     assert_eq!(gate.gateway.defence().count(Offence::Protocol), 0);
 }
@@ -220,14 +220,14 @@ fn a_flood_of_continuations_ends_its_connection_and_shows() {
 fn a_header_block_in_pieces_of_any_size_is_served() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
-    // x: so many bytes, in a block of its own behind the one that asks.
+    // A field `x` whose value has this many bytes, for a `CONTINUATION` frame.
     let block = |value: u8| [&b"\x00\x01x"[..], &[value], &vec![b'a'; value.into()]].concat();
     for size in [1, 5, 9, 60, 1000, 20_000] {
         let mut client = Frames::connect(gate.address());
         client.0.set_nodelay(true).unwrap();
         let mut bytes = Vec::new();
         for stream in [1, 3, 5] {
-            bytes.extend(ask(stream, 1));
+            bytes.extend(headers(stream, 1));
             for value in [0, 1, 100, 126, 50, 7, 0, 99].repeat(if size < 9 { 1 } else { 8 }) {
                 bytes.extend(frame(9, 0, stream, &block(value)));
             }
@@ -254,33 +254,33 @@ fn a_header_block_in_pieces_of_any_size_is_served() {
 }
 
 #[test]
-fn a_header_block_that_another_frame_interrupts_is_against_the_protocol() {
+fn a_header_block_interrupted_by_another_frame_is_a_protocol_error() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let interruptions = [
         frame(6, 0, 0, &[0; 8]),
         frame(9, 4, 3, &[]),
-        ask(3, 5),
+        headers(3, 5),
         frame(0, 0, 1, &[]),
     ];
     for (number, other) in (1..).zip(interruptions) {
         let mut client = Frames::connect(gate.address());
-        client.send(&ask(1, 1));
+        client.send(&headers(1, 1));
         client.send(&frame(9, 0, 1, &[]));
         client.send(&other);
-        assert_eq!(client.goes_away(), Some(1), "{other:?}");
+        assert_eq!(client.goaway_code(), Some(1), "{other:?}");
         assert_eq!(gate.gateway.defence().count(Offence::Protocol), number);
     }
 }
 
 #[test]
-fn unfinished_header_blocks_count_against_the_same_budget_and_time() {
+fn unfinished_header_blocks_have_the_memory_and_time_limits_of_heads() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::with(&upstream, |settings, _| {
         settings.serve.unfinished_head_bytes = 1 << 20;
         settings.serve.head_timeout = Duration::from_secs(3);
     });
-    // A literal that goes on and on: x: aaa…
+    // A literal field whose value does not end: x: aaa…
     let mut block = b"\x00\x01x\x7f\x81\xff\x3f".to_vec();
     block.resize(16_000, b'a');
     let mut clients = Vec::new();
@@ -292,11 +292,11 @@ fn unfinished_header_blocks_count_against_the_same_budget_and_time() {
         }
         clients.push(client);
     }
-    wait_until("one is cut", || {
+    wait_until("one connection is cut", || {
         gate.gateway.defence().count(Offence::Memory) >= 1
     });
-    let codes: Vec<_> = clients.into_iter().map(Frames::goes_away).collect();
-    assert_eq!(codes, [CALM; 3], "the others in time");
+    let codes: Vec<_> = clients.into_iter().map(Frames::goaway_code).collect();
+    assert_eq!(codes, [ENHANCE_YOUR_CALM; 3], "the time limit ends the others");
     let (memory, time) = (
         gate.gateway.defence().count(Offence::Memory),
         gate.gateway.defence().count(Offence::TooSlow),
@@ -306,7 +306,7 @@ fn unfinished_header_blocks_count_against_the_same_budget_and_time() {
 }
 
 #[test]
-fn a_client_that_acknowledges_every_small_piece_is_served() {
+fn a_client_that_sends_window_updates_for_every_small_frame_is_served() {
     const PIECES: usize = 6000;
     let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let (send, answer) = streamed();
@@ -320,7 +320,7 @@ fn a_client_that_acknowledges_every_small_piece_is_served() {
     });
     let gate = Gate::before(&upstream);
     let mut client = Frames::connect(gate.address());
-    client.send(&ask(1, 5));
+    client.send(&headers(1, 5));
     let (mut bytes, mut acknowledged) = (0, 0);
     while let Some((kind, flags, _, payload)) = client.next() {
         assert_ne!(kind, 7, "GOAWAY after {acknowledged}");
@@ -341,7 +341,7 @@ fn a_client_that_acknowledges_every_small_piece_is_served() {
 }
 
 #[tokio::test]
-async fn a_connection_lives_on_through_many_requests_and_resets() {
+async fn a_connection_survives_many_requests() {
     let upstream = TestUpstream::start(Speaks::Http1, |_| async { text("served") });
     let gate = Gate::before(&upstream);
     let mut client = TestClient::http2(gate.address()).await;
@@ -398,7 +398,7 @@ fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
 }
 
 #[test]
-fn probes_are_answered_whatever_else_is_open() {
+fn probes_are_answered_however_many_admin_connections_are_open() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let process = gateway(&upstream, &json!({}), &allowing_descriptors(1024));
     let mut open = Vec::new();
@@ -408,7 +408,7 @@ fn probes_are_answered_whatever_else_is_open() {
             0 => b"",
             1 => b"GET /livez HTTP/1.1\r\n",
             2 => b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\nGET /li",
-            // Its answer is never read.
+            // Its response is never read.
             _ => b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
         };
         let _ = stream.write_all(sent);
@@ -422,7 +422,7 @@ fn probes_are_answered_whatever_else_is_open() {
     let crowded = "fairgate_admin_connections_cut_total{reason=\"crowded\"}";
     assert!(process.metric(crowded) > Some(300));
     drop(open);
-    // One that sends nothing goes after a few seconds.
+    // A connection that sends nothing is closed after a few seconds.
     let mut silent = TcpStream::connect(process.admin).unwrap();
     silent.set_read_timeout(Some(HANG)).unwrap();
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);

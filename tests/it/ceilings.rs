@@ -1,4 +1,4 @@
-//! How many watches there may be, and what is left for everybody else.
+//! Limits on watches, and the capacity that they leave to other requests.
 
 use std::num::NonZero;
 
@@ -51,7 +51,7 @@ async fn is_refused(answer: Response<Incoming>, status: StatusCode, reason: &str
 }
 
 #[tokio::test]
-async fn more_watches_than_are_allowed_are_refused_with_their_reason() {
+async fn watches_over_the_limit_are_refused_with_a_reason() {
     let upstream = holding(100);
     let rules = Rules::new().set(|settings| {
         settings.watches = Caps {
@@ -80,7 +80,7 @@ async fn more_watches_than_are_allowed_are_refused_with_their_reason() {
         ),
         (5, 5)
     );
-    // Everything else goes on, and a watch that ends makes room for another.
+    // Other requests are still served, and a watch that ends makes room for another.
     assert_eq!(
         get(&mut client, "alice", "/api/v1/pods").await.status(),
         200
@@ -93,7 +93,7 @@ async fn more_watches_than_are_allowed_are_refused_with_their_reason() {
 }
 
 #[tokio::test]
-async fn watches_that_take_all_their_streams_leave_the_others_theirs() {
+async fn watches_that_use_all_their_streams_leave_streams_for_other_requests() {
     let upstream = holding(10);
     let ceiling = ConnectionLimit::new(3, 10);
     let theirs = ceiling.clone();
@@ -120,7 +120,7 @@ async fn watches_that_take_all_their_streams_leave_the_others_theirs() {
     let log = get(&mut client, "bob", "/api/v1/namespaces/a/pods/p/log").await;
     assert_eq!(log.status(), 200);
     assert_eq!(ceiling.streams(Lane::LongRunning), 1);
-    // A stream is free again once the upstream has done with it.
+    // A stream is free again once the upstream has ended it.
     watches.truncate(10);
     until(|| ceiling.streams(Lane::Watches) <= 29).await;
     assert_eq!(get(&mut client, "bob", WATCH).await.status(), 200);

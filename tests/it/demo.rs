@@ -1,4 +1,4 @@
-//! The demonstration: it runs, ends in time, and reports what it should.
+//! The demonstration: it runs, ends in time, and reports the expected figures.
 
 use std::{
     future::{Future, pending, ready},
@@ -15,7 +15,7 @@ fn run_for(length: Duration, interrupt: impl Future<Output = ()>) -> (DemoReport
     (report, String::from_utf8(shown).unwrap())
 }
 
-/// The greatest median time of the mice.
+/// The greatest median latency among the mice, in milliseconds.
 fn slowest_mouse_ms(side: &SideFigures) -> f64 {
     let mice = side.flows[1..].iter().filter_map(|flow| flow.p50_ms);
     mice.fold(0.0, f64::max)
@@ -73,12 +73,12 @@ fn the_mice_are_served_and_wait_less_with_fairness_than_without() {
     assert!(!report.interrupted);
     assert!(
         shown.lines().count() >= 3,
-        "a head and a line each second: {shown}"
+        "a header line and a line each second: {shown}"
     );
 }
 
 #[test]
-fn the_command_writes_one_json_object_and_its_progress_elsewhere() {
+fn the_command_writes_one_json_object_to_stdout_and_progress_to_stderr() {
     let output = Command::new(env!("CARGO_BIN_EXE_fairgate"))
         .args(["demo", "--seconds", "3", "--output", "json"])
         .stdin(Stdio::null())

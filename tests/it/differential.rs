@@ -1,12 +1,12 @@
-//! What a real kube-apiserver answered, request by request, is what the hosted API answers.
+//! The hosted API responds to each recorded request as a real kube-apiserver did.
 //!
 //! The corpus was recorded by `tests/cluster`, whose README says what is in it and how responses are
-//! made comparable. Here it is played on a gateway of this process, over real sockets, with the
-//! built-in objects in its store and nobody else writing there. What is meant to differ is listed in
+//! made comparable. Here it is played against a gateway in this process, over real sockets, with the built-in
+//! objects in its store and no other writer. Intended differences are listed in
 //! `hosted/known_differences.json`, each with its reason; anything else fails.
 //!
-//! The sessions are played in v1beta3, too: that version differs from v1 in name, in a warning, and in
-//! little else, so the same answers are expected of it. No server of our time has it to be recorded.
+//! The sessions are played in v1beta3, too: that version differs from v1 in little but its name and a
+//! warning, so the same responses are expected. Current kube-apiservers do not serve it, so it cannot be recorded.
 
 mod compare;
 mod corpus;
@@ -23,7 +23,7 @@ use corpus::Session;
 use player::play;
 use server::Server;
 
-/// The most differences that are listed one by one.
+/// How many differences a failure lists at most.
 const SHOWN: usize = 30;
 
 /// Plays all sessions at once and lists what differs, in the order of the corpus.
@@ -42,7 +42,7 @@ async fn differences(sessions: Vec<Session>) -> Vec<Difference> {
     played.into_iter().flat_map(|(_, found)| found).collect()
 }
 
-/// Fails if anything differs that is not known; returns the known differences that are none any more.
+/// Fails if anything differs that is not known; returns the known differences that did not occur.
 fn all_known(found: Vec<Difference>, known: &[Known]) -> Vec<&Known> {
     let (unknown, unused) = Known::sort_out(found, known);
     let shown: Vec<String> = unknown

@@ -125,7 +125,7 @@ async fn no_accepted_connection_is_lost() {
                             return (answered, Some(error.to_string()));
                         }
                         if answer.is_empty() {
-                            return (answered, Some("no answer".to_owned()));
+                            return (answered, Some("no response".to_owned()));
                         }
                         assert_eq!(status(&answer), 200);
                         answered += 1;
@@ -141,7 +141,7 @@ async fn no_accepted_connection_is_lost() {
         assert_eq!(drain.phase(), DrainPhase::Over);
         for (answered, lost) in outcomes {
             // Between the last `accept` and the closing of the listener the kernel may complete one
-            // more handshake; it resets that connection, which no client can take for an answer.
+            // more handshake; it resets that connection, which no client can mistake for a response.
             assert!(
                 lost.as_deref().is_none_or(|e| e.contains("reset")),
                 "{lost:?} after {answered}"
@@ -151,7 +151,7 @@ async fn no_accepted_connection_is_lost() {
 }
 
 #[tokio::test]
-async fn the_limit_ends_what_does_not_end_by_itself() {
+async fn the_drain_limit_ends_requests_that_do_not_finish() {
     let upstream = TestUpstream::start(Speaks::Http2, |_| std::future::pending());
     let gate = Gate::with(&upstream, |settings, _| {
         quick(settings);
@@ -180,7 +180,7 @@ async fn an_http1_client_gets_connection_close_once_the_gateway_stops() {
     let drain = gate.gateway.drain().clone();
     let ending = thread::spawn(move || gate.gateway.shut_down());
     until(|| drain.phase() >= DrainPhase::Stopping).await;
-    // The data cores learn of it a moment later; until then responses may still keep the connection open.
+    // The data cores see the new phase a moment later; until then responses may still keep the connection open.
     loop {
         let response = client.get("/a").await;
         assert_eq!(response.status(), 200);

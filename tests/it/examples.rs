@@ -20,7 +20,7 @@ fn a_gateway_runs_inside_another_program() {
 }
 
 #[test]
-fn a_layer_of_ones_own_sees_each_call() {
+fn a_custom_layer_sees_each_call() {
     own_layer::main().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! When the upstream is down, slow, or breaks off.
+//! Upstreams that are down, slow, or break off their responses.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -59,7 +59,7 @@ async fn an_unreachable_upstream_is_a_503_to_all_but_watches() {
 }
 
 #[tokio::test]
-async fn a_mutating_request_that_may_have_run_is_not_invited_again() {
+async fn a_mutating_request_that_may_have_run_is_refused_without_retry_after() {
     for http2 in [false, true] {
         // Takes every connection, reads, and closes it.
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -140,13 +140,13 @@ async fn an_upstream_too_slow_to_answer_is_a_504() {
     until(|| gate.limit.free() == 1000).await;
 }
 
-/// Rules under which a request may take no longer than 3 s, whether or not its client has disconnected. No loaded
-/// machine takes as long to bring a request to the upstream.
+/// Rules under which a request may take no longer than 3 s, whether or not its client has disconnected. Even on
+/// a loaded machine, a request reaches the upstream sooner.
 fn impatient() -> Rules {
     Rules::new().set(|settings| settings.request_timeout = Duration::from_secs(3))
 }
 
-/// An upstream whose answers the test sends, piece by piece.
+/// An upstream whose responses the test sends, piece by piece.
 fn by_hand(speaks: Speaks) -> (TestUpstream, mpsc::UnboundedReceiver<Pieces>) {
     let (hand, hands) = mpsc::unbounded_channel();
     let upstream = TestUpstream::start(speaks, move |_| {
@@ -226,7 +226,7 @@ async fn a_read_on_a_connection_that_had_gone_stale_is_sent_again() {
                 let _ = stream
                     .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
                     .await;
-                // Takes the next request too, and leaves.
+                // Reads the next request, too, and closes the connection.
                 let _ = stream.read(&mut [0; 4096]).await;
             });
         }
@@ -297,7 +297,7 @@ async fn a_request_of_a_disconnected_client_is_cancelled_at_its_time_limit() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_upstreams_own_passes_unchanged() {
+async fn an_error_from_the_upstream_passes_unchanged() {
     let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let mut answer = text("{\"kind\":\"Status\"}");
         *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
@@ -331,7 +331,7 @@ async fn a_refusal_reaches_a_client_that_is_still_sending() {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         stream
             .write_all(&request)
-            .expect("the gateway takes it all");
+            .expect("the gateway reads it all");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -356,7 +356,7 @@ impl Drop for Leaving {
     }
 }
 
-/// Waits until `holds`, which must come true.
+/// Waits until `holds` returns true, which it must in the end.
 pub async fn until(holds: impl Fn() -> bool) {
     soon(async {
         while !holds() {

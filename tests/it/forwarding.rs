@@ -1,4 +1,4 @@
-//! What passes through, and how it arrives.
+//! How requests and responses pass through the gateway.
 
 use bytes::Bytes;
 use http::{Method, StatusCode, Version};
@@ -140,7 +140,7 @@ async fn large_bodies_arrive_whole() {
 }
 
 #[tokio::test]
-async fn a_head_request_gets_the_head_alone() {
+async fn a_head_request_gets_a_response_without_a_body() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = TestUpstream::start(speaks, |_| async {
             let mut answer = text("");
@@ -197,7 +197,7 @@ async fn the_gateway_answers_expect_100_continue_itself() {
 }
 
 #[tokio::test]
-async fn no_identity_of_a_clients_own_reaches_the_upstream() {
+async fn no_identity_that_a_client_claims_reaches_the_upstream() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = TestUpstream::saying(speaks, "");
         let gate = Gate::before(&upstream);
@@ -228,7 +228,7 @@ async fn no_identity_of_a_clients_own_reaches_the_upstream() {
 }
 
 #[tokio::test]
-async fn request_trailers_are_not_passed_on_and_reply_headers_are_cleaned() {
+async fn request_trailers_and_hop_by_hop_response_headers_are_not_forwarded() {
     let upstream = TestUpstream::start(Speaks::Http1, |request| async move {
         let collected = request.into_body().collect().await.unwrap();
         assert!(collected.trailers().is_none());
@@ -259,7 +259,7 @@ async fn request_trailers_are_not_passed_on_and_reply_headers_are_cleaned() {
 }
 
 #[tokio::test]
-async fn the_status_and_headers_of_the_upstream_are_the_clients() {
+async fn the_client_gets_the_status_and_headers_of_the_upstream() {
     let upstream = TestUpstream::start(Speaks::Http2, |_| async {
         let mut answer = text("gone");
         *answer.status_mut() = StatusCode::GONE;
@@ -281,7 +281,7 @@ async fn the_status_and_headers_of_the_upstream_are_the_clients() {
 }
 
 #[tokio::test]
-async fn an_audit_id_is_kept_if_it_is_a_uuid_and_made_if_not() {
+async fn an_audit_id_is_kept_if_it_is_a_uuid_and_replaced_if_not() {
     let upstream = TestUpstream::saying(Speaks::Http1, "");
     let gate = Gate::before(&upstream);
     let mut client = TestClient::http1(gate.address()).await;

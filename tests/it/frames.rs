@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame: what the gateway sends upstream, and an upstream that says what a test wants.
+//! HTTP/2 frame by frame: what the gateway sends upstream, and an upstream that sends the frames a test chooses.
 
 use std::{
     net::SocketAddr,
@@ -30,7 +30,7 @@ pub struct Frame {
     pub stream: u32,
 }
 
-/// Reads a frame, and passes its bytes on.
+/// Reads a frame, and returns its head and all its bytes.
 async fn frame(from: &mut OwnedReadHalf) -> Option<(Frame, Vec<u8>)> {
     let mut bytes = vec![0; 9];
     from.read_exact(&mut bytes).await.ok()?;
@@ -45,7 +45,7 @@ async fn frame(from: &mut OwnedReadHalf) -> Option<(Frame, Vec<u8>)> {
     Some((frame, bytes))
 }
 
-/// Sits between the gateway and an upstream, and notes what frames the gateway sends.
+/// Sits between the gateway and an upstream, and records which frames the gateway sends.
 pub struct Tap {
     pub address: SocketAddr,
     /// The frames of each connection, in the order of the connections.
@@ -71,14 +71,14 @@ impl Tap {
         Self { address, seen }
     }
 
-    /// How many frames of this kind each connection has brought.
+    /// How many frames of this kind came over each connection.
     pub fn count(&self, kind: u8) -> Vec<usize> {
         let seen = self.seen.lock().unwrap();
         let count = |frames: &Vec<Frame>| frames.iter().filter(|frame| frame.kind == kind).count();
         seen.iter().map(count).collect()
     }
 
-    /// How many frames of this kind came in all.
+    /// How many frames of this kind came over all connections.
     pub fn total(&self, kind: u8) -> usize {
         self.count(kind).into_iter().sum()
     }
@@ -114,7 +114,7 @@ async fn relay(
     back.abort();
 }
 
-/// An upstream that does nothing by itself.
+/// An upstream that, after its first `SETTINGS`, sends only the frames that the test tells it to.
 pub struct ByHand {
     pub address: SocketAddr,
     connections: mpsc::UnboundedReceiver<Connection>,
@@ -168,7 +168,7 @@ impl Connection {
     pub async fn request(&mut self) -> u32 {
         loop {
             let from = self.from.as_mut().unwrap();
-            let (frame, _) = frame(from).await.expect("the gateway goes on");
+            let (frame, _) = frame(from).await.expect("the connection stays open");
             match frame.kind {
                 HEADERS => return frame.stream,
                 SETTINGS if frame.flags & 1 == 0 => self.say(SETTINGS, 1, 0, &[]).await,
@@ -177,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// Answers with a 200 that has no body.
+    /// Sends a 200 without a body.
     pub async fn answer(&mut self, stream: u32) {
         // END_STREAM and END_HEADERS; `:status: 200` is number 8 of HPACK's table.
         self.say(HEADERS, 1 | 4, stream, &[0x88]).await;

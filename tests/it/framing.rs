@@ -1,4 +1,4 @@
-//! Malformed and ambiguous requests: a clear answer, and nothing reaches the upstream.
+//! Malformed and ambiguous requests get a clear response, and nothing reaches the upstream.
 
 use std::{
     fmt::Write as _,
@@ -58,7 +58,7 @@ fn ambiguous_framing_is_refused_and_the_connection_closed() {
 }
 
 #[test]
-fn other_malformed_requests_have_responses_of_their_own() {
+fn other_unusual_requests_get_the_status_that_names_their_problem() {
     let statuses = refused(&[
         b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n",
         b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -71,7 +71,7 @@ fn other_malformed_requests_have_responses_of_their_own() {
 }
 
 #[test]
-fn a_path_that_cannot_be_classified_is_answered_in_the_servers_own_words() {
+fn a_path_without_a_request_info_gets_the_error_text_of_kube_apiserver() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let answer = raw(
@@ -103,7 +103,7 @@ fn oversize_heads_are_refused() {
 }
 
 #[tokio::test]
-async fn too_many_lines_are_refused_over_http2_too() {
+async fn too_many_header_fields_are_refused_over_http2_too() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let mut client = TestClient::http2(gate.address()).await;
@@ -128,7 +128,7 @@ fn a_query_of_too_many_parameters_is_refused() {
 }
 
 #[test]
-fn large_heads_and_many_lines_pass() {
+fn large_heads_and_many_header_fields_pass() {
     let upstream = TestUpstream::saying(Speaks::Http2, "served");
     let gate = Gate::before(&upstream);
     let mut lines = String::new();
@@ -141,7 +141,7 @@ fn large_heads_and_many_lines_pass() {
 }
 
 #[test]
-fn requests_one_after_the_other_in_one_packet_are_all_served() {
+fn pipelined_requests_in_one_packet_are_all_served() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let answer = raw(
@@ -153,7 +153,7 @@ fn requests_one_after_the_other_in_one_packet_are_all_served() {
 }
 
 #[test]
-fn a_refused_head_says_why_and_bears_the_mark() {
+fn a_refused_head_gets_a_message_and_the_reason_header() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::before(&upstream);
     let answer = raw(
@@ -171,7 +171,7 @@ fn a_refused_head_says_why_and_bears_the_mark() {
 }
 
 #[test]
-fn heads_behind_other_requests_are_looked_at_as_closely() {
+fn heads_of_pipelined_requests_are_checked_as_strictly() {
     let upstream = thorough();
     let gate = Gate::before(&upstream);
     for bad in [
@@ -199,7 +199,7 @@ fn heads_behind_other_requests_are_looked_at_as_closely() {
 }
 
 #[test]
-fn large_heads_are_looked_at_as_closely() {
+fn large_heads_are_checked_as_strictly() {
     let pad = format!("X: {}\r\n", "a".repeat(1000)).repeat(100);
     let requests = [
         format!("GET / HTTP/1.1\r\nHost: a\r\n{pad}X: a\nY: b\r\n\r\n"),
@@ -233,7 +233,7 @@ fn a_head_in_single_bytes_is_served() {
 }
 
 #[test]
-fn a_chunked_body_that_ends_with_a_bare_line_feed_swallows_nothing() {
+fn a_chunked_body_with_a_bare_line_feed_is_refused_and_the_connection_closed() {
     let upstream = thorough();
     let gate = Gate::before(&upstream);
     for end in [
@@ -256,7 +256,7 @@ fn a_chunked_body_that_ends_with_a_bare_line_feed_swallows_nothing() {
     assert!(upstream.seen().iter().all(|seen| seen.target == "/a"));
 }
 
-/// An upstream that answers when it has read the body.
+/// An upstream that responds when it has read the body.
 fn thorough() -> TestUpstream {
     TestUpstream::start(Speaks::Http1, |request| async {
         let _ = request.into_body().collect().await;
@@ -264,7 +264,7 @@ fn thorough() -> TestUpstream {
     })
 }
 
-/// An upstream that answers without reading.
+/// An upstream that responds without reading the body.
 fn hasty() -> TestUpstream {
     TestUpstream::start(Speaks::Http2, |_| async {
         let mut answer = text("no");
@@ -273,7 +273,7 @@ fn hasty() -> TestUpstream {
     })
 }
 
-/// The head of the next answer, and as much of a body as it says.
+/// Reads the next response with its body, and returns its head in lower case.
 fn answer(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
@@ -292,7 +292,7 @@ fn answer(stream: &mut TcpStream) -> String {
 }
 
 #[test]
-fn a_connection_whose_answer_came_before_the_body_is_used_again_or_said_to_close() {
+fn after_a_response_before_the_end_of_the_body_the_connection_is_reused_or_closed() {
     let upstream = hasty();
     let gate = Gate::before(&upstream);
     let small = vec![b'x'; 4096];
@@ -329,7 +329,7 @@ fn a_connection_whose_answer_came_before_the_body_is_used_again_or_said_to_close
             if first.contains("connection: close") {
                 assert_ne!(
                     head, "Content-Length: 4096",
-                    "that is little enough to be read"
+                    "the gateway reads the rest of so small a body"
                 );
                 continue;
             }
@@ -354,8 +354,8 @@ fn a_refused_client_that_waits_for_100_continue_gets_connection_close() {
 }
 
 #[test]
-fn a_client_that_ends_its_side_gets_its_answers() {
-    // Answers as many requests as the test allows, which it does once the client's side has ended.
+fn a_client_that_closes_its_write_side_gets_its_responses() {
+    // Responds to as many requests as the test allows, which it does once the client has closed its write side.
     let allowed = Arc::new(Semaphore::new(0));
     let allow = Arc::clone(&allowed);
     let upstream = TestUpstream::start(Speaks::Http1, move |_| {

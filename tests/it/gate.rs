@@ -40,7 +40,7 @@ pub struct Seats(pub Arc<FlowControl>);
 impl Seats {
     pub const ALL: u32 = 1000;
 
-    /// Seats nobody holds.
+    /// The number of seats that no request holds.
     pub fn free(&self) -> u32 {
         let levels = self.0.dispatcher().report(Clock::system().now());
         Self::ALL
@@ -51,7 +51,7 @@ impl Seats {
     }
 }
 
-/// What all cores of a test's gateway share: the built-in policy, and seats for everybody.
+/// What all cores of a test's gateway share: the built-in policy, and more seats than a test needs.
 pub fn flow_control(cores: usize) -> Arc<FlowControl> {
     let settings = PolicySettings {
         total_seats: 100 * Seats::ALL,
@@ -69,7 +69,7 @@ pub fn flow_control(cores: usize) -> Arc<FlowControl> {
     )
 }
 
-/// The layer of the core that is calling.
+/// The fairness layer of the core that calls this.
 pub fn fairness(flow_control: &Arc<FlowControl>, core: &CoreContext) -> FairnessLayer {
     let index = u16::try_from(core.index).unwrap();
     let gate = FairnessGate::new(Arc::clone(flow_control), index, core.clock.clone(), 1);
@@ -83,7 +83,7 @@ impl Gate {
         Self::with(upstream, |_, _| {})
     }
 
-    /// A gateway in front of `upstream`, with settings of the test's own.
+    /// A gateway in front of `upstream`, with the settings that `adapt` changes.
     pub fn with(
         upstream: &TestUpstream,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
@@ -102,12 +102,12 @@ impl Gate {
         Self::towards_under(flow_control, to, adapt)
     }
 
-    /// A gateway in front of `upstream` that goes by `rules`.
+    /// A gateway in front of `upstream`, with the policy and settings of `rules`.
     pub fn governed(upstream: &TestUpstream, rules: &Rules) -> Self {
         Self::governed_with(upstream, rules, |_, _| {})
     }
 
-    /// As [`Self::governed`], with settings of the test's own.
+    /// As [`Self::governed`], with the settings that `adapt` changes.
     pub fn governed_with(
         upstream: &TestUpstream,
         rules: &Rules,
@@ -152,7 +152,7 @@ impl Gate {
         Self { gateway, limit }
     }
 
-    /// A gateway whose leaf is `leaf`.
+    /// A gateway whose innermost service is `leaf`.
     pub fn around<L>(
         leaf: impl Fn() -> L + Send + Sync + 'static,
         adapt: impl FnOnce(&mut AppSettings),
@@ -164,7 +164,7 @@ impl Gate {
         Self::around_under(flow_control, leaf, adapt)
     }
 
-    /// A gateway whose leaf is `leaf`, under the policy of `flow_control`.
+    /// A gateway whose innermost service is `leaf`, with the policy of `flow_control`.
     pub fn around_under<L>(
         flow_control: impl FnOnce(usize) -> Arc<FlowControl>,
         leaf: impl Fn() -> L + Send + Sync + 'static,
@@ -201,7 +201,7 @@ impl Gate {
         self.gateway.address()
     }
 
-    /// What all cores share.
+    /// The flow control that all cores share.
     pub fn flow_control(&self) -> &Arc<FlowControl> {
         &self.limit.0
     }
@@ -233,7 +233,8 @@ fn write_identity(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Makes everybody alice, except whoever asks to be nobody, or another by `X-User`. Root is a master.
+/// Authenticates every request as alice, unless it has the header `X-Nobody` (anonymous) or names another user in
+/// `X-User`. The user root belongs to `system:masters`.
 #[derive(Clone, Copy)]
 pub struct TestAuth;
 

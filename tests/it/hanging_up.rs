@@ -20,7 +20,7 @@ use crate::{
     upstream::{full, streamed},
 };
 
-/// A leaf at which every request waits for ever, as it would in a queue.
+/// An innermost service in which every request waits for ever, as in a queue.
 #[derive(Clone)]
 struct Queue {
     came: UnboundedSender<()>,
@@ -76,14 +76,14 @@ fn queue(reads_ahead: bool) -> (Gate, UnboundedReceiver<()>, UnboundedReceiver<(
 }
 
 /// Sends `head` and `body_bytes` of body on a bare socket, waits until the request is in the queue,
-/// and leaves; the queue must hear of it.
+/// and disconnects, which must drop the request.
 async fn leaves_while_waiting(reads_ahead: bool, head: &str, body_bytes: usize) {
     let (gate, mut comes, mut leaves) = queue(reads_ahead);
     let mut stream = TcpStream::connect(gate.address()).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
     soon(comes.recv()).await.unwrap();
     let sender = std::thread::spawn(move || {
-        // Writes what the gateway takes, as a client does that gives up in the middle.
+        // Writes as much as the gateway reads, as a client does that gives up half-way.
         stream
             .set_write_timeout(Some(std::time::Duration::from_millis(200)))
             .unwrap();
@@ -108,7 +108,7 @@ async fn a_get() {
 }
 
 #[tokio::test]
-async fn a_get_whose_client_ends_its_side_before_it_is_read() {
+async fn a_get_whose_client_closes_its_write_side_before_it_is_read() {
     let (gate, mut comes, mut leaves) = queue(true);
     let mut stream = TcpStream::connect(gate.address()).unwrap();
     stream
@@ -120,7 +120,7 @@ async fn a_get_whose_client_ends_its_side_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn a_get_with_bytes_behind_it() {
+async fn a_get_followed_by_another_request() {
     let head = "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n";
     leaves_while_waiting(false, head, 0).await;
 }
@@ -177,7 +177,7 @@ async fn a_post_that_waits_for_100_continue_in_vain() {
         )
         .unwrap();
     soon(comes.recv()).await.unwrap();
-    // Leaves with the write side only, to see what was said until then.
+    // Closes only the write side, to read what the gateway has sent until then.
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     soon(leaves.recv()).await.unwrap();
     let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! Where two answers differ, and where they are meant to.
+//! Differences between two responses, and the list of intended ones.
 
 use std::{collections::BTreeSet, fmt, fs};
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::corpus::Session;
 
-/// One place in which the hosted API answered otherwise than the real server.
+/// A field in which the hosted API's response differs from the real server's.
 pub struct Difference {
     session: String,
-    /// Of the request in its session, from 0.
+    /// The index of the request in its session, from 0.
     number: usize,
     request: String,
     /// A JSON pointer into the response.
@@ -46,7 +46,7 @@ fn short(value: &Value) -> String {
     }
 }
 
-/// All that differs in a session.
+/// All differences in a session.
 pub fn compare(session: &Session, got: &[Value]) -> Vec<Difference> {
     assert_eq!(session.exchanges.len(), got.len(), "{}", session.name);
     let mut found = Vec::new();
@@ -88,19 +88,19 @@ fn trees(field: &str, want: &Value, got: &Value, report: &mut dyn FnMut(&str, &V
     }
 }
 
-/// The pattern of what may be anything.
+/// A pattern that matches any text.
 const ANYTHING: &str = "(?s).*";
 
 fn whole(pattern: &str) -> Regex {
     Regex::new(&format!("^(?:{pattern})$")).unwrap()
 }
 
-/// Where answers are meant to differ, and why. A pattern that is not given matches everything.
+/// An intended difference, and its reason. A pattern that is not given matches everything.
 pub struct Known {
     session: Regex,
     request: Regex,
     field: Regex,
-    /// What the real server said, as JSON.
+    /// The value from the real server, as JSON.
     want: Regex,
     got: Regex,
     text: String,
@@ -119,7 +119,7 @@ struct Written {
     want: Option<String>,
     #[serde(default)]
     got: Option<String>,
-    /// Only where somebody writes conditions while sessions are played, as nobody does here.
+    /// Applies only while a controller writes conditions, as none does here.
     #[serde(default)]
     conditions: bool,
     reason: String,
@@ -156,7 +156,7 @@ impl Known {
         known.collect()
     }
 
-    /// One difference, by patterns of the whole text.
+    /// An intended difference, from patterns that must match the whole text.
     pub fn new(session: &str, request: &str, field: &str, reason: &str) -> Self {
         Self {
             session: whole(session),
@@ -176,7 +176,7 @@ impl Known {
             && self.got.is_match(&difference.got.to_string())
     }
 
-    /// What nobody knows of, and the known differences that did not occur.
+    /// Returns the unknown differences, and the known ones that did not occur.
     pub fn sort_out(found: Vec<Difference>, known: &[Self]) -> (Vec<Difference>, Vec<&Self>) {
         let mut used = vec![false; known.len()];
         let mut unknown = Vec::new();

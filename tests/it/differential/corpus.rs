@@ -1,11 +1,11 @@
-//! The corpus as it is on disk.
+//! Reads the corpus from its file.
 
 use std::{collections::BTreeMap, env, fs};
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Requests that are played in their order on one server.
+/// Requests that are sent to one server in order.
 pub struct Session {
     pub name: String,
     pub managed_fields: bool,
@@ -45,7 +45,7 @@ struct Line {
     response: Value,
 }
 
-/// Names another corpus, such as one of other random sessions.
+/// The environment variable that names another corpus, such as one of other random sessions.
 const OTHER: &str = "FAIRGATE_CORPUS";
 
 /// All sessions.
@@ -65,6 +65,6 @@ pub fn read() -> Vec<Session> {
         let session = sessions.last_mut().unwrap();
         session.exchanges.push((line.request, line.response));
     }
-    assert!(sessions.len() > 50, "the corpus is all there");
+    assert!(sessions.len() > 50, "the corpus is complete");
     sessions
 }

@@ -1,4 +1,4 @@
-//! Bodies as trees, whatever they are written in.
+//! Decodes bodies of any format into JSON values.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use fairgate_objects::{
 };
 use serde_json::{Value, json};
 
-/// What a body is.
+/// A decoded body.
 #[derive(Debug)]
 pub enum Decoded {
     Document(Value),
@@ -21,7 +21,7 @@ pub enum Decoded {
     Text,
 }
 
-/// The table of what an envelope says that it holds.
+/// The field table of the kind that an envelope names.
 fn shape(api_version: &str, kind: &str) -> &'static Struct {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     match kind {
@@ -64,7 +64,7 @@ fn json(status: u16, body: &[u8]) -> Decoded {
     }
 }
 
-/// A sealed message.
+/// Decodes a protobuf message in its envelope.
 fn message(body: &[u8]) -> Value {
     let opened = envelope::open(body).unwrap();
     let shape = shape(&opened.api_version, &opened.kind);
@@ -74,7 +74,7 @@ fn message(body: &[u8]) -> Value {
     value
 }
 
-/// Frames of a length and a `WatchEvent {1 type, 2 object {1 raw}}`.
+/// Decodes length-delimited frames, each with a `WatchEvent {1 type, 2 object {1 raw}}`.
 fn frames(mut body: &[u8]) -> Vec<Value> {
     let mut events = Vec::new();
     while let Some((length, rest)) = body.split_first_chunk() {
@@ -89,12 +89,12 @@ fn frames(mut body: &[u8]) -> Vec<Value> {
     events
 }
 
-/// The fields of a message that has none but of bytes, by number.
+/// The fields of a message by number. All must be length-delimited.
 fn fields(mut message: &[u8]) -> BTreeMap<u64, &[u8]> {
     let mut found = BTreeMap::new();
     while !message.is_empty() {
         let key = varint(&mut message);
-        assert_eq!(key & 7, 2, "a field of bytes");
+        assert_eq!(key & 7, 2, "a length-delimited field");
         let length = usize::try_from(varint(&mut message)).unwrap();
         let (value, rest) = message.split_at(length);
         found.insert(key >> 3, value);

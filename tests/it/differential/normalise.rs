@@ -1,4 +1,4 @@
-//! Turns the answers of one session into what any two servers should agree about, and keeps the values
+//! Replaces what may differ between two correct servers in the responses of one session, and keeps the values
 //! that placeholders of later requests stand for.
 
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -10,12 +10,12 @@ use super::corpus::Request;
 
 /// The manager of the conditions that a real server's own controller writes.
 const CONTROLLER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// Who ends the initial events of a watch.
+/// The annotation of the bookmark that ends the initial events of a watch.
 const INITIAL_END: &str = "/metadata/annotations/k8s.io~1initial-events-end";
 
-/// The longest part of a `generateName` that a name is made of, in bytes.
+/// The longest prefix of a `generateName` that a generated name begins with, in bytes.
 const BASE: usize = 58;
-/// What the server adds to it.
+/// The length of the suffix that the server adds, in bytes.
 const SUFFIX: usize = 5;
 
 macro_rules! pattern {
@@ -55,7 +55,7 @@ pub struct Seen {
     generated: Vec<String>,
 }
 
-/// Numbers for values, counted by first appearance.
+/// Numbers of values, in the order of their first appearance.
 #[derive(Default)]
 struct Marks(BTreeMap<String, usize>);
 
@@ -81,7 +81,7 @@ impl Seen {
         }
     }
 
-    /// Puts values of earlier answers in the place of placeholders.
+    /// Replaces placeholders by values of earlier responses.
     pub fn resolve(&self, text: &str) -> String {
         let value = |found: &Captures<'_>| {
             let value = self.values.get(&found[1]).map(String::as_str);
@@ -90,7 +90,7 @@ impl Seen {
         PLACEHOLDER.replace_all(text, value).into_owned()
     }
 
-    /// Keeps what later requests may name of the answer to `request`.
+    /// Keeps the values of the response to `request` that later requests may refer to.
     pub fn learn(&mut self, request: &Request, document: &Value) {
         if document["items"].is_array() || document["rows"].is_array() {
             self.keep("rv", text(document, "/metadata/resourceVersion"));
@@ -120,7 +120,7 @@ impl Seen {
         }
     }
 
-    /// Keeps a name if the server has made it of a base.
+    /// Keeps a name if the server has generated it from `base`.
     fn learn_made(&mut self, base: &str, name: &str) {
         let base = &base.as_bytes()[..base.len().min(BASE)];
         let made = !base.is_empty()
@@ -132,7 +132,7 @@ impl Seen {
         }
     }
 
-    /// Keeps the name that was made for an object which was then refused.
+    /// Keeps the name that was generated for an object which was then refused.
     fn learn_refused(&mut self, request: &Request, status: &Value) {
         let Ok(sent) = serde_json::from_str::<Value>(&request.body) else {
             return;
@@ -149,7 +149,7 @@ impl Seen {
         }
     }
 
-    /// Normalises an event of a watch; `None` if it comes when the server likes.
+    /// Normalises an event of a watch; `None` if the server may send it at any time.
     pub fn event(&mut self, mut event: Value) -> Option<Value> {
         if !counts(&event) {
             return None;
@@ -241,8 +241,8 @@ impl Seen {
     }
 }
 
-/// Whether the time of an event is certain: all do but bookmarks, of which only that at the
-/// end of the initial events does.
+/// Whether every server sends this event at the same time: true for all but bookmarks, of which only the one at
+/// the end of the initial events counts.
 pub fn counts(event: &Value) -> bool {
     let row = event.pointer("/object/rows/0/object");
     let object = row.unwrap_or(&event["object"]);
@@ -269,7 +269,7 @@ fn drop_conditions(status: &mut Map<String, Value>) {
     }
 }
 
-/// Puts conflicts about the ownership of fields in order, which the real server leaves to chance.
+/// Sorts conflicts about the ownership of fields, which a real server lists in random order.
 fn sort_conflicts(fields: &mut Map<String, Value>) {
     if let Some(Value::Array(causes)) = fields.get_mut("causes")
         && causes

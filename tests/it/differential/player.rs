@@ -21,12 +21,12 @@ use super::{
 };
 use crate::client::soon;
 
-/// How long a watch that has brought all it should is listened to for something that it should not.
+/// How much longer a watch is read after all expected events have arrived, to notice unexpected ones.
 const GRACE: Duration = Duration::from_millis(100);
-/// One answer of the corpus has a hundred warnings.
+/// One response in the corpus has a hundred warnings.
 const MAX_HEADERS: usize = 1000;
 
-/// The answers to a session's requests, normalised, in the form of the corpus.
+/// The normalised responses to a session's requests, in the form of the corpus.
 pub async fn play(address: SocketAddr, session: &Session) -> Vec<Value> {
     let mut connection = Connection {
         address,
@@ -39,7 +39,7 @@ pub async fn play(address: SocketAddr, session: &Session) -> Vec<Value> {
         let answer = connection.send(request, &seen).await;
         let (head, body) = answer.into_parts();
         let events = want["events"].as_array().map(Vec::len);
-        // The first watch of a session has to end by itself; to wait for them all takes a minute.
+        // The first watch of a session has to end by itself; waiting for all of them would take a minute.
         let enough = events.filter(|_| std::mem::replace(&mut watched, events.is_some()));
         let body = soon(read(body, enough)).await;
         if body.cut_off {
@@ -59,7 +59,7 @@ pub async fn play(address: SocketAddr, session: &Session) -> Vec<Value> {
 
 struct Connection {
     address: SocketAddr,
-    /// `None` before the first request, and after an answer that was not read to its end.
+    /// `None` before the first request, and after a response that was not read to its end.
     sender: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -89,7 +89,7 @@ impl Connection {
     }
 }
 
-/// The request as it is sent.
+/// The HTTP request, with its placeholders replaced.
 fn wire(request: &Request, seen: &Seen) -> http::Request<Full<Bytes>> {
     let path = seen.resolve(&request.path);
     let query = seen.resolve(&request.query);
@@ -125,7 +125,7 @@ struct Read {
     cut_off: bool,
 }
 
-/// Reads a body to its end, or, given how many events are enough, a while longer than those take.
+/// Reads a body to its end or, given how many events are enough, until nothing arrives for [`GRACE`] after those.
 async fn read(mut body: Incoming, enough: Option<usize>) -> Read {
     let mut read = Read::default();
     loop {
@@ -142,13 +142,13 @@ async fn read(mut body: Incoming, enough: Option<usize>) -> Read {
     }
 }
 
-/// How many events that count there are in JSON lines.
+/// The number of events in JSON lines, without those that a server may send at any time.
 fn events_in(bytes: &[u8]) -> usize {
     let events = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
     events.map_while(Result::ok).filter(counts).count()
 }
 
-/// An answer in the form of the corpus.
+/// A response in the form of the corpus.
 fn normalise(
     seen: &mut Seen,
     request: &Request,

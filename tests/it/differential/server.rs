@@ -1,4 +1,4 @@
-//! A gateway with a hosted API in which nobody writes but its clients.
+//! A gateway with a hosted API to which only its clients write.
 
 use std::{
     fs,
@@ -26,14 +26,14 @@ use tower::Layer as _;
 
 use crate::gate::{Gate, Leaf};
 
-/// Such a gateway; its store goes with it.
+/// A gateway and its store, both removed when this is dropped.
 pub struct Server {
     gate: Gate,
     _directory: Directory,
 }
 
 impl Server {
-    /// Starts one with the built-in objects in its store. Its API is answered on this runtime.
+    /// Starts a gateway with the built-in objects in its store. The hosted API runs on this runtime.
     pub async fn start() -> Self {
         let directory = Directory::new();
         let settings = local::LocalSettings {
@@ -73,7 +73,7 @@ impl Server {
     }
 }
 
-/// A directory that is removed in the end.
+/// A directory that is removed when this is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -93,7 +93,7 @@ impl Drop for Directory {
     }
 }
 
-/// Has nothing for operators.
+/// Has no admin endpoints.
 struct Nobody;
 
 impl AdminEndpoints for Nobody {
@@ -102,7 +102,7 @@ impl AdminEndpoints for Nobody {
     }
 }
 
-/// The leaf, which gets no request of the corpus.
+/// The innermost service, which no request of the corpus reaches.
 fn not_hosted(call: &Call) -> Result<Reply, Refusal> {
     panic!("{} is not hosted", call.request.uri())
 }

@@ -1,7 +1,7 @@
-//! Sessions as they should go in v1beta3.
+//! Recorded sessions, translated from v1 to v1beta3.
 //!
-//! That version has the same fields as v1, so each is put in the place of the other in requests and
-//! answers, and the warning is added that a deprecated version always comes with.
+//! That version has the same fields as v1, so the two names are swapped in requests and responses,
+//! and the warning about a deprecated version is added.
 
 use std::sync::LazyLock;
 
@@ -13,26 +13,26 @@ use super::{
     corpus::{Request, Session},
 };
 
-/// A version where its group is named before it.
+/// A version that follows its group.
 static GROUP_VERSION: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(flowcontrol\.apiserver\.k8s\.io/)(v1(?:beta3)?)\b").unwrap());
-/// A version where a message names a Go type of it.
+/// A version in the name of a Go type, in a message.
 static TYPE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"\b()(v1)\.(?:FlowSchema|PriorityLevel|Limit|Exempt|Queuing|PolicyRules|FlowDist|Subject)",
     )
     .unwrap()
 });
-/// The version of a body that cannot be read.
+/// The version in the message about a body that cannot be decoded.
 static UNREADABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"(in version ")(v1(?:beta3)?)" cannot be handled"#).unwrap());
 
-/// The beginning of a body that says that it is of another group's version.
+/// The beginning of a body whose `apiVersion` belongs to another group.
 static FOREIGN: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"^\{"apiVersion":"(?:meta\.k8s\.io/)?v1""#).unwrap());
 
-/// What is answered before the version is looked at, besides unknown methods: unknown paths, media types
-/// of no route, bad timeouts.
+/// Errors that a server returns before it looks at the version, besides unknown methods: unknown paths,
+/// unsupported media types, invalid timeouts.
 const BEFORE_ALL: [&str; 4] = [
     "the server could not find the requested resource",
     "406: Not Acceptable",
@@ -43,13 +43,13 @@ const BEFORE_ALL: [&str; 4] = [
 /// The annotation by which v1beta3 distinguishes zero shares from absent ones; v1 forbids it.
 const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-/// Sessions that are about something else than objects of a version, or whose requests are bytes.
+/// Whether a session is not about versioned objects, or sends binary bodies.
 fn is_left_out(session: &Session) -> bool {
     let bytes = |(request, _): &(Request, Value)| !request.body_base64.is_empty();
     session.name == "discovery" || session.exchanges.iter().any(bytes)
 }
 
-/// A session in v1beta3; `None` if it cannot be.
+/// The session in v1beta3; `None` if it has no equivalent there.
 pub fn session(mut session: Session) -> Option<Session> {
     if is_left_out(&session) {
         return None;
@@ -66,7 +66,7 @@ pub fn session(mut session: Session) -> Option<Session> {
     Some(session)
 }
 
-/// Puts each of the two versions in the place of the other.
+/// Swaps the two versions.
 fn swapped(pattern: &Regex, text: &str) -> String {
     let swap = |found: &Captures<'_>| {
         let other = if &found[2] == "v1" { "v1beta3" } else { "v1" };
@@ -81,7 +81,7 @@ fn in_version(text: &str) -> String {
     swapped(&GROUP_VERSION, text)
 }
 
-/// Swaps the versions in all text of an answer; `own` says whether the body was of one of them.
+/// Swaps the versions in all text of a response; `own` says whether the request's body was in one of them.
 fn swap_all(node: &mut Value, own: bool) {
     match node {
         Value::Object(fields) => fields.values_mut().for_each(|field| swap_all(field, own)),
@@ -105,7 +105,7 @@ fn warn(request: &Request, answer: &mut Value) {
     } else {
         return;
     };
-    // Nobody sees which of its reasons a 404 to HEAD has.
+    // A 404 to HEAD has no body that tells its reason.
     let message = answer["body"]["message"].as_str().unwrap_or_default();
     let unrouted = answer["code"] == 405 || request.method == "HEAD";
     if unrouted || BEFORE_ALL.iter().any(|text| message.starts_with(text)) {
@@ -123,12 +123,12 @@ fn warn(request: &Request, answer: &mut Value) {
     *warnings = json!(all);
 }
 
-/// What differs from v1 beyond that.
+/// The other known differences from v1.
 pub fn known() -> Vec<Known> {
     vec![Known::new(
         "tables|defaults|levels",
         ".*/prioritylevelconfigurations.*",
         ".*/nominalConcurrencyShares|.*/cells/2",
-        "no shares and none given are one and the same in v1beta3: 30",
+        "v1beta3 takes zero shares for absent ones, and the default is 30",
     )]
 }

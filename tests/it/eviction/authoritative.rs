@@ -11,7 +11,7 @@ use crate::failures::until;
 
 const PROCESSED: &str = "The disruption budget foo is still being processed by the server.";
 
-/// Evicts `p0` of a cluster with that budget.
+/// Evicts `p0` through an authoritative gateway.
 async fn evicted(cluster: &Cluster, options: Value) -> Got {
     let gateway = Gateway::deciding("authoritative", cluster);
     gateway.alice().await.evict("p0", options).await
@@ -21,7 +21,7 @@ fn one(budget: Value) -> Cluster {
     Cluster::start().with_ready_pods(1).with_budget(budget)
 }
 
-fn bare_steps(cluster: &Cluster) -> Vec<String> {
+fn own_requests(cluster: &Cluster) -> Vec<String> {
     let calls = cluster.calls();
     assert!(calls.iter().all(|call| call.user.is_empty()), "{calls:?}");
     cluster.seen()
@@ -40,7 +40,7 @@ async fn e10_a_ready_pod_takes_from_its_budget_before_it_is_deleted() {
         "PATCH pod/status",
         "DELETE pod",
     ];
-    assert_eq!(bare_steps(&cluster), steps);
+    assert_eq!(own_requests(&cluster), steps);
     let status = &cluster.budget("foo")["status"];
     assert_eq!(
         (&status["disruptionsAllowed"], &status["alsoUnknown"]),
@@ -77,7 +77,7 @@ async fn e09_an_exhausted_budget_refuses_without_retry_after() {
 }
 
 #[tokio::test]
-async fn e22_a_budget_that_was_not_observed_yet_is_still_processed() {
+async fn e22_an_eviction_is_refused_while_its_budget_is_still_being_processed() {
     let mut unseen = budget(5, 9, 2);
     unseen["metadata"]["generation"] = json!(2);
     let cluster = one(unseen);
@@ -136,7 +136,7 @@ async fn e24_two_thousand_unconfirmed_evictions_are_not_too_many() {
 }
 
 #[tokio::test]
-async fn e11_w07_an_unready_pod_goes_without_its_budget_at_once() {
+async fn e11_w07_an_unready_pod_is_evicted_at_once_without_its_budget() {
     let mut always = budget(0, 0, 0);
     always["spec"]["unhealthyPodEvictionPolicy"] = json!("AlwaysAllow");
     for budget in [budget(0, 2, 2), always] {
@@ -149,7 +149,7 @@ async fn e11_w07_an_unready_pod_goes_without_its_budget_at_once() {
 }
 
 #[tokio::test]
-async fn e14_an_unready_pod_that_changes_is_still_processed() {
+async fn e14_an_eviction_of_an_unready_pod_that_changes_meanwhile_is_refused() {
     let cluster = Cluster::start()
         .with_pod(pod("p0", "Running", false))
         .with_budget(budget(0, 2, 2));
@@ -195,7 +195,7 @@ async fn e27_w01_a_dry_run_changes_nothing() {
             .await;
         assert_eq!((got.code, &*got.text()), (201, GRANTED));
         assert_eq!((cluster.budget("foo"), cluster.pod("p0")), before);
-        // The upstream's admission and preconditions are asked.
+        // The upstream checks admission and preconditions.
         assert_eq!((cluster.count("DELETE pod"), cluster.writes()), (1, 1));
     }
 }
@@ -270,7 +270,7 @@ async fn evict_all(gateways: &[&Gateway], pods: usize) -> Vec<u16> {
         all.push(tokio::spawn(async move {
             loop {
                 let got = alice.evict(&format!("p{index}"), Value::Null).await;
-                // As client libraries do it.
+                // Client libraries retry in the same way.
                 if got.header("retry-after").is_empty() {
                     return got.code;
                 }
@@ -286,7 +286,7 @@ async fn evict_all(gateways: &[&Gateway], pods: usize) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn w04_w06_concurrent_evictions_get_exactly_what_the_budget_has() {
+async fn w04_w06_concurrent_evictions_use_exactly_the_disruptions_that_the_budget_allows() {
     for (pods, allowed) in [(10, 10), (10, 3)] {
         let cluster = Cluster::start().with_ready_pods(pods).with_budget(budget(
             i64::try_from(allowed).unwrap(),
@@ -385,7 +385,7 @@ async fn g04_a_grant_is_recorded_with_the_upstreams_time() {
 }
 
 #[tokio::test]
-async fn g07_a_rejection_by_flow_control_does_not_look_like_one_by_a_budget() {
+async fn g07_a_rejection_by_flow_control_does_not_look_like_a_refusal_by_a_budget() {
     let cluster = one(budget(1, 3, 2));
     let policies = json!({"eviction": {"mode": "authoritative"},
         "limits": {"queuedRequests": 1}, "flowControl": {"totalSeats": 1}});

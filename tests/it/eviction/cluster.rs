@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::upstream::{Speaks, TestReply, TestUpstream, full};
 
-/// What happens to a request instead of being carried out and answered.
+/// What happens to a request instead of the usual handling.
 pub enum Fault {
     /// It is refused with this status.
     Refuse(u16),
@@ -27,13 +27,13 @@ pub enum Fault {
     CutAfter,
     /// It is carried out, and answered with this status.
     FailAfter(u16),
-    /// It is never answered, nor carried out.
+    /// It is neither carried out nor answered.
     Hang,
 }
 
 type Faults = Box<dyn FnMut(&SeenCall) -> Option<Fault> + Send>;
 
-/// A request in the gateway's own name, or in that of a client.
+/// A request that the gateway sent for itself or for a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenCall {
     pub method: Method,
@@ -94,13 +94,13 @@ struct State {
     budgets: BTreeMap<String, Value>,
     calls: Vec<SeenCall>,
     faults: Option<Faults>,
-    /// How far its clock is ahead, in seconds.
+    /// How far the server's clock is ahead, in seconds.
     ahead: i64,
-    /// What it says to evictions that reach it.
+    /// The response to evictions that reach the server: status, body, `Retry-After`.
     eviction: Option<(u16, String, Option<&'static str>)>,
 }
 
-/// The server, until it is dropped.
+/// The server; it stops when this is dropped.
 pub struct Cluster {
     pub upstream: TestUpstream,
     state: Arc<Mutex<State>>,
@@ -142,7 +142,7 @@ impl Cluster {
         self
     }
 
-    /// Decides about each further request.
+    /// Sets the function that decides whether each further request fails.
     pub fn fail(&self, faults: impl FnMut(&SeenCall) -> Option<Fault> + Send + 'static) {
         self.change(|state| state.faults = Some(Box::new(faults)));
     }
@@ -161,7 +161,7 @@ impl Cluster {
         self.change(|state| state.ahead = seconds);
     }
 
-    /// What it says to evictions that reach it.
+    /// Sets the response to evictions that reach the server.
     pub fn answer_evictions(&self, code: u16, body: &str, retry_after: Option<&'static str>) {
         self.change(|state| state.eviction = Some((code, body.to_owned(), retry_after)));
     }
@@ -192,7 +192,7 @@ impl Cluster {
         });
     }
 
-    /// The controller gives the budget so many disruptions.
+    /// Sets how many disruptions the budget allows, as its controller would.
     pub fn allow(&self, name: &str, allowed: i64) {
         self.change_budget(name, |mut budget| {
             budget["status"]["disruptionsAllowed"] = json!(allowed);
@@ -229,14 +229,14 @@ impl Cluster {
         entries.map_or(0, serde_json::Map::len)
     }
 
-    /// All requests, but for the metrics that the gateway reads from time to time.
+    /// All requests except those for metrics, which the gateway sends from time to time.
     pub fn calls(&self) -> Vec<SeenCall> {
         let calls = self.state.lock().unwrap().calls.clone();
         let is_metrics = |call: &SeenCall| call.target == "/metrics";
         calls.into_iter().filter(|call| !is_metrics(call)).collect()
     }
 
-    /// What was asked for, in order.
+    /// Method and kind of object of all requests, in order.
     pub fn seen(&self) -> Vec<String> {
         self.calls().iter().map(SeenCall::what).collect()
     }
@@ -256,7 +256,7 @@ impl Cluster {
 
 async fn respond(state: Arc<Mutex<State>>, request: Request<Incoming>) -> TestReply {
     let (head, body) = request.into_parts();
-    // Clients that are cut off do not matter here.
+    // A client may have disconnected, which does not matter here.
     let body = body.collect().await;
     let body = body.map(http_body_util::Collected::to_bytes);
     let call = SeenCall {
@@ -470,7 +470,7 @@ pub fn pod(name: &str, phase: &str, ready: bool) -> Value {
     })
 }
 
-/// A budget `foo` of that application.
+/// A budget `foo` for the application `web`.
 pub fn budget(allowed: i64, current: i64, desired: i64) -> Value {
     json!({
         "apiVersion": "policy/v1",

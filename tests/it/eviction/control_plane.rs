@@ -1,7 +1,7 @@
 //! An API server for the disruption controller, in memory: any kind of object, lists in pages, watches, status
 //! writes on condition, scales, leases and events.
 //!
-//! It does with resource versions, continue tokens and old watches what kube-apiserver does. A test can break its watches,
+//! It treats resource versions, continue tokens and old watches as kube-apiserver does. A test can break its watches,
 //! forget its history, and have it fail any request.
 
 use std::{
@@ -23,7 +23,7 @@ type EventSender = UnboundedSender<std::io::Result<Bytes>>;
 type Key = (String, String, String, String);
 type Failure = Box<dyn FnMut(&Method, &str) -> Option<u16> + Send>;
 
-/// The server, until it is dropped.
+/// The server; it stops when this is dropped.
 pub struct ControlPlane {
     pub upstream: TestUpstream,
     state: Arc<Mutex<Content>>,
@@ -58,7 +58,7 @@ impl ControlPlane {
         run(&mut self.state.lock().unwrap())
     }
 
-    /// Creates or replaces an object: `("/api/v1", "pods")`.
+    /// Creates or replaces an object of a resource such as `("/api/v1", "pods")`.
     pub fn put(&self, (api, plural): (&str, &str), object: Value) {
         let meta = |field| {
             object["metadata"][field]
@@ -80,7 +80,7 @@ impl ControlPlane {
         self.delete_in("ns", resource, name);
     }
 
-    /// Deletes an object of a namespace; `""` for one that is in none.
+    /// Deletes an object of a namespace; `""` for a cluster-scoped object.
     pub fn delete_in(&self, namespace: &str, (api, plural): (&str, &str), name: &str) {
         let key = (
             api.to_owned(),
@@ -91,7 +91,7 @@ impl ControlPlane {
         self.with(|content| content.delete(&key));
     }
 
-    /// The object of the namespace `ns`.
+    /// The object of this name in the namespace `ns`.
     pub fn get(&self, resource: (&str, &str), name: &str) -> Option<Value> {
         self.get_in("ns", resource, name)
     }
@@ -137,7 +137,7 @@ impl ControlPlane {
         });
     }
 
-    /// The number of open watches, their clients included that have not noticed.
+    /// The number of open watches.
     pub fn watches(&self) -> usize {
         self.with(|content| {
             content.watches.retain(|(_, _, watch)| !watch.is_closed());
@@ -145,12 +145,12 @@ impl ControlPlane {
         })
     }
 
-    /// Answers requests with this status for which `failure` gives one.
+    /// Fails each request for which `failure` returns a status, with that status.
     pub fn fail(&self, failure: impl FnMut(&Method, &str) -> Option<u16> + Send + 'static) {
         self.with(|content| content.failure = Some(Box::new(failure)));
     }
 
-    /// How many requests there were whose method and target begin so.
+    /// The number of requests with this method whose target has the prefix `begins`.
     pub fn count(&self, method: &Method, begins: &str) -> usize {
         self.with(|content| {
             let calls = content.calls.iter();
@@ -160,7 +160,7 @@ impl ControlPlane {
         })
     }
 
-    /// The targets of all requests, without metrics.
+    /// The targets of all requests except those for metrics.
     pub fn targets(&self) -> Vec<String> {
         self.with(|content| {
             let calls = content.calls.iter().map(|(_, target)| target.clone());

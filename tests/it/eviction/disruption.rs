@@ -1,4 +1,4 @@
-//! The disruption controller of a gateway: what it watches, what it writes, and who leads.
+//! The disruption controller of a gateway: what it watches, what it writes, and which gateway leads.
 
 use fairgate_store::{Precondition, ReadRevision};
 use fairgate_testkit::client::soon;
@@ -54,7 +54,7 @@ fn owner(name: &str, replicas: u32) -> Value {
 }
 
 impl ControlPlane {
-    /// Allowed, healthy, desired, expected of the budget `foo`, once somebody has computed them.
+    /// The status of the budget `foo` (disruptions allowed, pods healthy, desired and expected), once computed.
     fn figures(&self) -> Option<[i64; 4]> {
         let budget = self.get(BUDGETS, "foo")?;
         let status = &budget["status"];
@@ -101,7 +101,7 @@ async fn a_gateway_without_controller_watches_nothing() {
         json!({"eviction": {"mode": "authoritative"}}),
     );
     let got = gateway.alice().await.evict("p0", Value::Null).await;
-    // The server knows no access reviews.
+    // This server does not implement access reviews.
     assert_eq!(got.code, 500);
     assert_eq!(
         server.targets(),
@@ -210,7 +210,7 @@ async fn after_410_everything_is_listed_again_and_deleted_pods_are_forgotten() {
 }
 
 #[tokio::test]
-async fn a_status_that_lost_the_race_is_computed_anew() {
+async fn a_status_whose_write_conflicts_is_computed_again() {
     let server = ControlPlane::start();
     server.put(BUDGETS, budget(&json!({"minAvailable": 0})));
     server.put(PODS, ready("a"));
@@ -276,7 +276,7 @@ async fn the_scale_is_read_in_the_version_that_the_server_prefers() {
     let server = ControlPlane::start();
     server.put(BUDGETS, budget(&json!({"maxUnavailable": 1})));
     server.put(WIDGETS, owner("widget", 4));
-    // Widgets have a scale in v1 alone.
+    // Widgets have a scale in v1 only.
     server.put(PODS, owned("a", "test.dev/v1alpha1", "Widget", "widget"));
     let _gateway = counting(&server);
     server.settles([0, 1, 3, 4]).await;
@@ -287,7 +287,7 @@ async fn the_scale_is_read_in_the_version_that_the_server_prefers() {
     assert!(read("v1") > 0);
     assert_eq!(read("v1alpha1"), 0);
 
-    // The owner is gone: whether it could have had a scale is a matter of the version in its reference.
+    // The owner is deleted: the version in the reference decides whether its kind has a scale.
     server.delete(WIDGETS, "widget");
     server.put(PODS, owned("b", "test.dev/v1", "Widget", "widget"));
     let failed = "widgets.test.dev does not implement the scale subresource";
@@ -295,7 +295,7 @@ async fn the_scale_is_read_in_the_version_that_the_server_prefers() {
 }
 
 #[tokio::test]
-async fn a_kind_of_owner_that_the_server_lacks_has_no_objects() {
+async fn a_kind_of_owner_that_the_server_does_not_serve_has_no_objects() {
     let server = ControlPlane::start();
     server.put(BUDGETS, budget(&json!({"minAvailable": 0})));
     server.put(PODS, ready("a"));
@@ -388,7 +388,7 @@ async fn one_of_two_gateways_leads_and_hands_over_when_it_drains() {
         .await
         .unwrap()
         .unwrap();
-    // Released, or taken over already.
+    // The lease is released, or the second gateway already holds it.
     assert_ne!(server.holder(), leader);
     server.put(PODS, ready("a"));
     server.settles([1, 1, 0, 1]).await;
@@ -402,7 +402,7 @@ async fn one_of_two_gateways_leads_and_hands_over_when_it_drains() {
 }
 
 #[tokio::test]
-async fn whoever_has_lost_the_lease_writes_no_more() {
+async fn a_gateway_that_lost_the_lease_stops_writing() {
     let server = ControlPlane::start();
     server.put(BUDGETS, budget(&json!({"minAvailable": 0})));
     let gateway = counting(&server);
@@ -468,7 +468,7 @@ async fn hosted_budgets_are_counted_over_the_pods_of_the_upstream() {
     settles(1).await;
     server.put(PODS, ready("c"));
     settles(2).await;
-    // There is one such store, so no lease is needed, and the upstream's budgets are nobody's business here.
+    // There is only one such store, so no lease is needed, and the upstream's budgets are not read.
     assert_eq!(server.count(&Method::GET, "/apis/policy/v1"), 0);
     assert_eq!(server.count(&Method::GET, "/apis/coordination.k8s.io"), 0);
     write(Precondition::At(status().await.0), None).await;

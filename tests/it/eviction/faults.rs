@@ -1,5 +1,5 @@
-//! Evictions while the upstream fails: never a disruption too many, and never a pod deleted that was not
-//! accounted for.
+//! Evictions while the upstream fails: no budget allows a disruption too many, and no pod is deleted that was not
+//! charged to its budget.
 
 use serde_json::Value;
 
@@ -82,7 +82,7 @@ async fn a_deletion_that_fails_after_the_charge_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_keeps_failing_is_no_reason_to_charge_again() {
+async fn a_deletion_that_keeps_failing_is_charged_once() {
     let cluster = one();
     cluster.fail(|call| (call.what() == "DELETE pod").then_some(Fault::Refuse(429)));
     let got = evicted(&cluster).await;
@@ -93,7 +93,7 @@ async fn a_deletion_that_keeps_failing_is_no_reason_to_charge_again() {
 }
 
 #[tokio::test]
-async fn g02_a_gateway_that_dies_between_charge_and_deletion_has_wasted_a_disruption() {
+async fn g02_a_gateway_that_dies_between_charge_and_deletion_wastes_a_disruption() {
     let cluster = one();
     cluster.fail(|call| (call.what() == "PATCH pod/status").then_some(Fault::Hang));
     let gateway = Gateway::deciding("authoritative", &cluster);
@@ -107,7 +107,7 @@ async fn g02_a_gateway_that_dies_between_charge_and_deletion_has_wasted_a_disrup
 }
 
 #[tokio::test]
-async fn a_client_waits_no_longer_than_it_wants_to() {
+async fn a_client_waits_no_longer_than_its_timeout() {
     let cluster = one();
     cluster.fail(|call| (call.what() == "GET budgets").then_some(Fault::Hang));
     let gateway = Gateway::deciding("authoritative", &cluster);
@@ -123,9 +123,9 @@ async fn a_client_waits_no_longer_than_it_wants_to() {
 }
 
 #[tokio::test]
-async fn an_eviction_that_outlasts_its_clients_patience_is_completed_in_the_background() {
+async fn an_eviction_that_outlasts_its_clients_timeout_is_completed_in_the_background() {
     let cluster = one();
-    // Each is repeated after a pause of half a second.
+    // The patch fails twice; it is repeated after a pause of half a second each time.
     let mut left = 2;
     cluster.fail(move |call| {
         let fails = left > 0 && call.what() == "PATCH pod/status";

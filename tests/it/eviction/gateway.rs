@@ -30,7 +30,7 @@ impl Gateway {
         Self::before(cluster.upstream.address, sections)
     }
 
-    /// A gateway before the server at this address.
+    /// A gateway in front of the server at this address.
     pub fn before(upstream: SocketAddr, sections: Value) -> Self {
         static NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl Gateway {
         config.as_object_mut().unwrap().extend(sections);
         let reading = Config::parse("test.yaml", &directory, config.to_string().as_bytes());
         let (config, _) = reading.usable().unwrap();
-        // A runtime is not started within another.
+        // A runtime cannot be started inside another.
         let started = std::thread::spawn(|| app::start(config, None, GatewayMetrics::new()));
         Self {
             running: Some(started.join().unwrap().unwrap()),
@@ -89,19 +89,19 @@ impl Gateway {
         }
     }
 
-    /// Evictions that were counted with this outcome.
+    /// The number of evictions with this outcome.
     pub async fn counted(&self, mode: &str, outcome: &str) -> u64 {
         let name = format!("fairgate_evictions_total{{mode=\"{mode}\",outcome=\"{outcome}\"}}");
         self.metric(&name).await
     }
 
-    /// What the health checks say.
+    /// The report of the health checks.
     pub async fn health(&self) -> String {
         let mut operator = TestClient::http1(self.running().admin_address()).await;
         client::body_text(operator.get("/readyz?verbose").await).await
     }
 
-    /// The sum of all samples whose name and labels begin so.
+    /// The sum of all samples whose name and labels begin with `name`.
     pub async fn metric(&self, name: &str) -> u64 {
         let mut operator = TestClient::http1(self.running().admin_address()).await;
         let all = client::body_text(operator.get("/metrics").await).await;
@@ -125,14 +125,14 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Nor is it stopped within another.
+        // A runtime cannot be stopped inside another either.
         let running = self.running.take();
         let _ = std::thread::spawn(move || drop(running)).join();
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Somebody with a connection.
+/// A user with a connection.
 pub struct User {
     client: TestClient,
     name: &'static str,

@@ -2,7 +2,7 @@
 //! budgets.
 //!
 //! A prefix of a test's name, such as `e10`, identifies a scenario. Scenarios with the same prefix test the same rule:
-//! here over HTTP, in `fairgate-eviction` its decision alone.
+//! here over HTTP, in `fairgate-eviction` without HTTP.
 
 mod authoritative;
 mod cluster;

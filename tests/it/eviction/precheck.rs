@@ -1,4 +1,4 @@
-//! Evictions that the upstream decides, with and without a check before.
+//! Evictions that the upstream decides, with and without a check by the gateway first.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::{
 const REFUSED: &str = r#"{"kind":"Status","status":"Failure","code":429,"details":{"causes":[{"reason":"DisruptionBudget"}]}}"#;
 
 #[tokio::test]
-async fn g01_relayed_evictions_are_the_upstreams_alone() {
+async fn g01_the_upstream_alone_decides_relayed_evictions() {
     let cluster = Cluster::start()
         .with_ready_pods(1)
         .with_budget(budget(1, 3, 2));
@@ -41,7 +41,7 @@ async fn g01_relayed_evictions_are_the_upstreams_alone() {
 }
 
 #[tokio::test]
-async fn a_check_refuses_what_is_certain_and_forwards_the_rest_unchanged() {
+async fn a_check_refuses_evictions_that_must_fail_and_forwards_others_unchanged() {
     let cluster = Cluster::start()
         .with_ready_pods(2)
         .with_pod(pod("pending", "Pending", false))
@@ -96,7 +96,7 @@ async fn a_check_refuses_what_is_certain_and_forwards_the_rest_unchanged() {
 }
 
 #[tokio::test]
-async fn a_check_that_is_in_doubt_forwards() {
+async fn a_check_that_cannot_decide_forwards_the_eviction() {
     let cluster = Cluster::start()
         .with_ready_pods(1)
         .with_budget(budget(0, 2, 2));
@@ -107,7 +107,7 @@ async fn a_check_that_is_in_doubt_forwards() {
         let got = gateway.alice().await.evict("p0", Value::Null).await;
         assert_eq!(got.code, 201, "{what}");
     }
-    // For a user without the right to evict nothing is read.
+    // Nothing is read for a user who may not evict.
     cluster.fail(|_| None);
     let before = cluster.count("GET pod");
     let got = gateway.user("mallory").await.evict("p0", Value::Null).await;

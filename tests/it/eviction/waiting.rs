@@ -88,7 +88,7 @@ async fn an_eviction_waits_without_a_seat_until_its_budget_allows_it() {
 }
 
 #[tokio::test]
-async fn an_eviction_that_needs_no_budget_any_more_goes_on_although_the_budget_allows_nothing() {
+async fn an_eviction_that_no_longer_needs_its_budget_proceeds_although_the_budget_is_exhausted() {
     let cluster = exhausted(3);
     let gateway = waiting(&cluster, "1h");
     let ends = begin(&gateway, "alice", "p0").await;
@@ -146,7 +146,7 @@ async fn a_drain_of_two_does_not_wait_behind_a_drain_of_fifty() {
 }
 
 #[tokio::test]
-async fn a_budget_that_grows_lets_several_go_at_once() {
+async fn several_evictions_proceed_at_once_when_their_budget_allows_them() {
     let cluster = exhausted(6);
     let gateway = waiting(&cluster, "1h");
     let mut asking = Vec::new();
@@ -167,12 +167,12 @@ async fn a_budget_that_grows_lets_several_go_at_once() {
 }
 
 #[tokio::test]
-async fn who_comes_later_does_not_overtake_those_who_wait() {
+async fn a_later_eviction_does_not_overtake_waiting_ones() {
     let cluster = Arc::new(exhausted(2));
     let gateway = waiting(&cluster, "1h");
     let first = begin(&gateway, "alice", "p0").await;
     until_waiting(&gateway, 1).await;
-    // Nobody learns that the budget has grown, until somebody lists the budgets.
+    // The gateway does not see that the budget allows more until it lists the budgets.
     cluster.fail(|call| (call.what() == "GET budget").then_some(Fault::Refuse(500)));
     cluster.allow("foo", 1);
     let second = begin(&gateway, "bob", "p1").await;
@@ -184,7 +184,7 @@ async fn who_comes_later_does_not_overtake_those_who_wait() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_gives_up_its_place() {
+async fn a_client_that_disconnects_gives_up_its_place() {
     let cluster = exhausted(2);
     let gateway = with_places(&cluster, "1h", 1);
     let alice = gateway.alice().await;
@@ -202,7 +202,7 @@ async fn a_client_that_leaves_gives_up_its_place() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_just_when_it_is_its_turn_wastes_no_more_than_its_turn() {
+async fn a_client_that_disconnects_during_its_attempt_does_not_block_the_next() {
     let cluster = Arc::new(exhausted(2));
     let gateway = waiting(&cluster, "1h");
     let first = begin(&gateway, "alice", "p0").await;
@@ -226,7 +226,7 @@ async fn a_client_that_leaves_just_when_it_is_its_turn_wastes_no_more_than_its_t
 }
 
 #[tokio::test]
-async fn after_the_longest_wait_the_response_is_that_without_waiting() {
+async fn after_the_longest_wait_the_response_is_the_same_as_without_waiting() {
     let cluster = exhausted(1);
     let at_once = Gateway::deciding("authoritative", &cluster);
     let expected = at_once.alice().await.evict("p0", Value::Null).await;
@@ -242,7 +242,7 @@ async fn after_the_longest_wait_the_response_is_that_without_waiting() {
 }
 
 #[tokio::test]
-async fn a_caller_may_ask_for_less() {
+async fn a_client_may_ask_for_a_shorter_wait() {
     let cluster = exhausted(1);
     let gateway = waiting(&cluster, "1h");
     let less: [(&str, &[(&str, &str)]); 4] = [
@@ -287,7 +287,7 @@ async fn only_chosen_users_wait_and_dry_runs_never() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_refused_at_once() {
+async fn evictions_that_are_too_many_or_too_large_to_wait_are_refused_at_once() {
     let cluster = exhausted(3);
     let gateway = with_places(&cluster, "1h", 2);
     let mut asking = Vec::new();
@@ -306,7 +306,7 @@ async fn what_does_not_fit_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_stops_answers_those_who_wait() {
+async fn a_gateway_that_stops_responds_to_waiting_evictions() {
     let cluster = exhausted(1);
     let gateway = waiting(&cluster, "1h");
     let asking = begin(&gateway, "alice", "p0").await;
@@ -323,7 +323,7 @@ async fn a_gateway_that_stops_answers_those_who_wait() {
 }
 
 #[tokio::test]
-async fn two_gateways_never_grant_more_than_the_budget_has() {
+async fn two_gateways_never_grant_more_than_the_budget_allows() {
     let cluster = exhausted(20);
     let gateways = [waiting(&cluster, "1h"), waiting(&cluster, "1h")];
     let mut asking = Vec::new();
@@ -346,7 +346,7 @@ async fn two_gateways_never_grant_more_than_the_budget_has() {
 }
 
 #[tokio::test]
-async fn a_budget_that_is_not_observed_yet_is_waited_for_too() {
+async fn an_eviction_waits_for_a_budget_that_is_not_observed_yet_too() {
     let cluster = exhausted(1);
     cluster.change_budget("foo", |mut budget| {
         budget["metadata"]["generation"] = json!(2);

@@ -135,7 +135,7 @@ async fn e25_to_e28_invalid_evictions_are_refused_before_anything_is_read() {
     only_reviews_were_sent(&cluster);
 }
 
-/// Nothing was read of the upstream, and nothing was written.
+/// Nothing was read from the upstream or written to it.
 fn only_reviews_were_sent(cluster: &Cluster) {
     let only_reviews = cluster.seen().iter().all(|what| what == "POST review");
     assert!(only_reviews, "{:?}", cluster.seen());
@@ -208,7 +208,7 @@ async fn the_right_to_evict_is_checked_before_anything_is_read() {
         json!({"verb": "create", "version": "v1", "resource": "pods", "subresource": "eviction",
             "namespace": "ns", "name": "p0"})
     );
-    // For whom no decision can be had, nothing is read either.
+    // Nothing is read either when the access review fails.
     cluster
         .fail(|call| (call.what() == "POST review").then_some(super::cluster::Fault::Refuse(403)));
     let got = gateway.alice().await.evict("p0", Value::Null).await;
@@ -247,7 +247,7 @@ async fn no_spelling_of_the_path_reaches_the_upstreams_own_subresource() {
 }
 
 #[tokio::test]
-async fn other_requests_pass() {
+async fn requests_that_are_no_evictions_are_forwarded() {
     let cluster = Cluster::start().with_pod(pod("eviction", "Running", true));
     for mode in ["relay", "precheck", "authoritative"] {
         let gateway = Gateway::deciding(mode, &cluster);

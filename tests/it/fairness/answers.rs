@@ -1,4 +1,5 @@
-//! What a client receives: refusals word for word, and the objects that classified its request.
+//! What a client receives: the exact text of refusals, and the headers that name the objects which classified
+//! its request.
 
 use fairgate_proxy::forward::UpstreamSettings;
 use http::HeaderValue;
@@ -8,7 +9,7 @@ use crate::rules::{Full, Rules};
 
 const OURS: (&str, &str) = ("uid-of-schema-small", "uid-of-level-small");
 
-/// Fills the one seat, and the queue if there is one; what comes next is refused.
+/// Fills the only seat, and the queue if there is one. Returns the response to the next request, which is refused.
 async fn refused(full: Full, http2: bool) -> TestResponse {
     let (upstream, mut held) = manual_upstream(Speaks::Http1);
     let gate = Gate::governed(&upstream, &Rules::small(1, full));
@@ -29,7 +30,7 @@ async fn refused(full: Full, http2: bool) -> TestResponse {
         soon(held.recv()).await.unwrap().respond("");
         waiting.served().await;
     }
-    assert!(held.try_recv().is_err(), "what is refused is not sent");
+    assert!(held.try_recv().is_err(), "a refused request is not sent upstream");
     until(|| small(&gate) == (0, 0, 0)).await;
     response
 }
@@ -58,7 +59,7 @@ async fn a_refusal_has_the_text_of_kube_apiserver() {
 }
 
 #[tokio::test]
-async fn the_exempt_pass_whatever_the_rest_does() {
+async fn exempt_requests_pass_while_the_limited_level_is_full() {
     let (upstream, mut held) = manual_upstream(Speaks::Http1);
     let gate = Gate::governed(&upstream, &Rules::small(1, Full::Reject));
     let first = get(&gate, PODS).await;
@@ -83,7 +84,7 @@ async fn the_exempt_pass_whatever_the_rest_does() {
 }
 
 #[tokio::test]
-async fn after_a_quarter_of_its_time_in_the_queue_a_request_is_refused() {
+async fn a_request_is_refused_after_a_quarter_of_its_timeout_in_the_queue() {
     let (upstream, mut held) = manual_upstream(Speaks::Http1);
     let gate = Gate::governed(&upstream, &Rules::small(1, Full::queue(10)));
     let first = get(&gate, PODS).await;
@@ -100,11 +101,11 @@ async fn after_a_quarter_of_its_time_in_the_queue_a_request_is_refused() {
     assert_eq!((small(&gate), gate.flow_control().queued()), ((1, 0, 1), 0));
     executing.respond("");
     first.served().await;
-    assert!(held.try_recv().is_err(), "what is refused is not sent");
+    assert!(held.try_recv().is_err(), "a refused request is not sent upstream");
 }
 
 #[tokio::test]
-async fn responses_have_the_uids_of_the_gateway_and_no_others() {
+async fn responses_have_only_the_uids_that_the_gateway_sets() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = TestUpstream::start(speaks, |_| async {
             let mut answer = text("");
@@ -138,10 +139,10 @@ async fn responses_have_the_uids_of_the_gateway_and_no_others() {
 }
 
 #[tokio::test]
-async fn errors_have_the_uids_too() {
+async fn error_responses_have_the_uids_too() {
     // The limit after which a seat is free although the upstream never responds.
     let rules = Rules::small(5, Full::Reject).set(|set| set.request_timeout = ms(3000));
-    // Takes no connection; takes one and closes it; never responds.
+    // Three upstreams: one refuses connections, one closes them, one never responds.
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let none = nobody.local_addr().unwrap();
     drop(nobody);

@@ -40,7 +40,7 @@ async fn impatient(gate: Arc<Gate>, http2: bool, how: How, work: Arc<Work>, stop
     }
 }
 
-/// How clients ask, and how long they wait.
+/// What clients request, and how long they wait.
 #[derive(Clone, Debug)]
 struct How {
     method: Method,
@@ -48,7 +48,7 @@ struct How {
     patience: Duration,
 }
 
-/// What to try.
+/// A scenario.
 #[derive(Clone)]
 struct Trial {
     /// Whether requests were answered before clients began to give up.
@@ -62,7 +62,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// Clients that leave after 50 ms.
+    /// Clients that give up after 50 ms.
     fn leaving(takes: fn(usize) -> Duration) -> Self {
         Self {
             learnt: true,
@@ -73,7 +73,7 @@ impl Trial {
         }
     }
 
-    /// Twelve clients, on either protocol and towards either, for GET and POST.
+    /// Checks the limit with twelve clients over both protocols, upstreams of both protocols, GET and POST.
     async fn never_exceeds_the_limit(self) {
         let mut cases = JoinSet::new();
         for speaks in [Speaks::Http1, Speaks::Http2] {
@@ -150,7 +150,7 @@ async fn after_50_ms_with_earlier_responses() {
 }
 
 #[tokio::test]
-async fn after_50_ms_when_requests_take_now_longer_now_less() {
+async fn after_50_ms_when_requests_take_varying_times() {
     let trial = Trial::leaving(|number| ms([100, 230, 400, 150, 310][number % 5]));
     trial.never_exceeds_the_limit().await;
 }
@@ -198,7 +198,7 @@ async fn when_their_deadline_has_passed() {
 }
 
 #[tokio::test]
-async fn an_answer_left_half_way_keeps_its_seat_until_the_upstream_has_ended_it() {
+async fn an_abandoned_response_keeps_its_seat_until_the_upstream_has_ended_it() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (hand, mut hands) = mpsc::unbounded_channel();
         let upstream = TestUpstream::start(speaks, move |_| {
@@ -215,7 +215,7 @@ async fn an_answer_left_half_way_keeps_its_seat_until_the_upstream_has_ended_it(
             drop(body);
             client.abandon().await;
             until(|| gate.flow_control().abandoned.running() == 1).await;
-            // It is read on, and thrown away.
+            // The gateway reads the rest of the response and discards it.
             let next = get(&gate, PODS).await;
             until(|| small(&gate) == (1, 1, 1)).await;
             answer.send(Ok(vec![b'x'; 4 << 20].into())).unwrap();
@@ -232,11 +232,11 @@ async fn an_answer_left_half_way_keeps_its_seat_until_the_upstream_has_ended_it(
     }
 }
 
-/// A time limit that a request reaches, and that no loaded machine takes to bring a request to the upstream.
+/// A time limit that requests reach in these tests, though not before even a loaded machine has sent them upstream.
 const LIMIT: Duration = Duration::from_secs(4);
 
 #[tokio::test]
-async fn what_never_ends_is_cancelled_at_the_time_limit() {
+async fn an_abandoned_response_that_never_ends_is_cancelled_at_the_time_limit() {
     let cancelled = async |speaks| {
         let (hand, mut hands) = mpsc::unbounded_channel();
         let upstream = TestUpstream::start(speaks, move |_| {

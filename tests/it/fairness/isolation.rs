@@ -1,8 +1,7 @@
-//! A flow with many clients (the elephant) takes nothing away from one with few (the mouse): in levels of their own,
-//! and in queues of one level.
-//!
-//! The upstream answers when the test says so, and the tests compare which requests reach it: how long anything takes
-//! decides nothing. How seats are shared over time is tested in virtual time (`crates/simulate/tests/isolation.rs`).
+//! A flow with many clients (the elephant) does not starve a flow with few (the mouse), whether each
+//! has its own level or both share one.
+//! The upstream responds when the test says so, and the tests compare which requests reach it, so timing does not
+//! matter. How seats are shared over time is tested in virtual time (`crates/simulate/tests/isolation.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -69,7 +68,7 @@ fn by_user(requests: &[HeldRequest]) -> BTreeMap<&str, usize> {
     users
 }
 
-/// Waits until a level executes and queues exactly so many requests.
+/// Waits until a level executes and queues exactly these numbers of requests.
 async fn until_busy(gate: &Gate, level: &str, executing: u32, waiting: u32) {
     until(|| {
         let level = gate.level(level);
@@ -148,7 +147,7 @@ async fn a_mouse_gets_its_share_of_the_next_seats_although_an_elephant_waits_in_
     }
 }
 
-/// The mean ratio of two readings, over the time between them.
+/// The mean ratio over the time between two readings.
 #[expect(clippy::cast_precision_loss, reason = "a few seconds")]
 fn average(from: &RatioSnapshot, to: &RatioSnapshot) -> f64 {
     (to.sum - from.sum) / (to.count - from.count) as f64
@@ -175,7 +174,7 @@ fn executed(gate: &Gate, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_crowd_uses_its_own_seats_and_no_others() {
+async fn each_flow_uses_only_the_seats_of_its_level() {
     const SEATS: u32 = 10;
     const ROUNDS: u32 = 20;
     for semantics in BOTH_SEMANTICS {

@@ -1,4 +1,4 @@
-//! Fairness in the path: seats, queues and refusals over real sockets.
+//! Fairness in the request path: seats, queues and refusals over real sockets.
 
 mod answers;
 mod giving_up;
@@ -43,7 +43,7 @@ fn now() -> Time {
     Clock::system().now()
 }
 
-/// Waits until `holds`, which must come true.
+/// Waits until `holds` returns true, which it must in the end.
 async fn until(holds: impl Fn() -> bool) {
     soon(async {
         while !holds() {
@@ -184,7 +184,7 @@ struct Stubborn {
 /// The requests that a stubborn upstream executes.
 #[derive(Default)]
 struct Work {
-    /// The number of each, and until when the gateway has to count it.
+    /// The number of each request, and until when the gateway has to count it.
     executing: Mutex<Vec<(usize, Time)>>,
     begun: AtomicUsize,
     done: AtomicUsize,
@@ -231,7 +231,7 @@ impl Stubborn {
         let work = Arc::<Work>::default();
         let done = Arc::clone(&work);
         let upstream = TestUpstream::start(speaks, move |_| {
-            // No time limit is shorter than a hang.
+            // No time limit ends before `HANG`, so every request counts.
             let number = done.begin(now().plus(HANG));
             let time = takes(number);
             let (finish, finished) = oneshot::channel();

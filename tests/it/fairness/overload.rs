@@ -22,15 +22,15 @@ use crate::{
 };
 
 const SEATS: u32 = 4;
-/// After this the gateway cancels a request. It frees a seat before its request has ended only then.
+/// After this time the gateway cancels a request. Only then may its seat become free before it has ended upstream.
 const TIME_LIMIT: Duration = Duration::from_secs(3);
-/// Clients play on until so many requests were served, so no trick starves the others.
+/// Clients continue until this many ordinary requests are done, so that no kind of request starves the others.
 const LEAST_DONE: usize = 4 * SEATS as usize;
 const CAPS: Caps = Caps {
     per_user: 3,
     total: 5,
 };
-/// What an upstream executes.
+/// The requests that an upstream executes.
 #[derive(Debug, Default)]
 struct Executing {
     /// Requests that take seats.
@@ -194,7 +194,7 @@ impl Step {
         let outcome = tokio::time::timeout(self.patience, pending).await;
         let reusable = match outcome {
             Ok(Ok(_)) => true,
-            // On HTTP/2 the stream is reset and the connection lives on.
+            // On HTTP/2 the stream is reset and the connection stays open.
             Err(_) => http2 && !self.hangs_up,
             Ok(Err(_)) => false,
         };

@@ -1,4 +1,4 @@
-//! Waiting: who waits, who is next, and who leaves.
+//! Requests in queues: which ones wait, which one is next, and what happens when a client disconnects.
 
 use std::{
     io::{Read as _, Write as _},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn five_at_once_wait_and_then_execute() {
+async fn five_waiting_requests_execute_once_five_others_have_ended() {
     let (upstream, mut held) = manual_upstream(Speaks::Http2);
     let gate = Gate::governed(&upstream, &Rules::small(5, Full::queue(10)));
     let mut first = Vec::new();
@@ -39,7 +39,7 @@ async fn five_at_once_wait_and_then_execute() {
     until(|| small(&gate) == (0, 0, 0)).await;
 }
 
-/// One request executes, one waits that will leave, and one behind it is next.
+/// One request executes, one waits until its client disconnects, and the one behind it is next.
 struct Line {
     upstream: TestUpstream,
     held: mpsc::UnboundedReceiver<HeldRequest>,
@@ -69,7 +69,9 @@ impl Line {
         }
     }
 
-    /// The leaver waits; now another comes. Afterwards `leave` must make the leaver's place free.
+    /// Sends another request behind the waiting one. Then `leave` disconnects the client of the waiting request,
+    /// which
+/// must free its place.
     async fn goes_on_without<F: Future>(mut self, leave: F) {
         until(|| small(&self.gate) == (1, 1, 1)).await;
         let next = get(&self.gate, "/api/v1/next").await;
@@ -85,12 +87,12 @@ impl Line {
         next.served().await;
         until(|| small(&self.gate) == (0, 0, 0)).await;
         assert_eq!(self.gate.flow_control().queued(), 0);
-        assert_eq!(self.upstream.seen().len(), 2, "the leaver was never sent");
+        assert_eq!(self.upstream.seen().len(), 2, "the abandoned request is not sent upstream");
         drop(left);
     }
 }
 
-/// Sends `head` and `bytes` of body on a bare socket, and leaves when all of it is sent.
+/// Sends `head` and `bytes` of body on a bare socket, and disconnects when all of it is sent.
 async fn leaves(read_ahead: bool, head: String, bytes: usize) {
     let line = Line::form(read_ahead).await;
     let mut stream = TcpStream::connect(line.gate.address()).unwrap();
@@ -133,7 +135,7 @@ async fn a_post_that_nobody_reads_frees_its_place() {
 }
 
 #[tokio::test]
-async fn a_post_without_100_continue_frees_its_place() {
+async fn a_post_that_waits_for_100_continue_frees_its_place() {
     let line = Line::form(true).await;
     let mut stream = TcpStream::connect(line.gate.address()).unwrap();
     let head = post(9, "Expect: 100-continue\r\n");
@@ -209,7 +211,7 @@ async fn an_http2_connection_that_ends_frees_all_its_places() {
 }
 
 #[tokio::test]
-async fn no_more_wait_in_total_than_is_allowed() {
+async fn no_more_requests_wait_in_total_than_is_allowed() {
     let (upstream, mut held) = manual_upstream(Speaks::Http1);
     let rules = Rules::new()
         .level("small", 1, Full::queue(10))
@@ -246,7 +248,7 @@ async fn no_more_wait_in_total_than_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_request_of_one_core_is_dispatched_by_the_end_of_one_of_another() {
+async fn the_end_of_a_request_dispatches_a_request_that_waits_on_another_core() {
     let (upstream, mut held) = manual_upstream(Speaks::Http1);
     let gate = Gate::governed(&upstream, &Rules::small(1, Full::queue(10)));
     let mut first = get(&gate, PODS).await;

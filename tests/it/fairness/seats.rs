@@ -25,7 +25,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_seat_is_held_to_the_end_of_the_answers_body() {
+async fn a_seat_is_held_until_the_end_of_the_response_body() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (hand, mut hands) = mpsc::unbounded_channel();
         let upstream = TestUpstream::start(speaks, move |_| {
@@ -157,7 +157,7 @@ async fn a_panic_after_the_client_has_left_gives_the_seat_back_too() {
     let mut stays = connect(&gate, true).await;
     let next = of(&stays, "alice", Method::GET, "/fine");
     let next = stays.start(next);
-    // Nothing is known of such requests: it runs on, and keeps its seat until it panics.
+    // The abandoned request runs on, and keeps its seat until it panics.
     until(|| small(&gate) == (1, 1, 1)).await;
     go.add_permits(1);
     until(|| small(&gate) == (1, 0, 1)).await;
@@ -166,7 +166,7 @@ async fn a_panic_after_the_client_has_left_gives_the_seat_back_too() {
     until(|| small(&gate) == (0, 0, 0)).await;
 }
 
-/// What is counted of a schema, all cores together.
+/// A counter of a FlowSchema, summed over all cores.
 fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 {
     let mut total = 0;
     gate.flow_control().visit_cells(|_, name, cells| {
@@ -177,7 +177,7 @@ fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 
     total
 }
 
-/// Values in a histogram.
+/// The number of values in a histogram.
 fn values<const N: usize>(histogram: &Histogram<N>) -> u64 {
     let mut total = HistogramTotal::default();
     histogram.add_to(&mut total);
@@ -185,7 +185,7 @@ fn values<const N: usize>(histogram: &Histogram<N>) -> u64 {
 }
 
 #[tokio::test]
-async fn a_time_out_in_the_queue_counts_as_executed_or_as_not() {
+async fn a_time_out_in_the_queue_counts_as_executed_only_with_compatible_semantics() {
     let cases = [
         (Semantics::Compatible, (2, 0)),
         (Semantics::Improved, (1, 1)),
@@ -222,7 +222,7 @@ async fn observe_mode_holds_no_request_back_and_counts_all() {
             let pending = start_request(&gate, number % 2 == 0, "alice", Method::GET, PODS).await;
             running.push((pending, soon(held.recv()).await.unwrap()));
         }
-        // One executes; the rest waits or was refused, by the counters.
+        // By the counters, one request executes, and the others wait or were refused.
         let refused = |cells: &FlowCells| {
             RejectReason::ALL
                 .map(|reason| cells.rejected(reason).get())
@@ -234,7 +234,7 @@ async fn observe_mode_holds_no_request_back_and_counts_all() {
         assert_eq!(counted(&gate, "small", refused), 5 - u64::from(waiting));
         let dispatched = |cells: &FlowCells| cells.dispatched.get();
         assert_eq!(counted(&gate, "small", dispatched), 6);
-        // Neither are long-running requests held back.
+        // Long-running requests are not held back either.
         let log = get(&gate, "/api/v1/namespaces/a/pods/p/log").await;
         soon(held.recv()).await.unwrap().respond("");
         log.served().await;
@@ -252,7 +252,7 @@ async fn observe_mode_holds_no_request_back_and_counts_all() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_too_slowly_loses_its_seat_when_its_time_is_up() {
+async fn a_client_that_reads_too_slowly_loses_its_seat_at_the_time_limit() {
     let loses_its_seat = async |speaks| {
         // Far more than any buffer on the way holds.
         let upstream = TestUpstream::start(speaks, |_| async {

@@ -1,4 +1,4 @@
-//! Clients that read slowly, or not at all: they keep no seat that others want, and cost bounded memory.
+//! Clients that read slowly, or not at all: they keep no seat that other requests need, and use bounded memory.
 
 use std::{
     io::{Read as _, Write as _},
@@ -34,7 +34,7 @@ fn upstream_of(speaks: Speaks, bytes: usize) -> TestUpstream {
     })
 }
 
-/// A client that sends a request over HTTP/1 and reads nothing until the test calls it.
+/// A client that sends a request over HTTP/1 and reads nothing until the test calls `read`.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -94,7 +94,7 @@ async fn a_response_that_fits_the_spool_is_read_to_its_end_and_its_seat_becomes_
         until(|| small(&gate) == (0, 0, 0)).await;
         assert!(spool.bytes() > 0);
 
-        // The clients get all of it, whenever they like.
+        // The clients get the whole response, however late they read it.
         let all = soon(http2.collect()).await.unwrap().to_bytes();
         assert_eq!(all.len(), LARGE);
         assert_eq!(http1.read().await, LARGE);

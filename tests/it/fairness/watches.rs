@@ -1,4 +1,4 @@
-//! Watches: a seat until they are initialised, and a place among the watchers to their end.
+//! Watches hold a seat until they are initialised, and count as watchers until they end.
 
 use bytes::Bytes;
 use fairgate_core::{cells::HistogramTotal, digest::RequestInfo};
@@ -128,7 +128,7 @@ async fn five_watches_hold_the_seats_until_their_bookmarks_and_then_five_more_ar
 }
 
 #[tokio::test]
-async fn the_bookmark_is_found_cut_in_pieces_and_in_protobuf() {
+async fn the_bookmark_is_recognised_in_pieces_and_in_protobuf() {
     let (upstream, mut comes) = watched(Speaks::Http1);
     let gate = Gate::governed(&upstream, &Rules::small(1, Full::Reject));
     let mut protobuf =
@@ -205,7 +205,7 @@ async fn a_watch_whose_client_reads_nothing_does_not_keep_its_seat() {
 }
 
 #[tokio::test]
-async fn a_watch_that_fails_or_is_left_gives_its_seat_back() {
+async fn a_watch_that_fails_or_is_abandoned_gives_its_seat_back() {
     let (upstream, mut comes) = watched(Speaks::Http2);
     let gate = Gate::governed(&upstream, &Rules::small(1, Full::Reject));
     for http2 in [false, true] {
@@ -257,7 +257,7 @@ async fn a_watch_that_is_refused_never_reaches_the_upstream() {
     }
 }
 
-/// The greatest bound of a bucket in which something was counted, over all cores.
+/// The upper bound of the highest filled bucket in the histogram of seats, over all cores.
 fn greatest(gate: &Gate) -> f64 {
     let mut total = HistogramTotal::default();
     gate.flow_control().visit_cells(|_, schema, cells| {
@@ -272,7 +272,7 @@ fn greatest(gate: &Gate) -> f64 {
 }
 
 #[tokio::test]
-async fn watchers_make_writes_wider_as_long_as_they_watch() {
+async fn writes_take_more_seats_while_watchers_are_interested_in_them() {
     let pods = "/api/v1/namespaces/a/pods?watch=1&resourceVersion=7";
     let write = RequestInfo::from_target("POST", PODS).unwrap();
     let upstream = TestUpstream::start(Speaks::Http2, |request| async move {

@@ -112,7 +112,7 @@ fn listed_version(upstream: &TestUpstream) -> String {
     last.target.split('/').nth(3).unwrap().to_owned()
 }
 
-/// How many requests the upstream has seen of which this holds.
+/// The number of requests that the upstream has seen and for which `holds` returns true.
 fn count(upstream: &TestUpstream, holds: impl Fn(&SeenRequest) -> bool) -> usize {
     upstream.seen().iter().filter(|seen| holds(seen)).count()
 }
@@ -284,7 +284,7 @@ async fn watches_that_the_upstream_ends_at_once_are_opened_at_most_twice_a_secon
 }
 
 #[tokio::test]
-async fn an_upstream_that_only_has_v1beta3_is_followed_in_it_until_it_has_more() {
+async fn an_upstream_with_only_v1beta3_is_followed_in_that_version_until_it_serves_v1() {
     let (api, upstream) = Api::start();
     api.with(|state| state.versions = vec!["v1beta3"]);
     api.put_level("a", 1);

@@ -161,7 +161,7 @@ async fn a_forbidden_response_names_user_verb_and_resource() {
         alice.get("/metrics").await.refused(403, "Forbidden"),
         "forbidden: User \"alice\" cannot get path \"/metrics\""
     );
-    // An apply that would make an object asks for two things, and neither may be had.
+    // An apply that would create an object needs the verbs patch and create; the reader has neither.
     let target = format!("{LEVELS}/mine?fieldManager=me");
     let reader = server.as_user("reader").await;
     let object = level("mine", 1).to_string();

@@ -32,7 +32,7 @@ pub struct ApiResponse {
 }
 
 impl Api {
-    /// A connection with a token; without, if that is empty.
+    /// Opens a connection, with a token unless `token` is empty.
     pub async fn new(address: SocketAddr, token: &str) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
@@ -120,7 +120,7 @@ impl Api {
         self.watch_as(target, JSON).await
     }
 
-    /// Starts a watch in another form.
+    /// Starts a watch with this `Accept` header.
     pub async fn watch_as(&self, target: &str, accept: &str) -> Watch {
         let request = self.request(Method::GET, target).header("accept", accept);
         let response = self.open(request, "").await;
@@ -186,7 +186,7 @@ impl ApiResponse {
     }
 }
 
-/// A watch under way.
+/// An open watch.
 pub struct Watch {
     body: Incoming,
     pending: BytesMut,
@@ -198,7 +198,7 @@ impl Watch {
         soon(self.next_ever()).await
     }
 
-    /// As [`Self::next`], for as long as it takes.
+    /// As [`Self::next`], without a time limit.
     pub async fn next_ever(&mut self) -> Option<(String, Value)> {
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
@@ -208,7 +208,7 @@ impl Watch {
                 return Some((ty, event["object"].take()));
             }
             if !self.more().await {
-                assert!(self.pending.is_empty(), "it ended amid an event");
+                assert!(self.pending.is_empty(), "the watch ended inside an event");
                 return None;
             }
         }
@@ -235,7 +235,7 @@ impl Watch {
         }
     }
 
-    /// Takes the next piece; false at the end.
+    /// Reads the next piece; false at the end.
     async fn more(&mut self) -> bool {
         match self.body.frame().await {
             None => false,

@@ -1,4 +1,4 @@
-//! Server-side apply of what is not quite as it should be.
+//! Server-side apply of a cluster-scoped object that names a namespace.
 
 use http::Method;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Home, LEVELS, api::APPLY, level};
 
 #[tokio::test]
-async fn what_is_of_no_namespace_may_be_applied_with_one_and_has_none() {
+async fn a_namespace_in_an_applied_cluster_scoped_object_is_dropped() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

@@ -98,7 +98,7 @@ async fn selections_cross_namespaces(api: &Api) {
     }
 }
 
-/// What holds on both stores.
+/// Checks that both stores must pass.
 pub async fn supports_namespaced_operations(server: &Server) {
     let api = server.root().await;
     let start = api.get(EVERYWHERE).await.object();
@@ -162,13 +162,13 @@ pub async fn supports_namespaced_operations(server: &Server) {
 }
 
 #[tokio::test]
-async fn budgets_are_kept_by_namespace() {
+async fn budgets_are_stored_by_namespace() {
     let home = Home::new();
     supports_namespaced_operations(&home.start().await).await;
 }
 
 #[tokio::test]
-async fn v11_spec_and_status_are_written_apart() {
+async fn v11_spec_and_status_are_written_separately() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -370,7 +370,7 @@ async fn a_denial_names_the_namespace() {
     reader.post(SHOP, &web("a")).await.refused(403, "Forbidden");
 }
 
-/// Where namespaces are, by name; all others are active.
+/// The states of namespaces, by name; all others are active.
 #[derive(Default)]
 struct KnownNamespaces(Mutex<BTreeMap<String, NamespaceState>>);
 
@@ -398,7 +398,7 @@ impl AdminEndpoints for NoAdmin {
     }
 }
 
-/// A hosted API with a store of its own, before an upstream with these namespaces.
+/// A hosted API with its own store, in front of an upstream with these namespaces.
 struct InNamespaces {
     hosted: Arc<Hosted>,
     namespaces: Arc<KnownNamespaces>,
@@ -497,7 +497,7 @@ async fn a_new_namespace_of_the_same_name_begins_without_budgets() {
         assert_eq!(api.create("shop", name).await, 201);
     }
     api.set("shop", active("second"));
-    // Nobody has noticed yet that it is another one.
+    // The gateway has not noticed yet that this is a new namespace.
     assert_eq!(api.create("shop", "b").await, 201);
     assert_eq!(api.names("shop").await, ["b"]);
     // The new budget stays when the change is noticed.
