@@ -1,4 +1,4 @@
-//! The listener, and how connections are bounded.
+//! The listener, and the limits on connections.
 
 use std::{
     io::{Read as _, Write as _},
@@ -62,7 +62,7 @@ impl tower::Service<fairgate_call::Call> for Nowhere {
 }
 
 #[tokio::test]
-async fn beyond_the_limit_connections_wait_for_others_to_end() {
+async fn connections_over_the_limit_wait_for_others_to_end() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let gate = Gate::with(&upstream, |settings, _| settings.serve.connections = 2);
     let address = gate.address();
@@ -154,7 +154,7 @@ async fn a_client_that_does_not_read_is_disconnected() {
     drop((unread, other));
 }
 
-/// Runs alone in a process of its own, by the test below.
+/// Runs in a separate process, started by the test below.
 #[test]
 #[ignore = "lowers the descriptor limit of its process"]
 fn out_of_descriptors_child() {
@@ -167,7 +167,8 @@ fn out_of_descriptors_child() {
     assert_eq!(status(&raw(gate.address(), ask)), 200);
     let before = cpu_seconds();
     let mut clients: Vec<TcpStream> = (0..40).map(|_| unconnected()).collect();
-    // Leaves room for about ten of the gateway's ends. The number of the next descriptor shows how many are open.
+    // Leaves descriptors for about ten of the gateway's sockets. The number of the next descriptor shows how
+    // many are open.
     let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
     let limit = Some(u64::try_from(next).unwrap() + 10);
     let limit = Rlimit {
@@ -178,7 +179,7 @@ fn out_of_descriptors_child() {
     for client in &clients {
         rustix::net::connect(client, &gate.address()).unwrap();
     }
-    // Those the gateway cannot accept are turned away, one by one, instead of left waiting.
+    // The gateway closes connections that it cannot accept, one by one, instead of leaving them waiting.
     for client in &mut clients[20..] {
         client.set_read_timeout(Some(HANG)).unwrap();
         let read = client.read(&mut [0; 1]);
@@ -191,7 +192,7 @@ fn out_of_descriptors_child() {
     while gate.gateway.connections() > 0 {
         std::thread::park_timeout(Duration::from_millis(1));
     }
-    assert_eq!(status(&raw(gate.address(), ask)), 200, "it goes on");
+    assert_eq!(status(&raw(gate.address(), ask)), 200, "the gateway still serves");
     let used = cpu_seconds() - before;
     assert!(used < 0.5, "the acceptor does not spin: {used} s");
 }
@@ -217,7 +218,7 @@ fn cpu_seconds() -> f64 {
 }
 
 #[test]
-fn out_of_descriptors_clients_are_turned_away_and_the_gateway_goes_on() {
+fn out_of_descriptors_the_gateway_closes_new_connections_and_still_serves() {
     let child = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "listening::out_of_descriptors_child",

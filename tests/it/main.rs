@@ -3,7 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     unreachable_pub,
-    reason = "tests fail by panicking, and their helpers are nobody else's"
+    reason = "tests fail by panicking, and no other crate uses their helpers"
 )]
 
 use fairgate_testkit::{client, pki, random, upstream};

@@ -1,5 +1,5 @@
 //! `/metrics` of a whole gateway after a fixed sequence of requests: every sample with its labels, help
-//! and type, and the value of all that does not depend on time.
+//! and type, and every value that does not depend on time.
 //!
 //! The expected text is in `tests/it/metrics.golden`. A metric name or label is an interface: dashboards
 //! and alerts are written against it. With `FAIRGATE_BLESS=1` the file is written instead of compared.
@@ -136,8 +136,8 @@ async fn get(gateway: &GatewayProcess, target: &str, token: &str) -> u16 {
     response.await.as_u16()
 }
 
-/// An API server that knows the token `bob-token`, lets everybody read, and holds back its answer to
-/// what has `hold` in its path until `go`.
+/// An API server that knows the token `bob-token`, lets everybody read, and delays its response to
+/// requests with `hold` in their path until `go` is true.
 async fn answer(request: Request<Incoming>, go: Arc<AtomicBool>) -> TestReply {
     let path = request.uri().path().to_owned();
     let watches = request.uri().query() == Some("watch=1");
@@ -177,7 +177,7 @@ async fn answer(request: Request<Incoming>, go: Arc<AtomicBool>) -> TestReply {
     }
 }
 
-/// A level of one seat that refuses what finds none, for alice.
+/// A level of one seat for alice, which rejects requests while the seat is taken.
 fn strict_level() -> [(&'static str, Value); 2] {
     let level = json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
@@ -299,7 +299,7 @@ fn normalised(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fixed_sequence_of_requests_gives_the_same_metrics_as_ever() {
+async fn a_fixed_sequence_of_requests_gives_the_expected_metrics() {
     let go = Arc::<AtomicBool>::default();
     let of_upstream = Arc::clone(&go);
     let upstream = TestUpstream::start(Speaks::Http1, move |request| {
@@ -328,7 +328,7 @@ async fn a_fixed_sequence_of_requests_gives_the_same_metrics_as_ever() {
         .collect();
     assert!(
         found == expected,
-        "{} lines, of the file {}; found and expected: {differing:#?}",
+        "{} lines, and {} in the file; found and expected: {differing:#?}",
         found.lines().count(),
         expected.lines().count()
     );

@@ -23,7 +23,7 @@ async fn objects(api: &Api, path: &str) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Built-in objects by name, as plain data.
+/// Built-in objects by name, as JSON.
 fn built_in<T: serde::Serialize>(objects: &[T]) -> BTreeMap<String, Value> {
     let objects = objects
         .iter()
@@ -33,7 +33,7 @@ fn built_in<T: serde::Serialize>(objects: &[T]) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// The same without empty lists, nulls, and flags that are not set.
+/// The value without empty lists, nulls and flags that are false.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -92,7 +92,7 @@ async fn a_new_store_has_the_built_in_objects_and_nothing_more_is_written() {
     server.reconciled().await;
     let expected = version(&created) + 40 + Server::WRITES_TO_RECONCILE;
     assert_eq!(server.store().revision().await.unwrap(), expected);
-    // They are checked at a start, too.
+    // They are checked at start-up, too.
     server.stop().await;
     let server = home.start().await;
     assert_eq!(server.store().revision().await.unwrap(), expected);
@@ -169,7 +169,7 @@ async fn the_annotation_says_who_maintains_a_suggested_object() {
     let server = home.start().await;
     let api = server.root().await;
     assert_eq!(api.get(&target).await.object(), mine);
-    // With the annotation changed back, it is as built in again.
+    // With the annotation changed back, it gets its built-in spec again.
     api.merge(
         &target,
         &json!({"metadata": {"annotations": {AUTOUPDATE: "true"}}}),
@@ -239,7 +239,7 @@ async fn the_condition_dangling_says_if_the_level_exists_and_foreign_conditions_
 }
 
 #[tokio::test]
-async fn the_condition_unreachable_is_there_while_another_schema_matches_everything_first() {
+async fn the_condition_unreachable_exists_while_another_schema_matches_all_its_requests_first() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

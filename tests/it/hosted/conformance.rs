@@ -19,7 +19,7 @@ use super::{
     level, name, schema, until, version,
 };
 
-/// What one of the tests is run with.
+/// One run of a test: the client, the kind, version and format of the objects, and their label.
 struct Replay<'a> {
     api: &'a Api,
     kind: &'static Kind,
@@ -28,7 +28,7 @@ struct Replay<'a> {
     label: String,
 }
 
-/// How often a write is tried anew that another writer was faster than.
+/// How often a write is tried that conflicts with another writer's.
 const TRIES: usize = 5;
 
 impl Replay<'_> {
@@ -105,7 +105,7 @@ impl Replay<'_> {
         self.list().await["items"].as_array().unwrap().len()
     }
 
-    /// Changes an object as it is now, and again if somebody else did meanwhile.
+    /// Reads and changes an object, and tries again after a conflict.
     async fn update(&self, name: &str, sub: &str, change: impl Fn(&mut Value)) -> Value {
         for _ in 0..TRIES {
             let mut object = self.read(&self.get(&self.path(&format!("/{name}"))).await);
@@ -116,7 +116,7 @@ impl Replay<'_> {
                 return self.read(&response);
             }
         }
-        panic!("somebody always is faster");
+        panic!("every write conflicts");
     }
 
     async fn event(&self, watch: &mut Watch) -> (String, Value) {
@@ -129,7 +129,7 @@ impl Replay<'_> {
         }
     }
 
-    /// A new object, and where in its spec the number is that gets changed, to what.
+    /// A new object, the field of its spec that changes, and the values that it changes to.
     fn subject(&self) -> (Value, [&'static str; 2], [u32; 2]) {
         let (key, value) = self.label.split_once('=').unwrap();
         let labels = json!({key: value});
@@ -307,7 +307,7 @@ impl Replay<'_> {
     }
 }
 
-/// All that the tests of API operations ask of a server.
+/// Runs the tests of API operations against a server.
 pub(super) async fn supports_api_operations(server: &Server) {
     let api = server.root().await;
     for kind in [&FLOW_SCHEMA, &PRIORITY_LEVEL] {
@@ -327,7 +327,7 @@ pub(super) async fn supports_api_operations(server: &Server) {
     }
 }
 
-/// That requests are classified by new objects.
+/// Checks that new objects classify requests.
 pub(super) async fn classifies_by_new_objects(server: &Server) {
     let (root, noxu) = (server.root().await, server.as_user("noxu").await);
     let level = level("e2e-testing-prioritylevel", 1);

@@ -1,4 +1,4 @@
-//! The documents in the languages that clients ask for.
+//! OpenAPI documents in the formats that clients ask for.
 
 use http::Method;
 
@@ -26,7 +26,7 @@ async fn openapi_is_written_as_protobuf_for_clients_that_prefer_it() {
             assert_eq!(response.header("content-type"), new);
             assert_eq!(response.header("etag"), json.header("etag"));
             assert_eq!(response.header("vary"), json.header("vary"));
-            // The title, amid the first fields of a message that is no JSON.
+            // The title is among the first fields of the protobuf message.
             let title = b"Kubernetes";
             let head = &response.body[..64];
             assert!(head.windows(title.len()).any(|part| part == title));

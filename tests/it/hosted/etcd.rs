@@ -1,4 +1,4 @@
-//! What holds on the local store, on etcd.
+//! Tests of the local store, repeated on etcd.
 //!
 //! `FAIRGATE_ETCD` names the program etcd; the tests start it, and fail without it.
 
@@ -26,7 +26,7 @@ async fn the_api_operations_of_both_kinds_are_supported() {
 }
 
 #[tokio::test]
-async fn budgets_are_kept_by_namespace() {
+async fn budgets_are_stored_by_namespace() {
     let home = Home::new();
     let etcd = EtcdServer::start();
     let server = gateway_on(&etcd, &home).await;

@@ -7,7 +7,7 @@ use fairgate_objects::{
 };
 use serde_json::{Value, json};
 
-/// The language of bodies.
+/// The format of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Json,
@@ -96,12 +96,12 @@ impl Format {
     }
 }
 
-/// The fields of a message that has nothing but bytes in it.
+/// The fields of a message, all of which must be length-delimited.
 fn fields(mut message: &[u8]) -> Vec<(u64, &[u8])> {
     let mut fields = Vec::new();
     while !message.is_empty() {
         let key = varint(&mut message);
-        assert_eq!(key & 7, 2, "bytes");
+        assert_eq!(key & 7, 2, "a length-delimited field");
         let length = usize::try_from(varint(&mut message)).unwrap();
         let (bytes, rest) = message.split_at(length);
         fields.push((key >> 3, bytes));

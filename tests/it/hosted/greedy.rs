@@ -78,7 +78,7 @@ async fn the_body_of_a_review_is_limited_to_32_kib() {
 }
 
 #[tokio::test]
-async fn a_watch_may_have_the_longest_timeout() {
+async fn a_watch_may_have_the_longest_possible_timeout() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

@@ -129,7 +129,7 @@ async fn changed_shares_move_seats_while_requests_run() {
         }
         until(async || {
             let (found, other) = (limit("alice").await, limit("noxu").await);
-            // Seats are rounded up, each for itself.
+            // The seats of each level are rounded up separately.
             (found / f64::from(alice) - other / f64::from(noxu)).abs() < 0.4
         })
         .await;
@@ -297,7 +297,7 @@ async fn an_invalid_object_is_refused_with_its_cause_and_changes_nothing() {
     assert_eq!(refused, Some(0.0));
 }
 
-/// Makes a random change, and checks that the status of the response is one it may have.
+/// Makes a random change, and checks that the response has one of the statuses that are allowed for it.
 async fn change(api: &Api, random: &mut Random) {
     let number = random.below(8);
     let of_levels = random.below(2) == 0;

@@ -1,5 +1,4 @@
-//! The hosted API over real sockets: whole gateways, started from a configuration, each with a store
-//! of its own.
+//! The hosted API over real sockets: whole gateways, started from a configuration, each with its own store.
 
 mod api;
 mod format;
@@ -142,7 +141,7 @@ impl Server {
         Self(started.unwrap().unwrap())
     }
 
-    /// Ends it, and waits until its store is closed.
+    /// Stops the gateway, and waits until its store is closed.
     async fn stop(self) {
         let store = Arc::downgrade(self.store());
         tokio::task::spawn_blocking(move || self.0.shut_down())
@@ -212,7 +211,7 @@ impl Server {
     }
 }
 
-/// Waits until `holds`.
+/// Waits until `holds` returns true.
 async fn until(holds: impl AsyncFn() -> bool) {
     soon(async {
         while !holds().await {

@@ -1,4 +1,4 @@
-//! Lists by the page, and of the past.
+//! Lists in pages, and at past revisions.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Home, LEVELS, SCHEMAS, Server, api::Api, level, name, schema, version};
 use crate::random::{self, Below as _};
 
-/// Makes some levels that sort behind the built-in ones' first.
+/// Creates levels whose names sort between those of the built-in levels.
 async fn fill(api: &Api, count: usize) {
     for number in 0..count {
         let object = level(&format!("p-{number:02}"), 1);
@@ -32,7 +32,7 @@ fn token(list: &Value) -> Option<&str> {
     list["metadata"]["continue"].as_str()
 }
 
-/// Drops all history, as time does.
+/// Drops all history, as the store does in time.
 async fn forget(server: &Server) {
     let later = Clock::system().now().plus(Duration::from_secs(3600));
     server.store().maintain(later).await.unwrap();
@@ -40,7 +40,7 @@ async fn forget(server: &Server) {
 }
 
 #[tokio::test]
-async fn all_pages_show_one_moment_whatever_is_written_meanwhile() {
+async fn all_pages_show_one_revision_whatever_is_written_meanwhile() {
     let mut random = random::seeded();
     let home = Home::new();
     let server = home.start().await;
@@ -66,7 +66,7 @@ async fn all_pages_show_one_moment_whatever_is_written_meanwhile() {
             };
             assert_eq!(items(&page).len(), limit);
             target = format!("{LEVELS}?limit={limit}&continue={token}");
-            // In front of, behind, and at the page's end.
+            // These writes fall before, behind and at the end of the page.
             let name = format!("p-{:02}", random.below(20));
             let patch =
                 json!({"spec": {"limited": {"nominalConcurrencyShares": random.below(99)}}});
@@ -81,7 +81,7 @@ async fn all_pages_show_one_moment_whatever_is_written_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_page_that_a_selector_thins_out_is_filled_and_has_no_count() {
+async fn a_page_of_selected_objects_is_filled_and_has_no_remaining_item_count() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -108,7 +108,7 @@ async fn a_page_that_a_selector_thins_out_is_filled_and_has_no_count() {
 }
 
 #[tokio::test]
-async fn pages_of_what_is_rare_have_each_of_it_once() {
+async fn pages_of_rare_objects_have_each_object_once() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -127,7 +127,7 @@ async fn pages_of_what_is_rare_have_each_of_it_once() {
         let mut page = api.get(&first).await.object();
         let mut found = names(&page);
         while let Some(token) = token(&page) {
-            assert_eq!(items(&page).len(), limit, "only the last is not full");
+            assert_eq!(items(&page).len(), limit, "every page but the last is full");
             page = api.get(&format!("{first}&continue={token}")).await.object();
             found.extend(names(&page));
         }
@@ -148,7 +148,7 @@ async fn a_list_has_the_requested_revision() {
 
     let exact = format!("resourceVersion={before}&resourceVersionMatch=Exact");
     assert_eq!(get(&exact).await.object(), old);
-    // With a limit, a revision alone is meant exactly.
+    // With a limit, a revision without `resourceVersionMatch` is exact.
     let legacy = get(&format!("resourceVersion={before}&limit=2"))
         .await
         .object();
@@ -168,7 +168,7 @@ async fn a_list_has_the_requested_revision() {
         assert!(names(&list).contains(&"a-new".to_owned()), "{query}");
     }
 
-    // What a page continues by is its own revision, and no other may be asked for.
+    // A continue token has its own revision, and no other may be requested with it.
     let page = get("limit=1").await.object();
     let next = format!("limit=1&continue={}", token(&page).unwrap());
     assert_eq!(
@@ -226,7 +226,7 @@ async fn invalid_lists_are_refused_as_in_kube_apiserver() {
         let message = get(query).await.refused(400, "BadRequest");
         assert!(message.starts_with(text), "{query}: {message}");
     }
-    // The first and the last wait a while for what may still come.
+    // The first and the last request wait a while for their revision.
     let item = format!("{LEVELS}/exempt?resourceVersion=1000000");
     let answers = tokio::join!(
         get("resourceVersion=1000000"),
@@ -242,7 +242,7 @@ async fn invalid_lists_are_refused_as_in_kube_apiserver() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_gone_and_a_list_may_go_on_in_the_present() {
+async fn a_list_whose_history_was_dropped_expires_and_may_continue_at_the_latest_revision() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -294,7 +294,7 @@ async fn what_is_forgotten_is_gone_and_a_list_may_go_on_in_the_present() {
 }
 
 #[tokio::test]
-async fn deleting_a_collection_takes_what_is_selected_and_nothing_else() {
+async fn deleting_a_collection_deletes_only_the_selected_objects() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -320,7 +320,7 @@ async fn deleting_a_collection_takes_what_is_selected_and_nothing_else() {
         .filter(|name| !["c-1", "c-3", "c-5"].contains(&name.as_str()))
         .collect();
     assert_eq!(rest, expected);
-    // Each has a revision and an event of its own.
+    // Each deletion has its own revision and event.
     let target = format!("{SCHEMAS}?watch=true&resourceVersion={from}&labelSelector=odd%3D1");
     let mut watch = api.watch(&target).await;
     let mut deleted = Vec::new();

@@ -92,7 +92,7 @@ impl Reflected {
                         }
                     }
                     Ok(_) => {}
-                    // The watcher retries at once; the gateway may be away for longer.
+                    // The watcher retries at once; the gateway may be down for longer.
                     Err(_) => tokio::time::sleep(ms(20)).await,
                 }
             }
@@ -114,7 +114,7 @@ impl Reflected {
     }
 
     /// Waits until it has the same objects as the gateway.
-    async fn is_as(&self, server: &Server) {
+    async fn catches_up_with(&self, server: &Server) {
         let list = server.root().await.get(LEVELS).await.object();
         let items = list["items"].as_array().unwrap();
         let versions: BTreeMap<_, _> = items
@@ -145,14 +145,14 @@ async fn a_reflector_misses_nothing_when_a_gateway_restarts_or_history_is_droppe
     fixed.forward_to(Some(&server));
     let reflected = Reflected::start(fixed.client());
     // Levels of the first list are not among the events that are counted.
-    reflected.is_as(&server).await;
+    reflected.catches_up_with(&server).await;
     server
         .root()
         .await
         .post(LEVELS, &level("counted", 1))
         .await
         .object();
-    reflected.is_as(&server).await;
+    reflected.catches_up_with(&server).await;
     assert_eq!(reflected.lists.load(Ordering::Relaxed), 1);
 
     // Restarts: it continues where it was, and receives all changes that it missed.
@@ -171,13 +171,13 @@ async fn a_reflector_misses_nothing_when_a_gateway_restarts_or_history_is_droppe
             .object();
         api.delete(&format!("{LEVELS}/of-{}", round - 1)).await;
         fixed.forward_to(Some(&server));
-        reflected.is_as(&server).await;
+        reflected.catches_up_with(&server).await;
     }
     assert_eq!(reflected.lists.load(Ordering::Relaxed), 1);
     let response = reflected.counted.lock().unwrap().clone();
     assert_eq!(response, (1..14).collect::<Vec<_>>());
 
-    // The history is dropped while it is away: it has to list again.
+    // The history is dropped while it is disconnected: it has to list again.
     fixed.forward_to(None);
     server.stop().await;
     server = home.start().await;
@@ -191,6 +191,6 @@ async fn a_reflector_misses_nothing_when_a_gateway_restarts_or_history_is_droppe
         .unwrap();
     api.post(LEVELS, &level("after", 1)).await.object();
     fixed.forward_to(Some(&server));
-    reflected.is_as(&server).await;
+    reflected.catches_up_with(&server).await;
     assert_eq!(reflected.lists.load(Ordering::Relaxed), 2);
 }

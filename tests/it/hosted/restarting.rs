@@ -40,7 +40,7 @@ async fn a_watch_continues_after_a_restart_without_a_gap() {
         }
         server = home.start().await;
     }
-    // The last one has time to end its watches.
+    // This gateway has time to end its watches.
     server.stop().await;
     let server = Server::start(home.config_with("drain: {delay: 0s, grace: 3s}\n")).await;
     let api = server.root().await;

@@ -1,6 +1,6 @@
-//! One object in two versions, where they are more than two names: what says how v1beta3 is to be read, and
-//! documents that are of another version than the path. A real server of the last release with v1beta3
-//! answers so; see `tests/cluster/v1beta3`.
+//! One object in two versions, where these differ in more than their names: the annotation that says how to read
+//! v1beta3, and documents of another version than the path. A real server of the last release with v1beta3 responds
+//! in the same way; see `tests/cluster/v1beta3`.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ const OLD_LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1beta3/prioritylev
 const OLD_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1beta3";
 const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-/// A level of v1beta3 that says of its shares that they are meant.
+/// A level in v1beta3 with the annotation that its shares are meant even if they are zero.
 fn meant(name: &str, shares: u32) -> Value {
     let mut level = level(name, shares);
     level["apiVersion"] = json!(OLD_VERSION);
@@ -40,14 +40,14 @@ async fn a_consumed_annotation_has_no_owner() {
     let patched = api.merge(&item, &patch).await.object();
     assert!(!owned(&patched).contains(PRESERVE_ZERO), "{patched}");
 
-    // Where it is seen it has an owner.
+    // Where the annotation is kept, it has an owner.
     let none = api.post(OLD_LEVELS, &meant("none", 0)).await.object();
     assert_eq!(shares(&none), 0);
     assert!(owned(&none).contains(PRESERVE_ZERO), "{none}");
 }
 
 #[tokio::test]
-async fn zero_shares_are_printed_where_the_shares_stand_alone() {
+async fn the_annotation_of_zero_shares_is_shown_only_with_the_whole_object() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -78,7 +78,7 @@ async fn a_patch_may_make_a_document_of_another_version() {
     let api = server.root().await;
     api.post(LEVELS, &level("some", 5)).await.object();
 
-    // The rest is read as that version has it: there no shares and none given are the same.
+    // The rest is read in that version, in which zero shares and absent ones are the same.
     let mut patch = json!({"apiVersion": OLD_VERSION});
     patch["spec"]["limited"]["nominalConcurrencyShares"] = json!(0);
     let patched = api.merge(&format!("{LEVELS}/some"), &patch).await.object();
@@ -97,7 +97,7 @@ async fn a_patch_may_make_a_document_of_another_version() {
 }
 
 #[tokio::test]
-async fn a_deprecated_version_is_warned_of_once_a_route_leads_to_it() {
+async fn a_deprecated_version_gets_a_warning_only_if_a_route_matches() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -108,7 +108,7 @@ async fn a_deprecated_version_is_warned_of_once_a_route_leads_to_it() {
         api.send(request, "").await
     };
 
-    // Nothing that the route has, and nothing that can be made of what it has.
+    // The first media type matches no route. The second matches one, but asks for a form that does not exist.
     let unrouted = asked("text/html").await;
     unrouted.refused(406, "NotAcceptable");
     assert!(unrouted.warnings().is_empty(), "{unrouted:?}");

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::random::{self, Below as _, Random};
 
-/// What there is of a kind, by name.
+/// The objects of a kind, by name.
 type State = BTreeMap<String, Value>;
 
 /// An event: its revision, its type, and its object.
@@ -36,7 +36,7 @@ fn state_of(list: &Value) -> (State, u64) {
     (state.collect(), version(list))
 }
 
-/// Changes things at random.
+/// Makes random writes.
 async fn write(api: Api, mut random: Random) {
     for _ in 0..WRITES {
         let of_schemas = random.below(2) == 0;
@@ -122,15 +122,15 @@ impl Selects {
 struct Watcher {
     path: &'static str,
     selects: Selects,
-    /// What there was at first.
+    /// The state at `start`.
     initial: State,
     start: u64,
     seen: Arc<Mutex<Vec<Event>>>,
 }
 
 impl Watcher {
-    /// Lists, at `exactly` this revision if one is given, and watches from there on; if `restless`,
-    /// begins again after a few events, and again.
+    /// Lists, at `exactly` this revision if one is given, and watches from there on; if `restless`, ends the
+    /// watch after a few events and opens another one, again and again.
     async fn start(
         tasks: &mut JoinSet<()>,
         api: Api,
@@ -160,7 +160,7 @@ impl Watcher {
         until_end.cloned().collect()
     }
 
-    /// What there is by the events it saw up to a revision.
+    /// The state after the events that it saw up to a revision.
     fn outcome(&self, end: u64) -> State {
         let mut state = self.initial.clone();
         for (_, ty, mut object) in self.seen_until(end) {
@@ -190,7 +190,7 @@ async fn watch(
         let mut watch = api.watch(&target).await;
         let count = restless.as_mut().map(|random| 1 + random.below(9));
         for _ in 0..count.unwrap_or(u32::MAX) {
-            // Nothing may come for long: its end is the test's.
+            // No event may come for long: the watch ends with the test.
             let Some((ty, object)) = watch.next_ever().await else {
                 break;
             };
@@ -234,7 +234,7 @@ async fn every_watch_sees_every_change_once_and_in_order() {
     all_watches_see_all_changes(&home.start().await).await;
 }
 
-/// Writers and watchers of all sorts, whose events are compared with what there was.
+/// Runs writers and watchers of all sorts, and compares the events with the changes.
 pub(super) async fn all_watches_see_all_changes(server: &Server) {
     let mut random = random::seeded();
     let api = server.root().await;
@@ -255,9 +255,8 @@ pub(super) async fn all_watches_see_all_changes(server: &Server) {
         writer.unwrap();
     }
 
-    // What the gateway writes into the status may still be on its way, and comes when it will. So all
-    // are judged by what there was at one moment. The references have seen every revision until then,
-    // each once.
+    // The gateway may still write into the status, at any time. So all watches are compared up to one revision. The
+    // reference watches have seen every revision up to it, each once.
     let end = version(&api.get(LEVELS).await.object());
     let revisions = || {
         let seen = reference.iter().flat_map(|watcher| watcher.seen_until(end));
@@ -306,12 +305,12 @@ async fn a_watch_begins_at_the_requested_revision() {
     let first = api.post(LEVELS, &level("a-first", 1)).await.object();
     let second = api.post(LEVELS, &level("a-second", 1)).await.object();
 
-    // From a revision on: what came after it.
+    // From a revision: the events after it.
     let from = format!("{LEVELS}?watch=1&resourceVersion={}", version(&first));
     let (ty, object) = api.watch(&from).await.event().await;
     assert_eq!((ty.as_str(), &object), ("ADDED", &second));
 
-    // From nowhere: all there is, in the order of names.
+    // Without a revision: all objects, in the order of names.
     for from in ["", "&resourceVersion=0"] {
         let mut watch = api.watch(&format!("{LEVELS}?watch=true{from}")).await;
         let mut names = Vec::new();
@@ -324,12 +323,12 @@ async fn a_watch_begins_at_the_requested_revision() {
         assert_eq!(names[..2], ["a-first", "a-second"]);
     }
 
-    // By the old path, of one object.
+    // By the old path, for one object.
     let old = format!("{V1}/watch/prioritylevelconfigurations/a-first?resourceVersion=1");
     let (_, object) = api.watch(&old).await.event().await;
     assert_eq!(object, first);
 
-    // From what is no revision.
+    // From an invalid revision.
     let response = api
         .get(&format!("{LEVELS}?watch=true&resourceVersion=abc"))
         .await;
@@ -365,7 +364,7 @@ async fn the_initial_events_end_with_a_bookmark() {
         let annotations = &object["metadata"]["annotations"];
         assert_eq!(annotations["k8s.io/initial-events-end"], "true");
         assert!(version(&object) >= version(&list));
-        // And then it goes on.
+        // Then the watch continues.
         let created = api
             .post(SCHEMAS, &schema("next", "exempt", 5, "x"))
             .await
@@ -373,7 +372,7 @@ async fn the_initial_events_end_with_a_bookmark() {
         assert_eq!(watch.event().await, ("ADDED".to_owned(), created));
         api.delete(&format!("{SCHEMAS}/next")).await.object();
     }
-    // Only where bookmarks are taken.
+    // The bookmark is sent only to clients that allow bookmarks.
     let query = query.replace("allowWatchBookmarks=true", "allowWatchBookmarks=false");
     let mut watch = api.watch(&format!("{SCHEMAS}?{query}")).await;
     for _ in 0..count {
@@ -384,7 +383,7 @@ async fn the_initial_events_end_with_a_bookmark() {
         .object();
     assert_eq!(watch.event().await.0, "ADDED");
 
-    // A list has no use for it.
+    // `sendInitialEvents` is forbidden for lists.
     let target = format!("{SCHEMAS}?sendInitialEvents=true");
     let message = api.get(&target).await.refused(422, "Invalid");
     assert!(
@@ -394,7 +393,7 @@ async fn the_initial_events_end_with_a_bookmark() {
 }
 
 #[tokio::test]
-async fn a_watch_from_the_future_gets_an_error_event() {
+async fn a_watch_from_a_future_revision_gets_an_error_event() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -414,7 +413,7 @@ async fn a_watch_from_the_future_gets_an_error_event() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_cleanly_when_its_time_is_up_after_a_last_bookmark() {
+async fn a_watch_ends_cleanly_at_its_timeout_after_a_last_bookmark() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

@@ -89,7 +89,7 @@ async fn openapi_v3_is_merged() {
     let tag = plain.header("etag").to_owned();
     let again = alice.get(ours, &[("if-none-match", &tag)]).await;
     assert_eq!(again.status, 304);
-    // What the upstream lacks is the gateway's alone.
+    // A version that the upstream does not serve is the gateway's alone.
     let beta = alice.get(&format!("/openapi/v3{GROUP}/v1beta3"), &[]).await;
     assert_eq!(beta.status, 200);
 }
@@ -118,7 +118,7 @@ async fn the_documents_of_a_group_are_merged() {
         "prioritylevelconfigurations/status",
     ];
     assert_eq!(found, expected);
-    // What the upstream lacks is the gateway's alone.
+    // A version that the upstream does not serve is the gateway's alone.
     let beta = alice.get(&format!("{GROUP}/v1beta3"), &[]).await.json();
     assert_eq!(beta["groupVersion"], "flowcontrol.apiserver.k8s.io/v1beta3");
     let unknown = alice.get(&format!("{GROUP}/v9"), &[]).await;

@@ -35,7 +35,7 @@ fn gateway_before(server: &Server) -> GatewayProcess {
     gateway_with(server, "relay")
 }
 
-/// The same with a mode of evictions.
+/// The same, with this mode of evictions.
 fn gateway_with(server: &Server, eviction_mode: &str) -> GatewayProcess {
     let configuration = json!({
         "mode": "overlay",

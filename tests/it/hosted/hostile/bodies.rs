@@ -15,7 +15,7 @@ use super::{
 };
 use crate::process::{GatewayProcess, ProcessOptions};
 
-/// How the message about a body begins that is not even an object.
+/// The beginning of the message about a body that is not an object.
 const UNRECOGNIZED: &str = "the object provided is unrecognized (must be of type FlowSchema): ";
 
 /// Objects in objects, nested far deeper than any API object.
@@ -36,7 +36,7 @@ fn bomb() -> Vec<u8> {
     text.into_bytes()
 }
 
-/// An object of exactly so many bytes, most of which are spaces.
+/// An object of exactly `length` bytes, most of which are spaces.
 fn padded(length: usize) -> Vec<u8> {
     let mut body = schema("padded", "exempt", 9, "x").to_string().into_bytes();
     body.pop();
@@ -60,7 +60,7 @@ fn bad_objects() -> Vec<Case> {
     cases
 }
 
-/// A body that is not even an object.
+/// A body that is not an object.
 fn unrecognized(content_type: &'static str, body: &[u8], message: &str) -> Case {
     let message = format!("{UNRECOGNIZED}{message}");
     (content_type, body.to_vec(), 400, "BadRequest", message)
@@ -277,7 +277,7 @@ async fn a_body_may_have_three_mebibytes_and_not_a_byte_more() {
         exact.object()["spec"]
     );
 
-    // An object may be smaller than a body.
+    // The limit for objects is lower than the limit for bodies.
     let mut fat = schema("fat", "exempt", 9, "x");
     let subject = json!({"kind": "User", "user": {"name": "x".repeat(100)}});
     fat["spec"]["rules"][0]["subjects"] = json!(vec![subject; 18_000]);

@@ -78,7 +78,7 @@ async fn responses_in_unsupported_media_types_are_refused() {
     ] {
         get(accept, &target).await.refused(406, "NotAcceptable");
     }
-    // The error is in the media type that watches do not support.
+    // The error itself is in YAML, which watches do not support.
     let response = get(YAML, &format!("{SCHEMAS}?watch=true")).await;
     assert_eq!(
         (response.status.as_u16(), response.header("content-type")),

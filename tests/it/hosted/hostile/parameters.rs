@@ -1,4 +1,4 @@
-//! Names, selectors, limits and continue tokens that cannot be.
+//! Invalid names, selectors, limits and continue tokens.
 
 use http::Method;
 use serde_json::json;
