@@ -36,7 +36,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 /// How long a probe waits: the kubelet's default is 1 s.
 const PROBE: Duration = ms(1000);
-/// By when a connection with an incomplete head must have been closed.
+/// How long a connection with an incomplete head may stay open.
 const HEAD: Duration = ms(12_000);
 
 fn incomplete_heads() -> Outcome {
@@ -58,7 +58,7 @@ fn incomplete_heads() -> Outcome {
     let ((answered, probes), cut) = played.found;
     played.check_other_clients();
     played.outcome.check(
-        "/livez answers within 1 s",
+        "/livez responds within 1 s",
         answered == probes,
         format!("{answered} of {probes} do"),
     );
@@ -82,7 +82,7 @@ async fn send_incomplete_head(admin: SocketAddr, begun: Instant) -> bool {
     tokio::time::timeout(left, closed).await.is_ok()
 }
 
-/// Probes ten times a second. Returns how many of how many probes were answered in time.
+/// Probes ten times a second. Returns the number of probes with a response in time, and of all probes.
 async fn probe(admin: SocketAddr, lasts: Duration) -> (usize, usize) {
     let (begun, mut answered, mut probes) = (now(), 0, 0);
     while begun.elapsed() < lasts {
@@ -100,7 +100,7 @@ fn no_descriptors() -> Outcome {
         descriptors: Some(DESCRIPTORS),
         ..Setup::default()
     };
-    // Connections that are open stay open.
+    // The attacker keeps its connections open.
     let mut played = Scene::new(&setup, Mix::default()).play(async |scene| {
         let mut open = Vec::new();
         for _ in 0..DESCRIPTORS * 2 {
@@ -114,7 +114,7 @@ fn no_descriptors() -> Outcome {
     let (answered, probes) = played.found;
     played.check_other_clients();
     played.outcome.check(
-        "/livez answers within 1 s",
+        "/livez responds within 1 s",
         answered == probes,
         format!("{answered} of {probes} do"),
     );

@@ -67,7 +67,7 @@ impl Attack {
         Self { ..*self }
     }
 
-    /// Plays it. One that cannot be played fails.
+    /// Plays the attack. An attack that cannot be played fails.
     fn outcome(&self) -> Outcome {
         std::panic::catch_unwind(AssertUnwindSafe(self.play)).unwrap_or_else(|panic| {
             let text = (panic.downcast_ref::<String>().cloned())
@@ -75,7 +75,7 @@ impl Attack {
             let mut outcome = Outcome::default();
             let why = text.unwrap_or_default();
             let why = why.lines().next().unwrap_or_default();
-            outcome.check("it can be played", false, why);
+            outcome.check("the attack can be played", false, why);
             outcome
         })
     }
@@ -90,8 +90,8 @@ struct Wanted {
 }
 
 const USAGE: &str = "usage: attack [--list] [--json] [--only NAME]...
-NAME is an attack, or what the names of several begin with. FAIRGATE_BIN names the binary to attack.
-Ends with 1 if anything is not as wanted, with 2 if the arguments are wrong.";
+NAME is the name of an attack, or the beginning of several names. FAIRGATE_BIN names the binary to attack.
+Exits with 1 if a check fails, with 2 if the arguments are wrong.";
 
 impl Wanted {
     fn of(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
@@ -147,9 +147,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays the attacks and prints what they came to. Whether all was as wanted.
+/// Plays the attacks and prints their outcomes. Returns whether every check passed.
 fn play(chosen: &[Attack], json: bool) -> bool {
-    let mut are_well = true;
+    let mut all_passed = true;
     if !json {
         println!("{}", report::head());
     }
@@ -157,7 +157,7 @@ fn play(chosen: &[Attack], json: bool) -> bool {
     for attack in chosen {
         eprintln!("attack: {}", attack.name);
         let outcome = attack.outcome();
-        are_well &= outcome.is_well();
+        all_passed &= outcome.has_passed();
         for note in &outcome.notes {
             eprintln!("attack:   {note}");
         }
@@ -170,10 +170,10 @@ fn play(chosen: &[Attack], json: bool) -> bool {
     if json {
         println!("{}", serde_json::Value::Array(outcomes));
     }
-    are_well
+    all_passed
 }
 
-/// Lets this process have as many descriptors as it may: attackers need thousands.
+/// Raises the descriptor limit of this process to its maximum: attackers need thousands.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);

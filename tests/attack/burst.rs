@@ -19,7 +19,7 @@ use crate::{
 pub(crate) const ATTACKS: &[Attack] = &[Attack {
     name: "burst",
     point: "B.10",
-    about: "1 024 requests at once over HTTP/1.1 upstream; what one of 8 connections costs then",
+    about: "1 024 requests at once over HTTP/1.1 upstream; what a request on 8 connections costs afterwards",
     play: burst,
 }];
 
@@ -30,8 +30,8 @@ const CLIENTS: usize = 8;
 /// makes requests more expensive, never cheaper.
 const WINDOWS: usize = 10;
 const WINDOW: Duration = ms(300);
-/// How much more expensive a request may be after the burst, in percent.
-const DEARER: u64 = 115;
+/// What a request may cost after the burst, in percent of its cost before.
+const MOST_PERCENT: u64 = 115;
 
 fn burst() -> Outcome {
     let setup = Setup {
@@ -40,7 +40,7 @@ fn burst() -> Outcome {
         config: json!({
             "flowControl": {"totalSeats": 8000},
             "upstream": {"protocol": "http1"},
-            // All upstream connections are one core's.
+            // One core has all upstream connections.
             "dataCores": 1,
         }),
         ..Setup::default()
@@ -61,17 +61,17 @@ fn burst() -> Outcome {
         served == BURST as u64,
         format!("{served} of {BURST} were"),
     );
-    let hundredths =
+    let micros =
         |nanos: u64| format!("{:.1} µs", Duration::from_nanos(nanos).as_secs_f64() * 1e6);
     outcome.check(
         "a request is at most 15 % more expensive after the burst",
-        after * 100 <= before * DEARER,
-        format!("{} before, {} after", hundredths(before), hundredths(after)),
+        after * 100 <= before * MOST_PERCENT,
+        format!("{} before, {} after", micros(before), micros(after)),
     );
     outcome.note(format!(
         "a request costs {} before the burst, {} after it; it opened {opened} upstream connections",
-        hundredths(before),
-        hundredths(after)
+        micros(before),
+        micros(after)
     ));
     played.outcome
 }

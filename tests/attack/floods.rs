@@ -1,8 +1,8 @@
 //! Floods of HTTP/2 frames that cost the sender little.
 //!
-//! Two connections send as fast as they can, reconnect when they are closed, and stop after two seconds
-//! or so many frames. The gateway ends such connections, or reads no more of them; other clients are not affected, and
-//! memory stays.
+//! Two connections send as fast as they can, reconnect when they are closed, and stop after two seconds or
+//! [`FRAMES`] frames. The gateway ends such connections, or reads no more of them; other clients are not
+//! affected, and memory does not grow.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -41,7 +41,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "flood-ping-unread",
         point: "floods",
-        about: "PING whose answers are not read",
+        about: "PING whose acknowledgements are not read",
         play: || play(&PING_UNREAD),
     },
     Attack {
@@ -53,7 +53,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "flood-settings-unread",
         point: "floods",
-        about: "SETTINGS whose answers are not read",
+        about: "SETTINGS whose acknowledgements are not read",
         play: || play(&SETTINGS_UNREAD),
     },
     Attack {
@@ -84,20 +84,20 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 const CONNECTIONS: usize = 2;
 const LASTS: Duration = ms(2000);
-/// Frames that one connection sends at the most.
+/// The most frames that one attacker sends.
 const FRAMES: u64 = 3_000_000;
-/// How often an attacker reconnects, and after which time.
+/// How often an attacker reconnects, and the pause before that.
 const RETURNS: usize = 40;
 const PAUSE: Duration = ms(50);
 /// If a write takes longer, the gateway has stopped reading.
 const STUCK: Duration = ms(1000);
 const MEMORY: u64 = 64 << 20;
 
-/// A flood.
+/// The frames of a flood.
 struct Flood {
-    /// What opens it on a new connection.
+    /// The bytes that begin it on a new connection.
     opening: fn(&mut RawConnection) -> Vec<u8>,
-    /// Many frames, and how many.
+    /// The bytes of the next frames, and the number of frames.
     piece: fn(&mut RawConnection) -> (Vec<u8>, u64),
     /// Whether the attacker reads the responses.
     reads: bool,
@@ -182,10 +182,10 @@ const HPACK_BOMB: Flood = Flood {
     reads: true,
 };
 
-/// A header that is the newest entry of the dynamic table, number 62: one byte.
+/// The byte that refers to the newest entry of the dynamic table, number 62.
 const NEWEST_ENTRY: u8 = 0xbe;
 
-/// About 64 KiB of a frame, and how often it is in there.
+/// A frame repeated to about 64 KiB, and the number of repetitions.
 fn many(frame: &[u8]) -> (Vec<u8>, u64) {
     let count = (64 << 10) / frame.len();
     (frame.repeat(count), count as u64)
@@ -225,7 +225,7 @@ fn play(flood: &'static Flood) -> Outcome {
     played.outcome.check(
         "the gateway ends the connection, or reads no more",
         ended >= CONNECTIONS,
-        format!("it takes {frames} frames"),
+        format!("it accepted {frames} frames"),
     );
     let per_frame = played.outcome.cpu.as_nanos() / u128::from(frames.max(1));
     played.outcome.note(format!(

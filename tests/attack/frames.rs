@@ -68,7 +68,7 @@ pub(crate) fn settings(settings: &[(u16, u32)]) -> Vec<u8> {
     frame(kind::SETTINGS, 0, 0, &payload)
 }
 
-/// The end of a stream before its time.
+/// A frame that cancels a stream.
 pub(crate) fn reset(stream: u32) -> Vec<u8> {
     frame(kind::RST_STREAM, 0, stream, &CANCEL.to_be_bytes())
 }
@@ -147,12 +147,12 @@ impl Seen {
         self.ended.load(Ordering::Relaxed) || self.goaway.load(Ordering::Relaxed)
     }
 
-    /// Heads of responses.
+    /// The number of response heads.
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Those with status 200.
+    /// The number of responses with status 200.
     pub(crate) fn served(&self) -> u64 {
         self.served.load(Ordering::Relaxed)
     }
@@ -172,7 +172,7 @@ impl RawConnection {
         Self::start(address, values, true).await
     }
 
-    /// The same, but nothing is read.
+    /// Opens a connection from which nothing is read.
     pub(crate) async fn open_deaf(address: SocketAddr) -> io::Result<Self> {
         Self::start(address, &[], false).await
     }
@@ -221,7 +221,7 @@ impl RawConnection {
         sent
     }
 
-    /// The same, within `limit`.
+    /// Sends bytes within `limit`.
     pub(crate) async fn send_within(&mut self, limit: Duration, bytes: &[u8]) -> io::Result<()> {
         tokio::time::timeout(limit, self.send(bytes)).await?
     }
@@ -245,7 +245,7 @@ impl Drop for RawConnection {
     }
 }
 
-/// Reads frames to the end of the connection, and notes what matters to attackers.
+/// Reads frames to the end of the connection, and records what matters to attackers.
 async fn read_frames(mut read: OwnedReadHalf, seen: &Seen) -> io::Result<()> {
     let mut payload = Vec::new();
     loop {

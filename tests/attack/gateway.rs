@@ -21,7 +21,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// Seats of [`ATTACKED`]'s level `attacked`.
 pub(crate) const ATTACKED_SEATS: usize = 20;
-/// Total seats that make shares seats.
+/// The total of seats with which every share is one seat.
 const ATTACKED_TOTAL: u32 = 125;
 
 /// A policy of two levels that neither lend nor borrow: `attacked` with 20 seats for the groups
@@ -63,7 +63,7 @@ pub(crate) fn attacker(number: usize) -> String {
     format!("{ATTACKER}-{number}")
 }
 
-/// A running gateway. It ends, and its files go, when dropped.
+/// A running gateway. Dropping it stops the process and removes its files.
 pub(crate) struct Gateway {
     process: Child,
     directory: PathBuf,
@@ -158,7 +158,7 @@ impl Gateway {
         Duration::from_nanos(nanos.sum())
     }
 
-    /// The text of its metrics.
+    /// A scrape of its metrics.
     pub(crate) fn metrics(&self) -> Metrics {
         Metrics(http_get(self.admin, "/metrics", Duration::from_secs(10)).unwrap_or_default())
     }
@@ -197,7 +197,7 @@ fn new_directory() -> PathBuf {
     directory
 }
 
-/// Writes the configuration and what it names. Returns where it is.
+/// Writes the configuration and the files that it names. Returns its path.
 fn write_files(directory: &Path, setup: &Setup, upstream: SocketAddr) -> PathBuf {
     let write = |name: &str, text: &str| fs::write(directory.join(name), text).unwrap();
     write("tokens.csv", &tokens(setup));
@@ -308,13 +308,12 @@ impl Memory {
 pub(crate) struct Metrics(String);
 
 impl Metrics {
-    /// Bytes of the scrape.
+    /// The size of the scrape, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.len()
     }
 
-    /// The sum over all series of those of the gateway's own metrics that `is_meant` selects, by name
-    /// and labels.
+    /// The sum over the series of the gateway's own metrics that `is_meant` selects by name and labels.
     pub(crate) fn sum(&self, is_meant: impl Fn(&str) -> bool) -> f64 {
         let own = self.0.lines().filter(|line| line.starts_with("fairgate_"));
         let values = own.filter_map(|line| {
@@ -329,7 +328,7 @@ impl Metrics {
         self.sum(|series| words.iter().any(|word| series.contains(word)))
     }
 
-    /// Whether there is such a series.
+    /// Whether the gateway has a series of its own that contains one of `words`.
     pub(crate) fn has(&self, words: &[&str]) -> bool {
         let mut own = self.0.lines().filter(|line| line.starts_with("fairgate_"));
         own.any(|line| words.iter().any(|word| line.contains(word)))

@@ -1,4 +1,4 @@
-//! Request heads that are never finished: memory without a credential.
+//! Request heads that are never finished: they cost memory, and need no credential.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -32,10 +32,10 @@ pub(crate) const ATTACKS: &[Attack] = &[
 const CONNECTIONS: usize = 600;
 /// Bytes of each head, a little less than what a head may have.
 const HEAD: usize = (1 << 20) - (16 << 10);
-/// How long each may take to send it, and how long it is held.
+/// How long an attacker may take to send its head, and how long it then keeps the connection open.
 const SENDING: Duration = ms(4000);
 const HELD: Duration = ms(1500);
-/// What all unfinished heads together may cost: a third of what is sent.
+/// The memory that all unfinished heads together may cost: a third of the bytes sent.
 const BUDGET: u64 = 200 << 20;
 
 fn play<F: Future<Output = ()> + Send + 'static>(one: fn(SocketAddr) -> F) -> Outcome {

@@ -26,7 +26,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "half-close",
         point: "B.9",
-        about: "no attack: a client that sends nothing more still gets its response",
+        about: "no attack: a client that closes its write side still gets its response",
         play: half_close,
     },
     Attack {
@@ -37,10 +37,10 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// How long to wait for one more byte.
+/// How long to wait for the next byte.
 const SILENCE: Duration = ms(1500);
 
-/// Plays without other clients.
+/// Plays with only a few other clients.
 fn play<T: Send + 'static>(each: fn(SocketAddr) -> T) -> Played<T> {
     let mix = Mix {
         readers: 1,
@@ -58,7 +58,7 @@ fn play<T: Send + 'static>(each: fn(SocketAddr) -> T) -> Played<T> {
     played
 }
 
-/// The head of a request without its last lines.
+/// The head of a request; `more` are further header lines.
 fn head(method: &str, path: &str, more: &str) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {VICTIM}\r\n{more}\r\n"
@@ -250,7 +250,7 @@ fn head_checks() -> Outcome {
     played.outcome
 }
 
-/// Sends `bytes` and reads until nothing more comes.
+/// Sends `bytes` and reads until nothing more arrives.
 fn ask(address: SocketAddr, bytes: &[u8]) -> io::Result<Replies> {
     let mut stream = connect(address)?;
     let _ = stream.write_all(bytes);

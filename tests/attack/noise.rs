@@ -105,7 +105,7 @@ fn kinds_of_request() -> Outcome {
     );
     let answers = played.found;
     played.outcome.note(format!(
-        "{answers} answers; the scrape grew from {} to {} KiB",
+        "{answers} responses; the scrape grew from {} to {} KiB",
         before >> 10,
         after >> 10
     ));
@@ -144,7 +144,7 @@ fn refused_heads() -> Outcome {
     played.outcome
 }
 
-/// Heads that no parser takes.
+/// Heads that no parser accepts.
 fn heads() -> [String; 4] {
     let many = "x-same: a\r\n".repeat(600);
     [
@@ -155,7 +155,7 @@ fn heads() -> [String; 4] {
     ]
 }
 
-/// The status of the answer, or 0.
+/// The status of the response, or 0.
 fn status(address: SocketAddr, head: &str) -> u16 {
     let ask = || {
         let mut stream = std::net::TcpStream::connect(address).ok()?;

@@ -36,7 +36,7 @@ const SILENCE: Duration = ms(3000);
 /// The number and kind of the other clients.
 #[derive(Clone, Copy)]
 pub(crate) struct Mix {
-    /// Clients that read, half of them by HTTP/2.
+    /// Clients that read, half of them over HTTP/2.
     pub(crate) readers: usize,
     pub(crate) writers: usize,
     pub(crate) watches: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Mix {
     pub(crate) anonymous: usize,
     /// The user that reads, writes and watches.
     pub(crate) user: &'static str,
-    /// What counts as a failure when it takes longer.
+    /// A request that takes longer counts as failed.
     pub(crate) limit: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Default for Mix {
 /// How the other clients were served in a period.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceStats {
-    /// How long each answered request took, in order.
+    /// How long each successful request took; sorted by [`Others::stats`].
     times: Vec<Duration>,
     /// Requests that failed, and watches that ended.
     pub(crate) failures: usize,
@@ -86,12 +86,12 @@ pub(crate) struct ServiceStats {
 }
 
 impl ServiceStats {
-    /// Requests in all.
+    /// The number of requests, failed ones included.
     pub(crate) fn requests(&self) -> usize {
         self.times.len() + self.failures
     }
 
-    /// The time that `percent` of the answered requests did not exceed.
+    /// The time that `percent` of the successful requests did not exceed.
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.times.len() * percent).div_ceil(100).saturating_sub(1);
         self.times.get(rank).copied().unwrap_or_default()
@@ -103,7 +103,7 @@ impl ServiceStats {
     }
 }
 
-/// The other clients, at work until dropped.
+/// The other clients. They work until this is dropped.
 pub(crate) struct Others {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -117,7 +117,7 @@ struct Shared {
 }
 
 impl Others {
-    /// Starts them.
+    /// Starts the clients.
     pub(crate) fn start(address: SocketAddr, mix: Mix) -> Self {
         let shared = Arc::new(Shared {
             address,
@@ -139,14 +139,14 @@ impl Others {
         }
     }
 
-    /// How they were served since the last call.
+    /// How the clients were served since the last call.
     pub(crate) fn stats(&self) -> ServiceStats {
         let mut stats = std::mem::take(&mut *self.shared.stats.lock().unwrap());
         stats.times.sort_unstable();
         stats
     }
 
-    /// Lets them come to an end.
+    /// Stops the clients. Returns how they were served since the last call of [`stats`](Self::stats).
     pub(crate) fn end(mut self) -> ServiceStats {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -167,15 +167,15 @@ async fn work(shared: Arc<Shared>) {
     let mix = shared.mix;
     for number in 0..mix.readers {
         let read = (Method::GET, "/api/v1/namespaces/v/pods/p", true);
-        clients.spawn(ask(Arc::clone(&shared), read, number % 2 == 1));
+        clients.spawn(send_requests(Arc::clone(&shared), read, number % 2 == 1));
     }
     for _ in 0..mix.writers {
         let write = (Method::POST, "/api/v1/namespaces/v/configmaps", true);
-        clients.spawn(ask(Arc::clone(&shared), write, false));
+        clients.spawn(send_requests(Arc::clone(&shared), write, false));
     }
     for _ in 0..mix.anonymous {
         let probe = (Method::GET, "/livez", false);
-        clients.spawn(ask(Arc::clone(&shared), probe, false));
+        clients.spawn(send_requests(Arc::clone(&shared), probe, false));
     }
     for _ in 0..mix.watches {
         clients.spawn(watch(Arc::clone(&shared)));
@@ -193,8 +193,8 @@ impl Shared {
     }
 }
 
-/// Asks again and again.
-async fn ask(shared: Arc<Shared>, what: (Method, &'static str, bool), is_http2: bool) {
+/// Sends requests one after the other until the clients are stopped.
+async fn send_requests(shared: Arc<Shared>, what: (Method, &'static str, bool), is_http2: bool) {
     let (method, path, has_token) = what;
     let mut client = None;
     while !shared.is_over() {
@@ -208,7 +208,7 @@ async fn ask(shared: Arc<Shared>, what: (Method, &'static str, bool), is_http2: 
             let response = connected.send(method.clone(), path, user).await?;
             let status = response.status();
             let whole = response.into_body().collect().await;
-            whole.map_err(|error| format!("{path}: its answer broke off: {error}"))?;
+            whole.map_err(|error| format!("{path}: the response broke off: {error}"))?;
             if !status.is_success() {
                 return Err(format!("{method} {path}: {status}"));
             }
@@ -222,14 +222,14 @@ async fn ask(shared: Arc<Shared>, what: (Method, &'static str, bool), is_http2: 
             }
             Ok(Err(error)) => shared.note(|stats| stats.fail(error)),
             Err(_) => {
-                shared.note(|stats| stats.fail(format!("{method} {path}: no answer in time")));
+                shared.note(|stats| stats.fail(format!("{method} {path}: no response in time")));
             }
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Watches, and begins anew when a watch has ended.
+/// Watches, and starts another watch when one has ended.
 async fn watch(shared: Arc<Shared>) {
     while !shared.is_over() {
         let error = match watch_once(&shared).await {
@@ -244,7 +244,7 @@ async fn watch(shared: Arc<Shared>) {
     }
 }
 
-/// Watches until all is over, which is well, or until the watch ends, which is not.
+/// Watches until the clients are stopped. Fails if the watch ends before.
 async fn watch_once(shared: &Shared) -> Result<(), String> {
     const PATH: &str = "/api/v1/namespaces/v/pods?watch=true&resourceVersion=1";
     let silent = |_| "a watch is silent".to_owned();
@@ -296,7 +296,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     pub(crate) async fn send(
         &mut self,
         method: Method,

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::others::ServiceStats;
 
-/// What was required, and whether it was so.
+/// A requirement, and whether it was met.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) wanted: String,
-    pub(crate) is_so: bool,
+    pub(crate) is_met: bool,
     /// What was found.
     pub(crate) found: String,
 }
@@ -49,16 +49,16 @@ impl Outcome {
         }
     }
 
-    /// Notes whether `wanted` is so, and what was found.
+    /// Records whether the requirement `wanted` is met, and what was found.
     pub(crate) fn check(
         &mut self,
         wanted: impl Into<String>,
-        is_so: bool,
+        is_met: bool,
         found: impl Into<String>,
     ) {
         self.verdicts.push(Verdict {
             wanted: wanted.into(),
-            is_so,
+            is_met,
             found: found.into(),
         });
     }
@@ -68,9 +68,9 @@ impl Outcome {
         self.notes.push(note.into());
     }
 
-    /// Whether all is as wanted.
-    pub(crate) fn is_well(&self) -> bool {
-        !self.verdicts.is_empty() && self.verdicts.iter().all(|verdict| verdict.is_so)
+    /// Whether all requirements are met.
+    pub(crate) fn has_passed(&self) -> bool {
+        !self.verdicts.is_empty() && self.verdicts.iter().all(|verdict| verdict.is_met)
     }
 
     /// The gateway's processor time during it, in hundredths of one core.
@@ -90,11 +90,11 @@ impl Outcome {
                 "p99Ms": millis(stats.percentile(99)),
             })
         };
-        let verdict = |verdict: &Verdict| json!({"wanted": verdict.wanted, "ok": verdict.is_so, "found": verdict.found});
+        let verdict = |verdict: &Verdict| json!({"wanted": verdict.wanted, "ok": verdict.is_met, "found": verdict.found});
         json!({
             "attack": name,
             "point": point,
-            "ok": self.is_well(),
+            "ok": self.has_passed(),
             "before": stats(&self.before),
             "during": stats(&self.during),
             "residentMiB": self.resident.map(|bytes| bytes >> 20),
@@ -135,10 +135,10 @@ pub(crate) fn line(name: &str, point: &str, outcome: &Outcome) -> String {
     let failures = [&outcome.before, &outcome.during].map(|stats| stats.failures.to_string());
     let memory = outcome.resident.map(|bytes| (bytes >> 20).to_string());
     let wrong: Vec<String> = (outcome.verdicts.iter())
-        .filter(|verdict| !verdict.is_so)
+        .filter(|verdict| !verdict.is_met)
         .map(|verdict| format!("**{}**: {}", verdict.wanted, verdict.found))
         .collect();
-    let verdict = if outcome.is_well() {
+    let verdict = if outcome.has_passed() {
         "ok".to_owned()
     } else {
         wrong.join("; ")

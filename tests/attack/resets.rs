@@ -38,7 +38,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 const CONNECTIONS: usize = 4;
 const LASTS: Duration = ms(4000);
-/// Streams that each connection opens in each step, and after which time it resets them.
+/// Streams that each connection opens in each step, and the time after which it resets them.
 const AT_ONCE: usize = 2;
 const STEP: Duration = ms(4);
 /// How often an attacker reconnects.
@@ -70,7 +70,7 @@ fn play(path: &'static str, user: Option<&'static str>) -> Outcome {
     let closed = upstream.ended_connections();
     let outcome = &mut played.outcome;
     outcome.check(
-        "the upstream takes no connection for an attacker's",
+        "the upstream ends no connection",
         closed == 0,
         format!("it ended {closed} connections"),
     );

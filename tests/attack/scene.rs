@@ -1,5 +1,5 @@
-//! One attack with its surroundings: a fake upstream, a gateway in front of it, and other clients at work; and
-//! the measuring of all three before, during and after.
+//! The surroundings of one attack: a fake upstream, a gateway in front of it, and other clients. All three are
+//! measured before, during and after the attack.
 
 use std::{
     sync::{
@@ -24,9 +24,8 @@ const BEFORE: Duration = ms(1000);
 const LEAST: Duration = ms(1000);
 /// How long memory may take to shrink again once the attackers have left.
 const RECOVERY: Duration = ms(4000);
-/// Other clients must not wait longer than this (p99), or than so many times as long as before. It is
-/// generous since attackers, others and gateway share the machine: a service that stands still is recognized by
-/// failures and seconds.
+/// Other clients must not wait longer than this (p99), or than [`TIMES`] times as long as before. The bound is
+/// generous since attackers, others and gateway share the machine: a service that stops is recognized by its failures.
 const BOUND: Duration = ms(500);
 const TIMES: u32 = 10;
 /// Resident memory that an attack may leave behind: what the allocator keeps.
@@ -39,18 +38,18 @@ pub(crate) struct Scene {
     mix: Mix,
 }
 
-/// What was measured, and what the attack itself brought.
+/// The measurements, and the result of the attack itself.
 pub(crate) struct Played<T> {
     pub(crate) scene: Scene,
     pub(crate) outcome: Outcome,
     /// Metrics before and after.
     pub(crate) metrics: [Metrics; 2],
-    /// What the attack found.
+    /// The result of the attack itself.
     pub(crate) found: T,
 }
 
 impl Scene {
-    /// A gateway as `setup` says in front of an upstream that allows 100 streams on a connection.
+    /// A gateway configured by `setup`, in front of an upstream that allows 100 streams on a connection.
     pub(crate) fn new(setup: &Setup, mix: Mix) -> Self {
         Self::with_streams(STREAMS, setup, mix)
     }
@@ -96,7 +95,7 @@ impl Scene {
         let after = settled(&scene.gateway.memory(), resident);
         let is_alive = scene.gateway.is_alive();
         let mut outcome = Outcome::new(before, during, [resident, peak, after], cpu, took);
-        outcome.check("the gateway lives on", is_alive, "it ended");
+        outcome.check("the gateway still runs", is_alive, "it ended");
         Played {
             scene,
             outcome,
@@ -131,7 +130,7 @@ impl<T> Played<T> {
         );
     }
 
-    /// Memory must not have grown by more than `bytes`, and must have come back.
+    /// Memory must not have grown by more than `bytes`, and must have shrunk again.
     pub(crate) fn memory_is_bounded(&mut self, bytes: u64) {
         let [before, peak, after] = self.outcome.resident;
         let mib = |bytes: u64| bytes >> 20;
@@ -142,9 +141,9 @@ impl<T> Played<T> {
             format!("{} MiB", mib(grown)),
         );
         self.outcome.check(
-            "memory comes back",
+            "memory shrinks again",
             left <= LEFT_BEHIND,
-            format!("{} MiB more than before stay", mib(left)),
+            format!("{} MiB more than before", mib(left)),
         );
     }
 
@@ -159,7 +158,7 @@ impl<T> Played<T> {
     }
 }
 
-/// What is resident once it has come back, or when that has taken too long.
+/// The resident memory once it has shrunk again, or after [`RECOVERY`].
 fn settled(memory: &Memory, before: u64) -> u64 {
     let begun = now();
     loop {
@@ -171,7 +170,7 @@ fn settled(memory: &Memory, before: u64) -> u64 {
     }
 }
 
-/// Watches a process for its greatest resident memory.
+/// Measures the greatest resident memory of a process.
 struct MemoryWatch {
     shared: Arc<(AtomicBool, AtomicU64)>,
     thread: std::thread::JoinHandle<()>,

@@ -48,13 +48,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "random-schedules",
         point: "B.4-6",
-        about: "quick, slow, false watches, time limits, cancelled at random (seed 8), with 20 seats",
+        about: "quick and slow requests, false watches, time limits, cancelled at random (seed 8), with 20 seats",
         play: random_schedules,
     },
 ];
 
 const SLOW: &str = "/api/v1/namespaces/a/pods/t4000";
-/// Quick, but not complete when it would be cancelled.
+/// Quick, but slower than the time after which requests are cancelled.
 const QUICK: &str = "/api/v1/namespaces/a/pods/t15";
 const LOG: &str = "/api/v1/namespaces/a/pods/t2000/log";
 const LASTS: Duration = ms(3000);
@@ -165,15 +165,15 @@ fn long_running_cancelled() -> Outcome {
 
 fn long_running_at_once() -> Outcome {
     let played = Scene::new(&long_running(), brief()).play(async |scene| {
-        let each = (0..16).map(|number| ask_at_once(scene, attacker(number % 8)));
+        let each = (0..16).map(|number| request_at_once(scene, attacker(number % 8)));
         futures_util::future::join_all(each).await;
     });
     let executing = played.scene.upstream.attackers();
     within_limit(played, executing, TOTAL)
 }
 
-/// Asks for 20 short logs at a time, so that the cap is reached from all sides again and again.
-async fn ask_at_once(scene: &Scene, user: String) {
+/// Requests 20 short logs at a time, so that all users together reach the cap again and again.
+async fn request_at_once(scene: &Scene, user: String) {
     const EACH: usize = 20;
     let opened = RawConnection::open(scene.gateway.address, &[]).await;
     let (begun, mut connection, mut asked) = (now(), opened.unwrap(), 0);

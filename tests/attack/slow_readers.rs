@@ -19,13 +19,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "slow-readers",
         point: "B.7",
-        about: "40 answers of 64 KiB, windows of one byte; the others share the level of 20 seats",
+        about: "40 responses of 64 KiB, windows of one byte; the others share the level of 20 seats",
         play: small,
     },
     Attack {
         name: "slow-readers-large",
         point: "B.7",
-        about: "40 answers of 16 MiB, windows of one byte; seats are lost within 10 s",
+        about: "40 responses of 16 MiB, windows of one byte; seats are lost within 10 s",
         play: large,
     },
 ];
@@ -50,7 +50,7 @@ fn large() -> Outcome {
     });
     let stats = &played.outcome.during;
     let (failures, longest) = (stats.failures, stats.percentile(100));
-    let is_answered = stats.requests() > failures;
+    let any_response = stats.requests() > failures;
     let first = stats.first.clone().unwrap_or_default();
     played.outcome.check(
         "no request of others fails",
@@ -59,11 +59,11 @@ fn large() -> Outcome {
     );
     played.outcome.check(
         format!("no request of others waits over {} s", STALL.as_secs()),
-        is_answered && longest <= STALL,
-        if is_answered {
+        any_response && longest <= STALL,
+        if any_response {
             format!("{:.1} s", longest.as_secs_f64())
         } else {
-            "none was answered".to_owned()
+            "none got a response".to_owned()
         },
     );
     played.memory_is_bounded(256 << 20);

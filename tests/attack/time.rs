@@ -1,19 +1,19 @@
-//! Limits of time, which can be measured from outside only by the clock.
+//! Helpers for time limits, which can be measured from outside only with the clock.
 
 use std::time::{Duration, Instant};
 
-/// The time. A measurement reads the clock.
+/// The current time.
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// So many milliseconds.
+/// A duration in milliseconds.
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Waits at most `limit` until `holds`. Whether it came true.
+/// Waits until `holds` returns true, for at most `limit`. Returns whether it did.
 pub(crate) async fn until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let begun = now();
     while !holds() {

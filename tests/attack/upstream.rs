@@ -1,13 +1,13 @@
 //! The fake API server: work takes exactly as long as requested, and is always completed.
 //!
-//! A request says by a segment of its path how long it takes and how large its answer is (see
+//! A request says by a segment of its path how long it takes and how large its response is (see
 //! [`Wanted`]). Work that has begun is completed, whether or not a client still waits, and
 //! [`Executing`] counts it until then, for each user. The limits are checked against these counts.
 //!
 //! Over HTTP/2 it defends itself as servers do. Like Go's server, a connection executes as many handlers as it
 //! allows streams, cancelled ones included, further ones wait, and when more wait than four times that, the
 //! connection ends with `ENHANCE_YOUR_CALM`. Like nghttp2, it lets a connection reset 1000 streams at once and 33
-//! a second. Both protocols share a port; the first bytes show which it is.
+//! a second. Both protocols share a port; the first bytes show which of them a client speaks.
 
 use std::{
     collections::HashMap,
@@ -45,10 +45,10 @@ const WAITING_PER_STREAM: u32 = 4;
 /// Resets that one connection may have at once, and each second, as in nghttp2.
 const RESETS_AT_ONCE: f64 = 1000.0;
 const RESETS_PER_SECOND: f64 = 33.0;
-/// How often a watch of the others' namespace gets an event, and any other watch.
+/// The period of events in a watch of the other clients' namespace, and in any other watch.
 const WATCH_PERIOD: Duration = ms(250);
 const QUIET_WATCH_PERIOD: Duration = ms(30_000);
-/// The others' namespace.
+/// The namespace of the other clients.
 const OTHERS: &str = "/namespaces/v/";
 /// The event that a watch gets.
 const EVENT: &[u8] = b"{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\
@@ -57,7 +57,7 @@ const OBJECT: &[u8] = b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"
 /// Reviews of tokens are refused: the gateway has no right to request them.
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-/// A running fake upstream. It ends when dropped.
+/// A running fake upstream. It stops when dropped.
 pub(crate) struct FakeUpstream {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -72,7 +72,7 @@ struct State {
     /// Streams that the gateway has reset, and the most on one connection.
     resets: AtomicU64,
     most_resets: AtomicU64,
-    /// Connections that were ended over too many resets.
+    /// Connections that were ended because of too many resets.
     ended_connections: AtomicU64,
     connections: AtomicU64,
 }
@@ -81,9 +81,9 @@ struct State {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Executing {
     pub(crate) now: usize,
-    /// The most that ever did.
+    /// The most that ever executed at a time.
     pub(crate) most: usize,
-    /// How many ever did.
+    /// How many have begun.
     pub(crate) begun: usize,
 }
 
@@ -95,7 +95,7 @@ impl Executing {
     }
 }
 
-/// What a request wants: `…/t250b1000/…` takes 250 ms and is answered with 1000 bytes, and `early`
+/// What a request asks for: `…/t250b1000/…` takes 250 ms and gets a response of 1000 bytes, and `early`
 /// anywhere in the path is refused before its body is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Wanted {
@@ -148,7 +148,7 @@ impl Wanted {
 }
 
 impl FakeUpstream {
-    /// Starts one that allows so many streams on a connection.
+    /// Starts an upstream that allows `streams` streams on a connection.
     pub(crate) fn start(streams: u32) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&listener, 4096).unwrap();
@@ -176,24 +176,24 @@ impl FakeUpstream {
         }
     }
 
-    /// What executes for `user`.
+    /// The executing requests of `user`.
     pub(crate) fn executing(&self, user: &str) -> Executing {
         let executing = self.state.executing.lock().unwrap();
         executing.get(user).copied().unwrap_or_default()
     }
 
-    /// What executes for all attackers together.
+    /// The executing requests of all attackers together.
     pub(crate) fn attackers(&self) -> Executing {
         *self.state.attackers.lock().unwrap()
     }
 
-    /// Streams reset, and the most of one connection.
+    /// The number of streams that the gateway reset, and the most on one connection.
     pub(crate) fn resets(&self) -> (u64, u64) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (load(&self.state.resets), load(&self.state.most_resets))
     }
 
-    /// Connections that were ended over too many resets.
+    /// Connections that were ended because of too many resets.
     pub(crate) fn ended_connections(&self) -> u64 {
         self.state.ended_connections.load(Ordering::Relaxed)
     }
@@ -236,7 +236,7 @@ async fn accept(listener: std::net::TcpListener, state: Arc<State>, streams: u32
 }
 
 impl State {
-    /// Does the work of a request to its end, whoever leaves meanwhile; the response's channel signals the end.
+    /// Does the work of a request to its end, even if the request is cancelled. The returned channel signals the end.
     fn execute(self: &Arc<Self>, user: &str, time: Duration) -> oneshot::Receiver<()> {
         let is_attacker = user.starts_with(ATTACKER);
         if is_attacker {
@@ -268,7 +268,7 @@ impl State {
     }
 }
 
-/// Whom the gateway names.
+/// The user that the gateway impersonates.
 fn user_of(headers: &HeaderMap) -> String {
     let name = headers.get("impersonate-user");
     name.and_then(|name| name.to_str().ok())
@@ -335,7 +335,7 @@ struct Handlers {
 /// Resets of one connection.
 struct Resets {
     count: u64,
-    /// What may still be reset now.
+    /// How many more streams may be reset now.
     left: f64,
     since: std::time::Instant,
 }
@@ -364,7 +364,7 @@ async fn serve_http2(stream: TcpStream, state: Arc<State>, streams: u32) -> Resu
         .max_header_list_size(1 << 20)
         .initial_window_size(1 << 20)
         .initial_connection_window_size(16 << 20)
-        // The rules here are to decide, not the library's.
+        // The rules here decide, not the library's.
         .max_pending_accept_reset_streams(usize::MAX >> 1)
         .max_concurrent_reset_streams(100_000)
         .handshake::<_, Bytes>(stream)
@@ -417,7 +417,7 @@ async fn handle(
     let turn = unless_reset(&mut respond, turn).await;
     handlers.waiting.fetch_sub(1, Ordering::Relaxed);
     let Some(Ok(turn)) = turn else {
-        // Reset before it had its turn: never begun.
+        // It was reset before it began to execute.
         handlers.reset();
         return Ok(());
     };
@@ -434,7 +434,7 @@ async fn handle(
     let mut work = handlers.state.execute(&user, wanted.time);
     if unless_reset(&mut respond, &mut work).await.is_none() {
         handlers.reset();
-        // The handler goes on to its end, and counts on its connection till then.
+        // The handler continues to its end, and counts on its connection until then.
         let _ = work.await;
         return Ok(());
     }
@@ -457,7 +457,7 @@ async fn handle(
     Ok(())
 }
 
-/// What `other` gives, or nothing if the stream is reset before.
+/// The output of `other`, or `None` if the stream is reset first.
 async fn unless_reset<F: Future>(respond: &mut SendResponse<Bytes>, other: F) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -480,7 +480,7 @@ async fn send_events(send: &mut SendStream<Bytes>, period: Duration) -> Result<(
     }
 }
 
-/// Sends a body as fast as it is taken.
+/// Sends a body as fast as the gateway reads it.
 async fn send_all(send: &mut SendStream<Bytes>, mut body: Bytes) -> Result<(), h2::Error> {
     while !body.is_empty() {
         send.reserve_capacity(body.len());

@@ -41,7 +41,7 @@ const EACH_USERS: usize = 100;
 const LIMIT: Duration = ms(10_000);
 /// The most watches without a response at a time, so that no queue overflows.
 const UNANSWERED: u64 = 100;
-/// How long that to one further watch may take.
+/// How long the response to one further watch may take.
 const SOON: Duration = ms(3000);
 const FURTHER: usize = 8;
 const PATH: &str = "/api/v1/namespaces/a/pods?watch=true&resourceVersion=1";
@@ -71,9 +71,9 @@ fn one_user() -> Outcome {
         format!("{further} of {FURTHER} do"),
     );
     outcome.check(
-        "every watch is answered, if only with 429",
+        "every watch gets a response, even if it is a 429",
         counts.answers >= ONE_USERS as u64,
-        format!("{} of {ONE_USERS} were", counts.answers),
+        format!("{} of {ONE_USERS} did", counts.answers),
     );
     outcome.check(
         "the watches of one user are limited",
@@ -126,8 +126,8 @@ fn counts(open: &[RawConnection]) -> Counts {
     }
 }
 
-/// Opens a connection with `each` watches for each of `users`, and waits until all are answered or
-/// the time is up.
+/// Opens a connection with `each` watches for each of `users`, and waits until all have a response or [`LIMIT`] has
+/// passed.
 async fn open(scene: &Scene, users: &[String], each: usize) -> Vec<RawConnection> {
     let (begun, mut asked) = (now(), 0);
     let mut open = Vec::new();

@@ -9,7 +9,7 @@ use crate::{
     gate::{Gate, Leaf},
 };
 
-/// Panics where the path says.
+/// Panics at the point that the path names.
 fn panicky() -> Leaf<impl FnMut(&Call) -> Result<Reply, Refusal> + Clone> {
     Leaf(|call: &Call| {
         let path = call.request.uri().path();

@@ -1,4 +1,4 @@
-//! How many connections the upstream sees.
+//! How many connections the gateway opens to the upstream.
 
 use std::num::NonZero;
 
@@ -16,7 +16,7 @@ fn one_core(settings: &mut fairgate::app::AppSettings) {
 }
 
 #[tokio::test]
-async fn requests_one_after_the_other_share_a_connection() {
+async fn sequential_requests_share_a_connection() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = TestUpstream::saying(speaks, "served");
         let gate = Gate::with(&upstream, |settings, _| one_core(settings));
@@ -65,7 +65,7 @@ async fn a_burst_waits_for_one_connection_instead_of_opening_many() {
 }
 
 #[tokio::test]
-async fn watches_and_nobodies_have_connections_of_their_own() {
+async fn watches_and_anonymous_requests_have_separate_connections() {
     let upstream = TestUpstream::saying(Speaks::Http2, "served");
     let gate = Gate::with(&upstream, |settings, _| one_core(settings));
     let mut client = TestClient::http2(gate.address()).await;
@@ -81,8 +81,8 @@ async fn watches_and_nobodies_have_connections_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_connection_the_upstream_sends_away_is_replaced_unseen() {
-    // Every answer says `close`, which over HTTP/2 means GOAWAY.
+async fn a_connection_that_the_upstream_closes_is_replaced_without_an_error() {
+    // Every response has `Connection: close`.
     let upstream = TestUpstream::start(Speaks::Http1, |_| async {
         let mut answer = text("served");
         answer

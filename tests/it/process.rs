@@ -34,7 +34,7 @@ pub struct GatewayProcess {
 pub struct ProcessOptions {
     /// The content of the file `tokens`, which the configuration may name.
     pub tokens: &'static str,
-    /// The limit of its descriptors.
+    /// The limit on its descriptors.
     pub descriptors: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Requests that clients reset: what the upstream sees of them, and what becomes of the client.
+//! Requests that clients reset: what the upstream sees of them, and how the gateway treats the client.
 
 use std::{
     num::NonZero,
@@ -37,7 +37,7 @@ fn before(address: std::net::SocketAddr) -> Gate {
     Gate::towards(to, |settings, _| settings.cores = NonZero::<usize>::MIN)
 }
 
-/// The same, with a time limit of 300 ms: a request continues for as long after its client has disconnected.
+/// The same, with a time limit of 300 ms: a request continues for that long after its client has disconnected.
 fn hasty(address: std::net::SocketAddr) -> Gate {
     let mut to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
     to.protocol = UpstreamProtocol::Http2;
@@ -48,7 +48,7 @@ fn hasty(address: std::net::SocketAddr) -> Gate {
     Gate::towards_under(|cores| rules.flow_control(cores), to, one_core)
 }
 
-/// Sends `number` requests, and resets them as soon as they have come upstream.
+/// Sends `number` requests, and resets them as soon as they have reached the upstream.
 async fn reset(
     upstream: &TestUpstream,
     client: &mut TestClient,
@@ -153,7 +153,7 @@ async fn the_rest_of_an_abandoned_response_is_read_up_to_a_limit() {
         tokio::spawn(async move {
             let piece = bytes::Bytes::from(vec![b'x'; 64 << 10]);
             while send.send(Ok(piece.clone())).is_ok() {
-                // As fast as it is taken, or nearly.
+                // Nearly as fast as the gateway reads it.
                 tokio::time::sleep(Duration::from_micros(100)).await;
             }
         });
@@ -164,7 +164,7 @@ async fn the_rest_of_an_abandoned_response_is_read_up_to_a_limit() {
     let mut client = TestClient::http2(gate.address()).await;
     let answer = client.get(LOG).await;
     drop(answer);
-    // Cancelled in the end, after a second.
+    // The gateway cancels it after a second.
     until(|| tap.total(RST_STREAM) == 1).await;
 }
 
@@ -195,7 +195,7 @@ async fn a_client_whose_body_breaks_off_does_not_reset_more_than_others() {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_upstream_ends_costs_no_request() {
+async fn no_request_fails_when_the_upstream_ends_a_connection() {
     for code in [0, ENHANCE_YOUR_CALM] {
         let mut upstream = ByHand::start().await;
         let gate = before(upstream.address);
@@ -211,7 +211,7 @@ async fn a_connection_that_the_upstream_ends_costs_no_request() {
         let unseen = soon(old.request()).await;
         assert!(unseen > seen);
         old.go_away(seen, code).await;
-        // What the upstream has not looked at comes again, and so does what is new.
+        // On a new connection, the request that the upstream has not processed is sent again, and new ones are sent.
         let mut new = soon(upstream.accept()).await;
         let again = soon(new.request()).await;
         new.answer(again).await;
@@ -220,7 +220,7 @@ async fn a_connection_that_the_upstream_ends_costs_no_request() {
         let stream = soon(new.request()).await;
         new.answer(stream).await;
         assert_eq!(soon(third).await.unwrap().unwrap().status(), 200);
-        // What it has looked at goes on where it was.
+        // The request that it has processed continues on the old connection.
         old.answer(seen).await;
         assert_eq!(soon(first).await.unwrap().unwrap().status(), 200);
     }
@@ -259,7 +259,7 @@ async fn a_connection_of_premature_resets_is_ended_and_no_other() {
 }
 
 #[tokio::test]
-async fn requests_reset_before_they_are_taken_up_end_the_connection_as_well() {
+async fn requests_reset_before_they_are_processed_end_the_connection_as_well() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     let upstream = TestUpstream::saying(Speaks::Http2, "served");
@@ -289,7 +289,7 @@ async fn requests_reset_before_they_are_taken_up_end_the_connection_as_well() {
 }
 
 #[tokio::test]
-async fn a_front_proxys_connection_does_not_end_for_what_one_of_its_users_does() {
+async fn a_front_proxys_connection_is_not_ended_for_the_resets_of_one_user() {
     let upstream = half_slow();
     let gate = slow(&upstream);
     let mut proxy = TestClient::http2(gate.address()).await;

@@ -77,7 +77,7 @@ impl Drop for Files {
     }
 }
 
-/// Repeats `attempt` until it holds.
+/// Repeats `attempt` until it returns true.
 async fn until(mut attempt: impl AsyncFnMut() -> bool) {
     soon(async {
         while !attempt().await {
@@ -87,12 +87,12 @@ async fn until(mut attempt: impl AsyncFnMut() -> bool) {
     .await;
 }
 
-/// Accepts every client certificate, and notes which were presented.
+/// Accepts every client certificate, and records which were presented.
 #[derive(Clone, Debug, Default)]
 struct Presented(Arc<Mutex<Vec<CertificateDer<'static>>>>);
 
 impl Presented {
-    /// Those since the last call.
+    /// The certificates presented since the last call.
     fn take(&self) -> Vec<CertificateDer<'static>> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -183,7 +183,7 @@ async fn send(gateway: &Running) -> StatusCode {
 }
 
 #[tokio::test]
-async fn forwarded_requests_and_own_ones_present_a_replaced_client_certificate() {
+async fn forwarded_requests_and_the_gateways_own_present_a_replaced_client_certificate() {
     let (servers, first, second) = (
         Authority::new("servers"),
         Authority::new("first"),

@@ -1,4 +1,4 @@
-//! Policies of a few small levels, for tests, written as their objects are.
+//! Policies for tests: a few small priority levels, and FlowSchemas for them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use fairgate_core::{
 use fairgate_proxy::fairness::{Caps, Enforcement, FlowControl, FlowControlSettings};
 use serde_json::{Value, json};
 
-/// Shares of the mandatory level for what nothing else matches.
+/// Shares of the mandatory level `catch-all`.
 const CATCH_ALL_SHARES: u32 = 5;
 
-/// A policy in the making. Every level has exactly the seats it is given: none lends or borrows.
+/// Builds a policy. Every level has exactly the seats it is given: none lends or borrows.
 #[derive(Clone)]
 pub struct Rules {
     documents: Vec<Value>,
@@ -24,7 +24,7 @@ pub struct Rules {
     pub settings: FlowControlSettings,
 }
 
-/// What a level does with a request that finds no seat.
+/// What a level does with a request when no seat is free.
 #[derive(Clone, Copy)]
 pub enum Full {
     Reject,
@@ -69,14 +69,14 @@ impl Rules {
         }
     }
 
-    /// One level, `small`, for everybody but masters.
+    /// One level, `small`, for all users except `system:masters`.
     pub fn small(seats: u32, full: Full) -> Self {
         Self::new()
             .level("small", seats, full)
             .schema("small", "small", &[])
     }
 
-    /// Adds a level of `seats` seats; its UID is `uid-of-level-` and its name.
+    /// Adds a level of `seats` seats; its UID is `uid-of-level-` followed by its name.
     pub fn level(mut self, name: &str, seats: u32, full: Full) -> Self {
         let response = match full {
             Full::Reject => json!({"type": "Reject"}),
@@ -103,8 +103,8 @@ impl Rules {
         self
     }
 
-    /// Sends whatever `users` ask for, or everybody who is known, to `level`, a flow for each user.
-    /// Its UID is `uid-of-schema-` and its name.
+    /// Assigns the requests of `users`, or of all authenticated users if that is empty, to `level`, with a flow
+    /// for each user. Its UID is `uid-of-schema-` followed by its name.
     pub fn schema(mut self, name: &str, level: &str, users: &[&str]) -> Self {
         let subjects: Vec<Value> = if users.is_empty() {
             vec![json!({"kind": "Group", "group": {"name": "system:authenticated"}})]

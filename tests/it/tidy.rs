@@ -58,7 +58,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// All files of an extension below a directory of the repository, by their paths in it.
+/// All files with an extension below a directory, by their paths in the repository.
 fn files(directory: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root().join(directory)];
@@ -155,7 +155,7 @@ fn modules_are_found_in_every_form_of_use() {
 }
 
 #[test]
-fn modules_use_only_those_they_may() {
+fn modules_use_only_allowed_modules() {
     for (directory, edges) in CRATES {
         follows(directory, edges);
     }

@@ -1,10 +1,10 @@
-//! Names of types: what more than one file uses has a name of its own.
+//! Names of types: a type that more than one file uses has a unique name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::{code, is_test, nothing_is, sources};
 
-/// Who may use a type, the fewest first.
+/// Who may use a type, from the narrowest reach to the widest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     File,
@@ -29,8 +29,8 @@ fn declared(code: &str) -> impl Iterator<Item = (Reach, &str)> {
     })
 }
 
-/// Whether one of these declarations of a name hides what another means: a type of the workspace shares its name with
-/// no other type, and a type of a crate with none that more than one file uses.
+/// Whether these declarations of one name are ambiguous: a public type must share its name with no other type, and a
+/// type that its crate uses with none that more than one file uses.
 fn ambiguous(reaches: &[Reach]) -> bool {
     let widest = reaches.iter().max();
     let shared = reaches.iter().filter(|reach| **reach > Reach::File).count();

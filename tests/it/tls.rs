@@ -68,7 +68,7 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
 }
 
 #[tokio::test]
-async fn an_upstream_of_another_authority_gets_nothing() {
+async fn an_upstream_of_an_untrusted_authority_gets_no_request() {
     let (ours, theirs) = (Authority::new("test root"), Authority::new("test root"));
     let upstream = TestUpstream::saying(Speaks::Tls(theirs.server(&[b"h2"])), "served");
     let config = fairgate_upstream::tls::client_config([ours.certificate()], None).unwrap();
@@ -97,7 +97,7 @@ fn certificates(chains: Chains) -> Leaf<impl FnMut(&Call) -> Result<Reply, Refus
 }
 
 #[tokio::test]
-async fn any_certificate_whose_key_the_client_holds_is_passed_on() {
+async fn any_certificate_whose_key_the_client_holds_is_passed_to_the_layers() {
     let (pki, stranger) = (Authority::new("test root"), Authority::new("test root"));
     let (chain, key) = pki.issue_with_key(&pki::Leaf::named("localhost"));
     let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
@@ -138,7 +138,7 @@ async fn a_certificate_whose_key_the_client_does_not_hold_ends_the_handshake() {
     let connected = TlsConnector::from(Arc::new(config))
         .connect(ServerName::try_from("localhost").unwrap(), stream)
         .await;
-    // In TLS 1.3 the client is done before the server objects; the first read fails.
+    // In TLS 1.3 the client has completed the handshake before the server rejects it; the first read fails.
     if let Ok(mut stream) = connected {
         let read = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 1]).await;
         assert!(read.is_err(), "{read:?}");

@@ -1,4 +1,4 @@
-//! Exec and its like: requests that become tunnels.
+//! Requests that become tunnels, such as exec.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn upgrade(client: &TestClient, target: &str) -> Request<crate::upstream::TestBo
         .unwrap()
 }
 
-/// Switches protocols, and says everything back in upper case.
+/// Switches protocols, and echoes everything in upper case.
 async fn echoes(mut request: Request<Incoming>) -> TestReply {
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {

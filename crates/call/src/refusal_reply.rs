@@ -31,7 +31,7 @@ struct RefusalReply<'a> {
     message: Cow<'a, str>,
     /// Seconds; 0 for none.
     retry_after: u32,
-    /// Plain text instead of a `Status`, as the API server does it.
+    /// Plain text instead of a `Status`, where the API server sends plain text.
     text: bool,
 }
 
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn flow_control_answers_in_plain_text_with_both_uids() {
+    fn a_rejection_by_flow_control_is_plain_text_with_both_uids() {
         let refusal = Refusal::TooManyRequests(Box::new(FlowRejection {
             reason: RejectReason::QueueFull,
             retry_after: 4,

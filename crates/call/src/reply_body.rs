@@ -1,6 +1,6 @@
 //! The body of a reply.
 //!
-//! A reply's body comes from the upstream frame by frame, or is a short text of the gateway. It may
+//! A reply's body comes from the upstream frame by frame, or is a short text from the gateway. It may
 //! hold a [`ReplyGuard`], which is notified of the data and of how the body ends: a request's seat is held
 //! by one. It also holds the upstream connection that it reads from, and releases it.
 //!
@@ -152,7 +152,7 @@ impl ReplyBody {
         }
     }
 
-    /// Counts the body's bytes in `trace`.
+    /// Counts the body's bytes in `context`, which is also notified of the end.
     pub fn count_in(&mut self, context: Rc<RequestContext>) {
         self.context = Some(context);
     }

@@ -69,7 +69,7 @@ struct PipeState {
     /// How many bytes may still be read and discarded; `None` while there is a client.
     unwanted: Option<u64>,
     /// Whether the client got a frame, and has not polled for another.
-    owes: bool,
+    has_unread_frame: bool,
     /// The number of bytes that the client has received.
     given: u64,
     pace: Pace,
@@ -111,7 +111,7 @@ impl<H: UpstreamGuard> ReplyPipe<H> {
                 error: None,
                 reader: None,
                 unwanted: None,
-                owes: false,
+                has_unread_frame: false,
                 given: 0,
                 pace: Pace::default(),
                 lag: Pace::default(),
@@ -129,7 +129,7 @@ impl ReplyPipe {
         let mut state = self.state.borrow_mut();
         let given = state.given;
         let taken = given - std::mem::replace(&mut state.pace.seen, given);
-        if state.upstream.is_none() || state.unwanted.is_some() || !state.owes {
+        if state.upstream.is_none() || state.unwanted.is_some() || !state.has_unread_frame {
             state.pace = Pace {
                 seen: given,
                 ..Pace::default()
@@ -183,7 +183,7 @@ impl ReplyPipe {
     pub fn leaves_spooled(&self, limits: SpoolLimits) -> bool {
         let mut state = self.state.borrow_mut();
         let given = state.given;
-        let idle = !state.owes || state.spooled.is_empty();
+        let idle = !state.has_unread_frame || state.spooled.is_empty();
         let lag = &mut state.lag;
         let taken = given - std::mem::replace(&mut lag.seen, given);
         lag.checks = if taken < limits.min_read_bytes && !idle {
@@ -200,7 +200,7 @@ impl ReplyPipe {
         state.forget();
         state.error = Some(BodyError::TooSlow);
         drop(state);
-        self.run_out();
+        self.discard_rest();
     }
 
     /// The request's time limit has passed: a response without a client is cancelled.
@@ -233,11 +233,11 @@ impl ReplyPipe {
         if let Some(reader) = state.reader.take() {
             reader.abort();
         }
-        state.owes = false;
+        state.has_unread_frame = false;
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 let data = frame.data_ref();
-                state.owes = true;
+                state.has_unread_frame = true;
                 state.given += data.map_or(0, |data| data.len() as u64);
                 if let Some(data) = data {
                     self.guard.borrow_mut().data(data);
@@ -292,13 +292,13 @@ impl ReplyPipe {
             }
             Some(_) => {
                 drop(state);
-                self.run_out();
+                self.discard_rest();
             }
         }
     }
 
     /// Reads and discards what the upstream still sends, as far as the guard allows.
-    fn run_out(self: &Rc<Self>) {
+    fn discard_rest(self: &Rc<Self>) {
         let state = self.state.borrow();
         if state.upstream.is_none() || state.unwanted.is_some() {
             return;
@@ -430,7 +430,7 @@ impl PipeState {
             held.give_back(cost(&frame));
         }
         self.given += frame.data_ref().map_or(0, Bytes::len) as u64;
-        self.owes = true;
+        self.has_unread_frame = true;
         Some(frame)
     }
 

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_stand_in_the_servers_own_order() {
+    fn fields_are_in_the_order_of_the_api_server() {
         let status = Status {
             message: "a \"b\" <c>\n",
             reason: "TooManyRequests",

@@ -126,7 +126,7 @@ impl UpstreamBody {
                 if timer.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                // The gateway gives up here; the upstream may still be working on it.
+                // The gateway gives up here; the upstream may still be working on the response.
                 Poll::Ready(Some(Err(BodyError::Idle)))
             }
         }

@@ -33,7 +33,7 @@ impl EtcdServer {
         Self::with(Vec::new())
     }
 
-    /// The same with further arguments, by which it serves clients over TLS.
+    /// The same, with further arguments for TLS.
     pub fn with(secure: Vec<String>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl EtcdServer {
     /// Stops the program, and keeps its data.
     pub fn stop(&mut self) {
         if let Some(mut shell) = self.shell.stdin.take() {
-            shell.write_all(b"stay\n").expect("the shell listens");
+            shell.write_all(b"stay\n").expect("the shell reads its input");
         }
         self.shell.wait().expect("the shell ends");
     }

@@ -67,7 +67,7 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// A chain as a client presents it, whose key nobody needs.
+    /// A chain as a client presents it, without its key.
     pub fn issue(&self, leaf: &Leaf) -> Vec<CertificateDer<'static>> {
         self.issue_with_key(leaf).0
     }

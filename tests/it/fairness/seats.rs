@@ -60,7 +60,7 @@ async fn a_seat_is_held_until_the_end_of_the_response_body() {
     }
 }
 
-/// Panics where the path says; pauses first, so that others can queue behind it.
+/// Panics at the point that the path names; pauses first, so that others can queue behind it.
 #[derive(Clone)]
 struct Panicky {
     go: Arc<tokio::sync::Semaphore>,

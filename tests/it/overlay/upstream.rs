@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{AGGREGATED, GROUP, REVIEWS};
 use crate::upstream::{SeenRequest, Speaks, TestReply, TestUpstream, full, text};
 
-/// The API server.
+/// The API server. A test stops it by setting `upstream` to `None`.
 pub(super) struct Server {
     pub(super) upstream: Option<TestUpstream>,
     /// How often its documents have changed.

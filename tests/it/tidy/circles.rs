@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{code, files, is_test, nothing_is, word};
 
-/// Circles there still are: a folder, and how many of its modules are in one. The list may only shrink: whoever
-/// ends a circle lowers its number, or removes the line.
+/// Known circles: a folder, and how many of its modules are in one. The list may only shrink: a change that ends a
+/// circle lowers the number, or removes the line.
 const KNOWN: &[(&str, usize)] = &[];
 
-/// The path of a module in its crate, and of what is in it.
+/// The path of a module, or of an item in it, from the root of its crate.
 type ModulePath = Vec<String>;
 /// Module by module of a folder: those of the same folder that it uses, and one file that does.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The modules of one crate.
 struct Modules {
-    /// The code of each.
+    /// The code of each module.
     code: BTreeMap<ModulePath, String>,
-    /// Names that a module takes from its children, and their paths.
-    taken_up: BTreeMap<ModulePath, BTreeMap<String, ModulePath>>,
+    /// Names that a module re-exports from its children, and their paths.
+    re_exported: BTreeMap<ModulePath, BTreeMap<String, ModulePath>>,
 }
 
 impl Modules {
@@ -46,9 +46,9 @@ impl Modules {
         }
         let mut modules = Self {
             code: all,
-            taken_up: BTreeMap::new(),
+            re_exported: BTreeMap::new(),
         };
-        modules.taken_up = modules
+        modules.re_exported = modules
             .code
             .iter()
             .map(|(module, code)| (module.clone(), modules.names_of_children(module, code)))
@@ -98,8 +98,8 @@ impl Modules {
                 continue;
             }
             // What is re-exported belongs to the child that declares it.
-            let taken_up = self.taken_up.get(&base).and_then(|names| names.get(name));
-            if let Some(path) = taken_up.filter(|_| base != module) {
+            let re_exported = self.re_exported.get(&base).and_then(|names| names.get(name));
+            if let Some(path) = re_exported.filter(|_| base != module) {
                 let path: Vec<_> = path.iter().chain(&rest[at + 1..]).cloned().collect();
                 return self.target(&base, &path);
             }
@@ -261,7 +261,7 @@ fn modules_of_a_folder_use_each_other_in_no_circle() {
                 wrong.extend(circles);
             } else if modules < known {
                 wrong.push(format!(
-                    "{folder}: {modules} modules in circles, not {known}: say so in KNOWN"
+                    "{folder}: {modules} modules in circles, not {known}: update KNOWN"
                 ));
             }
         }
@@ -269,7 +269,7 @@ fn modules_of_a_folder_use_each_other_in_no_circle() {
     wrong.extend(
         known
             .keys()
-            .map(|folder| format!("{folder}: not there any more: remove it from KNOWN")),
+            .map(|folder| format!("{folder}: has no circle any more: remove it from KNOWN")),
     );
     nothing_is(&wrong);
 }
@@ -340,10 +340,10 @@ fn a_circle_is_found_also_through_what_a_parent_re_exports() {
     });
     let mut modules = Modules {
         code: code.into(),
-        taken_up: BTreeMap::new(),
+        re_exported: BTreeMap::new(),
     };
-    let taken_up = modules.names_of_children(&[], &modules.code[&Vec::new()]);
-    modules.taken_up = [(Vec::new(), taken_up)].into();
+    let re_exported = modules.names_of_children(&[], &modules.code[&Vec::new()]);
+    modules.re_exported = [(Vec::new(), re_exported)].into();
     let uses = modules.uses();
     let circle: BTreeSet<_> = ["a", "b"].into();
     assert_eq!(circles(&uses[&Vec::new()]), [circle].into());

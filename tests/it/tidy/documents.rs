@@ -136,7 +136,7 @@ fn links(text: &str) -> Vec<String> {
     own.map(str::to_owned).collect()
 }
 
-/// The paths of a code map: a line that begins with a directory says where the tree below it stands.
+/// The paths of a code map: a line that begins with a directory names the root of the tree below it.
 fn code_map(document: &str) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let mut inside = false;
@@ -193,7 +193,8 @@ fn the_code_map_names_files_that_exist() {
     assert!(paths.len() > 40, "paths are found: {}", paths.len());
 }
 
-/// Commands of a document with the output that it shows: its console blocks, a dollar before commands.
+/// The commands of a document with the output that it shows: the lines of its console blocks that begin with a
+/// dollar, and what follows each.
 fn commands(document: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     let mut inside = false;

@@ -83,7 +83,7 @@ const PROXY: Edges = &[
     ("stack", &[]),
 ];
 
-/// The stores: what is kept, the mirror in memory, and the two that feed it.
+/// The stores: their entries, the mirror in memory, and the two backends that feed it.
 const STORE: Edges = &[
     ("error", &[]),
     ("entry", &["error", "stored_value"]),
@@ -407,7 +407,7 @@ const APISERVER: Edges = &[
     ),
 ];
 
-/// Evictions in the request path: from what a call is up to the layer.
+/// Evictions in the request path, up to the layer.
 const EVICTOR: Edges = &[
     ("attempt", &[]),
     ("wait_rules", &[]),
@@ -467,7 +467,7 @@ const EVICTOR: Edges = &[
     ),
 ];
 
-/// The disruption controller at work.
+/// The disruption controller's watches, lease, writes and main loop.
 const DISRUPTION: Edges = &[
     ("budget_feed", &[]),
     ("calls", &[]),
@@ -493,7 +493,7 @@ const DISRUPTION: Edges = &[
     ),
 ];
 
-/// The gateway: objects, settings, sight; and those that put it all together.
+/// The gateway: policy sources, configuration, metrics, and the modules that combine everything.
 const SERVER: Edges = &[
     ("source", &[]),
     ("config", &[]),

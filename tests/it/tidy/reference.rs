@@ -120,11 +120,11 @@ fn the_documents_name_metrics_of_the_catalogue() {
 fn is_metric(word: &str) -> bool {
     let mut prefixes = ["apiserver_flowcontrol_", "apiserver_request_", "fairgate_"].iter();
     prefixes.any(|prefix| word.starts_with(prefix) && word.len() > prefix.len())
-        // Crates are written like this, too.
+        // Names of crates look like this, too.
         && !["fairgate_core", "fairgate_proxy", "fairgate_call", "fairgate_apiserver"].contains(&word)
 }
 
-/// Whether `name` is a metric, or a series of one that is a histogram.
+/// Whether `name` is a metric, or a series of a histogram.
 fn is_defined(name: &str) -> bool {
     CELL_METRICS.iter().chain(FACADE_METRICS).any(|metric| {
         let suffix = name.strip_prefix(metric.name);
@@ -146,7 +146,6 @@ struct SampleKey {
 /// Reads the sample line by line: its comments are the meanings of the keys below them.
 fn sample_keys(text: &str) -> Vec<SampleKey> {
     let mut keys: Vec<SampleKey> = Vec::new();
-    // The keys that a line is nested in, and the last key with a comment of its own among siblings.
     // The keys that a line is nested in, and for each depth the last key with a comment of its own.
     let mut parents: Vec<&str> = Vec::new();
     let mut described: Vec<Option<String>> = Vec::new();
@@ -203,7 +202,7 @@ fn add_comment_line(comment: &mut String, words: &str) {
     }
 }
 
-/// A comment without what the page says in a column of its own.
+/// A comment without what the page shows in another column.
 fn meaning_of(comment: &str) -> String {
     let comment = match comment.strip_suffix(": (reload)") {
         // A last sentence that lists the keys a reload applies.

@@ -14,7 +14,7 @@ const FUNCTION_LINES: usize = 70;
 /// Functions that may be longer, each with the reason.
 const LONG_FUNCTIONS: &[(&str, &str)] = &[];
 
-/// All Rust files but those that a program writes.
+/// All Rust files except generated ones.
 fn rust_files() -> Vec<PathBuf> {
     let directories = [
         "src", "crates", "loadtest", "tests", "benches", "examples", "fuzz",
@@ -82,7 +82,7 @@ fn raw_string_length(code: &str) -> usize {
     length.map_or(code.len(), |length| begin + length + end.len())
 }
 
-/// The length of the character at the beginning of `code`; 0 for a lifetime.
+/// The length of the character literal at the beginning of `code`; 0 for a lifetime.
 fn character_length(code: &str) -> usize {
     let mut chars = code.char_indices().skip(1);
     match (chars.next(), chars.next()) {
@@ -190,7 +190,7 @@ fn no_function_has_more_than_70_lines() {
 }
 
 #[test]
-fn the_listed_directories_are_there() {
+fn the_listed_directories_exist() {
     let files = rust_files();
     for directory in [
         "src", "crates", "loadtest", "tests", "benches", "examples", "fuzz",
