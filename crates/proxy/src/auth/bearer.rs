@@ -32,7 +32,7 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
 /// Why a token among the WebSocket subprotocols is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtocolError {
-    /// Two tokens.
+    /// More than one token.
     #[error("multiple bearer tokens among the WebSocket subprotocols")]
     Several,
     /// Not base64url without padding, or not UTF-8 when decoded.

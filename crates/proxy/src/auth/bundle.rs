@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intermediate_counts_when_it_is_presented() {
+    fn an_intermediate_is_used_when_the_client_presents_it() {
         let root = TestAuthority::new("root");
         let middle = root.intermediate("middle", NOW + 30);
         let chain = middle.issue(&Leaf::new("alice"));

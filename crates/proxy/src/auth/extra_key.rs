@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_survives_the_way_in_any_letter_case(key in "\\PC*") {
+        fn every_key_survives_encoding_and_decoding_in_any_letter_case(key in "\\PC*") {
             let sent = escape(&key);
             prop_assert_eq!(unescape(&sent.to_ascii_lowercase()), Some(key.clone()));
             prop_assert_eq!(unescape(&sent.to_ascii_uppercase()), Some(key));

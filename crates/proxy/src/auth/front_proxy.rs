@@ -1,7 +1,7 @@
 //! Users named by a front proxy: another proxy that has authenticated the client.
 //!
 //! The proxy authenticates itself by a client certificate of an authority that is only used for this, and by its common
-//! name if names are configured. Only then its headers are read.
+//! name if names are configured. Only then are its headers read.
 //!
 //! Not here: the removal of the headers from the request (`spoof`).
 
@@ -85,7 +85,7 @@ impl FrontProxySettings {
     }
 }
 
-/// The first value of the first of these headers with a first value that is not empty.
+/// The first value of the first of these headers whose first value is not empty.
 fn first_value(
     headers: &HeaderMap,
     names: &[HeaderName],
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_is_refused() {
+    fn a_header_that_is_not_utf8_is_refused() {
         let scene = Scene::new(&[], RequestHeaderNames::default());
         let said = scene.says("p", &[("x-remote-user", "a"), ("x-remote-extra-%ff", "v")]);
         assert!(matches!(said, Err(FrontProxyError::NotText { .. })));

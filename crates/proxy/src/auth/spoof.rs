@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_identity_passes_untouched() {
+    fn other_headers_pass_unchanged() {
         let lines = [
             ("accept", "application/json"),
             ("accept", "text/plain"),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn configured_names_are_taken_out_in_every_spelling() {
+    fn configured_names_are_removed_in_every_spelling() {
         let names = RequestHeaderNames::new(
             &["My-User", "Other"],
             &["My_Uid"],
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_any_connection_line_names_is_gone_before_identity_is_added() {
+    fn headers_that_any_connection_line_names_are_removed() {
         let left = stripped(&[
             ("connection", "close, X-Remote-User , x-custom"),
             ("connection", "Impersonate-Group"),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_line_may_not_name_what_gives_a_request_its_meaning() {
+    fn a_connection_line_may_not_name_an_end_to_end_header() {
         for name in [
             "Host",
             "content-length",
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_true_upgrade_is_left_in_one_form() {
+    fn a_valid_upgrade_is_forwarded_in_one_form() {
         let left = stripped(&[
             ("connection", "keep-alive, UPGRADE, x-remote-user"),
             ("upgrade", "SPDY/3.1"),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_upgrade_is_none() {
+    fn an_incomplete_upgrade_is_removed() {
         for lines in [
             &[("upgrade", "websocket")][..],
             &[("connection", "upgrade")],

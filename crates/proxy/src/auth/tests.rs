@@ -22,7 +22,7 @@ use fairgate_upstream::{
     token_review::TokenReviewSettings,
 };
 
-/// An upstream that knows the tokens `good` and `renamed`, and is down for `down`.
+/// An upstream that knows the token `good`, and cannot be reached to review the token `down`.
 struct Upstream;
 
 impl ReviewTransport for Upstream {
@@ -291,7 +291,7 @@ fn authorization_comes_before_a_websocket_token() {
             ("authorization", authorization),
             ("sec-websocket-protocol", protocol),
         ];
-        // Once while the tokens are unknown, once from what was remembered.
+        // Once while the tokens are unknown, once from the cache.
         for _ in 0..2 {
             assert_eq!(
                 scene.authenticate(&authentication, &lines, &[]),
@@ -344,7 +344,7 @@ fn a_known_token_needs_no_review() {
 }
 
 #[test]
-fn a_connection_keeps_its_identity_until_the_certificate_or_the_settings_end_it() {
+fn a_connection_keeps_its_identity_until_the_certificate_expires_or_the_settings_change() {
     let mut scene = Scene::new();
     let chain = scene
         .clients

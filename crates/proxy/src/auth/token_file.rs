@@ -214,7 +214,7 @@ mod tests {
         file.lookup(&digest).map(|found| User::clone(found.user()))
     }
 
-    /// What a line with the token `t` makes of its user.
+    /// The user that a line with the token `t` defines.
     fn only_user(line: &str) -> User {
         let (file, warnings) = parse(line).unwrap();
         assert_eq!(warnings, []);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_as_on_any_system() {
+    fn lines_may_end_with_a_carriage_return_and_a_line_feed() {
         let (file, _) = parse("t,alice,1\r\n\r\nu,bob,2,dev\r\n").unwrap();
         assert_eq!(user(&file, "t").unwrap().uid, "1");
         assert_eq!(user(&file, "u").unwrap().groups[0], "dev");

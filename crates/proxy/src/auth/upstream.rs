@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_header_can_carry_is_refused_and_nothing_is_written() {
+    fn an_identity_that_no_header_can_carry_is_refused_and_nothing_is_written() {
         let with = |change: &dyn Fn(&mut User)| {
             let mut user = User::new("alice", ["dev"]);
             change(&mut user);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_keeps_what_it_made_for_one_upstream_and_still_serves_another() {
+    fn an_identity_caches_its_headers_for_one_upstream_and_still_serves_another() {
         let identity = Identity::new(full_user());
         let upstream = front_proxy();
         let mut made = 0;

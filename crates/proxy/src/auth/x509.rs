@@ -151,7 +151,7 @@ mod tests {
         CertificateSubject::parse(&certificate(attributes))
     }
 
-    /// The same attribute under another key of the generator's map, which holds one value a key.
+    /// The same attribute under another key of the generator's map, which holds one value per key.
     fn again(oid: &[u64]) -> DnType {
         DnType::CustomDnType(oid.to_vec())
     }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uid_is_one_and_not_empty() {
+    fn several_uids_and_an_empty_uid_are_errors() {
         let one = subject(vec![(again(UID_PATH), utf8("1001"))]).unwrap();
         assert_eq!(one.uid(), Ok("1001"));
         let empty = subject(vec![(again(UID_PATH), utf8(""))]).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_an_error_and_not_a_panic() {
+    fn a_truncated_certificate_is_an_error_and_no_panic() {
         let good = certificate(vec![(DnType::CommonName, utf8("alice"))]);
         for cut in 0..good.len() {
             let part = CertificateDer::from(good[..cut].to_vec());

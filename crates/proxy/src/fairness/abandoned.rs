@@ -2,9 +2,9 @@
 //!
 //! When a request is cancelled, nothing shows whether the upstream stops working on it, and clients decide how many
 //! requests they abandon. So a request that counts against a limit is not cancelled: it continues in the background,
-//! with what it holds, until its response has ended, or until its time limit. The end of the response is the only
-//! evidence that the upstream is done that a client cannot fake. The seats and places that such requests hold
-//! limit their number.
+//! with what it holds, until its response has ended, or until its time limit. Only the end of the response shows
+//! that the upstream is done, and no client can fake it. The seats and places that such requests hold limit
+//! their number.
 //!
 //! A request that counts against no limit continues too, because servers close a connection after many resets, but
 //! within separate limits ([`MAX_DISCARDED_BYTES`], [`MAX_UNSEATED`]).
@@ -31,7 +31,8 @@ pub struct AbandonedRequests {
     cancelled: AtomicU64,
 }
 
-/// A request that continues without its client. Dropped, it counts as cancelled unless [`ended`](Self::ended) was called.
+/// A request that continues without its client. When dropped, it counts as cancelled unless
+/// [`ended`](Self::ended) was called.
 #[derive(Debug)]
 pub(super) struct AbandonedRequest {
     of: Arc<AbandonedRequests>,

@@ -253,8 +253,8 @@ impl Gate {
 }
 
 /// When a request that begins to execute at `since` loses its seat. The time limit counts
-/// from there, because the upstream does not know how long the request waited before. A watch has another
-/// limit once it is answered, and with [`Semantics::Compatible`] no limit at all, as in kube-apiserver.
+/// from there, because the upstream does not know how long the request waited before. A watch has another limit
+/// once its response has begun, and with [`Semantics::Compatible`] no limit at all, as in kube-apiserver.
 fn overdue_at(kind: RequestKind, since: Time, policy: &CorePolicy) -> Time {
     let semantics = policy.view.policy().settings().semantics;
     if kind == RequestKind::Watch && semantics == Semantics::Compatible {

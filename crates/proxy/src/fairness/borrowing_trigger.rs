@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use fairgate_core::apf::Semantics;
 
-/// How long a level that needs seats waits at most until seats are lent to it, or its own returned.
+/// The longest time that a level that needs seats waits until seats are lent to it, or its own are returned.
 pub(super) const SOON: Duration = Duration::from_millis(50);
 
 /// Brings the next adjustment of limits forward when seats are short.
@@ -29,7 +29,7 @@ impl BorrowingTrigger {
         }
     }
 
-    /// Completes when limits should be adjusted again, after they just were: after `period`, or sooner once
+    /// Completes when limits should be adjusted the next time, counted from the call: after `period`, or sooner once
     /// [`request_soon`](Self::request_soon) was called. kube-apiserver lets rising demand wait for the whole period, and so
     /// does [`Semantics::Compatible`].
     pub(super) async fn due(&self, period: Duration, semantics: Semantics) {

@@ -1,6 +1,5 @@
 //! The policy and the settings as one core uses them.
-//!
-//! Every core gets a new one, complete, whenever policy or settings change, and uses it until the next
+//! Every core gets a complete new [`CorePolicy`] whenever policy or settings change, and uses it until the next
 //! arrives.
 
 use std::{
@@ -42,8 +41,8 @@ pub struct CorePolicy {
 
 const GONE: u32 = u32::MAX;
 
-/// The counters of one FlowSchema, one set per core. They take most of a kilobyte each, and of many FlowSchemas
-/// few are in use: a core has them from its first request on.
+/// The counters of one FlowSchema, one set per core. A set takes almost a kilobyte, and few of many FlowSchemas
+/// are in use, so a core allocates its set with the first request.
 pub(super) type CellsOfCores = Arc<[OnceLock<Arc<FlowCells>>]>;
 
 /// What a request needs of the FlowSchema that it matched.

@@ -36,7 +36,7 @@ where
 {
     future: Option<F>,
     held: HeldResources,
-    /// Of a watch: its entry among the watches.
+    /// For a watch: its entry among the watches.
     watch: Option<LongRunningEntry>,
     context: Rc<RequestContext>,
     is_list: bool,

@@ -56,7 +56,7 @@ pub struct FlowControl {
     pub long_running: Arc<LongRunning>,
     /// Watches, initialised or not.
     pub watches: Arc<LongRunning>,
-    /// Requests reset before they were answered.
+    /// Requests that were reset before they got a response.
     pub premature: UserResets,
     /// Requests that continue after their clients have disconnected.
     pub abandoned: Arc<AbandonedRequests>,
@@ -64,7 +64,7 @@ pub struct FlowControl {
     pub spool: Arc<Spool>,
 }
 
-/// Each flow schema's cells, by level and schema name.
+/// The cells of each FlowSchema, by the names of its level and of itself.
 type CellRegistry = BTreeMap<(Arc<str>, Arc<str>), CellsOfCores>;
 
 impl FlowControl {
@@ -117,7 +117,7 @@ impl FlowControl {
         self.publish();
     }
 
-    /// Completes when seats should be lent and borrowed again, after they just were: after
+    /// Completes when seats should be lent and borrowed the next time, counted from the call: after
     /// [`FlowControl::borrowing_period`], or sooner once a request has to wait or is rejected for lack of seats.
     pub async fn borrowing_due(&self) {
         let semantics = self.dispatcher.view().policy().settings().semantics;
@@ -230,7 +230,7 @@ impl FlowControl {
         before < max
     }
 
-    /// Counts one waiting request less.
+    /// Counts one less waiting request.
     pub(super) fn leave_queue(&self) {
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }
@@ -340,7 +340,7 @@ pub(super) mod tests {
             let held_up = lock(&flow_control.cells);
             let known = Arc::strong_count(&old);
             scope.spawn(|| flow_control.configure(settings()));
-            // Either it has the old view in its hands by now, or will not take it any more.
+            // By now it either holds the old view, or will not take it any more.
             (0..10_000)
                 .take_while(|_| Arc::strong_count(&old) == known)
                 .for_each(|_| std::thread::yield_now());
@@ -366,7 +366,7 @@ pub(super) mod tests {
         assert!(super::super::borrowing_trigger::SOON <= Duration::from_millis(50));
         for _ in 0..3 {
             flow_control.report_contention();
-            // Far more than it should be, and far less than the period.
+            // Far longer than it should take, and far shorter than the period.
             let due = tokio::time::timeout(Duration::from_secs(10), flow_control.borrowing_due());
             assert!(due.await.is_ok());
         }

@@ -1,4 +1,4 @@
-//! Entry points for fuzz targets to what is private here.
+//! Entry points for fuzz targets into private code of this module.
 
 use fairgate_core::{apf::counts::ListObservation, digest::RequestInfo};
 use http::{

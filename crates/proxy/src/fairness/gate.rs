@@ -87,12 +87,12 @@ impl Gate {
         self.clock.now()
     }
 
-    /// The clock, to set timers by.
+    /// The clock, for timers.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// What all cores share.
+    /// The flow control that all cores share.
     pub fn flow_control(&self) -> &Arc<FlowControl> {
         &self.flow_control
     }
@@ -280,7 +280,7 @@ impl Gate {
         self.waiters.borrow().seats_at(index)
     }
 
-    /// Notes how many seats are held by requests whose clients read too slowly.
+    /// Records how many seats are held by requests whose clients read too slowly.
     pub(super) fn note_stalled_seats(&self, seats: u32) {
         self.cells.stalled_seats.store(seats, Ordering::Relaxed);
     }
