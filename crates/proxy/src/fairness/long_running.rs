@@ -1,9 +1,9 @@
-//! Limits of long-running requests, which flow control does not queue: exec, attach, port-forward, proxy, logs.
+//! Limits on long-running requests, which flow control does not queue: exec, attach, port-forward, proxy, logs.
 //!
 //! A client can make almost any request look like one by its path, so their number is limited, per user and in total.
 //! A request counts until the upstream is known to be done with it; see [`super::abandoned`]. This is off the hot
-//! path: such requests last for minutes. Watches have limits of the same kind. What each running
-//! request is for is kept, too, for a scrape.
+//! path: such requests last for minutes. Watches have limits of the same kind. The digest of each running
+//! request is kept, too, for the metrics.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
 };
 
-/// Limits of long-running requests.
+/// Limits on long-running requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Requests of one user.
@@ -40,7 +40,7 @@ pub struct LongRunning {
     caps: Mutex<Caps>,
     total: AtomicU32,
     by_user: DashMap<String, u32>,
-    /// What is running, by the number of its entry.
+    /// The running requests, by the numbers of their entries.
     requests: DashMap<u64, Arc<RequestDigest>>,
     entries: AtomicU64,
 }
@@ -54,7 +54,7 @@ pub(super) struct LongRunningEntry {
 }
 
 impl LongRunning {
-    /// A count of none, with these limits.
+    /// Starts without running requests, with these limits.
     pub fn new(caps: Caps) -> Self {
         Self {
             caps: Mutex::new(caps),
@@ -70,7 +70,7 @@ impl LongRunning {
         *lock(&self.caps) = caps;
     }
 
-    /// The limit in total.
+    /// The limit on requests of all users together.
     pub fn limit(&self) -> u32 {
         lock(&self.caps).total
     }
@@ -80,7 +80,7 @@ impl LongRunning {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Shows `see` each running request, in no order that means anything. O(requests).
+    /// Calls `see` with each running request, in no particular order. O(requests).
     pub fn visit(&self, mut see: impl FnMut(&RequestDigest)) {
         for request in &self.requests {
             see(request.value());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn caps_hold_per_user_and_in_total() {
+    fn limits_apply_per_user_and_in_total() {
         let all = Arc::new(LongRunning::new(Caps {
             per_user: 2,
             total: 3,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_ask_at_the_same_time_do_not_pass_the_total_together() {
+    fn concurrent_threads_do_not_exceed_the_total_limit() {
         let caps = Caps {
             per_user: 1000,
             total: 7,

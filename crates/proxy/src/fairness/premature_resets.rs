@@ -1,4 +1,4 @@
-//! Requests that a user's clients reset before they are answered.
+//! Requests that a user's clients reset before they get a response.
 //!
 //! `serve` closes a connection with too many of them, but a client can open another. Therefore they are also counted
 //! by user, over all connections and cores, and the requests of a user with too many ([`ResetLimits`]) are refused for

@@ -32,13 +32,13 @@ pub struct FlowControlSettings {
     pub estimator: EstimatorSettings,
     /// How often seats are lent and borrowed; not zero.
     pub borrowing_period: Duration,
-    /// Limits of long-running requests other than watches.
+    /// Limits on long-running requests other than watches.
     pub long_running: Caps,
-    /// Limits of watches.
+    /// Limits on watches.
     pub watches: Caps,
-    /// How many requests a user may reset before they are answered. Cannot be changed later.
+    /// How many requests a user may reset before they get a response. Cannot be changed later.
     pub resets: ResetLimits,
     /// How much of replies may be spooled whose clients read slowly, and how many bytes such a client
-    /// has to take per second.
+    /// has to read per second.
     pub spool: SpoolLimits,
 }

@@ -90,7 +90,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Seats that are never without a request to take them.
+    /// Seats for each of which a request always waits.
     struct World {
         spread: StartSpreading,
         ends: Vec<Time>,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn once_they_are_spread_out_nothing_is_delayed() {
+    fn once_requests_are_spread_out_hardly_any_is_delayed() {
         let mut world = World::new();
         world.run(at(0), at(5_000), || ms(10));
         let delayed = world.delayed;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_service_times_it_costs_one_part_in_256() {
+    fn delays_cost_at_most_one_part_in_256_of_the_execution_time() {
         let mut random = Random::seeded(1);
         let mut world = World::new();
         world.run(at(0), at(20_000), || {

@@ -7,7 +7,7 @@ use fairgate_core::time::Time;
 /// The maximum wait, also of a request with a later deadline.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a request may wait of which `whole` is the time limit.
+/// How long a request with the time limit `whole` may wait.
 pub(super) fn wait_limit(whole: Duration) -> Duration {
     (whole / 4).min(MAX_WAIT)
 }

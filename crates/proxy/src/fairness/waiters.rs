@@ -1,6 +1,6 @@
 //! The requests of one core that wait or execute.
 //!
-//! The dispatcher knows a request by a [`Waiter`], a small copy that names its core, its entry in the table
+//! The dispatcher knows a request by a [`Waiter`], a small value that names its core, its entry in the table
 //! of that core, and the entry's generation. When a request is gone, the generation of its entry changes, so
 //! that a decision which comes too late is recognised as such.
 

@@ -137,7 +137,7 @@ impl WatchGuard {
         }
     }
 
-    /// How much longer the watch may take until it is answered.
+    /// How much longer the watch may take until its response begins.
     pub(super) fn time_left(&self) -> Duration {
         let seat = self.initializing.seat.borrow();
         seat.as_ref().map_or(Duration::ZERO, Seat::time_left)
@@ -226,7 +226,7 @@ impl WatchGuard {
     }
 }
 
-/// Whether a reply may be that to a watch.
+/// Whether a reply may belong to a watch.
 pub(super) fn is_watch(reply: &Reply) -> bool {
     reply.status() == StatusCode::OK && reply.body().size_hint().exact().is_none()
 }
@@ -396,7 +396,7 @@ mod tests {
             let gate = gate(Semantics::Improved, &clock);
             let answered = async || {
                 let mut guard = watch(&gate, WITH_INITIAL_EVENTS);
-                // However long the answer was in coming: until then the upstream works on it.
+                // However long the response takes: until it begins, the upstream works on the request.
                 clock.advance(Duration::from_secs(50));
                 gate.release_overdue();
                 let_others_run().await;
@@ -410,7 +410,7 @@ mod tests {
             let_others_run().await;
             assert_eq!(seats_in_use(&gate), 1);
             drop(just_before);
-            assert_eq!(seats_in_use(&gate), 0, "its end is the end of it");
+            assert_eq!(seats_in_use(&gate), 0, "the end of a watch returns its seat");
 
             let _then = answered().await;
             clock.advance(MAX_INITIALIZATION);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_is_not_answered_keeps_its_seat_until_the_time_limit_of_any_request() {
+    fn a_watch_without_a_response_keeps_its_seat_until_the_ordinary_time_limit() {
         on_a_core(async || {
             let clock = Clock::manual(Time::ZERO);
             let gate = gate(Semantics::Improved, &clock);

@@ -1,7 +1,7 @@
 //! Opens connections for requests of clients.
 //!
-//! The dialer is [`fairgate_upstream`]'s. This adds what a pool needs: the HTTP version by the configuration, and
-//! events for the metrics.
+//! The dialer is [`fairgate_upstream`]'s. This adds what a pool needs: the HTTP version that the configuration
+//! selects, and events for the metrics.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use fairgate_upstream::dial::{DialError, Dialer, HttpVersion};
 /// Why there is no connection for a request. Nothing has been sent.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    /// None could be opened.
+    /// No connection could be opened.
     #[error(transparent)]
     Dial(#[from] DialError),
     /// The maximum number of connections is open.
@@ -48,7 +48,7 @@ pub(super) struct Connector {
     settings: Arc<UpstreamSettings>,
     /// Offers what the settings allow.
     any: Dialer,
-    /// Offers HTTP/1.1 alone, for upgrades.
+    /// Offers only HTTP/1.1, for upgrades.
     http1: Dialer,
 }
 
@@ -78,7 +78,7 @@ impl Connector {
         };
         let version = match dialed.negotiated {
             Some(version) => version,
-            // Without ALPN HTTP/2 is spoken only where the configuration says that the upstream knows it.
+            // Without ALPN, HTTP/2 is used only if the configuration says that the upstream supports it.
             None if self.settings.protocol == UpstreamProtocol::Http2 && !upgrade => {
                 HttpVersion::Http2
             }

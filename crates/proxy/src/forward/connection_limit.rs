@@ -92,7 +92,7 @@ impl ConnectionLimitGuard {
         }
     }
 
-    /// Counts one stream less.
+    /// Counts one less stream.
     pub(super) fn end_stream(&self) {
         if let Some(streams) = self.streams() {
             streams.fetch_sub(1, Ordering::Relaxed);
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_without_a_connection_may_have_one_and_no_other_above_the_maximum() {
+    fn only_a_core_without_a_connection_may_exceed_the_maximum() {
         let all = ConnectionLimit::new(2, 100);
         let guards: Vec<_> = (0..2)
             .map(|_| all.enter(Lane::Watches, false).unwrap())
@@ -120,13 +120,13 @@ mod tests {
         assert!(!all.has_room(Lane::Watches, false));
         assert!(all.enter(Lane::Watches, false).is_none());
         assert!(all.enter(Lane::Watches, true).is_some());
-        assert!(all.enter(Lane::Ordinary, false).is_some(), "its own");
+        assert!(all.enter(Lane::Ordinary, false).is_some(), "the lane has its own limit");
         drop(guards);
         assert!(all.has_room(Lane::Watches, false));
     }
 
     #[test]
-    fn streams_are_counted_where_they_last() {
+    fn streams_of_watches_are_counted() {
         let all = ConnectionLimit::new(3, 100);
         let guard = all.enter(Lane::Watches, false).unwrap();
         guard.set_streams_each(50);

@@ -270,7 +270,7 @@ impl LeasedConnection {
         }
     }
 
-    /// Leaves the connection to the body of the answer.
+    /// Leaves the connection to the body of the response.
     pub(super) fn into_connection(mut self) -> Rc<dyn UpstreamConnection> {
         match self.connection.take() {
             Some(connection) => connection,
@@ -288,8 +288,8 @@ impl Drop for LeasedConnection {
 }
 
 /// Whether the upstream said that it has not processed the request: the stream was refused
-/// (`REFUSED_STREAM`), or its number is above the last one in the upstream's `GOAWAY`, whatever the reason of
-/// that. (Streams up to that number continue; if they fail, it is because the connection itself does.)
+/// (`REFUSED_STREAM`), or its number is above the last one in the upstream's `GOAWAY`, whatever its reason.
+/// (Streams up to that number continue; if they fail, it is because the connection itself does.)
 pub(super) fn was_refused(error: &hyper::Error) -> bool {
     let Some(error) = error.source().and_then(|e| e.downcast_ref::<h2::Error>()) else {
         return false;

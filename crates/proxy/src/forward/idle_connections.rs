@@ -119,7 +119,7 @@ mod tests {
 
     type Conditions = Vec<Rc<Cell<Condition>>>;
 
-    /// `number` connections, one a second, and how often any was looked at.
+    /// `number` connections that became idle one second after the other, and how often any was checked.
     fn idle(number: usize) -> (IdleConnections<Connection>, Conditions, Rc<Cell<usize>>) {
         let looks = Rc::<Cell<usize>>::default();
         let conditions: Vec<_> = (0..number)
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_ones_are_dropped_and_busy_ones_stay() {
+    fn closed_connections_are_dropped_and_busy_ones_stay() {
         let (mut idle, conditions, looks) = idle(6);
         conditions[5].set(Condition::Busy);
         conditions[4].set(Condition::Closed);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_a_few_busy_ones_are_looked_at() {
+    fn only_a_few_busy_connections_are_checked() {
         let (mut idle, conditions, looks) = idle(100);
         for condition in &conditions {
             condition.set(Condition::Busy);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn old_ones_are_not_used_and_are_swept() {
+    fn old_connections_are_not_used_and_are_removed() {
         let (mut idle, conditions, _) = idle(100);
         conditions[98].set(Condition::Closed);
         idle.sweep(at(119), LIMIT);

@@ -98,7 +98,7 @@ struct LanePool {
     failing: Cell<bool>,
 }
 
-/// The result of searching a stream on the shared connections.
+/// The result of searching for a stream on the shared connections.
 enum StreamSearch {
     /// A stream.
     Stream(LeasedConnection),

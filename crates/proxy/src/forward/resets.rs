@@ -35,10 +35,10 @@ use fairgate_call::AbandonedResponse;
 
 /// The bytes of an abandoned response that are read and discarded.
 const MOST_BYTES: usize = 1 << 20;
-/// One of so many streams may be reset at once.
+/// One in this many streams may be reset at once.
 const AT_ONCE: usize = 5;
-/// After that, one of so many streams may be reset each second.
-const A_SECOND: usize = 20;
+/// After that, one in this many streams may be reset each second.
+const PER_SECOND: usize = 20;
 
 /// The resets of one connection.
 #[derive(Debug, Default)]
@@ -118,7 +118,7 @@ async fn forget<C: LimitsResets>(connection: Weak<C>) {
             return;
         };
         tokio::time::sleep(
-            Duration::from_secs(1) * u32::try_from(A_SECOND).unwrap_or(1) / at_least_one(streams),
+            Duration::from_secs(1) * u32::try_from(PER_SECOND).unwrap_or(1) / at_least_one(streams),
         )
         .await;
         let Some(connection) = connection.upgrade() else {

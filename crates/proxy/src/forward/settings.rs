@@ -17,7 +17,7 @@ use fairgate_upstream::{
 pub struct UpstreamSettings {
     /// Where it is.
     pub endpoint: Endpoint,
-    /// Which HTTP to speak.
+    /// Which HTTP version to speak.
     pub protocol: UpstreamProtocol,
     /// How long after a request's deadline the gateway still waits for the upstream's own timeout reply: 5 s.
     pub deadline_grace: Duration,
@@ -50,7 +50,7 @@ pub struct UpstreamSettings {
     pub events: EventSink<ConnectionEvent>,
 }
 
-/// Which HTTP to speak upstream.
+/// Which HTTP version to speak upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamProtocol {
     /// HTTP/2 if TLS negotiates it, else HTTP/1.1.

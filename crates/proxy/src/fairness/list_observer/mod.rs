@@ -29,7 +29,7 @@ use fairgate_core::{
     digest::{RequestInfo, Verb},
 };
 
-/// The bytes of a reply that are parsed if not all of it is.
+/// How many bytes of a long reply are parsed.
 const SAMPLE_BYTES: u64 = 32 << 10;
 
 /// The most bytes that are parsed to find the end of the first object.

@@ -1,4 +1,4 @@
-//! Lists as servers write them, cut and packed in every way.
+//! Lists as servers write them, split and compressed in every way.
 
 use std::io::Write;
 
@@ -121,7 +121,7 @@ fn list_metadata(token: &str, remaining: Option<u64>) -> Vec<u8> {
     field(1, &metadata)
 }
 
-/// A list of pods in protobuf, each of a size of its own around `size`.
+/// A list of pods in protobuf, of slightly different sizes around `size`.
 fn protobuf_list(metadata: Vec<u8>, count: usize, size: usize) -> Vec<u8> {
     let mut list = metadata;
     for number in 0..count {
@@ -223,7 +223,7 @@ fn objects_larger_than_the_sample_are_read_to_the_first_ones_end() {
     let body = pod_list("", &pods(10, 100_000));
     let seen = of_json("/api/v1/pods", &body).unwrap();
     assert_eq!(seen.items_in_page, Some(10));
-    // Too large even for that: the bytes are all there is.
+    // Too large even for that: only the number of bytes is known.
     let body = pod_list("", &pods(10, 200_000));
     let seen = of_json("/api/v1/pods", &body).unwrap();
     assert_eq!(seen.items_in_page, None);
@@ -246,7 +246,7 @@ fn a_page_that_is_not_the_last_is_full() {
     };
     let target = "/api/v1/pods?limit=500&continue=abc";
     assert_eq!(of_json(target, &body), Some(later));
-    // Of custom resources the metadata comes last.
+    // The metadata of custom resources comes last.
     let metadata = r#""continue":"next","remainingItemCount":9500,"#;
     let body = widget_list(metadata, &pods(500, 500));
     let expected = ListObservation {
@@ -278,7 +278,7 @@ fn a_page_that_may_not_be_the_last_is_a_lower_bound() {
 }
 
 #[test]
-fn a_limit_that_the_server_did_not_heed_makes_no_page() {
+fn a_limit_that_the_server_ignores_makes_no_page() {
     let body = pod_list("", &pods(5, 0));
     let seen = of_json("/api/v1/pods?limit=2&resourceVersion=0", &body).unwrap();
     assert_eq!(seen.items_in_page, Some(5));
@@ -346,7 +346,7 @@ fn what_is_not_a_list_of_objects_is_not_observed() {
 }
 
 #[test]
-fn only_complete_answers_to_lists_are_observed() {
+fn only_complete_responses_to_list_requests_are_observed() {
     let plain = headers(JSON, None);
     let body = pod_list("", &pods(2, 0));
     let mut observer = observer_of("/api/v1/pods", &plain).unwrap();
@@ -414,7 +414,7 @@ fn an_impossible_gzip_trailer_is_ignored() {
 }
 
 #[test]
-fn lengths_that_lie_do_no_harm() {
+fn wrong_lengths_do_no_harm() {
     let good = protobuf_list(list_metadata("", None), 3, 50);
     let huge = varint(u64::MAX);
     for start in 4..good.len().min(60) {
@@ -441,7 +441,7 @@ fn lengths_that_lie_do_no_harm() {
         let bad = typed("v1", "PodList", &list);
         assert_eq!(of_protobuf("/api/v1/pods", &bad), None, "{odd:?}");
     }
-    // List metadata beyond all reason is not held.
+    // Unreasonably long list metadata is not kept.
     let long = protobuf_list(list_metadata(&"x".repeat(5000), None), 3, 50);
     assert_eq!(of_protobuf("/api/v1/pods", &long), None);
 }
@@ -490,7 +490,7 @@ proptest! {
             let mut bytes = if is_packed { gzip(&body) } else { body };
             for &(place, byte) in &damage {
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss,
-                    clippy::cast_precision_loss, reason = "places in a short body")]
+                    clippy::cast_precision_loss, reason = "positions in a short body")]
                 let index = (place * bytes.len() as f64) as usize;
                 bytes[index] = byte;
             }
