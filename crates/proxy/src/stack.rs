@@ -1,20 +1,20 @@
 //! The request path. Read this first.
 //!
-//! The layers from the outside in, and why each stands where it does:
+//! The layers from the outside in, and why each is where it is:
 //!
 //! - `serve` receives the request from its connection and makes an [`Inbound`](fairgate_call::Inbound).
 //! - `trace` counts and logs the request at its end, so it is outside of everything that can end it.
 //! - [`HandleRefusal`] turns refusals and panics of the inner layers into replies, which `trace` then sees.
 //! - `auth` authenticates the user and makes the [`Call`](fairgate_call::Call): classification needs the user, and an
 //!   unauthenticated request must not wait for a seat.
-//! - `evictions.wait` holds evictions that their budget refuses, and sends them again. It stands outside of flow control,
+//! - `evictions.wait` holds evictions that their budget refuses, and sends them again. It is outside of flow control,
 //!   so that they hold no seat meanwhile, and each attempt waits for a seat like any request.
 //! - `fairness` makes the call wait until it has a seat: everything inside of it costs the upstream work.
 //! - `dumps` serves the debug dumps of the queues. As in kube-apiserver, requests for them are subject to flow control.
 //! - `evictions.decide` carries out evictions, if the gateway is configured to: that is work for the upstream, so it needs
 //!   a seat. It does not use the layers further inside, because it calls the upstream with the gateway's own credentials.
-//! - `hosted` answers requests for the hosted API, if there is one; it costs work as the upstream does.
-//! - The innermost service answers all other requests, usually by forwarding them.
+//! - `hosted` serves requests for the hosted API, if there is one; it costs work as the upstream does.
+//! - The innermost service serves all other requests, usually by forwarding them.
 //!
 //! Every layer is always ready: only the dispatcher of `fairness` makes requests wait. The layers are ordinary `tower`
 //! layers. A custom layer outside of `auth` gets an `Inbound`, one inside of it a `Call`.

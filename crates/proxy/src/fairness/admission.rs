@@ -70,7 +70,7 @@ struct NewRequest<'a> {
     waiter: Waiter,
     /// When it arrived at the gate.
     now: Time,
-    /// Until when it may wait in a queue.
+    /// The time until which it may wait in a queue.
     until: Time,
 }
 

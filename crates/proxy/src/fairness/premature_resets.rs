@@ -27,7 +27,7 @@ const MAX_USERS: usize = 10_000;
 pub struct UserResets {
     limits: ResetLimits,
     users: DashMap<Box<str>, RecentResets>,
-    /// Until when any user is refused, in nanoseconds.
+    /// The time until which any user is refused, in nanoseconds.
     refusing_until: AtomicU64,
     /// When users were last forgotten, in nanoseconds.
     decayed_until: AtomicU64,
@@ -38,7 +38,7 @@ pub struct UserResets {
 #[derive(Debug)]
 struct RecentResets {
     resets: u32,
-    /// Until when resets were forgotten.
+    /// The time up to which resets were forgotten.
     decayed_until: Time,
     refused_until: Time,
 }

@@ -12,8 +12,8 @@ pub(super) fn wait_limit(whole: Duration) -> Duration {
     (whole / 4).min(MAX_WAIT)
 }
 
-/// Until when a request may wait in a queue: a quarter of the time from its arrival to its deadline (or of the default
-/// time limit, if it has none), at most a minute, and never past the deadline.
+/// The time until which a request may wait in a queue: a quarter of the time from its arrival to its deadline
+/// (or of the default time limit, if it has none), at most a minute, and never past the deadline.
 pub(super) fn wait_deadline(
     received: Time,
     deadline: Option<Time>,

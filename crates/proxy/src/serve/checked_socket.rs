@@ -2,7 +2,7 @@
 //!
 //! Three things are done here that hyper does not do. Bytes from the client are parsed before hyper reads them, so that
 //! it gets no more than one HTTP/1 message at a time ([`super::http1`]), and floods of HTTP/2 frames end the connection
-//! ([`super::http2`]). A client that does not take data is disconnected. And unread bytes are read and discarded before
+//! ([`super::http2`]). A client that does not read is disconnected. And unread bytes are read and discarded before
 //! the connection is closed; otherwise the kernel would reset it, and the client could lose a reply that it has not read.
 
 use std::{
@@ -82,7 +82,7 @@ impl CheckedSocket {
             .stall_timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         if timer.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(too_slow("the client does not take data")));
+            return Poll::Ready(Err(too_slow("the client does not read its data")));
         }
         Poll::Pending
     }

@@ -16,7 +16,7 @@ pub(crate) struct ChunkScanner(At);
 enum At {
     /// The first digit of a chunk's size.
     Start,
-    /// More digits of the size, which is this so far; or its end.
+    /// Another digit of the size, or its end. The number is the size so far.
     Size(u64),
     /// What may follow the size on its line.
     Extension(u64),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_where_it_says() {
+    fn a_body_ends_after_its_last_chunk() {
         assert_eq!(end(b"0\r\n\r\nGET"), Some(5));
         assert_eq!(end(b"3\r\nabc\r\n0\r\n\r\nGET"), Some(13));
         assert_eq!(end(b"a;x=y\r\n0123456789\r\n00\r\nT: v\r\n\r\n!"), Some(31));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_digits_and_fits() {
+    fn a_size_that_is_not_hexadecimal_or_too_large_is_malformed() {
         for bad in [
             &b"\r\n"[..],
             b"+1\r\n",

@@ -109,7 +109,7 @@ fn count_handshake_failure(core: &ServeContext) {
     }
 }
 
-/// The reader for a connection of which `first` was read already.
+/// The reader for a connection from which `first` was already read.
 fn reader(core: &ServeContext, connection: &ClientConnection, first: Bytes) -> HttpReader {
     let limits = HeadLimits {
         bytes: core.settings.head_bytes.max(8192),

@@ -32,7 +32,7 @@ pub(super) struct ConnectionService<S> {
 enum Checked {
     /// It goes through the stack.
     Request(Inbound),
-    /// It was answered without the stack.
+    /// The response does not need the stack.
     Answered(Reply),
 }
 
@@ -45,7 +45,7 @@ impl<S> ConnectionService<S> {
         }
     }
 
-    /// Refuses a malformed request, answers what needs no stack, and makes an [`Inbound`] of the rest.
+    /// Refuses malformed requests, responds to those that need no stack, and turns the others into an [`Inbound`].
     fn enter(&self, request: Request<Incoming>) -> (Rc<RequestContext>, Checked) {
         let context = Rc::new(RequestContext::new(
             request.method().clone(),
@@ -81,10 +81,10 @@ impl<S> ConnectionService<S> {
 
     fn check<B>(&self, request: &Request<B>, head: HeadCheck) -> Result<RequestTarget, Refusal> {
         let HeadCheck::Scanned(facts) = head else {
-            // It was counted where it was found too large.
+            // It was counted when it was found too large.
             return Err(Refusal::HeadersTooLarge);
         };
-        // HTTP/2 limits the bytes of a head, but not its lines: very many short ones would fit.
+        // HTTP/2 limits the bytes of a head, but not the number of its fields: very many short ones would fit.
         let checked = if request.headers().len() > self.core.settings.header_lines {
             Err(Refusal::HeadersTooLarge)
         } else {

@@ -1,4 +1,4 @@
-//! The load of a core, by which the acceptor chooses one for a new connection.
+//! The load of a core. By it, the acceptor chooses a core for each new connection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(
             phase.get(),
             DrainPhase::Over,
-            "also once the gateway is gone"
+            "the phase stays after the controller is dropped"
         );
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Credits of a new connection, and at most for the time between two refills.
+/// Credits of a new connection, and the most that it earns for the time between two refills.
 pub(super) const INITIAL: u32 = 4096;
 /// Credits for each second.
 pub(super) const PER_SECOND: u32 = 512;

@@ -1,11 +1,11 @@
 //! Detects that a client closed its connection, without reading from it.
 //!
 //! hyper reads from an HTTP/1 connection only when the service polls the body. While a request is queued with its
-//! body unread, there is no read, and the end of the connection would go unnoticed: the request would keep its place in the queue. So each
-//! core has its own epoll instance, in which connections are registered for the end of the stream only, and
-//! which the runtime watches like any other descriptor. This also shows an end behind unread bytes, unless those
-//! fill the kernel's buffer, and then [`ClientBody::poll_read_ahead`](fairgate_call::ClientBody::poll_read_ahead)
-//! makes room.
+//! body unread, there is no read, and nobody would notice that the connection has ended: the request would keep
+//! its place in the queue. So each core has its own epoll instance, in which connections are registered for the
+//! end of the stream only, and which the runtime watches like any other descriptor. This also shows an end
+//! behind unread bytes, unless those fill the kernel's buffer, and then
+//! [`ClientBody::poll_read_ahead`](fairgate_call::ClientBody::poll_read_ahead) makes room.
 //!
 //! A client may also close its sending side only, and wait for its reply. Both look the same until something is
 //! sent; [`super::disconnect`] decides. A registration is also used to wake its connection when the phase of the
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_left_before_it_was_watched_is_noticed() {
+    fn a_client_that_disconnected_before_it_was_watched_is_noticed() {
         on_a_core(async || {
             let watcher = HangupWatcher::start().unwrap();
             let (client, server) = pair();

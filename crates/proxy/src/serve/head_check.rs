@@ -20,7 +20,7 @@ use fairgate_call::{Refusal, end_to_end_header_in_connection};
 pub(crate) enum RequestTarget {
     /// A path: the request goes through the stack.
     Path,
-    /// The server as a whole, `OPTIONS *` (RFC 9110, section 9.3.7): answered without the stack.
+    /// The server as a whole, `OPTIONS *` (RFC 9110, section 9.3.7). The response does not need the stack.
     ServerWide,
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_that_decide_something_are_refused() {
+    fn duplicate_headers_that_change_the_meaning_are_refused() {
         for name in ["host", "authorization", "content-type"] {
             let twice = get().header(name, "a").header(name, "b");
             assert!(checked(twice).is_err(), "{name}");
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn connection_may_not_name_what_the_request_needs() {
+    fn connection_may_not_name_a_header_that_the_request_needs() {
         assert!(checked(get().header("connection", "close, Host")).is_err());
         assert!(checked(get().header("connection", "content-length")).is_err());
         assert!(checked(get().header("connection", "keep-alive, x-other")).is_ok());
     }
 
     #[test]
-    fn two_names_for_one_host_are_refused() {
+    fn a_missing_or_different_host_header_is_refused() {
         let absolute = |host| Request::get("http://gate/api").header("host", host);
         assert!(checked(absolute("gate")).is_ok());
         assert!(checked(absolute("GATE")).is_ok());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_and_echoes_are_refused_and_asterisk_is_answered_here() {
+    fn connect_and_trace_are_refused_and_options_asterisk_needs_no_stack() {
         for method in ["CONNECT", "TRACE"] {
             assert!(matches!(
                 checked(get().method(method)),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_raw_bytes_show_is_refused() {
+    fn problems_that_only_the_raw_bytes_show_are_refused() {
         let chunked = get()
             .header("transfer-encoding", "chunked")
             .body(())

@@ -28,7 +28,7 @@ pub(crate) struct HeadScanner {
     begun: bool,
     /// Whether that line cannot be the first line of a head.
     not_a_head: bool,
-    /// Of the current line: its first bytes, its length, and its last byte.
+    /// The first bytes of the current line, its length, and its last byte.
     start: [u8; START],
     len: usize,
     last: u8,

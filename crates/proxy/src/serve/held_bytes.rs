@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_out_as_they_went_in() {
+    fn bytes_are_returned_unchanged_and_in_order() {
         let all: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
         let mut held = HeldBytes::default();
         for piece in all.chunks(7_777) {

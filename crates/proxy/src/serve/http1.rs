@@ -64,7 +64,7 @@ struct Large {
 }
 
 impl Http1Reader {
-    /// A reader of a connection of which `first` was read already.
+    /// A reader of a connection from which `first` was already read.
     pub(super) fn new(
         messages: Arc<MessageState>,
         defence: Arc<Defence>,
@@ -195,7 +195,7 @@ impl Http1Reader {
         }
     }
 
-    /// Reads more of a head of which some is held already; nothing of one that has not begun. The head may be
+    /// Reads more of a head if a part of it is held already, and does nothing otherwise. The head may be
     /// complete, or dropped, after that.
     fn poll_more(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.held.is_empty() {
@@ -331,7 +331,7 @@ impl Http1Reader {
 
     /// The budget dropped the head: reports that, and has the request refused.
     fn refuse_dropped(&mut self) {
-        let detail = "unfinished heads take too much memory, and its own most of it";
+        let detail = "unfinished heads take too much memory, and this client's take the most";
         self.defence.record(Offence::Memory, self.remote, detail);
         self.replace_head(HeadCheck::TooLarge);
     }

@@ -36,7 +36,7 @@ use super::{
 use fairgate_base::socket::Socket;
 
 /// Logged when the budget of unfinished heads drops a header block.
-const OUT_OF_MEMORY: &str = "unfinished heads take too much memory, and its own most of it";
+const OUT_OF_MEMORY: &str = "unfinished heads take too much memory, and this client's take the most";
 
 /// The smallest buffer that is read into. It has room for a frame's header, so that every read makes progress.
 const MIN_BUFFER: usize = 64;
@@ -62,7 +62,7 @@ pub(super) struct Http2Reader {
 }
 
 impl Http2Reader {
-    /// A reader of a connection of which `first` was read already.
+    /// A reader of a connection from which `first` was already read.
     pub(super) fn new(
         first: Bytes,
         credits: Arc<FrameCredits>,

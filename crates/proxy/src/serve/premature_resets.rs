@@ -1,11 +1,11 @@
-//! Requests that an HTTP/2 client resets before they are answered.
+//! Requests that an HTTP/2 client resets before the response begins.
 //!
 //! A few are normal: clients give up. Many in a row are an attack ("rapid reset", CVE-2023-44487): opening and
-//! resetting a stream costs the client next to nothing, and the server a request. As in Envoy, only streams count
-//! that were reset within a second of their begin, so that clients are not punished which give up because a reply
-//! takes long. A connection with too many of them is closed with `ENHANCE_YOUR_CALM`, unless it carries requests of
-//! several users: the connection of a front proxy must not be closed for what one of its users does. The limit for
-//! a user on all connections together is in `fairness`.
+//! resetting a stream costs the client next to nothing, and the server a request. As in Envoy, only streams
+//! count that were reset within a second of their start, so that clients that give up because a reply takes long
+//! are not punished. A connection with too many of them is closed with `ENHANCE_YOUR_CALM`, unless it carries
+//! requests of several users: the connection of a front proxy must not be closed for what one of its users does.
+//! The limit for a user on all connections together is in `fairness`.
 
 use std::{
     cell::{Cell, RefCell},
@@ -22,7 +22,7 @@ use fairgate_core::{digest::User, time::Time};
 pub(super) struct PrematureResets {
     limits: ResetLimits,
     recent: Cell<u32>,
-    /// Until when resets were forgotten.
+    /// The time up to which resets were forgotten.
     decayed_until: Cell<Time>,
     users: RefCell<ConnectionUsers>,
     too_many: Notify,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_of_several_users_goes_on() {
+    fn a_connection_of_several_users_is_not_closed() {
         let resets = PrematureResets::new(ResetLimits::PER_CONNECTION);
         resets.note_user(Some(&user("a")));
         resets.note_user(Some(&user("b")));

@@ -60,7 +60,7 @@ pin_project! {
 }
 
 impl<F> RequestFuture<F> {
-    /// A request that was answered without the stack.
+    /// A request whose response does not need the stack.
     pub(super) fn answered(
         reply: Reply,
         active: ActiveRequest,
@@ -169,7 +169,7 @@ impl ActiveRequest {
         Self { core, connection }
     }
 
-    /// The client has reset the request, unanswered.
+    /// The client has reset the request before its reply began.
     fn reset(&self, context: &RequestContext, received: Time) {
         let premature = &self.connection.premature;
         premature.note_user(context.user.get());

@@ -15,7 +15,7 @@ use fairgate_call::ResetLimits;
 pub struct ServeSettings {
     /// Where to listen: 127.0.0.1:6443.
     pub listen: SocketAddr,
-    /// TLS, unless plain. See [`super::tls::server_config`].
+    /// TLS; `None` for plain connections. See [`super::tls::server_config`].
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Client connections in total; further ones wait in the kernel's queue: 16384.
     pub connections: usize,
@@ -26,7 +26,7 @@ pub struct ServeSettings {
     /// Memory that the unfinished heads of all clients may take together, not counting the first 8 KiB of each:
     /// 64 MiB.
     pub unfinished_head_bytes: usize,
-    /// Most header lines of a request: 512.
+    /// The most header lines that a request may have: 512.
     pub header_lines: usize,
     /// Time for the TLS handshake: 10 s.
     pub handshake_timeout: Duration,
@@ -34,7 +34,7 @@ pub struct ServeSettings {
     pub head_timeout: Duration,
     /// How long a connection may be idle: 120 s. At least the 90 s for which clients keep theirs.
     pub idle_timeout: Duration,
-    /// How long a client may not take data that is ready for it: 60 s.
+    /// How long a client may leave data unread that is ready for it: 60 s.
     pub stall_timeout: Duration,
     /// How long an HTTP/2 client may be silent before a `PING` is sent: 30 s.
     pub keep_alive_interval: Duration,
@@ -46,7 +46,7 @@ pub struct ServeSettings {
     pub read_ahead_small_bytes: usize,
     /// Bytes of one queued request's body while less than half of the core's total is used: 16 MiB.
     pub read_ahead_large_bytes: usize,
-    /// How many requests a connection may reset before they are answered.
+    /// How many requests a connection may reset before their replies begin.
     pub resets: ResetLimits,
     /// Receives events of client connections.
     pub events: EventSink<ClientEvent>,

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::checked_socket::CheckedSocket;
 
-/// How long to wait for the client to take the last frame.
+/// How long to wait for the client to read the last frame.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// GOAWAY: any stream may have been served; `ENHANCE_YOUR_CALM`.
@@ -37,7 +37,7 @@ impl SharedSocket {
         }
     }
 
-    /// Sends `GOAWAY` with `ENHANCE_YOUR_CALM`, if the client takes it soon.
+    /// Sends `GOAWAY` with `ENHANCE_YOUR_CALM`, if the client reads it soon.
     pub(super) async fn send_enhance_your_calm(mut self) {
         if self.at_frame_start.get() {
             let goaway = async {

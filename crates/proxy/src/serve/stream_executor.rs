@@ -27,7 +27,7 @@ use fairgate_call::{BodyActivity, RequestContext};
 #[derive(Clone)]
 pub(super) struct StreamExecutor {
     connection: Rc<ClientConnection>,
-    /// How long a client may not take data that is ready for it.
+    /// How long a client may leave data unread that is ready for it.
     stall_timeout: Duration,
 }
 
@@ -104,7 +104,7 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
             timer.as_mut().reset(deadline);
         }
         if timer.as_mut().poll(cx).is_ready() {
-            tracing::debug!("a client did not take data for too long; its stream is reset");
+            tracing::debug!("a client did not read data for too long; its stream is reset");
             return Poll::Ready(());
         }
         Poll::Pending

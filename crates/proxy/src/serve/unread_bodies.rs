@@ -1,6 +1,6 @@
-//! The rest of a request's body when the request was answered before all of it was read.
+//! The rest of a request's body when the response came before all of the body was read.
 //!
-//! An upstream may answer before it has read a body, and the gateway may refuse a request without reading it. The
+//! An upstream may respond before it has read a body, and the gateway may refuse a request without reading it. The
 //! rest has to be read from an HTTP/1 connection before the next request can be. As in Go's server, up to 256 KiB of
 //! it are read and discarded. If more is to come, or its length is unknown, the reply says that the connection will
 //! be closed, so that the client does not send another request on it. A client that waits for `100 Continue` does
