@@ -61,8 +61,7 @@ fn burst() -> Outcome {
         served == BURST as u64,
         format!("{served} of {BURST} were"),
     );
-    let micros =
-        |nanos: u64| format!("{:.1} µs", Duration::from_nanos(nanos).as_secs_f64() * 1e6);
+    let micros = |nanos: u64| format!("{:.1} µs", Duration::from_nanos(nanos).as_secs_f64() * 1e6);
     outcome.check(
         "a request is at most 15 % more expensive after the burst",
         after * 100 <= before * MOST_PERCENT,

@@ -26,7 +26,8 @@ const TESTS: usize = 145;
 const LIMIT: Duration = ms(120_000);
 
 fn h2spec() -> Outcome {
-    let program = std::env::var_os("H2SPEC_BIN").expect("H2SPEC_BIN names h2spec; tests/attack/run builds it");
+    let program = std::env::var_os("H2SPEC_BIN")
+        .expect("H2SPEC_BIN names h2spec; tests/attack/run builds it");
     let setup = Setup {
         tls: true,
         anonymous: true,

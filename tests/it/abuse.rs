@@ -196,7 +196,11 @@ fn h2_ends_floods_of_empty_data_frames_and_they_are_counted() {
         client.send(&headers(1, 4));
         let flood = frame(0, flags, 1, payload).repeat(20_000);
         let sending = std::thread::spawn(move || sender.send(&flood));
-        assert_eq!(client.goaway_code(), ENHANCE_YOUR_CALM, "{flags} {payload:?}");
+        assert_eq!(
+            client.goaway_code(),
+            ENHANCE_YOUR_CALM,
+            "{flags} {payload:?}"
+        );
         sending.join().unwrap();
         wait_until("it is counted", || {
             gate.gateway.defence().count(Offence::Protocol) == before + 1
@@ -296,7 +300,10 @@ fn unfinished_header_blocks_have_the_memory_and_time_limits_of_heads() {
         gate.gateway.defence().count(Offence::Memory) >= 1
     });
     let codes: Vec<_> = clients.into_iter().map(Frames::goaway_code).collect();
-    assert_eq!(codes, [ENHANCE_YOUR_CALM; 3], "the time limit ends the others");
+    assert_eq!(
+        codes, [ENHANCE_YOUR_CALM; 3],
+        "the time limit ends the others"
+    );
     let (memory, time) = (
         gate.gateway.defence().count(Offence::Memory),
         gate.gateway.defence().count(Offence::TooSlow),

@@ -192,7 +192,11 @@ fn out_of_descriptors_child() {
     while gate.gateway.connections() > 0 {
         std::thread::park_timeout(Duration::from_millis(1));
     }
-    assert_eq!(status(&raw(gate.address(), ask)), 200, "the gateway still serves");
+    assert_eq!(
+        status(&raw(gate.address(), ask)),
+        200,
+        "the gateway still serves"
+    );
     let used = cpu_seconds() - before;
     assert!(used < 0.5, "the acceptor does not spin: {used} s");
 }

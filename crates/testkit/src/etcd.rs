@@ -52,7 +52,9 @@ impl EtcdServer {
     /// Stops the program, and keeps its data.
     pub fn stop(&mut self) {
         if let Some(mut shell) = self.shell.stdin.take() {
-            shell.write_all(b"stay\n").expect("the shell reads its input");
+            shell
+                .write_all(b"stay\n")
+                .expect("the shell reads its input");
         }
         self.shell.wait().expect("the shell ends");
     }

@@ -30,7 +30,10 @@ async fn refused(full: Full, http2: bool) -> TestResponse {
         soon(held.recv()).await.unwrap().respond("");
         waiting.served().await;
     }
-    assert!(held.try_recv().is_err(), "a refused request is not sent upstream");
+    assert!(
+        held.try_recv().is_err(),
+        "a refused request is not sent upstream"
+    );
     until(|| small(&gate) == (0, 0, 0)).await;
     response
 }
@@ -101,7 +104,10 @@ async fn a_request_is_refused_after_a_quarter_of_its_timeout_in_the_queue() {
     assert_eq!((small(&gate), gate.flow_control().queued()), ((1, 0, 1), 0));
     executing.respond("");
     first.served().await;
-    assert!(held.try_recv().is_err(), "a refused request is not sent upstream");
+    assert!(
+        held.try_recv().is_err(),
+        "a refused request is not sent upstream"
+    );
 }
 
 #[tokio::test]

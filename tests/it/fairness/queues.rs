@@ -71,7 +71,7 @@ impl Line {
 
     /// Sends another request behind the waiting one. Then `leave` disconnects the client of the waiting request,
     /// which
-/// must free its place.
+    /// must free its place.
     async fn goes_on_without<F: Future>(mut self, leave: F) {
         until(|| small(&self.gate) == (1, 1, 1)).await;
         let next = get(&self.gate, "/api/v1/next").await;
@@ -87,7 +87,11 @@ impl Line {
         next.served().await;
         until(|| small(&self.gate) == (0, 0, 0)).await;
         assert_eq!(self.gate.flow_control().queued(), 0);
-        assert_eq!(self.upstream.seen().len(), 2, "the abandoned request is not sent upstream");
+        assert_eq!(
+            self.upstream.seen().len(),
+            2,
+            "the abandoned request is not sent upstream"
+        );
         drop(left);
     }
 }

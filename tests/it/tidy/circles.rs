@@ -98,7 +98,10 @@ impl Modules {
                 continue;
             }
             // What is re-exported belongs to the child that declares it.
-            let re_exported = self.re_exported.get(&base).and_then(|names| names.get(name));
+            let re_exported = self
+                .re_exported
+                .get(&base)
+                .and_then(|names| names.get(name));
             if let Some(path) = re_exported.filter(|_| base != module) {
                 let path: Vec<_> = path.iter().chain(&rest[at + 1..]).cloned().collect();
                 return self.target(&base, &path);

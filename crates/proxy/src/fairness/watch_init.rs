@@ -410,7 +410,11 @@ mod tests {
             let_others_run().await;
             assert_eq!(seats_in_use(&gate), 1);
             drop(just_before);
-            assert_eq!(seats_in_use(&gate), 0, "the end of a watch returns its seat");
+            assert_eq!(
+                seats_in_use(&gate),
+                0,
+                "the end of a watch returns its seat"
+            );
 
             let _then = answered().await;
             clock.advance(MAX_INITIALIZATION);

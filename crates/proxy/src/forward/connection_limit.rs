@@ -120,7 +120,10 @@ mod tests {
         assert!(!all.has_room(Lane::Watches, false));
         assert!(all.enter(Lane::Watches, false).is_none());
         assert!(all.enter(Lane::Watches, true).is_some());
-        assert!(all.enter(Lane::Ordinary, false).is_some(), "the lane has its own limit");
+        assert!(
+            all.enter(Lane::Ordinary, false).is_some(),
+            "the lane has its own limit"
+        );
         drop(guards);
         assert!(all.has_room(Lane::Watches, false));
     }

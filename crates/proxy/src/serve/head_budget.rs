@@ -290,7 +290,10 @@ mod tests {
         for charge in &old {
             assert!(charge.keep(&[0; SLOT], start));
         }
-        assert!(!old.iter().any(is_dropped), "the budget is full, but not exceeded");
+        assert!(
+            !old.iter().any(is_dropped),
+            "the budget is full, but not exceeded"
+        );
         let later = start + Duration::from_secs(1);
         let new = budget.charge(later);
         assert!(new.keep(&vec![0; 2 * SLOT], later));

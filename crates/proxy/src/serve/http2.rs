@@ -36,7 +36,8 @@ use super::{
 use fairgate_base::socket::Socket;
 
 /// Logged when the budget of unfinished heads drops a header block.
-const OUT_OF_MEMORY: &str = "unfinished heads take too much memory, and this client's take the most";
+const OUT_OF_MEMORY: &str =
+    "unfinished heads take too much memory, and this client's take the most";
 
 /// The smallest buffer that is read into. It has room for a frame's header, so that every read makes progress.
 const MIN_BUFFER: usize = 64;
