@@ -99,7 +99,7 @@ fn kinds_of_request() -> Outcome {
     played.check_other_clients();
     let [before, after] = [played.metrics[0].bytes(), played.metrics[1].bytes()];
     played.outcome.check(
-        "the scrape has at most 2 MiB",
+        "the scrape is at most 2 MiB",
         after <= BYTES,
         format!("{} KiB", after >> 10),
     );

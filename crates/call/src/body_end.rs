@@ -30,6 +30,6 @@ pub enum BodyEnd {
     Complete,
     /// The upstream did not send all of it.
     Failed,
-    /// The client disconnected, or did not take the rest.
+    /// The client disconnected, or did not read the rest.
     Abandoned,
 }

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_is_read_again_in_order() {
+    fn chunks_that_are_put_back_are_read_again_in_order() {
         let mut body = ClientBody::full("c");
         body.put_back(vec![Bytes::from("a"), Bytes::from("b")]);
         assert_eq!(body.size_hint().exact(), Some(3));

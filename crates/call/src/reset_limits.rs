@@ -10,7 +10,7 @@ pub struct ResetLimits {
     /// How many premature resets are allowed in a burst. Beyond that the connection is closed, or the user's
     /// requests are refused until half of the resets no longer count.
     pub burst: u32,
-    /// The time after which one of them no longer counts; not zero.
+    /// The time after which a reset no longer counts; not zero.
     pub interval: Duration,
 }
 

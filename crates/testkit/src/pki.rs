@@ -12,13 +12,13 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer},
 };
 
-/// The present of tests whose clock stands still, in seconds since 1970: some day in 2026.
+/// The time in tests whose clock does not advance, in seconds since 1970: a day in 2026.
 pub const NOW: i64 = 1_780_000_000;
 
-/// A certificate with those that lead to its authority, and its key.
+/// A certificate with its intermediate certificates and its key.
 pub type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// An authority with the certificates that lead to it.
+/// An authority with the intermediate certificates up to its root.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     path: Vec<CertificateDer<'static>>,
@@ -101,7 +101,7 @@ impl Authority {
         Arc::new(config)
     }
 
-    /// A client's side of TLS that trusts this authority, with a certificate of its `own` or none.
+    /// A client's side of TLS that trusts this authority, with its `own` certificate, if it has one.
     pub fn client(&self, own: Option<Chain>, protocols: &[&[u8]]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate()).unwrap();
@@ -119,7 +119,7 @@ impl Authority {
 }
 
 impl Leaf {
-    /// A client's certificate with this common name; none if it is empty.
+    /// A client's certificate with this common name, or without a common name if it is empty.
     pub fn new(common_name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
@@ -156,7 +156,7 @@ impl Leaf {
         self
     }
 
-    /// For these purposes only.
+    /// Only for these extended key usages.
     #[must_use]
     pub fn usages(mut self, usages: &[ExtendedKeyUsagePurpose]) -> Self {
         self.0.extended_key_usages = usages.to_vec();
@@ -180,7 +180,7 @@ fn authority(name: &str) -> CertificateParams {
     params
 }
 
-/// `rcgen` counts in a type that it does not re-export; this one can be added to it.
+/// `rcgen` does not re-export its type of a time, but a `Duration` can be added to such a time.
 fn seconds(since_1970: i64) -> Duration {
     Duration::from_secs(u64::try_from(since_1970).unwrap())
 }

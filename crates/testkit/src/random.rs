@@ -10,7 +10,7 @@ pub fn given_seed() -> Option<u64> {
     Some(seed.parse().expect("FAIRGATE_SEED is a number"))
 }
 
-/// Numbers of the seed in the environment, or else of a random seed. The seed is printed either way.
+/// Random numbers from the seed in the environment, or else from a random seed. The seed is printed either way.
 pub fn seeded() -> Random {
     let seed = given_seed().unwrap_or_else(|| RandomState::new().build_hasher().finish());
     eprintln!("FAIRGATE_SEED={seed}");

@@ -60,7 +60,7 @@ pub struct SeenRequest {
     pub headers: HeaderMap,
 }
 
-/// A server on a thread of its own. It stops when dropped.
+/// A server on its own thread. It stops when dropped.
 pub struct TestUpstream {
     /// Where it listens.
     pub address: SocketAddr,

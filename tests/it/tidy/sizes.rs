@@ -1,7 +1,7 @@
 //! Files and functions stay short enough to be read at once.
 //!
-//! Functions are found by their text: `fn`, a name, and the braces of the body. Strings, characters and comments are blanked
-//! before, so braces in them do not count.
+//! Functions are found by their text: `fn`, a name, and the braces of the body. Strings, characters and comments
+//! are blanked first, so braces in them do not count.
 
 use std::path::{Path, PathBuf};
 

@@ -58,7 +58,7 @@ pub(super) enum HeaderRefusal {
 }
 
 impl ConfiguredNames {
-    /// The names of these sets: those accepted from front proxies, and those that the upstream accepts.
+    /// The names in these sets: those accepted from front proxies, and those that the upstream accepts.
     pub fn new<'a>(sets: impl IntoIterator<Item = &'a RequestHeaderNames>) -> Self {
         let mut all = Self::default();
         for set in sets {
@@ -152,8 +152,8 @@ fn refuse_identity_headers(headers: &HeaderMap) -> Result<(), HeaderRefusal> {
     if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
         return Err(HeaderRefusal::SeveralAuthorizations);
     }
-    // `serve` refuses these earlier. What is removed here is removed because `Connection` names it, so it is checked
-    // here, too.
+    // `serve` refuses these earlier. But this module removes every header that `Connection` names, so it checks
+    // them, too.
     match end_to_end_header_in_connection(headers) {
         Some(name) => Err(HeaderRefusal::ConnectionNames { name }),
         None => Ok(()),
@@ -199,7 +199,7 @@ fn insert_protocols(headers: &mut HeaderMap, protocols: &[u8]) {
     }
 }
 
-/// Whether two lower-case names are the same if `_` and `-` are.
+/// Whether two lower-case names are equal if `_` and `-` count as the same character.
 fn folded_eq(name: &str, other: &str) -> bool {
     name.len() == other.len() && folded_starts_with(name, other)
 }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_certificate_is_an_error_and_no_panic() {
+    fn a_truncated_certificate_is_an_error_not_a_panic() {
         let good = certificate(vec![(DnType::CommonName, utf8("alice"))]);
         for cut in 0..good.len() {
             let part = CertificateDer::from(good[..cut].to_vec());

@@ -31,7 +31,7 @@ struct Inner {
     spreading: StartSpreading,
     /// Delayed requests, in the order of their start times.
     delayed: VecDeque<(Time, Waiter, Ticket<Waiter>)>,
-    /// Whether a task takes them from here.
+    /// Whether a task waits for their start times.
     has_task: bool,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Start {
 }
 
 impl DelayedStarts {
-    /// Forgets levels, which may be those of an old policy, unless requests are delayed there.
+    /// Forgets levels without delayed requests, because they may be those of an old policy.
     pub(super) fn forget_unused(&self) {
         let is_used = |level: &Rc<LevelStarts>| level.inner.borrow().has_task;
         self.levels.borrow_mut().retain(is_used);

@@ -86,7 +86,7 @@ impl Http2Connection {
         self.active.get() >= self.limit()
     }
 
-    /// Whether 80 % of its streams are in use, at which the next connection is opened.
+    /// Whether 80 % of its streams are in use. Then another connection is opened.
     pub(super) fn is_nearly_full(&self) -> bool {
         self.active.get() * 5 >= self.limit() * 4
     }
@@ -161,7 +161,7 @@ pub(super) trait KeepsIdle {
 /// An HTTP/1 connection, used by one request at a time.
 pub(super) struct Http1Connection {
     sender: RefCell<http1::SendRequest<RetryableBody>>,
-    /// Where it goes back to after a request.
+    /// The pool that it returns to after a request.
     pool: Weak<dyn KeepsIdle>,
 }
 

@@ -1,9 +1,9 @@
 //! Finds the end of a chunked body, and refuses bodies whose end two servers could see in different places.
 //!
-//! hyper takes a line feed without a carriage return at the end of a body for the beginning of a trailer, and so a
-//! part of the next request for the rest of this one (request smuggling). Here every line of the framing has to
-//! end with both characters; any framing that does not follow the grammar of RFC 9112 is refused. hyper limits
-//! the size of extensions and trailers.
+//! hyper takes a line feed without a carriage return at the end of a body for the beginning of a trailer, and
+//! would treat a part of the next request as the rest of this one (request smuggling). Here every line of the
+//! framing has to end with both characters; any framing that does not follow the grammar of RFC 9112 is refused.
+//! hyper limits the size of extensions and trailers.
 
 use std::io;
 

@@ -4,7 +4,8 @@
 //! (half-close), look the same. The second one waits for its reply, as HTTP allows. So the end of what an HTTP/1
 //! client sends does not end its request at once:
 //!
-//! - A queued request has a second to be sent upstream. Then its place goes to clients that are certainly still connected.
+//! - A queued request has a second to be sent upstream. Then its place goes to clients that are certainly still
+//!   connected.
 //! - A request that was sent has five seconds until its reply begins, which is enough for nearly all. If the client is
 //!   gone, its seat would be kept for about as long anyway.
 //! - Once the reply has begun, sending it shows whether the client is still connected. It has five seconds between one

@@ -6,8 +6,8 @@
 //! which resets the stream. The other streams continue.
 //!
 //! hyper's executor is given an opaque future and does not say which request it is for. But hyper calls the
-//! connection's service for a request and spawns the task of its stream without yielding in between, so the request that the
-//! service saw last is the one of the task.
+//! connection's service for a request and spawns the task of its stream without yielding in between, so the task
+//! belongs to the request that the service saw last.
 
 use std::{
     future::Future,
@@ -66,7 +66,7 @@ pin_project! {
         task: F,
         request: Option<Rc<RequestContext>>,
         limit: Duration,
-        // When the client will have stalled for too long, while it has data to take.
+        // When the client will have stalled for too long, while it has data to read.
         stalled: Option<Instant>,
         timer: Option<Pin<Box<Sleep>>>,
     }

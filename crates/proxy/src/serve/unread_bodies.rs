@@ -102,7 +102,7 @@ impl UnreadBodies {
 }
 
 impl DrainedBody {
-    /// Ready at the end, or when there is too much of it.
+    /// Ready when the body has ended, or when too much of it would have to be discarded.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             let Some(Ok(frame)) = frame else {
