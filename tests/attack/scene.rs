@@ -147,7 +147,7 @@ impl<T> Played<T> {
         );
     }
 
-    /// A metric of the gateway's own with one of these words in its name or labels must have risen.
+    /// One of the gateway's metrics with any of these words in its name or labels must have increased.
     pub(crate) fn a_metric_shows_it(&mut self, words: &[&str]) {
         let [before, after] = [&self.metrics[0], &self.metrics[1]].map(|all| all.about(words));
         self.outcome.check(

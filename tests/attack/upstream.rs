@@ -1,13 +1,13 @@
 //! The fake API server: work takes exactly as long as requested, and is always completed.
 //!
-//! A request says by a segment of its path how long it takes and how large its response is (see
+//! A segment of a request's path says how long it takes and how large its response is (see
 //! [`Wanted`]). Work that has begun is completed, whether or not a client still waits, and
 //! [`Executing`] counts it until then, for each user. The limits are checked against these counts.
 //!
 //! Over HTTP/2 it defends itself as servers do. Like Go's server, a connection executes as many handlers as it
-//! allows streams, cancelled ones included, further ones wait, and when more wait than four times that, the
-//! connection ends with `ENHANCE_YOUR_CALM`. Like nghttp2, it lets a connection reset 1000 streams at once and 33
-//! a second. Both protocols share a port; the first bytes show which of them a client speaks.
+//! allows streams, cancelled ones included. Further handlers wait; if more than four times as many wait, the
+//! connection ends with `ENHANCE_YOUR_CALM`. Like nghttp2, it lets a connection reset 1000 streams at once and
+//! 33 a second. Both protocols share a port; the first bytes show which of them a client speaks.
 
 use std::{
     collections::HashMap,
@@ -95,8 +95,8 @@ impl Executing {
     }
 }
 
-/// What a request asks for: `…/t250b1000/…` takes 250 ms and gets a response of 1000 bytes, and `early`
-/// anywhere in the path is refused before its body is read.
+/// What a request asks for: `…/t250b1000/…` takes 250 ms and gets a response of 1000 bytes. A request with
+/// `early` anywhere in its path is refused before its body is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Wanted {
     time: Duration,

@@ -55,7 +55,7 @@ async fn an_unreachable_upstream_is_a_503_to_all_but_watches() {
         let response = client.get("/api/v1/pods?watch=1").await;
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     }
-    assert_eq!(gate.limit.free(), 1000, "every seat is back");
+    assert_eq!(gate.limit.free(), 1000, "every seat is free again");
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn a_mutating_request_that_may_have_run_is_refused_without_retry_after() {
 }
 
 #[tokio::test]
-async fn an_upstream_too_slow_to_answer_is_a_504() {
+async fn a_response_that_does_not_begin_in_time_is_a_504() {
     let upstream = TestUpstream::start(Speaks::Http2, |_| std::future::pending());
     let gate = Gate::governed_with(&upstream, &impatient(), |_, to| {
         to.deadline_grace = Duration::ZERO;
@@ -160,7 +160,7 @@ fn by_hand(speaks: Speaks) -> (TestUpstream, mpsc::UnboundedReceiver<Pieces>) {
 type Pieces = mpsc::UnboundedSender<io::Result<bytes::Bytes>>;
 
 #[tokio::test]
-async fn a_list_that_breaks_off_is_broken_for_the_client_too() {
+async fn an_incomplete_list_is_an_error_for_the_client() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let (upstream, mut hands) = by_hand(speaks);
         let gate = Gate::before(&upstream);
@@ -193,7 +193,7 @@ async fn a_watch_that_breaks_off_ends_cleanly_for_the_client() {
 }
 
 #[tokio::test]
-async fn a_response_that_falls_silent_is_broken_off() {
+async fn a_response_that_stalls_is_aborted() {
     // The first half follows the head at once, and nothing follows that.
     let (keep, _kept) = mpsc::unbounded_channel();
     let upstream = TestUpstream::start(Speaks::Http2, move |_| {
@@ -215,7 +215,7 @@ async fn a_response_that_falls_silent_is_broken_off() {
 
 #[tokio::test]
 async fn a_read_on_a_connection_that_had_gone_stale_is_sent_again() {
-    // Each connection answers once and closes without saying so.
+    // Each connection serves one request and closes without announcing it.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

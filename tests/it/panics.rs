@@ -43,7 +43,7 @@ async fn a_panic_in_the_stack_is_a_500_and_the_connection_stays_open() {
         assert!(!body.contains("on purpose"), "no detail leaves the gateway");
         assert_eq!(body_text(client.get("/fine").await).await, "fine");
     }
-    assert_eq!(gate.limit.free(), 1000, "every seat is back");
+    assert_eq!(gate.limit.free(), 1000, "every seat is free again");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! An API server for the disruption controller, in memory: any kind of object, lists in pages, watches, status
-//! writes on condition, scales, leases and events.
+//! An API server for the disruption controller, in memory: any kind of object, lists in pages, watches,
+//! conditional status writes, scales, leases and events.
 //!
 //! It treats resource versions, continue tokens and old watches as kube-apiserver does. A test can break its watches,
 //! forget its history, and have it fail any request.

@@ -105,7 +105,7 @@ async fn an_eviction_that_no_longer_needs_its_budget_proceeds_although_the_budge
 }
 
 #[tokio::test]
-async fn each_attempt_asks_for_the_right_and_reads_everything_again() {
+async fn each_attempt_reads_the_pod_and_the_budgets_again() {
     let cluster = exhausted(1);
     let gateway = waiting(&cluster, "1h");
     let asking = begin(&gateway, "alice", "p0").await;

@@ -216,7 +216,7 @@ impl Watch {
 
     /// The next event, which must come.
     pub async fn event(&mut self) -> (String, Value) {
-        self.next().await.expect("the watch goes on")
+        self.next().await.expect("the watch continues")
     }
 
     /// The next frame of a watch in protobuf, without its length.

@@ -11,7 +11,7 @@ const OLD_LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1beta3/prioritylev
 const OLD_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1beta3";
 const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-/// A level in v1beta3 with the annotation that its shares are meant even if they are zero.
+/// A level in v1beta3 with the annotation that says that zero shares are intended.
 fn meant(name: &str, shares: u32) -> Value {
     let mut level = level(name, shares);
     level["apiVersion"] = json!(OLD_VERSION);

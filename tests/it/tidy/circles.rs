@@ -1,4 +1,4 @@
-//! No two modules of a folder use each other, directly or by way of others: a third one has what both need.
+//! No two modules of a folder use each other, directly or through others: what both need is in a third module.
 //!
 //! A module is a file, or a folder with all that is in it. Its uses are the paths of its `use` items and of its
 //! code, followed through what `mod.rs` and `lib.rs` re-export. A module may name its parents and its children.
@@ -13,7 +13,7 @@ const KNOWN: &[(&str, usize)] = &[];
 
 /// The path of a module, or of an item in it, from the root of its crate.
 type ModulePath = Vec<String>;
-/// Module by module of a folder: those of the same folder that it uses, and one file that does.
+/// For each module of a folder: the modules of the same folder that it uses, and a file with such a use.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The modules of one crate.
@@ -68,7 +68,7 @@ impl Modules {
             .collect()
     }
 
-    /// The module that has what `path` names in the code of `module`; `None` if it is of another crate.
+    /// The module that declares what `path` names in the code of `module`; `None` if that is in another crate.
     fn target(&self, module: &[String], path: &[String]) -> Option<ModulePath> {
         let mut base = module.to_vec();
         let mut rest = path;
@@ -111,7 +111,7 @@ impl Modules {
         Some(base)
     }
 
-    /// Folder by folder, which modules use which others of the same folder.
+    /// For each folder: which modules use which other modules of it.
     fn uses(&self) -> BTreeMap<ModulePath, Uses> {
         let mut uses: BTreeMap<ModulePath, Uses> = BTreeMap::new();
         for (module, code) in &self.code {

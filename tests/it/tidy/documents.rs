@@ -80,7 +80,7 @@ fn the_documents_name_configuration_keys_that_exist() {
     let mut seen = 0;
     for document in DOCUMENTS {
         for text in quoted(document) {
-            // Without a value that may follow it.
+            // The key may be followed by a value.
             let key = text.split(':').next().unwrap();
             let mut parts = key.split('.');
             let first = parts.next().unwrap();

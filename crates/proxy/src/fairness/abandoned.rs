@@ -56,8 +56,8 @@ impl AbandonedRequests {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Counts a request whose client has disconnected. `seated` is whether it counts against a limit. `None` if there are too many that
-    /// do not: the request is to be cancelled.
+    /// Counts a request whose client has disconnected. `seated` is whether it counts against a limit. `None` if
+    /// too many requests that do not are already counted: then the request is to be cancelled.
     pub(super) fn begin(self: &Arc<Self>, seated: bool) -> Option<AbandonedRequest> {
         self.running.fetch_add(1, Ordering::Relaxed);
         let others = if seated {
