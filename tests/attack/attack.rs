@@ -1,8 +1,8 @@
 //! Acceptance test of isolation: no client suffers from what others do.
 //!
 //! Plays attacks on a running fairgate binary over loopback, while other clients work, and prints for each
-//! how the other clients were served, the gateway's memory and processor time, and whether each check passed. It knows the
-//! gateway only from outside: its configuration, its ports, its log, its metrics.
+//! how the other clients were served, the gateway's memory and processor time, and whether each check passed. It knows
+//! the gateway only from outside: its configuration, its ports, its log, its metrics.
 //!
 //! `tests/attack/run` builds what it needs and starts it; see README.md beside this file.
 

@@ -1,7 +1,7 @@
 //! Attempts to make the upstream execute more requests than the limits allow.
 //!
-//! The upstream completes every request, even if it is cancelled, and counts how many execute at a time. That must never
-//! exceed the seats of the level, or the limit on long-running requests.
+//! The upstream completes every request, even if it is cancelled, and counts how many execute at a time. That must
+//! never exceed the seats of the level, or the limit on long-running requests.
 
 use std::{collections::VecDeque, time::Duration};
 

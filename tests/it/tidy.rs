@@ -1,4 +1,5 @@
-//! Rules that keep the repository as ARCHITECTURE.md describes it: which module may use which, and what a file must have.
+//! Rules that keep the repository as ARCHITECTURE.md describes it: which module may use which, and what a file must
+//! have.
 //!
 //! The tests read text, so a name in a string counts, too; comments do not.
 

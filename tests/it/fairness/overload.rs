@@ -2,10 +2,10 @@
 //! disconnected, and counts how many requests it executes at once.
 //!
 //! Clients play random schedules: they choose how long their requests take, request watches on paths that have none,
-//! send half a body, disconnect at any moment, and set short timeouts. The upstream may never execute more requests than
-//! the level has seats (ordinary requests, and watches without a response yet) or than the caps allow (long-running
-//! requests). The tests count requests, and not those whose time limit has passed, so a busy machine cannot make them
-//! fail.
+//! send half a body, disconnect at any moment, and set short timeouts. The upstream may never execute more requests
+//! than the level has seats (ordinary requests, and watches without a response yet) or than the caps allow
+//! (long-running requests). The tests count requests, and not those whose time limit has passed, so a busy machine
+//! cannot make them fail.
 //!
 //! A schedule follows from its seed, which a failure names; `FAIRGATE_SEED` replays one.
 

@@ -276,8 +276,8 @@ async fn a_client_that_reads_too_slowly_loses_its_seat_at_the_time_limit() {
     tokio::join!(loses_its_seat(Speaks::Http1), loses_its_seat(Speaks::Http2));
 }
 
-/// Waits until responses have the UIDs of flow control, or none: the core applies a change of enforcement a moment later.
-/// Requests of `system:masters` are never held back.
+/// Waits until responses have the UIDs of flow control, or none: the core applies a change of enforcement a moment
+/// later. Requests of `system:masters` are never held back.
 async fn responses_have_uids(
     gate: &Gate,
     held: &mut mpsc::UnboundedReceiver<HeldRequest>,

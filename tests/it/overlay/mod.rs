@@ -1,5 +1,5 @@
-//! The gateway in front of an upstream (`mode: overlay`), as a process: it serves the flow control API and budgets, merges
-//! them into the upstream's documents, and authorizes with the upstream's reviews.
+//! The gateway in front of an upstream (`mode: overlay`), as a process: it serves the flow control API and budgets,
+//! merges them into the upstream's documents, and authorizes with the upstream's reviews.
 
 mod authorization;
 mod budgets;

@@ -1,8 +1,8 @@
 //! Impersonation (`kubectl --as`), on a gateway without an upstream that authorizes requests.
 //!
 //! Only `system:masters` may impersonate: they may do everything else, too. With an upstream that authorizes requests,
-//! impersonation is refused (see [`super::spoof`]), because the gateway itself sends these headers to the upstream to name
-//! the user.
+//! impersonation is refused (see [`super::spoof`]), because the gateway itself sends these headers to the upstream to
+//! name the user.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ pub(super) enum ImpersonationError {
     NotText,
 }
 
-/// Removes the impersonation headers from a request, and returns the impersonated user; `None` if there are none. `by` is
-/// the authenticated user.
+/// Removes the impersonation headers from a request, and returns the impersonated user; `None` if there are none. `by`
+/// is the authenticated user.
 ///
 /// # Errors
 ///

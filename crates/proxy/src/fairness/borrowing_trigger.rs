@@ -30,8 +30,8 @@ impl BorrowingTrigger {
     }
 
     /// Completes when limits should be adjusted the next time, counted from the call: after `period`, or sooner once
-    /// [`request_soon`](Self::request_soon) was called. kube-apiserver lets rising demand wait for the whole period, and so
-    /// does [`Semantics::Compatible`].
+    /// [`request_soon`](Self::request_soon) was called. kube-apiserver lets rising demand wait for the whole period,
+    /// and so does [`Semantics::Compatible`].
     pub(super) async fn due(&self, period: Duration, semantics: Semantics) {
         if semantics == Semantics::Compatible {
             return tokio::time::sleep(period).await;

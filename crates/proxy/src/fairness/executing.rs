@@ -171,8 +171,8 @@ fn is_in_upstream(context: &RequestContext) -> bool {
     )
 }
 
-/// The client disconnected before the reply began. If the upstream may be working on the request, what it holds is not free
-/// yet.
+/// The client disconnected before the reply began. If the upstream may be working on the request, what it holds is not
+/// free yet.
 impl<F> Drop for ExecutingRequest<F>
 where
     F: Future<Output = Result<Reply, Refusal>> + Unpin + 'static,

@@ -1,7 +1,7 @@
 //! Counts a long-running request until the upstream is known to be done with it.
 //!
-//! Such a request may never end. So when its client disconnects, it continues for a limited number of bytes, and is then
-//! cancelled. Since nothing shows whether the upstream stops working on it, it counts for as long as an ordinary
+//! Such a request may never end. So when its client disconnects, it continues for a limited number of bytes, and is
+//! then cancelled. Since nothing shows whether the upstream stops working on it, it counts for as long as an ordinary
 //! request may take, unless its response ends sooner.
 
 use std::{future::poll_fn, rc::Rc, time::Duration};

@@ -3,7 +3,8 @@
 //! The [`FlowControl`] is shared by all cores: the dispatcher, the statistics of the upstream's objects, and the cores'
 //! mailboxes. Each core has a [`Gate`], the asynchronous side of the dispatcher: it knows the requests of its
 //! core as [`Waiter`]s, and delivers decisions about them. A [`Seat`] is held by the body of the reply, and by
-//! a request that continues upstream after its client has disconnected. [`layer`] puts flow control in front of a service.
+//! a request that continues upstream after its client has disconnected. [`layer`] puts flow control in front of a
+//! service.
 //!
 //! Not here: which request executes next ([`fairgate_core::apf`]), what replies look like
 //! ([`fairgate_call`]).

@@ -107,8 +107,8 @@ impl Seat {
             .saturating_sub(self.elapsed())
     }
 
-    /// To be called when the client disconnected; `None` if the request is to be cancelled, because it counts against no limit and there are
-    /// too many of those.
+    /// To be called when the client disconnected; `None` if the request is to be cancelled, because it counts against
+    /// no limit and there are too many of those.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.gate.flow_control().abandoned.begin(self.limited)
     }

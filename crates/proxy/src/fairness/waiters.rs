@@ -102,7 +102,8 @@ impl WaiterTable {
         untaken
     }
 
-    /// Grants a waiting request its ticket, and returns its waker. The ticket is returned if the request no longer exists.
+    /// Grants a waiting request its ticket, and returns its waker. The ticket is returned if the request no longer
+    /// exists.
     pub(super) fn grant(
         &mut self,
         waiter: Waiter,

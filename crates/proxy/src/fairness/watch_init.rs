@@ -193,8 +193,8 @@ impl WatchGuard {
         self.initializing.seat.borrow().is_none()
     }
 
-    /// Reads a watch whose client disconnected until it is initialized, because the upstream may continue with that, and then
-    /// ends it.
+    /// Reads a watch whose client disconnected until it is initialized, because the upstream may continue with that,
+    /// and then ends it.
     async fn read_until_initialized(
         mut self,
         mut rest: RemainingReply,

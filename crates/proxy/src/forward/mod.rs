@@ -59,8 +59,8 @@ use fairgate_upstream::dial::DialError;
 use pool::Pool;
 use retryable_body::{BodyRecovery, RetryableBody};
 
-/// The maximum number of attempts to send a request, if sending it again is safe. More than two, because an upstream may
-/// close several connections at the same time.
+/// The maximum number of attempts to send a request, if sending it again is safe. More than two, because an upstream
+/// may close several connections at the same time.
 const MAX_ATTEMPTS: u32 = 4;
 
 /// Sends calls to the upstream. One per core; clones share the core's pool.

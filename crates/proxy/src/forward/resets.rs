@@ -11,10 +11,10 @@
 //! - nghttp2: 1000 at once, then 33 a second.
 //! - Envoy: resets within a second of a stream's start, if they are half of 500 or more streams.
 //!
-//! Therefore an abandoned stream first continues for [`LimitsResets::linger`], a second, in which most responses end; so
-//! a server never sees it reset soon after its start. After that it is reset when its turn comes: a fifth of the connection's
-//! streams at once, then a twentieth of them each second. In a minute, which is how long a handler may run, that
-//! is 3.2 times the streams: below the factor of five in Go, and below the limits of the others.
+//! Therefore an abandoned stream first continues for [`LimitsResets::linger`], a second, in which most responses end;
+//! so a server never sees it reset soon after its start. After that it is reset when its turn comes: a fifth of the
+//! connection's streams at once, then a twentieth of them each second. In a minute, which is how long a handler may
+//! run, that is 3.2 times the streams: below the factor of five in Go, and below the limits of the others.
 //!
 //! A stream that waits for its turn still counts as used, so there are never more of them than the connection
 //! has streams, and the last one's turn comes after 20 seconds. Its data is read and discarded up to

@@ -3,7 +3,8 @@
 //! Three things are done here that hyper does not do. Bytes from the client are parsed before hyper reads them, so that
 //! it gets no more than one HTTP/1 message at a time ([`super::http1`]), and floods of HTTP/2 frames end the connection
 //! ([`super::http2`]). A client that does not read is disconnected. And unread bytes are read and discarded before
-//! the connection is closed; otherwise the kernel would reset it, and the client could lose a reply that it has not read.
+//! the connection is closed; otherwise the kernel would reset it, and the client could lose a reply that it has not
+//! read.
 
 use std::{
     future::Future,

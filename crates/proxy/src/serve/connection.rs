@@ -189,7 +189,8 @@ async fn serve_http1<S>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(settings.idle_timeout)
-            // A half-close does not end the connection here: `client_disconnected` decides whether the client disconnected.
+            // A half-close does not end the connection here: `client_disconnected` decides whether the client
+            // disconnected.
             .half_close(true)
             .max_headers(settings.header_lines)
             .max_buf_size(settings.head_bytes.max(8192))

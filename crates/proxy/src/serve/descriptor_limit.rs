@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of the process to the hard limit, and returns the new limit; `None` is unlimited. If that fails,
-/// it logs a warning and returns the old limit.
+/// Raises the soft limit of the process to the hard limit, and returns the new limit; `None` is unlimited. If that
+/// fails, it logs a warning and returns the old limit.
 pub fn raise_descriptor_limit() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {

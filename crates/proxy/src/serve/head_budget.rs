@@ -230,8 +230,8 @@ impl HeadCharge {
         kept
     }
 
-    /// Copies what is kept, from `start` on, to `buf`, as far as there is room. Returns how many bytes; 0 if the head was
-    /// dropped.
+    /// Copies what is kept, from `start` on, to `buf`, as far as there is room. Returns how many bytes; 0 if the head
+    /// was dropped.
     pub(super) fn copy(&self, start: usize, buf: &mut ReadBuf<'_>) -> usize {
         let mut ledger = lock(&self.budget.ledger);
         let Ledger { heads, blocks, .. } = &mut *ledger;

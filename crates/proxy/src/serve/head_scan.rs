@@ -35,8 +35,8 @@ pub(crate) struct HeadScanner {
 }
 
 impl HeadScanner {
-    /// Scans the next `bytes` of the connection. Returns how many of them belong to the head, once its end is among them;
-    /// the scanner can then be used for the next head.
+    /// Scans the next `bytes` of the connection. Returns how many of them belong to the head, once its end is among
+    /// them; the scanner can then be used for the next head.
     ///
     /// It costs `O(bytes)`.
     pub(crate) fn scan(&mut self, bytes: &[u8]) -> Option<(usize, HeadFacts)> {

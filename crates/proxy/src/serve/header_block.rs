@@ -65,7 +65,8 @@ impl HeaderBlock {
     ///
     /// # Errors
     ///
-    /// [`Offence::Protocol`] if the frame does not continue the block, [`Offence::Continuations`] if there are too many.
+    /// [`Offence::Protocol`] if the frame does not continue the block, [`Offence::Continuations`] if there are too
+    /// many.
     pub(super) fn add_frame(
         &mut self,
         frame: FrameHeader,

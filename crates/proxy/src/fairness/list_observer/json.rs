@@ -1,8 +1,8 @@
 //! Parses a list in JSON as far as needed.
 //!
 //! It follows strings and brackets, and only interprets the few top-level fields that matter. Lists of built-in
-//! resources have `kind, apiVersion, metadata, items`, in this order. Lists of custom resources have sorted keys, so that
-//! `metadata` comes last: it is parsed from the last bytes of the body.
+//! resources have `kind, apiVersion, metadata, items`, in this order. Lists of custom resources have sorted keys, so
+//! that `metadata` comes last: it is parsed from the last bytes of the body.
 
 use super::ListFacts;
 
