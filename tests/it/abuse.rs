@@ -405,7 +405,7 @@ fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
 }
 
 #[test]
-fn probes_are_answered_however_many_admin_connections_are_open() {
+fn probes_succeed_however_many_admin_connections_are_open() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let process = gateway(&upstream, &json!({}), &allowing_descriptors(1024));
     let mut open = Vec::new();
@@ -436,7 +436,7 @@ fn probes_are_answered_however_many_admin_connections_are_open() {
 }
 
 #[test]
-fn probes_are_answered_when_clients_have_taken_all_descriptors() {
+fn probes_succeed_when_clients_use_all_descriptors() {
     let upstream = TestUpstream::saying(Speaks::Http1, "served");
     let process = gateway(&upstream, &json!({}), &allowing_descriptors(160));
     let open: Vec<_> = (0..300)

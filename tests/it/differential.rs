@@ -60,7 +60,7 @@ fn all_known(found: Vec<Difference>, known: &[Known]) -> Vec<&Known> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_recorded_request_is_answered_as_by_a_real_server() {
+async fn every_recorded_request_gets_the_response_of_a_real_server() {
     let known = Known::read("tests/it/hosted/known_differences.json");
     for one in all_known(differences(corpus::read()).await, &known) {
         println!("no longer occurs: {one}");
@@ -68,7 +68,7 @@ async fn every_recorded_request_is_answered_as_by_a_real_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_recorded_request_is_answered_alike_in_v1beta3() {
+async fn every_recorded_request_gets_the_same_response_in_v1beta3() {
     let sessions = corpus::read().into_iter().filter_map(v1beta3::session);
     let mut known = Known::read("tests/it/hosted/known_differences.json");
     known.extend(v1beta3::known());

@@ -164,7 +164,7 @@ async fn a_head_request_gets_a_response_without_a_body() {
 }
 
 #[tokio::test]
-async fn the_gateway_answers_expect_100_continue_itself() {
+async fn the_gateway_itself_responds_to_expect_100_continue() {
     let upstream = TestUpstream::start(Speaks::Http1, |request| async move {
         http::Response::new(full(
             request.into_body().collect().await.unwrap().to_bytes(),

@@ -46,7 +46,7 @@ impl IdentityHeaders {
     }
 }
 
-/// Why request headers cannot express a user. The request must not be sent; it is answered with 403.
+/// Why request headers cannot express a user. The request must not be sent; the response is a 403.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum IdentityError {

@@ -47,7 +47,7 @@ pub enum Refusal {
         /// Seconds until the client should retry.
         retry_after: u32,
     },
-    /// Too many requests of this user were reset before they were answered.
+    /// This user reset too many requests before they got a response.
     #[error("too many requests of this user were reset before they were answered")]
     TooManyResets {
         /// Seconds until the client should retry.
@@ -68,7 +68,7 @@ pub enum Refusal {
     /// The upstream failed after the request was sent: it may have been carried out.
     #[error("the upstream failed before it answered")]
     UpstreamFailed,
-    /// The upstream did not answer in time; it may still be working.
+    /// The upstream did not respond in time; it may still be working on the request.
     #[error("Timeout: the upstream did not answer within the allotted time")]
     UpstreamTimeout,
     /// The headers to be sent upstream, including the user's groups, are too large.

@@ -25,9 +25,9 @@ pub enum Fault {
     CutBefore,
     /// It is carried out, then the connection is closed.
     CutAfter,
-    /// It is carried out, and answered with this status.
+    /// It is carried out, and the response has this status.
     FailAfter(u16),
-    /// It is neither carried out nor answered.
+    /// It is not carried out, and gets no response.
     Hang,
 }
 

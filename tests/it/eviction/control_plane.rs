@@ -35,7 +35,7 @@ struct Content {
     objects: BTreeMap<Key, Value>,
     /// All watch events since `oldest`: version, API path, plural, event.
     history: Vec<(u64, String, String, Value)>,
-    /// A watch from an older version is answered with 410.
+    /// A watch from an older version gets a 410.
     oldest: u64,
     /// Open watches: API path, plural, the client.
     watches: Vec<(String, String, EventSender)>,

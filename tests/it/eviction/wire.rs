@@ -11,7 +11,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn w01_all_versions_and_formats_of_the_body_are_answered_alike() {
+async fn w01_all_versions_and_formats_of_the_body_get_the_same_response() {
     let cluster = Cluster::start()
         .with_ready_pods(1)
         .with_budget(budget(1, 2, 1));

@@ -51,7 +51,7 @@ struct How {
 /// A scenario.
 #[derive(Clone)]
 struct Trial {
-    /// Whether requests were answered before clients began to give up.
+    /// Whether requests got a response before clients began to give up.
     learnt: bool,
     /// How long each request takes upstream.
     takes: fn(usize) -> Duration,

@@ -70,9 +70,8 @@ impl Line {
     }
 
     /// Sends another request behind the waiting one. Then `leave` disconnects the client of the waiting request,
-    /// which
-    /// must free its place.
-    async fn goes_on_without<F: Future>(mut self, leave: F) {
+    /// which must free its place.
+    async fn serves_the_next_after<F: Future>(mut self, leave: F) {
         until(|| small(&self.gate) == (1, 1, 1)).await;
         let next = get(&self.gate, "/api/v1/next").await;
         until(|| small(&self.gate) == (1, 2, 1)).await;
@@ -105,7 +104,7 @@ async fn leaves(read_ahead: bool, head: String, bytes: usize) {
         stream.write_all(&vec![b'x'; bytes]).unwrap();
         stream
     });
-    line.goes_on_without(async { drop(soon(sender).await.unwrap()) })
+    line.serves_the_next_after(async { drop(soon(sender).await.unwrap()) })
         .await;
 }
 
@@ -114,17 +113,17 @@ fn post(bytes: usize, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_get_whose_client_leaves_frees_its_place() {
+async fn a_get_whose_client_disconnects_frees_its_place() {
     leaves(true, format!("GET {PODS} HTTP/1.1\r\nHost: a\r\n\r\n"), 0).await;
 }
 
 #[tokio::test]
-async fn a_post_of_1_mib_whose_client_leaves_frees_its_place() {
+async fn a_post_of_1_mib_whose_client_disconnects_frees_its_place() {
     leaves(true, post(1 << 20, ""), 1 << 20).await;
 }
 
 #[tokio::test]
-async fn a_post_of_10_mib_whose_client_leaves_frees_its_place() {
+async fn a_post_of_10_mib_whose_client_disconnects_frees_its_place() {
     leaves(true, post(10 << 20, ""), 10 << 20).await;
 }
 
@@ -144,7 +143,7 @@ async fn a_post_that_waits_for_100_continue_frees_its_place() {
     let mut stream = TcpStream::connect(line.gate.address()).unwrap();
     let head = post(9, "Expect: 100-continue\r\n");
     stream.write_all(head.as_bytes()).unwrap();
-    line.goes_on_without(async {
+    line.serves_the_next_after(async {
         stream.shutdown(Shutdown::Write).unwrap();
         let mut said = Vec::new();
         stream.read_to_end(&mut said).unwrap();
@@ -191,7 +190,7 @@ async fn http2_streams_that_are_reset_free_their_places() {
             let request = client.request(method.clone(), PODS);
             let request = request.body(full(vec![0; bytes])).unwrap();
             let sending = client.start(request);
-            line.goes_on_without(async {
+            line.serves_the_next_after(async {
                 drop(sending);
                 client
             })
@@ -210,7 +209,7 @@ async fn an_http2_connection_that_ends_frees_all_its_places() {
     let (_sender, unfinished) = streamed();
     let request = client.request(Method::POST, PODS).body(unfinished).unwrap();
     let _sending = client.start(request);
-    line.goes_on_without(async { stream.shutdown(Shutdown::Both).unwrap() })
+    line.serves_the_next_after(async { stream.shutdown(Shutdown::Both).unwrap() })
         .await;
 }
 

@@ -172,7 +172,7 @@ async fn a_watch_from_a_version_holds_its_seat_until_its_head() {
 }
 
 #[tokio::test]
-async fn a_watch_without_a_bookmark_returns_its_seat_when_its_events_pause_and_goes_on() {
+async fn a_watch_without_a_bookmark_returns_its_seat_when_its_events_pause_and_continues() {
     let (upstream, mut comes) = watched(Speaks::Http1);
     let gate = Gate::governed(&upstream, &Rules::small(1, Full::Reject));
     let mut watch = Open::start(&gate, true, LEGACY, &mut comes).await;
@@ -280,7 +280,7 @@ async fn writes_take_more_seats_while_watchers_are_interested_in_them() {
             return text("created");
         }
         let (events, body) = streamed();
-        // The watch goes on until its client disconnects.
+        // The watch continues until its client disconnects.
         tokio::spawn(async move { events.closed().await });
         http::Response::new(body)
     });

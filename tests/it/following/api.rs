@@ -29,7 +29,7 @@ pub(super) struct State {
     objects: BTreeMap<(String, String), Value>,
     /// All watch events since `oldest`, with their revision and resource.
     history: Vec<(u64, String, Value)>,
-    /// A watch from an older revision is answered with 410.
+    /// A watch from an older revision gets a 410.
     oldest: u64,
     /// Open watches, with their resource.
     watches: Vec<(String, EventSender)>,
@@ -96,7 +96,7 @@ impl Api {
         self.with(|state| state.delete_level(name));
     }
 
-    /// Breaks all connections, and answers every request with 503 from now on.
+    /// Breaks all connections, and responds to every request with 503 from now on.
     pub(super) fn go_down(&self) {
         self.with(|state| {
             state.down = true;

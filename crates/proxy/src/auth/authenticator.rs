@@ -52,9 +52,9 @@ pub(super) enum AuthOutcome {
 pub(super) enum AuthDecision {
     /// The request is served under this identity.
     Known(Arc<Identity>),
-    /// The request is answered with 401. The reasons are for the log.
+    /// The response is a 401. The reasons are for the log.
     Unauthorized(AuthFailures),
-    /// The request is answered with 503 or 429 and `Retry-After`: its token could not be reviewed.
+    /// The response is a 503 or 429 with `Retry-After`: the token could not be reviewed.
     Unavailable(TokenReviewError),
 }
 

@@ -23,7 +23,7 @@ pub(super) struct ClientConnection {
     pub(super) in_progress: RefCell<Option<Rc<RequestContext>>>,
     /// The request of the stream that is being started, on HTTP/2.
     pub(super) starting: RefCell<Option<Rc<RequestContext>>>,
-    /// The body of an answered request that was not read to its end, on HTTP/1.
+    /// The body of a request that got its response before the body was read to its end, on HTTP/1.
     pub(super) unread_bodies: UnreadBodies,
     /// Credits for frames that carry no request, on HTTP/2.
     pub(super) credits: Arc<FrameCredits>,
@@ -31,7 +31,7 @@ pub(super) struct ClientConnection {
     pub(super) active: Cell<usize>,
     /// Requests since the connection began.
     pub(super) total: Cell<u64>,
-    /// Requests that the client reset before they were answered, on HTTP/2.
+    /// Requests that the client reset before they got a response, on HTTP/2.
     pub(super) premature: PrematureResets,
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct MessageState(Mutex<State>);
 struct State {
     stage: Stage,
     head: HeadCheck,
-    /// Whether the request that is being read was answered already.
+    /// Whether the request that is being read already got its response.
     answered: bool,
     /// The reader, while it waits for a reply to end.
     waiting: Option<Waker>,
@@ -125,7 +125,7 @@ impl MessageState {
         };
     }
 
-    /// The request has been answered.
+    /// The request has ended, so the next one may be parsed.
     pub(super) fn answered(&self) {
         let mut state = lock(&self.0);
         state.answered = true;
