@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_authorization_lines_the_first_counts() {
+    fn the_first_of_several_authorization_lines_counts() {
         let lines = [
             ("authorization", "Bearer one"),
             ("authorization", "Bearer two"),

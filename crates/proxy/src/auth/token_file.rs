@@ -161,7 +161,7 @@ fn not_text(error: &csv::Error) -> TokenFileError {
     }
 }
 
-/// Every `\r\n` as `\n`, also within quotes; a lone `\r` is data.
+/// The text with every `\r\n` replaced by `\n`, also within quotes; a lone `\r` is data.
 fn without_carriage_returns(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for (i, &byte) in text.iter().enumerate() {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_repeated_token_the_last_line_counts() {
+    fn the_last_line_with_a_repeated_token_counts() {
         let (file, warnings) = parse("t,alice,1\nu,carol,3\nt,bob,2\n").unwrap();
         assert_eq!(warnings, [TokenFileWarning::Repeated { line: 3 }]);
         assert_eq!(user(&file, "t").unwrap().name, "bob");

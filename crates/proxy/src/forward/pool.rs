@@ -4,8 +4,8 @@
 //! wait for it. HTTP/1 connections are used by one request at a time and kept for the next. Each [`Lane`] has
 //! separate connections.
 //!
-//! The cost of a request does not depend on how many connections there are: it takes the one that was used last,
-//! and a timer removes those that are closed or long unused.
+//! The cost of a request does not depend on how many connections there are: it takes the connection that was
+//! used last, and a timer removes connections that are closed or long unused.
 //!
 //! Nothing here is shared between cores, so there is no lock.
 

@@ -6,7 +6,7 @@
 //! - Go's `net/http2` (kube-apiserver; `serverConn.scheduleHandler`): a reset ends the stream at once, but not
 //!   the handler. When as many handlers run as streams are allowed (100 by default), new requests wait for
 //!   one to end; when more than four times as many wait, reset ones included, the connection ends with
-//!   `ENHANCE_YOUR_CALM`. So at most five times the streams may have been reset whose handlers still run.
+//!   `ENHANCE_YOUR_CALM`. So the handlers that still run may be at most five times the allowed streams.
 //! - hyper and h2 (Rust): 20 streams that were reset before the server accepted them.
 //! - nghttp2: 1000 at once, then 33 a second.
 //! - Envoy: resets within a second of a stream's start, if they are half of 500 or more streams.
