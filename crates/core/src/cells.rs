@@ -2,7 +2,7 @@
 //!
 //! Each data core counts in cells of its own, so counting is a load and a store without contention,
 //! and costs the same however many series there are. A scrape reads the cells of all cores and adds
-//! them up; nothing has to be drained, so never scraping grows nothing.
+//! them up; nothing has to be drained, so memory does not grow without scrapes.
 //!
 //! One thread writes a cell, any may read it.
 
@@ -166,7 +166,7 @@ impl FlowCells {
     }
 }
 
-/// Whether a request only reads: what the API server's limits and metrics go by.
+/// Whether a request only reads: the distinction of the API server's limits and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// `get`, `list` or `watch`.
@@ -220,7 +220,7 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// There are none.
+    /// An occupancy of zero.
     pub fn new(window: Arc<Window>) -> Self {
         Self {
             window,
@@ -315,7 +315,7 @@ impl CoreCells {
         }
     }
 
-    /// Requests that hold seats and have not been answered; of a watch, while it is initialised.
+    /// Requests that hold seats and have not finished; of a watch, while it is initialised.
     pub fn executing(&self, access: Access) -> &Occupancy {
         &self.executing[access as usize]
     }
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_in_a_window_counts_those_who_were_there_all_the_time() {
+    fn the_most_in_a_window_includes_what_was_there_all_the_time() {
         let window = Arc::new(Window::default());
         let seats = Occupancy::new(Arc::clone(&window));
         seats.enter();

@@ -26,7 +26,7 @@ enum Error<'a> {
     Invalid,
     /// A number without a unit.
     MissingUnit,
-    /// A unit that is none.
+    /// An unknown unit.
     UnknownUnit(&'a [u8]),
 }
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_duration_is_none() {
+    fn a_negative_duration_is_read_as_zero() {
         for text in ["-5s", "-.5s", "-2m3.4s", "-9223372036854775808ns", "-1ns"] {
             assert_eq!(nanos(text), Ok(0), "{text}");
         }

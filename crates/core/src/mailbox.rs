@@ -1,7 +1,7 @@
-//! Letters to the core that owns the addressee.
+//! Messages to the core that owns a request.
 //!
 //! A decision made on one core may concern a request of another. It is put into that core's mailbox;
-//! a batch wakes the core once, and not at all while it has letters it has not fetched yet. std only.
+//! a batch wakes the core once, and not at all while it has messages it has not fetched yet. std only.
 
 use std::task::{Context, Poll, Waker};
 
@@ -15,7 +15,7 @@ pub struct Mailbox<T> {
 
 #[derive(Debug)]
 struct Inner<T> {
-    letters: Vec<T>,
+    messages: Vec<T>,
     reader: Option<Waker>,
 }
 
@@ -23,7 +23,7 @@ impl<T> Default for Mailbox<T> {
     fn default() -> Self {
         Self {
             inner: Mutex::new(Inner {
-                letters: Vec::new(),
+                messages: Vec::new(),
                 reader: None,
             }),
         }
@@ -31,12 +31,12 @@ impl<T> Default for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Delivers `letters`; wakes the reader if it may be asleep.
-    pub fn post(&self, letters: impl IntoIterator<Item = T>) {
+    /// Delivers `messages`; wakes the reader if it may be asleep.
+    pub fn post(&self, messages: impl IntoIterator<Item = T>) {
         let reader = {
             let mut inner = lock(&self.inner);
-            inner.letters.extend(letters);
-            if inner.letters.is_empty() {
+            inner.messages.extend(messages);
+            if inner.messages.is_empty() {
                 None
             } else {
                 inner.reader.take()
@@ -47,16 +47,16 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Fetches all letters into `into`, which is empty; pending while there are none.
+    /// Fetches all messages into `into`, which is empty; pending while there are none.
     pub fn poll_fetch(&self, cx: &mut Context<'_>, into: &mut Vec<T>) -> Poll<()> {
-        debug_assert!(into.is_empty(), "letters are read before more are fetched");
+        debug_assert!(into.is_empty(), "messages are read before more are fetched");
         let mut inner = lock(&self.inner);
-        if inner.letters.is_empty() {
+        if inner.messages.is_empty() {
             inner.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
         // The empty buffer is put back, so that none is allocated again.
-        std::mem::swap(&mut inner.letters, into);
+        std::mem::swap(&mut inner.messages, into);
         Poll::Ready(())
     }
 }
@@ -87,15 +87,15 @@ mod tests {
         let (mailbox, count) = (Mailbox::default(), Arc::new(Count::default()));
         let waker = Waker::from(Arc::clone(&count));
         let mut cx = Context::from_waker(&waker);
-        let mut letters = Vec::new();
-        assert!(mailbox.poll_fetch(&mut cx, &mut letters).is_pending());
+        let mut messages = Vec::new();
+        assert!(mailbox.poll_fetch(&mut cx, &mut messages).is_pending());
         mailbox.post([1, 2]);
         mailbox.post([3]);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
-        assert!(mailbox.poll_fetch(&mut cx, &mut letters).is_ready());
-        assert_eq!(letters, [1, 2, 3]);
-        letters.clear();
-        assert!(mailbox.poll_fetch(&mut cx, &mut letters).is_pending());
+        assert!(mailbox.poll_fetch(&mut cx, &mut messages).is_ready());
+        assert_eq!(messages, [1, 2, 3]);
+        messages.clear();
+        assert!(mailbox.poll_fetch(&mut cx, &mut messages).is_pending());
         mailbox.post([]);
         assert_eq!(
             count.0.load(Ordering::Relaxed),
@@ -124,7 +124,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_reader_that_found_nothing_is_woken_for_what_comes() {
+    fn a_reader_that_found_nothing_is_woken_by_the_next_message() {
         loom::model(|| {
             let (mailbox, woken) = (Arc::new(Mailbox::default()), Arc::new(AtomicU32::new(0)));
             let writing = Arc::clone(&mailbox);
@@ -134,8 +134,8 @@ mod loom_tests {
             });
             let waker = Waker::from(std::sync::Arc::new(Count(Arc::clone(&woken))));
             let mut cx = Context::from_waker(&waker);
-            let mut letters = Vec::new();
-            let slept = mailbox.poll_fetch(&mut cx, &mut letters).is_pending();
+            let mut messages = Vec::new();
+            let slept = mailbox.poll_fetch(&mut cx, &mut messages).is_pending();
             writer.join().expect("the writer ends");
             assert_eq!(
                 woken.load(Ordering::SeqCst),
@@ -144,8 +144,8 @@ mod loom_tests {
             );
             let mut rest = Vec::new();
             let _ = mailbox.poll_fetch(&mut cx, &mut rest);
-            letters.extend(rest);
-            assert_eq!(letters, [1, 2], "nothing is lost");
+            messages.extend(rest);
+            assert_eq!(messages, [1, 2], "nothing is lost");
         });
     }
 }

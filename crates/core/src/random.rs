@@ -21,7 +21,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number of `range`, which is not empty.
+    /// A number of `range`, which must not be empty.
     pub fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + self.number() % (range.end - range.start)
     }
@@ -31,7 +31,7 @@ impl Random {
         self.within(0..100) < percent
     }
 
-    /// One of `items`, which are not none.
+    /// One of `items`, which must not be empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         let index = self.within(0..items.len() as u64);
         &items[usize::try_from(index).unwrap_or(0)]

@@ -8,7 +8,7 @@
 pub enum RejectReason {
     /// The level is at its limit and does not queue.
     ConcurrencyLimit,
-    /// The queue is at its limit, or as many requests wait in the gateway as may.
+    /// The queue is at its limit, or the gateway's limit of waiting requests is reached.
     QueueFull,
     /// The request has waited as long as it may. Metrics count a client that leaves its queue here, too, as
     /// kube-apiserver does.

@@ -14,9 +14,9 @@ pub use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
-/// Locks `mutex`, also when a holder panicked.
+/// Locks `mutex`, even if a holder has panicked.
 ///
-/// What our locks guard is left whole before anything that could panic, so poisoning carries no news.
+/// The guarded data is consistent wherever a holder could panic, so poisoning is ignored.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

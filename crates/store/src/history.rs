@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_of_values_that_are_gone_is_forgotten_after_a_while() {
+    fn memos_of_replaced_values_are_dropped_after_a_while() {
         let mut history = History::beginning_at(1);
         let mut before = None;
         for revision in 2..=4 {

@@ -29,15 +29,15 @@ const MAX_WEIGHT: u64 = 1_000;
 /// of another encoding. The server's figures are a minute or two apart.
 const SEED_STANDS: Duration = Duration::from_secs(180);
 
-/// How long counts are believed, and how many are kept.
+/// How long counts are valid, and how many are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountSettings {
     /// [`Semantics::Improved`] uses the counts of the namespace, if there are any;
     /// [`Semantics::Compatible`] knows those of whole resources only.
     pub semantics: Semantics,
-    /// After this long without news the answer is [`ObjectStats::Stale`].
+    /// After this long without an update [`Counts::lookup`] returns [`ObjectStats::Stale`].
     pub(crate) stale_after: Duration,
-    /// After this long without news a count is forgotten.
+    /// After this long without an update a count is forgotten.
     pub(crate) forget_after: Duration,
     /// The most whole resources remembered; at least 1.
     pub(crate) max_resources: usize,
@@ -63,21 +63,21 @@ impl CountSettings {
     }
 }
 
-/// What an answer to a list shows.
+/// What the response to a list shows.
 ///
-/// Answers of another shape than the objects themselves, like tables and metadata only, must not be
+/// Responses of another shape than the objects themselves, like tables and metadata only, must not be
 /// observed: their bytes are not those of the objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListObservation {
-    /// Objects in the answer, if they were counted.
+    /// Objects in the response, if they were counted.
     pub items_in_page: Option<u64>,
-    /// `metadata.remainingItemCount`, if the answer has it.
+    /// `metadata.remainingItemCount`, if the response has it.
     pub remaining_item_count: Option<u64>,
-    /// Length of the answer's body, decompressed.
+    /// Length of the response body, decompressed.
     pub decoded_bytes: u64,
     /// The requested `limit`, if any.
     pub limit: Option<u64>,
-    /// Whether a label or field selector was given, so that not all objects were answered.
+    /// Whether a label or field selector was given, so that the response does not have all objects.
     pub had_selector: bool,
     /// Whether it continues an earlier list, so that it does not begin with the first object.
     pub from_continue: bool,
@@ -92,7 +92,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Knows of nothing.
+    /// Without any counts.
     pub fn new(settings: CountSettings) -> Self {
         Self {
             settings,
@@ -129,7 +129,7 @@ impl Counts {
         }
     }
 
-    /// Learns from an answer to a list of `scope`.
+    /// Learns from the response to a list of `scope`.
     ///
     /// Cost: one hash of the scope's names; when full, now and then a pass over all entries.
     pub fn observe_list(&mut self, now: Time, scope: &StatsScope<'_>, observed: &ListObservation) {
@@ -191,7 +191,7 @@ impl Counts {
         }
     }
 
-    /// The entry of `scope`, new or not, which now has news; none for names that cannot be real.
+    /// The entry of `scope`, new or not, marked as updated; none for names that are too long to be real.
     fn entry(&mut self, now: Time, scope: &StatsScope<'_>) -> Option<&mut ScopeCount> {
         let shelf = match scope.namespace {
             None => &mut self.resources,
@@ -230,7 +230,7 @@ impl Shelf {
         entry
     }
 
-    /// Removes the eighth that has had no news for longest, so that the cost of finding it is
+    /// Removes the eighth that was not updated for the longest time, so that the cost of finding it is
     /// spread over many insertions.
     fn evict(&mut self) {
         let mut updates: Vec<u64> = self.entries.values().map(|entry| entry.update).collect();

@@ -139,7 +139,7 @@ impl<W: Copy> Dispatcher<W> {
         Arc::clone(&lock(&self.control).view)
     }
 
-    /// Takes on another policy. What waits and executes stays where it is. O(levels + schemas).
+    /// Replaces the policy. Requests that wait or execute keep their places. O(levels + schemas).
     pub fn apply(
         &self,
         now: Time,

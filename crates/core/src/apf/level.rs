@@ -60,7 +60,7 @@ pub struct QueuePlace<W> {
     id: EntryId,
 }
 
-/// What becomes of an arrival.
+/// What happens to an arriving request.
 #[derive(Debug)]
 pub enum Arrival<W> {
     /// It executes.
@@ -74,7 +74,7 @@ pub enum Arrival<W> {
 /// Decisions about requests that were waiting. The caller delivers them once the call returned.
 #[derive(Debug)]
 pub struct Decisions<W> {
-    /// Each may execute from now on. Who finds the waiter gone finishes the ticket.
+    /// Each may execute from now on. Whoever delivers it finishes the ticket if the waiter is gone.
     pub dispatched: SmallVec<[(W, Ticket<W>); 4]>,
     /// Schemas of heads that were next in turn but did not fit.
     pub blocked: SmallVec<[u32; 4]>,
@@ -159,12 +159,12 @@ impl<W: Copy> Level<W> {
         });
     }
 
-    /// Counts a rejection at `unix_seconds`; returns after how many seconds the client should come
-    /// again. `random` spreads clients out where the semantics allow it.
+    /// Counts a rejection at `unix_seconds`; returns after how many seconds the client should
+    /// retry. `random` spreads clients out where the semantics allow it.
     pub fn retry_after(&self, semantics: Semantics, unix_seconds: u64, random: u64) -> u32 {
         let mut tracker = lock(&self.shared.retry_after);
         tracker.record(semantics, unix_seconds);
-        tracker.answer(semantics, random)
+        tracker.delay(semantics, random)
     }
 
     /// Reads the queue set; for metrics, dumps and borrowing, not on the hot path.
@@ -196,7 +196,7 @@ impl<W: Copy> Level<W> {
 }
 
 impl<W: Copy> Ticket<W> {
-    /// The request has been answered. Returns when its final seats are released, if it holds any:
+    /// The request has finished. Returns when its final seats are released, if it holds any:
     /// the caller then calls [`Level::tick`] at that time.
     pub fn finish(self, now: Time, out: &mut Decisions<W>) -> Option<Time> {
         self.level
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_dispatched_can_no_longer_cancel() {
+    fn a_request_that_was_dispatched_cannot_be_cancelled() {
         let queuing = Queuing {
             queues: 2,
             hand_size: 1,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_come_back_later_the_more_are_rejected() {
+    fn the_retry_delay_grows_with_the_number_of_rejections() {
         let level = Level::<()>::new(Semantics::Compatible, Discipline::Reject, 1, Time::ZERO);
         let answers: Vec<u32> = [10, 10, 10, 11, 12, 12]
             .map(|second| level.retry_after(Semantics::Compatible, second, 0))
@@ -313,7 +313,7 @@ mod tests {
         let spread = level.retry_after(Semantics::Improved, 12, u64::MAX);
         assert_eq!(
             spread, 2,
-            "the highest random number is for the longest answer"
+            "the highest random number gives the longest delay"
         );
     }
 }
@@ -359,7 +359,7 @@ mod loom_tests {
         )
     }
 
-    /// Finishes what was dispatched, and what that lets in, and so on; returns how many there were.
+    /// Finishes the dispatched requests, those that are dispatched in turn, and so on; returns their number.
     fn finish_all(out: Decisions<u32>) -> usize {
         let mut count = 0;
         let mut tickets: Vec<_> = out
@@ -384,7 +384,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn of_two_threads_each_request_executes_once() {
+    fn each_request_of_two_threads_executes_once() {
         loom::model(|| {
             let level = level(1);
             let request = |waiter: u32| {
@@ -411,7 +411,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_request_that_gives_up_while_a_seat_comes_free_either_leaves_or_runs() {
+    fn a_request_cancelled_while_a_seat_becomes_free_either_leaves_or_executes() {
         loom::model(|| {
             let level = level(1);
             let mut out = Decisions::default();
@@ -429,13 +429,13 @@ mod loom_tests {
             let mut out = Decisions::default();
             let left = place.cancel(NOW, &mut out);
             let ran = finishing.join().expect("the other thread ends");
-            assert_eq!(usize::from(left) + ran, 1, "one fate");
+            assert_eq!(usize::from(left) + ran, 1, "either cancelled or executed");
             assert_empty(&level);
         });
     }
 
     #[test]
-    fn a_change_of_the_limit_meanwhile_loses_no_waiter() {
+    fn a_concurrent_change_of_the_limit_loses_no_waiter() {
         loom::model(|| {
             let level = level(1);
             let mut out = Decisions::default();

@@ -220,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// The meaning, in a line: scan all heads, starting at `from`.
+    /// The reference: a scan of all heads, starting at `from`.
     fn scan(order: &HeadOrder, slots: u32, from: u32) -> Option<u32> {
         (0..slots)
             .map(|i| (from.min(slots) + i) % slots)
@@ -231,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_answers_like_a_scan_of_all_queues(
+        fn the_first_head_is_the_one_that_a_scan_of_all_queues_returns(
             steps in prop::collection::vec((0u32..24, 0u64..6, any::<bool>()), 1..200),
             from in 0u32..25,
         ) {

@@ -1,9 +1,9 @@
 //! Timing ratio histograms: how long a ratio was how high.
 //!
-//! As if the ratio of two counts (seats in use and the limit, say) were observed once every
+//! It is as if the ratio of two counts (seats in use and the limit, say) were observed once every
 //! nanosecond, so that quantiles are weighted by time and a short burst weighs little however many
 //! events it has. The histogram is kept with the counts it describes and changes with them, so an
-//! update must cost next to nothing: the bucket of the present ratio is remembered and sought anew
+//! update must cost next to nothing: the bucket of the present ratio is remembered and searched for again
 //! only when a count changes; storage is inline.
 //!
 //! Not here: rendering as a Prometheus histogram, and the metrics' names.

@@ -1,7 +1,7 @@
-//! Retry-After: when a rejected client should come again.
+//! Retry-After: when a rejected client should retry.
 //!
 //! One [`RetryAfter`] per level counts the rejections of recent seconds. As long as there are at
-//! least three a second, the answer doubles, like TCP's slow start, up to 32 s; once there is less
+//! least three a second, the delay doubles, like TCP's slow start, up to 32 s; once there is less
 //! than one a second, it falls by one at a time. Memory is constant: the 32 seconds that can
 //! matter, inline.
 //!
@@ -9,7 +9,7 @@
 
 use crate::apf::spec::Semantics;
 
-/// The longest answer, in seconds; also the seconds of history that can matter.
+/// The longest delay, in seconds; also the seconds of history that can matter.
 const MAX_SECONDS: u32 = 32;
 
 /// How many seconds the time of another core may lag behind the newest.
@@ -18,7 +18,7 @@ const SKEW_SECONDS: u64 = 2;
 /// The recent rejections of one level, and the Retry-After they call for.
 #[derive(Clone, Debug)]
 pub(crate) struct RetryAfter {
-    /// The answer in seconds, 1 to [`MAX_SECONDS`].
+    /// The delay in seconds, 1 to [`MAX_SECONDS`].
     seconds: u32,
     /// Unix second of the last increase.
     increased: u64,
@@ -47,11 +47,11 @@ impl Default for RetryAfter {
 }
 
 impl RetryAfter {
-    /// Counts a rejection at `unix_seconds`; ask [`Self::answer`] next.
+    /// Counts a rejection at `unix_seconds`; ask [`Self::delay`] next.
     ///
-    /// In [`Semantics::Compatible`] the answer changes only in seconds that see a rejection, so the
-    /// first client rejected after a long quiet gets nearly the answer of the last storm. In
-    /// [`Semantics::Improved`] it also falls by one for each `answer` seconds without a rejection.
+    /// In [`Semantics::Compatible`] the delay changes only in seconds that see a rejection, so the
+    /// first client rejected after a long quiet period gets nearly the delay of the last storm. In
+    /// [`Semantics::Improved`] it also falls by one for each `delay` seconds without a rejection.
     ///
     /// A time that lags a little counts as the newest second seen; one that lags more starts over.
     ///
@@ -76,12 +76,12 @@ impl RetryAfter {
         self.adapt();
     }
 
-    /// The seconds to answer with.
+    /// The Retry-After to send, in seconds.
     ///
     /// In [`Semantics::Compatible`] the same for all. In [`Semantics::Improved`] drawn evenly from
-    /// 1 to that by `random`, uniform over all values, so that those rejected together do not come
-    /// again together.
-    pub(crate) fn answer(&self, semantics: Semantics, random: u64) -> u32 {
+    /// 1 to that by `random`, uniform over all values, so that clients rejected together do not
+    /// retry together.
+    pub(crate) fn delay(&self, semantics: Semantics, random: u64) -> u32 {
         match semantics {
             Semantics::Compatible => self.seconds,
             Semantics::Improved => {
@@ -91,7 +91,7 @@ impl RetryAfter {
         }
     }
 
-    /// Doubles or lowers the answer by the rejections of the last `answer` whole seconds.
+    /// Doubles or lowers the delay by the rejections of the last `delay` whole seconds.
     fn adapt(&mut self) {
         let now = self.current.second;
         let window = u64::from(self.seconds);
@@ -104,7 +104,7 @@ impl RetryAfter {
         }
     }
 
-    /// Lowers the answer for `quiet` seconds without rejection; whether it did.
+    /// Lowers the delay for `quiet` seconds without rejection; whether it did.
     fn decay(&mut self, quiet: u64) -> bool {
         let before = self.seconds;
         let mut left = quiet;
@@ -136,7 +136,7 @@ mod tests {
 
     const BOTH: [Semantics; 2] = [Semantics::Compatible, Semantics::Improved];
 
-    /// Records `count` rejections in `second`; the longest answer after them.
+    /// Records `count` rejections in `second`; the longest delay after them.
     fn reject(tracker: &mut RetryAfter, semantics: Semantics, second: u64, count: u32) -> u32 {
         for _ in 0..count {
             tracker.record(semantics, second);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_doubles_in_overload_and_falls_by_one_after_it() {
+    fn the_delay_doubles_in_overload_and_falls_by_one_after_it() {
         let trace = [
             (0, 5, 1),
             (1, 11, 2),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_heavy_overload_reaches_the_longest_answer_in_half_a_minute() {
+    fn constant_heavy_overload_reaches_the_longest_delay_in_half_a_minute() {
         for semantics in BOTH {
             let mut tracker = RetryAfter::default();
             for second in 0..100 {
@@ -197,13 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn compatible_the_first_rejection_after_a_long_quiet_still_gets_a_long_answer() {
+    fn compatible_the_first_rejection_after_a_long_quiet_still_gets_a_long_delay() {
         let mut tracker = after_a_storm(Semantics::Compatible);
         assert_eq!(reject(&mut tracker, Semantics::Compatible, 100_000, 1), 31);
     }
 
     #[test]
-    fn improved_the_answer_falls_with_quiet_time_down_to_one() {
+    fn improved_the_delay_falls_with_quiet_time_down_to_one() {
         let mut tracker = after_a_storm(Semantics::Improved);
         // One step after 32 quiet seconds, the next after 31 more.
         assert_eq!(
@@ -218,26 +218,26 @@ mod tests {
     }
 
     #[test]
-    fn compatible_all_clients_get_the_same_answer() {
+    fn compatible_all_clients_get_the_same_delay() {
         let tracker = after_a_storm(Semantics::Compatible);
         for random in [0, 1 << 63, u64::MAX] {
-            assert_eq!(tracker.answer(Semantics::Compatible, random), 32);
+            assert_eq!(tracker.delay(Semantics::Compatible, random), 32);
         }
     }
 
     #[test]
-    fn improved_answers_are_spread_evenly_from_one_to_the_longest() {
+    fn improved_delays_are_spread_evenly_from_one_to_the_longest() {
         let tracker = after_a_storm(Semantics::Improved);
         let mut drawn = [0_u32; 33];
         for step in 0..3200_u64 {
             let random = step * (u64::MAX / 3200) + 1;
-            drawn[tracker.answer(Semantics::Improved, random) as usize] += 1;
+            drawn[tracker.delay(Semantics::Improved, random) as usize] += 1;
         }
         assert_eq!(drawn[0], 0);
         assert!(drawn[1..].iter().all(|n| (99..=101).contains(n)));
-        assert_eq!(tracker.answer(Semantics::Improved, u64::MAX), 32);
+        assert_eq!(tracker.delay(Semantics::Improved, u64::MAX), 32);
         assert_eq!(
-            RetryAfter::default().answer(Semantics::Improved, u64::MAX),
+            RetryAfter::default().delay(Semantics::Improved, u64::MAX),
             1
         );
     }

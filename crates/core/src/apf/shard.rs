@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deal_that_cannot_be_is_refused() {
+    fn an_impossible_deal_is_refused() {
         assert_eq!(Dealer::new(0, 3), Err(ShardError::NoQueues));
         assert_eq!(Dealer::new(100, 0), Err(ShardError::EmptyHand));
         assert_eq!(

@@ -21,7 +21,7 @@ pub struct Watchers {
 
 /// A watch that is counted, to be given back to [`Watchers::unregister`].
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a watch that is not unregistered is counted for ever"]
+#[must_use = "a watch that is not unregistered is counted forever"]
 pub struct WatchKey(Box<[u8]>);
 
 impl Watchers {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_once_is_found_by_a_write_and_gone_once_unregistered() {
+    fn a_watch_is_counted_until_it_is_unregistered() {
         let by_name = "watch=true&fieldSelector=metadata.name";
         let table = [
             (
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_watch_registers_nothing() {
+    fn a_request_that_is_not_a_watch_is_not_registered() {
         let mut watchers = Watchers::new(100);
         for (method, target) in [
             ("GET", "/api/v1/pods"),

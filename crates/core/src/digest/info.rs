@@ -75,7 +75,7 @@ impl RequestInfo {
     /// # Errors
     ///
     /// Where the server would refuse the request unread; see [`InfoError`]. A malformed query is
-    /// none: pairs that do not decode count as absent, as for the server.
+    /// no error: pairs that do not decode count as absent, as for the server.
     pub fn parse(
         method: &str,
         raw_path: impl AsRef<[u8]>,

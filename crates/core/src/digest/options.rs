@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_name_is_kept_only_when_it_says_something_and_all_decodes() {
+    fn a_node_name_is_kept_only_when_it_is_not_empty_and_all_options_decode() {
         let node = |query: &str| decode(query).0.node_name.map(String::from);
         assert_eq!(node("fieldSelector=spec.nodeName=n1"), Some("n1".into()));
         assert_eq!(node("fieldSelector=spec.nodeName==n1"), Some("n1".into()));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_path_segment_is_no_name() {
+    fn a_value_that_cannot_be_a_path_segment_is_not_a_name() {
         let name = |selector: &str| decode(&format!("fieldSelector=metadata.name={selector}")).1;
         assert_eq!(name("a.b"), Some("a.b".into()));
         assert_eq!(name("..."), Some("...".into()));

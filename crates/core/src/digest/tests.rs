@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One request a line, with what must be understood; its head explains the columns.
+/// One request per line with its expected RequestInfo; the head of the file explains the columns.
 const REQUESTS: &str = include_str!("requests.txt");
 
 fn rows() -> impl Iterator<Item = Vec<&'static str>> {
@@ -52,7 +52,7 @@ fn columns(info: &RequestInfo) -> Vec<String> {
 }
 
 #[test]
-fn every_request_of_the_table_is_understood_as_the_server_does() {
+fn every_request_of_the_table_is_parsed_as_kube_apiserver_parses_it() {
     let mut count = 0;
     for row in rows() {
         count += 1;
@@ -217,7 +217,7 @@ fn a_deadline_is_read_unless_the_request_is_long_running() {
 }
 
 #[test]
-fn what_the_server_refuses_unread_is_refused() {
+fn targets_that_the_server_refuses_are_refused() {
     use InfoError::{BadByte, BadEscape, TooManyParameters, Unclassifiable};
     let many = format!("/api/v1/pods/p?{}", "a&".repeat(10_000));
     for (target, error) in [
@@ -243,7 +243,8 @@ fn what_the_server_refuses_unread_is_refused() {
     assert!(RequestInfo::from_target("GET", "/a?b=%zz").is_ok());
 }
 
-/// The bytes of `path`, those that `escaped` picks (cyclically) as percent escapes; `%` always is.
+/// `path` with the bytes that `escaped` picks (cyclically) percent-encoded; `%`, spaces and control characters
+/// always are.
 fn escape(path: &[u8], escaped: &[bool]) -> Vec<u8> {
     let mut picks = escaped.iter().cycle();
     let mut out = Vec::new();

@@ -16,9 +16,9 @@ pub struct User {
 }
 
 impl User {
-    /// The group of everybody who proved who they are.
+    /// The group of all authenticated users.
     pub const AUTHENTICATED: &str = "system:authenticated";
-    /// The group of everybody else.
+    /// The group of all unauthenticated users.
     pub const UNAUTHENTICATED: &str = "system:unauthenticated";
     /// The name of the anonymous user, for requests without credentials.
     pub const ANONYMOUS: &str = "system:anonymous";

@@ -1,4 +1,4 @@
-//! What is taken from bodies, and in which words the rest is refused.
+//! Which bodies are accepted, and with which messages others are refused.
 
 mod oracle;
 
@@ -73,7 +73,7 @@ fn kind_and_version_are_filled_in() {
 }
 
 #[test]
-fn a_body_that_does_not_say_its_kind_is_shown() {
+fn a_body_without_a_readable_kind_is_quoted_in_the_error() {
     const STRUCT: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
     for (body, error) in [
         ("", "unexpected end of JSON input (<empty>)".to_owned()),
@@ -111,7 +111,7 @@ fn a_body_that_does_not_say_its_kind_is_shown() {
 }
 
 #[test]
-fn other_kinds_and_versions_are_refused_in_their_words() {
+fn other_kinds_and_versions_are_refused_with_the_messages_of_kube_apiserver() {
     const UNKNOWN: &str = r#"in scheme "pkg/runtime/scheme.go:111""#;
     for (body, error) in [
         (
@@ -221,7 +221,7 @@ fn problems_are_reported_or_refused() {
 }
 
 #[test]
-fn yaml_has_whole_floats_for_integers() {
+fn yaml_floats_without_a_fraction_are_accepted_for_integers() {
     let body = lenient(BodyFormat::Yaml, b"spec:\n  matchingPrecedence: 1.0\n").unwrap();
     assert_eq!(body.value["spec"]["matchingPrecedence"], 1);
     assert_eq!(
@@ -320,7 +320,7 @@ fn options_of_a_deletion_may_be_of_any_version() {
     }
 }
 
-/// The captured list of a kind, both ways.
+/// Encodes and decodes the captured list of a kind; returns its number of items.
 fn golden_list(shape: &'static Struct, body: &[u8], text: &[u8]) -> usize {
     let list = json::parse(text).unwrap().value;
     let name = |key: &str| list[key].as_str().unwrap().to_owned();
@@ -354,7 +354,7 @@ fn golden_list(shape: &'static Struct, body: &[u8], text: &[u8]) -> usize {
 }
 
 #[test]
-fn the_lists_of_a_real_server_come_and_go_unchanged() {
+fn the_lists_of_a_real_server_are_decoded_and_encoded_unchanged() {
     let schemas = golden_list(
         &FLOW_SCHEMA,
         include_bytes!("testdata/flow_schemas.pb"),

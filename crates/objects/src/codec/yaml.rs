@@ -11,7 +11,7 @@ use fairgate_manifest::yaml::{self, YamlError};
 
 use crate::go::Quoted;
 
-/// Why a body is not valid YAML. The text resembles that of kube-apiserver, whose parser is another.
+/// Why a body is not valid YAML. The text resembles that of kube-apiserver, which has another parser.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct YamlBodyError {
@@ -108,7 +108,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_body_and_its_duplicates_come_out() {
+    fn a_body_is_read_with_its_duplicate_keys() {
         let parsed = parse(b"kind: FlowSchema\nspec:\n  a: yes\n  a: no\n").unwrap();
         assert_eq!(
             parsed.value,

@@ -112,7 +112,7 @@ pub(crate) async fn a_watch_below_the_floor_is_refused(place: &mut dyn TestStore
         "{compacted}"
     );
     store.watch("/a/", store.floor()).unwrap();
-    // Going on is possible, and the floor stays.
+    // A new watch can begin at the floor.
     let third = put(&*store, "/a/x", second, "3").await;
     let mut watch = store.watch("/a/", second.max(store.floor())).unwrap();
     assert_eq!(take(&mut watch, 1).await[0].revision, third);

@@ -140,7 +140,7 @@ pub(crate) async fn a_value_of_the_maximum_length_is_stored_and_a_longer_one_ref
     place: &mut dyn TestStore,
 ) {
     let store = place.open().await.unwrap();
-    // etcd's limit is for the request; what is around the value needs some of it.
+    // etcd limits the whole request, and the value is only a part of it.
     let longest = Bytes::from(vec![b'x'; MAX_VALUE_BYTES - 4096]);
     let written = store
         .write("/a/x", Precondition::Absent, Some(longest.clone()))

@@ -16,7 +16,7 @@ const PERIOD: u64 = 100;
 /// Milliseconds that are simulated after the last change of demand.
 const REST: u64 = 4_000;
 
-/// A level of a curve.
+/// A level and its demand curve.
 struct Sample {
     limits: LevelLimits,
     marks: Watermarks,
@@ -110,13 +110,13 @@ fn rebalance_all(levels: &mut [Sample], at: u64) {
     }
 }
 
-/// A level that is short of seats has all seats that no other level wanted of late.
+/// A level that is short of seats has all seats that no other level wanted recently.
 fn check_seats_are_used(levels: &[Sample], at: u64, seed: u64) {
     for (number, level) in levels.iter().enumerate() {
         let own = level.want(at).min(u64::from(level.limits.nominal));
         assert!(
             u64::from(level.current) >= own,
-            "seed {seed}, {at} ms: level {number} wants {own} of its own and has {}",
+            "seed {seed}, {at} ms: level {number} wants {own} of its nominal seats and has {}",
             level.current
         );
         let wants = level.want(at).min(u64::from(level.limits.max));

@@ -17,8 +17,8 @@ pub struct LevelLimits {
 impl LevelLimits {
     /// The limits of `level`, which has its shares out of `share_sum`.
     ///
-    /// `share_sum` is the sum over all levels, the exempt and the quiescing ones included. Should
-    /// it be 0, so is the nominal limit.
+    /// `share_sum` is the sum over all levels, the exempt and the quiescing ones included. If
+    /// it is 0, the nominal limit is 0.
     pub fn of(level: &LevelSpec, total_seats: Seats, share_sum: u64) -> Self {
         let share = u64::from(total_seats) * u64::from(level.shares);
         let nominal = seats(share.div_ceil(share_sum.max(1)));

@@ -149,7 +149,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Checks the claims while it is at it.
+    /// The sums over `claims`, which are checked on the way.
     fn of(claims: &[Claim]) -> Result<Self, AllocationError> {
         let mut sums = Self {
             target: 0.0,

@@ -161,7 +161,7 @@ fn improved_what_exempt_levels_use_cannot_be_borrowed() {
 }
 
 #[test]
-fn exempt_use_beyond_what_is_not_guaranteed_shrinks_the_guarantees() {
+fn exempt_demand_beyond_the_seats_not_guaranteed_shrinks_the_guarantees() {
     for semantics in BOTH {
         let limits = limited_currents(semantics, &load(200));
         assert_eq!(limits, [50, 73, 25, 49, 168, 24, 13]);
@@ -195,7 +195,7 @@ fn improved_rounding_neither_loses_nor_invents_seats() {
     assert_eq!(limits, [2, 1, 1]);
 }
 
-/// Four seats: one for a level that may not lend it, three for two that want more of them alike.
+/// Four seats: one for a level that may not lend it, three for two levels that want equally many more.
 fn three_for_two() -> Vec<RebalanceInput> {
     let party = |nominal, min, max, smoothed| RebalanceInput {
         exempt: false,
@@ -291,7 +291,7 @@ fn two_levels(first: (u32, u32), second: (u32, u32)) -> Vec<RebalanceInput> {
 }
 
 #[test]
-fn borrowing_ends_at_what_the_lender_lends_and_at_what_the_borrower_may_take() {
+fn borrowing_is_bounded_by_the_lendable_seats_and_by_the_borrowing_limit() {
     for semantics in BOTH {
         let lendable_limited = two_levels((50, 67), (33, 50));
         let rebalanced = rebalance(semantics, &lendable_limited);
@@ -442,7 +442,7 @@ fn the_order_of_the_levels_does_not_matter() {
 }
 
 #[test]
-fn no_levels_at_all_are_rebalanced_into_none() {
+fn rebalancing_no_levels_has_no_outcomes() {
     for semantics in BOTH {
         assert!(rebalance(semantics, &[]).outcomes.is_empty());
     }

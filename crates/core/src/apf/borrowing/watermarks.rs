@@ -5,8 +5,8 @@ use crate::time::Time;
 /// The greatest demand of the present half second and of the one before.
 ///
 /// Seats that were lent come back within a tenth of a second, so there is no need to hold them back for
-/// longer. All levels forget at the same times, twice a second: so often at most limits change once
-/// demand does not.
+/// longer. All levels forget at the same times, twice a second, so limits change at most that
+/// often once demand is constant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watermarks {
     steps: [(u64, u64); Self::STEPS],

@@ -41,9 +41,9 @@ pub(in crate::apf) struct ClassifierSchema<'a> {
 
 impl Classifier {
     /// The classifier of these schemas, which are in matching order. What is known of unchanged rules is taken
-    /// from the classifier before, if there is one.
+    /// from the previous classifier, if there is one.
     ///
-    /// Time and memory are in proportion to the rules; reading unchanged ones is saved, about half of the time.
+    /// Time and memory are in proportion to the rules; not reading unchanged ones again saves about half of the time.
     pub(in crate::apf) fn new(
         before: Option<&Self>,
         schemas: &[ClassifierSchema<'_>],

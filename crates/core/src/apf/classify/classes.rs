@@ -5,7 +5,7 @@ use super::{
     numbering::{NumberedRule, PathPart, ResourcePart, Set, distinct},
 };
 
-/// Names that occur in the same lists share a class, which is as good as a name.
+/// Names that occur in the same lists share a class, which lookups use in place of the name.
 pub(super) struct Classes {
     /// The class of each name.
     pub(super) numbers: Vec<u32>,

@@ -1,7 +1,7 @@
 //! Whether a schema can ever be reached.
 //!
-//! Each combination of a schema's rules is stood for by one request that no more special rule could
-//! mean: names where the rule has names, and names that no rule mentions where it has wildcards. If
+//! Each combination of a schema's rules is represented by one request that no more specific rule could
+//! match: names where the rule has names, and names that no rule mentions where it has wildcards. If
 //! an earlier schema matches that request, it matches every request of the combination. So if all
 //! these requests are taken, the schema is never reached. The converse does not hold: several
 //! earlier schemas together may cover a wildcard, and then there is no warning.

@@ -1,7 +1,7 @@
 //! Matching one schema against one request, in plain words.
 //!
-//! The straightforward reading of a schema's rules: slow, and the reference for what the index
-//! answers. It returns which part matched, or why none did.
+//! The straightforward reading of a schema's rules: slow, and the reference for the results of
+//! the index. It returns which part matched, or why none did.
 
 use std::fmt;
 
@@ -55,7 +55,7 @@ impl fmt::Display for RuleMismatch {
     }
 }
 
-/// What of a rule does not fit a request, in the order in which it is looked at.
+/// What part of a rule does not match a request, in the order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mismatch {

@@ -207,7 +207,7 @@ impl Names {
 /// An odd number without a pattern.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The product of two words, its halves laid over each other.
+/// The product of two words, its halves combined by exclusive or.
 #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
 const fn fold(a: u64, b: u64) -> u64 {
     let product = a as u128 * b as u128;
@@ -246,7 +246,7 @@ mod tests {
         let count = hashes.len();
         hashes.sort_unstable();
         hashes.dedup();
-        assert_eq!(hashes.len(), count, "every byte and the length count");
+        assert_eq!(hashes.len(), count, "every byte and the length change the hash");
     }
 
     #[test]

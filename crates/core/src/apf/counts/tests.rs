@@ -1,4 +1,4 @@
-//! What lists and events teach about the number of objects.
+//! What list responses and reported counts tell about the number of objects.
 
 use super::*;
 use Semantics::{Compatible, Improved};
@@ -31,7 +31,7 @@ fn known(count: u64, average_bytes: u64) -> ObjectStats {
     }
 }
 
-/// An answer with `items` objects of `bytes` in all.
+/// A response with `items` objects of `bytes` in total.
 fn page(items: u64, bytes: u64) -> ListObservation {
     ListObservation {
         items_in_page: Some(items),
@@ -40,7 +40,7 @@ fn page(items: u64, bytes: u64) -> ListObservation {
     }
 }
 
-/// What is known of pods after these answers.
+/// What is known of pods after these list responses.
 fn after(observations: &[ListObservation]) -> ObjectStats {
     let mut counts = counts(Improved);
     for observation in observations {
@@ -113,7 +113,7 @@ fn compatible_a_namespace_costs_what_the_whole_resource_costs() {
 }
 
 #[test]
-fn improved_a_namespace_costs_what_it_holds_and_else_what_the_resource_does() {
+fn improved_a_namespace_costs_what_it_holds_if_known_and_otherwise_what_the_resource_costs() {
     let mut counts = counts(Improved);
     counts.seed(Time::ZERO, &PODS, 5000, Some(50_000_000));
     counts.observe_list(Time::ZERO, &pods_in("small"), &page(3, 3000));
@@ -124,7 +124,7 @@ fn improved_a_namespace_costs_what_it_holds_and_else_what_the_resource_does() {
 }
 
 #[test]
-fn a_page_and_what_remains_make_the_count() {
+fn the_count_is_the_page_plus_the_remaining_items() {
     let first = ListObservation {
         remaining_item_count: Some(9_500),
         limit: Some(500),
@@ -152,7 +152,7 @@ fn later_pages_raise_a_count_and_never_lower_it() {
 }
 
 #[test]
-fn a_selection_shows_the_size_of_objects_but_not_their_number() {
+fn a_list_with_a_selector_shows_the_size_of_objects_but_not_their_number() {
     let selection = ListObservation {
         had_selector: true,
         ..page(2, 8000)
@@ -190,7 +190,7 @@ fn an_uncounted_response_still_shows_its_bytes() {
 }
 
 #[test]
-fn the_mean_size_follows_observations_by_the_objects_they_speak_for() {
+fn the_mean_size_weights_observations_by_their_number_of_objects() {
     let complete = [page(100, 100_000), page(100, 300_000)];
     assert_eq!(after(&complete), known(100, 2000));
     let one = ListObservation {
@@ -231,7 +231,7 @@ fn the_scopes_remembered_are_bounded_and_the_latest_stay() {
 }
 
 #[test]
-fn odd_figures_and_names_do_no_harm() {
+fn extreme_figures_and_long_names_do_no_harm() {
     let odd = ListObservation {
         items_in_page: Some(u64::MAX),
         remaining_item_count: Some(u64::MAX),
@@ -264,7 +264,7 @@ fn a_last_page_that_was_not_counted_is_not_taken_for_a_full_one() {
 }
 
 #[test]
-fn as_many_objects_as_are_known_already_change_nothing() {
+fn a_response_that_confirms_the_count_changes_nothing() {
     let uncounted = ListObservation {
         items_in_page: None,
         ..page(0, 1_000_000)
@@ -290,7 +290,7 @@ fn changed_semantics_apply_to_counts_that_are_known() {
     let in_red = |counts: &mut Counts| counts.lookup(Time::ZERO, &pods_in("red"));
     let compatible = in_red(&mut counts);
     counts.observe_list(Time::ZERO, &pods_in("red"), &page(7, 7000));
-    assert_eq!(in_red(&mut counts), compatible, "namespaces do not count");
+    assert_eq!(in_red(&mut counts), compatible, "namespaces are not counted separately");
     counts.set_semantics(Improved);
     counts.observe_list(Time::ZERO, &pods_in("red"), &page(7, 7000));
     assert_eq!(in_red(&mut counts), known(7, 1000));

@@ -47,8 +47,8 @@ enum Event {
     Rebalance,
 }
 
-/// 24 loops of 250 ms calls at the first level and 6 at the second; what they average from the
-/// tenth second to the twenty-fifth.
+/// 24 clients of the first level and 6 of the second repeat requests of 250 ms: the mean number of
+/// requests that execute in each level from the tenth second to the twenty-fifth.
 fn averages(levels: [(u32, u32); 2], semantics: Semantics, period: u64) -> [f64; 2] {
     let dispatcher = Dispatcher::new(policy(levels, semantics), Time::ZERO);
     let view = dispatcher.view();
@@ -108,8 +108,8 @@ fn averages(levels: [(u32, u32); 2], semantics: Semantics, period: u64) -> [f64;
 #[test]
 fn a_level_borrows_what_another_lends_and_no_more_than_it_may() {
     let cases = [
-        ("lending bounds it", [(50, 67), (33, 50)]),
-        ("borrowing bounds it", [(50, 33), (67, 50)]),
+        ("bounded by lending", [(50, 67), (33, 50)]),
+        ("bounded by borrowing", [(50, 33), (67, 50)]),
     ];
     for (what, levels) in cases {
         for (semantics, period) in [
@@ -129,7 +129,7 @@ fn a_level_borrows_what_another_lends_and_no_more_than_it_may() {
     }
 }
 
-/// 600 seats, one of 200 shares for a level of type Reject, and nobody else who wants any.
+/// 600 seats: a level of type Reject has one of 200 shares, and no other level has demand.
 fn small_reject_level() -> Arc<Policy> {
     let level = |name: &str, shares: u32| {
         json!({
@@ -159,7 +159,7 @@ fn small_reject_level() -> Arc<Policy> {
 }
 
 #[test]
-fn a_level_that_refuses_borrows_the_seats_that_its_clients_miss() {
+fn a_level_of_type_reject_borrows_seats_for_the_requests_it_rejects() {
     let dispatcher = Dispatcher::new(small_reject_level(), Time::ZERO);
     let view = dispatcher.view();
     let schema = view.policy().schema_by_name("small").expect("it is there");
@@ -168,7 +168,7 @@ fn a_level_that_refuses_borrows_the_seats_that_its_clients_miss() {
         level: view.policy().schema(schema).level,
         hash: 1,
     };
-    // Six clients, each 90 requests of 100 ms a second whatever becomes of them: 54 seats.
+    // Six clients, each sends 90 requests of 100 ms a second, served or not: 54 seats.
     let mut running = std::collections::VecDeque::new();
     let (mut refused, mut refused_late) = (0, 0);
     for number in 0..5_400_u64 {
@@ -181,7 +181,7 @@ fn a_level_that_refuses_borrows_the_seats_that_its_clients_miss() {
             ticket.finish(at, &mut out);
         }
         if number % 27 == 0 {
-            // Every 50 ms, as after refusals.
+            // Every 50 ms, as is done after rejections.
             dispatcher.rebalance(Time::from_nanos(now), &mut out);
         }
         let at = Time::from_nanos(now);
@@ -197,7 +197,7 @@ fn a_level_that_refuses_borrows_the_seats_that_its_clients_miss() {
     for (_, ticket) in running {
         ticket.finish(Time::from_nanos(20 * SECOND), &mut Decisions::default());
     }
-    assert!(refused <= 54, "a tenth of a second's at most: {refused}");
+    assert!(refused <= 54, "at most those of a tenth of a second: {refused}");
     assert_eq!(refused_late, 0, "after four tenths of a second");
 }
 
@@ -261,7 +261,7 @@ fn a_rebalancing_reports_the_limits_that_change_and_the_fair_fraction() {
 }
 
 #[test]
-fn a_level_that_is_no_longer_configured_goes_once_it_is_idle() {
+fn a_level_that_is_no_longer_configured_is_removed_once_it_is_idle() {
     let policy_of_two = policy([(50, 67), (33, 50)], Semantics::Improved);
     let dispatcher = Dispatcher::<u32>::new(policy_of_two, Time::ZERO);
     let view = dispatcher.view();

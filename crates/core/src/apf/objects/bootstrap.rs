@@ -1,8 +1,8 @@
-//! The objects that every API server brings along, and the rules by which it maintains them.
+//! The objects that every API server creates, and the rules by which it maintains them.
 //!
 //! *Mandatory* objects (`exempt` and `catch-all` of either kind) always exist and have a fixed spec.
 //! *Suggested* objects are a starting point: an object of the same name overrides the built-in one if its
-//! annotation [`AUTOUPDATE`] is true.
+//! annotation [`AUTOUPDATE`] is false, or if it was edited and has no such annotation.
 //!
 //! Source: the Kubernetes documentation of API Priority and Fairness, "Defaults" and "Maintenance
 //! of the mandatory and suggested configuration objects".
@@ -74,7 +74,7 @@ pub(super) fn autoupdate(metadata: &ObjectMeta) -> Option<&str> {
         .map(String::as_str)
 }
 
-/// A boolean as Go writes it.
+/// A boolean as Go's `strconv.ParseBool` reads it.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -254,7 +254,7 @@ fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-/// Everything these subjects ask for.
+/// A rule for all requests of these subjects.
 fn all(subjects: Vec<Subject>) -> PolicyRulesWithSubjects {
     PolicyRulesWithSubjects {
         subjects,
@@ -340,7 +340,7 @@ fn exempt() -> PriorityLevelConfigurationSpec {
     }
 }
 
-/// A limited level that queues in so many queues with hands of that size, or else rejects.
+/// A limited level with `queues`, the number of queues and the hand size; without them, one that rejects.
 fn limited(
     shares: i32,
     lendable_percent: i32,
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_levels_is_the_originals() {
+    fn the_levels_are_those_of_kube_apiserver() {
         type Queues = Option<(i32, i32, i32)>;
         let rows: [(&str, i32, i32, Queues); 7] = [
             ("catch-all", 5, 0, None),
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotation_decides_and_else_whether_it_was_edited() {
+    fn the_annotation_or_else_the_generation_decides_whose_spec_applies() {
         for yes in ["1", "t", "T", "TRUE", "true", "True"] {
             for generation in [None, Some(1), Some(2)] {
                 assert_eq!(spec_owner(Some(yes), generation), SpecOwner::BuiltIn);

@@ -272,7 +272,7 @@ impl<T: Clone> Located<T> {
 /// The condition `Dangling` of a FlowSchema that names `level`, which exists or not; without a time.
 ///
 /// The texts are those of the API server, which compares them: servers of one cluster that write
-/// different ones overwrite each other for ever.
+/// different ones overwrite each other forever.
 pub fn dangling_condition(level: &str, exists: bool) -> FlowSchemaCondition {
     let (status, reason, outcome) = if exists {
         ("False", "Found", "it exists")

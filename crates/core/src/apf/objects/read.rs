@@ -1,6 +1,6 @@
 //! Reading policy objects from JSON values, which come from files, pipes and API servers.
 //!
-//! A value is first held against the shape of its kind, so that every field of a wrong type and all
+//! A value is first compared with the shape of its kind, so that every field of a wrong type and all
 //! unknown fields are reported by path; only then is it deserialized.
 //!
 //! Not here: the text format of a file, defaults of v1, validation.
@@ -140,7 +140,7 @@ impl ParsedDocument {
     /// Parses a document with its origin (such as `file.yaml, document 2`).
     ///
     /// It is a FlowSchema or PriorityLevelConfiguration of `v1` or `v1beta3`, a `List` or typed list of
-    /// them, or null. Status and managed fields may be there. What is wrong becomes a finding; nothing
+    /// them, or null. Status and managed fields are allowed. What is wrong becomes a finding; nothing
     /// stops at the first mistake.
     pub fn parse(origin: &str, value: Value) -> Self {
         let mut document = Self::default();

@@ -57,7 +57,7 @@ fn shares(set: &ObjectSet) -> Vec<Option<i32>> {
 }
 
 #[test]
-fn both_versions_mix_and_empty_documents_are_passed_over() {
+fn both_versions_can_be_mixed_and_empty_documents_are_skipped() {
     let set = read([
         schema(V1, "a"),
         Value::Null,
@@ -368,7 +368,7 @@ fn edited(annotation: Option<&str>, generation: Option<i64>, differs: bool) -> O
 }
 
 #[test]
-fn suggested_objects_follow_the_truth_table() {
+fn annotation_and_generation_decide_whether_a_suggested_object_keeps_its_given_spec() {
     let rows = [
         (Some("true"), Some(1), false),
         (Some("true"), Some(2), false),
@@ -382,7 +382,7 @@ fn suggested_objects_follow_the_truth_table() {
         (Some("maybe"), Some(2), true),
         (Some("maybe"), None, true),
     ];
-    for (annotation, generation, authors) in rows {
+    for (annotation, generation, keeps_given) in rows {
         for differs in [false, true] {
             let context = format!("{annotation:?} {generation:?} {differs}");
             let set = edited(annotation, generation, differs).effective();
@@ -394,9 +394,9 @@ fn suggested_objects_follow_the_truth_table() {
             assert_eq!(found.len(), 1, "{context}");
             assert_eq!(found[0].object.metadata.uid.as_deref(), Some("given"));
             let precedence = found[0].object.spec.as_ref().unwrap().matching_precedence;
-            let expected = if differs && authors { 77 } else { 9900 };
+            let expected = if differs && keeps_given { 77 } else { 9900 };
             assert_eq!(precedence, Some(expected), "{context}");
-            let warned = differs && !authors;
+            let warned = differs && !keeps_given;
             assert_eq!(set.findings.len(), usize::from(warned), "{context}");
             assert!(set.findings.iter().all(|f| !f.is_error()));
         }

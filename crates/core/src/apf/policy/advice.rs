@@ -62,7 +62,7 @@ pub(super) fn on_levels(
         if !used && !bootstrap::is_mandatory(&level.spec.name) {
             warn(
                 "",
-                "no FlowSchema sends requests to it, but its shares lessen the seats of all others"
+                "no FlowSchema sends requests to it, but its shares reduce the seats of all others"
                     .to_owned(),
                 "add a FlowSchema for it or remove it",
             );
@@ -87,7 +87,7 @@ pub(super) fn on_levels(
         {
             warn(
                 "spec.limited.limitResponse.queuing.queues",
-                format!("{} queues take memory and bring nothing", queuing.queues),
+                format!("{} queues take memory without any benefit", queuing.queues),
                 "a few hundred are plenty",
             );
         }
@@ -132,8 +132,8 @@ fn too_narrow(response: LimitResponse, nominal: Seats, cap: Option<Seats>) -> Op
              such a request is served only while the level executes nothing else"
         )),
         LimitResponse::Queue(Queuing { hand_size, .. }) if cap == Some(1) => Some(format!(
-            "gives it {nominal} seats, so few for hands of {hand_size} that every request counts \
-             as one seat, whatever its estimated width"
+            "gives it {nominal} seats, too few for hands of {hand_size}, so every request counts \
+            as one seat, whatever its estimated width"
         )),
         _ => None,
     }

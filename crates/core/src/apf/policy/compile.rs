@@ -32,7 +32,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Every finding about the set, warnings included, if one of them is an error.
+    /// Every finding about the set, including warnings, if one of them is an error.
     pub fn compile(
         objects: &ObjectSet,
         settings: &PolicySettings,
@@ -40,8 +40,8 @@ impl Policy {
         Self::compile_after(None, objects, settings)
     }
 
-    /// Like [`Self::compile`], with the same result. What is known of objects that this policy shares with the
-    /// set is used again, so that a change of a few objects costs about a third.
+    /// Like [`Self::compile`], with the same result. What this policy has computed for objects that the set
+    /// shares with it is reused, so a change of a few objects costs about a third.
     ///
     /// # Errors
     ///
@@ -226,8 +226,8 @@ fn in_matching_order(
         },
     );
     let has = |name: &str| candidates.iter().any(|c| &*c.schema.name == name);
-    let first = (!has(bootstrap::EXEMPT)).then(|| imagined(bootstrap::EXEMPT, levels, known));
-    let last = (!has(bootstrap::CATCH_ALL)).then(|| imagined(bootstrap::CATCH_ALL, levels, known));
+    let first = (!has(bootstrap::EXEMPT)).then(|| mandatory_candidate(bootstrap::EXEMPT, levels, known));
+    let last = (!has(bootstrap::CATCH_ALL)).then(|| mandatory_candidate(bootstrap::CATCH_ALL, levels, known));
     first
         .into_iter()
         .flatten()
@@ -236,7 +236,7 @@ fn in_matching_order(
         .collect()
 }
 
-fn imagined(name: &str, levels: &[LevelSpec], known: &KnownSchemas<'_>) -> Option<SchemaCandidate> {
+fn mandatory_candidate(name: &str, levels: &[LevelSpec], known: &KnownSchemas<'_>) -> Option<SchemaCandidate> {
     let built_in = Located::built_in(bootstrap::flow_schema(name)?);
     compile_schema(Arc::new(built_in), levels, known).ok()
 }
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_made_up_uid_looks_like_one_and_depends_on_kind_and_name_alone() {
+    fn a_generated_uid_is_well_formed_and_depends_only_on_kind_and_name() {
         let uid = stable_uid(FLOW_SCHEMA, "exempt");
         assert_eq!(uid, stable_uid(FLOW_SCHEMA, "exempt"));
         assert_ne!(uid, stable_uid(PRIORITY_LEVEL, "exempt"));

@@ -83,7 +83,7 @@ fn names(policy: &Policy) -> Vec<&str> {
         .collect()
 }
 
-/// The warnings, each in its line.
+/// The warnings, one line each.
 fn warnings(compiled: &Compiled) -> Vec<String> {
     assert!(compiled.findings.iter().all(|finding| !finding.is_error()));
     compiled.findings.iter().map(ToString::to_string).collect()
@@ -133,7 +133,7 @@ fn without_suggested_objects_the_mandatory_ones_remain() {
 }
 
 #[test]
-fn schemas_are_ordered_by_precedence_and_name_with_imagined_ones_at_the_ends() {
+fn schemas_are_ordered_by_precedence_and_name_with_the_mandatory_ones_at_the_ends() {
     let compiled = compile([
         schema("z-last", 10_000, "workload-low", user("a")),
         schema("b", 300, "workload-low", user("b")),
@@ -267,8 +267,8 @@ fn rules_that_match_nothing_are_reported() {
     );
 }
 
-/// The fields of the warnings on a level of this spec, which has a schema.
-fn doubts(total_seats: Seats, limited: Value) -> Vec<String> {
+/// The warnings about a level of this spec to which a schema refers, each as `field: message`.
+fn level_warnings(total_seats: Seats, limited: Value) -> Vec<String> {
     let documents = [
         level("it", limited),
         schema("for-it", 300, "it", group("dev")),
@@ -291,7 +291,7 @@ fn a_level_that_never_has_a_seat_is_reported() {
         "limitResponse": { "type": "Queue", "queuing": {} },
     });
     assert_eq!(
-        doubts(600, jail),
+        level_warnings(600, jail),
         [
             "spec.limited.nominalConcurrencyShares: is 0 and borrowing is limited, so the level \
              never has a seat and its requests wait until they time out"
@@ -301,13 +301,13 @@ fn a_level_that_never_has_a_seat_is_reported() {
 
 #[test]
 fn a_level_narrower_than_its_widest_request_is_reported() {
-    let narrow = doubts(600, reject(10));
+    let narrow = level_warnings(600, reject(10));
     assert_eq!(narrow.len(), 1);
     assert!(
         narrow[0].contains("gives it 24 seats, but one request can take up to 100"),
         "{narrow:?}"
     );
-    assert_eq!(doubts(6000, reject(100)), Vec::<String>::new());
+    assert_eq!(level_warnings(6000, reject(100)), Vec::<String>::new());
 
     let queue = |shares: u32| {
         json!({
@@ -315,13 +315,13 @@ fn a_level_narrower_than_its_widest_request_is_reported() {
             "limitResponse": { "type": "Queue", "queuing": { "queues": 64, "handSize": 8 } },
         })
     };
-    let narrow = doubts(600, queue(2));
+    let narrow = level_warnings(600, queue(2));
     assert_eq!(narrow.len(), 1);
     assert!(
-        narrow[0].contains("gives it 5 seats, so few for hands of 8"),
+        narrow[0].contains("gives it 5 seats, too few for hands of 8"),
         "{narrow:?}"
     );
-    assert_eq!(doubts(600, queue(30)), Vec::<String>::new());
+    assert_eq!(level_warnings(600, queue(30)), Vec::<String>::new());
 }
 
 #[test]
@@ -332,10 +332,10 @@ fn very_many_queues_are_reported() {
             "limitResponse": { "type": "Queue", "queuing": { "queues": queues, "handSize": 2 } },
         })
     };
-    assert_eq!(doubts(600, many(100_000)), Vec::<String>::new());
+    assert_eq!(level_warnings(600, many(100_000)), Vec::<String>::new());
     assert_eq!(
-        doubts(600, many(100_001)),
-        ["spec.limited.limitResponse.queuing.queues: 100001 queues take memory and bring nothing"]
+        level_warnings(600, many(100_001)),
+        ["spec.limited.limitResponse.queuing.queues: 100001 queues take memory without any benefit"]
     );
 }
 
@@ -348,12 +348,12 @@ fn a_level_without_schema_is_reported() {
         warnings(&compiled),
         [
             "warning: f.yaml: PriorityLevelConfiguration \"it\": no FlowSchema sends requests to \
-             it, but its shares lessen the seats of all others; add a FlowSchema for it or remove it"
+             it, but its shares reduce the seats of all others; add a FlowSchema for it or remove it"
         ]
     );
     assert!(
         !compiled.findings.iter().any(is_unreachable),
-        "only schemas are"
+        "only a schema can be unreachable"
     );
 }
 

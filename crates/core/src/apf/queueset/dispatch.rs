@@ -1,7 +1,7 @@
 //! Seats: whether a request fits, and what happens when it starts, ends and lingers.
 //!
-//! Not here: whose turn it is, which is [`super::by_queue`]'s matter in
-//! [`Semantics::Compatible`] and [`super::fair`]'s in [`Semantics::Improved`].
+//! Not here: whose turn it is: see [`super::by_queue`] for [`Semantics::Compatible`] and [`super::fair`] for
+//! [`Semantics::Improved`].
 
 use std::{cmp::Reverse, time::Duration};
 
@@ -80,7 +80,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// Turns an answered request to its final phase; returns when that ends, if it has one.
+    /// Moves a finished request to its final phase; returns when that ends, if it has one.
     pub(super) fn linger_or_release(&mut self, index: u32) -> Option<Time> {
         if self.semantics == Semantics::Improved {
             self.take_final_seats(index);

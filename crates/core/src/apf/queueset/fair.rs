@@ -158,7 +158,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The seats that a request of `flow` gave back go to the next request of that flow, if it is wide
-    /// and not too far ahead, or to a wider one that fits and is not either.
+    /// and not too far ahead, or to a wider one that fits and is not too far ahead either.
     pub(super) fn keep_wide_seats(&mut self, flow: u32, events: &mut QueueSetEvents<W>) {
         let known = self.flows.at(flow);
         if known.waiting == 0 {

@@ -31,7 +31,7 @@ pub enum Phase {
     Waiting,
     /// Executing.
     Executing,
-    /// Answered; its final seats are still held.
+    /// Finished; its final seats are still held.
     Lingering,
 }
 
@@ -171,7 +171,7 @@ impl<W: Copy> Entries<W> {
             .expect("the queue set names only present requests")
     }
 
-    /// The indices of all waiting requests, in no order that means anything.
+    /// The indices of all waiting requests, in arbitrary order.
     pub(super) fn waiting(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.cells).filter_map(|(index, cell)| {
             let entry = cell.entry.as_ref()?;
@@ -179,7 +179,7 @@ impl<W: Copy> Entries<W> {
         })
     }
 
-    /// The request that so many came before.
+    /// The request of this number.
     #[cfg(test)]
     pub(super) fn id_of(&self, number: u64) -> EntryId {
         let index = (0..)
@@ -188,12 +188,12 @@ impl<W: Copy> Entries<W> {
         self.id(index.expect("it is present"))
     }
 
-    /// All present requests, in no order that means anything.
+    /// All present requests, in arbitrary order.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut RequestEntry<W>> {
         self.cells.iter_mut().filter_map(|cell| cell.entry.as_mut())
     }
 
-    /// All present requests, in no order that means anything.
+    /// All present requests, in arbitrary order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &RequestEntry<W>> {
         self.cells.iter().filter_map(|cell| cell.entry.as_ref())
     }
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_follow_what_waits() {
+    fn the_sums_are_those_of_the_waiting_requests() {
         let (mut queue, mut entries, indices) = filled();
         assert_eq!((queue.initial_seats, queue.max_seats), (6, 8));
         queue.unlink(&mut entries, indices[0]);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_dead_once_its_request_left() {
+    fn an_id_is_invalid_once_its_request_has_left() {
         let (mut queue, mut entries, indices) = filled();
         let id = entries.id(indices[0]);
         queue.unlink(&mut entries, indices[0]);

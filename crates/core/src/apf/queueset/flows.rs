@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{apf::units::SeatSeconds, identity_hasher::IdentityHasher};
 
-/// Flows without requests that are remembered at most.
+/// The maximum number of flows without requests that are remembered.
 const MAX_IDLE: usize = 1024;
 
 /// One flow.
@@ -28,7 +28,7 @@ pub(super) struct FlowState {
     pub(super) holding: u32,
     /// The virtual time at which its next request is due.
     pub(super) start: SeatSeconds,
-    /// What that contains of guesses: the assumed work of its executing requests.
+    /// The part of `start` that is estimated: the assumed work of its executing requests.
     pub(super) guessed: SeatSeconds,
     /// Whether it had used no more than its share when its first waiting request came.
     pub(super) fresh: bool,
@@ -118,7 +118,7 @@ impl FlowTable {
             number
         } else {
             self.all.push(flow);
-            u32::try_from(self.all.len() - 1).expect("as many flows as requests, and some")
+            u32::try_from(self.all.len() - 1).expect("fewer than 2^32 flows are known")
         };
         self.numbers.insert(hash, number);
         self.append_idle(number);
@@ -227,7 +227,7 @@ impl FlowState {
         self.line.head
     }
 
-    /// When its next request is due by what is certain of the work before.
+    /// Its start without the estimated part.
     pub(super) fn certain_start(&self) -> SeatSeconds {
         SeatSeconds::from_units(self.start.units().saturating_sub(self.guessed.units()))
     }

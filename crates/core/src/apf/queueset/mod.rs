@@ -64,7 +64,7 @@ pub enum Discipline {
     },
 }
 
-/// What arrives.
+/// An arriving request.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrivingRequest<W> {
     /// The caller's identifier of the waiting request; never inspected.
@@ -79,7 +79,7 @@ pub struct ArrivingRequest<W> {
     pub until: Time,
 }
 
-/// What becomes of an arrival.
+/// What happens to an arriving request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It executes.
@@ -126,7 +126,7 @@ pub struct QueueSet<W> {
     free_slots: Vec<u32>,
     /// Position → slot.
     deck: Vec<u32>,
-    /// Who used how much; empty in Compatible.
+    /// What each flow has used; empty in Compatible.
     flows: FlowTable,
     /// The flows with waiting requests; empty in Compatible.
     turns: Turns,
@@ -138,7 +138,7 @@ pub struct QueueSet<W> {
     /// The position after the queue dispatched last: where ties are broken from.
     after_robin: u32,
     enqueued: u64,
-    /// Requests that came.
+    /// Requests that arrived.
     arrived: u64,
     sums: Sums,
     /// The service time assumed of requests of which nothing is known.
@@ -203,7 +203,7 @@ impl<W: Copy> QueueSet<W> {
 
     /// A request arrives.
     ///
-    /// `events` receives decisions about *other* requests; the arrival's own fate is returned.
+    /// `events` receives decisions about *other* requests; the decision about the arriving request is returned.
     pub fn arrive(
         &mut self,
         now: Time,
@@ -218,9 +218,9 @@ impl<W: Copy> QueueSet<W> {
             }
             Discipline::Reject => {
                 if self.semantics == Semantics::Improved {
-                    // A refusal is demand: seats to spare go where they are missed.
+                    // A rejected request is demand: the level may borrow spare seats for such requests.
                     let seats = self.width(&arriving.work).into();
-                    // As long as no request has ended, all are taken to last.
+                    // Until a request has ended, requests are assumed to last for the whole period.
                     let service_time = match self.learnt {
                         0 => Duration::MAX,
                         _ => self.assumed,
@@ -303,7 +303,7 @@ impl<W: Copy> QueueSet<W> {
         true
     }
 
-    /// An executing request has been answered. Returns when its final seats are released, if it
+    /// An executing request has finished. Returns when its final seats are released, if it
     /// holds any; until then the caller calls [`QueueSet::tick`] at that time.
     pub fn finish(
         &mut self,

@@ -19,7 +19,7 @@ pub struct Counters {
     pub dispatched: u64,
     /// Requests refused, also after waiting.
     pub rejected: u64,
-    /// Requests that gave up waiting.
+    /// Requests that were cancelled while they waited.
     pub cancelled: u64,
     /// Epochs begun.
     pub epochs: u64,
@@ -82,7 +82,7 @@ pub struct QueueSetSummary {
     pub r: SeatSeconds,
     /// Counts.
     pub counters: Counters,
-    /// Requests that hold seats after their answer.
+    /// Requests that hold seats after they have finished.
     pub lingering: u32,
 }
 
@@ -175,12 +175,12 @@ impl<W: Copy> QueueSet<W> {
         self.demand.read_and_reset(now.max(self.now))
     }
 
-    /// When a request arrived that is still here.
+    /// When a request that is still present arrived.
     pub fn arrived(&self, id: super::EntryId) -> Option<Time> {
         self.entries.get(id).map(|entry| entry.arrived)
     }
 
-    /// The seats of a request that is still here: those it waits for, or those it holds.
+    /// The seats of a request that is still present: those it waits for, or those it holds.
     pub fn seats(&self, id: super::EntryId) -> Option<Seats> {
         self.entries.get(id).map(|entry| entry.seats)
     }
@@ -255,7 +255,7 @@ impl<W: Copy> QueueSet<W> {
         bounds
     }
 
-    /// Shows `see` every request, lingering ones too, in no order that means anything. O(requests);
+    /// Calls `see` with every request, lingering ones too, in arbitrary order. O(requests);
     /// allocates nothing, so it may be done under a lock.
     pub fn visit(&self, mut see: impl FnMut(&RequestEntry<W>)) {
         for entry in self.entries.iter() {
@@ -280,7 +280,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// All requests, lingering ones too: queue by queue those that wait, first to last, then the
-    /// others in no order that means anything. O(requests + queues).
+    /// others in arbitrary order. O(requests + queues).
     pub fn requests(&self) -> Vec<RequestReport<W>> {
         let mut requests = Vec::with_capacity(self.entries.len());
         for (place, index) in self.waiting_by_queue() {

@@ -125,7 +125,7 @@ impl Turns {
     }
 
     /// A flow with a head of at most `width` seats and a start of at most `latest`: the one with the
-    /// widest head, and of those the next. Where there are many flows, of some of the next ones.
+    /// widest head, and of those the next. Among many flows, only some of the next ones are searched.
     pub(super) fn widest_fitting(&self, width: Seats, latest: SeatSeconds) -> Option<u32> {
         let mut widest = Widest {
             width,
@@ -137,7 +137,7 @@ impl Turns {
         (widest.best.flow != NONE).then_some(widest.best.flow)
     }
 
-    /// Puts a leaf in place of another, and has the nodes above it follow.
+    /// Replaces a leaf, and updates the nodes above it.
     fn replace(&mut self, flow: u32, node: TurnNode) -> TurnNode {
         let mut at = self.nodes.len() / 2 + flow as usize;
         let before = std::mem::replace(&mut self.nodes[at], node);
@@ -211,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_answers_like_a_scan_of_all_flows(
+        fn the_tree_gives_the_same_results_as_a_scan_of_all_flows(
             steps in prop::collection::vec((0u32..40, 0u64..6, 0u32..4, 1u32..5, any::<bool>()), 1..200),
             width in 0u32..6,
             latest in 0u64..6,
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn of_more_flows_than_are_looked_at_the_next_ones_are() {
+    fn a_search_among_too_many_flows_looks_at_the_next_ones() {
         let mut turns = Turns::new();
         // In the order of turns, which is that of neither the flows nor their reverse.
         for turn in 0..1024_u32 {

@@ -67,7 +67,7 @@ pub struct EstimatorSettings {
     /// In [`Semantics::Improved`], `deletecollection` costs what a list costs; in
     /// [`Semantics::Compatible`] one seat.
     pub semantics: Semantics,
-    /// Whether the server answers a list without resource version from its watch cache, which it
+    /// Whether the server serves a list without resource version from its watch cache, which it
     /// does from Kubernetes 1.31 on if its etcd reports its progress to watches (3.4.31, 3.5.13 and later).
     pub consistent_read_from_cache: bool,
 }

@@ -34,7 +34,7 @@ impl WidthCap {
     }
 }
 
-/// What a request costs: seats while it executes, and seats that linger after its answer.
+/// What a request costs: seats while it executes, and seats that linger after its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Seats while it executes; at least 1.
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn both_phases_are_worked() {
+    fn the_total_work_is_that_of_both_phases() {
         let expected = SeatSeconds::product(3 * 2 + 50 * 70, Duration::from_secs(1));
         assert_eq!(work(3, 50, 70).total_work(Duration::from_secs(2)), expected);
     }

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_are_as_long_as_can_be() {
+    fn the_longest_operator_is_taken() {
         assert_eq!(tokens("a===b"), ["a", "==", "=", "b"]);
         assert_eq!(tokens("!!=a<>b"), ["!", "!=", "a", "<", ">", "b"]);
         assert_eq!(

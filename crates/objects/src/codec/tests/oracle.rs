@@ -28,7 +28,7 @@ fn lines() -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What of the three must be wrong: protobuf to JSON, JSON to an object, an object to protobuf.
+/// The conversions that fail: protobuf to JSON, JSON to an object, an object to protobuf.
 fn faults(line: &[String]) -> Vec<String> {
     let [group, version, kind, message, text] = line else {
         panic!("{line:?}");

@@ -1,4 +1,4 @@
-//! etcd that is away, restarted, compacted, or replaced by another.
+//! etcd that is unavailable, restarted, compacted, or replaced by another.
 
 use std::{fs, net::TcpListener};
 
@@ -11,7 +11,7 @@ use crate::{
 use fairgate_testkit::etcd::EtcdServer;
 
 #[tokio::test]
-async fn while_etcd_is_away_cached_reads_are_served_and_writes_fail() {
+async fn while_etcd_is_unavailable_cached_reads_are_served_and_writes_fail() {
     let mut server = EtcdServer::start();
     let store = open(settings(server.endpoint(), "/fairgate")).await;
     let first = create(&*store, "/a/x", "1").await;
@@ -42,7 +42,7 @@ async fn while_etcd_is_away_cached_reads_are_served_and_writes_fail() {
     server.restart();
     until_well(&*store, true).await;
     let second = create(&*store, "/a/z", "2").await;
-    // The watch went on where it was.
+    // The watch has continued from its last event.
     let mut seen = Vec::new();
     while seen.last() != Some(&second) {
         seen.extend(
@@ -152,7 +152,7 @@ async fn an_etcd_whose_history_went_back_is_refused() {
         matches!(reported, Err(StoreError::WentBack { .. })),
         "{reported:?}"
     );
-    // What was known is not forgotten.
+    // The cached entries are still served.
     let cached = store
         .list("/a/", None, None, ReadRevision::Cached)
         .await
@@ -205,7 +205,7 @@ async fn an_emptied_etcd_is_read_again_once_its_revision_is_past_the_last_one_se
     let mut watch = store.watch("/", last).unwrap();
     server.stop();
     until_well(&*store, false).await;
-    // Of the same name and the same address, it is the same cluster to whoever asks.
+    // With the same name and address, etcd has the same cluster ID.
     fs::remove_dir_all(&server.directory).unwrap();
     server.restart();
     let other = open(settings(server.endpoint(), "/fairgate")).await;

@@ -100,7 +100,7 @@ async fn one_of_several_replicas_compacts_in_each_interval() {
         let before = replicas[0].revision().await.unwrap();
         for replica in &replicas {
             replica.maintain(clock.now()).await.unwrap();
-            // Before its interval is over nobody does anything.
+            // Before the interval is over, no replica does anything.
             replica.maintain(clock.now()).await.unwrap();
         }
         let after = replicas[0].revision().await.unwrap();

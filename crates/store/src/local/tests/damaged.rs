@@ -1,4 +1,4 @@
-//! Files that were truncated or changed: that is reported, or does no harm.
+//! Files that were truncated or changed: the damage is reported or harmless.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -81,7 +81,7 @@ async fn a_flipped_bit_is_reported_or_harmless() {
     let scratch = Scratch::new();
     let file = scratch.file();
     let expected = filled(&file).await;
-    // Closed well, and as a crash leaves it.
+    // The file after it was closed, and as a crash leaves it.
     let closed = fs::read(&file).unwrap();
     let store = open(&file).unwrap();
     let last = write(&store, "/a/last", Precondition::Absent, b"last")
@@ -106,15 +106,15 @@ async fn flip_bits(
     random: &mut Random,
 ) {
     fs::write(file, whole).unwrap();
-    // What another image left there.
+    // The lock file of the previous image.
     fs::remove_file(beside(file, ".lock")).unwrap();
     let before = open(file).unwrap().revision().await.unwrap();
     let (mut reported, mut harmless) = (0, 0);
     for n in 0..500_u64 {
         let (at, bit) = match usize::try_from(n).unwrap() {
-            // All of where everything hangs on: which of the last two commits holds, and what it is.
+            // Every bit of the part that says which of the last two commits is valid, and where it is.
             bit @ ..192 => (bit / 8, bit % 8),
-            // The rest of the head, and then where there is anything.
+            // Then some of the rest of the header, and then some bytes that are not zero.
             n => loop {
                 let end = if n < 300 { 512 } else { whole.len() as u64 };
                 let at = usize::try_from(random.within(0..end)).unwrap();

@@ -49,7 +49,7 @@ async fn child_fills_the_disk() {
         }
     }
     assert!(kept.len() > 5, "{}", kept.len());
-    // A deletion may find room, and makes some.
+    // A deletion may fit on the disk, and frees space.
     for (key, revision) in kept.drain(..3) {
         let deleted = store.write(&key, Precondition::At(revision), None).await;
         match deleted {

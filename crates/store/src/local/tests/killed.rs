@@ -1,4 +1,4 @@
-//! Writers that are killed at any moment: what they have acknowledged is there.
+//! Writers that are killed at any moment: acknowledged writes are kept.
 
 use std::{
     collections::BTreeMap,

@@ -127,7 +127,7 @@ async fn a_second_process_gets_an_error_or_waits_for_the_file() {
     assert!(matches!(second.health(), StoreHealth::Degraded(_)));
     assert!(second.watch("/", 1).is_err());
     drop(first);
-    // The next write opens it; so would a second's patience.
+    // The next write opens it; without one it would be opened within about a second.
     write(&second, "/a", Precondition::Absent, b"1")
         .await
         .unwrap();
@@ -135,7 +135,7 @@ async fn a_second_process_gets_an_error_or_waits_for_the_file() {
 }
 
 #[tokio::test]
-async fn started_without_its_directory_it_serves_once_that_can_be_made() {
+async fn a_store_started_without_its_directory_serves_once_it_can_create_it() {
     let scratch = Scratch::new();
     // A file where the directory should be.
     fs::write(&scratch.0, "in the way").unwrap();
@@ -145,7 +145,7 @@ async fn started_without_its_directory_it_serves_once_that_can_be_made() {
         .unwrap_err();
     assert!(matches!(failed, StoreError::Io { .. }), "{failed}");
     fs::remove_file(&scratch.0).unwrap();
-    // Nobody writes: it tries by itself.
+    // Without any write, the store retries by itself.
     store.wait_for(1).await.unwrap();
     write(&store, "/a", Precondition::Absent, b"1")
         .await
@@ -153,7 +153,7 @@ async fn started_without_its_directory_it_serves_once_that_can_be_made() {
 }
 
 #[tokio::test]
-async fn history_beyond_its_limits_is_dropped_by_writing_too() {
+async fn history_beyond_its_limits_is_dropped_by_writes_too() {
     let scratch = Scratch::new();
     let mut settings = settings(&scratch.file());
     settings.limits.events = 16;
@@ -236,7 +236,7 @@ async fn a_file_of_the_first_format_is_migrated_with_its_history_and_a_copy_is_k
 }
 
 #[tokio::test]
-async fn the_file_of_a_format_to_come_is_refused() {
+async fn a_file_of_a_newer_format_is_refused() {
     let scratch = Scratch::new();
     drop(open(&scratch.file()).unwrap());
     {

@@ -1,4 +1,4 @@
-//! What classification costs, in steps: looks into tables and entries read.
+//! What classification costs, in steps: table lookups and entries read.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn in_a_namespace(i: usize) -> RequestDigest {
     pods_in(&format!("ns-{i}"), "alice")
 }
 
-/// Everything there is, in a fixed but arbitrary order.
+/// All kinds of schemas of this file and some more, in a fixed but arbitrary order.
 fn mix(i: usize) -> FlowSchema {
     match (i * 7 + i / 11) % 6 {
         0 => disjoint_users(i),
@@ -101,7 +101,7 @@ fn of_the_mix(i: usize) -> RequestDigest {
     }
 }
 
-/// A user whom no schema but the catch-all's fallback takes.
+/// A request that no schema matches, so that it goes to the catch-all.
 fn of_nobody(i: usize) -> RequestDigest {
     digest(
         &format!("loner-{i}"),
@@ -150,7 +150,7 @@ fn ten_thousand_schemas_cost_at_most_three_times_as_much_as_the_built_in_ones() 
 }
 
 #[test]
-fn many_groups_cost_a_look_each_however_many_schemas_there_are() {
+fn each_group_costs_one_lookup_however_many_schemas_there_are() {
     let groups: Vec<String> = (0..300).map(|i| format!("team-{i}")).collect();
     let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
     let request = digest("alice", &groups, "GET", "/api/v1/namespaces/other/pods/p");
@@ -189,7 +189,7 @@ fn broad(i: usize) -> FlowSchema {
 }
 
 #[test]
-fn broad_rules_are_kept_whole_and_matched_alike() {
+fn broad_rules_are_kept_whole_and_match_the_same_requests() {
     let policy = policy((0..2000).map(broad).collect());
     let classifier = policy.classifier();
     let listed = classifier.entries.len();
@@ -245,7 +245,7 @@ fn names_that_occur_together_count_as_one() {
 }
 
 #[test]
-fn a_path_of_many_segments_costs_no_more_than_the_rules_are_deep() {
+fn the_cost_of_a_path_is_bounded_by_the_depth_of_the_rules() {
     let policy = policy(vec![named(
         0,
         vec![rule(
@@ -295,7 +295,7 @@ fn combinations_with_names_that_no_rule_mentions_are_not_looked_up() {
 }
 
 #[test]
-fn names_are_looked_up_only_if_a_rule_of_the_subject_has_some() {
+fn names_are_looked_up_only_if_a_rule_of_the_subject_lists_any() {
     let part = |group: &str, resource: &str, namespace: &str| {
         resources(&["get"], &[group], &[resource], &[namespace], false)
     };

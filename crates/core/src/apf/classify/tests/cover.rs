@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What is said of a schema of one rule behind one of another.
+/// How a schema of the rule `later` is covered by a preceding schema of the rule `earlier`.
 fn behind(earlier: PolicyRulesWithSubjects, later: PolicyRulesWithSubjects) -> Cover {
     let policy = policy(vec![
         schema("a", 2, vec![earlier]),
@@ -31,7 +31,7 @@ fn subjects_are_covered_by_themselves_and_by_everybody() {
     assert!(!whole(user("a"), user("*")));
     assert!(
         !whole(group("g"), user("a")),
-        "who may be in the group or not"
+        "the user may not be in the group"
     );
     assert!(!whole(account("ns", "x"), account("ns", "*")));
 }
@@ -65,7 +65,7 @@ fn resource_rules_are_covered_by_broader_ones() {
     let nine = &crate::apf::objects::validate::VERBS;
     assert!(
         !whole(resources(nine, &["*"], &["*"], &["*"], true), every()),
-        "OPTIONS"
+        "the verb of OPTIONS is not listed"
     );
 }
 
@@ -78,14 +78,14 @@ fn paths_are_covered_by_directories_above_them() {
     assert!(whole("/healthz", "/healthz/etcd"));
     assert!(whole("/", "/healthz"));
     assert!(whole("*", "/"));
-    assert!(!whole("/healthz/*", "/healthz"), "the path itself is left");
+    assert!(!whole("/healthz/*", "/healthz"), "the path itself is not covered");
     assert!(!whole("/healthz/etcd", "/healthz"));
     assert!(!whole("/healthz", "/healthzx"));
     assert!(!whole("/", "*"), "a path need not begin with a slash");
 }
 
 #[test]
-fn the_two_groups_of_everybody_cover_all_but_the_groupless() {
+fn the_authenticated_and_unauthenticated_groups_cover_all_but_users_without_groups() {
     let both = || {
         let mut both = all_of(group(User::AUTHENTICATED));
         both.subjects.push(group(User::UNAUTHENTICATED));

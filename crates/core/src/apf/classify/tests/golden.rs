@@ -43,15 +43,15 @@ fn only_verbs(list: &[&str]) -> PolicyRulesWithSubjects {
 // Cases 1 to 12.
 #[test]
 fn subjects_match_users_groups_and_service_accounts() {
-    let nobody_else = |subject| of(subject);
+    let only = |subject| of(subject);
     let request = digest("goodu", &["goodg1", "goodg2"], "GET", "/x");
-    assert!(matches(&nobody_else(user("goodu")), &request));
-    assert!(!matches(&nobody_else(user("badu")), &request));
-    assert!(matches(&nobody_else(group("goodg1")), &request));
-    assert!(matches(&nobody_else(group("goodg2")), &request));
-    assert!(!matches(&nobody_else(group("badg")), &request));
-    assert!(matches(&nobody_else(user("*")), &request));
-    assert!(matches(&nobody_else(group("*")), &get("/x")), "in no group");
+    assert!(matches(&only(user("goodu")), &request));
+    assert!(!matches(&only(user("badu")), &request));
+    assert!(matches(&only(group("goodg1")), &request));
+    assert!(matches(&only(group("goodg2")), &request));
+    assert!(!matches(&only(group("badg")), &request));
+    assert!(matches(&only(user("*")), &request));
+    assert!(matches(&only(group("*")), &get("/x")), "in no group");
 
     let as_account =
         |name: &str| digest(&format!("system:serviceaccount:{name}"), &[], "GET", "/x");
@@ -72,7 +72,7 @@ fn subjects_match_users_groups_and_service_accounts() {
     assert!(!matches(&one, &by_group));
 }
 
-// Case 12; validation keeps such a subject out of a policy, so the rule is asked by itself.
+// Case 12; validation keeps such a subject out of a policy, so the rule is explained by itself.
 #[test]
 fn a_service_account_subject_without_its_member_matches_nobody() {
     let subject = Subject {
@@ -140,7 +140,7 @@ fn a_namespace_itself_is_in_itself() {
 
 // Cases 22 to 25.
 #[test]
-fn subresources_and_groups_are_named_each() {
+fn subresources_and_groups_are_listed_separately() {
     let log = get("/api/v1/namespaces/n/pods/p/log");
     let plain = get("/api/v1/namespaces/n/pods/p");
     assert!(!matches(&only_resources(&["pods"]), &log));
@@ -159,7 +159,7 @@ fn subresources_and_groups_are_named_each() {
 
 // Cases 26 to 29.
 #[test]
-fn verbs_are_those_of_the_api() {
+fn verbs_are_api_verbs_and_not_http_methods() {
     assert!(!matches(
         &only_verbs(&["list"]),
         &get("/api/v1/pods?watch=true")
@@ -181,7 +181,7 @@ fn verbs_are_those_of_the_api() {
 
 // Cases 30 and 31.
 #[test]
-fn resource_and_non_resource_rules_keep_to_their_own() {
+fn resource_rules_match_no_paths_and_non_resource_rules_no_resources() {
     let no_paths = only_resources(&["*"]);
     assert!(!matches(&no_paths, &get("/healthz")));
     let only_paths = for_paths(&["*"], &["*"]);
@@ -226,7 +226,7 @@ fn paths_match_themselves_and_as_directories() {
 
 // Case 40.
 #[test]
-fn schemas_of_one_precedence_go_by_name() {
+fn schemas_of_the_same_precedence_are_ordered_by_name() {
     let policy = policy(vec![
         schema("b-second", 800, vec![of(user("u"))]),
         schema("a-first", 800, vec![of(user("u"))]),
@@ -237,7 +237,7 @@ fn schemas_of_one_precedence_go_by_name() {
 
 // Case 41.
 #[test]
-fn a_schema_without_level_is_passed_over() {
+fn a_schema_without_its_level_is_skipped() {
     let mut dangling = schema("dangling", 50, vec![of(user("u"))]);
     if let Some(spec) = &mut dangling.spec {
         spec.priority_level_configuration.name = "missing".to_owned();
@@ -272,7 +272,7 @@ system:serviceaccount:default:default | system:serviceaccounts a      | GET /api
 ";
 
 #[test]
-fn the_built_in_schemas_catch_what_they_are_meant_for() {
+fn the_built_in_schemas_match_the_requests_they_are_meant_for() {
     let policy = policy(vec![]);
     for row in BUILT_IN.trim().lines() {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -298,7 +298,7 @@ fn the_built_in_schemas_catch_what_they_are_meant_for() {
 }
 
 #[test]
-fn what_no_schema_matches_goes_to_the_catch_all_wherever_it_stands() {
+fn requests_that_no_schema_matches_go_to_the_catch_all_wherever_it_is_in_the_order() {
     let last = schema("z-after", 10_000, vec![of(user("somebody"))]);
     let given = crate::apf::objects::bootstrap::flow_schema("catch-all")
         .unwrap()
@@ -317,7 +317,7 @@ fn what_no_schema_matches_goes_to_the_catch_all_wherever_it_stands() {
 }
 
 #[test]
-fn the_flow_hash_depends_on_the_user_or_the_namespace_alone() {
+fn the_flow_hash_depends_only_on_the_schema_and_the_user_or_namespace() {
     let policy = policy(vec![]);
     let hash = |user: &str, groups: &[&str], target: &str| {
         policy.classify(&digest(user, groups, "GET", target)).hash
@@ -377,7 +377,7 @@ fn the_distinguisher_is_empty_without_a_distinguisher_method() {
 }
 
 #[test]
-fn an_explanation_names_the_part_that_comes_closest() {
+fn an_explanation_names_the_part_that_comes_closest_to_matching() {
     let policy = policy(vec![schema(
         "it",
         2,
@@ -455,7 +455,7 @@ fn a_part_that_comes_closer_is_named_whatever_follows_it() {
 }
 
 #[test]
-fn a_verb_that_is_listed_twice_is_listed() {
+fn a_verb_that_is_listed_twice_matches() {
     let twice = resources(&["get", "get"], &["*"], &["pods"], &["*"], false);
     let policy = policy(vec![schema(
         "it",

@@ -1,4 +1,4 @@
-//! The index gives the answers of a plain scan, in few steps.
+//! The index gives the same results as a linear scan, in few steps.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -147,7 +147,7 @@ fn digest(user: &str, groups: &[&str], method: &str, target: &str) -> RequestDig
     }
 }
 
-/// The reference: every schema in matching order, in plain words.
+/// The reference: a linear scan of all schemas in matching order.
 fn scan(policy: &Policy, digest: &RequestDigest) -> SchemaIndex {
     (0..)
         .map(SchemaIndex)

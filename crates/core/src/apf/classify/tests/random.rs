@@ -43,7 +43,7 @@ const URLS: [&str; 9] = [
     "/logs/*",
 ];
 
-/// A few of these, sometimes the wildcard, sometimes many.
+/// A few of these values, sometimes the wildcard, sometimes many values.
 fn some(of: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
     prop_oneof![
         3 => subsequence(of, 1..=of.len().min(3)).prop_map(|some| strings(&some)),
@@ -99,7 +99,7 @@ pub(super) fn a_rule() -> impl Strategy<Value = PolicyRulesWithSubjects> {
     let resources = prop::collection::vec(a_resource_rule(), 0..3);
     let paths = prop::collection::vec(a_path_rule(), 0..3);
     (subjects, resources, paths)
-        .prop_filter("a rule says something", |(_, r, p)| {
+        .prop_filter("a rule has a resource or path rule", |(_, r, p)| {
             !(r.is_empty() && p.is_empty())
         })
         .prop_map(|(s, r, p)| rule(s, r, p))
@@ -168,7 +168,7 @@ pub(super) fn a_request() -> impl Strategy<Value = RequestDigest> {
         4 => select(&USERS[..]),
         1 => select(&["carol", "*", "system:serviceaccount:", "system:serviceaccount:red", ""][..]),
     ];
-    // In any order, and members of `system:masters` among them, whom the very first schema is for.
+    // In any order, sometimes with `system:masters`, which the very first schema is for.
     let groups = subsequence(
         &[
             "dev",
@@ -263,7 +263,7 @@ proptest! {
         }
     }
 
-    /// A schema made for a request is found, and one that misses it by one fact is not.
+    /// A schema made for a request is found, and one that differs only in the user is not.
     #[test]
     fn a_schema_made_for_a_request_is_found(
         policy_index in any::<Index>(),

@@ -1,4 +1,4 @@
-//! A policy that continues the one before is the same as one compiled from nothing.
+//! A policy recompiled from the previous one is the same as one compiled from scratch.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_changed_policy_is_that_of_its_objects(
+    fn a_recompiled_policy_is_the_same_as_one_compiled_from_scratch(
         changes in prop::collection::vec(
             (0..12_u8, prop::option::weighted(0.8, (2..12, prop::collection::vec(a_rule(), 0..3)))),
             1..30,
@@ -67,7 +67,7 @@ proptest! {
 }
 
 #[test]
-fn names_of_rules_that_are_gone_do_not_pile_up() {
+fn names_of_removed_rules_do_not_accumulate() {
     let named = |name: &str| document(schema("only", 5, vec![all_of(user(name))]));
     let mut documents = BTreeMap::from([(0, named("first"))]);
     let mut policy = compile(None, &documents).policy;
@@ -79,11 +79,11 @@ fn names_of_rules_that_are_gone_do_not_pile_up() {
         most = most.max(policy.classifier().numbering.len());
     }
     assert!(most > 10 * in_use, "names are kept for a while: {most}");
-    assert!(most < 2_000, "{most} names of {in_use} in use");
+    assert!(most < 2_000, "{most} names, {in_use} of them in use at first");
 }
 
 #[test]
-fn another_hash_key_numbers_anew() {
+fn recompiling_with_another_hash_key_changes_the_flow_hashes() {
     let documents = BTreeMap::from([(0, document(schema("only", 5, vec![all_of(user("a"))])))]);
     let policy = compile(None, &documents).policy;
     let settings = PolicySettings {

@@ -38,15 +38,15 @@ const MAX_QUEUES: i32 = 10_000_000;
 /// The type of a field's error, in kube-apiserver's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorType {
-    /// The field must be there.
+    /// The field is required.
     Required,
-    /// The value does not do.
+    /// The value is not valid.
     Invalid,
-    /// The value is none of those there are.
+    /// The value is not one of the supported ones.
     Unsupported,
-    /// The value is there twice.
+    /// The value occurs twice.
     Duplicate,
-    /// The field must not be there.
+    /// The field must be absent.
     Forbidden,
 }
 

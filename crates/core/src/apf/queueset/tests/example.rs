@@ -70,7 +70,7 @@ fn improved_follows_the_documented_example() {
 }
 
 #[test]
-fn a_wide_flow_keeps_the_seats_that_its_requests_give_back_for_a_while() {
+fn a_flow_of_wide_requests_keeps_its_seats_for_several_requests_and_then_yields() {
     let mut stage = Stage::new(improved(two_queues(), 4));
     for _ in 0..50 {
         stage.arrive(at(0), "W", 0, Work::seats(4));

@@ -1,4 +1,4 @@
-//! A queue set step by step; what all of its tests share is here.
+//! Tests of a queue set, step by step, and the helpers that they share.
 
 mod example;
 mod random;
@@ -124,7 +124,7 @@ impl Stage {
     }
 }
 
-/// In hands of one out of two queues: even hashes go to queue 0, odd ones to queue 1.
+/// Two queues and hands of one: even hashes go to queue 0, odd ones to queue 1.
 fn two_queues() -> Discipline {
     queues(2, 50, 1)
 }

@@ -28,7 +28,7 @@ fn play_random_trace(seed: u64) {
             5..9 if !present.is_empty() => {
                 let place = usize::try_from(random.within(0..present.len() as u64)).unwrap();
                 let id = present.swap_remove(place);
-                // What lingers leaves by itself, and while time passes one that waits may start.
+                // A lingering request leaves by itself, and a waiting one may start as time passes.
                 match stage.set.entries.get(id).map(|entry| entry.phase) {
                     Some(Phase::Executing) => drop(stage.set.finish(at(now), id, &mut events)),
                     Some(Phase::Waiting) if !stage.set.cancel(at(now), id, &mut events) => {
@@ -42,7 +42,7 @@ fn play_random_trace(seed: u64) {
                 stage.set.set_limit(at(now), limit, limit, &mut events);
             }
         }
-        // Sweeps the invariants: no head that fits is left waiting.
+        // Checks the invariants, such as that no head that fits is left waiting.
         stage.note(&events);
     }
 }

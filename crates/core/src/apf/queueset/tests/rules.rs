@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The level's only queue is everybody's: what is tested here does not depend on queues.
+/// A single queue that all flows share, for what does not depend on queues.
 fn one_queue() -> Discipline {
     queues(1, 50, 1)
 }
@@ -23,8 +23,8 @@ fn no_seats_are_drained_for_a_flow_that_is_served_and_has_more_waiting() {
     stage.arrive(at(2), "narrow 1", 1, Work::ONE);
     stage.arrive(at(2), "narrow 2", 1, Work::ONE);
     assert_eq!(stage.running, ["wide 0", "narrow 0"]);
-    // Narrow requests were given 50 ms of a seat. That is more than the 9 ms that the wide flow is charged, so this
-    // is next, but within eight requests of 9 ms more.
+    // The narrow requests have used a seat for 50 ms. That is more than the 9 ms that the wide flow is charged, so
+    // the wide flow is next, but the lead is less than eight requests of 9 ms.
     stage.finish(at(50_000), "narrow 0");
     assert_eq!(
         stage.running[2..],
@@ -59,7 +59,7 @@ fn a_request_of_an_exempt_level_holds_its_whole_width() {
 }
 
 #[test]
-fn of_a_hand_the_queue_with_the_least_waiting_work_is_chosen() {
+fn the_queue_of_a_hand_with_the_least_waiting_work_is_chosen() {
     for semantics in [Semantics::Compatible, Semantics::Improved] {
         let mut stage = Stage::new(QueueSet::new(semantics, queues(2, 50, 2), 1, Time::ZERO));
         stage.arrive(at(0), "executes", 0, Work::ONE);
@@ -83,7 +83,7 @@ fn of_a_hand_the_queue_with_the_least_waiting_work_is_chosen() {
 }
 
 #[test]
-fn the_ratio_of_waiting_requests_is_to_the_places_in_all_queues() {
+fn the_ratio_of_waiting_requests_is_relative_to_the_places_in_all_queues() {
     let mut stage = Stage::new(improved(queues(4, 5, 1), 1));
     for micros in 0..3 {
         stage.arrive(at(micros), "r", 0, Work::ONE);
@@ -126,7 +126,7 @@ fn an_epoch_that_begins_too_early_is_counted_as_failed() {
 }
 
 #[test]
-fn an_epoch_sets_back_the_queues_in_use_and_empties_the_credit_of_others() {
+fn an_epoch_sets_back_the_queues_in_use_and_resets_the_others_to_zero() {
     let mut stage = Stage::new(set(two_queues(), 1));
     let late = SeatSeconds::from_units(SeatSeconds::MAX.units() / 8 * 5);
     stage.set.virtual_time.catch_up(late);
@@ -174,15 +174,15 @@ fn the_bounds_of_virtual_starts_leave_out_queues_without_waiting_requests() {
     stage.arrive(at(0), "B0", 1, Work::ONE);
     assert_eq!(stage.set.next_s_bounds(), None, "both execute");
     stage.arrive(at(1), "A1", 0, Work::ONE);
-    let [least, most, ..] = stage.set.next_s_bounds().expect("a queue waits");
+    let [least, most, ..] = stage.set.next_s_bounds().expect("a queue has a waiting request");
     assert!(
         (least - most).abs() < 1e-12,
-        "of a single queue: {least} {most}"
+        "both bounds are those of a single queue: {least} {most}"
     );
 }
 
 #[test]
-fn nobody_passes_a_head_that_only_passers_keep_waiting() {
+fn no_request_overtakes_a_head_that_waits_only_because_of_overtaking() {
     let mut stage = Stage::new(improved(two_queues(), 50));
     stage.arrive(at(0), "holder", 0, Work::seats(26));
     stage.arrive(at(0), "other", 1, Work::seats(24));
@@ -202,7 +202,7 @@ fn nobody_passes_a_head_that_only_passers_keep_waiting() {
         ["n2", "n3", "n4"],
         "the head has waited ten times as long"
     );
-    // Of 20 seats in use 15 are the passers'; without those the head would fit.
+    // Of 20 seats in use, 15 are held by requests that overtook the head; without them it would fit.
     stage.finish(at(31_000), "holder");
     assert_eq!(stage.running.len(), 6, "{:?}", stage.running);
 }
@@ -266,18 +266,18 @@ fn the_next_release_is_when_lingering_seats_come_free() {
 }
 
 #[test]
-fn flows_without_requests_are_forgotten_beyond_a_bound() {
+fn idle_flows_are_forgotten_beyond_a_bound() {
     let mut stage = Stage::new(improved(two_queues(), 1));
     for hash in 0..3_000 {
         stage.arrive(at(hash), "a", hash, Work::ONE);
-        // Checks that the flows at rest are bounded.
+        // Also checks the invariant that idle flows are bounded.
         stage.finish(at(hash), "a");
     }
     assert!(stage.set.flows.len() < 1_100, "{}", stage.set.flows.len());
 }
 
 #[test]
-fn slots_of_queues_that_left_the_deck_are_used_again() {
+fn slots_of_queues_that_left_the_deck_are_reused() {
     let mut stage = Stage::new(set(queues(3, 50, 1), 9));
     for round in 0..20 {
         let now = at(round * 10);
@@ -294,7 +294,7 @@ fn slots_of_queues_that_left_the_deck_are_used_again() {
 }
 
 #[test]
-fn ties_go_on_from_the_same_queue_when_one_before_it_is_removed() {
+fn the_round_robin_position_moves_down_when_a_queue_before_it_is_removed() {
     let mut stage = Stage::new(set(queues(3, 50, 1), 9));
     stage.arrive(at(0), "q0", 0, Work::ONE);
     stage.arrive(at(0), "q2", 2, Work::ONE);
@@ -333,7 +333,7 @@ fn an_arrival_reports_the_length_of_its_queue_itself_included() {
 }
 
 #[test]
-fn of_flows_that_owe_the_same_the_one_that_came_first_is_served_first() {
+fn of_flows_with_equal_virtual_starts_the_one_that_waited_first_is_served_first() {
     let mut stage = Stage::new(improved(queues(8, 50, 1), 3));
     for (name, hash) in [("a", 1), ("b", 2), ("c", 3)] {
         assert!(stage.executes(at(0), name, hash, Work::ONE));

@@ -31,12 +31,12 @@ fn a_wide_head_blocks_the_level_or_is_passed() {
     assert_eq!(
         improved.running,
         ["holder", "other"],
-        "it has not waited yet"
+        "the head has not waited long enough"
     );
-    // The flow of the narrow request takes 3 ms, as far as anybody knows.
+    // A request of the narrow flow is assumed to take 3 ms.
     improved.tick(at(30_098));
     assert_eq!(improved.running, ["holder", "other"]);
-    // After 30 ms, to the nanosecond, it is a tenth of the wait.
+    // After exactly 30 ms that is a tenth of the head's wait.
     improved.tick(at(30_100));
     assert_eq!(improved.running, ["holder", "other", "narrow"]);
 }
@@ -46,7 +46,7 @@ fn a_request_longer_than_a_tenth_of_the_heads_wait_does_not_overtake_it() {
     let mut stage = blocked_head(improved(two_queues(), 50));
     stage.tick(at(40_100));
     assert!(stage.running.contains(&"narrow"));
-    // Such requests prove to take 20 ms; on average with what was assumed, 11.5 ms.
+    // The request took 20 ms; averaged with the assumed 3 ms that makes 11.5 ms.
     stage.finish(at(60_100), "narrow");
     stage.arrive(at(70_000), "next", 0, Work::seats(10));
     assert!(!stage.running.contains(&"next"));
@@ -274,9 +274,9 @@ fn the_original_semantics_assume_three_milliseconds_whatever_was_learnt_before()
     assert_eq!(entry.assumed, Work::ASSUMED_SERVICE_TIME);
 }
 
-/// Of one flow 4 requests run and 40 more wait, all the time. Its first answers take ten seconds, all
-/// later ones ten milliseconds. After `before` answers another flow's request comes; returns how many
-/// of the first flow's are served before it.
+/// One flow always has 4 requests executing and 40 waiting. Its first requests take ten seconds each, all
+/// later ones ten milliseconds. After `before` requests have finished, a request of another flow arrives.
+/// Returns how many requests of the first flow finish before that one is dispatched.
 fn served_before_a_newcomer(newcomer: Work, before: u32) -> u32 {
     let mut stage = Stage::new(improved(two_queues(), 4));
     for i in 0..44 {
@@ -305,7 +305,7 @@ fn served_before_a_newcomer(newcomer: Work, before: u32) -> u32 {
 }
 
 #[test]
-fn answers_that_were_faster_than_assumed_give_a_flow_no_lasting_precedence() {
+fn requests_that_were_faster_than_assumed_give_a_flow_no_lasting_precedence() {
     for before in [1000, 2000] {
         let served = served_before_a_newcomer(Work::ONE, before);
         assert!(served <= 8, "{served} of 44 after {before}");
@@ -313,7 +313,7 @@ fn answers_that_were_faster_than_assumed_give_a_flow_no_lasting_precedence() {
 }
 
 #[test]
-fn a_wide_head_that_came_while_answers_were_slow_is_not_held_back_when_they_are_fast() {
+fn a_wide_head_that_arrived_while_requests_were_slow_is_not_held_back_when_they_are_fast() {
     for before in [1, 10, 50] {
         let served = served_before_a_newcomer(Work::seats(3), before);
         assert!(served <= 8, "{served} after {before}");

@@ -1,4 +1,4 @@
-//! What becomes of each request, with the figures that the original's tests expect.
+//! What happens to each request, with the figures that the original's tests expect.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn the_first_tie_of_a_level_goes_to_the_second_queue() {
 }
 
 #[test]
-fn a_search_in_vain_after_the_first_queue_is_gone_ends_at_the_last() {
+fn an_unsuccessful_search_after_the_first_queue_was_removed_ends_at_the_last_queue() {
     let mut stage = Stage::new(set(two_queues(), 10));
     stage.arrive(at(0), "q1", 1, Work::seats(8));
     stage.arrive(at(0), "q0", 0, Work::ONE);
@@ -32,15 +32,15 @@ fn a_search_in_vain_after_the_first_queue_is_gone_ends_at_the_last() {
 }
 
 #[test]
-fn what_was_charged_too_much_is_rounded_once() {
+fn the_refund_of_an_overcharge_is_rounded_once() {
     let mut stage = Stage::new(set(two_queues(), 1));
     stage.arrive(at(0), "short", 0, Work::ONE);
     stage.finish(Time::from_nanos(5), "short");
-    assert_eq!(stage.s(0), 0, "299 999.5 units of the charge come back");
+    assert_eq!(stage.s(0), 0, "299 999.5 units of the charge are refunded");
 }
 
 #[test]
-fn who_gives_up_leaves_at_once_and_never_runs() {
+fn a_cancelled_request_leaves_at_once_and_never_executes() {
     let mut stage = Stage::new(set(queues(11, 11, 1), 1));
     assert!(stage.executes(at(0), "first", FIRST, Work::ONE));
     assert!(!stage.executes(at(1), "second", SECOND_FLOW, Work::ONE));
@@ -57,7 +57,7 @@ fn who_gives_up_leaves_at_once_and_never_runs() {
 }
 
 #[test]
-fn who_was_dispatched_cannot_give_up() {
+fn a_dispatched_request_cannot_be_cancelled() {
     let mut stage = Stage::new(set(two_queues(), 1));
     stage.arrive(at(0), "a", 0, Work::ONE);
     stage.arrive(at(0), "b", 0, Work::ONE);
@@ -100,7 +100,7 @@ fn a_finished_request_stops_executing_at_once_and_its_seats_linger() {
 }
 
 #[test]
-fn a_level_that_becomes_exempt_lets_a_head_start_that_does_not_fit() {
+fn a_level_that_becomes_exempt_dispatches_a_head_that_did_not_fit() {
     let mut stage = Stage::new(set(two_queues(), 2));
     assert!(stage.executes(at(0), "busy", 0, Work::ONE));
     assert!(!stage.executes(at(1), "wide", 1, Work::seats(28)));
@@ -141,7 +141,7 @@ fn time_that_goes_back_is_clamped() {
 }
 
 #[test]
-fn a_smaller_limit_takes_no_seat_away() {
+fn a_smaller_limit_revokes_no_seat_in_use() {
     let mut stage = Stage::new(improved(two_queues(), 4));
     for name in ["a", "b", "c", "d"] {
         stage.arrive(at(0), name, 0, Work::ONE);

@@ -1,8 +1,8 @@
-//! The original's tables, and what both semantics do differently.
+//! The original's tables, and where the two semantics differ.
 
 use super::*;
 
-/// A server that cannot answer consistent reads from its cache, as in the original's tables.
+/// A server that cannot serve consistent reads from its cache, as in the original's tables.
 const SETTINGS: EstimatorSettings = EstimatorSettings {
     semantics: Semantics::Compatible,
     consistent_read_from_cache: false,
@@ -118,7 +118,7 @@ fn a_list_takes_a_seat_for_each_hundred_kilobytes_read() {
 }
 
 #[test]
-fn a_list_of_a_resource_without_objects_takes_one_seat_also_with_a_name() {
+fn a_list_of_a_resource_without_objects_takes_one_seat_even_with_a_name() {
     for query in [
         "",
         "fieldSelector=metadata.name%3Dx",
@@ -140,9 +140,9 @@ fn a_list_takes_at_most_what_its_level_allows() {
 }
 
 #[test]
-fn bytes_count_and_not_objects() {
-    // Objects, their bytes in all, and the limit of a page; then the seats of all from storage, of
-    // a page, of a page with a selector, of all from the cache, and of a page.
+fn seats_depend_on_bytes_and_not_on_the_number_of_objects() {
+    // Number of objects, their total bytes, the limit of a page; then the seats for all objects from storage,
+    // a page from storage, such a page with a selector, all from the cache, and a page from the cache.
     let table = [
         (99, 99_999, None, [Some(1), None, None, Some(1), None]),
         (10, 99_999, None, [Some(1), None, None, Some(1), None]),
@@ -284,7 +284,7 @@ fn a_write_costs_by_the_watchers_it_wakes_and_narrowing_keeps_the_area() {
 }
 
 #[test]
-fn a_token_wakes_no_waiter() {
+fn creating_a_token_wakes_no_watcher() {
     for group in ["/api/v1", "/apis/foo.bar/v1"] {
         let target = format!("{group}/namespaces/a/serviceaccounts/b/token");
         let info = info("POST", &target);

@@ -34,7 +34,7 @@ fn a_level_is_limited_unless_it_is_the_exempt_one() {
 }
 
 #[test]
-fn shares_and_percentages_have_their_ranges() {
+fn shares_and_percentages_out_of_range_are_refused() {
     let found = of_level(json!({
         "type": "Limited",
         "limited": {
@@ -98,7 +98,7 @@ fn a_limit_response_queues_or_rejects() {
 }
 
 #[test]
-fn queues_and_hands_have_their_ranges() {
+fn queues_and_hands_out_of_range_are_refused() {
     let at = "spec.limited.limitResponse.queuing";
     assert_eq!(
         of_level(queuing(

@@ -59,7 +59,7 @@ fn a_schema_names_its_level_and_a_known_distinguisher() {
     assert_eq!(
         of_schema(good),
         nothing(),
-        "no rules are fine, and no such level is"
+        "rules are optional, and the level need not exist"
     );
 }
 
@@ -164,7 +164,7 @@ fn a_service_account_has_no_namespace_wildcard() {
 }
 
 #[test]
-fn the_lists_of_a_resource_rule_are_not_empty_and_take_the_wildcard_alone() {
+fn the_lists_of_a_resource_rule_must_not_be_empty_and_a_wildcard_must_stand_alone() {
     let at = "spec.rules[0].resourceRules[0]";
     assert_eq!(
         of_schema(schema_of_resources(json!({}))),
