@@ -29,7 +29,7 @@ type object interface {
 }
 
 // writeCorpus draws count objects of each kind, fewer of lists, and writes a line for each: group, version, kind,
-// protobuf in base64, JSON. Lines of quantities follow: the text, and what becomes of it.
+// protobuf in base64, JSON. Lines of quantities follow: the text, and the result of parsing it.
 func writeCorpus(path string, seed int64, count int) error {
 	f := &filler{rand.New(rand.NewPCG(uint64(seed), 0))}
 	var lines bytes.Buffer
@@ -75,7 +75,7 @@ func writeCorpus(path string, seed int64, count int) error {
 	return os.WriteFile(path, packed.Bytes(), 0o644)
 }
 
-// line is an object of a kind; an empty one, if so asked.
+// line is the line of an object of a kind, which is empty if empty is set.
 func (f *filler) line(k kind, empty bool) (string, error) {
 	value := reflect.New(k.goType)
 	if !empty {
@@ -94,7 +94,7 @@ func (f *filler) line(k kind, empty bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Both ways must meet: an object that is not its own copy would test nothing but Go.
+	// Both formats must decode to the same object; otherwise the line would only test a defect of Go's codecs.
 	second := reflect.New(k.goType).Interface().(object)
 	if err := json.Unmarshal(text, second); err != nil {
 		return "", err
@@ -104,7 +104,7 @@ func (f *filler) line(k kind, empty bool) (string, error) {
 		return "", err
 	}
 	if !bytes.Equal(message, again) {
-		return "", fmt.Errorf("from JSON it is another message: %s", text)
+		return "", fmt.Errorf("the JSON decodes to another message: %s", text)
 	}
 	third := reflect.New(k.goType).Interface().(object)
 	if err := third.Unmarshal(message); err != nil {
@@ -116,7 +116,7 @@ func (f *filler) line(k kind, empty bool) (string, error) {
 		return "", err
 	}
 	if !bytes.Equal(text, back) {
-		return "", fmt.Errorf("from protobuf it is another text: %s and %s", text, back)
+		return "", fmt.Errorf("the message decodes to another text: %s and %s", text, back)
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\n", k.Group, k.Version, k.Kind,
 		base64.StdEncoding.EncodeToString(message), text), nil
@@ -142,7 +142,7 @@ var documents = []string{
 
 func pick[T any](f *filler, from []T) T { return from[f.IntN(len(from))] }
 
-// likely tells whether to go on at some depth: seldom where much would follow.
+// likely decides at random whether a value is filled in; the deeper it is, the less often.
 func (f *filler) likely(depth int) bool { return f.IntN(4+depth) < 3 }
 
 func (f *filler) fill(v reflect.Value, depth int) {
@@ -204,7 +204,7 @@ func (f *filler) fillKind(v reflect.Value, depth int) {
 		if f.likely(depth) {
 			v.Set(reflect.New(v.Type().Elem()))
 			f.fill(v.Elem(), depth+1)
-			// What JSON writes as null is none when read again.
+			// JSON writes such a value as null, which is read as a nil pointer.
 			if _, isSimple := simple[v.Type().Elem()]; isSimple && v.Elem().IsZero() {
 				v.SetZero()
 			}
@@ -216,7 +216,7 @@ func (f *filler) fillKind(v reflect.Value, depth int) {
 			}
 		}
 	case reflect.Slice:
-		// An empty slice and none are the same thing in protobuf.
+		// An empty slice and a nil slice are the same in protobuf.
 		if n := f.IntN(3); n > 0 && f.likely(depth) {
 			v.Set(reflect.MakeSlice(v.Type(), n, n))
 			for i := range n {
@@ -230,7 +230,7 @@ func (f *filler) fillKind(v reflect.Value, depth int) {
 				value := reflect.New(v.Type().Elem()).Elem()
 				f.fill(value, depth+2)
 				if value.Kind() == reflect.Slice && value.IsNil() {
-					continue // protobuf makes an empty one of none
+					continue // protobuf decodes a nil slice as an empty one
 				}
 				v.SetMapIndex(reflect.ValueOf(pick(f, words)).Convert(v.Type().Key()), value)
 			}
@@ -257,7 +257,7 @@ var suffixes = []string{
 	"i", "K", "mm", "e", "ee3", "e3.5", " ", "x", "mi", "Kim", "5", "m5", "e400", "e-400", "e99999999999999999999",
 }
 
-// amount is a quantity, or what looks like one.
+// amount is a quantity, or a text that resembles one.
 func (f *filler) amount() string {
 	return pick(f, signs) + pick(f, wholes) + pick(f, fractions) + pick(f, suffixes)
 }

@@ -151,7 +151,7 @@ func (c *collector) members(t *table, owner, goType reflect.Type, numbered bool)
 
 func (c *collector) inlined(t *table, owner, goType reflect.Type, number int) {
 	if goType == reflect.TypeFor[metav1.TypeMeta]() {
-		// Kinds say what they are outside of their tables; options that are part of another object do it as fields.
+		// Kind and API version are not in the tables, except for options that are part of another object.
 		if owner == reflect.TypeFor[metav1.DeleteOptions]() {
 			c.members(t, owner, goType, false)
 		}
@@ -256,11 +256,11 @@ func (c *collector) fieldType(goType reflect.Type) fieldType {
 			return fieldType{name: "Map", item: &item}
 		}
 	}
-	c.fail("no word for the type %v", goType)
+	c.fail("unsupported type %v", goType)
 	return fieldType{name: "Text"}
 }
 
-// presence is whether a field is there when nobody gave it, as encoding/json decides it.
+// presence is whether a field is written when it was not given, as encoding/json decides it.
 func presence(plain reflect.Type, pointer bool, options string) string {
 	switch {
 	case pointer && strings.Contains(options, "omitempty"):

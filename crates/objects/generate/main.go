@@ -16,7 +16,7 @@ import (
 // apiTypes is the module of the built-in kinds.
 const apiTypes = "k8s.io/api/"
 
-// metaTypes are types of meta/v1 that are no field of any kind, or not only.
+// metaTypes are types of meta/v1 that are not fields of a kind, or not only that.
 var metaTypes = []reflect.Type{
 	reflect.TypeFor[metav1.APIGroup](),
 	reflect.TypeFor[metav1.APIGroupList](),
@@ -37,7 +37,7 @@ type kind struct {
 }
 
 func main() {
-	seed := flag.Int64("seed", 1, "what the corpus is drawn from")
+	seed := flag.Int64("seed", 1, "seed of the random objects in the corpus")
 	count := flag.Int("count", 12, "objects of each kind in the corpus")
 	flag.Parse()
 	var err error

@@ -149,7 +149,7 @@ func (w *writer) table(out *bytes.Buffer, t *table, atomic bool, suffix string) 
 	for _, f := range t.fields {
 		w.rows++
 		fmt.Fprintf(out, "        f(%q, %d, %s)", f.name, f.number, w.ty(f.ty))
-		// What is left out when empty is the usual thing.
+		// Most fields are omitted when they are empty.
 		if f.presence != "NonZero" {
 			fmt.Fprintf(out, ".%s()", strings.ToLower(f.presence))
 		}

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_whole_and_of_different_types() {
+    fn conditions_must_be_complete_and_of_different_types() {
         let good = json!({
             "type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods",
             "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z", "observedGeneration": 1,

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn v01_both_bounds_are_one_too_many() {
+    fn v01_both_bounds_cannot_be_set() {
         let errors = spec(&json!({"minAvailable": 1, "maxUnavailable": 1}));
         is_one(
             &errors,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn v08_policies_are_two() {
+    fn v08_only_two_policies_are_valid() {
         for policy in ["", "Invalid"] {
             let errors = spec(&json!({"unhealthyPodEvictionPolicy": policy}));
             let detail = format!(
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn v09_counters_are_not_negative_but_in_v1beta1() {
+    fn v09_counters_are_not_negative_except_in_v1beta1() {
         for counter in [
             "disruptionsAllowed",
             "currentHealthy",

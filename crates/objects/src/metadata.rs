@@ -323,10 +323,10 @@ fn check_owners(object: &Value, errors: &mut Vec<ApiFieldError>) {
 /// Checks that finalizers, except a few standard ones, are qualified with a domain.
 pub(crate) fn check_finalizers_qualified(object: &Value) -> Vec<ApiFieldError> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-    let stranger = |name: &str| !name.contains('/') && !STANDARD.contains(&name);
+    let is_unqualified = |name: &str| !name.contains('/') && !STANDARD.contains(&name);
     finalizers(object)
         .enumerate()
-        .filter(|(_, name)| stranger(name))
+        .filter(|(_, name)| is_unqualified(name))
         .map(|(index, name)| {
             ApiFieldError::invalid(
                 &format!("metadata.finalizers[{index}]"),
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_that_are_there_twice_are_taken_away() {
+    fn duplicate_owners_are_removed() {
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
         let mut object = json!({"metadata": {"ownerReferences": [owner, owner]}});
         assert!(

@@ -340,7 +340,7 @@ fn summary(body: &[u8]) -> String {
         None => "<empty>".to_owned(),
         Some(b'{') => protobuf::text(shown),
         Some(_) => shown.iter().fold(String::new(), |mut hex, byte| {
-            write!(hex, "{byte:02x}").expect("a string takes all text");
+            write!(hex, "{byte:02x}").expect("writing to a string cannot fail");
             hex
         }),
     };

@@ -354,7 +354,7 @@ fn golden_list(shape: &'static Struct, body: &[u8], text: &[u8]) -> usize {
 }
 
 #[test]
-fn the_lists_of_a_real_server_are_decoded_and_encoded_unchanged() {
+fn the_lists_of_a_real_server_round_trip_unchanged() {
     let schemas = golden_list(
         &FLOW_SCHEMA,
         include_bytes!("testdata/flow_schemas.pb"),

@@ -101,7 +101,7 @@ impl DuplicateKeys {
         match node {
             JsonNode::List(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    write!(self.path, "[{index}]").expect("a string takes all text");
+                    write!(self.path, "[{index}]").expect("writing to a string cannot fail");
                     self.visit(item);
                     self.path.truncate(length);
                 }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_in_messages_has_nothing_that_html_would_take() {
+    fn json_in_messages_escapes_the_characters_of_html() {
         assert_eq!(
             json(&value!({"a<": "\u{2028}&"})),
             r#"{"a\u003c":"\u2028\u0026"}"#

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn work_on_one_huge_list_ends() {
+    fn the_work_on_one_huge_list_is_bounded() {
         let mut document = JsonDocument::new(json!({"a": vec![0; 100_000]}));
         let done = (0..10_000)
             .take_while(|_| document.add("/a/0", json!(0)).is_ok())

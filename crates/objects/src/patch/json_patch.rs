@@ -1,6 +1,6 @@
 //! JSON patch, RFC 6902: a list of operations, each of which must fit.
 //!
-//! The crate `json-patch` would do for the standard; it has no negative indices, bounds neither
+//! The crate `json-patch` would suffice for the standard, but it has no negative indices, bounds neither
 //! operations nor copies, and cannot report unknown or repeated members of an operation.
 
 use std::{collections::BTreeSet, iter::Peekable};
@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, iter::Peekable};
 use serde_json::Value;
 
 use super::{
-    PatchError, Patched, document::DoesNotApply, document::JsonDocument, heeded, mismatch,
+    PatchError, Patched, document::DoesNotApply, document::JsonDocument, unless_ignored, mismatch,
     undecodable,
 };
 use crate::{
@@ -22,8 +22,8 @@ const MAX_OPERATIONS: usize = 10_000;
 /// The members of an operation.
 const MEMBERS: [&str; 4] = ["op", "path", "from", "value"];
 
-/// Applies a JSON patch. Costs `O(object + patch)` and a bounded amount for pushing items of lists
-/// along.
+/// Applies a JSON patch. Costs `O(object + patch)` and a bounded amount for shifting items of
+/// lists.
 ///
 /// # Errors
 ///
@@ -62,12 +62,12 @@ pub fn json_patch(
     }
     Ok(Patched {
         value: document.root,
-        problems: heeded(problems(&patch), validation),
+        problems: unless_ignored(problems(&patch), validation),
         patch: None,
     })
 }
 
-/// Checks that every operation is an object and, if anybody validates, that its texts are texts.
+/// Checks that every operation is an object and, unless validation is off, that its text members are strings.
 fn check_types(operations: &[Value], validation: FieldValidation) -> Result<(), PatchError> {
     let fail = |value: &Value, wanted: &str| Err(undecodable(validation, mismatch(value, wanted)));
     for operation in operations {
@@ -166,7 +166,7 @@ fn apply(document: &mut JsonDocument, operation: &Value) -> Result<(), DoesNotAp
     let value = operation.get("value");
     let path = text("path")?;
     match text("op")? {
-        // Without a value, null is meant.
+        // A missing value means null.
         "add" => document.add(path, value.cloned().unwrap_or_default()),
         "replace" => document.replace(path, value.cloned().unwrap_or_default()),
         "remove" => document.remove(path).map(drop),

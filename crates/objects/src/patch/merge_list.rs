@@ -144,8 +144,8 @@ pub(super) fn merge(
 
 /// The order of an object's list that the order which a patch sets is interleaved with.
 ///
-/// Upstream appends in place: what deletions freed at the end of the list is taken by the first new
-/// items of the patch, and only these count as having had a place.
+/// Upstream appends in place: the places that deletions freed at the end of the list are taken by the
+/// first new items of the patch, and only these count as having had a place.
 pub(super) fn order_left(
     items: &[Value],
     patch: &[Value],
@@ -292,8 +292,8 @@ pub(super) fn arrange(
 }
 
 /// Sorts items by their place, as upstream does: there, one without a place counts as less than any
-/// other and any other as less than it, so that what comes of a short list depends on the steps of an
-/// insertion sort. Only a patch that sets an empty order brings that about.
+/// other and any other as less than it, so the result for a short list depends on the steps of an
+/// insertion sort. Only a patch that sets an empty order leads to that.
 fn sort_others(items: Vec<(Option<usize>, Value)>) -> Vec<(Option<usize>, Value)> {
     /// Up to this length Go sorts stably by insertion.
     const SHORT: usize = 20;
@@ -413,7 +413,7 @@ fn without_key(map: &Map<String, Value>, key: &str) -> PatchError {
     ))
 }
 
-/// The failure of a directive that there is none of.
+/// The failure of an unknown directive.
 pub(super) fn unknown_directive(directive: &Value, map: &Map<String, Value>) -> PatchError {
     PatchError::Internal(format!(
         "unknown patch type: {} in map: {}",

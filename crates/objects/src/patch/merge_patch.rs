@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{PatchError, Patched, heeded, mismatch, undecodable};
+use super::{PatchError, Patched, unless_ignored, mismatch, undecodable};
 use crate::codec::{FieldValidation, json};
 
 /// Applies a merge patch. Costs `O(object + patch)`.
@@ -23,7 +23,7 @@ pub fn merge_patch(
         FieldValidation::Ignore => not_a_patch(),
         FieldValidation::Warn | FieldValidation::Strict => undecodable(validation, error),
     })?;
-    let problems = heeded(parsed.duplicates, validation);
+    let problems = unless_ignored(parsed.duplicates, validation);
     let value = match parsed.value {
         Value::Object(patch) => {
             let mut value = object.clone();

@@ -28,7 +28,7 @@ pub use strategic::strategic;
 
 use crate::{codec::FieldValidation, go};
 
-/// Why a patch does not apply. `Display` is the message of the answer.
+/// Why a patch does not apply. `Display` is the message of the response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// 400, reason `BadRequest`: the patch itself is malformed.
@@ -40,7 +40,7 @@ pub enum PatchError {
     /// 422, reason `Invalid`, empty details: the patch does not fit the object.
     #[error("the server rejected our request due to an error in our request")]
     Unprocessable,
-    /// 500 without a reason: what upstream has no better answer for.
+    /// 500 without a reason: errors for which upstream has no better status.
     #[error("{0}")]
     Internal(String),
 }
@@ -89,7 +89,7 @@ fn mismatch(value: &Value, wanted: &str) -> String {
 }
 
 /// The problems of a patch's text, unless validation ignores them.
-fn heeded(problems: Vec<String>, validation: FieldValidation) -> Vec<String> {
+fn unless_ignored(problems: Vec<String>, validation: FieldValidation) -> Vec<String> {
     match validation {
         FieldValidation::Ignore => Vec::new(),
         FieldValidation::Warn | FieldValidation::Strict => problems,

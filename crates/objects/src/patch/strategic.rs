@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::{
-    PatchError, Patched, heeded,
+    PatchError, Patched, unless_ignored,
     merge_list::{self, ItemKey, ItemMerge, PATCH, unknown_directive, wrong_type},
     mismatch,
 };
@@ -57,7 +57,7 @@ pub fn strategic(
     merge_map(&mut map, &patch, MergeType::Struct(shape))?;
     Ok(Patched {
         value: Value::Object(map),
-        problems: heeded(parsed.duplicates, validation),
+        problems: unless_ignored(parsed.duplicates, validation),
         patch: Some(Value::Object(patch)),
     })
 }
@@ -133,7 +133,7 @@ impl MergeType {
         let field = self.field(name)?;
         let item = match &field.ty {
             Type::List(list) => Self::of(&list.item),
-            // What upstream takes a pointer to point to.
+            // Upstream uses the type that the pointer points to.
             ty if field.presence.is_pointer() => Self::of(ty),
             _ => {
                 let kind = self.kind();
@@ -288,7 +288,7 @@ fn as_list(value: &Value) -> Result<&[Value], PatchError> {
     }
 }
 
-/// Merges one member of a patch, or, if `deleting`, the list of what a list loses.
+/// Merges one member of a patch, or, if `deleting`, removes the listed items from a list.
 fn merge_member(
     target: &mut Map<String, Value>,
     key: &str,

@@ -1,4 +1,4 @@
-//! Patches that a real server was given, with its answers, and what must hold for any text.
+//! Patches sent to a real server, with its responses, and what must hold for any text.
 
 use serde_json::{Map, Value, json};
 
@@ -99,7 +99,7 @@ fn seen(object: &Value, shape: &'static Struct, status: bool) -> Map<String, Val
     seen
 }
 
-/// Sets the defaults that patches of the table make room for.
+/// Sets the defaults of fields that patches of the table remove.
 fn default(seen: &mut Map<String, Value>, shape: &'static Struct) {
     let (field, default) = match shape.name {
         "FlowSchema" => ("/spec", ("matchingPrecedence", 1000)),
@@ -182,7 +182,7 @@ fn patches_do_what_they_do_on_the_server() {
 }
 
 #[test]
-fn ten_thousand_operations_are_the_most() {
+fn a_patch_may_have_at_most_ten_thousand_operations() {
     let operations = |count| Value::Array(vec![json!({"op": "test", "path": "/x"}); count]);
     let apply = |count| {
         let patch = operations(count).to_string();
@@ -241,7 +241,7 @@ fn long_lists_merge_in_a_moment() {
 }
 
 #[test]
-fn no_cut_or_flipped_patch_brings_anything_down() {
+fn no_truncated_or_corrupted_patch_panics() {
     let goldens: Value = serde_json::from_str(GOLDENS).unwrap();
     for golden in goldens["cases"].as_array().unwrap() {
         let object = &goldens["objects"][golden["object"].as_str().unwrap()];

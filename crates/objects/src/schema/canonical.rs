@@ -2,7 +2,7 @@
 //!
 //! [`decode`] takes an object of any origin that can show itself as a [`Source`], drops what its
 //! table does not know, refuses what has the wrong type, and puts it into canonical form. It works
-//! as Go's decoder does, because clients see its traces: the text of an error, which of several
+//! as Go's decoder does, because clients see the effects: the text of an error, which of several
 //! errors is reported, that a key given twice is decoded twice into the same place, that strict problems
 //! come in the order of the text.
 //!
@@ -27,7 +27,7 @@ use crate::go::Quoted;
 use quantity::QuantityError;
 use time::TimeError;
 
-/// Objects that one decoding makes at most.
+/// The maximum number of objects that one decoding creates.
 ///
 /// An object of a list costs two bytes of a body, but hundreds of bytes of memory.
 pub(crate) const MAX_OBJECTS: usize = 65_536;
@@ -89,10 +89,10 @@ pub enum TypeError {
         /// The Go type there.
         wanted: String,
     },
-    /// A time that is none.
+    /// A malformed time.
     #[error(transparent)]
     Time(#[from] TimeError),
-    /// An amount that is none.
+    /// A malformed quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
     /// Text that should be base64 and is not, from this byte on.
@@ -182,7 +182,7 @@ fn complete_value(ty: &Type, value: &mut Value) {
     }
 }
 
-/// Puts in or takes out what is empty, by the field's presence.
+/// Inserts or removes an empty value, as the field's presence requires.
 fn settle(name: &str, ty: &Type, presence: Presence, object: &mut Map<String, Value>) {
     let value = object.get(name);
     match presence {
@@ -325,7 +325,7 @@ impl Decoder<'_> {
         Ok(value)
     }
 
-    /// What `node` makes of `old`; absent if none.
+    /// The value `old` with `node` decoded into it; `None` if it is absent then.
     fn value<S: Source>(
         &mut self,
         ty: &'static Type,
@@ -403,7 +403,7 @@ impl Decoder<'_> {
         let mut list = Vec::with_capacity(items.len());
         let path = self.path.len();
         for (index, item) in items.iter().enumerate() {
-            write!(self.path, "[{index}]").expect("a string takes all text");
+            write!(self.path, "[{index}]").expect("writing to a string cannot fail");
             let value = self.value(ty, false, item, old.next())?;
             list.push(value.map_or_else(|| self.zero_item(ty), Ok)?);
             self.path.truncate(path);
@@ -452,7 +452,7 @@ impl Decoder<'_> {
         Err(self.error(found_for_number(view), "int32".to_owned()))
     }
 
-    /// Notes a wrong type, and leaves what was there.
+    /// Notes a wrong type, and keeps the old value.
     fn unfit<S>(&mut self, ty: &Type, view: &View<'_, S>, old: Option<Value>) -> Option<Value> {
         let found = match ty {
             Type::Int32 | Type::Int64 => found_for_number(view),

@@ -166,7 +166,7 @@ pub struct Field {
     pub number: u32,
     /// What it may hold.
     pub ty: Type,
-    /// Whether it is there when nobody gave it.
+    /// Whether it is present if it was not given.
     pub presence: Presence,
     /// Whether OpenAPI lists it as required.
     pub required: bool,
@@ -176,7 +176,7 @@ pub struct Field {
     pub default: Option<&'static str>,
 }
 
-/// Whether a field is there when nobody gave it, and what its absence means.
+/// Whether a field is present if it was not given, and what its absence means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Always there: a zero value, an empty object, or null for a list.

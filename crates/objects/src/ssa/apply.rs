@@ -55,25 +55,25 @@ pub fn apply(
         request.begin_tracking(&live, &mut managers)?;
     }
 
-    let clashes = match request.attempt(&live, &config_body, managers.clone(), force) {
+    let conflicts = match request.attempt(&live, &config_body, managers.clone(), force) {
         Ok(applied) => return Ok(applied.into_object(&live, config, context)),
-        Err(clashes) => clashes,
+        Err(conflicts) => conflicts,
     };
-    let relief = if context.manager == KUBECTL {
+    let released = if context.manager == KUBECTL {
         last_applied::owned(&live)
     } else {
         None
     };
-    let remaining = match relief {
-        Some(owned) => clashes.except(&owned),
-        None => clashes,
+    let remaining = match released {
+        Some(owned) => conflicts.except(&owned),
+        None => conflicts,
     };
     if !remaining.is_empty() {
         return Err(ApplyError::Conflicts(remaining.describe()));
     }
     match request.attempt(&live, &config_body, managers, true) {
         Ok(applied) => Ok(applied.into_object(&live, config, context)),
-        Err(clashes) => Err(ApplyError::Conflicts(clashes.describe())),
+        Err(conflicts) => Err(ApplyError::Conflicts(conflicts.describe())),
     }
 }
 

@@ -67,7 +67,7 @@ fn is_whole(list: &List) -> bool {
     list.topology == Topology::Atomic
 }
 
-/// Makes of an empty list what it is in canonical form.
+/// Puts an empty list into its canonical form.
 fn empty(field: &Field, object: &mut Value) {
     if field.presence == Presence::Always {
         object[field.name] = Value::Null;
@@ -88,7 +88,7 @@ mod tests {
     use crate::schema::{canonical, flowcontrol_v1::FLOW_SCHEMA};
 
     #[test]
-    fn empty_lists_within_rules_come_and_go() {
+    fn empty_lists_within_rules_are_carried_over_and_dropped() {
         let sent = json!({
             "metadata": {"name": "a", "finalizers": [], "managedFields": []},
             "spec": {"rules": [

@@ -211,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_set_comes_back_from_its_json(
+        fn every_set_round_trips_through_json(
             paths in prop::collection::vec(prop::collection::vec(step(), 1..5), 0..9)
         ) {
             let mut set = PathSet::default();

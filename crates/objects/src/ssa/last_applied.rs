@@ -45,8 +45,8 @@ fn body_of(mut object: Value) -> Value {
     object
 }
 
-/// Writes the applied object into the annotation, if there is one; if all annotations would get too
-/// big by that, takes it away.
+/// Writes the applied object into the annotation, if there is one; if that would make all annotations
+/// too large, removes it.
 pub(super) fn sync(object: &mut Value, applied: &Value) {
     let annotations = object
         .get_mut("metadata")

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_ordered_by_sort_and_then_by_value() {
+    fn steps_are_ordered_by_kind_and_then_by_value() {
         let key = |value: Value| PathElement::Key(vec![("type".to_owned(), Scalar(value))]);
         let ordered = [
             PathElement::name("a"),

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_and_what_is_below_it_are_owned_apart() {
+    fn a_path_and_the_paths_below_it_are_separate_members() {
         let parent_and_child = set(&["a", "a.b"]);
         assert_eq!(parent_and_child.difference(&set(&["a"])), set(&["a.b"]));
         assert_eq!(parent_and_child.difference(&set(&["a.b"])), set(&["a"]));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_goes_with_its_root() {
+    fn removing_a_path_removes_the_paths_below_it() {
         let all = set(&["a", "a.b", "a.c.d", "e"]);
         assert_eq!(all.without_trees(&set(&["a"])), set(&["e"]));
         assert_eq!(all.without_trees(&set(&["a.c"])), set(&["a", "a.b", "e"]));

@@ -1,4 +1,4 @@
-//! Sequences of writes that a real server was asked for, and what it made of them.
+//! Sequences of writes to a real server, and their results.
 //!
 //! `goldens.json` was recorded from kube-apiserver 1.36, without what the server sets in metadata.
 //! The n-th time that shows is n seconds after the start of 2026. Each step starts from what the step

@@ -46,7 +46,7 @@ macro_rules! conformance {
                 an_invalid_key_is_refused;
             reads:
                 a_list_is_in_byte_order_and_ends_with_its_prefix
-                the_pages_of_a_revision_are_together_its_list
+                the_pages_of_a_revision_make_up_its_list
                 old_revisions_can_be_read_down_to_the_floor
                 reads_of_an_old_revision_are_stable_while_others_write
                 an_acknowledged_write_is_read_at_once

@@ -41,7 +41,7 @@ pub(crate) async fn a_list_is_in_byte_order_and_ends_with_its_prefix(place: &mut
     assert_eq!(keys(none), [""; 0]);
 }
 
-pub(crate) async fn the_pages_of_a_revision_are_together_its_list(place: &mut dyn TestStore) {
+pub(crate) async fn the_pages_of_a_revision_make_up_its_list(place: &mut dyn TestStore) {
     let store = place.open().await.unwrap();
     let mut revisions = Vec::new();
     for n in 0..10 {
@@ -58,7 +58,7 @@ pub(crate) async fn the_pages_of_a_revision_are_together_its_list(place: &mut dy
         .unwrap();
     assert_eq!((first.entries.len(), first.remaining), (4, 6));
     assert!(first.more());
-    // What happens between two pages shows in none.
+    // Changes between two pages show in neither.
     delete(&*store, "/a/5", revisions[5]).await;
     put(&*store, "/a/6", revisions[6], "new").await;
     create(&*store, "/a/55", "new").await;

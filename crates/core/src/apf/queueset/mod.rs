@@ -75,7 +75,7 @@ pub struct ArrivingRequest<W> {
     pub hash: u64,
     /// What the request costs.
     pub work: Work,
-    /// Until when it may wait; used by ageing only.
+    /// Until when it may wait.
     pub until: Time,
 }
 

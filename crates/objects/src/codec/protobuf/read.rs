@@ -52,7 +52,7 @@ pub enum WireError {
     /// A field for raw JSON that contains something else.
     #[error(transparent)]
     Json(#[from] json::SyntaxError),
-    /// An amount that is none.
+    /// A malformed quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
     /// A time outside the years from 0 to 9999.

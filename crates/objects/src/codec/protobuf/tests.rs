@@ -33,7 +33,7 @@ fn golden(shape: &'static Struct, body: &[u8], text: &[u8]) {
 }
 
 #[test]
-fn a_flow_schema_of_a_real_server_comes_and_goes_unchanged() {
+fn a_flow_schema_of_a_real_server_round_trips_unchanged() {
     golden(
         &FLOW_SCHEMA,
         include_bytes!("../testdata/flow_schema.pb"),
@@ -42,7 +42,7 @@ fn a_flow_schema_of_a_real_server_comes_and_goes_unchanged() {
 }
 
 #[test]
-fn a_priority_level_of_a_real_server_comes_and_goes_unchanged() {
+fn a_priority_level_of_a_real_server_round_trips_unchanged() {
     golden(
         &PRIORITY_LEVEL,
         include_bytes!("../testdata/priority_level.pb"),
@@ -51,7 +51,7 @@ fn a_priority_level_of_a_real_server_comes_and_goes_unchanged() {
 }
 
 #[test]
-fn a_status_of_a_real_server_comes_and_goes_unchanged() {
+fn a_status_of_a_real_server_round_trips_unchanged() {
     golden(
         &STATUS,
         include_bytes!("../testdata/status.pb"),
@@ -73,7 +73,7 @@ static OTHERS: Struct = Struct::new(
 static NUMBERS: List = List::atomic(Type::Int32);
 
 #[test]
-fn other_types_go_there_and_back() {
+fn other_types_round_trip() {
     for value in [
         json!({"port": 80, "numbers": [1, -2, 300], "small": -1, "big": i64::MIN}),
         json!({"port": "http", "at": {"a": "2020-01-01T00:00:00Z", "b": null}}),
@@ -93,7 +93,7 @@ fn fields_are_written_by_number_and_zeros_too() {
 }
 
 #[test]
-fn packed_numbers_are_taken() {
+fn packed_numbers_are_accepted() {
     assert_eq!(
         decode(&OTHERS, b"\x12\x03\x01\xac\x02\x10\x07").unwrap(),
         json!({"numbers": [1, 300, 7]})
@@ -127,7 +127,7 @@ fn unknown_fields_are_skipped_whatever_they_are() {
 }
 
 #[test]
-fn text_that_is_not_utf_8_is_made_so() {
+fn invalid_utf_8_is_replaced() {
     assert_eq!(
         decode(&DELETE_OPTIONS, b"\x22\x03a\xff\xfe").unwrap(),
         json!({"propagationPolicy": "a\u{fffd}\u{fffd}"})

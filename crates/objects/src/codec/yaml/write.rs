@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_in_lists_come_back() {
+    fn lists_in_lists_round_trip() {
         let value = json!([[1, [2, {"a": [3]}]], {"b": [[4]]}]);
         let read = super::super::parse(encode(&value).as_bytes()).unwrap();
         assert_eq!(read.value, value);

@@ -155,14 +155,14 @@ fn the_first_wrong_type_is_reported_unless_a_time_is_wrong() {
 }
 
 #[test]
-fn a_float_of_a_value_is_no_integer_either() {
+fn a_float_in_a_json_value_is_not_an_integer() {
     let raw = json!({"spec": {"matchingPrecedence": 1.0}});
     let error = decode(&FLOW_SCHEMA, &raw).unwrap_err().to_string();
     assert!(error.contains("number 1.0 into"), "{error}");
 }
 
 #[test]
-fn a_sparse_object_gets_what_is_always_there() {
+fn a_sparse_object_gets_the_fields_that_are_always_present() {
     assert_eq!(
         value(&FLOW_SCHEMA, &json!({})),
         json!({
@@ -341,7 +341,7 @@ static OTHERS: Struct = Struct::new(
 );
 
 #[test]
-fn a_number_or_a_string_is_either() {
+fn int_or_string_accepts_numbers_and_strings() {
     for port in [json!(80), json!("http"), json!("")] {
         assert_eq!(value(&OTHERS, &json!({"port": port}))["port"], port);
     }

@@ -11,7 +11,7 @@ const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 /// The layout of times in microseconds.
 const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// Seconds from the Unix epoch to Go's zero time, the begin of the year 1.
+/// Seconds from the Unix epoch to Go's zero time, the beginning of the year 1.
 pub(crate) const ZERO: i64 = -62_135_596_800;
 
 /// Why a text is no time. Its text is Go's.
@@ -70,12 +70,12 @@ pub(crate) fn parse_micro(text: &str) -> Result<Option<String>, TimeError> {
     Ok(write_micro(time, micros))
 }
 
-/// Seconds since the Unix epoch of a canonical time; none if it is none.
+/// Seconds since the Unix epoch of a canonical time; `None` if the text is not a time.
 pub(crate) fn seconds(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_second)
 }
 
-/// Seconds since the Unix epoch of a canonical time, and the nanoseconds beyond; none if it is none.
+/// Seconds since the Unix epoch of a canonical time, and the nanoseconds beyond; `None` if the text is not a time.
 pub(crate) fn seconds_and_nanos(text: &str) -> Option<(i64, u32)> {
     let time: Timestamp = text.parse().ok()?;
     // Of a time before 1970 the two have a negative sign each.
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_go_there_and_back() {
+    fn seconds_round_trip() {
         let time = "2020-01-01T00:00:01Z";
         assert_eq!(seconds(time), Some(1_577_836_801));
         assert_eq!(from_seconds(1_577_836_801).as_deref(), Some(time));

@@ -1,4 +1,4 @@
-//! Random writes, and what the original's library makes of them.
+//! Random writes, and their results in the original's library.
 //!
 //! `library.json` was recorded from structured-merge-diff v6.3: sequences of six writes by a few
 //! managers to an object with maps, sets and lists of two keys, some with repeated items. The library
@@ -26,7 +26,7 @@ const VERSION: &str = "example.com/v2";
 const RECORDED: &str = include_str!("library.json");
 
 #[test]
-fn random_writes_come_out_as_the_library_has_them() {
+fn random_writes_have_the_results_of_the_library() {
     let sequences: Vec<Vec<Value>> = serde_json::from_str(RECORDED).unwrap();
     assert_eq!(sequences.len(), 40);
     for steps in sequences {
@@ -45,7 +45,7 @@ fn random_writes_come_out_as_the_library_has_them() {
             };
             match outcome {
                 Ok(()) => assert_eq!(owned(&state.managers), step["managers"], "{before}"),
-                Err(clashes) => assert_eq!(reported(&clashes), step["conflicts"], "{before}"),
+                Err(conflict_set) => assert_eq!(reported(&conflict_set), step["conflicts"], "{before}"),
             }
             if let Some(result) = step.get("result") {
                 assert_eq!(state.live, *result, "{before}");
@@ -139,8 +139,8 @@ fn owned(managers: &Managers) -> Value {
     managers.iter().map(entry).collect()
 }
 
-fn reported(clashes: &ConflictSet) -> Value {
-    let conflicts = clashes.describe();
+fn reported(conflict_set: &ConflictSet) -> Value {
+    let conflicts = conflict_set.describe();
     let mut reported: Vec<_> = conflicts
         .iter()
         .map(|conflict| format!("{}{}", conflict.manager, conflict.path))

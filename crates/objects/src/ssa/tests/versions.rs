@@ -104,7 +104,7 @@ fn an_applier_has_one_entry_which_moves_to_the_version_it_uses() {
 }
 
 #[test]
-fn what_was_claimed_in_another_version_is_given_up_all_the_same() {
+fn fields_owned_in_another_version_are_released_too() {
     let first = applied(None, "a", V1, &json!({"oldSize": 1, "numbers": [1]}));
     let second = applied(Some(&first), "a", V2, &json!({"numbers": [1]}));
     assert_eq!(second["spec"], json!({"numbers": [1]}));
@@ -222,7 +222,7 @@ fn new_and_shared_items_come_in_the_applied_order() {
 }
 
 #[test]
-fn an_entry_below_a_value_that_is_now_atomic_is_drawn_up_to_it() {
+fn an_entry_below_a_value_that_is_now_atomic_is_moved_up_to_it() {
     let kinds = Served::of_kind("PodDisruptionBudget");
     let mut live = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
