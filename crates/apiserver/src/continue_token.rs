@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn invalid_base64_is_reported_with_its_position() {
-        // As kube-apiserver 1.36 answers.
+        // As kube-apiserver 1.36 responds.
         for (text, at) in [
             ("!!!", 0),
             ("x", 0),

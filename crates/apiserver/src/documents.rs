@@ -230,9 +230,9 @@ impl Documents {
     fn v3(&self, request: &ApiRequest, key: &str, query: &Query) -> ApiResponse {
         let Some(document) = self.v3.iter().find(|document| document.key == key) else {
             // As in kube-apiserver: no body and no content type.
-            let mut answer = ApiResponse::full(StatusCode::NOT_FOUND, "text/plain", "");
-            answer.headers.remove(CONTENT_TYPE);
-            return answer;
+            let mut response = ApiResponse::full(StatusCode::NOT_FOUND, "text/plain", "");
+            response.headers.remove(CONTENT_TYPE);
+            return response;
         };
         let accept = request.header("accept");
         let (written, content_type) = match v3_format(accept) {
@@ -248,20 +248,20 @@ impl Documents {
         };
         let asked = query.text("hash");
         if !asked.is_empty() && asked != document.hash {
-            let mut answer = ApiResponse::text(StatusCode::MOVED_PERMANENTLY, "");
+            let mut response = ApiResponse::text(StatusCode::MOVED_PERMANENTLY, "");
             let url = format!("/openapi/v3/{key}?hash={}", document.hash);
             if let Ok(url) = HeaderValue::from_str(&url) {
-                answer.headers.insert(LOCATION, url);
+                response.headers.insert(LOCATION, url);
             }
-            return answer;
+            return response;
         }
-        let mut answer = conditional(request, written, content_type, Some("Accept"));
+        let mut response = conditional(request, written, content_type, Some("Accept"));
         if !asked.is_empty() {
-            let headers = &mut answer.headers;
+            let headers = &mut response.headers;
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
             headers.insert(EXPIRES, HeaderValue::from_static(NEVER_EXPIRES));
         }
-        answer
+        response
     }
 }
 
@@ -296,11 +296,11 @@ fn openapi_format(accept: &str, protobuf: [&str; 2]) -> Option<OpenApiFormat> {
 }
 
 fn aggregated(request: &ApiRequest, document: &Document, form: AggregatedVersion) -> ApiResponse {
-    let mut answer = conditional(request, document, form.content_type(), Some("Accept"));
-    answer
+    let mut response = conditional(request, document, form.content_type(), Some("Accept"));
+    response
         .headers
         .insert(CACHE_CONTROL, HeaderValue::from_static("public"));
-    answer
+    response
 }
 
 /// A document, or 304 if the client has it already.
@@ -315,16 +315,16 @@ fn conditional(
         .get_all(IF_NONE_MATCH)
         .iter()
         .any(|tag| *tag == document.etag || tag == "*");
-    let mut answer = if known {
+    let mut response = if known {
         ApiResponse::full(StatusCode::NOT_MODIFIED, content_type, "")
     } else {
         ApiResponse::full(StatusCode::OK, content_type, document.bytes.clone())
     };
-    answer.headers.insert(ETAG, document.etag.clone());
+    response.headers.insert(ETAG, document.etag.clone());
     if let Some(vary) = vary {
-        answer.headers.insert(VARY, HeaderValue::from_static(vary));
+        response.headers.insert(VARY, HeaderValue::from_static(vary));
     }
-    answer
+    response
 }
 
 fn pretty(value: &Value) -> ApiResponse {

@@ -203,7 +203,7 @@ impl MergeRequest {
         }
     }
 
-    /// The headers by which a client keeps an OpenAPI v3 document for ever, if it requested the present one
+    /// The headers by which a client keeps an OpenAPI v3 document forever, if it requested the present one
     /// by its hash; the redirect to that, if it requested another.
     fn addressed(&self, response: &mut ApiResponse) {
         if !matches!(self.id, MergedDocumentId::OpenApiV3(..)) || self.hash.is_empty() {

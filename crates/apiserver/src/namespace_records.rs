@@ -91,7 +91,7 @@ impl ApiState {
         if are_current == Some(true) {
             return Ok(true);
         }
-        // Without a record a version of fairgate created the objects that kept none: they stay.
+        // Without a record, the objects were created by a version of fairgate that kept no records: they stay.
         let are_outdated = are_current == Some(false);
         if are_outdated && !self.delete_contents(contents).await? {
             return Ok(false);

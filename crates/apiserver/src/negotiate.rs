@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn people_get_indented_json() {
+    fn browsers_and_command_line_tools_get_indented_json() {
         let pretty = |query: &str, agent: &str| {
             output("", Produces::Objects, &Query::parse(query), agent)
                 .unwrap()
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_come_in_the_languages_there_are() {
+    fn only_known_media_types_of_bodies_are_accepted() {
         assert_eq!(input("").unwrap(), Media::Json);
         assert_eq!(
             input("application/json; charset=utf-8").unwrap(),

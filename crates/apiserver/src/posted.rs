@@ -1,4 +1,4 @@
-//! What headers and query of a `POST` say, for objects that are answered but not stored.
+//! The options in the headers and the query of a `POST`, for objects that are returned but not stored.
 
 use crate::{
     negotiate::{self, Media, Output, Produces},
@@ -8,18 +8,18 @@ use crate::{
 };
 use fairgate_objects::codec::{BodyFormat, FieldValidation};
 
-/// How the body of a `POST` is written, and the options of the creation.
+/// The format of the body of a `POST`, and the options of the creation.
 #[derive(Clone, Debug)]
 pub struct PostOptions {
-    /// How the body is written.
+    /// The format of the body.
     pub format: BodyFormat,
     /// The values of `dryRun`: each `All`.
     pub dry_run: Vec<String>,
-    /// What becomes of unknown and duplicate fields.
+    /// How unknown and duplicate fields are handled.
     pub validation: FieldValidation,
 }
 
-/// The language of the response to a request for an object.
+/// The format of the response to a request for an object.
 ///
 /// # Errors
 ///

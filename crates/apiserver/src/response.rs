@@ -347,7 +347,7 @@ impl ObjectWriter {
 
 /// The maximum length of all warnings of a response, in characters.
 const MAX_WARNINGS: usize = 4096;
-/// What each is truncated to if they are longer together.
+/// The length to which each warning is truncated if they are longer together.
 const CUT_WARNING: usize = 256;
 
 fn warning_headers(warnings: &[String]) -> Vec<HeaderValue> {

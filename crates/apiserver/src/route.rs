@@ -27,7 +27,7 @@ pub(crate) enum Route {
     Admin,
     /// Objects of a kind.
     Objects(ResourcePath),
-    /// A kind whose objects are answered and not stored: reviews.
+    /// A kind whose objects are returned and not stored: reviews.
     Answered(&'static Kind),
     /// Below the core group or a served group, but not a resource that exists. Answered with a `Status`.
     Nothing,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_collections_statuses_and_watches_have_places() {
+    fn objects_collections_statuses_and_watches_are_routed() {
         let at = |name: &str, status, watch| Some((name.to_owned(), status, watch));
         assert_eq!(place("/v1/flowschemas"), at("", false, false));
         assert_eq!(place("/v1beta3/flowschemas/a"), at("a", false, false));

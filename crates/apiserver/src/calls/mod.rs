@@ -265,7 +265,7 @@ impl<'a> CallContext<'a> {
         })
     }
 
-    /// Answers with an object in its stored version.
+    /// Responds with an object, which is in its stored version.
     fn answer(&self, status: StatusCode, stored: Value) -> Result<ApiResponse, StatusError> {
         let object = Object::new(self.kind, stored);
         self.writer()?.object(status, &object)
@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_cannot_have_been_written_is_to_be_repeated() {
+    fn writes_that_may_have_taken_place_get_no_retry_after() {
         let away = StoreError::Unavailable("away".to_owned());
         assert_eq!(store_fault(&away).retry_after(), Some(1));
         let fault = write_fault(&away);

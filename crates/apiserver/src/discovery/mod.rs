@@ -37,7 +37,7 @@ const STORED_VERBS: &[&str] = &[
     "update",
     "watch",
 ];
-/// Verbs of a kind whose objects are answered and not stored.
+/// Verbs of a kind whose objects are returned and not stored.
 const CREATE_VERBS: &[&str] = &["create"];
 /// Verbs of a `status` subresource, sorted.
 const STATUS_VERBS: &[&str] = &["get", "patch", "update"];

@@ -27,7 +27,7 @@ mod tests {
 
     use super::*;
 
-    /// Documents of kube-apiserver 1.36, each in both languages.
+    /// Documents of kube-apiserver 1.36, each in both formats.
     const GOLDENS: [(&[u8], &[u8]); 4] = [
         (
             include_bytes!("goldens/versions.json"),

@@ -134,7 +134,7 @@ fn there_is_no_document_of_what_is_not_served() {
 }
 
 #[test]
-fn the_core_group_is_nowhere_if_empty() {
+fn an_empty_core_group_is_not_listed() {
     assert_eq!(
         plain::api_versions(&KINDS, "gate:6443"),
         json!({
@@ -152,7 +152,7 @@ fn the_core_group_is_nowhere_if_empty() {
     );
 }
 
-/// A kind of the core group, called as one that every cluster has.
+/// A kind of the core group, with the name of one that every cluster has.
 fn pods() -> &'static Kind {
     leak(Kind {
         group: "",
@@ -297,7 +297,7 @@ fn the_plain_form_is_given_to_all_others() {
 }
 
 #[test]
-fn of_two_forms_the_one_with_more_weight_is_given_then_the_first() {
+fn of_two_forms_the_one_with_the_higher_q_is_chosen_and_then_the_first() {
     for (accept, form) in [
         (format!("{V2BETA1},{V2}"), AggregatedVersion::V2Beta1),
         (format!("{V2BETA1};q=0.5,{V2};q=0.7"), AggregatedVersion::V2),
@@ -322,7 +322,7 @@ fn our_group_takes_the_place_of_the_upstreams() {
 }
 
 #[test]
-fn our_group_goes_where_its_priority_puts_it() {
+fn our_group_is_inserted_by_its_priority() {
     let names = |upstream: &[&str]| {
         let groups: Vec<Value> = upstream
             .iter()
@@ -347,7 +347,7 @@ fn owned() -> OwnedResources {
 }
 
 #[test]
-fn aggregated_documents_merge_alike() {
+fn aggregated_documents_are_merged_in_the_same_way() {
     let upstream = json!({ "kind": "K", "items": [
         { "metadata": { "name": "apps" }, "versions": [] },
         { "metadata": { "name": "flowcontrol.apiserver.k8s.io" }, "versions": [] },

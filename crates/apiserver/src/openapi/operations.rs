@@ -429,8 +429,8 @@ impl Resource<'_> {
         }
     }
 
-    /// An operation without a body, answered with `200`. `id` holds its method, the first word of its
-    /// id, and its action; `words` what its id has before and behind the kind.
+    /// An operation without a request body, with the response 200. The first tuple is its method, the first
+    /// word of its ID, and its action; the second is what its ID has before and after the kind.
     fn operation(
         &self,
         (method, verb, action): (&'static str, &str, &'static str),
@@ -476,7 +476,7 @@ fn of(part: &str) -> &'static str {
     if part.is_empty() { "" } else { ", its status" }
 }
 
-/// A path, whose operations lose the parameters that all of them have.
+/// A path item. Parameters that all operations share are moved to the path.
 fn hoisted(template: String, mut operations: Vec<Operation>) -> PathItem {
     let mut parameters = Vec::new();
     for (segment, parameter) in [("{name}", NAME), ("{namespace}", NAMESPACE)] {

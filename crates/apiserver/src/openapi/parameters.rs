@@ -10,7 +10,7 @@ pub(super) struct Parameter {
     pub(super) doc: &'static str,
 }
 
-/// Where a parameter stands.
+/// Where a parameter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParameterLocation {
     /// In the path; always required.
@@ -69,7 +69,7 @@ const CONTINUE: Parameter = query(
 const DRY_RUN: Parameter = query(
     "dryRun",
     "string",
-    "All: the request is validated and answered, but nothing is stored.",
+    "All: the request is validated, but nothing is stored.",
 );
 const FIELD_MANAGER: Parameter = query(
     "fieldManager",

@@ -124,7 +124,7 @@ pub(super) const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity
 /// Name of the schema of a number or a string.
 pub(super) const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
-/// The answer at `/version`.
+/// The response at `/version`.
 fn version() -> Value {
     let required = [
         "major",

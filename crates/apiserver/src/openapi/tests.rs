@@ -138,7 +138,7 @@ fn versions_differ_in_their_names_and_in_one_default() {
 }
 
 #[test]
-fn all_that_is_referred_to_is_there_and_no_more() {
+fn documents_contain_exactly_the_schemas_they_refer_to() {
     let mut documents: Vec<Value> = v3::documents(&KINDS, "")
         .iter()
         .map(|document| golden(&document.json))
@@ -215,7 +215,7 @@ fn protobuf_leaves_out_what_is_not_of_its_shape() {
 }
 
 #[test]
-fn protobuf_has_an_end_however_deep_the_document() {
+fn protobuf_of_a_deep_document_is_bounded() {
     let nested = |depth| {
         let schema = (0..depth).fold(json!({}), |inner, _| json!({ "items": inner }));
         v2_proto::encode(&json!({ "definitions": { "A": schema } }))

@@ -1,6 +1,6 @@
 //! OpenAPI v3: an index, and a document for each group version and for each path above them.
 //!
-//! The index names each document by the hash of its text, so that clients can keep it for ever.
+//! The index names each document by the hash of its text, so that clients can keep it forever.
 
 use serde_json::{Map, Value, json};
 

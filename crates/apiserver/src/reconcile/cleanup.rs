@@ -20,7 +20,7 @@ impl Hosted {
         self.state.namespaces_in_use().await
     }
 
-    /// Deletes the objects of a namespace that is being deleted, does not exist any more, or is another one than that in which
+    /// Deletes the objects of a namespace that is being deleted, does not exist any more, or is not the one in which
     /// they were created. Returns whether it exists and is not being deleted.
     ///
     /// # Errors

@@ -5,10 +5,10 @@
 //! not in the object yet is taken over without its nulls and without objects that bear `$patch`;
 //! other directives in there stay, and will be unknown fields.
 //!
-//! Upstream looks at the members of a patch in no order. Here what a list deletes goes first.
+//! Upstream processes the members of a patch in random order. Here deletions from lists come first.
 //!
 //! Where upstream's server panics, because it compares lists or objects as if they were plain, the
-//! patch fails as for other things that it has no better answer to.
+//! patch fails with the same status as other unexpected errors.
 
 use std::collections::HashSet;
 
@@ -36,8 +36,8 @@ const ORDER: &str = "$setElementOrder";
 /// # Errors
 ///
 /// [`PatchError::BadRequest`], if the patch is no JSON object or a directive is malformed;
-/// [`PatchError::Unprocessable`] for lists of lists; [`PatchError::Internal`] for whatever else
-/// upstream has no better answer to.
+/// [`PatchError::Unprocessable`] for lists of lists; [`PatchError::Internal`] for all other
+/// errors, as upstream.
 pub fn strategic(
     shape: &'static Struct,
     object: &Value,

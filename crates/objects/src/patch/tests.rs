@@ -8,9 +8,9 @@ use crate::schema::{
     flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
 };
 
-/// Objects, patches to them, and the code, message and result of a server's answer. `outcome` sorts
-/// the failures: those of the patch itself by their sort, `undecodable` for a result that is no
-/// object of the kind, `later` for one that is but cannot be, `panic` for no answer at all.
+/// Objects, patches to them, and the code, message and result of a server's response. `outcome` classifies
+/// the failures: those of the patch itself by type, `undecodable` for a result that is not an object
+/// of the kind, `later` for one that a later check refuses, `panic` for no response at all.
 const GOLDENS: &str = include_str!("goldens.json");
 
 fn shape(object: &str) -> &'static Struct {

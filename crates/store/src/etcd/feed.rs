@@ -85,7 +85,7 @@ enum Opened {
     Compacted(u64),
 }
 
-/// Synchronises the mirror with etcd, for ever.
+/// Synchronises the mirror with etcd, forever.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut retry_delay = MIN_RETRY_DELAY;
     loop {

@@ -124,14 +124,14 @@ impl LocalStore {
         let gone = || StoreError::Failed("its thread ended; restart fairgate".to_owned());
         let room = self.room.clone().acquire_owned().await;
         let room = room.map_err(|_| gone())?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, outcome) = oneshot::channel();
         let op = Op {
             request: op(reply),
             room,
         };
         let ops = self.ops.as_ref().ok_or_else(gone)?;
         ops.send(op).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        outcome.await.map_err(|_| gone())?
     }
 }
 

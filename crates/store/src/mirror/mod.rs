@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_passes_over_more_foreign_changes_than_one_look_takes() {
+    fn a_watch_skips_more_foreign_changes_than_one_scan_covers() {
         let mirror = empty();
         let mut watch = Watch::new(&mirror, "/a/", 1).unwrap();
         let foreign = SCAN as u64 * 2;
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn loading_anew_keeps_the_entries_that_are_the_same() {
+    fn loading_again_keeps_unchanged_entries() {
         let mirror = empty();
         mirror.apply(Time::ZERO, &[change(&mirror, 2, "/a", true)]);
         let known = mirror.get("/a").unwrap().unwrap();
@@ -575,17 +575,17 @@ mod tests {
     }
 
     #[test]
-    fn before_it_is_loaded_it_says_why_it_cannot_answer() {
+    fn reads_before_the_first_load_report_why_they_fail() {
         let mirror = Arc::new(Mirror::new());
-        mirror.set_health(StoreHealth::Degraded("the disk is away".into()));
+        mirror.set_health(StoreHealth::Degraded("the disk is gone".into()));
         let reported = mirror.list("/", None, None).unwrap_err().to_string();
-        assert!(reported.contains("the disk is away"), "{reported}");
+        assert!(reported.contains("the disk is gone"), "{reported}");
         assert!(Watch::new(&mirror, "/", 0).is_err());
         assert_eq!(mirror.revision(), 0);
     }
 
     #[test]
-    fn an_error_that_was_the_state_of_the_store_says_once_what_it_is() {
+    fn an_error_that_was_the_health_of_the_store_is_not_prefixed_twice() {
         let error = StoreError::Unavailable("etcd does not answer".to_owned());
         let health = StoreHealth::Degraded(error.to_string().into());
         let again = unread(&health);

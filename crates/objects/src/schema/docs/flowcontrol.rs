@@ -9,14 +9,14 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         "FlowSchema says which requests form a flow, and which priority level they belong to.",
         &[
             ("metadata", "Standard object metadata."),
-            ("spec", "What is wanted."),
-            ("status", "What was found."),
+            ("spec", "The desired state."),
+            ("status", "The observed state."),
         ],
     ),
     (
         "flowcontrol",
         "FlowSchemaSpec",
-        "FlowSchemaSpec says which requests a schema catches, and what becomes of them.",
+        "FlowSchemaSpec says which requests a schema catches, and how they are handled.",
         &[
             (
                 "priorityLevelConfiguration",
@@ -45,7 +45,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "flowcontrol",
         "FlowDistinguisherMethod",
-        "FlowDistinguisherMethod says by what the requests of one schema are divided into flows.",
+        "FlowDistinguisherMethod says how the requests of one schema are divided into flows.",
         &[(
             "type",
             "ByUser: a flow for each user. ByNamespace: one for each namespace of the requested objects.",
@@ -111,7 +111,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ),
             (
                 "resources",
-                "Resources in lower case and plural, with the subresource behind a slash if one is meant, or * for all of them.",
+                "Resources in lower case and plural, followed by a slash and the subresource for a subresource, or * for all of them.",
             ),
             (
                 "clusterScope",
@@ -126,7 +126,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "flowcontrol",
         "NonResourcePolicyRule",
-        "NonResourcePolicyRule matches requests for paths that are no resources.",
+        "NonResourcePolicyRule matches requests for paths that are not resources.",
         &[
             ("verbs", "HTTP methods in lower case, or * for all of them."),
             (
@@ -138,13 +138,13 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "flowcontrol",
         "FlowSchemaStatus",
-        "FlowSchemaStatus is what was found about a schema.",
-        &[("conditions", "What was found, one condition of a type.")],
+        "FlowSchemaStatus is the observed state of a schema.",
+        &[("conditions", "The observed conditions, at most one of each type.")],
     ),
     (
         "flowcontrol",
         "FlowSchemaCondition",
-        "FlowSchemaCondition is one thing that was found about a schema.",
+        "FlowSchemaCondition is one condition of a schema.",
         &[
             ("type", "The type of the condition."),
             ("status", "True, False or Unknown."),
@@ -159,14 +159,14 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         "PriorityLevelConfiguration is a priority level: a share of the server's seats.",
         &[
             ("metadata", "Standard object metadata."),
-            ("spec", "What is wanted."),
-            ("status", "What was found."),
+            ("spec", "The desired state."),
+            ("status", "The observed state."),
         ],
     ),
     (
         "flowcontrol",
         "PriorityLevelConfigurationSpec",
-        "PriorityLevelConfigurationSpec says how many requests of a level may execute, and what becomes of the others.",
+        "PriorityLevelConfigurationSpec says how many requests of a level may execute, and what happens to the others.",
         &[
             (
                 "type",
@@ -193,7 +193,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ),
             (
                 "limitResponse",
-                "What becomes of requests that find no seat.",
+                "What happens to requests that find no free seat.",
             ),
             (
                 "lendablePercent",
@@ -201,18 +201,18 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ),
             (
                 "borrowingLimitPercent",
-                "How much it may borrow of others, in percent of its nominal seats; without limit if not given.",
+                "How much it may borrow from other levels, in percent of its nominal seats; without limit if not given.",
             ),
         ],
     ),
     (
         "flowcontrol",
         "LimitResponse",
-        "LimitResponse says what becomes of requests that find no seat.",
+        "LimitResponse says what happens to requests that find no free seat.",
         &[
             (
                 "type",
-                "Queue: they wait, as long as there is room. Reject: they are turned away.",
+                "Queue: they wait, as long as there is room. Reject: they are rejected.",
             ),
             ("queuing", "How they wait; absent unless the type is Queue."),
         ],
@@ -251,13 +251,13 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "flowcontrol",
         "PriorityLevelConfigurationStatus",
-        "PriorityLevelConfigurationStatus is what was found about a level.",
-        &[("conditions", "What was found, one condition of a type.")],
+        "PriorityLevelConfigurationStatus is the observed state of a level.",
+        &[("conditions", "The observed conditions, at most one of each type.")],
     ),
     (
         "flowcontrol",
         "PriorityLevelConfigurationCondition",
-        "PriorityLevelConfigurationCondition is one thing that was found about a level.",
+        "PriorityLevelConfigurationCondition is one condition of a level.",
         &[
             ("type", "The type of the condition."),
             ("status", "True, False or Unknown."),

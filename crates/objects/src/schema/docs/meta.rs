@@ -31,11 +31,11 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ),
             (
                 "generation",
-                "Counts the changes of what is wanted. Set by the server.",
+                "Counts the changes of the desired state. Set by the server.",
             ),
             (
                 "creationTimestamp",
-                "When the object was made. Set by the server.",
+                "When the object was created. Set by the server.",
             ),
             (
                 "deletionTimestamp",
@@ -108,11 +108,11 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ("selfLink", "Deprecated: no longer filled in by the server."),
             (
                 "resourceVersion",
-                "The version of the whole list, from which a watch can go on.",
+                "The version of the whole list, from which a watch can continue.",
             ),
             (
                 "continue",
-                "A token that brings the rest of the list; empty at its end.",
+                "A token that returns the rest of the list; empty at its end.",
             ),
             (
                 "remainingItemCount",
@@ -127,7 +127,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         "meta",
         "Status",
-        "Status is the answer to calls that do not answer with an object.",
+        "Status is the response to calls that do not return an object.",
         &[
             ("metadata", "List metadata."),
             ("status", "Success or Failure."),
@@ -147,7 +147,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ("kind", "Its kind or resource."),
             ("uid", "Its UID."),
             ("causes", "All that is wrong."),
-            ("retryAfterSeconds", "Seconds after which to try again."),
+            ("retryAfterSeconds", "Seconds after which to retry."),
         ],
     ),
     (

@@ -2,7 +2,7 @@
 //!
 //! `library.json` was recorded from structured-merge-diff v6.3: sequences of six writes by a few
 //! managers to an object with maps, sets and lists of two keys, some with repeated items. The library
-//! knows nothing of identities, times or what nobody owns, so this goes below these.
+//! has no identities, times or unowned fields, so these tests call the functions below those.
 
 use serde_json::{Value, json};
 

@@ -26,7 +26,7 @@ async fn objects_are_below_the_prefix_beside_the_marker() {
     assert_eq!(found, [(&*marker, "fairgate 2"), (&*key, "value")]);
 }
 
-/// What a store of the first format has, with `marker` as its marker.
+/// Writes the keys of a store of the first format, with `marker` as its marker.
 async fn first_format(prefix: &str, marker: &str, objects: u32) {
     let mut client = shared().client().await;
     client

@@ -1,5 +1,5 @@
-//! The store in etcd: what all stores keep, and what is etcd's own. Against the real program, which
-//! `FAIRGATE_ETCD` names; the tests start it.
+//! The store in etcd: the guarantees of all stores, and those specific to etcd. The tests start the
+//! etcd program that `FAIRGATE_ETCD` names.
 
 mod formats;
 mod outages;
@@ -28,7 +28,7 @@ use fairgate_testkit::{
     etcd::EtcdServer,
 };
 
-/// The etcd that tests share, which do nothing to it.
+/// The etcd server of tests that neither stop nor compact it.
 fn shared() -> &'static EtcdServer {
     static SHARED: OnceLock<EtcdServer> = OnceLock::new();
     SHARED.get_or_init(EtcdServer::start)
@@ -91,12 +91,12 @@ async fn create(store: &dyn Store, key: &str, value: &str) -> u64 {
     }
 }
 
-/// Waits until the store says it is well, or not.
-async fn until_well(store: &dyn Store, well: bool) -> StoreHealth {
+/// Waits until the store is ready, or until it is not.
+async fn until_ready(store: &dyn Store, ready: bool) -> StoreHealth {
     soon(async {
         loop {
             let health = store.health();
-            if (health == StoreHealth::Ready) == well {
+            if (health == StoreHealth::Ready) == ready {
                 return health;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -130,7 +130,7 @@ async fn a_transaction_over_many_keys_is_one_revision() {
         last = create(&*store, &format!("/a/{n}"), "1").await;
     }
     let mut watch = store.watch("/", last).unwrap();
-    // An operator's hand: everything, the marker included.
+    // An operator deletes everything, including the marker.
     let mut client = shared().client().await;
     let all = etcd_client::DeleteOptions::new().with_prefix();
     client
@@ -149,9 +149,9 @@ async fn a_transaction_over_many_keys_is_one_revision() {
         .await
         .unwrap();
     assert_eq!(past.entries.len(), 300);
-    // It claims the prefix again, and goes on.
+    // The store claims the prefix again, and continues.
     store.wait_for(events[0].revision + 1).await.unwrap();
-    until_well(&*store, true).await;
+    until_ready(&*store, true).await;
     create(&*store, "/a/0", "again").await;
 }
 

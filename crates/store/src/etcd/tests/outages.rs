@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener};
 
 use bytes::Bytes;
 
-use super::{create, open, settings, until_well};
+use super::{create, open, settings, until_ready};
 use crate::{
     Precondition, ReadRevision, Store as _, StoreError, StoreHealth, conformance, etcd::EtcdStore,
 };
@@ -17,7 +17,7 @@ async fn while_etcd_is_unavailable_cached_reads_are_served_and_writes_fail() {
     let first = create(&*store, "/a/x", "1").await;
     let mut watch = store.watch("/", first).unwrap();
     server.stop();
-    let StoreHealth::Degraded(why) = until_well(&*store, false).await else {
+    let StoreHealth::Degraded(why) = until_ready(&*store, false).await else {
         unreachable!()
     };
     assert!(why.contains("etcd"), "{why}");
@@ -40,7 +40,7 @@ async fn while_etcd_is_unavailable_cached_reads_are_served_and_writes_fail() {
     );
 
     server.restart();
-    until_well(&*store, true).await;
+    until_ready(&*store, true).await;
     let second = create(&*store, "/a/z", "2").await;
     // The watch has continued from its last event.
     let mut seen = Vec::new();
@@ -89,7 +89,7 @@ async fn after_a_compaction_beyond_what_it_has_seen_the_store_reads_again_and_wa
     let mut watch = store.watch("/", gone).unwrap();
     // The store loses etcd, which moves on without it.
     server.stop();
-    until_well(&*store, false).await;
+    until_ready(&*store, false).await;
     let ports = server.ports;
     server.ports.0 = TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -126,7 +126,7 @@ async fn after_a_compaction_beyond_what_it_has_seen_the_store_reads_again_and_wa
         matches!(past, Err(StoreError::Compacted { .. })),
         "{past:?}"
     );
-    until_well(&*store, true).await;
+    until_ready(&*store, true).await;
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn another_cluster_at_the_same_address_is_read_again() {
     let last = create(&*store, "/a/old", "1").await;
     let mut watch = store.watch("/", last).unwrap();
     server.stop();
-    until_well(&*store, false).await;
+    until_ready(&*store, false).await;
     // The revision does not show that it is another etcd: it is as high.
     let ports = server.ports;
     let mut other = EtcdServer::with(Vec::new());
@@ -186,7 +186,7 @@ async fn another_cluster_at_the_same_address_is_read_again() {
         matches!(ended, Err(StoreError::Compacted { .. })),
         "{ended:?}"
     );
-    until_well(&*store, true).await;
+    until_ready(&*store, true).await;
     let page = store
         .list("/a/", None, None, ReadRevision::Newest)
         .await
@@ -204,7 +204,7 @@ async fn an_emptied_etcd_is_read_again_once_its_revision_is_past_the_last_one_se
     }
     let mut watch = store.watch("/", last).unwrap();
     server.stop();
-    until_well(&*store, false).await;
+    until_ready(&*store, false).await;
     // With the same name and address, etcd has the same cluster ID.
     fs::remove_dir_all(&server.directory).unwrap();
     server.restart();
@@ -218,7 +218,7 @@ async fn an_emptied_etcd_is_read_again_once_its_revision_is_past_the_last_one_se
         matches!(ended, Err(StoreError::Compacted { .. })),
         "{ended:?}"
     );
-    until_well(&*store, true).await;
+    until_ready(&*store, true).await;
     let page = store
         .list("/a/", None, None, ReadRevision::Newest)
         .await

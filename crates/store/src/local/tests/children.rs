@@ -16,7 +16,7 @@ use crate::{ReadRevision, Store, StoreEntry, StoreEvent, Watch};
 const FILE: &str = "FAIRGATE_STORE_TEST_FILE";
 const SEED: &str = "FAIRGATE_STORE_TEST_SEED";
 
-/// A value that contains the key and a token and follows from them, so that a reader can check it without knowing of
+/// A value that contains the key and a token and follows from them, so that a reader can check it without knowing
 /// the write.
 pub(super) fn value_for(key: &str, token: u64) -> Bytes {
     let mut random = Random::seeded(token);
@@ -31,7 +31,7 @@ pub(super) fn assert_whole(entry: &StoreEntry) {
     let text = String::from_utf8_lossy(&entry.bytes()).into_owned();
     let token = text.split(' ').nth(1).and_then(|token| token.parse().ok());
     let expected = value_for(&entry.key, token.expect("a token"));
-    assert!(entry.bytes() == expected, "half of {}", entry.key);
+    assert!(entry.bytes() == expected, "{} is not whole", entry.key);
 }
 
 /// Runs the test with the full path `test` of this program in a process of its own.
