@@ -21,7 +21,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use serde_json::{Value, json};
 use support::{Case, measure, pod::pod, time};
 
-/// Policies that the Pod keeps.
+/// Policies that the Pod complies with.
 const POLICIES: &str = include_str!("policies.json");
 
 /// A cluster of one namespace, and the Pod.
@@ -73,7 +73,7 @@ impl AdmissionInputs for Cluster<'_> {
     }
 
     fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
-        unreachable!("no policy here asks")
+        unreachable!("no policy here uses the authorizer")
     }
 }
 
@@ -100,7 +100,7 @@ fn creation(user: &User) -> AdmissionAttributes<'_> {
     }
 }
 
-/// `count` policies, each with a binding; `change` makes them out of the ten.
+/// `count` policies, each with a binding; `change` turns the ten into them.
 fn policies(
     count: usize,
     change: impl Fn(usize, &mut Value),

@@ -142,7 +142,7 @@ fn policy(documents: impl Iterator<Item = Value>) -> Policy {
     }
 }
 
-// The baseline: all schemas in order, compared as text. It knows no more than these objects need.
+// The baseline: all schemas in order, compared as text. It supports only what these objects use.
 
 fn scan(policy: &Policy, digest: &RequestDigest) -> SchemaIndex {
     (0..)

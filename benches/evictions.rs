@@ -1,6 +1,6 @@
 //! What do the layers of evictions cost a request that is not an eviction?
 //!
-//! One request through the layers on a data core, in front of a leaf that answers at once. The baseline is the leaf
+//! One request through the layers on a data core, in front of a leaf that responds at once. The baseline is the leaf
 //! alone; then the layers of a gateway that relays evictions, of one that decides about them, and of one where
 //! evictions wait for their budgets.
 
@@ -131,7 +131,7 @@ fn main() {
     let holds = layer(handle, EvictionMode::Authoritative, Duration::from_secs(60));
     let stack = |layer: &EvictionLayer| EvictionWaitLayer::of(layer).layer(layer.layer(Leaf));
     measure(
-        "One request that is no eviction, with its request, context and answer.",
+        "One request that is not an eviction, with its context and response.",
         vec![
             case("no layers", Leaf),
             case("relay", stack(&relay)),

@@ -1,7 +1,7 @@
 //! What does flow control add to what the gateway costs a request?
 //!
 //! The whole gateway over real sockets on loopback: HTTP/1.1 clients in a closed loop, authentication,
-//! fairness, a pooled HTTP/1.1 connection to an upstream that answers at once. Counted is the CPU time of
+//! fairness, a pooled HTTP/1.1 connection to an upstream that responds at once. Counted is the CPU time of
 //! the data cores alone, in rounds with enforcement on and off in turn, in one process. The baseline is
 //! enforcement off: the bare forward.
 
@@ -61,7 +61,7 @@ fn flow_control_settings(enforcement: Enforcement) -> FlowControlSettings {
     }
 }
 
-/// An upstream that answers at once.
+/// An upstream that responds at once.
 async fn upstream() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await

@@ -1,7 +1,7 @@
 //! What does fairness cost a request in the gateway?
 //!
 //! One request through the layer of a data core: classify, estimate, admit, hold the seat with the
-//! answer's body, give it back, every metric cell updated; with seats free, and with 1 000 requests
+//! response's body, give it back, every metric cell updated; with seats free, and with 1 000 requests
 //! waiting, half of them on another core, so that half the decisions go by mailbox. The baseline is the
 //! same stack with enforcement off.
 
@@ -101,7 +101,7 @@ impl Cores {
         Box::pin(self.services[core].call(call))
     }
 
-    /// Polls an answer once: it is held if it is there, else it waits.
+    /// Polls a response once: it is held if it is ready, otherwise it waits.
     fn take(&mut self, mut answer: Waiting) {
         match answer
             .as_mut()
@@ -127,8 +127,8 @@ impl Cores {
         }
     }
 
-    /// Collects the answers of those that were dispatched meanwhile; not part of a round, because it
-    /// polls everybody.
+    /// Collects the responses to requests that were dispatched meanwhile; not part of a round, because
+    /// it polls all of them.
     fn collect(&mut self) {
         for answer in std::mem::take(&mut self.waiting) {
             self.take(answer);
@@ -154,7 +154,7 @@ fn main() {
         }
         cases.push(case("observe, seats free", 0, 0, Enforcement::Observe));
         measure(
-            "One request through the fairness layer, with its request, context and answer.",
+            "One request through the fairness layer, with its context and response.",
             cases,
         );
         Poll::Ready(())

@@ -69,7 +69,7 @@ impl Client {
         let response = self.open(method, target, body).await;
         let status = response.status();
         let body = response.into_body().collect().await;
-        (status, body.expect("the answer is whole").to_bytes())
+        (status, body.expect("the response is complete").to_bytes())
     }
 
     /// Creates an object.
@@ -80,7 +80,7 @@ impl Client {
         assert_eq!(status, StatusCode::CREATED, "{text:?}");
     }
 
-    /// Deletes what was made here.
+    /// Deletes the objects of the bench.
     pub(crate) async fn delete_all(&self) {
         let target = format!("{SCHEMAS}?labelSelector=of%3Dbench");
         let (status, text) = self.call(Method::DELETE, &target, String::new()).await;
@@ -119,7 +119,7 @@ impl Client {
         }
     }
 
-    /// Watches what is made here.
+    /// Watches the objects of the bench.
     pub(crate) async fn watch(&self, from: &str) -> Watch {
         let target = format!("{SCHEMAS}?watch=1&labelSelector=of%3Dbench&resourceVersion={from}");
         let response = self.open(Method::GET, &target, String::new()).await;
@@ -152,8 +152,8 @@ impl Watch {
                 let (_, rest) = text.split_once(r#""name":"watched-"#)?;
                 return rest.split('"').next()?.parse().ok();
             }
-            let frame = self.body.frame().await.expect("the watch goes on");
-            if let Ok(data) = frame.expect("the watch goes on").into_data() {
+            let frame = self.body.frame().await.expect("the watch continues");
+            if let Ok(data) = frame.expect("the watch continues").into_data() {
                 self.pending.extend_from_slice(&data);
             }
         }

@@ -8,7 +8,7 @@ use fairgate::{
     observe::GatewayMetrics,
 };
 
-/// A directory that goes with it, and what the gateway is to be like.
+/// The directory of a gateway, removed with this value, and its settings.
 pub(crate) struct Home {
     directory: PathBuf,
     store: String,

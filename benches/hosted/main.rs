@@ -1,5 +1,5 @@
-//! What does the hosted API give over real sockets: creates a second, lists a second, and after
-//! what time do a thousand watchers have an event?
+//! How fast is the hosted API over real sockets: creates a second, lists a second, and the time
+//! until a thousand watchers have an event?
 //!
 //! For each store a whole gateway, started from a configuration, with HTTP/2 clients in a closed loop.
 //! The baseline is etcd itself: puts of the same bytes by as many writers. Clients, gateway and etcd share
@@ -36,7 +36,7 @@ struct Size {
     listed: usize,
     lists: usize,
     watchers: usize,
-    /// Writes that all watchers receive, one after the other.
+    /// Writes that all watchers receive, one after another.
     watched: usize,
 }
 

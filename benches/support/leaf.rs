@@ -1,4 +1,4 @@
-//! What a stack of layers is measured in front of.
+//! The service behind a measured stack of layers.
 
 use std::{
     future::{Ready, ready},
@@ -8,7 +8,7 @@ use std::{
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use tower::Service;
 
-/// A leaf that answers at once.
+/// A leaf that responds at once.
 #[derive(Clone)]
 pub(crate) struct Leaf;
 

@@ -2,7 +2,7 @@
 //!
 //! The mouse is a thread with a blocking socket, so that neither a runtime's timers nor the
 //! elephant's work on the same runtime count as its latency. Its latency runs from the time at which
-//! the request was to be sent, whether or not the answer before it had come by then.
+//! the request was to be sent, whether or not the previous response had come by then.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -22,7 +22,7 @@ use crate::now;
 const MOUSE_CONNECTIONS: usize = 4;
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
-/// A proxy to play against.
+/// A proxy to measure.
 #[derive(Clone)]
 pub(crate) struct Target {
     /// Its name in the table.
@@ -43,11 +43,11 @@ fn request(token: &str) -> Vec<u8> {
 }
 
 /// Plays the mouse: `rate` requests a second until `until`, over a few connections, so that a slow
-/// answer holds up no other. Their latencies.
+/// response delays no other. Returns the latencies.
 ///
 /// # Errors
 ///
-/// When an answer is no 200, or does not come.
+/// When a response is not a 200, or does not come.
 pub(crate) fn mouse(
     target: &Target,
     rate: f64,
@@ -84,7 +84,7 @@ fn open_loop(
     let mut latencies = Vec::new();
     let mut due = now();
     loop {
-        // Half to one and a half times the mean interval, so that it does not beat with the service time.
+        // Half to one and a half times the mean interval, so that arrivals do not fall into step with the service time.
         due += Duration::from_secs_f64((0.5 + random(&mut seed)) / rate);
         if due >= until {
             return Ok(latencies);
@@ -104,11 +104,11 @@ fn open_loop(
     }
 }
 
-/// Plays the elephant on the calling thread until `until`; how many answers came after `from`.
+/// Plays the elephant on the calling thread until `until`; returns how many responses came after `from`.
 ///
 /// # Errors
 ///
-/// When an answer is no 200, or does not come.
+/// When a response is not a 200, or does not come.
 pub(crate) fn elephant(
     target: &Target,
     connections: u32,
@@ -159,7 +159,7 @@ async fn closed_loop(
     Ok(count)
 }
 
-/// Bytes of the answer that `read` begins with, once its head is there.
+/// The length of the response that `read` begins with, once its head is complete.
 fn length(read: &[u8]) -> io::Result<Option<usize>> {
     let Some(head) = read.windows(4).position(|bytes| bytes == END_OF_HEAD) else {
         return Ok(None);
@@ -168,11 +168,11 @@ fn length(read: &[u8]) -> io::Result<Option<usize>> {
     let text = String::from_utf8_lossy(head).to_ascii_lowercase();
     if !text.starts_with("http/1.1 200") {
         let line = text.lines().next().unwrap_or_default().to_owned();
-        return Err(io::Error::other(format!("the answer was {line:?}")));
+        return Err(io::Error::other(format!("the response was {line:?}")));
     }
     let (_, rest) = text
         .split_once("content-length:")
-        .ok_or_else(|| io::Error::other("an answer without a length"))?;
+        .ok_or_else(|| io::Error::other("a response without a length"))?;
     let length = rest.lines().next().unwrap_or_default().trim();
     let length: usize = length.parse().map_err(io::Error::other)?;
     Ok(Some(head.len() + length))

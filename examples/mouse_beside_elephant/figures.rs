@@ -18,7 +18,7 @@ pub(crate) struct Slice {
     pub(crate) seen: Seen,
 }
 
-/// All rounds. The first target's elephant is what others' are compared with.
+/// All rounds. The elephants of other targets are compared with that of the first.
 pub(crate) struct Table {
     targets: Vec<(String, Vec<(Slice, Slice)>)>,
     gaps: bool,

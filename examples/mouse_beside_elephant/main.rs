@@ -144,7 +144,7 @@ fn play(options: &Options) -> io::Result<Table> {
     let mut seed = 0x9e37_79b9_7f4a_7c15;
     for round in 0..options.rounds {
         for turn in 0..options.targets.len() {
-            // Another one begins each round.
+            // Each round begins with another target.
             let index = (turn + round as usize) % options.targets.len();
             let target = &options.targets[index];
             let alone = slice(options, target, &upstream, 0, &mut seed)?;

@@ -30,7 +30,7 @@ pub(crate) struct Upstream {
     load: Arc<Mutex<Load>>,
 }
 
-/// What it saw between two looks.
+/// The statistics between two calls of `look`.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// Requests executing, on average.
@@ -114,7 +114,7 @@ impl Upstream {
         Ok(upstream)
     }
 
-    /// What was seen since the last look.
+    /// The statistics since the last call.
     pub(crate) fn look(&self) -> Seen {
         let now = now();
         let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +169,7 @@ async fn serve(
         let asks_for_metrics = head.starts_with(b"GET /metrics");
         head.drain(..end);
         if asks_for_metrics {
-            // By the gateway itself, which looks there for numbers of objects: no client's request.
+            // Sent by the gateway itself, to read the numbers of objects: not a client's request.
             stream.write_all(ANSWER).await?;
             continue;
         }

@@ -9,13 +9,13 @@ use crate::{
     trace::{Event, Number, Shape, Step, Trace},
 };
 
-/// What a trace is drawn from.
+/// The parameters of a trace.
 pub(crate) struct Generator {
     random: Random,
     flows: Vec<u64>,
     /// Time passes in multiples of this, in nanoseconds.
     quantum: u64,
-    /// Up to so many at a time.
+    /// The maximum of quanta between two events.
     quanta: u64,
     widest: u64,
     /// Chances in percent.
@@ -33,7 +33,7 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    /// The trace of this number of this seed, and what became of it.
+    /// The trace with this number of this seed, with its outcomes.
     pub(crate) fn trace(seed: u64, number: u64) -> Trace {
         // Drawn twice, since neighbouring seeds could give the same numbers one place further on.
         let own = Random::seeded(seed ^ number.rotate_left(32)).number();
@@ -88,7 +88,7 @@ impl Generator {
         generator
     }
 
-    /// Months between events and hundreds of seats for few queues: virtual time comes to its end.
+    /// Months between events and hundreds of seats for few queues: virtual time reaches its limit.
     fn long(&mut self) {
         self.long = true;
         (self.quantum, self.quanta) = (1_000_000_000_000_007, 50);

@@ -1,4 +1,4 @@
-//! Random traces of events, and what a queue set of the semantics `Compatible` makes of them.
+//! Random traces of events, and how a queue set with the semantics `Compatible` handles them.
 //!
 //! `tests/cluster/queueset` plays the same events through kube-apiserver's own queue set and compares
 //! what is written here after each event: outcome, order of dispatch, and the whole visible state.
@@ -8,7 +8,7 @@
 //! $ queue_traces play                         # plays traces from stdin again; of their events only `at` and `event` are read
 //! ```
 //!
-//! Not here: the semantics `Improved`, and any judgement.
+//! Not here: the semantics `Improved`, and the comparison itself.
 
 mod generator;
 mod player;

@@ -15,7 +15,7 @@ use fairgate_core::{
 
 use crate::trace::{Event, Number, Outcome, QueueState, State, Trace};
 
-/// A queue set that is being played with.
+/// A queue set, and the requests of a trace in it.
 pub(crate) struct Player {
     set: QueueSet<Number>,
     lazy: bool,

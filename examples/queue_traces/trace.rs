@@ -1,4 +1,4 @@
-//! Traces as they are written: a queue set, its events, and what became of each.
+//! The format of traces: a queue set, its events, and the outcome of each.
 
 use fairgate_core::apf::{policy::Queuing, queueset::Discipline, shard::Dealer};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A request's number within its trace.
 pub(crate) type Number = u32;
 
-/// A queue set as it is made, and what happens to it.
+/// The initial queue set, and its events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Trace {
     pub seed: u64,
@@ -48,7 +48,7 @@ pub(crate) enum Event {
         /// Nanoseconds.
         latency: u64,
     },
-    /// A request that executes has been answered; any other is left alone.
+    /// A request that executes finishes; any other is left alone.
     Finish { number: Number },
     /// A request that waits gives up; any other is left alone.
     Cancel { number: Number },
@@ -56,13 +56,13 @@ pub(crate) enum Event {
     Limit { limit: u32 },
     /// Number, hands or lengths of queues change, or whether there are any.
     Shape { shape: Shape },
-    /// Nothing but lingering seats being released.
+    /// Nothing happens, except that lingering seats are released.
     Pass,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
-    /// What became of the request that arrived, finished or gave up.
+    /// The outcome of the request that arrived, finished or gave up.
     pub fate: &'static str,
     /// Other requests that started, in order.
     pub started: Vec<Number>,
@@ -84,10 +84,10 @@ pub(crate) struct State {
     pub lingering: u32,
     /// When lingering seats are released next, in nanoseconds; 0 if there are none.
     pub release: u64,
-    /// Requests that execute without ever having stood in a queue.
+    /// Requests that execute without having been queued.
     pub queueless: Vec<Number>,
     pub deck: usize,
-    /// The queues that are not as they were after the event before.
+    /// The queues that changed since the previous event.
     pub queues: Vec<QueueState>,
 }
 

@@ -37,7 +37,7 @@ struct Arguments {
     /// How many mutations of each target at most.
     #[arg(long, default_value_t = u64::MAX)]
     runs: u64,
-    /// What the mutations are drawn by (default: `FAIRGATE_SEED`, or 1).
+    /// The seed of the mutations (default: `FAIRGATE_SEED`, or 1).
     #[arg(long)]
     seed: Option<u64>,
     /// Only tries this file.

@@ -5,7 +5,7 @@ use fairgate_core::random::Random;
 /// The longest input that mutations make, in bytes.
 pub const MAX_LEN: usize = 4096;
 
-/// Bytes at which readers often take a turn.
+/// Bytes at which parsers often branch.
 const INTERESTING: &[u8] = b"\0\x01\x7f\x80\xff\r\n \t\"'\\/%&=,:;-+.0129aAfFzZ{}[]()<>!|#@*?~_";
 
 /// Draws mutations by seed.
@@ -24,7 +24,7 @@ impl Mutator {
         }
     }
 
-    /// A mutation of one of `inputs`, which are not none.
+    /// A mutation of one of `inputs`, which must not be empty.
     pub fn draw(&mut self, inputs: &[Vec<u8>]) -> Vec<u8> {
         let mut data = self.random.pick(inputs).clone();
         // Mostly few changes: of many, the first that breaks the input hides the others.

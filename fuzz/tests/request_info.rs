@@ -1,5 +1,5 @@
-//! What Kubernetes' own code made of some thousand hostile requests (`tests/cluster/requestinfo` recorded it), and
-//! [`RequestInfo`] of the same.
+//! [`RequestInfo`] compared with Kubernetes' own code, on some thousand hostile requests whose results
+//! `tests/cluster/requestinfo` recorded.
 
 use std::fmt::Write as _;
 

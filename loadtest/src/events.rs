@@ -1,4 +1,4 @@
-//! What happens during a run: another policy, a slow or absent server, a restarted gateway.
+//! Events during a run: another policy, a slow or unavailable server, a restarted gateway.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use fairgate_upstream::dial::HttpVersion;
 /// The file with the policy objects in the gateway's policy directory.
 pub(crate) const POLICY_FILE: &str = "policy.json";
 
-/// What events can act upon. Without it an event cannot happen, which is reported.
+/// What events act on. An event that lacks what it acts on does not happen, which is reported.
 #[derive(Debug, Default)]
 pub(crate) struct EventRunner {
     /// The control address of the stand-in server.
@@ -53,8 +53,9 @@ impl EventRunner {
         match what {
             EventKind::Policy(objects) => {
                 let directory = self.policies.as_ref();
-                let directory = directory
-                    .ok_or_else(|| anyhow::anyhow!("the policy of the target is not known here"))?;
+                let directory = directory.ok_or_else(|| {
+                    anyhow::anyhow!("the policy directory of the target is not known")
+                })?;
                 write_policy(directory, objects)
             }
             EventKind::Slowdown(factor) => self.control(&format!("/slowdown/{factor}")).await,
@@ -70,7 +71,7 @@ impl EventRunner {
         }
     }
 
-    /// Tells the stand-in server something.
+    /// Sends a command to the stand-in server.
     async fn control(&self, path: &str) -> anyhow::Result<()> {
         let target = self.control.as_ref();
         let target = target
@@ -92,11 +93,11 @@ pub(crate) fn write_policy(directory: &std::path::Path, objects: &[Value]) -> an
     Ok(std::fs::rename(written, directory.join(POLICY_FILE))?)
 }
 
-/// Sends a request to the control address of a stand-in server; the body of its response.
+/// Sends a request to the control address of a stand-in server; returns the body of its response.
 ///
 /// # Errors
 ///
-/// When there is no response, or one that is no success.
+/// When there is no response, or its status is not a success.
 pub(crate) async fn request(
     target: &Arc<LoadTarget>,
     method: Method,
@@ -120,6 +121,10 @@ pub(crate) async fn request(
     let status = pooled.response.status();
     let body = pooled.response.body_mut().collect().await?.to_bytes();
     pooled.finish();
-    anyhow::ensure!(status.is_success(), "{} answered {status}", target.url);
+    anyhow::ensure!(
+        status.is_success(),
+        "{} responded with {status}",
+        target.url
+    );
     Ok(body)
 }

@@ -149,7 +149,7 @@ pub(crate) fn medians(slices: &[Vec<ClientFigures>]) -> Vec<ClientFigures> {
     merged.collect()
 }
 
-/// The median of `values`; of an even number, the mean of the two in the middle; 0 of none.
+/// The median of `values`; of an even number, the mean of the two in the middle; 0 without values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -195,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn of_all_clients_latencies_are_the_worst_and_counts_are_sums() {
+    fn over_all_clients_latencies_are_maxima_and_counts_are_sums() {
         let clients = [client("a", 1.0, 3), client("b", 3.0, 4)];
         assert_eq!(value(&clients, None, Measure::Errors), Some(7.0));
         assert_eq!(value(&clients, None, Measure::P99), Some(3.0));
         assert_eq!(value(&clients, Some("a"), Measure::P99), Some(1.0));
         assert_eq!(value(&clients, Some("c"), Measure::P99), None);
-        // Shares of a half and of one and a half of the ideal.
+        // The shares are 0.5 and 1.5 times the ideal.
         let index = value(&clients, None, Measure::Jain).unwrap();
         assert!((index - 0.8).abs() < 1e-9, "{index}");
     }

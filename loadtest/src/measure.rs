@@ -1,6 +1,6 @@
 //! Measures a scenario against one or several targets, in turns.
 //!
-//! In each round every target has its turn, and each round begins with another one, so that a machine that becomes
+//! In each round every target has its turn, and each round begins with another target, so that a machine that becomes
 //! slower or faster meanwhile affects all of them alike.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};

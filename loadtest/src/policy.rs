@@ -1,4 +1,4 @@
-//! The policy of a scenario as fairgate compiles it: which client belongs to which level, and how many seats that has.
+//! The policy of a scenario as fairgate compiles it: which client belongs to which level, and how many seats that level has.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn digest(client: &ClientSpec, request: &RequestSpec) -> RequestDigest {
     }
 }
 
-/// How many flows the users of `client` are: one for each user, or one for all if the policy does not tell them apart
+/// The number of flows of the users of `client`: one for each user, or one for all if the policy does not tell them apart
 /// by user and their requests name one namespace.
 pub(crate) fn flows_of(policy: &Policy, client: &ClientSpec) -> u32 {
     let request = &client.requests[0];

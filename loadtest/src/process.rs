@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProcessCost {
-    /// Seconds on a processor.
+    /// CPU time in seconds.
     pub(crate) cpu_seconds: f64,
     /// Resident memory at the end.
     pub(crate) resident_bytes: u64,
@@ -22,7 +22,7 @@ pub(crate) struct ProcessUse {
 }
 
 impl ProcessUse {
-    /// Reads what the process `id` and its children have used; nothing of processes that have ended.
+    /// Reads what the process `id` and its children have used; 0 for processes that have ended.
     pub(crate) fn read(id: u32) -> Self {
         let mut sum = Self::default();
         for process in [id].into_iter().chain(children(id)) {

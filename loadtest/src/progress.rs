@@ -34,12 +34,12 @@ impl ProgressLine {
     pub(crate) fn heading(&mut self, what: impl Into<String>) {
         self.what = what.into();
         if !self.terminal {
-            // Progress that cannot be shown stops nothing.
+            // A failure to show progress is ignored.
             let _ = writeln!(io::stderr(), "measuring {}", self.what);
         }
     }
 
-    /// Shows how far a slice is.
+    /// Shows the progress of a slice.
     pub(crate) fn show<'r>(
         &self,
         elapsed: Duration,

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn ignored_keys_are_keys_and_are_named() {
+    fn ignored_keys_exist_and_are_reported() {
         let known = known_keys();
         for ignored in IGNORED {
             assert!(known.contains(*ignored), "{ignored}: {known:?}");

@@ -52,7 +52,7 @@ pub(crate) fn judge(expectations: &[Expectation], evidence: &Evidence) -> Vec<Ju
         .collect()
 }
 
-/// Whether all hold that can be known, and at least one can.
+/// Whether no expectation fails, and at least one could be judged.
 pub(crate) fn holds(judgements: &[Judgement]) -> bool {
     let none_fails = judgements
         .iter()
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_served_meets_a_bound_relative_to_who_is_not() {
+    fn a_served_client_meets_a_bound_relative_to_one_that_gets_nothing() {
         let evidence = Evidence {
             clients: mouse(0.1),
             without: Some(mouse(f64::INFINITY)),

@@ -322,7 +322,9 @@ fn conditional(
     };
     response.headers.insert(ETAG, document.etag.clone());
     if let Some(vary) = vary {
-        response.headers.insert(VARY, HeaderValue::from_static(vary));
+        response
+            .headers
+            .insert(VARY, HeaderValue::from_static(vary));
     }
     response
 }

@@ -250,7 +250,7 @@ impl ChaosWorld {
         let levels = self.dispatcher.levels().len();
         assert!(
             levels >= view.policy().levels().len(),
-            "every level is there"
+            "every level of the policy exists"
         );
     }
 
@@ -281,7 +281,7 @@ impl ChaosWorld {
     }
 
     fn note(&mut self, what: std::fmt::Arguments<'_>) {
-        writeln!(self.log, "{} {what}", self.now).expect("a string takes everything");
+        writeln!(self.log, "{} {what}", self.now).expect("writing to a string cannot fail");
     }
 
     fn check(&mut self) {
@@ -307,9 +307,12 @@ impl ChaosWorld {
         // A level that a late core still uses may have been dropped; its requests are not seen here.
         assert!(
             executing <= self.executing.len(),
-            "more execute than were let in"
+            "more requests execute than were admitted"
         );
-        assert!(waiting <= self.waiting.len(), "more wait than came");
+        assert!(
+            waiting <= self.waiting.len(),
+            "more requests wait than arrived"
+        );
     }
 
     /// Whether `Compatible` is in force now or may have been before.
@@ -332,7 +335,7 @@ impl ChaosWorld {
             self.check();
             if self.executing.is_empty() {
                 self.rebalance();
-                self.cancel_the_hopeless();
+                self.cancel_what_can_never_execute();
             }
             self.check();
         }
@@ -353,7 +356,7 @@ impl ChaosWorld {
 
     /// Levels without seats never execute a request, so waiting requests can only be cancelled. The
     /// same is true of requests that kube-apiserver loses when it removes the wrong queue.
-    fn cancel_the_hopeless(&mut self) {
+    fn cancel_what_can_never_execute(&mut self) {
         let numbers: Vec<Number> = self.waiting.keys().copied().collect();
         for number in numbers {
             let limit = self.waiting[&number]

@@ -34,7 +34,7 @@ pub struct Client {
     pub work: Work,
     /// When its threads start.
     pub starts: Duration,
-    /// Whether half the threads start at half time only (each with half the calls).
+    /// Whether half of the threads start only after half of the period (each with half of the calls).
     pub split: bool,
 }
 
@@ -68,7 +68,7 @@ enum SimulatedEvent {
     Tick,
 }
 
-/// The world of one run.
+/// The state of one run.
 #[derive(Debug)]
 pub struct ClientRun<'a> {
     clients: &'a [Client],

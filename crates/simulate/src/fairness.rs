@@ -1,4 +1,4 @@
-//! What is fair: max-min fair shares, and Jain's index of how close something comes to them.
+//! Measures of fairness: max-min fair shares, and Jain's fairness index.
 
 /// The max-min fair shares of `capacity`: no share exceeds its demand, and a share is smaller than another only if its
 /// demand is smaller. For an unbounded demand pass `f64::INFINITY`. O(n log n).
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_demands_are_met_and_the_rest_is_for_the_great_one() {
+    fn small_demands_are_met_and_the_largest_gets_the_rest() {
         let shares = max_min_shares(&[f64::INFINITY, 2.0, 2.0, 2.0, 2.0], 200.0);
         assert_eq!(shares, [192.0, 2.0, 2.0, 2.0, 2.0]);
         let shares = max_min_shares(&[3.0, 7.0, 9.0, 1.0], 14.0);
@@ -51,12 +51,12 @@ mod tests {
     }
 
     #[test]
-    fn demands_beyond_the_capacity_are_cut_alike() {
+    fn demands_beyond_the_capacity_get_equal_shares() {
         assert_eq!(max_min_shares(&[8.0, 1.0, 5.0], 9.0), [4.0, 1.0, 4.0]);
     }
 
     #[test]
-    fn jains_index_is_one_for_equals_and_a_fraction_for_a_sole_owner() {
+    fn jains_index_is_one_for_equal_values_and_one_nth_for_a_single_nonzero_value() {
         let close = |values: &[f64], expected: f64| {
             let index = jain_index(values.iter().copied()).unwrap();
             assert!((index - expected).abs() < 1e-9, "{index} for {expected}");

@@ -1,7 +1,7 @@
 //! Virtual time: the pure core driven by an event heap.
 //!
-//! No real time passes and nothing is random but by a seed, so the same seed gives the same result
-//! to the byte.
+//! No real time passes, and all random numbers come from a seed: the same seed gives the same result,
+//! byte for byte.
 
 #[cfg(test)]
 mod chaos;

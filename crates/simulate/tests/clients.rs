@@ -53,7 +53,7 @@ fn client(hash: u64, threads: u32, calls: u32, execution: Duration, think_nanos:
     }
 }
 
-fn whole_second_less_one() -> i64 {
+fn second_less_one_nanosecond() -> i64 {
     999_999_999
 }
 
@@ -106,7 +106,7 @@ fn one_client_alone_uses_the_only_seat_all_the_time() {
 }
 
 #[test]
-fn without_restraint_clients_get_what_they_ask_for_fair_or_not() {
+fn an_exempt_level_gives_clients_what_they_demand_fair_or_not() {
     let clients = [
         client(FIRST, 5, 15, SECOND, 1_000_000_000),
         client(SECOND_FLOW, 2, 15, SECOND, 500_000_000),
@@ -115,14 +115,14 @@ fn without_restraint_clients_get_what_they_ask_for_fair_or_not() {
     let (shares, _) = run(&clients, set(Discipline::Exempt, 10), 18);
     let got = averages(&shares);
     fair(&got, &max_min_shares(&demands, 10.0), 0.001);
-    // With two seats it would be unfair to both, in that they get more than their share.
+    // If the limit of two seats were enforced, both would get much less.
     for (got, fair) in got.iter().zip(max_min_shares(&demands, 2.0)) {
         assert!((got - fair).abs() / fair > 0.25, "{got} beside {fair}");
     }
 }
 
 #[test]
-fn an_exempt_level_never_holds_back() {
+fn an_exempt_level_never_queues_whatever_its_limit() {
     for limit in [0, 2] {
         let mut wide = client(FIRST, 5, 20, SECOND, 1_000_000_000);
         wide.work = Work::seats(3);
@@ -191,7 +191,8 @@ fn execution_and_lingering_share_the_seats() {
 
 #[test]
 fn uniform_flows_in_queues_of_their_own_get_equal_shares() {
-    let clients = [FIRST, SECOND_FLOW].map(|h| client(h, 8, 20, SECOND, whole_second_less_one()));
+    let clients =
+        [FIRST, SECOND_FLOW].map(|h| client(h, 8, 20, SECOND, second_less_one_nanosecond()));
     let (shares, _) = run(&clients, set(queues(9, 8, 1), 4), 50);
     nothing_refused(&shares);
     fair(&averages(&shares), &[2.0, 2.0], 0.01);
@@ -200,7 +201,7 @@ fn uniform_flows_in_queues_of_their_own_get_equal_shares() {
 #[test]
 fn uniform_flows_with_hands_of_three_get_equal_shares() {
     let clients = [400_900_100_100, 300_900_200_200]
-        .map(|h| client(h, 8, 30, SECOND, whole_second_less_one()));
+        .map(|h| client(h, 8, 30, SECOND, second_less_one_nanosecond()));
     let (shares, _) = run(&clients, set(queues(8, 16, 3), 4), 60);
     nothing_refused(&shares);
     fair(&averages(&shares), &[2.0, 2.0], 0.03);
@@ -218,7 +219,7 @@ fn different_flows_that_both_want_more_get_equal_shares() {
 }
 
 #[test]
-fn virtual_time_rolls_over_without_a_trace() {
+fn new_epochs_of_virtual_time_do_not_change_the_shares() {
     let unit = 91 * 24 * 3600;
     let q = i64::from(unit) * 1_000_000_000;
     let long = Duration::from_secs(unit.try_into().unwrap());
@@ -243,7 +244,7 @@ fn virtual_time_rolls_over_without_a_trace() {
 #[test]
 fn a_flow_that_wants_little_gets_it_and_the_other_gets_the_rest() {
     let clients = [(FIRST, 4), (SECOND_FLOW, 2)]
-        .map(|(h, n)| client(h, n, 20, SECOND, whole_second_less_one()));
+        .map(|(h, n)| client(h, n, 20, SECOND, second_less_one_nanosecond()));
     let (shares, _) = run(&clients, set(queues(9, 6, 1), 3), 20);
     nothing_refused(&shares);
     fair(&averages(&shares), &[2.0, 1.0], 0.01);
@@ -251,7 +252,7 @@ fn a_flow_that_wants_little_gets_it_and_the_other_gets_the_rest() {
 
 #[test]
 fn flows_of_different_widths_share_the_seats() {
-    let think = whole_second_less_one();
+    let think = second_less_one_nanosecond();
     let clients = [
         client(10_010_010_010_010, 13, 10, SECOND, think),
         Client {
@@ -275,12 +276,18 @@ fn too_wide() -> Vec<Client> {
     let mut clients: Vec<Client> = hashes
         .map(|h| Client {
             work: Work::seats(2),
-            ..client(h, 15, 21, SECOND, whole_second_less_one())
+            ..client(h, 15, 21, SECOND, second_less_one_nanosecond())
         })
         .into();
     clients.push(Client {
         work: Work::seats(7),
-        ..client(90_090_090_090_090, 15, 21, SECOND, whole_second_less_one())
+        ..client(
+            90_090_090_090_090,
+            15,
+            21,
+            SECOND,
+            second_less_one_nanosecond(),
+        )
     });
     clients
 }
@@ -298,7 +305,7 @@ fn a_flow_wider_than_the_level_gets_its_share_too() {
 }
 
 #[test]
-fn credit_that_was_not_used_is_not_wholly_forgotten() {
+fn a_flow_that_used_less_than_its_share_is_favoured_for_a_while() {
     let windup = |set| {
         let clients = [
             client(FIRST, 2, 40, SECOND, -1),
@@ -348,7 +355,7 @@ fn without_queues_the_greedier_flow_wins() {
     fair(&averages(&shares), &[1.5385, 1.1923], 0.001);
 }
 
-/// Threads that each call again as soon as they are answered, and light flows of two calls a second.
+/// Threads that call again as soon as they have the response, and light flows of two calls a second.
 fn elephants_and_mice(elephants: &[(u64, u32, u64)]) -> Vec<Client> {
     let service = Duration::from_millis(50);
     let mouse = |i: u64| Client {
@@ -371,28 +378,28 @@ fn elephants_and_mice(elephants: &[(u64, u32, u64)]) -> Vec<Client> {
         .collect()
 }
 
-/// Runs the clients for so many seconds, and leaves whatever is then going on.
-fn watch(clients: &[Client], set: QueueSet<(u32, u32, u32)>, seconds: u64) -> Vec<ClientShare> {
+/// Runs the clients for `seconds`, and ignores calls that have not ended by then.
+fn run_for(clients: &[Client], set: QueueSet<(u32, u32, u32)>, seconds: u64) -> Vec<ClientShare> {
     let run = ClientRun::new(clients, set, Duration::from_secs(seconds));
     run.until(Time::from_nanos(seconds * 1_000_000_000)).0
 }
 
 #[test]
-fn a_flow_that_comes_late_starves_the_first_or_shares_with_it() {
+fn a_late_flow_starves_the_first_unless_semantics_are_improved() {
     let clients = elephants_and_mice(&[(FIRST, 40, 0), (SECOND_FLOW, 40, 100)]);
     let shape = || queues(64, 200, 1);
-    let longest = |set| watch(&clients, set, 120)[4].longest_wait;
+    let longest = |set| run_for(&clients, set, 120)[4].longest_wait;
     let (original, ours) = (longest(set(shape(), 10)), longest(improved(shape(), 10)));
     assert!(original > Duration::from_secs(5), "{original:?}");
     assert!(ours < Duration::from_secs(1), "{ours:?}");
 }
 
 #[test]
-fn a_light_flow_waits_longer_than_one_service_time_or_no_longer() {
+fn only_improved_semantics_keep_the_wait_of_a_light_flow_to_one_service_time() {
     let clients = elephants_and_mice(&[(FIRST, 200, 0)]);
     let shape = || queues(64, 200, 6);
     let longest = |set| {
-        let shares = watch(&clients, set, 30);
+        let shares = run_for(&clients, set, 30);
         shares[..4]
             .iter()
             .map(|share| share.longest_wait)

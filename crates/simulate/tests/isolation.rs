@@ -53,7 +53,7 @@ fn ten_seconds(clients: &[Client], level: QueueSet<CallId>) -> Vec<ClientShare> 
 }
 
 #[test]
-fn queues_of_one_level_serve_an_elephant_and_a_mouse_alike() {
+fn an_elephant_and_a_mouse_get_equal_shares_of_one_level() {
     let service = Duration::from_millis(10);
     // Each flow is entitled to two of the four seats. Compatible is fair to queues instead of flows, and a mouse's four
     // requests do not keep its four queues busy all the time.
@@ -71,7 +71,7 @@ fn queues_of_one_level_serve_an_elephant_and_a_mouse_alike() {
 }
 
 #[test]
-fn a_crowd_uses_all_seats_of_its_level_and_a_mouse_gets_its_demand() {
+fn many_clients_use_all_seats_of_their_level_and_few_get_their_demand() {
     let service = Duration::from_millis(200);
     for semantics in BOTH_SEMANTICS {
         for (threads, seats) in [(55, 10.0), (3, 3.0)] {

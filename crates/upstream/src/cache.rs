@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_leave_for_want_of_room_and_by_age() {
+    fn the_oldest_are_evicted_by_number_and_by_age() {
         let cache = cache(3, MANY);
         for key in 0..5 {
             cache.put(key, 0, at(0), life(10, 10));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_leave_when_there_are_too_many_bytes() {
+    fn the_oldest_are_evicted_when_there_are_too_many_bytes() {
         let cache = cache(100, 1_000);
         let of = |bytes| EntryLife {
             bytes,
@@ -200,11 +200,11 @@ mod tests {
         cache.put(3, 0, at(0), of(1));
         assert!(!cache.contains(&1) && cache.contains(&2));
         cache.put(4, 0, at(0), of(1_001));
-        assert_eq!(cache.len(), 0, "larger than all the room");
+        assert_eq!(cache.len(), 0, "larger than the whole cache");
     }
 
     #[test]
-    fn a_renewed_entry_does_not_leave_with_its_old_insertion() {
+    fn a_renewed_entry_outlives_its_old_insertion() {
         let cache = cache(10, MANY);
         cache.put(1, 0, at(0), life(10, 20));
         cache.put(1, 0, at(15), life(10, 20));

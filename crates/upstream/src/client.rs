@@ -51,7 +51,7 @@ use fairgate_base::socket::Socket;
 /// renewed.
 pub type HeaderSource = Arc<dyn Fn() -> HeaderMap + Send + Sync>;
 
-/// How long it may take until the head of a response has come, connecting included.
+/// The limit for the head of a response to arrive, connecting included.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest response that is read as a whole, in bytes. Larger ones are read as streams.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -164,7 +164,7 @@ impl ApiClient {
     ///
     /// # Errors
     ///
-    /// [`RequestError`], but for `Status` and `TooLong`.
+    /// [`RequestError`], except `Status` and `TooLong`.
     pub async fn send<B>(
         &self,
         mut request: Request<B>,

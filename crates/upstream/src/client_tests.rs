@@ -30,7 +30,7 @@ struct Server {
 }
 
 impl Server {
-    /// Speaks plain text without protocols, else TLS with these.
+    /// Without protocols it speaks plaintext HTTP, otherwise TLS with these in ALPN.
     async fn start(protocols: &[&str]) -> Self {
         let rcgen::CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed(["upstream".to_owned()]).unwrap();
@@ -178,7 +178,7 @@ fn body(text: &'static str) -> Bytes {
 const ALL: [&[&str]; 3] = [&[], &["http/1.1"], &["h2", "http/1.1"]];
 
 #[tokio::test]
-async fn requests_in_turn_share_a_connection_whatever_the_protocol() {
+async fn sequential_requests_share_a_connection_whatever_the_protocol() {
     for protocols in ALL {
         let server = Server::start(protocols).await;
         let client = server.client(protocols);
@@ -190,7 +190,7 @@ async fn requests_in_turn_share_a_connection_whatever_the_protocol() {
 }
 
 #[tokio::test]
-async fn requests_at_once_share_a_connection_over_http2_only() {
+async fn concurrent_requests_share_a_connection_over_http2_only() {
     for (protocols, shared) in [(&["http/1.1"][..], false), (&["h2"], true)] {
         let server = Server::start(protocols).await;
         let client = server.client(protocols);
@@ -234,7 +234,7 @@ async fn a_closed_connection_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_request_was_given_up_is_not_used_again() {
+async fn a_connection_whose_request_was_dropped_is_not_reused() {
     for protocols in ALL {
         let server = Server::start(protocols).await;
         let client = server.client(protocols);
@@ -249,7 +249,7 @@ async fn a_connection_whose_request_was_given_up_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_cut_off() {
+async fn an_endless_response_is_cut_off() {
     for protocols in ALL {
         let server = Server::start(protocols).await;
         let client = server.client(protocols);
@@ -264,7 +264,7 @@ async fn an_endless_answer_is_cut_off() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_to_a_server_that_does_not_prove_to_be_the_upstream() {
+async fn nothing_is_sent_to_a_server_without_the_certificate_of_the_upstream() {
     let (server, other) = (Server::start(&["h2"]).await, Server::start(&["h2"]).await);
     let client = server.client_trusting(&["h2"], &other.certificate);
     let refused = post(&client, "x").await;
@@ -272,7 +272,7 @@ async fn nothing_is_sent_to_a_server_that_does_not_prove_to_be_the_upstream() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_there_is_reported_as_such() {
+async fn an_unreachable_upstream_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut server = Server::start(&[]).await;
     server.authority = listener.local_addr().unwrap().to_string().parse().unwrap();

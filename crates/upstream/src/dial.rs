@@ -18,10 +18,10 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 pub const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the answer to a PING may take before the connection counts as dead.
 pub const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Most connections that are kept unused.
+/// The maximum number of idle connections.
 pub(crate) const MAX_IDLE_CONNECTIONS: usize = 32;
 
-/// Which HTTP a connection speaks.
+/// The HTTP version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.1.

@@ -20,7 +20,7 @@ pub struct Endpoint {
     connect_timeout: Duration,
 }
 
-/// Bound of connecting unless configured: 5 s.
+/// The default time-out of connecting: 5 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Endpoint {
@@ -66,7 +66,7 @@ impl Endpoint {
         }
     }
 
-    /// The URI of `path` there.
+    /// The URI of `path` at the upstream.
     pub(crate) fn uri(&self, path: PathAndQuery) -> Uri {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme());

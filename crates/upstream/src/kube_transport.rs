@@ -29,7 +29,7 @@ use fairgate_core::{
 /// The same watch is not opened more often than this, however soon the upstream ends each.
 const WATCH_SPACING: Duration = Duration::from_millis(500);
 
-/// The largest answer that is not a watch. A page of 500 policy objects takes about 1 MiB, one of 500 pods about 5 MiB.
+/// The largest response that is not a watch. A page of 500 policy objects takes about 1 MiB, one of 500 pods about 5 MiB.
 const MAX_LIST_BYTES: usize = 64 << 20;
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -42,7 +42,7 @@ pub trait WatchObserver: Send + Sync {
 
 /// An open watch.
 pub trait ObservedWatch: Send {
-    /// Something was received, be it the end of the watch.
+    /// Something was received, possibly the end of the watch.
     fn received(&mut self);
 }
 
@@ -140,10 +140,10 @@ impl ObservedWatch for Unobserved {
     fn received(&mut self) {}
 }
 
-/// The body of an answer. While that of a watch is there, the watch is open.
+/// The body of a response. A watch is open until its body is dropped.
 pub struct WatchedBody {
     body: ResponseBody,
-    /// How many bytes more it may have, unless it is a watch.
+    /// How many more bytes it may have, unless it is a watch.
     left: Option<usize>,
     open: Option<Box<dyn ObservedWatch>>,
 }

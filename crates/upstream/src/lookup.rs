@@ -5,7 +5,7 @@
 //! it runs to its end even if all of them leave.
 //!
 //! Clients decide what is looked up, so a flood must not do harm: positive and negative results have caches of
-//! their own, so that many of one kind drive out none of the other; the lookups that run or wait are bounded in
+//! their own, so that many of one kind evict none of the other; the lookups that run or wait are bounded in
 //! number; and keys whose result was positive recently may be looked up in a lane of their own.
 //!
 //! An error is neither positive nor negative, and is never cached.
@@ -32,7 +32,7 @@ use crate::cache::{CacheBounds, EntryLife, ExpiringCache};
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
 use fairgate_core::time::Time;
 
-/// Failures that are logged in 10 s.
+/// The maximum number of failures that are logged in 10 s.
 const LOGGED_FAILURES: u32 = 5;
 
 /// A request whose result is worth caching.
@@ -136,7 +136,7 @@ struct LookupParts<L: Lookup> {
     negative: ExpiringCache<L::Key, L::Value>,
     /// The waiters for each key that is being looked up.
     flights: DashMap<L::Key, Waiters<L>>,
-    /// Lookups that run or wait, renewals apart.
+    /// Lookups that run or wait, renewals excluded.
     pending: AtomicUsize,
     first_lookups: Semaphore,
     renewals: Semaphore,

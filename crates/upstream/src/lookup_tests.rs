@@ -84,7 +84,7 @@ fn settings() -> LookupSettings {
 enum Step {
     /// A key is requested.
     Get(u32),
-    /// One of those who wait gives up.
+    /// One of the waiters is dropped.
     Leave(prop::sample::Index),
     /// The lookup of a key ends.
     Answer(u32, Result<bool, ()>),
@@ -225,7 +225,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn lookups_that_pend_are_bounded_and_a_key_in_flight_is_no_further_one() {
+async fn pending_lookups_are_bounded_and_a_key_in_flight_counts_once() {
     let (source, mut requests) = mpsc::unbounded_channel();
     let settings = LookupSettings {
         max_pending: 2,

@@ -1,7 +1,7 @@
 //! Server-side apply to an object whose `managedFields` anybody may have written: a JSON text
 //! `{"live": …, "config": …, "manager": …, "force": …}`.
 //!
-//! Properties: the same twice; a forced apply that succeeded has no conflicts when it is repeated, and changes nothing
+//! Properties: equal inputs give equal results; a forced apply that succeeded has no conflicts when it is repeated, and changes nothing
 //! that the first one left; entries are bounded by what they came from.
 
 use fairgate_objects::{
@@ -116,7 +116,7 @@ fn run(data: &[u8]) -> Outcome {
     assert_eq!(
         text(&attempt(live.as_ref(), force)),
         text(&applied),
-        "the same twice"
+        "equal inputs give equal results"
     );
     if let Ok(applied) = &applied {
         let entries = applied["metadata"]["managedFields"].to_string().len();
@@ -133,7 +133,7 @@ fn run(data: &[u8]) -> Outcome {
         let stored = stored.value;
         let again = attempt(Some(&stored), force);
         let again = again.unwrap_or_else(|error| panic!("{error} when applied again to {stored}"));
-        // Where no entry was left, tracking begins anew.
+        // Where no entry was left, tracking begins again.
         if !stored["metadata"]["managedFields"].is_null()
             && let Ok(again) = canonical::decode(version.shape, &again)
         {
@@ -145,12 +145,12 @@ fn run(data: &[u8]) -> Outcome {
         track_update(&kinds, Some(live), &mut new, &actor);
         let mut same = live.clone();
         track_update(&kinds, Some(live), &mut same, &actor);
-        assert_eq!(same, new, "the same twice");
+        assert_eq!(same, new, "equal inputs give equal results");
     }
     Outcome::of((live.is_some(), force, kind(&applied)))
 }
 
-/// What came out, in words.
+/// The result or the error, as text.
 fn text(applied: &Result<Value, ApplyError>) -> String {
     match applied {
         Ok(value) => value.to_string(),

@@ -1,7 +1,7 @@
 //! What clients send to create or replace an object: JSON, YAML or protobuf, by the first byte.
 //!
-//! Properties: what was read, written in each format, reads back as the same; strict and lenient agree on what a body
-//! without problems is; the object is bounded by the length of the body.
+//! Properties: what was read, written in each format, reads back as the same; strict and lenient decoding agree on bodies
+//! without problems; the object is bounded by the length of the body.
 
 use fairgate_objects::{
     codec::{BodyFormat, ExpectedType, decode_body, envelope, json, protobuf, yaml},
@@ -66,7 +66,7 @@ fn run(data: &[u8]) -> Outcome {
             if let Ok((strict, _)) = &strict {
                 assert_eq!(strict, value);
             }
-            // Fields that are always there are added to each object, of which a protobuf one takes two bytes.
+            // Each object gets the fields that are always present, and an object in protobuf may take only two bytes.
             let length = value.to_string().len();
             assert!(
                 length <= 400 * (body.len() + 10),
@@ -133,7 +133,7 @@ fn facts(value: &Value) -> Vec<(String, usize)> {
         .collect()
 }
 
-/// The first words of an error, which say of what kind it is.
+/// The first words of an error, which identify its kind.
 fn words(error: &str) -> String {
     let plain = error.rsplit(": ").next().unwrap_or_default();
     plain

@@ -61,7 +61,7 @@ fn run(data: &[u8]) -> Outcome {
         (BodyFormat::Json, decode(BodyFormat::Json, body, kind))
     };
     if let Ok(value) = &read {
-        // Fields that are always there are added to each object, of which a protobuf one takes two bytes.
+        // Each object gets the fields that are always present, and an object in protobuf may take only two bytes.
         let length = value.to_string().len();
         assert!(
             length <= 2000 * (body.len() + 10),
@@ -103,7 +103,7 @@ fn reads_back(value: &Value, format: BodyFormat, kind: &BuiltInKind) {
     if format == BodyFormat::Protobuf {
         assert_eq!(&read, value, "protobuf");
     }
-    // Protobuf does not express everything that JSON does, such as null bytes in a map; but once it has, no more is lost.
+    // Protobuf cannot express everything that JSON can, such as null bytes in a map; a second round trip loses no more.
     let message = protobuf::encode(kind.shape, &read);
     assert_eq!(
         protobuf::encode(

@@ -1,6 +1,6 @@
-//! The bodies of evictions: JSON, YAML or protobuf, with any delete options, and what becomes of them.
+//! The bodies of evictions: JSON, YAML or protobuf, with any delete options, and their outcomes.
 //!
-//! Properties: strict and lenient agree on what a body without problems is; whatever is accepted ends, charges the
+//! Properties: strict and lenient decoding agree on bodies without problems; an accepted eviction ends, charges the
 //! budget at most once and deletes the pod at most once; the options of the deletion are those that an eviction may
 //! have; a dry run changes nothing; nothing is deleted that has another UID or version than the body demands.
 
@@ -81,7 +81,7 @@ struct Upstream {
     writes: u32,
 }
 
-/// Evicts the pod as requested, and returns what came of it.
+/// Evicts the pod as requested, and returns the outcome.
 fn evicted(request: EvictionRequest) -> (u16, u32) {
     let dry_run = request.is_dry_run();
     let mut upstream = Upstream {

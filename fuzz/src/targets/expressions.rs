@@ -1,8 +1,8 @@
 //! Expressions of the Common Expression Language, evaluated on a small object.
 //!
-//! Properties: parsing, checking and evaluating end; an expression that compiles twice gives the same twice, with the
-//! same cost; no cost is far over the limit; a limit of exactly the cost gives the same result, and one less never a
-//! value; messages about an expression name a line of it.
+//! Properties: parsing, checking and evaluating end; an expression that is compiled twice gives the same result at
+//! the same cost; no cost is far over the limit; a limit of exactly the cost gives the same result, and a limit of one
+//! less never gives a value; messages about an expression name a line of it.
 
 use fairgate_cel::{
     CelBindings, CelCompileError, CelEnvironment, CelErrorKind, CelJson, CelProgram, CelType,

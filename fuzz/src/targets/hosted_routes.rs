@@ -1,7 +1,7 @@
 //! The hosted API's routes and what is authorized: a path, as it stands in a request line.
 //!
 //! Property: where a path names an object of the hosted API, the attributes that are authorized and classified name the
-//! same one. Otherwise a client could act on an object with the rights to another.
+//! same object. Otherwise a client could act on an object with the rights to another.
 
 use fairgate_apiserver::fuzzing::object_at;
 use fairgate_core::digest::{RequestInfo, readable};

@@ -1,6 +1,6 @@
 //! A client's HTTP/1 connection as one stream of bytes, through the gateway's own reader.
 //!
-//! The first byte says how the rest is cut into packets, and whether the answer waits for the request's body.
+//! The first byte says how the rest is cut into packets, and whether the response waits for the request's body.
 //! Properties: what was read does not depend on the cuts; the requests are those that hyper alone reads in the same
 //! bytes, body for body, up to the first that is refused; requests that hyper reads and the gateway does not were refused.
 
@@ -111,16 +111,16 @@ struct Seen {
     target: String,
     version: String,
     headers: Vec<(String, Vec<u8>)>,
-    /// As far as it was read.
+    /// The body, as far as it was read.
     body: Vec<u8>,
     is_whole: bool,
 }
 
-/// What became of a connection.
+/// The outcome of a connection.
 #[derive(Debug, PartialEq, Eq)]
 struct Played {
     requests: Vec<Seen>,
-    /// Of all answers, in order.
+    /// The statuses of all responses, in order.
     statuses: Vec<u16>,
 }
 
@@ -276,7 +276,7 @@ impl Gateway {
     }
 }
 
-/// The statuses of all answers. Their bodies are Kubernetes' own, which hold no status line.
+/// The statuses of all responses, whose bodies contain no status line.
 fn statuses(answers: &[u8]) -> Vec<u16> {
     let text = String::from_utf8_lossy(answers);
     let lines = text.split("HTTP/1.").skip(1);
@@ -285,13 +285,13 @@ fn statuses(answers: &[u8]) -> Vec<u16> {
         .collect()
 }
 
-/// Answers every request with 200, and records it.
+/// Responds to every request with 200, and records it.
 #[derive(Clone, Default)]
 struct Leaf(Rc<RefCell<Log>>);
 
 #[derive(Default)]
 struct Log {
-    /// Whether the answer comes before the body was read.
+    /// Whether the response is sent before the body was read.
     is_early: bool,
     requests: Vec<Seen>,
 }

@@ -1,7 +1,7 @@
-//! What is learnt of lists that pass: their length, from JSON and protobuf, plain and compressed.
+//! The lengths of lists, as the gateway learns them from responses in JSON and protobuf, plain and compressed.
 //!
-//! The first byte says which format and how the rest is cut. Properties: the result does not depend on the cuts; a
-//! short JSON list has as many items as it has; compressed and plain lead to the same.
+//! The first byte says which format and how the rest is cut. Properties: the result does not depend on the cuts; the
+//! length of a short JSON list is exact; compressed and plain bodies give the same result.
 
 use std::io::{Read as _, Write as _};
 
@@ -63,7 +63,7 @@ fn run(data: &[u8]) -> Outcome {
     let whole = observe(target, media, encoding, body, usize::MAX);
     let in_pieces = observe(target, media, encoding, body, size);
     if is_gzip {
-        // Where damage lies behind the sample, it depends on the pieces whether it is noticed.
+        // Whether damage after the sample is noticed depends on the pieces.
         let is_damaged = !is_one_member(body);
         assert!(
             in_pieces == whole || is_damaged,
@@ -123,6 +123,8 @@ fn is_one_member(body: &[u8]) -> bool {
 
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(body).expect("a vector takes everything");
-    encoder.finish().expect("a vector takes everything")
+    encoder
+        .write_all(body)
+        .expect("writing to a vector cannot fail");
+    encoder.finish().expect("writing to a vector cannot fail")
 }

@@ -115,7 +115,7 @@ fn escaped(value: &Value) -> String {
     value.to_string().chars().map(escape).collect()
 }
 
-/// What the reader promises of aliases: a few times the text's length.
+/// The reader's bound on the expansion of aliases: a few times the length of the text.
 fn is_bounded(nodes: usize, data: &[u8]) {
     assert!(
         nodes <= 8 * data.len() + 2048,
@@ -137,7 +137,7 @@ fn is_named(error: &YamlError, data: &[u8]) {
     }
 }
 
-/// An error's kind, with its message but for the numbers in it.
+/// The kind of an error, and its message without the numbers in it.
 fn kind(error: &YamlError) -> String {
     let text = error.to_string();
     let text = text

@@ -1,6 +1,6 @@
 //! Strategic merge patches: a JSON text `{"object": …, "patch": …}`.
 //!
-//! Properties: an empty patch changes nothing; a patch gives the same twice; a patch without directives that was applied
+//! Properties: an empty patch changes nothing; equal inputs give equal results; a patch without directives that was applied
 //! and is applied again changes nothing; the result is bounded by object and patch.
 
 use fairgate_objects::{codec::FieldValidation, kinds::KINDS, patch::strategic};
@@ -59,7 +59,11 @@ fn run(data: &[u8]) -> Outcome {
     };
     assert_eq!(apply(&object, "{}"), Ok(object.clone()));
     let patched = apply(&object, &patch);
-    assert_eq!(apply(&object, &patch), patched, "the same twice");
+    assert_eq!(
+        apply(&object, &patch),
+        patched,
+        "equal inputs give equal results"
+    );
     if let Ok(patched) = &patched {
         let (before, after) = (
             object.to_string().len() + patch.len(),

@@ -1,7 +1,7 @@
 //! [`RequestInfo`]: a method and a target, separated by the first space.
 //!
 //! Properties: the parts of the path agree with a plain reading of the rules, written for clarity as Kubernetes'
-//! own is; whole target and separate path and query lead to the same result; what is no resource has no attributes.
+//! own is; whole target and separate path and query lead to the same result; a non-resource request has no resource attributes.
 
 use fairgate_core::digest::{InfoError, RequestInfo, Verb};
 
@@ -162,7 +162,7 @@ fn decode(path: &[u8]) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// What a path says, by the rules of `RequestInfoFactory.NewRequestInfo` read aloud.
+/// The parts of a path, by a literal reading of the rules of `RequestInfoFactory.NewRequestInfo`.
 #[derive(Debug, Default)]
 struct Plain<'a> {
     is_resource: bool,

@@ -125,7 +125,7 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// The first words of an error, which say of what kind it is.
+/// The first words of an error, which identify its kind.
 fn words(error: &str) -> String {
     let plain = error.split(['\'', '"', '`']).next().unwrap_or_default();
     plain.chars().take(60).collect()

@@ -136,7 +136,7 @@ pub(super) struct CompareArgs {
 /// How servers are reached.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct TargetArgs {
-    /// The authorities of the server's certificate (PEM), for https.
+    /// The CA certificates that verify the server's certificate (PEM), for https.
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
     /// Bearer tokens of the scenario's users, a line `token,user,…` for each. The default is what
@@ -151,7 +151,7 @@ pub(super) struct TargetArgs {
 /// How much is measured, and the bounds of the load.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct MeasureArgs {
-    /// How often everything is measured; figures are medians.
+    /// How many times everything is measured; figures are medians.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rounds: u32,
     /// Measure for this time only; other times of the scenario become shorter in proportion.

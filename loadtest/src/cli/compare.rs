@@ -19,9 +19,8 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
             let (url, process) = match url.rsplit_once('@') {
                 None => (url, None),
                 Some((url, id)) => {
-                    let wrong = || {
-                        Failure::usage(format!("{id:?} in {text:?} is not the number of a process"))
-                    };
+                    let wrong =
+                        || Failure::usage(format!("{id:?} in {text:?} is not a process ID"));
                     (url, Some(id.parse::<u32>().map_err(|_| wrong())?))
                 }
             };
@@ -57,7 +56,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
         )
         .await?)
     })?;
-    // The expectations judge the first; `without` is the second, which a comparison is usually made with.
+    // The expectations judge the first target; `without` is the second, the usual one to compare it with.
     let names = [0, 1].map(|index| format!("by {}", measurements[index].name));
     let names = [names[0].as_str(), names[1].as_str()];
     let mut report = judged(&scenario, &measurements, 0, Some(1), rounds, names);

@@ -37,7 +37,7 @@ use arguments::{
 };
 use fairgate_proxy::serve::raise_descriptor_limit;
 
-/// What a headline calls the two that are measured.
+/// The names of the two measurements in headlines.
 const NAMES: [&str; 2] = ["with fairness", "without"];
 
 /// A failure with its exit code.
@@ -108,7 +108,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Whether all expectations hold.
+/// Runs a command; returns whether all expectations hold.
 fn run(command: &Command) -> Result<bool, Failure> {
     match command {
         Command::Check(args) => check(args),
@@ -383,7 +383,7 @@ fn judged(
     )
 }
 
-/// Writes a report where it is asked for; whether all expectations hold.
+/// Writes the report to standard output and to the requested directory; returns whether all expectations hold.
 fn finish(report: &RunReport, output: &OutputArgs) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match output.output {

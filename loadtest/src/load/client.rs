@@ -29,7 +29,7 @@ use fairgate_base::clock::Clock;
 use fairgate_core::{random::Random, time::Time};
 use fairgate_upstream::dial::HttpVersion;
 
-/// The requests of one open loop in flight; further ones fail, because their client would run out of memory, too.
+/// The requests of one open loop in flight; further ones fail, as a real client would run out of memory.
 const OPEN_LOOP_IN_FLIGHT: u32 = 2000;
 /// The connections of one open loop, unless the scenario says otherwise.
 const OPEN_LOOP_CONNECTIONS: u32 = 64;
@@ -399,7 +399,7 @@ fn build(
     request
 }
 
-/// A number from a name (FNV-1a), so that users differ and runs do not.
+/// The seed for a name (FNV-1a): users differ, and runs repeat.
 fn fnv(name: &str) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, mix)

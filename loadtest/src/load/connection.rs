@@ -30,7 +30,7 @@ use fairgate_upstream::dial::HttpVersion;
 
 /// The pause before a refused connection is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
-/// What a client that reads slowly lets the system buffer for it.
+/// The receive buffer of a client that reads slowly, in bytes.
 const SMALL_WINDOW: u32 = 16 << 10;
 
 type Body = Full<Bytes>;
@@ -87,7 +87,7 @@ impl PooledResponse<'_> {
 }
 
 impl ConnectionPool {
-    /// No connection yet, for at most `in_flight` concurrent requests.
+    /// A pool without connections yet, for at most `in_flight` concurrent requests.
     pub(crate) fn new(
         target: Arc<LoadTarget>,
         spec: ConnectionSpec,

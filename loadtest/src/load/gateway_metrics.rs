@@ -94,7 +94,7 @@ impl MetricsSource {
         }
     }
 
-    /// The state of each level; nothing if it cannot be read.
+    /// The state of each level; empty if the metrics cannot be read.
     async fn read(&self) -> BTreeMap<String, LevelState> {
         let text = scrape(&self.pool, &self.request).await;
         text.map(|text| levels(&text)).unwrap_or_default()
@@ -146,7 +146,7 @@ fn levels(text: &str) -> BTreeMap<String, LevelState> {
     levels
 }
 
-/// The value of a label whose value needs no escapes, as names of levels do not.
+/// The value of a label. Escapes are not handled: names of levels need none.
 fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = labels;
     loop {

@@ -38,11 +38,11 @@ pub(crate) struct SlicePlan {
     /// Only this client sends.
     pub(crate) only: Option<String>,
     pub(crate) target: Arc<LoadTarget>,
-    /// Where the metrics of the gateway are, and of one that takes its place.
+    /// The addresses of the metrics of the gateway, and of one that replaces it.
     pub(crate) metrics: Vec<Arc<LoadTarget>>,
     /// The process whose cost is measured.
     pub(crate) process: Option<u32>,
-    /// Of each client, in the order of the scenario.
+    /// The baseline of each client, in the order of the scenario.
     pub(crate) baselines: Vec<ClientBaseline>,
 }
 
@@ -71,12 +71,12 @@ pub(crate) struct LoadBounds {
     pub(crate) threads: u32,
     /// Requests a second of open loops together.
     pub(crate) rate: f64,
-    /// Of one slice.
+    /// The longest time of one slice, warm-up included.
     pub(crate) duration: Duration,
 }
 
 impl LoadBounds {
-    /// Says what of a scenario is over the bounds, and how to allow it.
+    /// Returns a message for each bound that a scenario exceeds, which says how to allow it.
     pub(crate) fn check(&self, scenario: &Scenario) -> Vec<String> {
         let threads = scenario
             .clients
@@ -113,7 +113,7 @@ impl LoadBounds {
     }
 }
 
-/// Runs one slice. Must be called on a runtime with several threads or on one of its own.
+/// Runs one slice. Must be called on a multi-threaded runtime, or on a runtime of its own.
 pub(crate) async fn run(
     plan: &SlicePlan,
     events: &mut EventRunner,

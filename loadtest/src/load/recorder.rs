@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::figures::{ClientFigures, LatencyFigures, real};
 use fairgate_simulate::fairness::jain_index;
 
-/// The points of a plot over time.
+/// The number of intervals in a plot over time.
 const INTERVALS: u32 = 60;
-/// Latencies are recorded in microseconds, with this many digits that count.
+/// Latencies are recorded in microseconds, with this many significant digits.
 const DIGITS: u8 = 3;
-/// The longest latency that is told from longer ones.
+/// Longer latencies are recorded as this one.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// How a request ended.
@@ -23,11 +23,11 @@ const LONGEST: Duration = Duration::from_secs(3600);
 pub(crate) enum RequestOutcome {
     /// With success, after `work` seat-seconds of a server that is not overloaded.
     Ok { work: f64 },
-    /// With a 429, which was not repeated any more.
+    /// With a 429, after which the request was not repeated again.
     Refused,
     /// With anything else.
     Failed(String),
-    /// Not until the run was over.
+    /// Not before the run was over.
     Unanswered,
 }
 
@@ -93,7 +93,7 @@ fn seconds(micros: u64) -> f64 {
 }
 
 impl LoadRecorder {
-    /// Nothing so far, of `users` users that are measured for `measured`.
+    /// An empty recorder for `users` users that are measured for `measured`.
     pub(crate) fn new(name: &str, users: u32, measured: Duration) -> Self {
         Self {
             name: name.to_owned(),

@@ -21,7 +21,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of the user with this `seed`. Bursts of different users come together.
+    /// The schedule of the user with this `seed`. The bursts of different users coincide.
     pub(crate) fn new(load: OpenLoad, seed: u64) -> Self {
         let mut random = Random::seeded(seed);
         let mut schedule = Self {
@@ -82,7 +82,7 @@ impl Iterator for Schedule {
             };
             self.next = self.time_of(self.expected);
         }
-        // Times further away than a year do not matter to anybody.
+        // No run lasts a year.
         at.map(|at| Duration::from_secs_f64(at.min(3e7)))
     }
 }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_arrivals_are_equally_far_apart() {
+    fn constant_arrivals_are_equally_spaced() {
         let times: Vec<Duration> = Schedule::new(CONSTANT, 7).take(50).collect();
         for pair in times.windows(2) {
             assert!(
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_have_the_rate_and_vary_as_much_as_chance() {
+    fn poisson_arrivals_have_the_rate_and_exponential_gaps() {
         let load = OpenLoad {
             arrivals: ArrivalProcess::Poisson,
             ..CONSTANT
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_changes_the_rate_evenly_and_then_stays() {
+    fn a_ramp_changes_the_rate_evenly_and_then_keeps_it() {
         let load = OpenLoad {
             ramp: Some((30.0, Duration::from_secs(10))),
             ..CONSTANT
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_come_in_addition_or_alone() {
+    fn bursts_add_to_a_steady_load_or_come_alone() {
         let burst = Some((50, Duration::from_secs(2)));
         let both = OpenLoad { burst, ..CONSTANT };
         assert!(

@@ -36,7 +36,7 @@ pub(crate) enum TargetError {
          this one, say so with --allow-remote"
     )]
     Remote { url: String, address: IpAddr },
-    /// Nobody listens, or nobody answers.
+    /// Nothing listens, or there is no response.
     #[error("{url} does not answer: {source}. Is it running, and is the address right?")]
     Down { url: String, source: io::Error },
     /// A file cannot be used.
@@ -47,7 +47,7 @@ pub(crate) enum TargetError {
 /// A server that load is sent to.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadTarget {
-    /// As it was given.
+    /// The URL as it was given.
     pub(crate) url: String,
     pub(crate) address: SocketAddr,
     /// The host and port for requests.
@@ -57,11 +57,11 @@ pub(crate) struct LoadTarget {
 }
 
 impl LoadTarget {
-    /// Resolves `url`. `ca` holds the authorities of its certificate, for https.
+    /// Resolves `url`. `ca` holds the CA certificates that verify it, for https.
     ///
     /// # Errors
     ///
-    /// [`TargetError`], also for a host that is not this one unless `remote` says that it may be.
+    /// [`TargetError`], also for a host other than this machine unless `remote` is set.
     pub(crate) async fn resolve(
         url: &str,
         ca: Option<&Path>,
@@ -104,7 +104,7 @@ impl LoadTarget {
         }
         let tls = if secure {
             let name = ServerName::try_from(host.clone())
-                .map_err(|_| wrong("its host is no name for a certificate"))?;
+                .map_err(|_| wrong("its host is neither a DNS name nor an IP address"))?;
             Some((Arc::new(tls_config(ca)?), name))
         } else {
             None
@@ -146,7 +146,7 @@ impl LoadTarget {
             .get(user)
             .cloned()
             .unwrap_or_else(|| token_of(user));
-        // A token that fits in no header is refused by the server, which is seen.
+        // If the token is not a valid header value, the server refuses the request, and the figures show it.
         HeaderValue::try_from(format!("Bearer {token}"))
             .unwrap_or(HeaderValue::from_static("Bearer"))
     }
@@ -196,7 +196,7 @@ fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, TargetError> {
     let Some(file) = ca else {
         return Err(TargetError::File {
             file: "--ca".to_owned(),
-            problem: "an https target needs the file with its certificate authorities".to_owned(),
+            problem: "an https target needs a file with its CA certificates".to_owned(),
         });
     };
     let mut roots = RootCertStore::empty();
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn load_stays_on_this_machine_unless_it_may_leave() {
+    async fn a_target_on_another_machine_needs_permission() {
         let remote = LoadTarget::resolve("http://192.0.2.1:80", None, false)
             .await
             .unwrap_err();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_target_is_said_with_an_example() {
+    async fn an_invalid_target_is_reported_with_an_example() {
         for url in ["localhost", "ftp://127.0.0.1", "http://127.0.0.1/api", "/"] {
             let error = LoadTarget::resolve(url, None, false).await.unwrap_err();
             assert!(error.to_string().contains("write it as http://"), "{error}");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_target_that_is_down_is_said_to_be() {
+    async fn a_target_that_is_down_is_reported() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let target = LoadTarget::resolve(&url, None, false).await.unwrap();

@@ -24,14 +24,14 @@ use fairgate_core::{apf::Semantics, apf::objects::Bootstrap};
 
 pub(super) const CERTIFICATE_FILE: &str = "certificate.pem";
 pub(super) const POLICY_DIRECTORY: &str = "policies";
-/// The configuration of the gateway, and of the next one, whose admin port is another: a gateway keeps its own until it has
-/// drained.
+/// The configurations of a gateway and of its replacement, which has another admin port: a gateway keeps its admin
+/// port until it has drained.
 const CONFIGURATION_FILES: [&str; 2] = ["fairgate.yaml", "fairgate-next.yaml"];
 const KEY_FILE: &str = "key.pem";
 const TOKEN_FILE: &str = "tokens.csv";
 const LOG_FILE: &str = "gateway.log";
 
-/// How often it is looked whether a gateway listens.
+/// The interval of checks whether a gateway listens.
 const POLL: Duration = Duration::from_millis(10);
 
 /// A gateway. Dropping it kills it.
@@ -40,7 +40,7 @@ pub(crate) struct GatewayProcess {
     program: Option<PathBuf>,
     directory: PathBuf,
     listen: SocketAddr,
-    /// How many were started before.
+    /// The number of gateways that were started before.
     restarts: usize,
     running: Child,
     /// Gateways that drain.
@@ -79,7 +79,7 @@ impl GatewayProcess {
     ///
     /// # Errors
     ///
-    /// When no other one starts.
+    /// When the replacement does not start.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
         let pid = self
             .running
@@ -90,10 +90,7 @@ impl GatewayProcess {
         let clock = Clock::system();
         let until = clock.now().plus(START_TIMEOUT);
         while TcpStream::connect(self.listen).await.is_ok() {
-            anyhow::ensure!(
-                clock.now() < until,
-                "the gateway goes on accepting connections"
-            );
+            anyhow::ensure!(clock.now() < until, "the gateway still accepts connections");
             tokio::time::sleep(POLL).await;
         }
         self.restarts += 1;
@@ -133,7 +130,7 @@ async fn wait_for(child: &mut Child, directory: &Path, listen: SocketAddr) -> an
     let logged = || std::fs::read_to_string(directory.join(LOG_FILE)).unwrap_or_default();
     while clock.now() < until {
         if let Some(status) = child.try_wait()? {
-            anyhow::bail!("the gateway ended ({status}) and said:\n{}", logged());
+            anyhow::bail!("the gateway ended ({status}) and logged:\n{}", logged());
         }
         if TcpStream::connect(listen).await.is_ok() {
             return Ok(());
@@ -141,7 +138,7 @@ async fn wait_for(child: &mut Child, directory: &Path, listen: SocketAddr) -> an
         tokio::time::sleep(POLL).await;
     }
     anyhow::bail!(
-        "the gateway does not listen at {listen}; it said:\n{}",
+        "the gateway does not listen at {listen}; it logged:\n{}",
         logged()
     )
 }
@@ -179,7 +176,7 @@ pub(super) fn write_files(
 pub(crate) fn tokens(scenario: &Scenario) -> String {
     let mut lines = String::new();
     for client in &scenario.clients {
-        // An empty group would be a group.
+        // Without groups the column is left out: an empty one would be read as a group.
         let groups = match client.groups.join(",") {
             none if none.is_empty() => none,
             groups => format!(",\"{groups}\""),

@@ -114,7 +114,7 @@ impl LocalSetup {
         self.events.gateway.as_ref().and_then(GatewayProcess::id)
     }
 
-    /// What the server has seen.
+    /// The statistics of the server.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl ScratchDirectory {
 
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
-        // What cannot be removed is left to the system's own cleaning of temporary files.
+        // Files that cannot be removed are left to the system's cleaning of temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_scenarios_and_servers_is_no_markup() {
+    fn text_of_scenarios_and_servers_is_escaped() {
         assert_eq!(escaped("<b a=\"x\">&"), "&lt;b a=&quot;x&quot;&gt;&amp;");
     }
 }

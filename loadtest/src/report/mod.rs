@@ -33,11 +33,11 @@ pub(crate) struct RunReport {
     /// Whether the expectations hold without fairness, too, and so prove nothing; `None` if that was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holds_without_fairness: Option<bool>,
-    /// What was measured, the one that is judged first.
+    /// The measurements; the one that is judged comes first.
     pub(crate) variants: Vec<VariantReport>,
-    /// What was to happen during the run and did not; then it has not passed.
+    /// The events that did not happen during the run; with any, the run has not passed.
     pub(crate) failures: Vec<String>,
-    /// What a reader has to know.
+    /// Remarks for the reader.
     pub(crate) remarks: Vec<String>,
     /// Measured seconds of each slice.
     pub(crate) seconds: f64,

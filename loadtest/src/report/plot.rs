@@ -30,7 +30,7 @@ const COLOURS: [RGBColor; 8] = [
 /// One plot.
 #[derive(Clone, Debug)]
 pub(super) struct ReportPlot {
-    /// For a file.
+    /// The name of its file, without extension.
     pub(super) name: String,
     pub(super) title: String,
     pub(super) svg: String,
@@ -42,7 +42,7 @@ struct PlotLine {
     points: Vec<(f64, f64)>,
 }
 
-/// One of the shares of a client.
+/// Selects the measured or the ideal share of a client.
 type ShareOf = fn(&ClientFigures) -> f64;
 
 type PlotResult = Result<(), DrawingAreaErrorKind<std::io::Error>>;
@@ -193,7 +193,7 @@ fn level_lines(
     lines.collect()
 }
 
-/// Lines over time; `None` without data. With `log` the scale is logarithmic and ends there.
+/// Lines over time; `None` without data. With `log` the scale is logarithmic, up to that value.
 fn chart(lines: &[PlotLine], seconds: f64, unit: &str, log: Option<f64>) -> Option<String> {
     let most = lines
         .iter()

@@ -18,7 +18,7 @@ pub(crate) struct Expectation {
     pub(crate) measure: Measure,
     pub(crate) relation: Relation,
     pub(crate) bound: ExpectedBound,
-    /// As it was written.
+    /// The text as it was written.
     pub(crate) text: String,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Measure {
     Max,
     /// Responses with success, a second.
     Rate,
-    /// Requests that were answered with 429, and not repeated with success.
+    /// Requests with response 429 that were not repeated with success.
     Refused,
     /// Requests with any other outcome than success or 429, unanswered ones included.
     Errors,
@@ -125,7 +125,7 @@ impl Relation {
     #[expect(clippy::float_cmp, reason = "only counts are compared for equality")]
     pub(crate) fn holds(self, actual: f64, bound: f64) -> bool {
         match self {
-            // A request without success meets no bound, not even that of another one.
+            // A latency without success is infinite: it meets no bound, not even an infinite one.
             Self::AtMost => actual.is_finite() && actual <= bound,
             Self::AtLeast => actual >= bound,
             Self::Equal => actual == bound,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expectation_is_answered_with_a_remedy() {
+    fn an_invalid_expectation_is_reported_with_a_remedy() {
         for (text, problem) in [
             ("", "has no measure"),
             ("mouse <= 5", "is not CLIENT.MEASURE"),

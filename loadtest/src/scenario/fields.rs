@@ -1,6 +1,6 @@
 //! Reads the keys of a scenario one by one, so that all mistakes are found at once.
 //!
-//! A malformed value becomes a finding with its line, and a stand-in takes its place so that reading goes on. A key
+//! A malformed value becomes a finding with its line, and a default takes its place so that reading continues. A key
 //! that nothing reads is unknown. The reader also notes each key that it knows, for the tests of the documentation
 //! and of the keys that the simulation ignores.
 
@@ -19,7 +19,7 @@ pub(super) struct ScenarioReader {
     pub(super) lines: BTreeMap<String, usize>,
     /// With the line of each; 0 where that is unknown.
     findings: Vec<(usize, Finding)>,
-    /// Every key that was asked for, with `[]` in the place of the numbers of items.
+    /// Every key that was asked for, with `[]` in place of the indices of items.
     pub(super) known: BTreeSet<String>,
 }
 
@@ -251,7 +251,7 @@ impl Fields<'_> {
     }
 }
 
-/// `path` with `[]` in the place of the numbers of items.
+/// `path` with `[]` in place of the indices of items.
 pub(crate) fn without_numbers(path: &str) -> String {
     let mut plain = String::with_capacity(path.len());
     let mut inside = false;
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_without_a_line_has_that_of_what_contains_it() {
+    fn a_value_without_a_line_has_the_line_of_its_parent() {
         let mut reader = ScenarioReader::new("a.yaml");
         reader.lines = BTreeMap::from([("a".to_owned(), 3), ("a.b[1]".to_owned(), 7)]);
         assert_eq!(reader.line("a.b[1].c.d"), Some(7));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_items_are_left_out_of_names_of_keys() {
+    fn names_of_keys_leave_out_the_indices_of_items() {
         assert_eq!(
             without_numbers("clients[12].requests[0].verb"),
             "clients[].requests[].verb"

@@ -36,7 +36,7 @@ pub(crate) struct Scenario {
     pub(crate) title: String,
     /// What one should see, and why.
     pub(crate) about: String,
-    /// Where its random numbers start.
+    /// The seed of its random numbers.
     pub(crate) seed: u64,
     /// Load is generated, but not measured, for this time.
     pub(crate) warm_up: Duration,
@@ -66,7 +66,7 @@ pub(crate) struct GatewaySpec {
 #[derive(Clone, Debug)]
 pub(crate) struct ClientSpec {
     pub(crate) name: String,
-    /// How many users; each is an own flow if the policy tells flows apart by user.
+    /// How many users; each is a separate flow if the policy tells flows apart by user.
     pub(crate) users: u32,
     pub(crate) groups: Vec<String>,
     pub(crate) load: LoadSpec,
@@ -88,7 +88,7 @@ pub(crate) enum LoadSpec {
         /// The mean; drawn evenly from half to one and a half times that.
         think: Duration,
     },
-    /// Requests are sent at times of their own, whatever became of earlier ones.
+    /// Requests are sent at scheduled times, independently of earlier ones.
     Open(OpenLoad),
 }
 
@@ -98,16 +98,16 @@ pub(crate) struct OpenLoad {
     /// Requests a second.
     pub(crate) rate: f64,
     pub(crate) arrivals: ArrivalProcess,
-    /// The rate changes evenly to this one over this time, and stays there.
+    /// The rate changes linearly to this rate over this time, and then stays.
     pub(crate) ramp: Option<(f64, Duration)>,
-    /// In addition, so many requests at once in each such period.
+    /// Bursts in addition: this many requests at once in each of these periods.
     pub(crate) burst: Option<(u32, Duration)>,
 }
 
 /// How the arrivals of an open loop are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArrivalProcess {
-    /// At equal distances.
+    /// At equal intervals.
     Constant,
     /// At random.
     Poisson,
@@ -119,7 +119,7 @@ pub(crate) struct RequestSpec {
     pub(crate) method: &'static str,
     /// Path and query.
     pub(crate) target: String,
-    /// What fairgate reads in method and target.
+    /// The request info that fairgate derives from method and target.
     pub(crate) info: RequestInfo,
     pub(crate) weight: u32,
     pub(crate) body_bytes: u32,
@@ -133,11 +133,11 @@ pub(crate) struct RequestSpec {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionSpec {
     pub(crate) protocol: HttpVersion,
-    /// At most so many; `None`: one for each thread with HTTP/1.1, as many as its streams need with HTTP/2.
+    /// The maximum number; `None`: one for each thread with HTTP/1.1, as many as its streams need with HTTP/2.
     pub(crate) connections: Option<u32>,
     /// Concurrent requests on one HTTP/2 connection.
     pub(crate) streams: u32,
-    /// For so long a refused connection is tried again, with the same intended time.
+    /// How long a refused connection is tried again, with the same intended time.
     pub(crate) reconnect: Duration,
 }
 
@@ -201,9 +201,9 @@ pub(crate) struct ServiceRule {
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectSpec {
     pub(crate) resource: String,
-    /// In each namespace that a request names, and in all together.
+    /// The number of objects in each namespace, and also in a list over all namespaces.
     pub(crate) count: u32,
-    /// Of one object.
+    /// The size of one object.
     pub(crate) bytes: u32,
 }
 
@@ -220,16 +220,16 @@ pub(crate) struct ScenarioEvent {
 pub(crate) enum EventKind {
     /// These policy objects replace those in force.
     Policy(Vec<Value>),
-    /// The stand-in takes so many times as long for everything.
+    /// All requests to the stand-in take this many times as long.
     Slowdown(f64),
-    /// The stand-in answers nothing and accepts no connection, or is back.
+    /// Whether the stand-in is down: it neither responds nor accepts connections.
     UpstreamDown(bool),
     /// The gateway is told to stop, and a new one starts in its place.
     RestartGateway,
 }
 
 impl Scenario {
-    /// The clients that compete: those of all names, in order.
+    /// The client of this name.
     pub(crate) fn client(&self, name: &str) -> Option<&ClientSpec> {
         self.clients.iter().find(|client| client.name == name)
     }

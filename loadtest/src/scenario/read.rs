@@ -44,7 +44,7 @@ pub(crate) struct ScenarioReading {
     /// With defaults in the place of invalid values: if there are findings, it must not be run.
     pub(crate) scenario: Scenario,
     pub(crate) findings: Vec<Finding>,
-    /// The keys that the file has, with `[]` in the place of the numbers of items.
+    /// The keys that the file has, with `[]` in place of the indices of items.
     pub(crate) keys: BTreeSet<String>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn parse(file: &str, name: &str, text: &[u8]) -> ScenarioReading {
     finish(reader, name, Map::new())
 }
 
-/// Every key that a scenario may have, with `[]` in the place of the numbers of items.
+/// Every key that a scenario may have, with `[]` in place of the indices of items.
 #[cfg(test)]
 pub(crate) fn known_keys() -> BTreeSet<String> {
     // Each kind of load and event, so that all optional sections are read.

@@ -24,7 +24,7 @@ fn findings(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_scenario_needs_little() {
+fn a_minimal_scenario_is_valid() {
     let scenario = parse("s.yaml", "s", SMALL.as_bytes()).usable().unwrap();
     assert_eq!(scenario.duration, Duration::from_secs(10));
     assert_eq!(scenario.clients[0].requests[0].info.verb.as_str(), "get");
@@ -109,7 +109,7 @@ fn mistakes_in_policy_objects_are_reported_with_the_line_of_the_object() {
 }
 
 #[test]
-fn what_cannot_be_read_is_one_mistake() {
+fn an_unreadable_scenario_is_one_mistake() {
     assert_eq!(findings("a: [").len(), 1);
     assert_eq!(findings("").len(), 1);
     assert_eq!(findings("[1]").len(), 1);

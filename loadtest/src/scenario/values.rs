@@ -75,7 +75,7 @@ pub(super) fn some_time(value: &Value) -> Result<Duration, InvalidKey> {
     }
 }
 
-/// A whole number from `least` on.
+/// A whole number that is at least `least`.
 pub(super) fn count_from(least: u32) -> impl Fn(&Value) -> Result<u32, InvalidKey> {
     move |value| {
         let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyword_that_is_not_known_is_answered_with_those_that_are() {
+    fn an_unknown_keyword_is_reported_with_the_known_ones() {
         let error = keyword(&[("http1", 1), ("http2", 2)])(&json!("h2")).unwrap_err();
         assert_eq!(error.remedy, "write one of http1, http2");
     }

@@ -1,6 +1,6 @@
-//! How a server behaves that is asked for more than it can do: a pure model of shared processors.
+//! How a server behaves under overload: a pure model of shared processors.
 //!
-//! The server executes everything that it is asked at once, and divides itself evenly, as a program does whose requests
+//! The server executes all requests concurrently, and divides itself evenly, as a program does whose requests
 //! are threads or goroutines. With n requests in progress and the capacity c each proceeds at
 //! `min(1, c / n) / (1 + degradation * max(0, n - c) / c)` of the full speed: up to its capacity it is not slowed down,
 //! beyond it requests take longer in proportion, and what is lost to switching, locks and garbage collection grows with
@@ -17,10 +17,10 @@ use fairgate_core::time::Time;
 pub(crate) struct SharedProcessor<T> {
     capacity: f64,
     degradation: f64,
-    /// Everything takes so many times as long.
+    /// The factor by which everything is slower.
     slowdown: f64,
     now: Time,
-    /// How far a request that is always there has come, in nanoseconds at full speed.
+    /// The progress of a request that executes from the beginning, in nanoseconds at full speed.
     progress: f64,
     /// By the progress at which they end, and the order of their arrival.
     running: BTreeMap<(u64, u64), T>,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_it_the_same_work_takes_at_least_as_long_as_its_workers_need() {
+    fn beyond_its_capacity_a_server_is_slower_in_proportion_and_by_its_degradation() {
         let ideal = ends(40, 0.0);
         assert_eq!(ideal, [200; 40]);
         // 30 over the capacity of 10: 1 + 0.1 * 3 times as long.

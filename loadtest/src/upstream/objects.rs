@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::scenario::UpstreamSpec;
 use fairgate_core::digest::RequestInfo;
 
-/// What an object needs besides its filling.
+/// The approximate bytes of an object besides its padding.
 const FRAME: usize = 140;
 
 /// The objects. Lists are made when they are first asked for, and kept.
@@ -30,7 +30,7 @@ impl StandInObjects {
         }
     }
 
-    /// The response to a request that is no watch.
+    /// The response to a request that is not a watch.
     pub(crate) fn body(&self, info: &RequestInfo) -> Bytes {
         let (count, bytes) = self.spec.objects_of(info);
         let resource = String::from_utf8_lossy(info.resource()).into_owned();
@@ -99,7 +99,7 @@ fn event(what: &str, object: &str) -> String {
     format!("{{\"type\":\"{what}\",\"object\":{object}}}\n")
 }
 
-/// An object of about `bytes` bytes; at least its frame.
+/// An object of about `bytes` bytes; at least `FRAME`.
 fn object(resource: &str, number: u32, bytes: u32) -> String {
     let filling = "x".repeat((bytes as usize).saturating_sub(FRAME));
     format!(

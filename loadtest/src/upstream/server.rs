@@ -123,7 +123,7 @@ async fn connection(stream: TcpStream, server: Arc<StandIn>, controls: bool) {
         return;
     }
     tokio::select! {
-        // Whoever is at the other end notices when a connection breaks.
+        // The client notices a broken connection.
         _ = serving => {}
         _ = down.wait_for(|down| *down) => {}
     }
@@ -132,7 +132,7 @@ async fn connection(stream: TcpStream, server: Arc<StandIn>, controls: bool) {
 impl StandIn {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
-        // What is sent is read, as by a real server.
+        // The request body is read, as by a real server.
         let _ = body.collect().await;
         let target = head
             .uri
@@ -184,7 +184,7 @@ impl StandIn {
         })
     }
 
-    /// The events of a watch: all objects first, unless the client knows them; then one event after the other.
+    /// The events of a watch: all objects first, unless the client knows them; then one event after another.
     fn events(&self, info: &RequestInfo) -> Body {
         let version = info
             .list

@@ -34,13 +34,13 @@ struct WorkersState {
     stats: UpstreamStats,
 }
 
-/// What the server has seen.
+/// Statistics of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UpstreamStats {
     /// Requests in progress.
     pub(crate) in_flight: usize,
-    /// The most since the last reset.
+    /// The most requests in progress since the last reset.
     pub(crate) peak: usize,
     /// Requests that have begun.
     pub(crate) begun: u64,
@@ -99,7 +99,7 @@ impl Workers {
         self.changed.notify_one();
     }
 
-    /// What it has seen. Resets the peak.
+    /// The statistics. Resets the peak.
     pub(crate) fn stats(&self) -> UpstreamStats {
         let mut state = self.lock();
         let in_flight = state.processor.len();
@@ -131,7 +131,7 @@ impl Workers {
     }
 }
 
-/// Tells the callers. A caller that has gone is not told.
+/// Notifies the callers that still wait.
 fn release(finished: Vec<oneshot::Sender<()>>) {
     for done in finished {
         let _ = done.send(());

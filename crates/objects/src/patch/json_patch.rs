@@ -8,8 +8,8 @@ use std::{collections::BTreeSet, iter::Peekable};
 use serde_json::Value;
 
 use super::{
-    PatchError, Patched, document::DoesNotApply, document::JsonDocument, unless_ignored, mismatch,
-    undecodable,
+    PatchError, Patched, document::DoesNotApply, document::JsonDocument, mismatch, undecodable,
+    unless_ignored,
 };
 use crate::{
     codec::{FieldValidation, json, tree::JsonNode},

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{PatchError, Patched, unless_ignored, mismatch, undecodable};
+use super::{PatchError, Patched, mismatch, undecodable, unless_ignored};
 use crate::codec::{FieldValidation, json};
 
 /// Applies a merge patch. Costs `O(object + patch)`.

@@ -15,9 +15,9 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::{
-    PatchError, Patched, unless_ignored,
+    PatchError, Patched,
     merge_list::{self, ItemKey, ItemMerge, PATCH, unknown_directive, wrong_type},
-    mismatch,
+    mismatch, unless_ignored,
 };
 use crate::{
     codec::{FieldValidation, json},

@@ -1,6 +1,6 @@
 //! The results of a perfectly fair and infinitely divisible server.
 //!
-//! Seats are shared max-min: each flow gets what it demands, or as much as any other that does not.
+//! Seats are shared max-min: each flow gets what it demands, or the same as every other flow that does not.
 //! A request wider than the level counts as wide as the level.
 
 use super::{Arrivals, World};
@@ -32,9 +32,9 @@ pub(crate) fn ideal(world: &World) -> Vec<Ideal> {
         .collect()
 }
 
-/// The worst share error that no policy can avoid, because requests execute side by side or not at all.
+/// The worst share error that no policy can avoid, because a request executes with all its seats or not at all.
 ///
-/// Over time a level shows one set of requests after the other, each of at most `limit` seats, so the seats of
+/// Over time a level executes one set of requests after another, each of at most `limit` seats, so the seats of
 /// the flows are an average of such sets. For any prices of the flows' seats, no average is worth more than the
 /// most valuable set; the prices that make this least are searched for, and the bound holds for whichever are
 /// found. A closed loop of threads has no more requests at a time than threads. Only saturated flows of one
@@ -111,7 +111,7 @@ fn most_valuable(wants: &[Want], limit: usize) -> Vec<f64> {
         .enumerate()
         .flat_map(|(flow, want)| std::iter::repeat_n(flow, want.requests))
         .collect();
-    // The value of up to so many seats, and with each request whether it belongs to the set.
+    // The greatest value for each number of seats, and for each request whether it belongs to that set.
     let mut values = vec![0.0; limit + 1];
     let mut taken = vec![vec![false; limit + 1]; requests.len()];
     for (flow, taken) in requests.iter().zip(&mut taken) {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_side_by_side_is_out_of_reach() {
+    fn widths_that_do_not_fit_together_make_an_error_unavoidable() {
         let with_threads = |seats, threads, widths: &[u32]| {
             let flows = widths.iter().map(|width| flow(threads, 0.0, *width));
             unavoidable_error(&world(seats, flows.collect()))
@@ -212,8 +212,8 @@ mod tests {
     }
 
     #[test]
-    fn a_modest_flow_gets_all_and_the_others_equal_parts_of_the_rest() {
-        // The demands are 1 seat, 40, and 60, because it counts as ten seats wide.
+    fn a_small_demand_is_met_and_the_other_flows_share_the_rest_equally() {
+        // The demands are 1 seat, 40, and 60, because a request wider than the level counts as ten seats.
         let flows = vec![flow(1, 0.1, 2), flow(40, 0.0, 1), flow(6, 0.0, 17)];
         let world = world(10, flows);
         let ideal = ideal(&world);

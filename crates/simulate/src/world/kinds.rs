@@ -18,7 +18,7 @@ pub enum WorldKind {
     LateComer,
     /// Saturated flows of one to ten seats, at most a quarter of the level.
     MixedWidths,
-    /// The same, some of more than a quarter of the level.
+    /// As `MixedWidths`, but some requests take more than a quarter of the level.
     BroadWidths,
     /// Saturated flows, some of them wider than the level.
     WiderThanLevel,
@@ -65,7 +65,7 @@ impl WorldKind {
         }
     }
 
-    /// The world of this kind with the number `number`, of those that `seed` begins.
+    /// The world of this kind with this number and seed.
     pub fn draw(self, seed: u64, number: u64) -> World {
         let mut mixed = Random::seeded(seed ^ (self as u64) << 32 ^ number << 40);
         let seed = mixed.number();
@@ -92,7 +92,7 @@ impl WorldKind {
 /// A limit and the flows.
 type Drawn = (Seats, Vec<FlowSpec>);
 
-/// Mean service times that are measured, and before that not measured.
+/// The measured time and the warm-up before it, in mean service times.
 const MEASURED: f64 = 1_000.0;
 const WARM_UP: f64 = 200.0;
 
@@ -180,7 +180,7 @@ impl Draw {
         (seats, flows)
     }
 
-    /// At least `part` seats for each ten of the widest.
+    /// The widest requests take at most `10 / part` of the level's seats: with 40, a quarter.
     fn mixed_widths(&mut self, part: Seats) -> Drawn {
         let seats = self.limit(4, 600);
         let widest = (seats * 10 / part).clamp(1, 10);
@@ -338,7 +338,7 @@ impl Draw {
         }
     }
 
-    /// A limit, small ones as likely as large ones.
+    /// A limit, drawn evenly on a logarithmic scale.
     fn limit(&mut self, least: Seats, most: Seats) -> Seats {
         let (least, most) = (f64::from(least), f64::from(most));
         whole((self.real(least.ln(), most.ln())).exp().round())

@@ -19,9 +19,9 @@ pub struct FlowReport {
     pub seats: f64,
     /// Its ideal result.
     pub ideal: Ideal,
-    /// Seconds that its requests waited at most.
+    /// The longest wait of its requests, in seconds.
     pub longest_wait: f64,
-    /// Seconds that 99 of 100 of its requests did not exceed.
+    /// The 99th percentile of the waits of its requests, in seconds.
     pub p99_wait: f64,
     /// The maximum over its requests of the wait divided by the sum of the ideal wait and the
     /// longest service that executed when the request arrived.
@@ -39,7 +39,7 @@ pub struct FlowReport {
 pub struct WorldReport {
     /// In the order of the world's flows.
     pub flows: Vec<FlowReport>,
-    /// The part of the seats that were idle while a request waited that would have fitted.
+    /// The fraction of the seats that were idle while a waiting request would have fitted.
     pub idle: f64,
     /// The most seats ever in use over the limit.
     pub(crate) over: Seats,
@@ -67,8 +67,7 @@ impl WorldReport {
         self.worst(|flow| true.then(|| flow.share_error()))
     }
 
-    /// The wait ratio of the flow that has the greatest, among those that demand less than a fair
-    /// share.
+    /// The greatest wait ratio of the flows that demand less than a fair share.
     pub(crate) fn worst_wait_ratio(&self) -> f64 {
         self.worst(|flow| (!flow.ideal.saturated).then_some(flow.wait_ratio))
     }
@@ -91,7 +90,7 @@ pub(super) struct StartedRequest {
 /// Collects the results while a world runs.
 pub(super) struct Meter {
     limit: Seats,
-    /// From when to when is measured, in nanoseconds.
+    /// The beginning and the end of the measured time, in nanoseconds.
     from: f64,
     to: f64,
     last: Time,

@@ -30,7 +30,7 @@ use fairgate_core::apf::units::Seats;
 pub struct World {
     /// What it is about.
     pub name: String,
-    /// Where its random numbers start: service times, arrivals, widths, and which flows share queues.
+    /// The seed of its random numbers: service times, arrivals, widths, and which flows share queues.
     pub seed: u64,
     /// The level.
     pub level: LevelShape,
@@ -116,9 +116,9 @@ pub struct Service {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServiceDistribution {
-    /// Not at all.
+    /// All take the mean.
     Constant,
-    /// Exponentially, cut off at ten times the mean.
+    /// Exponential, cut off at ten times the mean.
     Exponential,
     /// Nine in ten take half the mean, one in ten five and a half times the mean.
     Bimodal,

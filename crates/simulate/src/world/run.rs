@@ -50,7 +50,7 @@ struct Stage<'a> {
     set: QueueSet<Number>,
     heap: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
     sequence: u64,
-    /// Whether each flow of the world is a flow for flow control; otherwise all are one.
+    /// Whether each flow of the world is a flow for flow control; otherwise all are one flow.
     by_flow: bool,
     hashes: Vec<u64>,
     draws: Vec<Draws>,

@@ -15,18 +15,18 @@ use fairgate_core::apf::policy::Semantics;
 pub struct Figures {
     /// Jain's index of the flows' seats divided by the ideal.
     pub(crate) jain: f64,
-    /// The worst flow's distance from its ideal, as a part of that.
+    /// The worst flow's distance from its ideal share, relative to that share.
     pub error: f64,
     /// The worst error that no policy could avoid.
     pub(crate) unavoidable: f64,
     /// The worst wait of a flow that demands less than its share, divided by the sum of its ideal wait and the
     /// longest service that executed when it arrived.
     pub(crate) polite_wait: f64,
-    /// The 99th percentile of the waits of the flow whose is greatest, in mean service times.
+    /// The greatest 99th percentile of waits among the flows, in mean service times.
     pub(crate) p99: f64,
-    /// The mean wait in the ideal of the flow whose is greatest, in mean service times.
+    /// The greatest mean wait of a flow in the ideal, in mean service times.
     pub(crate) ideal_wait: f64,
-    /// The part of the seats that were idle while a request waited that would have fitted.
+    /// The fraction of the seats that were idle while a waiting request would have fitted.
     pub idle: f64,
     /// The most seats in use over the limit.
     pub(crate) over: f64,
@@ -89,7 +89,7 @@ impl TableRow {
         })
     }
 
-    /// The worlds' figure `of`, of which `part` are at most the returned one: 0.5 for the median.
+    /// The quantile `part` of the figure `of` over the worlds: 0.5 is the median.
     pub(crate) fn quantile(&self, which: usize, part: f64, of: fn(&Figures) -> f64) -> f64 {
         let mut all: Vec<f64> = self.worlds.iter().map(|world| of(&world[which])).collect();
         all.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What the original gives and Improved has to give, in a few worlds; `table` has many.
+//! What Compatible gives and Improved must give, in a few worlds; `table` covers many.
 
 use super::*;
 use fairgate_core::apf::policy::Semantics;
@@ -55,7 +55,7 @@ fn a_wide_flow_within_its_share_gets_its_demand_beside_a_saturating_narrow_one()
 }
 
 #[test]
-fn saturated_flows_share_alike_whatever_their_widths() {
+fn saturated_flows_get_equal_shares_whatever_their_widths() {
     let flows = vec![
         flow("wide", 4, 8, 20.0 * MILLI, 0.0),
         flow("narrow", 1, 30, 20.0 * MILLI, 0.0),
@@ -65,7 +65,7 @@ fn saturated_flows_share_alike_whatever_their_widths() {
 }
 
 #[test]
-fn saturated_flows_share_alike_however_long_their_requests_take() {
+fn saturated_flows_get_equal_shares_however_long_their_requests_take() {
     let flows = vec![
         flow("long", 1, 60, 100.0 * MILLI, 0.0),
         flow("short", 1, 60, 5.0 * MILLI, 0.0),
@@ -75,7 +75,7 @@ fn saturated_flows_share_alike_however_long_their_requests_take() {
 }
 
 #[test]
-fn the_same_world_gives_the_same_report_and_can_be_written_down() {
+fn the_same_world_gives_the_same_report_and_round_trips_as_json() {
     let flows = vec![
         flow("wide", 4, 8, 0.5, 0.25),
         flow("narrow", 1, 30, 0.125, 0.0),

@@ -5,9 +5,9 @@ use fairgate_core::digest::{RequestInfo, readable};
 /// What a user wants to do, as a `SubjectAccessReview` names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Such as `get`.
+    /// The verb, such as `get`.
     pub verb: String,
-    /// Whether a resource is meant.
+    /// Whether the request is for a resource.
     pub is_resource: bool,
     /// The resource's group.
     pub group: String,
@@ -21,7 +21,7 @@ pub struct Attributes {
     pub namespace: String,
     /// The object's name.
     pub name: String,
-    /// The path, where no resource is meant.
+    /// The path, if the request is not for a resource.
     pub path: String,
 }
 

@@ -1,6 +1,6 @@
 //! Authorization by the upstream, with `SubjectAccessReview`.
 //!
-//! In front of an API server its rules hold for what the gateway answers in its place, too. A decision is cached
+//! The rules of the API server also apply to requests that the gateway answers itself. A decision is cached
 //! for as long as API servers cache that of an authorization webhook, so a permission that is revoked there ends
 //! here some minutes later, as with any delegated authorizer. One review is sent per question, however many calls
 //! wait for the decision.
@@ -8,7 +8,7 @@
 //! `system:masters` may do everything, as on the server itself, without a review: the administrator gets in even
 //! when the server does not answer.
 //!
-//! That nothing could be decided is neither allow nor deny, and is not cached.
+//! A failed review is neither allow nor deny, and is not cached.
 //!
 //! Not here: selectors of lists (they could only narrow the question), lists of rules.
 
@@ -31,9 +31,9 @@ use crate::{
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::User;
 
-/// How often one review is attempted.
+/// The maximum number of attempts of one review.
 const TRIES: u32 = 3;
-/// What a cached decision takes beside its reason, about.
+/// The approximate size of a cached decision without its reason, in bytes.
 const ENTRY_BYTES: usize = 200;
 
 /// How access is reviewed and decisions cached.
@@ -63,9 +63,9 @@ impl Default for AccessReviewSettings {
 /// Whether access is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessDecision {
-    /// Whether it is.
+    /// `true` for allow, `false` for deny.
     pub allowed: bool,
-    /// Why; empty if no reason was given.
+    /// The reason; empty if none was given.
     pub reason: Arc<str>,
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::review::PostFuture;
 use fairgate_core::{digest::RequestInfo, time::Time};
 
-/// What a server answers.
+/// How the server responds.
 #[derive(Clone, Copy)]
 enum Reply {
     Yes,
@@ -21,12 +21,12 @@ enum Reply {
     Refused,
 }
 
-/// Gives each review the next of some answers, the last one again and again.
+/// Responds to each review with the next of some replies, and repeats the last.
 #[derive(Clone)]
 struct Server {
     answers: Arc<[Reply]>,
     requests: Arc<AtomicUsize>,
-    /// Where there is one, it holds all answers back.
+    /// If present, it holds all responses back.
     gate: Option<Arc<Notify>>,
 }
 
@@ -93,7 +93,7 @@ fn manual() -> Clock {
 }
 
 #[test]
-fn the_review_is_the_one_of_the_api() {
+fn the_review_has_the_fields_of_the_kubernetes_api() {
     let mut user = alice();
     user.uid = "7".to_owned();
     user.extra
@@ -170,7 +170,7 @@ async fn each_user_and_each_question_has_a_decision_of_its_own() {
 }
 
 #[tokio::test]
-async fn masters_are_not_reviewed() {
+async fn system_masters_are_not_reviewed() {
     let server = Server::replying([Reply::Lost]);
     let access = server.access(AccessReviewSettings::default(), &manual());
     let root = User::new("root", [User::MASTERS]);
@@ -244,7 +244,7 @@ async fn a_review_takes_no_longer_than_its_limit() {
 }
 
 #[tokio::test]
-async fn only_so_many_reviews_are_pending() {
+async fn pending_reviews_are_bounded() {
     let gate = Arc::new(Notify::new());
     let mut server = Server::replying([Reply::Yes]);
     server.gate = Some(Arc::clone(&gate));

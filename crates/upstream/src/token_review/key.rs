@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_token_is_no_token() {
+    fn an_empty_token_is_not_a_credential() {
         assert_eq!(BearerToken::new([]), None);
     }
 }

@@ -74,7 +74,7 @@ impl Default for TokenReviewSettings {
 const MAX_ACCEPTED_TTL: Duration = Duration::from_secs(10);
 /// How long a token counts as known after its acceptance: longer than most clients pause between requests.
 const KNOWN_FOR: Duration = Duration::from_secs(300);
-/// How often one review is attempted.
+/// The maximum number of attempts of one review.
 const TRIES: u32 = 5;
 /// The most characters that are kept of the upstream's reason for a refusal.
 const MAX_REASON_CHARS: usize = 200;

@@ -1,4 +1,4 @@
-//! The `TokenReview` that is sent, the result in what comes back, and how long the token itself claims to be valid.
+//! The `TokenReview` that is sent, the result in the response, and how long the token itself claims to be valid.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -65,7 +65,7 @@ pub(super) fn remaining(token: &[u8], wall: Duration) -> Option<Duration> {
     let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
     let claims: Claims = serde_json::from_slice(&payload).ok()?;
     let seconds = claims.exp? - wall.as_secs_f64();
-    // Too far away to be a duration is as good as no claim.
+    // An expiry too far away for a duration counts as no claim.
     Duration::try_from_secs_f64(seconds.max(0.0)).ok()
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_review_is_the_one_of_the_api() {
+    fn the_review_has_the_fields_of_the_kubernetes_api() {
         let body = request("t", &["a".to_owned()]).unwrap();
         let sent: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(sent["apiVersion"], "authentication.k8s.io/v1");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_expiry_that_a_token_claims_is_read_without_trust() {
+    fn the_exp_claim_of_a_token_is_read() {
         let seconds = Duration::from_secs;
         for (claims, left) in [
             (r#"{"exp": 1010}"#, Some(seconds(10))),

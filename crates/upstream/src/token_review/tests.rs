@@ -1,4 +1,4 @@
-//! What is sent to the upstream, how often, and how long its answers hold.
+//! What is sent to the upstream, how often, and how long its responses are cached.
 
 use std::{sync::Mutex, thread};
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::review::PostFuture;
 use fairgate_core::{sync, time::Time};
 
-/// A transport whose answers the test gives, one post at a time.
+/// A transport whose responses the test gives, one post at a time.
 struct Upstream {
     posts: mpsc::UnboundedSender<Post>,
 }
@@ -60,7 +60,7 @@ impl Post {
     }
 }
 
-/// Reviews with their upstream and clock in the hand of the test.
+/// Reviews whose upstream and clock the test controls.
 struct Scene {
     reviews: TokenReviews,
     posts: mpsc::UnboundedReceiver<Post>,
@@ -104,7 +104,7 @@ impl Scene {
         self.clock.advance(Duration::from_secs(seconds));
     }
 
-    /// A JWT that says it ends in so many seconds.
+    /// A JWT that expires in `seconds`.
     fn expiring_in(&self, seconds: f64) -> String {
         let wall = self.clock.wall().duration_since(SystemTime::UNIX_EPOCH);
         let end = wall.unwrap().as_secs_f64() + seconds;
@@ -164,7 +164,7 @@ async fn equal_look_ups_merge_into_one_review() {
     assert_eq!(two.await.unwrap().unwrap().user().name, "alice");
     assert!(other.await.unwrap().is_err());
 
-    // Known by now, whoever asks.
+    // The result is cached by now.
     assert!(scene.review("t").await.unwrap().is_ok());
     assert!(scene.nothing_posted().await);
 }
@@ -201,7 +201,7 @@ async fn an_accepted_token_is_not_cached_past_its_expiry() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_remembered_for_a_short_while() {
+async fn a_refusal_is_cached_for_a_short_time() {
     let mut scene = Scene::new(quick());
     let review = scene.review("bad");
     scene.post().await.refuse();
@@ -216,7 +216,7 @@ async fn a_refusal_is_remembered_for_a_short_while() {
 }
 
 #[tokio::test]
-async fn an_error_is_never_remembered() {
+async fn an_error_is_never_cached() {
     let mut scene = Scene::new(quick());
     for error in [
         RequestError::Connect { reason: "r".into() },
@@ -244,7 +244,7 @@ async fn an_error_is_never_remembered() {
 }
 
 #[tokio::test]
-async fn passing_trouble_is_tried_again_five_times_in_all() {
+async fn transient_failures_are_attempted_five_times_in_all() {
     let status = |status, retry_after| RequestError::Status {
         status,
         retry_after,
@@ -287,7 +287,7 @@ async fn a_review_continues_when_all_its_callers_have_left() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_answer_costs_a_limited_time() {
+async fn a_review_without_a_response_times_out() {
     for limits in [(1, 60_000), (60_000, 1)] {
         let mut scene = Scene::new(TokenReviewSettings {
             try_limit: Duration::from_millis(limits.0),
@@ -309,7 +309,7 @@ async fn an_upstream_that_does_not_answer_costs_a_limited_time() {
 }
 
 #[tokio::test]
-async fn only_so_many_reviews_run_at_once() {
+async fn reviews_that_run_at_once_are_bounded() {
     let mut scene = Scene::new(TokenReviewSettings {
         lookups: LookupSettings {
             max_running: 2,
@@ -368,7 +368,7 @@ async fn a_flood_of_unknown_tokens_is_bounded_and_delays_no_renewal() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_bounded() {
+async fn cached_results_are_bounded() {
     let mut scene = Scene::new(TokenReviewSettings {
         lookups: LookupSettings {
             max_entries: 3,
@@ -403,7 +403,7 @@ async fn a_panic_of_the_transport_ends_all_waits() {
     impl ReviewTransport for Panics {
         fn post(&self, _: Bytes) -> PostFuture<'_> {
             *sync::lock(&self.0) += 1;
-            panic!("as the test wants it");
+            panic!("the transport of the test panics");
         }
     }
     let (_sender, posts) = mpsc::unbounded_channel();
@@ -435,7 +435,7 @@ async fn the_end_of_the_control_runtime_ends_all_waits() {
 }
 
 #[tokio::test]
-async fn a_data_core_on_a_thread_of_its_own_gets_its_answer() {
+async fn a_data_core_on_another_thread_gets_the_result() {
     let mut scene = Scene::new(quick());
     let (reviews, digest) = (scene.reviews.clone(), scene.digest("t"));
     let core = thread::spawn(move || {

@@ -246,7 +246,11 @@ mod tests {
         let count = hashes.len();
         hashes.sort_unstable();
         hashes.dedup();
-        assert_eq!(hashes.len(), count, "every byte and the length change the hash");
+        assert_eq!(
+            hashes.len(),
+            count,
+            "every byte and the length change the hash"
+        );
     }
 
     #[test]

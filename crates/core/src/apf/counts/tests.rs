@@ -290,7 +290,11 @@ fn changed_semantics_apply_to_counts_that_are_known() {
     let in_red = |counts: &mut Counts| counts.lookup(Time::ZERO, &pods_in("red"));
     let compatible = in_red(&mut counts);
     counts.observe_list(Time::ZERO, &pods_in("red"), &page(7, 7000));
-    assert_eq!(in_red(&mut counts), compatible, "namespaces are not counted separately");
+    assert_eq!(
+        in_red(&mut counts),
+        compatible,
+        "namespaces are not counted separately"
+    );
     counts.set_semantics(Improved);
     counts.observe_list(Time::ZERO, &pods_in("red"), &page(7, 7000));
     assert_eq!(in_red(&mut counts), known(7, 1000));

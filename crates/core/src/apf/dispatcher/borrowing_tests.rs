@@ -197,7 +197,10 @@ fn a_level_of_type_reject_borrows_seats_for_the_requests_it_rejects() {
     for (_, ticket) in running {
         ticket.finish(Time::from_nanos(20 * SECOND), &mut Decisions::default());
     }
-    assert!(refused <= 54, "at most those of a tenth of a second: {refused}");
+    assert!(
+        refused <= 54,
+        "at most those of a tenth of a second: {refused}"
+    );
     assert_eq!(refused_late, 0, "after four tenths of a second");
 }
 

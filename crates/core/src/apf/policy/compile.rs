@@ -226,8 +226,10 @@ fn in_matching_order(
         },
     );
     let has = |name: &str| candidates.iter().any(|c| &*c.schema.name == name);
-    let first = (!has(bootstrap::EXEMPT)).then(|| mandatory_candidate(bootstrap::EXEMPT, levels, known));
-    let last = (!has(bootstrap::CATCH_ALL)).then(|| mandatory_candidate(bootstrap::CATCH_ALL, levels, known));
+    let first =
+        (!has(bootstrap::EXEMPT)).then(|| mandatory_candidate(bootstrap::EXEMPT, levels, known));
+    let last = (!has(bootstrap::CATCH_ALL))
+        .then(|| mandatory_candidate(bootstrap::CATCH_ALL, levels, known));
     first
         .into_iter()
         .flatten()
@@ -236,7 +238,11 @@ fn in_matching_order(
         .collect()
 }
 
-fn mandatory_candidate(name: &str, levels: &[LevelSpec], known: &KnownSchemas<'_>) -> Option<SchemaCandidate> {
+fn mandatory_candidate(
+    name: &str,
+    levels: &[LevelSpec],
+    known: &KnownSchemas<'_>,
+) -> Option<SchemaCandidate> {
     let built_in = Located::built_in(bootstrap::flow_schema(name)?);
     compile_schema(Arc::new(built_in), levels, known).ok()
 }

@@ -335,7 +335,9 @@ fn very_many_queues_are_reported() {
     assert_eq!(level_warnings(600, many(100_000)), Vec::<String>::new());
     assert_eq!(
         level_warnings(600, many(100_001)),
-        ["spec.limited.limitResponse.queuing.queues: 100001 queues take memory without any benefit"]
+        [
+            "spec.limited.limitResponse.queuing.queues: 100001 queues take memory without any benefit"
+        ]
     );
 }
 

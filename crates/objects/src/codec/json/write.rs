@@ -270,7 +270,8 @@ impl Writer {
             '\r' => b"\\r",
             '\t' => b"\\t",
             c => {
-                write!(self.out, "\\u{:04x}", u32::from(c)).expect("writing to a vector cannot fail");
+                write!(self.out, "\\u{:04x}", u32::from(c))
+                    .expect("writing to a vector cannot fail");
                 return;
             }
         };

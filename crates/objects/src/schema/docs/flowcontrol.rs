@@ -139,7 +139,10 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         "flowcontrol",
         "FlowSchemaStatus",
         "FlowSchemaStatus is the observed state of a schema.",
-        &[("conditions", "The observed conditions, at most one of each type.")],
+        &[(
+            "conditions",
+            "The observed conditions, at most one of each type.",
+        )],
     ),
     (
         "flowcontrol",
@@ -252,7 +255,10 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         "flowcontrol",
         "PriorityLevelConfigurationStatus",
         "PriorityLevelConfigurationStatus is the observed state of a level.",
-        &[("conditions", "The observed conditions, at most one of each type.")],
+        &[(
+            "conditions",
+            "The observed conditions, at most one of each type.",
+        )],
     ),
     (
         "flowcontrol",

@@ -45,7 +45,9 @@ fn random_writes_have_the_results_of_the_library() {
             };
             match outcome {
                 Ok(()) => assert_eq!(owned(&state.managers), step["managers"], "{before}"),
-                Err(conflict_set) => assert_eq!(reported(&conflict_set), step["conflicts"], "{before}"),
+                Err(conflict_set) => {
+                    assert_eq!(reported(&conflict_set), step["conflicts"], "{before}")
+                }
             }
             if let Some(result) = step.get("result") {
                 assert_eq!(state.live, *result, "{before}");

@@ -78,7 +78,10 @@ fn paths_are_covered_by_directories_above_them() {
     assert!(whole("/healthz", "/healthz/etcd"));
     assert!(whole("/", "/healthz"));
     assert!(whole("*", "/"));
-    assert!(!whole("/healthz/*", "/healthz"), "the path itself is not covered");
+    assert!(
+        !whole("/healthz/*", "/healthz"),
+        "the path itself is not covered"
+    );
     assert!(!whole("/healthz/etcd", "/healthz"));
     assert!(!whole("/healthz", "/healthzx"));
     assert!(!whole("/", "*"), "a path need not begin with a slash");

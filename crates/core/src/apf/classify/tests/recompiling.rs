@@ -79,7 +79,10 @@ fn names_of_removed_rules_do_not_accumulate() {
         most = most.max(policy.classifier().numbering.len());
     }
     assert!(most > 10 * in_use, "names are kept for a while: {most}");
-    assert!(most < 2_000, "{most} names, {in_use} of them in use at first");
+    assert!(
+        most < 2_000,
+        "{most} names, {in_use} of them in use at first"
+    );
 }
 
 #[test]

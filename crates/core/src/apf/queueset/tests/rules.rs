@@ -174,7 +174,10 @@ fn the_bounds_of_virtual_starts_leave_out_queues_without_waiting_requests() {
     stage.arrive(at(0), "B0", 1, Work::ONE);
     assert_eq!(stage.set.next_s_bounds(), None, "both execute");
     stage.arrive(at(1), "A1", 0, Work::ONE);
-    let [least, most, ..] = stage.set.next_s_bounds().expect("a queue has a waiting request");
+    let [least, most, ..] = stage
+        .set
+        .next_s_bounds()
+        .expect("a queue has a waiting request");
     assert!(
         (least - most).abs() < 1e-12,
         "both bounds are those of a single queue: {least} {most}"
