@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every round plays each target for a short slice with the mouse alone and for one with both,
-//! so that other load on the machine affects all targets alike. It prints medians over the rounds.
+//! so that other load on the machine affects all targets equally. It prints medians over the rounds.
 //! `--ports N` prints free ports and ends.
 
 mod clients;

@@ -1,7 +1,7 @@
 //! Measures a scenario against one or several targets, in turns.
 //!
 //! In each round every target has its turn, and each round begins with another target, so that a machine that becomes
-//! slower or faster meanwhile affects all of them alike.
+//! slower or faster meanwhile affects all of them equally.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 

@@ -64,7 +64,7 @@ fn a_target_that_is_down_has_a_message_and_an_exit_code() {
 }
 
 #[test]
-fn load_that_was_not_asked_for_is_refused() {
+fn load_on_another_machine_or_beyond_the_bounds_is_refused() {
     let remote = loadtest(&["run", ELEPHANT, "--target", "http://192.0.2.1:6443"]);
     assert_eq!(remote.status.code(), Some(2));
     assert!(text(&remote.stderr).contains("--allow-remote"));
@@ -78,7 +78,7 @@ fn load_that_was_not_asked_for_is_refused() {
 }
 
 #[test]
-fn mistakes_in_a_scenario_are_told_at_once() {
+fn all_mistakes_in_a_scenario_are_reported_at_once() {
     let directory = TestDirectory::new("mistakes");
     let path = directory.0.join("wrong.yaml");
     std::fs::write(

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_nothing_here_may_be_served_by_the_upstream() {
+    fn a_path_that_is_not_hosted_may_be_served_by_the_upstream() {
         let mut kinds = KINDS.to_vec();
         kinds.extend(crate::reviews::REVIEWS);
         let reviews = "/apis/authorization.k8s.io/v1";

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_errors_are_in_brackets_and_each_text_is_there_once() {
+    fn several_errors_are_bracketed_and_deduplicated() {
         let errors = [
             ApiFieldError::required("spec.a", ""),
             ApiFieldError::required("spec.a", ""),

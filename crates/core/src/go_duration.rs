@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_duration_is_refused_in_go_words() {
+    fn a_malformed_duration_is_refused_with_the_message_of_go() {
         let cases = [
             ("", r#"time: invalid duration """#),
             ("30", r#"time: missing unit in duration "30""#),

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(validate_spec(&bad, None).len(), 1);
         assert_eq!(validate_spec(&bad, Some(&good)).len(), 1);
         assert_eq!(validate_spec(&bad, Some(&bad)), []);
-        // All else is checked anew.
+        // Everything else is checked again.
         assert_eq!(validate_spec(&with("-", json!(-1)), Some(&bad)).len(), 1);
     }
 

@@ -323,7 +323,7 @@ fn check<T: DeserializeOwned>(
     errors
 }
 
-/// Drops the errors about metadata, which is validated for every kind alike, and prints specs as kube-apiserver
+/// Drops the errors about metadata, which is validated the same way for every kind, and prints specs as kube-apiserver
 /// does.
 fn beyond_metadata(
     shape: &'static Struct,

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn it_overflows_only_by_an_eighth() {
+    fn history_overflows_once_it_exceeds_its_limit_by_an_eighth() {
         let limits = HistoryLimits {
             events: 8,
             ..HistoryLimits::default()

@@ -157,7 +157,7 @@ pub(super) fn sections<'a>(kinds: &[&'a Kind]) -> Vec<OpenApiV3Key<'a>> {
     sections
 }
 
-/// The one path of a section that is no group version, or the path of the group version itself.
+/// The one path of a section that is not a group version, or the path of the group version itself.
 fn overview(section: OpenApiV3Key<'_>) -> PathItem {
     let mut produces = OBJECTS;
     let (id, tag, doc, answer) = match section {
@@ -471,7 +471,7 @@ impl Resource<'_> {
     }
 }
 
-/// How a description goes on for a part of the object.
+/// The end of a description, for a part of the object.
 fn of(part: &str) -> &'static str {
     if part.is_empty() { "" } else { ", its status" }
 }

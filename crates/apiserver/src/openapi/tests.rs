@@ -155,7 +155,7 @@ fn documents_contain_exactly_the_schemas_they_refer_to() {
 }
 
 #[test]
-fn kubectl_finds_what_it_looks_for_at_a_patch() {
+fn the_fields_of_a_patch_that_kubectl_looks_for_are_documented() {
     let document = v3_document(&KINDS, &format!("apis/{GROUP}/v1beta3"), "").unwrap();
     let path = format!("/apis/{GROUP}/v1beta3/flowschemas/{{name}}");
     let patch = &document["paths"][path]["patch"];
@@ -203,7 +203,7 @@ fn protobuf_of_v3_is_what_gnostic_makes_of_the_same_document() {
 }
 
 #[test]
-fn protobuf_leaves_out_what_is_not_of_its_shape() {
+fn protobuf_leaves_out_fields_of_the_wrong_type() {
     let odd = json!({
         "swagger": 2, "info": [], "schemes": "https", "paths": { "/": 1 }, "definitions": null,
         "parameters": { "p": { "in": "header" } }, "unknown": true,

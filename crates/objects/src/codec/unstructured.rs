@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_reported_in_the_words_of_kube_apiserver() {
+    fn wrong_types_are_reported_with_the_messages_of_kube_apiserver() {
         let precedence = |value: Value| json!({"spec": {"matchingPrecedence": value}});
         let rules = |value: Value| json!({"spec": {"rules": value}});
         let labels = |value: Value| json!({"metadata": {"labels": value}});

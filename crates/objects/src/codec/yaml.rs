@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_the_words_of_kube_apiserver() {
+    fn errors_have_the_messages_of_kube_apiserver() {
         for (text, message) in [
             (
                 &b"foo: 1\n bar: 2"[..],
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused() {
+    fn yaml_that_expands_exponentially_by_aliases_is_refused() {
         let bomb = (1..9).fold("a0: &a0 [lol, lol]\n".to_owned(), |text, i| {
             let last = i - 1;
             format!("{text}a{i}: &a{i} [*a{last}, *a{last}, *a{last}, *a{last}, *a{last}]\n")

@@ -27,7 +27,7 @@ const MEMBERS: [&str; 4] = ["op", "path", "from", "value"];
 ///
 /// # Errors
 ///
-/// [`PatchError::BadRequest`], if the patch is no list of operations; [`PatchError::TooLarge`], if
+/// [`PatchError::BadRequest`], if the patch is not a list of operations; [`PatchError::TooLarge`], if
 /// there are more than 10000; [`PatchError::Unprocessable`], if one does not fit the object.
 pub fn json_patch(
     object: &Value,

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_is_refused() {
+    fn an_invalid_field_set_is_refused() {
         for (fields, why) in [
             (json!([]), FieldsError::NotAnObject("[]interface {}")),
             (json!({"f:a": "x"}), FieldsError::NotAnObject("string")),

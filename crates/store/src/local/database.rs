@@ -69,7 +69,7 @@ pub(super) fn explain(path: &Path, failure: Failure) -> StoreError {
         Failure::Redb(redb::Error::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
             corrupt(path, "it ends too early")
         }
-        // What is no database at all.
+        // The file is not a database.
         Failure::Redb(redb::Error::Io(error)) if error.kind() == ErrorKind::InvalidData => {
             corrupt(path, error.to_string())
         }

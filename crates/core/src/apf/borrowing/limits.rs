@@ -235,7 +235,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn odd_settings_neither_panic_nor_wrap() {
+    fn extreme_settings_neither_panic_nor_overflow() {
         let levels = [limited("huge", u32::MAX, 200, Some(u32::MAX), Some(0))];
         let limits = limits_of(&levels, Seats::MAX);
         assert_eq!(limits[0].nominal, Seats::MAX);

@@ -266,21 +266,21 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_bound_takes_from_those_who_have_none() {
+    fn a_lower_bound_leaves_less_for_the_other_claims() {
         let claims = [claim(10.0, 8.0, 100.0), claim(30.0, 0.0, 100.0)];
         let allocation = allocate(20.0, &claims).unwrap();
         assert_is(&allocation, 0.4, [8.0, 12.0]);
     }
 
     #[test]
-    fn an_upper_bound_gives_to_those_who_have_none() {
+    fn an_upper_bound_leaves_more_for_the_other_claims() {
         let claims = [claim(10.0, 0.0, 2.0), claim(30.0, 0.0, 100.0)];
         let allocation = allocate(20.0, &claims).unwrap();
         assert_is(&allocation, 0.6, [2.0, 18.0]);
     }
 
     #[test]
-    fn nothing_to_divide_is_divided_into_nothing() {
+    fn allocating_zero_seats_or_to_no_claims_gives_zero() {
         let claims = [claim(10.0, 0.0, 2.0), claim(0.0, 0.0, 0.0)];
         let allocation = allocate(0.0, &claims).unwrap();
         assert_is(&allocation, 0.0, [0.0, 0.0]);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contradiction_is_an_error_that_names_the_claim() {
+    fn an_invalid_claim_is_an_error_with_its_index() {
         use AllocationError::*;
         let good = claim(1.0, 0.0, 9.0);
         let with = |bad| allocate(5.0, &[good, bad]).unwrap_err();

@@ -231,7 +231,7 @@ fn the_scopes_remembered_are_bounded_and_the_latest_stay() {
 }
 
 #[test]
-fn extreme_figures_and_long_names_do_no_harm() {
+fn extreme_figures_and_long_names_are_bounded() {
     let odd = ListObservation {
         items_in_page: Some(u64::MAX),
         remaining_item_count: Some(u64::MAX),

@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_leave_in_the_order_they_came_and_from_anywhere() {
+    fn requests_leave_in_order_of_arrival_or_from_any_position() {
         let (mut queue, mut entries, indices) = filled();
         assert_eq!(order(&queue, &entries), [0, 1, 2]);
         queue.unlink(&mut entries, indices[1]);

@@ -2,7 +2,7 @@
 //!
 //! A flow is known by its hash. It is remembered while it has requests and for some time after, so
 //! that what it has used beyond its share still counts when it comes back, and its service time need
-//! not be learnt anew. What is remembered is bounded: the flow that has been idle longest goes first.
+//! not be learnt again. What is remembered is bounded: the flow that has been idle longest goes first.
 //!
 //! Not here: whose turn it is ([`super::fair`]).
 

@@ -51,7 +51,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// Moves waiting requests to where the present semantics keep them, in the order of arrival. Executing
-    /// requests are no longer charged to a flow or queue, and the sums are computed anew. O(requests · log
+    /// requests are no longer charged to a flow or queue, and the sums are recomputed. O(requests · log
     /// requests + queues).
     fn queue_anew(&mut self) {
         self.assumed = Work::ASSUMED_SERVICE_TIME;

@@ -70,7 +70,7 @@ const BROKEN: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn broken_text_is_refused_in_the_words_of_go() {
+fn malformed_text_is_refused_with_the_message_of_go() {
     for (text, message) in BROKEN {
         let error = parse(text.as_bytes()).unwrap_err().to_string();
         assert_eq!(error, *message, "{text}");

@@ -82,7 +82,7 @@ impl Part {
     }
 }
 
-/// Whether a field of this type is left out if it is null, though it is no pointer.
+/// Whether a field of this type is left out if it is null, although it is not a pointer.
 fn is_nil(ty: &Type) -> bool {
     matches!(ty, Type::List(_) | Type::Map(_) | Type::Bytes)
 }

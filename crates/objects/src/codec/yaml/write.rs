@@ -1,4 +1,4 @@
-//! YAML text that every parser reads alike.
+//! YAML text that every parser reads in the same way.
 //!
 //! Parsers of YAML 1.1, such as kubectl's, read an unquoted `yes` as true and `1_0` as ten; parsers of YAML 1.2
 //! do not. So all text that is not certainly a plain word is written in quotes, as in JSON, which is also YAML.
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_plainly_a_word_is_quoted() {
+    fn text_that_yaml_could_read_as_another_type_is_quoted() {
         let value = json!({
             "a": "yes", "b": ["On", "1.5", "a: b", "x/y-z", "", "0x1f", "ä"],
             "c": {"d": [{"e": 1, "f": null}, [], {}], "g": true}, "h": {}, "y": -1.5,

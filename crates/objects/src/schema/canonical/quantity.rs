@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_come_out_as_go_writes_them() {
+    fn quantities_are_written_as_go_writes_them() {
         for (text, amount) in [
             ("0", "0"),
             ("-0", "0"),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_refused() {
+    fn an_invalid_quantity_is_refused() {
         for (text, error) in [
             ("", QuantityError::Format),
             ("1 Gi", QuantityError::Format),

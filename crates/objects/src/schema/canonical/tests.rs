@@ -118,7 +118,7 @@ const WRONG_TYPES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn wrong_types_are_reported_in_the_words_of_go() {
+fn wrong_types_are_reported_with_the_messages_of_go() {
     for (text, message) in WRONG_TYPES {
         assert_eq!(
             error(&FLOW_SCHEMA, text),
@@ -187,7 +187,7 @@ fn a_sparse_object_gets_the_fields_that_are_always_present() {
 }
 
 #[test]
-fn null_means_absent_and_what_is_empty_goes() {
+fn null_means_absent_and_empty_values_are_removed() {
     let raw = json!({
         "kind": "FlowSchema", "apiVersion": null,
         "metadata": {

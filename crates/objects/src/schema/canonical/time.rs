@@ -14,7 +14,7 @@ const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 /// Seconds from the Unix epoch to Go's zero time, the beginning of the year 1.
 pub(crate) const ZERO: i64 = -62_135_596_800;
 
-/// Why a text is no time. Its text is Go's.
+/// Why a text is not a valid time. The message is Go's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeError {
     text: String,
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_come_out_in_utc_and_whole_seconds() {
+    fn times_are_written_in_utc_and_whole_seconds() {
         for (text, time) in [
             ("2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z"),
             ("2020-01-01T00:00:00.9+01:00", "2019-12-31T23:00:00Z"),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused_in_the_words_of_go() {
+    fn an_invalid_time_is_refused_with_the_message_of_go() {
         for (text, message) in [
             (
                 "x",
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_text_does_not_panic() {
+    fn malformed_times_are_refused_without_a_panic() {
         for text in [
             "2020-01-01T00:00:00é23456",
             "éééé",

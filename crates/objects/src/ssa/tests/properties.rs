@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn no_json_makes_it_panic(config in json(), live in json(), entries in json()) {
+    fn no_json_object_makes_an_apply_panic(config in json(), live in json(), entries in json()) {
         let kinds = Served::of_kind("Widget");
         let named = |mut value: Value| {
             if let Some(fields) = value.as_object_mut() {

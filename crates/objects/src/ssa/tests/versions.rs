@@ -161,7 +161,7 @@ fn entries_of_versions_that_are_not_served_are_dropped() {
 }
 
 #[test]
-fn list_items_are_known_by_all_their_keys() {
+fn list_items_are_identified_by_all_their_keys() {
     let port = |protocol: &str, name: &str| json!({"protocol": protocol, "port": 1, "name": name});
     let live = applied(
         None,

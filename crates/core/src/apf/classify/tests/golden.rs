@@ -431,7 +431,7 @@ fn an_explanation_names_the_part_that_comes_closest_to_matching() {
 }
 
 #[test]
-fn a_part_that_comes_closer_is_named_whatever_follows_it() {
+fn the_closest_part_is_named_even_if_it_is_not_the_last() {
     let policy = policy(vec![schema(
         "it",
         2,

@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_called_unreachable_is_not_reached(
+    fn a_schema_reported_as_unreachable_is_never_selected(
         policy in a_policy(),
         requests in prop::collection::vec(a_request(), 60),
     ) {

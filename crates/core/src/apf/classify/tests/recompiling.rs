@@ -52,12 +52,12 @@ proptest! {
                 }
             };
             let continued = compile(before.as_ref(), &documents);
-            let anew = compile(None, &documents);
-            prop_assert_eq!(facts(&continued), facts(&anew));
+            let fresh = compile(None, &documents);
+            prop_assert_eq!(facts(&continued), facts(&fresh));
             for request in &requests {
                 prop_assert_eq!(
                     continued.policy.classify(request),
-                    anew.policy.classify(request),
+                    fresh.policy.classify(request),
                     "{:?}", request
                 );
             }
@@ -95,9 +95,9 @@ fn recompiling_with_another_hash_key_changes_the_flow_hashes() {
     };
     let objects = ObjectSet::of(documents.values());
     let continued = policy.recompile(&objects, &settings).unwrap().policy;
-    let anew = Policy::compile(&objects, &settings).unwrap().policy;
+    let fresh = Policy::compile(&objects, &settings).unwrap().policy;
     let request = digest("a", &[], "GET", "/api/v1/pods");
-    assert_eq!(continued.classify(&request), anew.classify(&request));
+    assert_eq!(continued.classify(&request), fresh.classify(&request));
     assert_ne!(
         continued.classify(&request).hash,
         policy.classify(&request).hash
