@@ -116,7 +116,7 @@ fn base(
     let (clients, missing) = match reference {
         ComparisonBase::Alone => (
             who.and_then(|who| evidence.alone.get(who)),
-            "nobody was measured alone",
+            "no client was measured alone",
         ),
         ComparisonBase::Without => (
             evidence.without.as_ref(),

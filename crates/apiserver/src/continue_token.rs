@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_bad_tokens_say_what_is_wrong() {
+    fn errors_of_invalid_tokens_are_those_of_kube_apiserver() {
         let prefix = "invalid continue token: continue key is not valid";
         let cases = [
             (

@@ -29,7 +29,7 @@ pub struct ListParameters {
     pub timeout_seconds: i64,
     /// The maximum number of objects of a page; 0: all.
     pub limit: i64,
-    /// The token of the page before; empty for the first page.
+    /// The token from the previous page; empty for the first page.
     pub continue_token: String,
     /// Whether a watch begins with the present objects.
     pub initial_events: Option<bool>,
@@ -72,7 +72,7 @@ impl ListParameters {
         Ok(options)
     }
 
-    /// A watch without a resource version begins with the present objects, unless it says otherwise.
+    /// A watch without a resource version begins with the present objects, unless the client sets `sendInitialEvents`.
     fn set_defaults(&mut self) {
         let has_no_version = self.resource_version.is_empty() || self.resource_version == "0";
         if self.watch

@@ -169,7 +169,7 @@ pub(crate) fn check_dry_run(values: &[&str], errors: &mut Vec<ApiFieldError>) {
     }
 }
 
-/// The manager that a user agent stands for: what comes before the first slash.
+/// The field manager for a user agent: the part before the first slash.
 fn manager_of(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
     let mut manager = String::new();

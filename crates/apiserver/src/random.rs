@@ -16,7 +16,7 @@ fn bytes<const N: usize>() -> Result<[u8; N], StatusError> {
     let mut bytes = [0; N];
     SystemRandom::new()
         .fill(&mut bytes)
-        .map_err(|_| StatusError::internal("the system gives no random numbers"))?;
+        .map_err(|_| StatusError::internal("the system provides no random numbers"))?;
     Ok(bytes)
 }
 
@@ -24,7 +24,7 @@ fn bytes<const N: usize>() -> Result<[u8; N], StatusError> {
 ///
 /// # Errors
 ///
-/// 500, when the system gives no random numbers.
+/// 500, when the system provides no random numbers.
 pub(crate) fn uid() -> Result<String, StatusError> {
     let random = Builder::from_random_bytes(bytes()?);
     Ok(random.into_uuid().to_string())
@@ -34,7 +34,7 @@ pub(crate) fn uid() -> Result<String, StatusError> {
 ///
 /// # Errors
 ///
-/// 500, when the system gives no random numbers.
+/// 500, when the system provides no random numbers.
 pub(crate) fn name(prefix: &str) -> Result<String, StatusError> {
     let mut end = prefix.len().min(MAX_PREFIX);
     while !prefix.is_char_boundary(end) {
@@ -50,7 +50,7 @@ pub(crate) fn name(prefix: &str) -> Result<String, StatusError> {
     Ok(name)
 }
 
-/// A random number from 0 to 1; 0 where the system gives none.
+/// A random number from 0 to 1; 0 where the system provides none.
 pub(crate) fn fraction() -> f64 {
     bytes::<2>().map_or(0.0, |two| {
         f64::from(u16::from_be_bytes(two)) / f64::from(u16::MAX)

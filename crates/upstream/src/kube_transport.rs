@@ -1,4 +1,4 @@
-//! Sends the lists and watches of kube-rs in the gateway's own name, and tells which watches are open.
+//! Sends the lists and watches of kube-rs in the gateway's own name, and reports which watches are open.
 //!
 //! The [`ApiClient`] has to open a connection for each request: there are few of them, a watch holds one anyway, and
 //! so none is ever sent on a connection that has died in a pool.

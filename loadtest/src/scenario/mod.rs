@@ -224,7 +224,7 @@ pub(crate) enum EventKind {
     Slowdown(f64),
     /// Whether the stand-in is down: it neither responds nor accepts connections.
     UpstreamDown(bool),
-    /// The gateway is told to stop, and a new one starts in its place.
+    /// The gateway gets SIGTERM, and a new one starts in its place.
     RestartGateway,
 }
 

@@ -170,7 +170,7 @@ impl CallContext<'_> {
         newest.map_err(|error| store_fault(&error))
     }
 
-    /// The error of a list. If its continue token has expired, the error has a token to go on with.
+    /// The error of a list. If its continue token has expired, the error has a token to continue with.
     fn list_fault(
         &self,
         error: &StoreError,

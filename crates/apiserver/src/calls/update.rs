@@ -160,7 +160,7 @@ impl CallContext<'_> {
         if uid.is_empty() || uid == found {
             return Ok(());
         }
-        // The key as kube-apiserver has it.
+        // The storage key, in the form of kube-apiserver.
         let prefix = self.prefix();
         let key = prefix
             .strip_prefix(&self.kind.group_prefix())

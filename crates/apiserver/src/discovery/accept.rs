@@ -13,7 +13,7 @@
 pub(crate) enum AggregatedVersion {
     /// `apidiscovery.k8s.io/v2`.
     V2,
-    /// `apidiscovery.k8s.io/v2beta1`: the same, but for the name.
+    /// `apidiscovery.k8s.io/v2beta1`: the same, except for the name.
     V2Beta1,
 }
 

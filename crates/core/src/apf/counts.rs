@@ -261,7 +261,7 @@ enum Population {
     Unknown,
     /// So many.
     Count(u64),
-    /// As many as make up so many bytes.
+    /// As many as amount to this number of bytes.
     Bytes(u64),
 }
 

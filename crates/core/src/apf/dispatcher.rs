@@ -1,6 +1,6 @@
 //! All priority levels: live policy, and the seats each level has at present.
 //!
-//! The [`Dispatcher`] is the control side: it takes on policies and rebalances. The hot path sees only a
+//! The [`Dispatcher`] is the control side: it applies policies and rebalances. The hot path sees only a
 //! [`PolicyView`], an immutable snapshot of policy and levels that each core holds for itself; a request goes
 //! straight to its level and takes no lock except that level's.
 //!

@@ -5,7 +5,7 @@
 //! others are collected and handed out after it is released.
 //!
 //! A [`Ticket`] is the right to execute. It is given back exactly once, by [`Ticket::finish`]; the
-//! owner sees to that on every way out, a panic or a lost client included.
+//! owner ensures this however the request ends, by a panic or a disconnected client, too.
 //!
 //! Times may come from several cores and in any order: the queue set keeps the latest it has seen and takes earlier ones
 //! for that one.
@@ -139,7 +139,7 @@ impl<W: Copy> Level<W> {
         self.with(out, |set, events| set.tick(now, events));
     }
 
-    /// Takes on another discipline and semantics; what waits keeps its place.
+    /// Changes the discipline and the semantics; waiting requests keep their places.
     pub fn configure(
         &self,
         now: Time,
@@ -152,7 +152,7 @@ impl<W: Copy> Level<W> {
         });
     }
 
-    /// Takes on another current limit; `denominator` is what the ratio metrics divide by.
+    /// Changes the current limit; `denominator` is what the ratio metrics divide by.
     pub fn set_limit(&self, now: Time, limit: Seats, denominator: Seats, out: &mut Decisions<W>) {
         self.with(out, |set, events| {
             set.set_limit(now, limit, denominator, events);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub enum Semantics {
     /// As the original behaves, its defects included.
     Compatible,
-    /// As the original is meant.
+    /// As the original is intended.
     #[default]
     Improved,
 }
@@ -30,7 +30,7 @@ pub struct Schema {
     pub name: Arc<str>,
     /// The object's UID, or a stable one made from kind and name; never empty.
     pub uid: Arc<str>,
-    /// Matching precedence; low wins.
+    /// Matching precedence; the lowest wins.
     pub precedence: i32,
     /// The level its requests go to.
     pub level: LevelIndex,

@@ -70,7 +70,7 @@ impl RequestInfo {
     /// of its target, neither of them decoded.
     ///
     /// Linear in the length of the target, but for a field selector's terms, which get sorted.
-    /// The query is not looked at where there is none.
+    /// An absent or empty query is not parsed.
     ///
     /// # Errors
     ///

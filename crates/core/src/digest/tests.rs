@@ -259,7 +259,7 @@ fn escape(path: &[u8], escaped: &[bool]) -> Vec<u8> {
     out
 }
 
-/// Paths that are likely to mean something.
+/// Paths that are likely to have a meaning in the API.
 fn path() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         6 => prop::sample::select(vec![

@@ -101,7 +101,7 @@ impl Verb {
         }
     }
 
-    /// The verb of a resource request, before the path's name and the query are looked at.
+    /// The verb of a resource request, before the path's name and the query are considered.
     pub(super) fn of_resource(method: &str) -> Self {
         match method {
             "GET" | "HEAD" => Self::Get,

@@ -118,7 +118,8 @@ impl JsonDocument {
     }
 
     /// Checks that a value, or the whole document, is equal to `value`. A null is also equal to a
-    /// missing member of an object; no value at all is equal to nothing else.
+    /// missing member of an object; without a `value`, a member must be null or missing, and the whole document is never
+    /// equal.
     pub(super) fn test(
         &mut self,
         pointer: &str,

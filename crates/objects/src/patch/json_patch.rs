@@ -140,7 +140,7 @@ fn operation_problems(
                 problems.push(reported(&text));
             }
         } else {
-            // What is inside of an unknown member is not looked at.
+            // The contents of an unknown member are not checked.
             while duplicates
                 .next_if(|text| *text == itself || inside(text))
                 .is_some()

@@ -67,7 +67,7 @@ impl Patched {
     }
 }
 
-/// Prefixes what is wrong with a patch's text as the server does when it looks at it strictly.
+/// Prefixes the problems in a patch's text as the server does in strict validation.
 fn undecodable(validation: FieldValidation, why: impl std::fmt::Display) -> PatchError {
     PatchError::BadRequest(match validation {
         FieldValidation::Ignore => why.to_string(),

@@ -35,7 +35,7 @@ pub(crate) const MAX_OBJECTS: usize = 65_536;
 /// The most strict problems that one decoding reports, as in Go's decoder.
 pub(crate) const MAX_PROBLEMS: usize = 100;
 
-/// The version whose package name errors show if nobody says otherwise.
+/// The version whose package name errors show by default.
 const VERSION: &str = "v1";
 
 /// Something that can be decoded: a tree of JSON values.

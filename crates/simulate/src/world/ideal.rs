@@ -136,7 +136,7 @@ fn most_valuable(wants: &[Want], limit: usize) -> Vec<f64> {
     seats
 }
 
-/// Little's law: a closed loop of threads goes round as often as its seats allow.
+/// Little's law: the cycle time of a closed loop of threads follows from its seats.
 fn fluid_wait(arrivals: Arrivals, flow: &super::FlowSpec, seats: f64, limit: u32) -> f64 {
     let Arrivals::Closed {
         threads,

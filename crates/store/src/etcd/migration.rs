@@ -2,7 +2,7 @@
 //!
 //! The marker is replaced by a key that an older fairgate takes for foreign, so its replicas stop writing at
 //! once: each of their writes is conditional on the marker. Then every object is moved to its new key, each
-//! in one transaction, and at last the marker of the new format is written. Several replicas may do this at
+//! in one transaction, and finally the marker of the new format is written. Several replicas may do this at
 //! once, and continue what another has begun.
 
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};

@@ -14,17 +14,17 @@ use super::{
 };
 use crate::digest::User;
 
-/// Combinations of one schema that are looked at before giving up.
+/// The maximum number of combinations of one schema that are examined.
 const MAX_LOOKS: u32 = 4096;
 
-/// How far earlier schemas take all requests of a schema.
+/// How far earlier schemas match all requests of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cover {
     /// Some request may reach it.
     Open,
     /// No rule of it can match anything.
     Nothing,
-    /// None reaches it; these schemas take them all.
+    /// No request reaches it; these schemas match them all.
     Whole(BTreeSet<u32>),
     /// As [`Self::Whole`], but for users who are neither in `system:authenticated` nor in
     /// `system:unauthenticated`. Servers put every user into one of the two.
@@ -40,7 +40,7 @@ struct Search<'a> {
     groupless: bool,
 }
 
-/// Some request may get through; nothing more needs to be looked at.
+/// Some request may not be covered; nothing more needs to be examined.
 struct Reached;
 
 impl Classifier {

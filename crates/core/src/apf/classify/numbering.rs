@@ -102,7 +102,7 @@ impl Numbering {
         self.used = self.len();
     }
 
-    /// Whether so many names came since all were in use that it is time to number again. This bounds the names of
+    /// Whether so many names were added since all were in use that all should be numbered again. This bounds the names of
     /// rules that are gone.
     pub(super) fn is_mostly_unused(&self) -> bool {
         self.len() > 2 * self.used + SPARE_NAMES

@@ -1,4 +1,4 @@
-//! What list responses and reported counts tell about the number of objects.
+//! The number of objects, as learnt from list responses and reported counts.
 
 use super::*;
 use Semantics::{Compatible, Improved};

@@ -16,7 +16,7 @@ impl<W: Copy> QueueSet<W> {
         while self.sums.waiting > 0 && self.sums.seats_in_use < self.limit {
             let Some(slot) = self.choose_head(events) else {
                 if self.after_robin == 0 {
-                    // The original's index goes round and ends where it began, or at the last queue if it
+                    // The original's index wraps around and ends where it began, or at the last queue if it
                     // began before the first.
                     self.after_robin = u32::try_from(self.deck.len()).unwrap_or(NONE);
                 }

@@ -30,7 +30,7 @@ use crate::{
 /// The maximum number of its requests by which a wide flow may be ahead.
 const LEAD: u32 = 8;
 
-/// A request that passes a blocked head takes at most one part in so many of the head's wait.
+/// A request may overtake a blocked head if it takes at most this fraction (1 / n) of the head's wait.
 const PASSING_PART: u32 = 10;
 
 /// The longest service time that is assumed for a request.

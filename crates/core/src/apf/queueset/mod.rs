@@ -69,7 +69,7 @@ pub enum Discipline {
 pub struct ArrivingRequest<W> {
     /// The caller's identifier of the waiting request; never inspected.
     pub waiter: W,
-    /// The caller's number for the schema; never looked at.
+    /// The caller's number for the schema; never inspected.
     pub schema: u32,
     /// Hash of the flow.
     pub hash: u64,

@@ -63,7 +63,7 @@ impl Turns {
         self.len
     }
 
-    /// Sets when a flow has its turn, and the width of its head.
+    /// Sets the key of a flow in the order of turns, and the width of its head.
     pub(super) fn set(&mut self, flow: u32, start: SeatSeconds, turn: u32, width: Seats) {
         self.grow(flow as usize + 1);
         let node = TurnNode {
@@ -170,7 +170,7 @@ struct Widest {
     width: Seats,
     latest: SeatSeconds,
     best: TurnNode,
-    /// Nodes that may still be looked at.
+    /// The number of nodes that may still be visited.
     looks: u32,
 }
 

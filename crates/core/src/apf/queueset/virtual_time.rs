@@ -69,7 +69,7 @@ impl<W: Copy> QueueSet<W> {
                 debug_assert_eq!(
                     entry.phase,
                     Phase::Waiting,
-                    "only waiting requests stand in a queue"
+                    "only waiting requests are in a queue"
                 );
                 entry.arrival_r = back(entry.arrival_r);
                 next = entry.next_in_queue();

@@ -168,7 +168,7 @@ async fn another_cluster_at_the_same_address_is_read_again() {
     let mut watch = store.watch("/", last).unwrap();
     server.stop();
     until_ready(&*store, false).await;
-    // The revision does not show that it is another etcd: it is as high.
+    // The revision is as high, so it does not show that this is another etcd.
     let ports = server.ports;
     let mut other = EtcdServer::with(Vec::new());
     let elsewhere = open(settings(other.endpoint(), "/fairgate")).await;

@@ -28,7 +28,7 @@ async fn replicas_see_what_the_others_write_in_the_same_order() {
         };
         let key = format!("/a/{n}");
         let revision = create(&**writer, &key, "1").await;
-        // What one acknowledged, the other reads at once.
+        // A replica reads at once what another has acknowledged.
         let page = reader
             .list("/a/", None, None, ReadRevision::Newest)
             .await

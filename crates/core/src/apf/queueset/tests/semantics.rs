@@ -15,7 +15,7 @@ fn blocked_head(mut set: QueueSet<&'static str>) -> Stage {
 }
 
 #[test]
-fn a_wide_head_blocks_the_level_or_is_passed() {
+fn a_wide_head_blocks_the_level_and_in_improved_may_be_overtaken() {
     let compatible = blocked_head(set(two_queues(), 50));
     assert_eq!(
         compatible.running,
@@ -57,7 +57,7 @@ fn a_request_longer_than_a_tenth_of_the_heads_wait_does_not_overtake_it() {
 }
 
 #[test]
-fn the_queue_limit_holds_only_without_free_seats_or_always() {
+fn only_improved_enforces_the_queue_limit_while_seats_are_free() {
     let refused = |mut set: QueueSet<&'static str>| {
         set.limit = 10;
         let mut stage = Stage::new(set);
@@ -80,7 +80,7 @@ fn the_queue_limit_holds_only_without_free_seats_or_always() {
 }
 
 #[test]
-fn narrowing_the_final_phase_leaks_demand_or_does_not() {
+fn only_compatible_leaks_demand_when_it_narrows_the_final_phase() {
     let demand = |set| {
         let mut stage = Stage::new(set);
         let wide = Work {
@@ -102,7 +102,7 @@ fn narrowing_the_final_phase_leaks_demand_or_does_not() {
 }
 
 #[test]
-fn the_seats_of_the_final_phase_are_charged_from_the_start_or_when_they_are_due() {
+fn only_compatible_charges_final_seats_while_the_request_executes() {
     let wide_end = Work {
         initial_seats: 1,
         final_seats: 10,
@@ -122,7 +122,7 @@ fn the_seats_of_the_final_phase_are_charged_from_the_start_or_when_they_are_due(
 }
 
 #[test]
-fn a_blocking_head_that_gives_up_leaves_the_level_stuck_or_not() {
+fn only_improved_dispatches_when_a_blocking_head_is_cancelled() {
     let after_cancel = |set| {
         let mut stage = Stage::new(set);
         stage.set.limit = 10;
@@ -137,7 +137,7 @@ fn a_blocking_head_that_gives_up_leaves_the_level_stuck_or_not() {
 }
 
 #[test]
-fn a_level_of_no_seats_lets_one_request_through_or_none() {
+fn only_compatible_executes_a_request_at_a_level_without_seats() {
     let mut compatible = Stage::new(set(Discipline::Reject, 0));
     assert!(compatible.executes(at(0), "one", 0, Work::ONE));
     let mut improved = Stage::new(improved(Discipline::Reject, 0));
@@ -145,7 +145,7 @@ fn a_level_of_no_seats_lets_one_request_through_or_none() {
 }
 
 #[test]
-fn a_request_wider_than_the_level_runs_beside_lingering_seats_or_alone() {
+fn only_compatible_runs_a_request_wider_than_the_level_beside_lingering_seats() {
     let mut compatible = Stage::new(set(two_queues(), 4));
     let lingers = Work {
         initial_seats: 1,
@@ -196,7 +196,7 @@ fn shrinking(set: QueueSet<&'static str>) -> Stage {
 }
 
 #[test]
-fn a_shrinking_deck_loses_a_queue_in_use_or_only_empty_ones() {
+fn only_compatible_removes_a_queue_in_use_when_the_deck_shrinks() {
     let compatible = shrinking(set(queues(3, 50, 1), 10));
     assert!(
         !compatible.running.contains(&"waits"),
