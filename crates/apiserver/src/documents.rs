@@ -277,7 +277,7 @@ pub(super) fn v2_format(accept: &str) -> Option<OpenApiFormat> {
     openapi_format(accept, [PROTO_V2, PROTO_V2_OLD])
 }
 
-/// The same of an OpenAPI v3 document.
+/// The format of an OpenAPI v3 document that a client accepts; `None` if it accepts neither.
 pub(super) fn v3_format(accept: &str) -> Option<OpenApiFormat> {
     openapi_format(accept, [PROTO_V3, PROTO_V3_OLD])
 }

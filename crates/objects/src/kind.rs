@@ -81,7 +81,7 @@ pub struct KindRules {
     /// Validates the spec of an object in its stored version, with defaults; for an update, with the object
     /// before it.
     pub validate: fn(&Value, Option<&Value>) -> Vec<ApiFieldError>,
-    /// The same for a write to `/status`.
+    /// Validates an object on a write to `/status`.
     pub validate_status: fn(&Value) -> Vec<ApiFieldError>,
     /// Warnings for the client that writes a valid object.
     pub warnings: fn(&Value) -> Vec<String>,

@@ -42,7 +42,7 @@ impl Object {
         Arc::new(Self::plain(kind, stored))
     }
 
-    /// The same, not shared yet.
+    /// As [`Self::new`], without the [`Arc`].
     pub fn plain(kind: &'static Kind, stored: Value) -> Self {
         let forms = kind.versions.iter().map(|_| OnceLock::new()).collect();
         Self {

@@ -59,7 +59,7 @@ impl ReviewTransport for ReviewClient {
 /// How often a review is sent, and with what pauses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryPolicy {
-    /// How often at most; at least 1.
+    /// The maximum number of attempts; at least 1.
     pub(crate) tries: u32,
     /// The limit of one attempt.
     pub(crate) try_limit: Duration,

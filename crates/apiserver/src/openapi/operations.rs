@@ -24,7 +24,7 @@ pub(super) const OBJECTS: &[&str] = &[
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 ];
-/// The same, and those of watches.
+/// The media types of objects and of watches.
 pub(super) const STREAMS: &[&str] = &[
     "application/json",
     "application/yaml",
@@ -43,7 +43,7 @@ pub(super) const PATCHES: &[&str] = &[
 /// A path and its operations.
 #[derive(Debug)]
 pub(super) struct PathItem {
-    /// With `{name}` and `{namespace}` in it.
+    /// The path, with the placeholders `{name}` and `{namespace}`.
     pub(super) template: String,
     /// Those that all operations share, sorted by name.
     pub(super) parameters: Vec<Parameter>,
@@ -53,12 +53,12 @@ pub(super) struct PathItem {
 /// One method of a path.
 #[derive(Debug)]
 pub(super) struct Operation {
-    /// In lower case.
+    /// The HTTP method, in lower case.
     pub(super) method: &'static str,
     pub(super) id: String,
     pub(super) tag: String,
     pub(super) doc: String,
-    /// Its own, sorted by name.
+    /// The parameters that only this operation has, sorted by name.
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: RequestBody,
     pub(super) codes: &'static [(&'static str, &'static str)],

@@ -161,7 +161,7 @@ const WATCH: Parameter = query(
     "Whether to return a stream of changes instead of a list.",
 );
 
-/// Of a list or a watch, sorted.
+/// The parameters of a list or a watch, sorted.
 pub(super) const LIST: &[Parameter] = &[
     ALLOW_WATCH_BOOKMARKS,
     CONTINUE,
@@ -175,11 +175,11 @@ pub(super) const LIST: &[Parameter] = &[
     TIMEOUT_SECONDS,
     WATCH,
 ];
-/// Of a creation or a replacement, sorted.
+/// The parameters of a creation or a replacement, sorted.
 pub(super) const WRITE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
-/// Of a patch, sorted.
+/// The parameters of a patch, sorted.
 pub(super) const PATCH: &[Parameter] = &[DRY_RUN, FIELD_MANAGER_OF_PATCH, FIELD_VALIDATION, FORCE];
-/// Of a deletion, sorted.
+/// The parameters of a deletion, sorted.
 pub(super) const DELETE: &[Parameter] = &[
     DRY_RUN,
     GRACE_PERIOD_SECONDS,
@@ -187,7 +187,7 @@ pub(super) const DELETE: &[Parameter] = &[
     ORPHAN_DEPENDENTS,
     PROPAGATION_POLICY,
 ];
-/// Of a deletion of many, sorted.
+/// The parameters of a deletion of a collection, sorted.
 pub(super) const DELETE_COLLECTION: &[Parameter] = &[
     CONTINUE,
     DRY_RUN,

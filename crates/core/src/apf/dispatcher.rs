@@ -79,16 +79,16 @@ struct ViewLevel<W> {
 pub struct LimitChange {
     /// The level.
     pub level: Arc<str>,
-    /// Its current limit before.
+    /// Its current limit before the rebalancing.
     pub from: Seats,
-    /// And now.
+    /// Its current limit after it.
     pub to: Seats,
 }
 
 /// The state of one level, for metrics and dumps.
 #[derive(Clone, Debug)]
 pub struct LevelReport {
-    /// As configured.
+    /// Its configuration.
     pub spec: LevelSpec,
     /// Its static limits.
     pub limits: LevelLimits,

@@ -20,18 +20,18 @@ pub(crate) const MAX_BOUNDS: usize = 15;
 pub struct Buckets(&'static [f64]);
 
 impl Buckets {
-    /// Of `priority_level_seat_utilization`.
+    /// The buckets of `priority_level_seat_utilization`.
     pub const SEAT_UTILIZATION: Self = Self::new(&[
         0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0,
     ]);
-    /// Of `priority_level_request_utilization`.
+    /// The buckets of `priority_level_request_utilization`.
     pub const REQUEST_UTILIZATION: Self =
         Self::new(&[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0]);
-    /// Of `read_vs_write_current_requests`.
+    /// The buckets of `read_vs_write_current_requests`.
     pub const READ_VS_WRITE: Self = Self::new(&[
         0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0,
     ]);
-    /// Of `demand_seats`.
+    /// The buckets of `demand_seats`.
     pub(crate) const DEMAND_SEATS: Self =
         Self::new(&[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0]);
 

@@ -29,7 +29,7 @@ impl SeatSeconds {
         Self(units)
     }
 
-    /// In units of 10⁻⁸ seat-seconds.
+    /// The amount in units of 10⁻⁸ seat-seconds.
     pub const fn units(self) -> u64 {
         self.0
     }

@@ -171,7 +171,7 @@ pub(super) fn order_left(
     Ok(left)
 }
 
-/// Each value once, where it is first.
+/// The distinct values, in the order of their first occurrence.
 fn distinct<'v>(items: impl Iterator<Item = &'v Value>) -> Vec<Value> {
     let mut seen = HashSet::new();
     let new = |item: &&Value| Name::of(item).is_none_or(|name| seen.insert(name));

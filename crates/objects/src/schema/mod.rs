@@ -230,7 +230,7 @@ impl Struct {
         }
     }
 
-    /// The same, taken as a whole by server-side apply.
+    /// The same type, which server-side apply treats as atomic.
     #[must_use]
     pub const fn atomic(mut self) -> Self {
         self.atomic = true;

@@ -20,7 +20,7 @@ use crate::schema::{List, Type};
 pub(super) struct Comparison {
     /// Only in the old object.
     pub(super) removed: PathSet,
-    /// In both, with another value.
+    /// In both objects, with different values.
     pub(super) modified: PathSet,
     /// Only in the new object.
     pub(super) added: PathSet,

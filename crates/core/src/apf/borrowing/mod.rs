@@ -49,7 +49,7 @@ pub(crate) struct RebalanceOutcome {
 /// The decisions for all levels.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rebalanced {
-    /// In the order of the parties.
+    /// The outcome of each level, in the order of the arguments.
     pub outcomes: Vec<RebalanceOutcome>,
     /// The part of its target that each level is granted, bounds aside; 0 when there is not even
     /// enough for what the levels recently used. In [`Semantics::Improved`] at most 1.
@@ -155,7 +155,7 @@ impl RebalanceInput {
 struct Division {
     semantics: Semantics,
     nominal_sum: u64,
-    /// What exempt levels leave.
+    /// The seats that exempt levels leave to the others.
     remaining: u64,
 }
 

@@ -18,9 +18,9 @@ use super::{
 /// Together the two bound the table to a small multiple of the objects.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
-    /// For each part of a rule.
+    /// The maximum number of combinations for each part of a rule.
     pub(super) per_part: usize,
-    /// And for each name it lists.
+    /// The number of further combinations for each name that it lists.
     pub(super) per_name: usize,
 }
 

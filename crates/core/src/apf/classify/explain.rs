@@ -16,9 +16,9 @@ use crate::digest::{RequestDigest, RequestInfo, User};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleMatch {
-    /// In `spec.rules`.
+    /// The index in `spec.rules`.
     pub rule: usize,
-    /// In the rule's `subjects`.
+    /// The index in the rule's `subjects`.
     pub subject: usize,
     /// In the rule's `resourceRules` or `nonResourceRules`, as the request is.
     pub part: usize,

@@ -57,7 +57,7 @@ impl ResourcePart {
 }
 
 impl Set {
-    /// What the set has in keys.
+    /// The numbers that stand for the set in keys.
     pub(super) fn numbers(&self) -> Vec<u32> {
         if self.any {
             vec![ANY]

@@ -47,9 +47,9 @@ pub fn is_mandatory(name: &str) -> bool {
 /// Whose spec an object of a suggested name gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecOwner {
-    /// The server's.
+    /// The server: the built-in spec applies.
     BuiltIn,
-    /// Its author's.
+    /// The author of the object: the given spec applies.
     Author,
 }
 

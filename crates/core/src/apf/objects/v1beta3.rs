@@ -25,7 +25,7 @@ pub struct PriorityLevelConfiguration {
     pub metadata: ObjectMeta,
     /// Its spec.
     pub spec: PriorityLevelConfigurationSpec,
-    /// What was found.
+    /// Its status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<current::PriorityLevelConfigurationStatus>,
 }

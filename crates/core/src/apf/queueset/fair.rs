@@ -341,6 +341,6 @@ impl<W: Copy> QueueSet<W> {
 fn moved(mean: Duration, learnt: &mut u32, took: Duration) -> Duration {
     let took = took.min(LONGEST_ASSUMED);
     *learnt = (*learnt + 1).min(MEAN_WINDOW);
-    // What was assumed at first counts as one.
+    // The service time assumed at first counts as one request.
     (mean * *learnt + took) / (*learnt + 1)
 }

@@ -73,7 +73,7 @@ pub struct ArrivingRequest<W> {
     pub schema: u32,
     /// Hash of the flow.
     pub hash: u64,
-    /// What the request costs.
+    /// The cost of the request.
     pub work: Work,
     /// Until when it may wait.
     pub until: Time,
