@@ -46,7 +46,7 @@ fn random_writes_have_the_results_of_the_library() {
             match outcome {
                 Ok(()) => assert_eq!(owned(&state.managers), step["managers"], "{before}"),
                 Err(conflict_set) => {
-                    assert_eq!(reported(&conflict_set), step["conflicts"], "{before}")
+                    assert_eq!(reported(&conflict_set), step["conflicts"], "{before}");
                 }
             }
             if let Some(result) = step.get("result") {
