@@ -431,7 +431,7 @@ impl<'s> Parser<'s> {
     fn index(&mut self, open: Token<'s>, operand: Parsed) -> Result<Parsed, Stop> {
         let optional = self.take("?").is_some();
         if !optional {
-            self.begins(Start::Index)?;
+            self.begins(ExpressionStart::Index)?;
         }
         let index = self.expr()?;
         self.expect("]")?;
@@ -450,7 +450,7 @@ impl<'s> Parser<'s> {
         if self.take(")").is_some() {
             return Ok((args, depth));
         }
-        self.begins(Start::Arguments)?;
+        self.begins(ExpressionStart::Arguments)?;
         loop {
             let arg = self.expr()?;
             depth = depth.max(arg.depth);
@@ -506,4 +506,4 @@ impl<'s> Parser<'s> {
 
 mod primary;
 
-use primary::Start;
+use primary::ExpressionStart;

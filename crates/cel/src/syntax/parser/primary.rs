@@ -9,7 +9,7 @@ use super::{
 
 /// Where an expression begins, and which symbols may stand there, as the original lists them.
 #[derive(Clone, Copy)]
-pub(super) enum Start {
+pub(super) enum ExpressionStart {
     Anywhere,
     Arguments,
     List,
@@ -17,7 +17,7 @@ pub(super) enum Start {
     Index,
 }
 
-impl Start {
+impl ExpressionStart {
     /// What is expected there.
     fn expected(self) -> String {
         let symbols = match self {
@@ -35,7 +35,7 @@ impl Start {
 
 impl<'s> Parser<'s> {
     /// Fails if no expression begins with the token that comes next.
-    pub(super) fn begins(&mut self, at: Start) -> Result<(), Stop> {
+    pub(super) fn begins(&mut self, at: ExpressionStart) -> Result<(), Stop> {
         let token = self.peek();
         let begins = match token.kind {
             TokenKind::Symbol => ["(", "[", "{", ".", "-", "!"].contains(&token.text),
@@ -62,7 +62,7 @@ impl<'s> Parser<'s> {
             (TokenKind::Symbol, ".") | (TokenKind::Ident, _) => self.name(),
             (TokenKind::Symbol, "-") => self.literal(true),
             (TokenKind::Symbol | TokenKind::In | TokenKind::End | TokenKind::EscapedIdent, _) => {
-                Err(self.unexpected(&Start::Anywhere.expected()))
+                Err(self.unexpected(&ExpressionStart::Anywhere.expected()))
             }
             _ => self.literal(false),
         }
@@ -207,7 +207,7 @@ impl<'s> Parser<'s> {
         let (mut elements, mut optional, mut depth) = (Vec::new(), Vec::new(), 0);
         while !self.is("]") && !self.is(",") {
             if elements.is_empty() && !self.is("?") {
-                self.begins(Start::List)?;
+                self.begins(ExpressionStart::List)?;
             }
             optional.push(self.optional_mark());
             let element: Parsed = self.expr()?;
@@ -245,7 +245,7 @@ impl<'s> Parser<'s> {
         let (mut entries, mut depth) = (Vec::new(), 0);
         while !self.is("}") && !self.is(",") {
             if entries.is_empty() && !self.is("?") {
-                self.begins(Start::Map)?;
+                self.begins(ExpressionStart::Map)?;
             }
             let optional = self.optional_mark();
             let key = self.expr()?;
