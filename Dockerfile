@@ -10,6 +10,7 @@ RUN apk add --no-cache build-base protoc protobuf-dev
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 # Cargo requires all members of the workspace, and the benches, examples and tests that Cargo.toml names.
+COPY .cargo .cargo
 COPY benches benches
 COPY crates crates
 COPY examples examples

@@ -24,7 +24,7 @@ use fairgate_core::{
 /// Combinations of verb, scope and resource that are distinguished.
 pub(super) const MAX_KINDS: usize = 1024;
 /// Combinations with histograms of their own.
-pub(super) const MAX_TIMED: usize = 320;
+pub(super) const MAX_TIMED: usize = 96;
 /// How often [`RequestRegistry::sweep`] is to be called.
 pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 /// Sweeps without a request after which a combination is removed: an hour.
