@@ -20,6 +20,7 @@ use crate::{
     observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
     source::store::SETTLE,
 };
+use fairgate_admission::kinds::ADMISSION_KINDS;
 use fairgate_apiserver::{
     AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings, ServedSubresource,
     authorize::{Authorizer, BuiltInRules},
@@ -38,7 +39,7 @@ use fairgate_disruption::BudgetFeed;
 use fairgate_evictor::BudgetApi;
 use fairgate_objects::{
     kind::Kind,
-    kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND, POD_DISRUPTION_BUDGET},
+    kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND, KINDS, POD_DISRUPTION_BUDGET},
 };
 use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
@@ -105,11 +106,14 @@ fn open_etcd(_: &config::EtcdConfig, _: &Clock) -> Result<Arc<dyn Store>, StoreE
 /// The kinds that this gateway hosts.
 ///
 /// Budgets of an upstream's pods are hosted only if this gateway enforces them: the upstream enforces its own
-/// budgets and no others.
+/// budgets and no others. Likewise the upstream's admission policies: they are hosted if there is no upstream.
 fn hosted_kinds(config: &Config) -> Vec<&'static Kind> {
     let mut kinds = FLOW_CONTROL.to_vec();
     if !config.has_upstream || enforces_budgets(config) {
         kinds.push(&POD_DISRUPTION_BUDGET);
+    }
+    if !config.has_upstream {
+        kinds.extend(ADMISSION_KINDS);
     }
     kinds
 }
@@ -296,7 +300,7 @@ impl HostedApi {
         metrics.observe_gauge(&catalogue::BOOTSTRAP_ENSURED, move || {
             f64::from(u8::from(this.is_complete()))
         });
-        let kinds = FLOW_CONTROL.iter().copied().chain([&POD_DISRUPTION_BUDGET]);
+        let kinds = KINDS.iter().chain(&ADMISSION_KINDS).copied();
         let kinds = kinds.filter(|kind| self.hosted.has(kind));
         StoredObjects::register(metrics, &self.store, &self.hosted, kinds)
     }

@@ -37,6 +37,7 @@ mod environment;
 mod evaluation;
 mod inputs;
 mod judge;
+pub mod kinds;
 mod matching;
 mod params;
 mod policy;

@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::status_error::StatusError;
+use fairgate_admission::kinds::ADMISSION_KINDS;
 use fairgate_core::digest::User;
 use fairgate_objects::{
     go::Quoted,
     kind::{Kind, Storage},
+    kinds::KINDS,
 };
 use fairgate_upstream::access_review::{
     AccessDecision, AccessReviewError, AccessReviews, Attributes,
@@ -123,9 +125,9 @@ impl BuiltInRules {
         if is_self_review(wanted) {
             return user.in_group(AUTHENTICATED);
         }
-        let hosted = fairgate_objects::kinds::KINDS
-            .iter()
-            .any(|kind| kind.group == wanted.group && kind.plural == wanted.resource);
+        let mut hosted = KINDS.iter().chain(&ADMISSION_KINDS);
+        let hosted =
+            hosted.any(|kind| kind.group == wanted.group && kind.plural == wanted.resource);
         hosted && ["get", "list", "watch"].contains(&wanted.verb.as_str()) && self.reads(user)
     }
 

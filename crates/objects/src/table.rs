@@ -143,7 +143,7 @@ pub fn partial(stored: &Value, meta: &str) -> Value {
 }
 
 /// The age of an object, as kubectl prints it.
-pub(crate) fn age(object: &Value, now: i64) -> Value {
+pub fn age(object: &Value, now: i64) -> Value {
     let created = metadata::text(object, "creationTimestamp");
     match created.parse::<Timestamp>() {
         Ok(created) => json!(human_duration(now - created.as_second())),

@@ -2,7 +2,7 @@
 //!
 //! `FAIRGATE_ETCD` names the program etcd; the tests start it, and fail without it.
 
-use super::{Home, Server, budgets, conformance, watching};
+use super::{Home, Server, budgets, conformance, policies, watching};
 use fairgate_testkit::etcd::EtcdServer;
 
 /// A gateway with its objects in an etcd.
@@ -31,6 +31,14 @@ async fn budgets_are_stored_by_namespace() {
     let etcd = EtcdServer::start();
     let server = gateway_on(&etcd, &home).await;
     budgets::supports_namespaced_operations(&server).await;
+}
+
+#[tokio::test]
+async fn policies_and_bindings_are_stored_with_their_defaults() {
+    let home = Home::new();
+    let etcd = EtcdServer::start();
+    let server = gateway_on(&etcd, &home).await;
+    policies::supports_policy_operations(&server).await;
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ mod greedy;
 mod hostile;
 mod live;
 mod paging;
+mod policies;
 mod reflector;
 mod restarting;
 mod versions;

@@ -166,6 +166,7 @@ const ADMISSION: Edges = &[
     ("matching", &["attributes", "inputs"]),
     ("policy", &["environment", "inputs", "matching"]),
     ("validate", &["environment", "policy"]),
+    ("kinds", &["validate"]),
     ("params", &["attributes", "inputs", "policy"]),
     ("evaluation", &["attributes", "inputs", "policy"]),
     ("verdict", &["attributes", "evaluation"]),

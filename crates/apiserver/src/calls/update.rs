@@ -351,10 +351,8 @@ impl CallContext<'_> {
                 &errors,
             ));
         }
-        if !self.place.status {
-            for warning in (self.kind.rules.warnings)(new) {
-                self.warn(warning);
-            }
+        for warning in (self.kind.rules.warnings)(new) {
+            self.warn(warning);
         }
         Ok(())
     }

@@ -117,6 +117,8 @@ fn every_field_of_a_hosted_kind_has_a_text() {
         &authentication_v1::SELF_SUBJECT_REVIEW,
         &authorization_v1::SELF_SUBJECT_ACCESS_REVIEW,
         &authorization_v1::SELF_SUBJECT_RULES_REVIEW,
+        &admissionregistration_v1::VALIDATING_ADMISSION_POLICY,
+        &admissionregistration_v1::VALIDATING_ADMISSION_POLICY_BINDING,
     ]);
     let mut seen = BTreeSet::new();
     while let Some(shape) = shapes.pop() {

@@ -5,6 +5,7 @@
 //!
 //! Not here: types that no hosted kind has.
 
+mod admission;
 mod flowcontrol;
 mod meta;
 mod policy;
@@ -43,6 +44,7 @@ fn texts(shape: &Struct) -> Option<&'static TypeTexts> {
         reviews::TEXTS,
         flowcontrol::TEXTS,
         policy::TEXTS,
+        admission::TEXTS,
     ];
     all.into_iter()
         .flatten()
