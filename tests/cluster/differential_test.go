@@ -36,7 +36,14 @@ const corpusLimit = 5 << 19
 // playedSessions are the sessions of a run.
 func playedSessions() []Session {
 	var chosen []Session
-	for _, session := range append(CuratedSessions(), RandomSessions(*seed, *requests)...) {
+	all := append(CuratedSessions(), RandomSessions(*seed, *requests)...)
+	if strings.HasPrefix(*onlySessions, policySessions) {
+		all = PolicySessions()
+	} else if *record == "" && *groupVersion == "v1" {
+		// They are recorded in a corpus of their own.
+		all = append(all, PolicySessions()...)
+	}
+	for _, session := range all {
 		if strings.HasPrefix(session.Name, *onlySessions) {
 			chosen = append(chosen, session.InVersion(*groupVersion))
 		}

@@ -160,8 +160,10 @@ func (t *Target) freshen(ctx context.Context, request Request) error {
 		return nil
 	}
 	list := Request{Method: "GET", Path: levelsPath, Query: "labelSelector=none"}
-	if strings.Contains(request.Path, "flowschemas") {
-		list.Path = flowSchemasPath
+	for _, path := range []string{flowSchemasPath, policiesPath, bindingsPath} {
+		if strings.Contains(request.Path, path[strings.LastIndex(path, "/"):]) {
+			list.Path = path
+		}
 	}
 	_, err := t.send(ctx, list, newNormaliser(false, false))
 	return err
@@ -228,7 +230,7 @@ var flowSchemasPaths = regexp.MustCompile(`^` + regexp.QuoteMeta(groupPath) + `/
 
 // Clear removes all objects that sessions have made, or an earlier run has left.
 func (t *Target) Clear(ctx context.Context, sessions []Session) error {
-	for _, path := range []string{flowSchemasPath, levelsPath} {
+	for _, path := range []string{bindingsPath, policiesPath, flowSchemasPath, levelsPath, budgetsPath} {
 		seen := newNormaliser(false, false)
 		response, err := t.send(ctx, Request{Method: "GET", Path: path}, seen)
 		if err != nil {

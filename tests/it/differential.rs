@@ -16,6 +16,11 @@ mod player;
 mod server;
 mod v1beta3;
 
+use fairgate_admission::kinds::ADMISSION_KINDS;
+use fairgate_objects::{
+    kind::Kind,
+    kinds::{FLOW_CONTROL, KINDS},
+};
 use tokio::task::JoinSet;
 
 use compare::{Difference, Known, compare};
@@ -26,9 +31,9 @@ use server::Server;
 /// How many differences a failure lists at most.
 const SHOWN: usize = 30;
 
-/// Plays all sessions at once and lists what differs, in the order of the corpus.
-async fn differences(sessions: Vec<Session>) -> Vec<Difference> {
-    let server = Server::start().await;
+/// Plays all sessions at once on a gateway that hosts these kinds, and lists what differs, in the order of the corpus.
+async fn differences(sessions: Vec<Session>, kinds: &[&'static Kind]) -> Vec<Difference> {
+    let server = Server::start(kinds.to_vec()).await;
     let address = server.address();
     let mut playing = JoinSet::new();
     for (place, session) in sessions.into_iter().enumerate() {
@@ -62,7 +67,7 @@ fn all_known(found: Vec<Difference>, known: &[Known]) -> Vec<&Known> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_recorded_request_gets_the_response_of_a_real_server() {
     let known = Known::read("tests/it/hosted/known_differences.json");
-    for one in all_known(differences(corpus::read()).await, &known) {
+    for one in all_known(differences(corpus::read(), &FLOW_CONTROL).await, &known) {
         println!("no longer occurs: {one}");
     }
 }
@@ -72,5 +77,12 @@ async fn every_recorded_request_gets_the_same_response_in_v1beta3() {
     let sessions = corpus::read().into_iter().filter_map(v1beta3::session);
     let mut known = Known::read("tests/it/hosted/known_differences.json");
     known.extend(v1beta3::known());
-    all_known(differences(sessions.collect()).await, &known);
+    all_known(differences(sessions.collect(), &FLOW_CONTROL).await, &known);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_recorded_request_about_policies_gets_the_response_of_a_real_server() {
+    let known = Known::read("tests/it/hosted/known_differences.json");
+    let kinds: Vec<_> = KINDS.into_iter().chain(ADMISSION_KINDS).collect();
+    all_known(differences(corpus::read_policies(), &kinds).await, &known);
 }

@@ -48,10 +48,26 @@ struct Line {
 /// The environment variable that names another corpus, such as one of other random sessions.
 const OTHER: &str = "FAIRGATE_CORPUS";
 
-/// All sessions.
+/// All sessions about flow control.
 pub fn read() -> Vec<Session> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/hosted/corpus.jsonl");
-    let path = env::var(OTHER).unwrap_or_else(|_| path.to_owned());
+    let sessions = sessions(&env::var(OTHER).unwrap_or_else(|_| path.to_owned()));
+    assert!(sessions.len() > 50, "the corpus is complete");
+    sessions
+}
+
+/// All sessions about admission policies.
+pub fn read_policies() -> Vec<Session> {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/it/hosted/policies.jsonl"
+    );
+    let sessions = sessions(path);
+    assert!(sessions.len() > 10, "the corpus is complete");
+    sessions
+}
+
+fn sessions(path: &str) -> Vec<Session> {
     let mut sessions: Vec<Session> = Vec::new();
     for line in fs::read_to_string(path).unwrap().lines() {
         let line: Line = serde_json::from_str(line).unwrap();
@@ -65,6 +81,5 @@ pub fn read() -> Vec<Session> {
         let session = sessions.last_mut().unwrap();
         session.exchanges.push((line.request, line.response));
     }
-    assert!(sessions.len() > 50, "the corpus is complete");
     sessions
 }

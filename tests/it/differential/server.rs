@@ -19,7 +19,7 @@ use fairgate_apiserver::{
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply};
 use fairgate_core::apf::objects::Bootstrap;
-use fairgate_objects::kinds::FLOW_CONTROL;
+use fairgate_objects::kind::Kind;
 use fairgate_store::{HistoryLimits, local};
 use tokio::runtime::Handle;
 use tower::Layer as _;
@@ -33,8 +33,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a gateway with the built-in objects in its store. The hosted API runs on this runtime.
-    pub async fn start() -> Self {
+    /// Starts a gateway that hosts these kinds, with the built-in objects in its store. The hosted API runs on this runtime.
+    pub async fn start(kinds: Vec<&'static Kind>) -> Self {
         let directory = Directory::new();
         let settings = local::LocalSettings {
             path: directory.0.join("store.redb"),
@@ -43,7 +43,7 @@ impl Server {
         let clock = Clock::system();
         let store = local::LocalStore::open(settings, clock.clone()).unwrap();
         let hosted = Hosted::new(HostedSettings {
-            kinds: FLOW_CONTROL.to_vec(),
+            kinds,
             subresources: Vec::new(),
             namespaces: None,
             store: Arc::new(store),
