@@ -170,7 +170,7 @@ fn review_owners(source: &BudgetSource, covered: &[&PodGroup], findings: &mut Ve
     };
     let owned = named(&|group| group.owner_without_scale() == Some(kind));
     let message = format!(
-        "how many pods a {kind} wants cannot be found out, so the budget never allows a disruption: {}",
+        "a {kind} has no scale subresource, so its expected pods cannot be counted and the budget never allows a disruption: {}",
         names(&owned)
     );
     let remedy = "use minAvailable with an integer, or leave these pods out of the selector";
@@ -341,7 +341,7 @@ mod tests {
         );
         let logs = [group("DaemonSet", None)];
         assert_eq!(of(&spec("minAvailable", json!(3)), &logs), "");
-        let text = "how many pods a DaemonSet wants cannot be found out, so the budget never allows a \
+        let text = "a DaemonSet has no scale subresource, so its expected pods cannot be counted and the budget never allows a \
                     disruption: daemonset/w";
         assert_eq!(of(&spec("maxUnavailable", json!(3)), &logs), text);
         assert_eq!(of(&spec("minAvailable", json!("10%")), &logs), text);

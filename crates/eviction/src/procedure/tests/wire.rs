@@ -1,11 +1,11 @@
 //! The scenarios of the wire, as far as they need no wire; many evictions at once.
 
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
-    Eviction, EvictionRequest, EvictionStatus, Outcome, ServerClock, Upstream, UpstreamCall,
-    budget, crowd::Crowd, evict, pod, request, run, with_policy,
+    EvictionRequest, EvictionStatus, Outcome, Upstream, UpstreamCall, budget, crowd::Crowd, evict,
+    pod, request, run, with_policy,
 };
 #[test]
 fn w01_a_granted_eviction_is_a_status_of_201() {
@@ -116,7 +116,6 @@ fn w08_preconditions_are_answered_by_one_request() {
 #[test]
 fn the_deletion_is_guarded_by_the_version_that_the_mark_made() {
     let mut upstream = Upstream::default().with_pod(pod("Pending", false));
-    let _: Eviction<Value> = Eviction::new(request(Value::Null), ServerClock::default());
     assert_eq!(evict(&mut upstream).code(), 201);
     let [
         _,
