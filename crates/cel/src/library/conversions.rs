@@ -5,6 +5,7 @@
     reason = "functions of libraries have one signature"
 )]
 
+use super::doubles::parse_double;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelBytes, CelDuration, CelError, CelResult, CelTimestamp, CelValue, go_float};
@@ -177,55 +178,6 @@ fn to_double<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
         },
         other => failed(other, "double"),
     }
-}
-
-/// Reads a number as Go does: also with underscores between digits and in hexadecimal.
-fn parse_double(text: &str) -> Option<f64> {
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let named = ["inf", "infinity", "nan"]
-        .iter()
-        .any(|name| unsigned.eq_ignore_ascii_case(name));
-    if named {
-        return text.parse().ok();
-    }
-    let hex = unsigned
-        .strip_prefix("0x")
-        .or_else(|| unsigned.strip_prefix("0X"));
-    let plain = without_underscores(unsigned, hex.is_some())?;
-    let value = match hex {
-        Some(_) => parse_hex(&plain[2..])?,
-        None => plain.parse().ok()?,
-    };
-    let value = if text.starts_with('-') { -value } else { value };
-    value.is_finite().then_some(value)
-}
-
-/// The text without underscores, all of which are between digits, or between a prefix and a digit.
-fn without_underscores(text: &str, hex: bool) -> Option<String> {
-    let bytes = text.as_bytes();
-    let digit = |at: usize| {
-        bytes
-            .get(at)
-            .is_some_and(|of| of.is_ascii_digit() || (hex && of.is_ascii_hexdigit()))
-    };
-    let prefix = |at: usize| hex && at == 1;
-    let fine = bytes.iter().enumerate().all(|(at, byte)| {
-        *byte != b'_' || (at > 0 && (digit(at - 1) || prefix(at - 1)) && digit(at + 1))
-    });
-    fine.then(|| text.replace('_', ""))
-}
-
-/// The number of `1.8p-2`, behind its `0x`.
-#[expect(clippy::cast_precision_loss, reason = "the mantissa is rounded once")]
-fn parse_hex(text: &str) -> Option<f64> {
-    let (mantissa, exponent) = text.split_once(['p', 'P'])?;
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = [whole, fraction].concat();
-    let value = u64::from_str_radix(&digits, 16).ok()?;
-    let exponent: i32 = exponent.parse().ok()?;
-    let fraction = i32::try_from(fraction.len()).ok()?;
-    let exponent = exponent.checked_sub(fraction.checked_mul(4)?)?;
-    Some(value as f64 * 2.0_f64.powi(exponent))
 }
 
 fn to_duration<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
