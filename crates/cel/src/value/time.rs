@@ -2,11 +2,13 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::num::{IntErrorKind, ParseIntError};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::CelError;
+use crate::library::go_text::go_quote;
 
 /// The seconds from the start of the year 1 to the epoch.
 const FIRST_SECOND: i64 = -62_135_596_800;
@@ -434,19 +436,29 @@ fn named_zone(name: &str) -> Result<TimeZone, CelError> {
 }
 
 /// The seconds of the offset that `±hh:mm` names in a call such as `getHours('-08:00')`.
+///
+/// Numbers that are too large for Go's `time.Duration` wrap around, as they do there.
 fn fixed_offset(zone: &str) -> Result<i64, CelError> {
     let (hours, minutes) = zone.split_once(':').unwrap_or((zone, "0"));
-    let number = |text: &str| {
-        let number = text.parse::<i32>();
-        number.map_err(|_| CelError::new(format!("strconv.Atoi: parsing {text:?}: invalid syntax")))
-    };
-    let (hours, minutes) = (i64::from(number(hours)?), i64::from(number(minutes)?));
+    let (hours, minutes) = (go_atoi(hours)?, go_atoi(minutes)?);
     let minutes = if zone.starts_with('-') {
-        -minutes
+        minutes.wrapping_neg()
     } else {
         minutes
     };
-    Ok(hours * 3_600 + minutes * 60)
+    let offset = hours.wrapping_mul(60).wrapping_add(minutes);
+    Ok(offset.wrapping_mul(60 * NANOS) / NANOS)
+}
+
+/// Reads a number as Go's `strconv.Atoi` does.
+fn go_atoi(text: &str) -> Result<i64, CelError> {
+    text.parse().map_err(|error: ParseIntError| {
+        let why = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        CelError::new(format!("strconv.Atoi: parsing {}: {why}", go_quote(text)))
+    })
 }
 
 fn duration_overflow() -> CelError {
