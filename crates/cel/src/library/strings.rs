@@ -26,7 +26,8 @@ impl CelLibrary for StringsLibrary {
     fn declare(&self, to: &mut CelDeclarations) {
         declare_search(to);
         declare_changes(to);
-        declare_split_and_join(to);
+        declare_split(to);
+        declare_join(to, if self.version >= 2 { join } else { join_native });
         if self.version >= 1 {
             to.function(
                 CelFunctionDecl::new("format")
@@ -168,7 +169,7 @@ fn declare_changes(to: &mut CelDeclarations) {
     );
 }
 
-fn declare_split_and_join(to: &mut CelDeclarations) {
+fn declare_split(to: &mut CelDeclarations) {
     let texts = || CelType::list(Text);
     to.function(
         CelFunctionDecl::new("split")
@@ -186,6 +187,12 @@ fn declare_split_and_join(to: &mut CelDeclarations) {
                 split,
             )),
     );
+}
+
+type Join = for<'a> fn(&[CelValue<'a>]) -> CelResult<'a>;
+
+fn declare_join(to: &mut CelDeclarations, join: Join) {
+    let texts = || CelType::list(Text);
     to.function(
         CelFunctionDecl::new("join")
             .cost(|_, result| Some(fifth(result.cost_size())))
@@ -365,6 +372,22 @@ fn split<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
 }
 
 fn join<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    join_with(args, |element| {
+        let part = element.as_str();
+        part.ok_or_else(|| CelError::new(format!("join: invalid input: {element}")))
+    })
+}
+
+/// `join` before version 2, which converts the list to one of Go's strings first.
+fn join_native<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+    join_with(args, native_text)
+}
+
+/// Joins the texts of a list; `part_of` gives the text of an element.
+fn join_with<'a>(
+    args: &[CelValue<'a>],
+    part_of: for<'v> fn(&'v CelValue<'a>) -> Result<&'v str, CelError>,
+) -> CelResult<'a> {
     let CelValue::List(list) = &args[0] else {
         return Err(CelError::no_such_overload());
     };
@@ -374,12 +397,37 @@ fn join<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
         if at > 0 {
             push(&mut joined, separator)?;
         }
-        let Some(part) = element.as_str() else {
-            return Err(CelError::new(format!("join: invalid input: {element}")));
-        };
-        push(&mut joined, part)?;
+        push(&mut joined, part_of(&element)?)?;
     }
     Ok(joined.into())
+}
+
+/// The text of a value that the original converts to a string of Go; the error is that of the value's type there.
+fn native_text<'v>(value: &'v CelValue<'_>) -> Result<&'v str, CelError> {
+    let wrong = |of: &str| {
+        Err(CelError::new(format!(
+            "type conversion error from {of} to 'string'"
+        )))
+    };
+    match value {
+        CelValue::String(text) => Ok(text),
+        CelValue::Optional(Some(of)) => native_text(of.value()),
+        CelValue::Optional(None) => Err(CelError::new("optional.none() dereference")),
+        CelValue::Int(_) | CelValue::Uint(_) => Err(CelError::new(format!(
+            "unsupported type conversion from '{}' to string",
+            value.type_name()
+        ))),
+        CelValue::Null => wrong("'null_type'"),
+        CelValue::Bool(_) => wrong("bool"),
+        CelValue::Double(_) => wrong("Double"),
+        CelValue::Bytes(_) => wrong("Bytes"),
+        CelValue::Duration(_) => wrong("'Duration'"),
+        CelValue::Timestamp(_) => wrong("'Timestamp'"),
+        CelValue::List(_) => wrong("list"),
+        CelValue::Map(_) => wrong("map"),
+        CelValue::Type(_) => Err(CelError::new("type conversion not supported for 'type'")),
+        CelValue::Opaque(of) => wrong(&format!("'{}'", of.type_name())),
+    }
 }
 
 fn reverse<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
