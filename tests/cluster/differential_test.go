@@ -38,10 +38,10 @@ func playedSessions() []Session {
 	var chosen []Session
 	all := append(CuratedSessions(), RandomSessions(*seed, *requests)...)
 	if strings.HasPrefix(*onlySessions, policySessions) {
-		all = PolicySessions()
+		all = append(PolicySessions(), EnforcementSessions()...)
 	} else if *record == "" && *groupVersion == "v1" {
 		// They are recorded in a corpus of their own.
-		all = append(all, PolicySessions()...)
+		all = append(append(all, PolicySessions()...), EnforcementSessions()...)
 	}
 	for _, session := range all {
 		if strings.HasPrefix(session.Name, *onlySessions) {

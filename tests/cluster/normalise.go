@@ -50,6 +50,14 @@ func newNormaliser(managedFields, conditions bool) *normaliser {
 	}
 }
 
+func (n *normaliser) clone() *normaliser {
+	other := *n
+	other.values, other.versions, other.uids = maps.Clone(n.values), maps.Clone(n.versions), maps.Clone(n.uids)
+	other.dangling, other.settled = maps.Clone(n.dangling), maps.Clone(n.settled)
+	other.generated = slices.Clone(n.generated)
+	return &other
+}
+
 func (n *normaliser) response(request Request, answer *http.Response, data []byte) (Response, error) {
 	response := Response{Code: answer.StatusCode}
 	response.Headers.ContentType = answer.Header.Get("Content-Type")

@@ -46,7 +46,16 @@ type Request struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    string            `json:"body,omitempty"`
 	Base64  string            `json:"bodyBase64,omitempty"` // instead of Body where that is not text
+	// Until repeats the request until it is answered with this code, or, if it is [warned], with a warning: a
+	// real server notices within seconds that a policy has changed.
+	Until int `json:"until,omitempty"`
 }
+
+// warned is the code of warnings in HTTP, which no answer has.
+const warned = 299
+
+// untilLimit is how long a request is repeated. What is answered last is a result, too.
+const untilLimit = 15 * time.Second
 
 // A Response is a normalised response. At most one of Body, Events and Text is set.
 type Response struct {
@@ -137,7 +146,7 @@ func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) 
 		}
 		var response Response
 		if err == nil {
-			response, err = t.send(ctx, request, seen)
+			response, err = t.sendUntil(ctx, request, seen)
 		}
 		if err != nil {
 			return exchanges, fmt.Errorf("%s: session %s, request %d (%s %s): %w", t.Name, session.Name, number, request.Method, request.Path, err)
@@ -255,6 +264,24 @@ func (t *Target) Clear(ctx context.Context, sessions []Session) error {
 		}
 	}
 	return nil
+}
+
+// sendUntil sends a request, again if it says until when.
+func (t *Target) sendUntil(ctx context.Context, request Request, seen *normaliser) (response Response, err error) {
+	if request.Until == 0 {
+		return t.send(ctx, request, seen)
+	}
+	before := seen.clone()
+	err = poll(untilLimit, 100*time.Millisecond, func() (bool, error) {
+		*seen = *before.clone() // only the last answer counts
+		response, err = t.send(ctx, request, seen)
+		isWarned := request.Until == warned && len(response.Headers.Warning) > 0
+		return isWarned || response.Code == request.Until, err
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return response, err
 }
 
 func (t *Target) send(ctx context.Context, request Request, seen *normaliser) (Response, error) {

@@ -173,6 +173,12 @@ func policyManagers(s *script) {
 	s.put(item+"/status", policy("@a", `metadata.resourceVersion="{{rv:@a}}"`, `status={"observedGeneration":2}`))
 	s.get(item)
 	s.delete(item)
+	item = policiesPath + "/@b"
+	s.post(policiesPath, policy("@b"))
+	for _, checked := range []string{`{}`, `{"expressionWarnings":[{"fieldRef":"f","warning":"w"}]}`, `{}`, `{"expressionWarnings":[]}`} {
+		s.apply(item+"/status?force=true", "controller", policy("@b", "-spec", "-metadata.labels", `status={"observedGeneration":1,"typeChecking":`+checked+`}`))
+	}
+	s.delete(item)
 	item = bindingsPath + "/@a"
 	s.apply(item, "one", binding("@a"))
 	s.apply(item, "two", binding("@a", "-metadata.labels", "-spec.policyName", `spec.validationActions=["Audit"]`))

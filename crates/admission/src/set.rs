@@ -4,6 +4,9 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 
+use serde::Deserialize as _;
+use serde_json::Value;
+
 use crate::attributes::{AdmissionAttributes, AdmissionObjects};
 use crate::evaluation::EvaluationBudgets;
 use crate::inputs::AdmissionInputs;
@@ -49,6 +52,25 @@ impl PolicySet {
             set.policies.push(compiled);
         }
         set
+    }
+
+    /// Compiles policies and bindings that are given as JSON; see [`compile`](Self::compile).
+    ///
+    /// # Errors
+    ///
+    /// When one is no such object. Those that were validated are.
+    pub fn from_json(policies: &[&Value], bindings: &[&Value]) -> Result<Self, serde_json::Error> {
+        let policies = policies
+            .iter()
+            .map(|one| ValidatingAdmissionPolicy::deserialize(*one));
+        let bindings = bindings
+            .iter()
+            .map(|one| ValidatingAdmissionPolicyBinding::deserialize(*one));
+        let (policies, bindings) = (
+            policies.collect::<Result<Vec<_>, _>>()?,
+            bindings.collect::<Result<Vec<_>, _>>()?,
+        );
+        Ok(Self::compile(&policies, &bindings))
     }
 
     /// The number of policies.

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{
     access,
     admin::{self, AdminEndpoints},
+    admission::PolicyEnforcer,
     authorize::{self, Authorizer},
     calls, compression,
     documents::Documents,
@@ -28,6 +29,7 @@ use crate::{
     state::ApiState,
     status_error::StatusError,
 };
+use fairgate_admission::kinds::VALIDATING_ADMISSION_POLICY;
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
 use fairgate_objects::{codec::FieldValidation, kind::Kind, object::Object};
@@ -43,7 +45,8 @@ const MANY_OBJECTS: usize = 500;
 
 /// The settings and dependencies of a [`Hosted`].
 pub struct HostedSettings {
-    /// The kinds whose objects are in the store.
+    /// The kinds whose objects are in the store. Admission policies among them are enforced on writes to all of these
+    /// kinds, if `namespaces` is `None`.
     pub kinds: Vec<&'static Kind>,
     /// Subresources of the upstream's resources that another layer of the gateway serves. Discovery shows
     /// them.
@@ -89,6 +92,12 @@ impl Hosted {
         if let Authorizer::BuiltIn(_) = &settings.authorizer {
             kinds.extend(reviews::REVIEWS);
         }
+        let hosts_policies = kinds
+            .iter()
+            .any(|kind| kind.is_same_resource(&VALIDATING_ADMISSION_POLICY));
+        // Without an upstream: its namespaces are not known here.
+        let enforces = hosts_policies && settings.namespaces.is_none();
+        let policies = enforces.then(|| PolicyEnforcer::new(settings.authorizer.clone(), &kinds));
         Arc::new(Self {
             documents: Documents::new(
                 &kinds,
@@ -103,6 +112,7 @@ impl Hosted {
                 clock: settings.clock,
                 kinds,
                 namespaces: settings.namespaces,
+                policies,
             },
             authorizer: settings.authorizer,
             admin: settings.admin,
@@ -163,8 +173,13 @@ impl Hosted {
     /// Whether serving a request may block its thread for milliseconds.
     pub fn is_heavy(&self, request: &ApiRequest) -> bool {
         let body = request.body.as_ref().map_or(0, Bytes::len);
-        let lists = request.digest.info.verb == Verb::List;
-        body > LARGE_BODY || (lists && self.state.store.size().entries > MANY_OBJECTS)
+        let verb = &request.digest.info.verb;
+        let lists = *verb == Verb::List;
+        let reads = [Verb::Get, Verb::List, Verb::Watch].contains(verb);
+        let policies = self.state.policies.as_ref();
+        body > LARGE_BODY
+            || (lists && self.state.store.size().entries > MANY_OBJECTS)
+            || (!reads && policies.is_some_and(PolicyEnforcer::is_active))
     }
 
     /// Waits for a permit to serve a [heavy](Self::is_heavy) request.

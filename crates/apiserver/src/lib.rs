@@ -16,6 +16,7 @@
 
 pub mod access;
 mod admin;
+mod admission;
 pub mod authorize;
 mod calls;
 mod compression;

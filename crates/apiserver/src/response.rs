@@ -16,6 +16,7 @@ use crate::{
     status_error::StatusError,
     watch_stream::WatchStream,
 };
+use fairgate_admission::warning_headers;
 use fairgate_objects::{
     codec,
     object::Object,
@@ -125,11 +126,13 @@ impl ApiResponse {
         response
     }
 
-    /// Adds `Warning` headers, each text once, up to `MAX_WARNINGS`.
+    /// Adds `Warning` headers, each text once, and not more than kube-apiserver does.
     #[must_use]
     pub fn warn(mut self, warnings: &[String]) -> Self {
-        for value in warning_headers(warnings) {
-            self.headers.append(WARNING, value);
+        for text in warning_headers(warnings.iter().map(String::as_str)) {
+            if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
+                self.headers.append(WARNING, value);
+            }
         }
         self
     }
@@ -342,61 +345,5 @@ impl ObjectWriter {
     fn go_type(&self, kind: &str) -> String {
         let package = self.kind.group.split('.').next().unwrap_or_default();
         format!("{package}.{kind}")
-    }
-}
-
-/// The maximum length of all warnings of a response, in characters.
-const MAX_WARNINGS: usize = 4096;
-/// The length to which each warning is truncated if they are longer together.
-const CUT_WARNING: usize = 256;
-
-fn warning_headers(warnings: &[String]) -> Vec<HeaderValue> {
-    let mut distinct: Vec<&String> = Vec::new();
-    for warning in warnings {
-        if !warning.is_empty()
-            && !warning.chars().any(char::is_control)
-            && !distinct.contains(&warning)
-        {
-            distinct.push(warning);
-        }
-    }
-    let total: usize = distinct.iter().map(|text| text.chars().count()).sum();
-    let mut left = MAX_WARNINGS;
-    let mut values = Vec::new();
-    for warning in distinct {
-        let text: String = if total > MAX_WARNINGS {
-            warning.chars().take(CUT_WARNING).collect()
-        } else {
-            warning.clone()
-        };
-        let Some(rest) = left.checked_sub(text.chars().count()) else {
-            break;
-        };
-        left = rest;
-        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
-            values.push(value);
-        }
-    }
-    values
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn warnings_are_quoted_and_not_repeated() {
-        let warnings = [
-            "unknown field \"spec.foo\"".to_owned(),
-            "unknown field \"spec.foo\"".to_owned(),
-            "bad\nline".to_owned(),
-        ];
-        assert_eq!(
-            warning_headers(&warnings),
-            ["299 - \"unknown field \\\"spec.foo\\\"\""]
-        );
-        let many: Vec<String> = (0..100).map(|n| format!("{n:0300}")).collect();
-        assert_eq!(warning_headers(&many).len(), MAX_WARNINGS / CUT_WARNING);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{
 
 use serde_json::Value;
 
-use crate::{namespaces::Namespaces, negotiate::Media};
+use crate::{admission::PolicyEnforcer, namespaces::Namespaces, negotiate::Media};
 use fairgate_base::clock::Clock;
 use fairgate_objects::{
     codec,
@@ -22,6 +22,8 @@ pub(crate) struct ApiState {
     pub(crate) kinds: Vec<&'static Kind>,
     /// The namespaces of the upstream, if there is one.
     pub(crate) namespaces: Option<Arc<dyn Namespaces>>,
+    /// Judges writes by the admission policies that are hosted; `None`: there are none.
+    pub(crate) policies: Option<PolicyEnforcer>,
     /// Objects that were sent at the beginning of watches, by the position of their kind in `kinds`.
     pub(crate) initial_events: Box<[AtomicU64]>,
 }

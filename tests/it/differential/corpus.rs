@@ -25,13 +25,28 @@ pub struct Request {
     pub body: String,
     #[serde(default)]
     pub body_base64: String,
+    /// The code until which the request is repeated; [`WARNED`] is a response with a warning. 0: once.
+    #[serde(default)]
+    pub until: u16,
 }
+
+/// A code of no response.
+const WARNED: u16 = 299;
 
 impl Request {
     /// Method, path and query.
     pub fn line(&self) -> String {
         let mark = if self.query.is_empty() { "" } else { "?" };
         format!("{} {}{mark}{}", self.method, self.path, self.query)
+    }
+
+    /// Whether the request need not be repeated.
+    pub fn is_answered_by<B>(&self, response: &http::Response<B>) -> bool {
+        match self.until {
+            0 => true,
+            WARNED => response.headers().contains_key("warning"),
+            code => response.status() == code,
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub async fn play(address: SocketAddr, session: &Session) -> Vec<Value> {
     let mut watched = false;
     let mut answers = Vec::new();
     for (request, want) in &session.exchanges {
-        let answer = connection.send(request, &seen).await;
+        let answer = soon(connection.send_until(request, &seen)).await;
         let (head, body) = answer.into_parts();
         let events = want["events"].as_array().map(Vec::len);
         // The first watch of a session has to end by itself; waiting for all of them would take a minute.
@@ -69,6 +69,17 @@ impl Connection {
         soon(sender.send_request(wire(request, seen)))
             .await
             .unwrap_or_else(|error| panic!("{}: {error}", request.line()))
+    }
+
+    /// Sends a request, again if it says until when.
+    async fn send_until(&mut self, request: &Request, seen: &Seen) -> Response<Incoming> {
+        loop {
+            let answer = self.send(request, seen).await;
+            if request.is_answered_by(&answer) {
+                return answer;
+            }
+            answer.into_body().collect().await.unwrap();
+        }
     }
 
     async fn sender(&mut self) -> &mut SendRequest<Full<Bytes>> {

@@ -2,7 +2,7 @@
 //!
 //! `FAIRGATE_ETCD` names the program etcd; the tests start it, and fail without it.
 
-use super::{Home, Server, budgets, conformance, policies, watching};
+use super::{Home, Server, budgets, conformance, enforcement, policies, watching};
 use fairgate_testkit::etcd::EtcdServer;
 
 /// A gateway with its objects in an etcd.
@@ -39,6 +39,14 @@ async fn policies_and_bindings_are_stored_with_their_defaults() {
     let etcd = EtcdServer::start();
     let server = gateway_on(&etcd, &home).await;
     policies::supports_policy_operations(&server).await;
+}
+
+#[tokio::test]
+async fn policies_are_enforced() {
+    let home = Home::new();
+    let etcd = EtcdServer::start();
+    let server = gateway_on(&etcd, &home).await;
+    enforcement::enforces_policies(&server).await;
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod budgets;
 mod built_in;
 mod conformance;
 mod documents;
+mod enforcement;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod greedy;

@@ -298,11 +298,13 @@ const APISERVER: Edges = &[
     ("route", &[]),
     ("fuzzing", &["route"]),
     ("namespaces", &["status_error"]),
-    ("state", &["namespaces", "negotiate"]),
+    ("admission", &["authorize", "status_error", "stored"]),
+    ("state", &["admission", "namespaces", "negotiate"]),
     ("namespace_records", &["state"]),
     (
         "calls",
         &[
+            "admission",
             "continue_token",
             "list_parameters",
             "namespaces",
@@ -353,6 +355,7 @@ const APISERVER: Edges = &[
         &[
             "access",
             "admin",
+            "admission",
             "authorize",
             "calls",
             "compression",

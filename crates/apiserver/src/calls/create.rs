@@ -124,6 +124,7 @@ impl CallContext<'_> {
             }
             self.prepare_create(&mut object)?;
             metadata::name(&object).clone_into(&mut name);
+            self.admit_creation(&object, dry_run).await?;
             if let Some(object) = self.insert(&name, object.clone(), dry_run).await? {
                 return Ok(object);
             }

@@ -83,6 +83,7 @@ impl CallContext<'_> {
             let live = self.decode(&entry)?;
             let live = live.stored();
             self.check_preconditions(name, live, options)?;
+            self.admit_deletion(live, options).await?;
             let kept = metadata::finalizers(live).next().is_some();
             if kept && metadata::is_deleting(live) {
                 return Ok(Deleted::Kept(live.clone()));

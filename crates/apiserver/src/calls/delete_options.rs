@@ -23,6 +23,8 @@ pub(super) struct DeleteOptions {
     pub(super) resource_version: Option<String>,
     /// `orphanDependents`, if given.
     pub(super) orphan: Option<bool>,
+    /// All of them, as they were sent.
+    pub(super) sent: Value,
 }
 
 impl CallContext<'_> {
@@ -42,6 +44,7 @@ impl CallContext<'_> {
             uid: text(&value["preconditions"]["uid"]),
             resource_version: text(&value["preconditions"]["resourceVersion"]),
             orphan: value["orphanDependents"].as_bool(),
+            sent: value,
         })
     }
 

@@ -3,6 +3,7 @@
 //! A [`CallContext`] describes a call to one resource: kind, version, object, and response format. Every
 //! verb takes one and returns an [`ApiResponse`] or a [`StatusError`].
 
+mod admit;
 mod create;
 mod delete;
 mod delete_options;

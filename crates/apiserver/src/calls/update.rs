@@ -226,6 +226,7 @@ impl CallContext<'_> {
         self.prepare_update(&mut new, live);
         self.validate_update(&new, live)?;
         ssa::keep_times_if_unchanged(live, &mut new);
+        self.admit_update(&new, live, options.dry_run).await?;
         let done = |object| {
             Ok(Some(Updated {
                 object,

@@ -1,0 +1,134 @@
+//! Admission of writes by the policies that are hosted.
+//!
+//! A write is admitted after it was validated, in every attempt to store it.
+
+use serde_json::{Value, json};
+
+use super::{CallContext, StatusError, delete_options::DeleteOptions};
+use crate::{admission::HostedWrite, request::Caller};
+use fairgate_admission::AdmissionOperation;
+use fairgate_objects::metadata;
+
+/// The log target of audit annotations.
+const ADMISSION: &str = "fairgate::admission";
+
+/// The API version of the options of writes.
+const OPTIONS_VERSION: &str = "meta.k8s.io/v1";
+
+static NO_OPTIONS: Value = Value::Null;
+
+impl CallContext<'_> {
+    /// Admits the creation of an object, which is in its stored version.
+    pub(super) async fn admit_creation(
+        &self,
+        object: &Value,
+        dry_run: bool,
+    ) -> Result<(), StatusError> {
+        self.admit(HostedWrite {
+            operation: AdmissionOperation::Create,
+            name: metadata::name(object),
+            dry_run,
+            options: &self.write_options("CreateOptions"),
+            object: Some(object),
+            ..self.any_write()
+        })
+        .await
+    }
+
+    /// Admits the replacement of `old` by `object`; both are in their stored version.
+    pub(super) async fn admit_update(
+        &self,
+        object: &Value,
+        old: &Value,
+        dry_run: bool,
+    ) -> Result<(), StatusError> {
+        self.admit(HostedWrite {
+            operation: AdmissionOperation::Update,
+            dry_run,
+            options: &self.write_options("UpdateOptions"),
+            object: Some(object),
+            old_object: Some(old),
+            ..self.any_write()
+        })
+        .await
+    }
+
+    /// Admits the deletion of an object. An object of a `deletecollection` has no name in the request.
+    pub(super) async fn admit_deletion(
+        &self,
+        old: &Value,
+        options: &DeleteOptions,
+    ) -> Result<(), StatusError> {
+        let mut sent = options.sent.clone();
+        sent["apiVersion"] = json!(OPTIONS_VERSION);
+        sent["kind"] = json!("DeleteOptions");
+        self.admit(HostedWrite {
+            operation: AdmissionOperation::Delete,
+            dry_run: options.dry_run,
+            options: &sent,
+            old_object: Some(old),
+            ..self.any_write()
+        })
+        .await
+    }
+
+    /// What all writes of this call have in common.
+    fn any_write(&self) -> HostedWrite<'_> {
+        HostedWrite {
+            operation: AdmissionOperation::Update,
+            kind: self.kind,
+            version: self.version,
+            subresource: self.subresource(),
+            namespace: &self.place.namespace,
+            name: &self.place.name,
+            user: self.request.user(),
+            dry_run: false,
+            options: &NO_OPTIONS,
+            object: None,
+            old_object: None,
+        }
+    }
+
+    /// The options of a `POST`, `PUT` or `PATCH`, as they were sent.
+    fn write_options(&self, kind: &str) -> Value {
+        let mut options = json!({"apiVersion": OPTIONS_VERSION, "kind": kind});
+        let dry_run: Vec<&str> = self.query.all("dryRun").collect();
+        if !dry_run.is_empty() {
+            options["dryRun"] = json!(dry_run);
+        }
+        for key in ["fieldManager", "fieldValidation"] {
+            let text = self.query.text(key);
+            if !text.is_empty() {
+                options[key] = json!(text);
+            }
+        }
+        options
+    }
+
+    async fn admit(&self, write: HostedWrite<'_>) -> Result<(), StatusError> {
+        let Some(policies) = &self.state.policies else {
+            return Ok(());
+        };
+        if self.request.caller == Caller::Gateway {
+            return Ok(());
+        }
+        let judgement = policies.judge(&*self.state.store, &write).await?;
+        for warning in judgement.warnings {
+            self.warn(warning);
+        }
+        for (key, value) in judgement.audit_annotations {
+            tracing::info!(
+                target: ADMISSION,
+                user = %write.user.name,
+                operation = write.operation.name(),
+                resource = %write.kind.group_resource(),
+                namespace = write.namespace,
+                name = write.name,
+                key,
+                value,
+                "audit annotation of an admission policy"
+            );
+        }
+        judgement.refusal.map_or(Ok(()), Err)
+    }
+}
