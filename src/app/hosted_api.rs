@@ -20,12 +20,12 @@ use crate::{
     observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
     source::store::SETTLE,
 };
-use fairgate_admission::kinds::ADMISSION_KINDS;
+use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
 use fairgate_apiserver::{
     AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings, ServedSubresource,
     authorize::{Authorizer, BuiltInRules},
     namespaces::Namespaces,
-    reconcile::{Bootstrapper, ConditionWriter, UnreachableSchema},
+    reconcile::{Bootstrapper, ConditionWriter, TypeCheckWriter, UnreachableSchema},
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{
@@ -311,6 +311,9 @@ impl HostedApi {
         control.spawn(self.clone().keep_bootstrap());
         control.spawn(self.clone().keep_conditions());
         control.spawn(self.clone().maintain());
+        if self.hosted.has(&VALIDATING_ADMISSION_POLICY) {
+            control.spawn(self.clone().keep_type_checks());
+        }
         if self.in_upstream_namespaces && self.hosted.has(&POD_DISRUPTION_BUDGET) {
             let (hosted, clock) = (Arc::clone(&self.hosted), self.clock.clone());
             let namespaces = NamespaceFollower::new(hosted, streams.clone(), clock);
@@ -361,10 +364,12 @@ impl HostedApi {
 
     /// Completes shortly after a policy object has changed since this call; it may be awaited later.
     fn change(&self) -> impl Future<Output = ()> + Send + use<> {
-        let watch = self.store.watch(
-            &FLOW_SCHEMA_KIND.group_prefix(),
-            self.store.cached_revision(),
-        );
+        self.change_below(&FLOW_SCHEMA_KIND.group_prefix())
+    }
+
+    /// Completes shortly after an object has changed whose key begins with `prefix`.
+    fn change_below(&self, prefix: &str) -> impl Future<Output = ()> + Send + use<> {
+        let watch = self.store.watch(prefix, self.store.cached_revision());
         async move {
             let changed = match watch {
                 Ok(mut watch) => watch.next().await.is_ok(),
@@ -400,6 +405,28 @@ impl HostedApi {
                 _ = unreachable.changed() => {}
                 () = tokio::time::sleep(pause) => {}
             }
+        }
+    }
+
+    /// Checks the types of admission policies, after every change.
+    async fn keep_type_checks(self) {
+        let mut checks = TypeCheckWriter::new(Arc::clone(&self.hosted));
+        if self.store.wait_for(1).await.is_err() {
+            return;
+        }
+        loop {
+            // The watch starts before the objects are read, so that no change in between is missed.
+            let change = self.change_below(&VALIDATING_ADMISSION_POLICY.key_prefix());
+            let pace = Throttle::begin(&self.clock);
+            let pause = match checks.reconcile().await {
+                Ok(()) => ENSURE_INTERVAL,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot write the status of admission policies");
+                    RETRY_DELAY
+                }
+            };
+            pace.rest().await;
+            let _ = tokio::time::timeout(pause, change).await;
         }
     }
 

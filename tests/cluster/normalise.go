@@ -294,6 +294,10 @@ func (n *normaliser) tree(node any) any {
 		}
 		if status, ok := node["status"].(map[string]any); ok {
 			dropDangling(status)
+			if n.conditions && text(node, "kind") == "ValidatingAdmissionPolicy" {
+				delete(status, "observedGeneration") // the type checker's
+				delete(status, "typeChecking")
+			}
 		}
 		if causes, ok := node["causes"].([]any); ok {
 			sortConflicts(causes)
@@ -436,7 +440,7 @@ func isDangling(condition any) bool {
 }
 
 // conditionsManagers own those conditions.
-var conditionsManagers = []string{"api-priority-and-fairness-config-consumer-v1", "fairgate-unreachable"}
+var conditionsManagers = []string{"api-priority-and-fairness-config-consumer-v1", "fairgate-unreachable", "validatingadmissionpolicy-status"}
 
 // repeated says whether an event is the last one again of the same object, as far as can be seen.
 func repeated(events []any, event any) bool {

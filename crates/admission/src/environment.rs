@@ -16,6 +16,31 @@ use fairgate_cel::library::{
 };
 use fairgate_cel::{CelEnvironment, CelEnvironmentBuilder, CelLibrary, CelObjectType, CelType};
 
+/// Words that have a meaning in expressions.
+pub(crate) const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
 /// The name of the type of `variables`.
 const VARIABLES: &str = "kubernetes.variables";
 
@@ -55,6 +80,40 @@ impl PolicyEnvironment {
         self.full.declare_field(VARIABLES, name, of.clone());
         self.unauthorized.declare_field(VARIABLES, name, of);
     }
+}
+
+/// The types of values that a policy's own environment does not know.
+pub(crate) struct TypedValues {
+    /// Of `object` and `oldObject`.
+    pub(crate) object: CelType,
+    /// Of `params`, if there are any.
+    pub(crate) params: Option<CelType>,
+    /// The types with fields that these have.
+    pub(crate) types: Vec<CelObjectType>,
+}
+
+/// The environment of the type checker. As in the original, it has no `authorizer.requestResource`.
+pub(crate) fn typed(values: TypedValues) -> CelEnvironment {
+    let mut builder = request_types(namespace_types(base()))
+        .object_type(CelObjectType::new(VARIABLES))
+        .variable("object", values.object.clone())
+        .variable("oldObject", values.object)
+        .variable("namespaceObject", CelType::object("kubernetes.Namespace"))
+        .variable("request", CelType::object("kubernetes.AdmissionRequest"))
+        .variable("variables", CelType::object(VARIABLES))
+        .variable("authorizer", authorizer_type());
+    if let Some(params) = values.params {
+        builder = builder.variable("params", params);
+    }
+    for object in values.types {
+        builder = builder.object_type(object);
+    }
+    builder.build()
+}
+
+/// Adds a variable of a policy to an environment.
+pub(crate) fn declare_variable(environment: &mut CelEnvironment, name: &str, of: &CelType) {
+    environment.declare_field(VARIABLES, name, field_type(of));
 }
 
 /// The type that a variable is declared with: what is no simple type, list or map is checked when it is used.

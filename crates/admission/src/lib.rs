@@ -42,6 +42,7 @@ mod matching;
 mod params;
 mod policy;
 mod set;
+mod type_checking;
 pub mod validate;
 mod verdict;
 mod warnings;
@@ -56,6 +57,7 @@ pub use evaluation::{
 };
 pub use inputs::{AdmissionInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind};
 pub use set::PolicySet;
+pub use type_checking::expression_warnings;
 pub use verdict::{
     AdmissionAbort, AdmissionVerdict, EnforcementAction, PolicyCheck, PolicyDenial,
     VALIDATION_FAILURE,

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     Home, Server,
-    api::{APPLY, JSON},
+    api::{APPLY, Api, JSON},
     format::Format,
-    name, version,
+    name, until, version,
 };
 use fairgate_admission::kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING};
 
@@ -48,6 +48,17 @@ fn binding(name: &str, spec: &Value) -> Value {
     })
 }
 
+/// A policy once the type checker has written its status.
+async fn type_checked(api: &Api, name: &str) -> Value {
+    let target = format!("{POLICIES}/{name}");
+    until(async || {
+        let policy = api.get(&target).await.object();
+        policy["status"]["observedGeneration"] == policy["metadata"]["generation"]
+    })
+    .await;
+    api.get(&target).await.object()
+}
+
 /// Checks that both stores must pass.
 pub async fn supports_policy_operations(server: &Server) {
     let api = server.root().await;
@@ -72,20 +83,21 @@ pub async fn supports_policy_operations(server: &Server) {
         "validations": [{"expression": "size(object.data) < 10"}],
     });
     assert_eq!(created["spec"], defaulted);
-    assert_eq!(api.get(&target).await.object(), created);
+    let checked = type_checked(&api, "a").await;
+    assert_eq!(checked["spec"], created["spec"]);
 
-    let mut changed = created.clone();
+    let mut changed = checked.clone();
     changed["spec"]["failurePolicy"] = json!("Ignore");
     let changed = api.put(&target, &changed).await.object();
     assert_eq!(changed["metadata"]["generation"], 2);
-    let mut status = changed.clone();
+    let mut status = type_checked(&api, "a").await;
     status["spec"]["failurePolicy"] = json!("Fail");
     status["metadata"]["labels"]["b"] = json!("c");
-    let checked = json!({"observedGeneration": 2, "typeChecking": {
+    let written = json!({"observedGeneration": 2, "typeChecking": {
         "expressionWarnings": [{"fieldRef": "spec.validations[0].expression", "warning": "w"}]}});
-    status["status"] = checked.clone();
+    status["status"] = written.clone();
     let status = api.put(&format!("{target}/status"), &status).await.object();
-    assert_eq!(status["status"], checked);
+    assert_eq!(status["status"], written);
     assert_eq!(status["spec"], changed["spec"]);
     assert_eq!(status["metadata"]["labels"], changed["metadata"]["labels"]);
 
@@ -108,7 +120,10 @@ pub async fn supports_policy_operations(server: &Server) {
     let deleted = api.delete(&format!("{POLICIES}?labelSelector=app=a")).await;
     assert_eq!(deleted.object()["items"].as_array().map(Vec::len), Some(1));
     api.get(&target).await.refused(404, "NotFound");
-    for expected in ["ADDED", "MODIFIED", "MODIFIED", "DELETED"] {
+    // Twice the type checker wrote.
+    for expected in [
+        "ADDED", "MODIFIED", "MODIFIED", "MODIFIED", "MODIFIED", "DELETED",
+    ] {
         let (ty, object) = watch.next().await.unwrap();
         assert_eq!((ty.as_str(), name(&object)), (expected, "a"));
     }
@@ -118,6 +133,49 @@ pub async fn supports_policy_operations(server: &Server) {
 async fn policies_and_bindings_are_stored_with_their_defaults() {
     let home = Home::new();
     supports_policy_operations(&home.start().await).await;
+}
+
+#[tokio::test]
+async fn the_type_checker_writes_the_status() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let rules = json!({"resourceRules": [{"apiGroups": ["flowcontrol.apiserver.k8s.io"], "apiVersions": ["v1"],
+        "operations": ["CREATE"], "resources": ["flowschemas"]}]});
+    let spec = json!({"matchConstraints": rules, "validations": [
+        {"expression": "object.spec.matchingPrecedence > 1"}, {"expression": "object.spec.nope == 1"}]});
+    api.post(POLICIES, &policy("a", &spec)).await.object();
+    let warned = type_checked(&api, "a").await;
+    let warning = json!({
+        "fieldRef": "spec.validations[1].expression",
+        "warning": "flowcontrol.apiserver.k8s.io/v1, Kind=FlowSchema: ERROR: <input>:1:12: undefined field 'nope'\n \
+            | object.spec.nope == 1\n | ...........^\n",
+    });
+    let expected =
+        json!({"observedGeneration": 1, "typeChecking": {"expressionWarnings": [warning]}});
+    assert_eq!(warned["status"], expected);
+    let managers = warned["metadata"]["managedFields"].as_array().unwrap();
+    assert!(managers.iter().any(|entry| {
+        entry["manager"] == "validatingadmissionpolicy-status" && entry["subresource"] == "status"
+    }));
+
+    // An apply that removes all warnings removes what was around them, as in kube-apiserver.
+    let fixed =
+        json!({"spec": {"validations": [{"expression": "object.spec.matchingPrecedence > 1"}]}});
+    let target = format!("{POLICIES}/a");
+    api.merge(&target, &fixed).await.object();
+    let checked = type_checked(&api, "a").await;
+    assert_eq!(checked["status"], json!({"observedGeneration": 2}));
+    // Other changes are not checked again.
+    let labels = json!({"metadata": {"labels": {"x": "y"}}});
+    let labelled = api.merge(&target, &labels).await.object();
+    // Without mistakes the result is empty.
+    api.post(POLICIES, &policy("b", &json!({}))).await.object();
+    let checked = type_checked(&api, "b").await;
+    let expected = json!({"observedGeneration": 1, "typeChecking": {}});
+    assert_eq!(checked["status"], expected);
+    let stored = api.get(&target).await.object();
+    assert_eq!(version(&stored), version(&labelled));
 }
 
 #[tokio::test]

@@ -167,6 +167,7 @@ const ADMISSION: Edges = &[
     ("policy", &["environment", "inputs", "matching"]),
     ("validate", &["environment", "policy"]),
     ("kinds", &["validate"]),
+    ("type_checking", &["environment"]),
     ("params", &["attributes", "inputs", "policy"]),
     ("evaluation", &["attributes", "inputs", "policy"]),
     ("verdict", &["attributes", "evaluation"]),

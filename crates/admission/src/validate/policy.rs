@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{items, match_resources, text};
 use crate::{
-    environment::PolicyEnvironment,
+    environment::{PolicyEnvironment, RESERVED},
     policy::{PolicyExpression, expression_types},
 };
 use fairgate_core::names;
@@ -20,30 +20,6 @@ const MAX_ANNOTATIONS: usize = 20;
 const MAX_VALUE_EXPRESSION: usize = 5 << 10;
 const EMPTY: &str = "validations or auditAnnotations must contain at least one item";
 const BLANK: &str = "must be non-empty if specified";
-/// Words that no variable may be named.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// Compiles the expressions of one policy, and adds the errors in them.
 struct Expressions {

@@ -12,5 +12,6 @@ mod known;
 mod limits;
 mod original;
 mod outcome;
+mod types;
 mod validation;
 mod world;

@@ -61,7 +61,7 @@ impl Bootstrapper {
         Self {
             hosted,
             which,
-            changed: ChangedObjects::new(store, [&FLOW_SCHEMA, &PRIORITY_LEVEL]),
+            changed: ChangedObjects::new(store, vec![&FLOW_SCHEMA, &PRIORITY_LEVEL]),
         }
     }
 

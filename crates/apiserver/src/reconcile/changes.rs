@@ -11,7 +11,7 @@ use fairgate_store::{ReadRevision, Store, StoreError, Watch};
 /// The keys of objects that remain to be processed.
 pub(super) struct ChangedObjects {
     store: Arc<dyn Store>,
-    kinds: [&'static Kind; 2],
+    kinds: Vec<&'static Kind>,
     /// `None` until the objects were listed, and after the watch fell behind.
     watch: Option<Watch>,
     /// In the order of keys, each with the number of its kind.
@@ -37,7 +37,7 @@ pub(super) struct ChangedObject {
 
 impl ChangedObjects {
     /// Starts with all objects of these kinds; later changes follow.
-    pub(super) fn new(store: Arc<dyn Store>, kinds: [&'static Kind; 2]) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, kinds: Vec<&'static Kind>) -> Self {
         Self {
             store,
             kinds,

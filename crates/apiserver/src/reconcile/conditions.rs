@@ -73,7 +73,7 @@ impl ConditionWriter {
             hosted,
             clock,
             // Levels come first, so that schemas are compared with the current levels.
-            changed: ChangedObjects::new(store, [&PRIORITY_LEVEL, &FLOW_SCHEMA]),
+            changed: ChangedObjects::new(store, vec![&PRIORITY_LEVEL, &FLOW_SCHEMA]),
             levels_of: BTreeMap::new(),
             levels: BTreeSet::new(),
             unreachable: BTreeMap::new(),

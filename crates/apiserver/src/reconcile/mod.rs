@@ -1,5 +1,5 @@
-//! Objects that the gateway maintains in the API that it hosts: the built-in objects, and the status
-//! conditions of all flow schemas.
+//! Objects that the gateway maintains in the API that it hosts: the built-in objects, the status
+//! conditions of all flow schemas, and the status of admission policies.
 //!
 //! The gateway writes through the same verbs as clients, so field ownership, validation and the change
 //! log apply.
@@ -8,6 +8,7 @@ mod bootstrap;
 mod changes;
 mod cleanup;
 mod conditions;
+mod type_checks;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use serde_json::Value;
 
 pub use bootstrap::Bootstrapper;
 pub use conditions::{ConditionWriter, UnreachableSchema};
+pub use type_checks::TypeCheckWriter;
 
 use crate::{
     hosted::Hosted,
