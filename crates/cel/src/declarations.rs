@@ -1,6 +1,6 @@
 //! What expressions may use: functions with overloads, types, macros and constants.
 //!
-//! A library is a type with the trait [`CelLibrary`]. It declares what it brings:
+//! A library is a type that implements [`CelLibrary`] and declares its functions, types, macros and constants:
 //!
 //! ```
 //! use fairgate_cel::{
@@ -47,16 +47,16 @@ use crate::syntax::{Ast, CelMacro, Expr, ExprId, MacroError};
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, CelValue};
 
-/// What a function does with its arguments; the target of a member call is the first of them.
+/// The implementation of a function. The target of a member call is the first argument.
 ///
-/// Implemented by functions and closures of this signature. It must not block, and what it costs must be bounded by
-/// the cost that its overload declares.
+/// Functions and closures of this signature implement it. An implementation must not block, and its work must be
+/// bounded by the cost that its overload declares.
 pub trait CelFunction: Send + Sync {
-    /// Calls it. Arguments are never errors; their types are those of the overload, unless it is unguarded.
+    /// Calls the function. Arguments are never errors; their types are those of the overload, unless it is unguarded.
     ///
     /// # Errors
     ///
-    /// What the expression's author is told.
+    /// The error becomes the value of the call. Its message is shown to the author of the expression.
     fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a>;
 }
 
@@ -69,20 +69,22 @@ where
     }
 }
 
-/// What a call costs, by arguments and result; `None` counts as for other functions, that is 1.
+/// The cost of a call, given its arguments and its result. `None` if the function does not say; the cost is then that
+/// of the next level: overload, function, 1.
 ///
-/// An argument or a result that is an error is given as `null`.
+/// An argument or a result that is an error is passed as `null`.
 pub type CelCostFn = fn(args: &[CelValue<'_>], result: &CelValue<'_>) -> Option<u64>;
 
-/// Makes the implementation for calls in which an argument is a constant, such as a pattern.
+/// Makes the implementation for calls in which an argument is a constant, such as a pattern that is compiled once.
+/// `None` if there is nothing to prepare.
 ///
 /// # Errors
 ///
-/// Why the constant is none that the function takes; then the expression does not compile.
+/// If the function does not accept the constant. The expression then does not compile.
 pub type PrepareCall =
     fn(constant: &CelValue<'_>) -> Result<Option<Arc<dyn CelFunction>>, CelError>;
 
-/// Looks at a call once its types are known, and tells what is wrong with it.
+/// Checks a call whose types are known, and returns the errors in it.
 pub type ValidateCall = fn(&CheckedCall<'_>) -> Vec<MacroError>;
 
 /// A call whose types are known.
@@ -94,7 +96,7 @@ pub struct CheckedCall<'c> {
 }
 
 impl CheckedCall<'_> {
-    /// The call itself: where issues about the whole of it are reported.
+    /// The call itself, where errors in the whole call are reported.
     pub fn id(&self) -> ExprId {
         self.id
     }
@@ -104,7 +106,7 @@ impl CheckedCall<'_> {
         self.args
     }
 
-    /// The value, if the expression is a literal.
+    /// The value of the expression `id`, if it is a literal.
     pub fn literal(&self, id: ExprId) -> Option<&CelValue<'static>> {
         match self.ast.expr(id) {
             Expr::Literal(value) => Some(value),
@@ -112,7 +114,7 @@ impl CheckedCall<'_> {
         }
     }
 
-    /// The elements, if the expression is a list literal.
+    /// The elements of the expression `id`, if it is a list literal.
     pub fn elements(&self, id: ExprId) -> Option<&[ExprId]> {
         match self.ast.expr(id) {
             Expr::List { elements, .. } => Some(elements),
@@ -120,7 +122,7 @@ impl CheckedCall<'_> {
         }
     }
 
-    /// The static type of an expression.
+    /// The static type of the expression `id`.
     pub fn type_of(&self, id: ExprId) -> CelType {
         (self.types)(id)
     }
@@ -147,7 +149,7 @@ pub struct CelOverload {
 }
 
 impl CelOverload {
-    /// A signature for calls as `function(args)`; `id` is unique in an environment.
+    /// A signature for calls of the form `function(args)`; `id` is unique in an environment.
     pub fn global(
         id: &str,
         args: impl Into<Vec<CelType>>,
@@ -160,7 +162,7 @@ impl CelOverload {
         }
     }
 
-    /// A signature for calls as `args[0].function(args[1], …)`; `id` is unique in an environment.
+    /// A signature for calls of the form `args[0].function(args[1], …)`; `id` is unique in an environment.
     pub fn member(
         id: &str,
         args: impl Into<Vec<CelType>>,
@@ -186,21 +188,22 @@ impl CelOverload {
         }
     }
 
-    /// What calls cost for which the checker finds exactly this overload; it comes before the function's cost.
+    /// Sets the cost of calls for which the checker finds exactly this overload. It takes precedence over the
+    /// function's cost.
     #[must_use]
     pub fn cost(mut self, cost: CelCostFn) -> Self {
         self.cost = Some(cost);
         self
     }
 
-    /// Lets arguments through whose types are others than declared; the function refuses them itself.
+    /// Accepts arguments of other types than declared; the function itself has to reject them.
     #[must_use]
     pub fn unguarded(mut self) -> Self {
         self.guarded = false;
         self
     }
 
-    /// Whether values may be given to this overload.
+    /// Whether this overload accepts the arguments.
     pub(crate) fn accepts(&self, args: &[CelValue<'_>]) -> bool {
         args.len() == self.args.len()
             && (!self.guarded || args.iter().zip(&self.args).all(|(arg, of)| is_of(arg, of)))
@@ -217,7 +220,7 @@ impl fmt::Debug for CelOverload {
     }
 }
 
-/// Whether a value is of a type, as far as the original looks: of lists and maps only at the first entry.
+/// Whether a value is of a type. As in the original, only the first entry of a list or map is looked at.
 fn is_of(value: &CelValue<'_>, of: &CelType) -> bool {
     match (of, value) {
         (CelType::Dyn | CelType::Parameter(_), _) => true,
@@ -263,57 +266,59 @@ impl CelFunctionDecl {
         }
     }
 
-    /// Adds an overload. When only the running program shows which one is meant, they are tried in this order.
+    /// Adds an overload. If the checker cannot select one, the overloads are tried in this order at run time.
     #[must_use]
     pub fn overload(mut self, overload: CelOverload) -> Self {
         self.overloads.push(overload);
         self
     }
 
-    /// What calls of all overloads cost; a function that is declared again keeps its cost.
+    /// Sets the cost of calls of all overloads. A later declaration of the function without a cost keeps it.
     #[must_use]
     pub fn cost(mut self, cost: CelCostFn) -> Self {
         self.cost = Some(cost);
         self
     }
 
-    /// All overloads have the same implementation, which refuses the types that it does not take.
+    /// States that all overloads have the same implementation, which itself rejects types that it does not accept.
     #[must_use]
     pub fn singleton(mut self) -> Self {
         self.singleton = true;
         self
     }
 
-    /// Looks at each call when an expression is compiled, in environments that check literals.
+    /// Checks each call when an expression is compiled, in environments with
+    /// [`literal_validators`](crate::CelEnvironmentBuilder::literal_validators).
     #[must_use]
     pub fn validate(mut self, validate: ValidateCall) -> Self {
         self.validate = Some(validate);
         self
     }
 
-    /// Lets list and map literals in calls be of mixed types where they otherwise may not.
+    /// Allows list and map literals of mixed types inside calls, also in environments with
+    /// [`homogeneous_literals`](crate::CelEnvironmentBuilder::homogeneous_literals).
     #[must_use]
     pub fn mixed_literals(mut self) -> Self {
         self.mixed_literals = true;
         self
     }
 
-    /// Stops at the first argument that is an error, also where there are two: later ones are not evaluated, and cost
-    /// nothing.
+    /// Ends a call at an argument that is an error and not the last one: later arguments are not evaluated, and the
+    /// call costs nothing. Otherwise a call with two arguments may evaluate both of them.
     #[must_use]
     pub fn one_by_one(mut self) -> Self {
         self.one_by_one = true;
         self
     }
 
-    /// Prepares calls whose argument number `argument` (the target counts) is a constant.
+    /// Prepares calls whose argument number `argument`, from 0 and including the target, is a constant.
     #[must_use]
     pub fn prepare(mut self, argument: usize, prepare: PrepareCall) -> Self {
         self.prepare = Some((argument, prepare));
         self
     }
 
-    /// Calls the overload that takes these values.
+    /// Calls the first overload that accepts the arguments.
     pub(crate) fn dispatch<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
         for overload in &self.overloads {
             if let Some(function) = &overload.function
@@ -352,7 +357,7 @@ impl CelObjectType {
 
 /// A set of functions, types and macros that an environment can be built from.
 pub trait CelLibrary {
-    /// Declares them.
+    /// Adds the declarations of this library to `to`.
     fn declare(&self, to: &mut CelDeclarations);
 }
 
@@ -387,7 +392,8 @@ impl CelDeclarations {
         }
     }
 
-    /// Declares a macro; one with the same name, style and number of arguments replaces the earlier one.
+    /// Declares a macro. It replaces an earlier macro with the same name and number of arguments that is called in the
+    /// same way, on a target or not.
     pub fn macro_call(&mut self, of: CelMacro) {
         let key = (of.name.clone(), of.args, of.member);
         self.macros.insert(key, of);
@@ -414,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_of_a_type_as_far_as_the_original_looks() {
+    fn only_the_first_entry_of_a_list_is_compared_with_the_type() {
         let list = CelValue::list(vec![CelValue::Int(1), CelValue::from("a")]).unwrap();
         assert!(is_of(&list, &CelType::list(CelType::Int)));
         assert!(!is_of(&list, &CelType::list(CelType::String)));

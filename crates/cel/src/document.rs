@@ -2,7 +2,7 @@
 //!
 //! [`CelJson`] is read by any serde format: from text by `serde_json::from_slice`, or from a `&serde_json::Value`,
 //! which is a deserializer, too. Strings without escapes are borrowed. Numbers without fraction and exponent that
-//! fit are integers of 64 bits; all others are doubles. (`serde_json` reads some doubles one unit in the last place
+//! fit into 64 bits are integers; all others are doubles. (`serde_json` reads some doubles one unit in the last place
 //! off, unless its feature `float_roundtrip` is on; the original reads them exactly.)
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Objects with more members are sorted by key and searched by halving.
+/// Objects with more members than this are sorted by name and searched by binary search.
 const SORTED_FROM: usize = 16;
 
 /// A JSON value.
@@ -22,11 +22,11 @@ pub enum CelJson<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number without fraction that fits.
+    /// A number without fraction and exponent that fits into 64 bits.
     Int(i64),
     /// Any other number.
     Double(f64),
-    /// Text.
+    /// A string; borrowed if it has no escapes.
     String(Cow<'a, str>),
     /// A list.
     Array(Vec<CelJson<'a>>),
@@ -34,18 +34,18 @@ pub enum CelJson<'a> {
     Object(JsonObject<'a>),
 }
 
-/// The members of a JSON object. A name that occurs twice has its last value.
+/// The members of a JSON object. Of several members with one name, only the last is kept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JsonObject<'a> {
     members: Vec<(Cow<'a, str>, CelJson<'a>)>,
 }
 
 impl<'a> JsonObject<'a> {
-    /// An object with these members.
+    /// Makes an object of `members`. Of several members with one name, the last is kept.
     pub fn new(mut members: Vec<(Cow<'a, str>, CelJson<'a>)>) -> Self {
         if members.len() > SORTED_FROM {
             members.sort_by(|a, b| a.0.cmp(&b.0));
-            // Equal names are in the order of the text, and the last counts.
+            // The sort is stable: equal names are in the order of the text, and the last is kept.
             members.dedup_by(|later, kept| {
                 let same = later.0 == kept.0;
                 if same {
@@ -59,7 +59,7 @@ impl<'a> JsonObject<'a> {
         Self { members }
     }
 
-    /// The value of the member `name`; at most 16 comparisons, or a search by halving.
+    /// The value of the member `name`. It costs at most 16 comparisons, or a binary search.
     pub fn get(&self, name: &str) -> Option<&CelJson<'a>> {
         if self.members.len() > SORTED_FROM {
             let found = self.members.binary_search_by(|(key, _)| (**key).cmp(name));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_members_with_one_name_counts() {
+    fn of_members_with_the_same_name_the_last_is_kept() {
         for extra in [0, 40] {
             let mut text = String::from(r#"{"a":1,"b":2,"a":3"#);
             text.extend((0..extra).map(|number| format!(r#","k{number}":0"#)));

@@ -15,9 +15,9 @@ use crate::value::CelError;
 /// Why an expression does not compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CelCompileError {
-    /// It does not parse, or its types do not fit.
+    /// The expression has syntax errors or type errors.
     Issues(CelIssues),
-    /// A constant in it is one that a function does not take, such as a pattern.
+    /// A function does not accept a constant in the expression, such as an invalid pattern.
     Program(CelError),
 }
 
@@ -32,7 +32,8 @@ impl fmt::Display for CelCompileError {
 
 impl std::error::Error for CelCompileError {}
 
-/// What expressions are compiled with. Building one is costly; compiling with it is not.
+/// The variables, functions and settings that expressions are compiled with. Building one is expensive; compiling with
+/// it is not.
 #[derive(Clone, Debug)]
 pub struct CelEnvironment {
     scope: CheckerScope,
@@ -40,7 +41,7 @@ pub struct CelEnvironment {
 }
 
 impl CelEnvironment {
-    /// An environment with the standard library and its macros, to which more is added.
+    /// A builder of an environment that starts with the standard library and its macros.
     pub fn builder() -> CelEnvironmentBuilder {
         let mut builder = CelEnvironmentBuilder {
             scope: CheckerScope {
@@ -54,8 +55,8 @@ impl CelEnvironment {
         builder
     }
 
-    /// A builder that starts from this environment: for expressions that see more variables. It costs little, unless
-    /// libraries are added.
+    /// A builder that starts from this environment, for expressions that see more variables. It is cheap unless
+    /// libraries are added, because the declarations are shared until then.
     pub fn extend(&self) -> CelEnvironmentBuilder {
         CelEnvironmentBuilder {
             scope: self.scope.clone(),
@@ -63,8 +64,8 @@ impl CelEnvironment {
         }
     }
 
-    /// Adds a field to the type `object`, for expressions that are compiled from now on; a type that the environment has
-    /// not is ignored. It costs little if no other environment shares the type.
+    /// Adds a field to the type `object`, for expressions that are compiled from now on. A type that the environment
+    /// does not declare is ignored. It is cheap if no other environment shares the type.
     pub fn declare_field(&mut self, object: &str, field: &str, of: CelType) {
         if let Some(known) = self.scope.objects.get_mut(object) {
             let known = Arc::make_mut(known);
@@ -74,11 +75,13 @@ impl CelEnvironment {
 
     /// Parses, checks and compiles an expression.
     ///
-    /// Its length is bounded (100 000 code points), its depth (250), and with them the time this takes.
+    /// The length of the expression (100 000 code points) and its depth (250) are limited, which bounds the time of
+    /// compiling.
     ///
     /// # Errors
     ///
-    /// What is wrong with the expression.
+    /// [`CelCompileError`], if the expression has syntax errors, type errors or constants that a function does not
+    /// accept.
     pub fn compile(&self, source: &str) -> Result<CelProgram, CelCompileError> {
         let declarations = &self.scope.declarations;
         let ast = parse(source, &declarations.macros, declarations.optional_syntax)
@@ -88,13 +91,13 @@ impl CelEnvironment {
             .map_err(CelCompileError::Program)
     }
 
-    /// Room for the values of this environment's variables.
+    /// Bindings for the variables of this environment, without any values yet.
     pub fn bindings<'a>(&self) -> CelBindings<'a> {
         CelBindings::new(self.variables.clone())
     }
 }
 
-/// Puts an environment together.
+/// Builds a [`CelEnvironment`].
 #[derive(Clone, Debug)]
 pub struct CelEnvironmentBuilder {
     scope: CheckerScope,
@@ -102,7 +105,7 @@ pub struct CelEnvironmentBuilder {
 }
 
 impl CelEnvironmentBuilder {
-    /// Adds what a library declares.
+    /// Adds the declarations of a library.
     #[must_use]
     pub fn library(mut self, library: &dyn CelLibrary) -> Self {
         self.add(library);
@@ -113,7 +116,8 @@ impl CelEnvironmentBuilder {
         library.declare(Arc::make_mut(&mut self.scope.declarations));
     }
 
-    /// Declares a variable. A name with dots is one variable, whatever its parts mean.
+    /// Declares a variable, or changes the type of one. A name with dots, such as `authorizer.requestResource`, is the
+    /// name of a single variable.
     #[must_use]
     pub fn variable(mut self, name: &str, of: CelType) -> Self {
         let known = self.scope.variables.get(name).map(|(number, _)| *number);
@@ -126,7 +130,7 @@ impl CelEnvironmentBuilder {
         self
     }
 
-    /// Declares a type with fields.
+    /// Declares a type with fields. It replaces an earlier type of the same name.
     #[must_use]
     pub fn object_type(mut self, object: CelObjectType) -> Self {
         let name = object.name.clone();
@@ -134,36 +138,36 @@ impl CelEnvironmentBuilder {
         self
     }
 
-    /// The namespace that names are looked up in, inner ones first.
+    /// Sets the container: names are looked up in this namespace, then in the namespaces around it.
     #[must_use]
     pub fn container(mut self, name: &str) -> Self {
         self.scope.container = name.into();
         self
     }
 
-    /// Whether elements of a list or map literal must be of one type. Not unless asked for.
+    /// Whether the elements of a list or map literal must be of one type. Off by default.
     #[must_use]
     pub fn homogeneous_literals(mut self, on: bool) -> Self {
         self.scope.homogeneous_literals = on;
         self
     }
 
-    /// Whether literals of durations, times and patterns are checked when an expression is compiled. Not unless asked
-    /// for.
+    /// Whether literals of durations, timestamps and patterns are checked when an expression is compiled. Off by
+    /// default.
     #[must_use]
     pub fn literal_validators(mut self, on: bool) -> Self {
         self.scope.literal_validators = on;
         self
     }
 
-    /// Whether `<` and the like take numbers of different types. They do unless asked otherwise.
+    /// Whether `<`, `<=`, `>` and `>=` accept numbers of different types. On by default.
     #[must_use]
     pub fn cross_type_comparison(mut self, on: bool) -> Self {
         self.scope.cross_type_comparison = on;
         self
     }
 
-    /// The environment.
+    /// Builds the environment.
     pub fn build(self) -> CelEnvironment {
         CelEnvironment {
             scope: self.scope,

@@ -1,8 +1,8 @@
 //! The Common Expression Language (CEL), as cel-go 0.26 and Kubernetes use it.
 //!
-//! Pure: no I/O, no clock, no threads, and nothing of Kubernetes' objects. Nothing that an expression or its input
-//! contains panics, overflows the stack or runs without bound: parsing, checking and evaluating are limited in depth,
-//! size and cost.
+//! The crate is pure: no I/O, no clock, no threads, and no knowledge of Kubernetes objects. No expression and no input
+//! can cause a panic, a stack overflow or unbounded work: parsing, checking and evaluating are limited in depth, size
+//! and cost. In comments, *the original* means cel-go and the CEL libraries of Kubernetes.
 //!
 //! ```
 //! use fairgate_cel::{CelEnvironment, CelType, CelValue, CelJson, library};
@@ -13,7 +13,7 @@
 //!     .variable("object", CelType::Dyn)
 //!     .build();
 //!
-//! // A program is compiled once, and evaluated by as many threads as like.
+//! // A program is compiled once. Any number of threads may evaluate it.
 //! let program = environment
 //!     .compile("object.spec.replicas <= 5 && object.metadata.?labels['app'].hasValue()")
 //!     .unwrap();
@@ -27,18 +27,21 @@
 //! assert_eq!(evaluation.result, Ok(CelValue::Bool(true)));
 //! assert_eq!(evaluation.cost, 9);
 //!
-//! // Mistakes are shown with their place.
+//! // Errors are shown with their position.
 //! let error = environment.compile("object.spec.replicas + 'a' > params").unwrap_err();
 //! assert!(error.to_string().starts_with(
 //!     "ERROR: <input>:1:30: undeclared reference to 'params' (in container '')\n | object.spec"
 //! ));
 //! ```
 //!
-//! # What is not there
+//! # What is not supported
 //!
-//! Messages of protocol buffers: types with declared fields ([`CelObjectType`]) describe maps that the host gives, and
-//! literals of them fail when they are evaluated. Expressions that were not type-checked. Values that are unknown.
-//! Interrupting an evaluation ends it, where in the original an operator may absorb that.
+//! - Protocol buffer messages. Types with declared fields ([`CelObjectType`]) describe maps that the host provides; a
+//!   literal of such a type compiles, but fails when it is evaluated.
+//! - Evaluating expressions that were not type-checked.
+//! - Unknown values, that is, partial evaluation.
+//!
+//! An interrupt always ends the evaluation. In the original, an operator such as `||` may absorb it.
 //!
 //! # Adding functions
 //!
@@ -46,12 +49,14 @@
 //! overloads ([`CelOverload`]), opaque types ([`CelOpaque`], [`CelType::opaque`]), names of types, macros
 //! ([`CelMacro`]) and constants. Each library is one file in `src/library/`.
 //!
-//! - A function is a plain `fn(&[CelValue]) -> CelResult`. Its arguments have the types of the overload, looked at as
-//!   the original does: of lists and maps only the first entry. An `unguarded` overload takes any values.
-//! - Cost: the overload's own, if the checker found exactly this overload; otherwise the function's; otherwise 1. A
-//!   cost function that gives `None` passes the question on. [`CelValue::cost_size`] is the original's `actualSize`.
-//! - Which overload is meant is decided by the checker. If the types are not known before the program runs, overloads
-//!   are tried in the order of their declaration, and a call costs what the function declares.
+//! - A function is an `Fn(&[CelValue]) -> CelResult`. Before a call, the arguments are compared with the types of the
+//!   overload; as in the original, only the first entry of a list or map is looked at. An `unguarded` overload accepts
+//!   any values.
+//! - A call costs what the overload declares, if the checker found exactly this overload; otherwise what the function
+//!   declares; otherwise 1. If a cost function returns `None`, the next of these applies. [`CelValue::cost_size`] is
+//!   the original's `actualSize`.
+//! - The checker selects the overload. If the types are not known before the program runs, the overloads are tried in
+//!   the order of their declaration, and a call costs what the function declares.
 //! - A constant argument can be prepared once, for example a pattern: [`CelFunctionDecl::prepare`].
 //! - Values of the host, such as an authorizer, are opaque values whose functions downcast them with
 //!   [`CelValue::as_opaque`].

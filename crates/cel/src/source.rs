@@ -1,19 +1,19 @@
-//! Text of expressions, positions in it, and mistakes with the line and a caret under it.
+//! Errors in expressions: their positions, and how they are printed with the line and a caret below it.
 
 use std::fmt;
 
-/// The number of mistakes that are reported; of the others only the number is.
+/// The maximum number of errors that are kept. Further errors are only counted.
 const MAX_ISSUES: usize = 100;
 
-/// Longer lines are not shown.
+/// The maximum length, in bytes, of a line that is printed with an error. Longer lines are left out.
 const MAX_SNIPPET: usize = 16_384;
 
-/// Where something is in an expression, in code points from its start.
+/// A position in an expression, in code points from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CodePosition(Option<u32>);
 
 impl CodePosition {
-    /// For mistakes of the expression as a whole; printed as `-1:0`.
+    /// The position of errors in the expression as a whole; printed as `-1:0`.
     pub const NONE: Self = Self(None);
 
     /// The position `offset` code points after the start.
@@ -22,16 +22,16 @@ impl CodePosition {
     }
 }
 
-/// A mistake in an expression.
+/// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CelIssue {
-    /// Where it is.
+    /// The position of the error.
     pub position: CodePosition,
-    /// What it is, without the position.
+    /// The message, without the position.
     pub message: String,
 }
 
-/// The mistakes in an expression, in the order of their positions.
+/// The errors in an expression, in the order of their positions.
 ///
 /// Prints as the original prints them:
 ///
@@ -43,13 +43,13 @@ pub struct CelIssue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CelIssues {
     issues: Vec<CelIssue>,
-    /// Including those that are not kept.
+    /// The number of errors, including those that are not kept.
     count: usize,
     source: String,
 }
 
 impl CelIssues {
-    /// No mistake yet in `source`.
+    /// An empty list of errors in `source`.
     pub(crate) fn new(source: &str) -> Self {
         Self {
             issues: Vec::new(),
@@ -66,7 +66,7 @@ impl CelIssues {
         }
     }
 
-    /// The mistakes that are kept: at most 100.
+    /// The errors that are kept: at most 100.
     pub fn issues(&self) -> &[CelIssue] {
         &self.issues
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_shown_with_its_line_and_a_caret() {
+    fn an_error_is_shown_with_its_line_and_a_caret() {
         let text = printed("1 + x", 4);
         assert_eq!(text, "ERROR: <input>:1:5: wrong\n | 1 + x\n | ....^");
         let text = printed("1 +\n\tx", 5);
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_of_the_whole_has_no_line() {
+    fn an_error_in_the_whole_expression_has_no_line() {
         let mut issues = CelIssues::new("x");
         issues.report(CodePosition::NONE, "too long");
         assert_eq!(issues.to_string(), "ERROR: <input>:-1:0: too long");
     }
 
     #[test]
-    fn a_hundred_mistakes_are_shown_and_the_others_counted() {
+    fn a_hundred_errors_are_shown_and_the_others_counted() {
         let mut issues = CelIssues::new("x");
         for _ in 0..103 {
             issues.report(CodePosition::at(0), "wrong");

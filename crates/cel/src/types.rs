@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The largest number of nodes of a type that the checker accepts.
+/// The maximum number of nodes of a type that the checker accepts.
 pub(crate) const MAX_TYPE_SIZE: u32 = 10_000;
 
 /// A static type of the language.
@@ -16,7 +16,7 @@ pub(crate) const MAX_TYPE_SIZE: u32 = 10_000;
 pub enum CelType {
     /// Any value; checked when the program runs.
     Dyn,
-    /// What an expression with an error has, so that one mistake is reported once.
+    /// The type of an expression with an error. It fits every other type, so that one error is reported only once.
     Error,
     /// The type of `null`.
     Null,
@@ -28,9 +28,9 @@ pub enum CelType {
     Uint,
     /// An IEEE 754 number of 64 bits.
     Double,
-    /// Text.
+    /// A string of Unicode code points.
     String,
-    /// Bytes.
+    /// A string of bytes.
     Bytes,
     /// A point in time.
     Timestamp,
@@ -42,14 +42,14 @@ pub enum CelType {
     Map(Arc<ParametersOfType>),
     /// A parameter of an overload, such as the `T` of `list(T)`; only in declarations.
     Parameter(Arc<str>),
-    /// A type that the checker has still to find.
+    /// A type variable: a type that the checker has not found yet.
     #[doc(hidden)]
     Variable(u32),
-    /// A type that a library brings, such as `net.IP` or `optional_type(T)`.
+    /// A type that a library declares, such as `net.IP` or `optional_type(T)`.
     Opaque(Arc<str>, Arc<ParametersOfType>),
     /// A type with declared fields; see [`CelObjectType`](crate::CelObjectType).
     Object(Arc<str>),
-    /// The type of types; the parameter is the type that is named, if known.
+    /// The type of types, such as that of `int`; the parameter is the named type, if it is known.
     Type(Option<Arc<ParametersOfType>>),
 }
 
@@ -94,17 +94,17 @@ impl CelType {
         Self::Parameter(name.into())
     }
 
-    /// A type of a library, without parameters.
+    /// An opaque type of a library, without parameters.
     pub fn opaque(name: &str) -> Self {
         Self::opaque_with(name, [])
     }
 
-    /// A type of a library, with parameters.
+    /// An opaque type of a library, with parameters.
     pub fn opaque_with(name: &str, parameters: impl Into<Box<[Self]>>) -> Self {
         Self::Opaque(name.into(), ParametersOfType::new(parameters))
     }
 
-    /// A type with declared fields.
+    /// A type with declared fields, by its name.
     pub fn object(name: &str) -> Self {
         Self::Object(name.into())
     }
@@ -132,7 +132,7 @@ impl CelType {
         }
     }
 
-    /// What an optional type holds.
+    /// The type of the value inside, for an optional type.
     pub fn optional_of(&self) -> Option<&Self> {
         match self {
             Self::Opaque(name, of) if &**name == OPTIONAL => of.types.first(),
@@ -140,8 +140,8 @@ impl CelType {
         }
     }
 
-    /// The name with parameters, such as `map(string, google.protobuf.Timestamp)`: as the original names the type of an
-    /// expression that should be of another.
+    /// The name with parameters, such as `map(string, google.protobuf.Timestamp)`. The original prints it when the
+    /// result of an expression has another type than required.
     pub fn full_name(&self) -> String {
         let name = self.runtime_name();
         let parameters: Vec<_> = self.parameters().iter().map(Self::full_name).collect();
@@ -151,7 +151,7 @@ impl CelType {
         format!("{name}({})", parameters.join(", "))
     }
 
-    /// The number of nodes, for the bound on types.
+    /// The number of nodes of the type; at most `u32::MAX`.
     pub(crate) fn size(&self) -> u32 {
         match self {
             Self::List(of) | Self::Map(of) | Self::Opaque(_, of) | Self::Type(Some(of)) => of.size,

@@ -1,19 +1,19 @@
-//! Which types fit where, and what type variables stand for.
+//! Assignability of types, and the substitution of type variables.
 
 use std::cell::Cell;
 
 use crate::types::CelType;
 
-/// How many parts of types may be looked at for one expression: types can be exponentially larger than it.
+/// The maximum number of steps in types for one expression. Types can be exponentially larger than the expression.
 const MAX_WORK: u64 = 5_000_000;
 
-/// What type variables stand for, so far.
+/// The types that type variables stand for, as far as they are known.
 #[derive(Debug)]
 pub(super) struct Substitutions {
     types: Vec<Option<CelType>>,
-    /// What was bound and what it was before, so that a failed attempt can be undone.
+    /// The variables that were bound, with their earlier types, so that a failed attempt can be undone.
     undo: Vec<(u32, Option<CelType>)>,
-    /// How much work is left.
+    /// The steps that are left.
     work: Cell<u64>,
 }
 
@@ -35,12 +35,12 @@ impl Substitutions {
         CelType::Variable(number)
     }
 
-    /// Whether the types were too complex; then no answer counts.
+    /// Whether all steps are used up. The results are then meaningless, and the expression is refused.
     pub(super) fn is_exhausted(&self) -> bool {
         self.work.get() == 0
     }
 
-    /// Notes one step of work; whether there is any left.
+    /// Uses one step. Returns whether any are left.
     fn step(&self) -> bool {
         let left = self.work.get().saturating_sub(1);
         self.work.set(left);
@@ -61,7 +61,8 @@ impl Substitutions {
         }
     }
 
-    /// Whether all of `from` fit into `to`, one by one. If not, no variable stands for anything else than before.
+    /// Whether each type of `from` is assignable to the type of `to` at the same position. If not, the variables stay
+    /// as they were.
     pub(super) fn assign_all(&mut self, from: &[CelType], to: &[CelType]) -> bool {
         self.undo.clear();
         let fits =
@@ -74,7 +75,7 @@ impl Substitutions {
         fits
     }
 
-    /// Whether `from` fits into `to`, or they can be made to by what variables stand for.
+    /// Whether `from` is assignable to `to`. Binds variables if that makes them fit.
     pub(super) fn assign(&mut self, from: &CelType, to: &CelType) -> bool {
         self.assign_all(std::slice::from_ref(from), std::slice::from_ref(to))
     }
@@ -160,7 +161,7 @@ impl Substitutions {
             .all(|of| self.absent_from(variable, of))
     }
 
-    /// `of` with what its variables stand for; with `all`, `dyn` in place of those that stand for nothing.
+    /// `of` with its variables replaced by the types that they stand for. With `all`, unbound variables become `dyn`.
     pub(super) fn substitute(&self, of: &CelType, all: bool) -> CelType {
         if !self.step() {
             return CelType::Dyn;
@@ -179,7 +180,7 @@ impl Substitutions {
     }
 }
 
-/// `of` with the parameters of an overload replaced.
+/// `of` with the parameters of an overload replaced by the types in `names`.
 pub(super) fn instantiate(of: &CelType, names: &[(&str, CelType)]) -> CelType {
     match of {
         CelType::Parameter(name) => {
@@ -194,7 +195,7 @@ pub(super) fn instantiate(of: &CelType, names: &[(&str, CelType)]) -> CelType {
     }
 }
 
-/// Adds the names of the parameters in `of`.
+/// Adds the names of the parameters in `of` to `names`, each once.
 pub(super) fn parameter_names<'t>(of: &'t CelType, names: &mut Vec<&'t str>) {
     if let CelType::Parameter(name) = of
         && !names.contains(&&**name)
@@ -210,7 +211,7 @@ pub(super) fn is_dyn_or_error(of: &CelType) -> bool {
     matches!(of, CelType::Dyn | CelType::Error)
 }
 
-/// Whether `null` fits, as in the original's first checker.
+/// Whether `null` is assignable to the type. The original keeps the rules of its legacy type checker.
 fn is_nullable(of: &CelType) -> bool {
     matches!(
         of,
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_never_stands_for_what_contains_it() {
+    fn a_variable_never_stands_for_a_type_that_contains_it() {
         let mut of = Substitutions::default();
         let variable = of.fresh();
         assert!(!of.assign(&CelType::list(variable.clone()), &variable));

@@ -1,11 +1,11 @@
-//! Calls: which overloads fit.
+//! Calls: which overloads match the types of the arguments.
 
 use super::assign::{instantiate, parameter_names};
 use super::{Checker, Expr, ExprId, Reference};
 use crate::declarations::{CelFunctionDecl, CelOverload};
 use crate::types::CelType;
 
-/// Overloads for numbers of different types, which environments of before Kubernetes 1.28 have not.
+/// Overloads for numbers of different types. Environments of Kubernetes before 1.28 do not have them.
 const CROSS_TYPE: [&str; 6] = [
     "int64_double",
     "int64_uint64",
@@ -148,7 +148,7 @@ impl Checker<'_> {
         self.references.insert(id, reference);
     }
 
-    /// The result's type, if the overload takes values of these types.
+    /// The type of the result, if the overload accepts arguments of these types.
     fn apply(&mut self, overload: &CelOverload, types: &[CelType]) -> Option<CelType> {
         if overload.args.len() != types.len() {
             return None;

@@ -42,7 +42,7 @@ impl<'c> Checker<'c> {
         self.folds.insert(id, locals);
     }
 
-    /// Declares a variable of a comprehension.
+    /// Declares a variable of a comprehension. Returns its number.
     fn enter(&mut self, name: &'c str, of: CelType) -> u32 {
         let number = self.local_count;
         self.local_count += 1;
@@ -50,7 +50,7 @@ impl<'c> Checker<'c> {
         number
     }
 
-    /// The types of the variables of a comprehension over a range.
+    /// The types of the variables of a comprehension over a range; the second is used only if there are two.
     fn types_of_variables(&mut self, id: ExprId, range: &CelType, two: bool) -> (CelType, CelType) {
         let parameters = range.parameters();
         match range {

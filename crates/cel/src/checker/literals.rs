@@ -1,4 +1,4 @@
-//! Types of literals, and what is checked of literals once the types are known.
+//! Types of literals, and the checks of literals that need the types of the whole expression.
 
 use super::{Checker, Expr, ExprId, Reference};
 use crate::declarations::CheckedCall;
@@ -18,7 +18,8 @@ pub(super) fn type_of_literal(value: &CelValue<'_>) -> CelType {
     }
 }
 
-/// Refuses literals that would fail when the program runs, and list and map literals of mixed types.
+/// Reports literals that would fail at run time, and list and map literals of mixed types, if the environment asks for
+/// these checks.
 pub(super) fn validate(checker: &mut Checker<'_>) {
     let mut reachable = vec![(checker.ast.root, false)];
     while let Some((id, mut exempt)) = reachable.pop() {
@@ -43,7 +44,8 @@ pub(super) fn validate(checker: &mut Checker<'_>) {
     }
 }
 
-/// Asks the function of a call what is wrong with it; whether literals in the call may be of mixed types.
+/// Reports the errors that the function of a call finds in it. Returns whether literals in the call may be of mixed
+/// types.
 fn validate_by_function(checker: &mut Checker<'_>, id: ExprId) -> bool {
     let Some(Reference::Call {
         function,
@@ -101,7 +103,7 @@ fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[
     }
 }
 
-/// Whether the function that a call refers to takes the constant.
+/// Whether the function that a call refers to accepts the constant.
 fn prepares(checker: &Checker<'_>, id: ExprId, value: &CelValue<'_>) -> bool {
     let Some(Reference::Call { function, .. }) = checker.references.get(&id) else {
         return true;
@@ -113,7 +115,7 @@ fn prepares(checker: &Checker<'_>, id: ExprId, value: &CelValue<'_>) -> bool {
     prepare(value).is_ok()
 }
 
-/// The type of a node, without type variables; of an optional entry the type inside.
+/// The type of a node, without type variables; for an optional entry, the type inside.
 fn settled(checker: &Checker<'_>, id: ExprId, optional: bool) -> CelType {
     let of = checker.substitutions.substitute(&checker.type_of(id), true);
     match of.optional_of() {

@@ -1,4 +1,4 @@
-//! Finds the types of expressions, which variables and overloads they mean, and what is wrong with them.
+//! The type checker: finds the types of expressions, resolves variables and overloads, and reports errors.
 
 mod assign;
 mod calls;
@@ -46,7 +46,7 @@ pub(crate) enum Reference {
     /// A function.
     Call {
         function: Arc<str>,
-        /// The overloads that may be meant, by position.
+        /// The overloads that match, by their position in the declaration.
         overloads: Box<[usize]>,
         /// The target is the namespace of the function and not an argument.
         namespaced: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Checked {
     pub(crate) references: HashMap<ExprId, Reference>,
     pub(crate) folds: HashMap<ExprId, FoldLocals>,
     pub(crate) locals: u32,
-    /// The type of the whole.
+    /// The type of the whole expression.
     pub(crate) result: CelType,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Checked {
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// All errors that were found, sorted by position.
 pub(crate) fn check(ast: &Ast, source: &str, scope: &CheckerScope) -> Result<Checked, CelIssues> {
     let mut checker = Checker {
         ast,
@@ -182,7 +182,7 @@ impl Checker<'_> {
         self.report(id, message);
     }
 
-    /// The type of the elements of a literal, given that of those before and of the next one.
+    /// The common type of the elements of a literal: that of the elements before, joined with that of the next one.
     fn join(&mut self, before: Option<CelType>, next: CelType) -> CelType {
         match before {
             None => next,
@@ -193,7 +193,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type inside of an optional element or entry, which must be an optional value.
+    /// The type inside an optional element or entry; an error if its value is not optional.
     fn unwrap_optional(&mut self, id: ExprId, of: CelType) -> CelType {
         if let Some(inside) = of.optional_of() {
             return inside.clone();
@@ -280,7 +280,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The function that a name means in the container.
+    /// The function that a name refers to in the container.
     fn function(&self, name: &str) -> Option<&CelFunctionDecl> {
         let functions = &self.scope.declarations.functions;
         let candidates = self.candidates(name);

@@ -5,7 +5,7 @@ use crate::types::CelType;
 use crate::value::CelValue;
 
 impl Checker<'_> {
-    /// The full names that `name` may mean, the innermost namespace first.
+    /// The fully qualified names that `name` may stand for, the innermost namespace first.
     pub(super) fn candidates(&self, name: &str) -> Vec<String> {
         if let Some(absolute) = name.strip_prefix('.') {
             return vec![absolute.to_owned()];

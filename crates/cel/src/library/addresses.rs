@@ -1,5 +1,5 @@
-//! IP addresses and networks as Go's `net/netip` reads and writes them, with the restrictions of Kubernetes: no
-//! zone, no IPv4 address inside of an IPv6 one.
+//! IP addresses and networks as Go's `net/netip` parses and prints them, with the restrictions of Kubernetes: no zones,
+//! and no IPv4-mapped IPv6 addresses.
 //!
 //! Source: Go `net/netip`; Kubernetes `apiserver/pkg/cel/library/ip.go` and `cidr.go`.
 
@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::go_text::go_quote;
 
-/// Reads an address.
+/// Parses an address.
 ///
 /// # Errors
 ///
-/// What Go says about the text.
+/// The error text of Kubernetes, which includes Go's.
 pub(super) fn parse_ip(text: &str) -> Result<IpAddr, String> {
     let (address, zone) = parse_addr(text).map_err(|why| {
         format!(
@@ -35,7 +35,7 @@ fn not_mapped(address: IpAddr, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// An address and whether it has a zone.
+/// Go's `ParseAddr`: the address, and whether it has a zone.
 pub(super) fn parse_addr(text: &str) -> Result<(IpAddr, bool), String> {
     match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
         Some(b'.') => Ok((parse_ipv4(text)?.into(), false)),
@@ -45,7 +45,7 @@ pub(super) fn parse_addr(text: &str) -> Result<(IpAddr, bool), String> {
     }
 }
 
-/// The error of Go's `ParseAddr`.
+/// The error of Go's `ParseAddr` about `text`; `at` is the part that is wrong, if the error names it.
 fn refusal(text: &str, why: &str, at: &str) -> String {
     let text = go_quote(text);
     if at.is_empty() {
@@ -59,7 +59,7 @@ fn parse_ipv4(text: &str) -> Result<Ipv4Addr, String> {
     ipv4_fields(text, text)
 }
 
-/// The four numbers of `fields`, which is the end of `whole`.
+/// Parses the four numbers of `fields`, which is `whole` or its end. Errors quote `whole`.
 fn ipv4_fields(whole: &str, fields: &str) -> Result<Ipv4Addr, String> {
     let wrong = |why: &str, at: &str| Err(refusal(whole, why, at));
     let mut octets = [0_u8; 4];
@@ -98,14 +98,14 @@ fn ipv4_fields(whole: &str, fields: &str) -> Result<Ipv4Addr, String> {
     Ok(octets.into())
 }
 
-/// What follows from a byte on that may be within a character.
+/// The text from the byte `at` on, or from the next character on if `at` is inside of one.
 fn tail(text: &str, at: usize) -> &str {
     (at..=text.len())
         .find_map(|at| text.get(at..))
         .unwrap_or_default()
 }
 
-/// An address and whether it has a zone.
+/// Parses an IPv6 address: the address, and whether it has a zone.
 fn parse_ipv6(text: &str) -> Result<(IpAddr, bool), String> {
     let (address, zone) = match text.split_once('%') {
         Some((_, "")) => return Err(refusal(text, "zone must be a non-empty string", "")),
@@ -134,7 +134,7 @@ fn parse_ipv6(text: &str) -> Result<(IpAddr, bool), String> {
                 let why = "too many hex fields to fit an embedded IPv4 at the end of the address";
                 return Err(refusal(text, why, rest));
             }
-            // Go refuses a zone after such an address in other ways; Kubernetes refuses all zones.
+            // Go has another error for a zone after such an address. Kubernetes refuses all zones anyway.
             let octets = ipv4_fields(text, rest)?.octets();
             bytes[at..at + 4].copy_from_slice(&octets);
             at += 4;
@@ -175,7 +175,7 @@ fn parse_ipv6(text: &str) -> Result<(IpAddr, bool), String> {
     expand(text, bytes, at, ellipsis).map(|address| (address.into(), zone))
 }
 
-/// The number at the beginning of `rest`, and how many digits it has.
+/// Parses the hexadecimal number at the start of `rest`: its value, and the number of its digits.
 fn hex_field(whole: &str, rest: &str) -> Result<(u16, usize), String> {
     let mut value = 0_u32;
     let mut digits = 0;
@@ -201,7 +201,8 @@ fn hex_field(whole: &str, rest: &str) -> Result<(u16, usize), String> {
     Ok((u16::try_from(value).unwrap_or(u16::MAX), digits))
 }
 
-/// Puts zeros where the address has `::`.
+/// Fills in the zeros that `::` stands for. `filled` is the number of bytes that were parsed, `ellipsis` the position
+/// of `::` among them.
 fn expand(
     text: &str,
     mut bytes: [u8; 16],
@@ -224,18 +225,18 @@ fn expand(
     Ok(bytes.into())
 }
 
-/// A network: an address, whose host bits may be set, and the length of its prefix.
+/// A network: an address, whose host bits may be set, and the length of its prefix in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Network {
     pub(super) address: IpAddr,
     pub(super) bits: u8,
 }
 
-/// Reads a network.
+/// Parses a network in CIDR notation.
 ///
 /// # Errors
 ///
-/// What Go says about the text.
+/// The error text of Kubernetes, which includes Go's.
 pub(super) fn parse_network(text: &str) -> Result<Network, String> {
     let quoted = go_quote(text);
     let wrong = |why: &str| {
@@ -279,7 +280,7 @@ impl Network {
         }
     }
 
-    /// The first `bits` bits of an address of this family.
+    /// The first `bits` bits of `address`, which must be of the same family as the network.
     fn prefix(&self, address: IpAddr, bits: u8) -> u128 {
         let dropped = self.width() - u32::from(bits);
         Self::number(address).checked_shr(dropped).unwrap_or(0)
@@ -311,18 +312,18 @@ impl Network {
     }
 }
 
-/// The text of an address as Go writes it.
+/// The text of an address as Go prints it.
 pub(super) fn ip_text(address: IpAddr) -> String {
     match address {
         IpAddr::V4(of) => of.to_string(),
-        // The standard library writes what looks like an IPv4 address in dots; Go only those mapped.
+        // Never in dotted form: Go prints only IPv4-mapped addresses so, and these are refused.
         IpAddr::V6(of) => ipv6_text(of),
     }
 }
 
 fn ipv6_text(address: Ipv6Addr) -> String {
     let fields = address.segments();
-    // The longest run of at least two zeros is left out, of equal ones the first.
+    // The longest run of at least two zeros is left out; of several longest ones, the first.
     let mut longest = 0..0;
     let mut from = 0;
     while from < fields.len() {
@@ -354,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_written_as_go_writes_them() {
+    fn addresses_are_printed_as_in_go() {
         let text = |of: &str| ip_text(parse_ip(of).unwrap());
         assert_eq!(text("1:0:0:2:0:0:0:3"), "1:0:0:2::3");
         assert_eq!(text("::1.2.3.4"), "::102:304");

@@ -1,7 +1,7 @@
-//! `authorizer`: whether somebody may do something, which the host answers.
+//! `authorizer`: authorization checks in expressions, which the host decides.
 //!
 //! A host implements [`CelAuthorizer`] and binds a variable to [`authorizer`], or to [`resource_check`] for the
-//! resource of the request. Selectors reach the host as they were written.
+//! resource of the request. The host receives selectors as text and has to parse them.
 //!
 //! Source: Kubernetes `apiserver/pkg/cel/library/authz.go` and `cost.go`.
 
@@ -16,56 +16,56 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverl
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
 
-/// Answers checks of an expression.
+/// Decides the authorization checks of expressions.
 pub trait CelAuthorizer: Send + Sync {
-    /// Whether this is allowed. It is asked once for each `check` that is evaluated.
+    /// Decides a check. It is called once for each call of `check()` that is evaluated.
     fn authorize(&self, check: &AuthorizationCheck) -> AuthorizationAnswer;
 }
 
-/// What an expression asks.
+/// An authorization check: who wants to do what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizationCheck {
-    /// Namespace and name of the service account that is asked about; the user of the request without.
+    /// Namespace and name of the service account that the check is about; `None`: the user of the request.
     pub service_account: Option<(String, String)>,
-    /// The verb.
+    /// The verb, such as `get`: the argument of `check()`.
     pub verb: String,
-    /// The path, for a check of a path. The other fields are for resources.
+    /// The path, for a check of a non-resource path. The fields below are then empty.
     pub path: Option<String>,
     /// The API group; empty for the core group.
     pub group: String,
-    /// The resource, in the plural.
+    /// The plural name of the resource.
     pub resource: String,
-    /// The subresource, or empty.
+    /// The subresource; empty if there is none.
     pub subresource: String,
-    /// The namespace, or empty.
+    /// The namespace; empty for all namespaces and for cluster-scoped resources.
     pub namespace: String,
-    /// The name of the object, or empty.
+    /// The name of the object; empty if the check is not about a single object.
     pub name: String,
-    /// A field selector as it was written, or empty.
+    /// The field selector, unparsed; empty if there is none.
     pub field_selector: String,
-    /// A label selector as it was written, or empty.
+    /// The label selector, unparsed; empty if there is none.
     pub label_selector: String,
 }
 
-/// What the host answers.
+/// The host's decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizationAnswer {
-    /// Whether it is allowed; not allowed and no opinion are the same to expressions.
+    /// Whether it is allowed. Expressions cannot distinguish a denial from no opinion.
     pub allowed: bool,
-    /// Why, for `reason()`.
+    /// The reason, as `reason()` returns it; may be empty.
     pub reason: String,
-    /// What went wrong, for `errored()` and `error()`.
+    /// The error of a check that failed, for `errored()` and `error()`.
     pub error: Option<String>,
 }
 
-/// Who is asked, and what about so far.
+/// The host that decides, and the check as built so far.
 #[derive(Clone)]
 struct Asking {
     host: Arc<dyn CelAuthorizer>,
     check: AuthorizationCheck,
 }
 
-/// Declares a type of values that only have members.
+/// Declares an opaque type whose values only have member functions.
 macro_rules! receiver {
     ($name:ident, $inside:ty, $text:literal, $doc:literal) => {
         #[doc = $doc]
@@ -99,7 +99,7 @@ macro_rules! receiver {
                 false
             }
 
-            /// The original compares them with their part that is a value, which fails.
+            /// In the original, comparing these values fails.
             fn has_equality(&self) -> bool {
                 false
             }
@@ -107,13 +107,38 @@ macro_rules! receiver {
     };
 }
 
-receiver!(Authorizer, Asking, "Authorizer", "Who asks.");
-receiver!(PathCheck, Asking, "PathCheck", "A path.");
-receiver!(GroupCheck, Asking, "GroupCheck", "An API group.");
-receiver!(ResourceCheck, Asking, "ResourceCheck", "A resource.");
-receiver!(Decision, AuthorizationAnswer, "Decision", "An answer.");
+receiver!(
+    Authorizer,
+    Asking,
+    "Authorizer",
+    "The user or service account that checks are about."
+);
+receiver!(
+    PathCheck,
+    Asking,
+    "PathCheck",
+    "A check of a path, without a verb yet."
+);
+receiver!(
+    GroupCheck,
+    Asking,
+    "GroupCheck",
+    "A check of an API group, without a resource yet."
+);
+receiver!(
+    ResourceCheck,
+    Asking,
+    "ResourceCheck",
+    "A check of a resource, without a verb yet."
+);
+receiver!(
+    Decision,
+    AuthorizationAnswer,
+    "Decision",
+    "The decision about a check."
+);
 
-/// The value of the variable `authorizer`: asks about the user of the request.
+/// The value of the variable `authorizer`, whose checks are about the user of the request.
 pub fn authorizer(host: Arc<dyn CelAuthorizer>) -> CelValue<'static> {
     let check = AuthorizationCheck::default();
     CelValue::opaque(Authorizer(Asking { host, check }))
@@ -138,11 +163,11 @@ pub fn resource_check_type() -> CelType {
     CelType::object(ResourceCheck::NAME)
 }
 
-/// The functions of authorizers.
+/// The functions of `authorizer`, of checks and of decisions, without selectors.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthorizerLibrary;
 
-/// `fieldSelector` and `labelSelector`.
+/// The functions `fieldSelector` and `labelSelector` of checks of a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthorizerSelectors;
 
@@ -193,11 +218,9 @@ impl CelLibrary for AuthorizerSelectors {
     }
 }
 
-/// A list, and for each two characters a requirement with a list and a struct.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "functions of cost may decline to say"
-)]
+/// The original's estimate for parsing a selector: a tenth of its length, 10 for a list of requirements, and for every
+/// two characters a requirement of 50, which is a struct (40) with a list (10).
+#[expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
 fn selector_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
     let length = args[1].cost_size();
     let requirements = length.div_ceil(2).saturating_mul(50);
@@ -223,7 +246,7 @@ fn member(
     to.function(CelFunctionDecl::new(name).overload(overload));
 }
 
-/// A member that replaces a field of a check of a resource.
+/// Declares a member function that sets a field of a check of a resource.
 fn attribute(
     to: &mut CelDeclarations,
     name: &str,

@@ -1,4 +1,4 @@
-//! Networks: `cidr`, `isCIDR` and what can be asked of a network.
+//! Networks: `cidr`, `isCIDR` and the properties of a network.
 //!
 //! Source: Kubernetes `apiserver/pkg/cel/library/cidr.go` and `cost.go`.
 
@@ -12,10 +12,10 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverl
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
 
-/// The name of the type of networks.
+/// The name of the CEL type of networks.
 const NET_CIDR: &str = "net.CIDR";
 
-/// The functions of networks; for the type of addresses they need [`IpLibrary`](super::ip::IpLibrary).
+/// The functions of networks. They need [`IpLibrary`](super::ip::IpLibrary), which declares the type of addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct CidrLibrary;
 
@@ -163,7 +163,7 @@ fn declare_contains(to: &mut CelDeclarations) {
     );
 }
 
-/// The cost of comparing a network with another.
+/// The cost of testing whether a network contains another one.
 fn containing(args: &[CelValue<'_>]) -> u64 {
     let size = args[0].cost_size();
     fifth(size) + tenth(size) + 1
@@ -173,7 +173,7 @@ fn network(args: &[CelValue<'_>], at: usize) -> Result<Network, CelError> {
     opaque(args, at).map(|value: &CidrValue| value.0)
 }
 
-/// The error of a text that is no network.
+/// The error for text that is not a network; `why` is the reason.
 fn refusal(why: &str) -> CelError {
     CelError::new(format!(
         "network address parse error during conversion from string: {why}"
@@ -189,7 +189,7 @@ fn is_cidr<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     Ok(parse_network(text(args, 0)?).is_ok().into())
 }
 
-/// The original forgets why the text is no address.
+/// As in the original, the error for an invalid address does not say what is wrong with it.
 fn contains_ip_text<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     let network = network(args, 0)?;
     let address = parse_ip(text(args, 1)?).map_err(|_| CelError::no_such_overload())?;

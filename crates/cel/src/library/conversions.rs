@@ -63,7 +63,7 @@ pub(super) fn declare(to: &mut CelDeclarations) {
     declare_more(to);
 }
 
-/// The conversions to text, times and unsigned numbers.
+/// The conversions to strings, timestamps and unsigned integers.
 fn declare_more(to: &mut CelDeclarations) {
     use CelType::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let texts = [
@@ -138,7 +138,7 @@ fn type_of<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     Ok(CelValue::type_value(of))
 }
 
-/// The text of a string could not be converted.
+/// The error for a value that cannot be converted to the type `to`.
 fn failed<'a>(from: &CelValue<'_>, to: &str) -> CelResult<'a> {
     let from = from.type_name();
     Err(CelError::new(format!(

@@ -1,4 +1,4 @@
-//! What functions of text cost at run time.
+//! The run-time cost of functions of strings.
 
 use crate::value::CelValue;
 
@@ -8,7 +8,7 @@ pub(super) fn text_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> 
     Some(args[0].cost_size().div_ceil(10))
 }
 
-/// The product of a tenth of either argument's size, each rounded up: the cost of a search.
+/// The product of a tenth of the sizes of the first two arguments, each rounded up: the cost of a search.
 #[expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
 pub(super) fn product_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
     let (text, part) = (args[0].cost_size(), args[1].cost_size());

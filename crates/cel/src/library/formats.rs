@@ -12,25 +12,25 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverl
 use crate::types::CelType;
 use crate::value::{CelOpaque, CelResult, CelValue};
 
-/// The name of the type.
+/// The name of the CEL type of named formats.
 const NAMED_FORMAT: &str = "kubernetes.NamedFormat";
 
 /// The functions of named formats.
 #[derive(Clone, Copy, Debug)]
 pub struct FormatLibrary;
 
-/// What is wrong with a text; nothing if it has the format.
+/// Returns the errors in a text; none if it has the format.
 type Check = fn(&str) -> Vec<String>;
 
-/// A format.
+/// A named format.
 #[derive(Debug)]
 struct NamedFormat {
-    /// As expressions write it.
+    /// The name in expressions: `format.<name>()`.
     name: &'static str,
-    /// As it calls itself.
+    /// The original's name of the format, by which values are compared and printed.
     title: &'static str,
     check: Check,
-    /// The length of the pattern that its cost is counted by.
+    /// The length, in characters, of the regular expression by which the original estimates the cost of `validate`.
     pattern: u64,
 }
 
@@ -99,7 +99,7 @@ static FORMATS: [NamedFormat; 13] = [
     ),
 ];
 
-/// A value of the type.
+/// A named format as a value of expressions.
 #[derive(Debug)]
 struct FormatValue(&'static NamedFormat);
 
@@ -191,7 +191,8 @@ fn is_lower(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Whether the first and the last character are of one kind, and those between of another.
+/// Whether the first byte is one of `first`, the last one of `last`, and all of them are of `between`; `false` for the
+/// empty text.
 fn has_shape(
     text: &str,
     first: fn(u8) -> bool,
@@ -218,7 +219,7 @@ fn is_dns1123_subdomain(text: &str) -> bool {
     text.split('.').all(is_dns1123_label)
 }
 
-/// Adds the message about a text of more than `most` bytes.
+/// The error for a text of more than `most` bytes; `unit` is what the message calls them.
 fn too_long(text: &str, most: usize, unit: &str) -> Vec<String> {
     unless(
         text.len() <= most,
@@ -226,11 +227,11 @@ fn too_long(text: &str, most: usize, unit: &str) -> Vec<String> {
     )
 }
 
-/// A prefix may end in a dash, because more follows.
+/// The text with a dash at its end replaced. A prefix may end in a dash, because more follows.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
-            // The original replaces one character more than the dash.
+            // The original also replaces the character before the dash.
             let kept = rest.char_indices().next_back().map_or(0, |(at, _)| at);
             format!("{}a", &rest[..kept])
         }
@@ -244,7 +245,7 @@ const DNS1035_LABEL: &str = "a DNS-1035 label must consist of lower case alphanu
 const LABEL_KEY: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// What is wrong with a name that is to be a label of DNS.
+/// The errors in `text` as a DNS label (RFC 1123); none if it is valid.
 pub(super) fn dns1123_label(text: &str) -> Vec<String> {
     let mut problems = too_long(text, 63, "characters");
     if !is_dns1123_label(text) {
@@ -259,7 +260,7 @@ pub(super) fn dns1123_label(text: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with a name that is to be a subdomain of DNS.
+/// The errors in `text` as a DNS subdomain (RFC 1123); none if it is valid.
 pub(super) fn dns1123_subdomain(text: &str) -> Vec<String> {
     let mut problems = too_long(text, 253, "characters");
     problems.extend(unless(is_dns1123_subdomain(text), DNS1123_SUBDOMAIN));
@@ -321,7 +322,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     problems
 }
 
-/// As [`dns1123_subdomain`]; the newer messages of the original say bytes.
+/// As [`dns1123_subdomain`], but with a message about bytes, as the original has it for prefixes of qualified names.
 fn dns1123_subdomain_in_bytes(text: &str) -> Vec<String> {
     let mut problems = too_long(text, 253, "bytes");
     problems.extend(unless(is_dns1123_subdomain(text), DNS1123_SUBDOMAIN));
@@ -351,7 +352,7 @@ fn is_uuid(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Standard alphabet with padding; not empty.
+/// Whether the text is base64 with the standard alphabet and padding, and not empty.
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let padding = text.len() - digits.len();
@@ -385,7 +386,8 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// A date, `t`, a time of the day, and an offset; hours up to 23, minutes and seconds up to 59.
+/// Whether the text is a date, `t`, a time of day and an offset. Hours go up to 23, minutes and seconds up to 59. As in
+/// the original, text after a second `t` is ignored.
 fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
@@ -412,7 +414,7 @@ fn is_date_time(text: &str) -> bool {
     is_offset(rest) || is_offset(without_fraction(rest))
 }
 
-/// What follows the fraction, which may begin with any character but a line feed: so does the original's pattern.
+/// The text after the fraction. As in the original's pattern, any character but a line feed may begin the fraction.
 fn without_fraction(text: &str) -> &str {
     let mut chars = text.chars();
     if chars.next().is_none_or(|c| c == '\n') {

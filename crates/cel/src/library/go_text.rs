@@ -1,21 +1,21 @@
-//! Texts as Go writes them: quoted strings, and the sizes that cost is made of.
+//! Helpers of the libraries: quoted strings as in Go, common cost formulas, and access to arguments.
 
 use std::fmt::Write;
 
 use crate::declarations::CelFunction;
 use crate::value::{CelError, CelResult, CelValue};
 
-/// `⌈size / 10⌉`: what walking over a text costs.
+/// `⌈size / 10⌉`: the cost of traversing a string.
 pub(super) fn tenth(size: u64) -> u64 {
     size.div_ceil(10)
 }
 
-/// `⌈2 · size / 10⌉`: what walking over a text and building as much costs.
+/// `⌈2 · size / 10⌉`: the cost of traversing a string and building one of the same size.
 pub(super) fn fifth(size: u64) -> u64 {
     size.saturating_mul(2).div_ceil(10)
 }
 
-/// What matching a pattern of `pattern` characters with a text of `text` characters costs.
+/// The cost of matching a text of `text` characters with a pattern of `pattern` characters.
 pub(super) fn matching(text: u64, pattern: u64) -> u64 {
     tenth(text.saturating_add(1)).saturating_mul(pattern.div_ceil(4))
 }
@@ -40,13 +40,13 @@ where
     }
 }
 
-/// The text of argument number `at`.
+/// The argument number `at`, from 0, if it is a string; otherwise `no such overload`.
 pub(super) fn text<'v>(args: &'v [CelValue<'_>], at: usize) -> Result<&'v str, CelError> {
     let value = args.get(at).and_then(CelValue::as_str);
     value.ok_or_else(CelError::no_such_overload)
 }
 
-/// The number of argument number `at`.
+/// The argument number `at`, from 0, if it is an `int`; otherwise `no such overload`.
 pub(super) fn int(args: &[CelValue<'_>], at: usize) -> Result<i64, CelError> {
     let value = args.get(at).and_then(CelValue::as_int);
     value.ok_or_else(CelError::no_such_overload)
@@ -84,19 +84,19 @@ fn push_escaped(to: &mut String, c: char) {
     }
 }
 
-/// Letters, marks, numbers, punctuation, symbols and the blank.
+/// Whether Go's `%q` prints the character as it is: letters, marks, numbers, punctuation, symbols and the ASCII space.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return c == ' ' || c.is_ascii_graphic();
     }
-    // The standard library's table of printable characters is reached this way alone. Marks count as printable
-    // where they follow another character.
+    // This is the only access to the standard library's table of printable characters. It counts marks as printable
+    // only after another character.
     let mut text = String::from("a");
     text.push(c);
     text.escape_debug().nth(1) == Some(c)
 }
 
-/// Bytes as Go prints a quoted string of them: what is no UTF-8 as `\xff`.
+/// Bytes as Go's `%q` prints them as a string: invalid UTF-8 as `\xff`.
 pub(crate) fn go_quote_bytes(bytes: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for chunk in bytes.utf8_chunks() {

@@ -12,7 +12,7 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverl
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
 
-/// The name of the type of addresses.
+/// The name of the CEL type of IP addresses.
 const NET_IP: &str = "net.IP";
 
 /// The functions of IP addresses.
@@ -45,7 +45,7 @@ impl CelOpaque for IpValue {
     }
 }
 
-/// The type of addresses.
+/// The CEL type of IP addresses.
 pub(super) fn ip_type() -> CelType {
     CelType::opaque(NET_IP)
 }
@@ -130,7 +130,7 @@ fn declare_properties(to: &mut CelDeclarations) {
     }
 }
 
-/// The address of argument number `at`.
+/// The argument number `at`, from 0, if it is an address; otherwise `no such overload`.
 pub(super) fn address(args: &[CelValue<'_>], at: usize) -> Result<IpAddr, CelError> {
     opaque(args, at).map(|value: &IpValue| value.0)
 }
@@ -164,7 +164,7 @@ fn is_link_local_unicast(address: IpAddr) -> bool {
     }
 }
 
-/// As in Go's `net/netip`: private and unique local addresses count, too.
+/// As in Go's `net/netip`, private and unique local addresses are global unicast addresses, too.
 fn is_global_unicast(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(of) if of.is_broadcast());
     !address.is_unspecified()

@@ -2,10 +2,7 @@
 //!
 //! Source: Kubernetes `apiserver/pkg/cel/library/lists.go` and `cost.go`.
 
-#![expect(
-    clippy::unnecessary_wraps,
-    reason = "functions of cost may decline to say"
-)]
+#![expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
 
 use std::cmp::Ordering;
 
@@ -46,7 +43,7 @@ impl CelLibrary for ListsLibrary {
 
 type Plain = for<'a> fn(&[CelValue<'a>]) -> CelResult<'a>;
 
-/// Types that have an order, by the names that overloads use.
+/// The types that have an order, with their names in identifiers of overloads.
 const ORDERED: [(&str, CelType); 8] = [
     ("int", CelType::Int),
     ("uint", CelType::Uint),
@@ -58,7 +55,8 @@ const ORDERED: [(&str, CelType); 8] = [
     ("bytes", CelType::Bytes),
 ];
 
-/// A function with an overload for lists of each type; `signature` gives its identifier, element and result.
+/// A function with an overload for lists of each type. `signature` returns the identifier of the overload, the type of
+/// the elements and that of the result.
 fn of_each(
     name: &str,
     types: &[(&str, CelType)],
@@ -97,12 +95,13 @@ fn declare_sum(to: &mut CelDeclarations) {
     to.function(declared);
 }
 
-/// The cost of walking over the target.
+/// The cost of traversing the target.
 fn traverse(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
     Some(traversal(&args[0]))
 }
 
-/// What walking over a value with all that is in it costs: 1 for each part, a tenth for each byte of text.
+/// The cost of traversing a value and all that it contains: for strings and bytes a tenth of the length in bytes,
+/// rounded down; for lists and maps the sum of their parts; 1 for all other values.
 pub(super) fn traversal(value: &CelValue<'_>) -> u64 {
     let tenth = |length: usize| length as u64 / 10;
     match value {
@@ -136,7 +135,7 @@ fn ordered(value: CelValue<'_>) -> CelResult<'_> {
     Err(CelError::no_such_overload())
 }
 
-/// Values that cannot be compared with each other count as sorted: so does the original.
+/// As in the original, values that cannot be compared with each other count as sorted.
 fn is_sorted<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     let mut previous: Option<CelValue<'a>> = None;
     for next in list(args)? {
@@ -157,7 +156,7 @@ fn max<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     best(args, "max", Ordering::Less)
 }
 
-/// The element that no later one replaces; one is replaced if it compares as `worse` with the next.
+/// The minimum or maximum: an element is replaced by the next one if it compares to it as `worse`.
 fn best<'a>(args: &[CelValue<'a>], name: &str, worse: Ordering) -> CelResult<'a> {
     let mut best: Option<CelValue<'a>> = None;
     for next in list(args)? {
@@ -170,7 +169,7 @@ fn best<'a>(args: &[CelValue<'a>], name: &str, worse: Ordering) -> CelResult<'a>
     best.ok_or_else(|| CelError::new(format!("{name} called on empty list")))
 }
 
-/// Sums of numbers or durations, from the zero of the type on.
+/// The sum of numbers or durations, with the zero of the type, which is the result for an empty list.
 struct Sum(CelValue<'static>);
 
 impl CelFunction for Sum {

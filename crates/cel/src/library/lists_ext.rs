@@ -1,16 +1,13 @@
-//! Functions of lists of cel-go's extension: `slice`, `flatten`, `sort`, `sortBy`, `lists.range`, `reverse`,
-//! `distinct`. In the optional library: `first`, `last`.
+//! The functions of cel-go's list extension: `slice`, `flatten`, `sort`, `sortBy`, `lists.range`, `reverse` and
+//! `distinct`. `first` and `last` are in the library of optional values.
 //!
-//! The original computes a list first and counts its cost afterwards, so that `lists.range` of a large number uses
-//! up its memory. Here what would cost more than [`MOST_ELEMENTS`] stops before, as if the limit of Kubernetes were
-//! exceeded.
+//! The original computes a list before it counts its cost, so `lists.range` of a large number exhausts its memory. Here
+//! `lists.range` and `flatten` fail with an exceeded cost limit if the list would have more than [`MOST_ELEMENTS`]
+//! elements.
 //!
 //! Source: cel-go `ext/lists.go`.
 
-#![expect(
-    clippy::unnecessary_wraps,
-    reason = "functions of cost may decline to say"
-)]
+#![expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
 
 use std::cmp::Ordering;
 
@@ -20,13 +17,13 @@ use crate::syntax::{CelMacro, ExprId, FoldParts, MacroError, MacroExpansion};
 use crate::types::CelType;
 use crate::value::{CelError, CelList, CelResult, CelValue, Fuel, equal_within};
 
-/// The most elements of a list that a function makes.
+/// The maximum number of elements of a list that `lists.range` and `flatten` create.
 const MOST_ELEMENTS: usize = 1_000_000;
 
-/// The most comparisons of parts of values in one call of `distinct`.
+/// The maximum number of parts of values that one call of `distinct` compares.
 const MOST_COMPARISONS: u64 = 5_000_000;
 
-/// cel-go's extension of lists, version 3: all functions, with their costs.
+/// cel-go's list extension, version 3: all functions, with their costs.
 #[derive(Clone, Copy, Debug)]
 pub struct ListsExtension;
 
@@ -132,7 +129,7 @@ fn declare_order(to: &mut CelDeclarations) {
     to.macro_call(CelMacro::member("sortBy", 2, expand_sort_by));
 }
 
-/// The cost of a list that a call makes: the call, the list, and `amount` for what it holds.
+/// The cost of a call that creates a list: 1 for the call, 10 for the list, and `amount` for its elements.
 fn allocating(amount: u64) -> Option<u64> {
     Some(amount.wrapping_add(11))
 }
@@ -149,12 +146,12 @@ fn result_size(_: &[CelValue<'_>], result: &CelValue<'_>) -> Option<u64> {
 )]
 fn flatten_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
     let depth = args.get(1).map_or(1, |depth| depth.as_int().unwrap_or(0));
-    // Below zero it lowers the cost in the original; here a call costs nothing at least.
+    // In the original, a negative depth makes the cost negative. Here it is at least 0.
     let amount = args[0].cost_size() as f64 * depth as f64;
     Some((amount + 11.0).max(0.0) as u64)
 }
 
-/// The cost of comparing all elements of a list with all others.
+/// The cost of comparing each element of a list with all others.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -229,7 +226,8 @@ fn flatten<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     CelValue::list(flat)
 }
 
-/// Appends the elements of `list`, those of lists in it down to `depth`. Values nest 500 levels at most.
+/// Appends the elements of `list`, with lists inside it flattened down to `depth`. The recursion is bounded, because
+/// values nest at most 500 levels.
 fn flatten_into<'a>(
     list: &CelList<'a>,
     depth: i64,
@@ -316,7 +314,8 @@ fn sorted<'a>(list: &CelList<'a>, keys: &CelList<'a>) -> CelResult<'a> {
     CelValue::list(pairs.into_iter().map(|(_, element)| element).collect())
 }
 
-/// Sorts stably. NaN, which has no order, may come out anywhere; the sort of the standard library may panic then.
+/// A stable sort. `NaN` has no order and may end up anywhere. The sort of the standard library is not used because it
+/// may panic if values have no total order.
 fn merge_sort<'a>(pairs: &mut Vec<(CelValue<'a>, CelValue<'a>)>) {
     if pairs.len() < 2 {
         return;
@@ -340,7 +339,7 @@ fn merge_sort<'a>(pairs: &mut Vec<(CelValue<'a>, CelValue<'a>)>) {
     *pairs = merged;
 }
 
-/// `list.sortBy(x, key)`: the list is computed once and named, its keys are mapped from it.
+/// Expands `list.sortBy(x, key)`: the list is computed once and bound to a name, and the keys are mapped from it.
 fn expand_sort_by(
     e: &mut MacroExpansion<'_>,
     target: Option<ExprId>,

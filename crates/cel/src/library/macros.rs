@@ -1,4 +1,4 @@
-//! The macros of the standard library, and those with two variables.
+//! The macros of the standard library, and the comprehensions with two variables.
 
 #![expect(
     clippy::unnecessary_wraps,
@@ -77,7 +77,7 @@ impl CelLibrary for TwoVariableComprehensions {
     }
 }
 
-/// The function that adds an entry to an accumulator.
+/// The function that adds entries to a map. Macros call it; expressions cannot write its name.
 const MAP_INSERT: &str = "cel.@mapInsert";
 
 fn insert_entry<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
@@ -110,7 +110,7 @@ fn has(e: &mut MacroExpansion<'_>, _: Option<ExprId>, args: &[ExprId]) -> Expand
     Ok(Some(e.presence_test(operand, &field)))
 }
 
-/// The name of a variable that a macro declares.
+/// The name of the variable that the argument `at` declares. `wrong` is the error if it is not a plain identifier.
 fn variable(e: &MacroExpansion<'_>, at: ExprId, wrong: &str) -> Result<String, MacroError> {
     let Some(name) = e.identifier(at) else {
         return Err(e.error(at, wrong));
@@ -118,7 +118,7 @@ fn variable(e: &MacroExpansion<'_>, at: ExprId, wrong: &str) -> Result<String, M
     Ok(name.to_owned())
 }
 
-/// Refuses the names of accumulators.
+/// Refuses variables with the name of an accumulator.
 fn check_variable(e: &MacroExpansion<'_>, at: ExprId, name: &str) -> Result<(), MacroError> {
     if name == MacroExpansion::ACCUMULATOR || name == OLD_ACCUMULATOR {
         return Err(e.error(at, "iteration variable overwrites accumulator variable"));
@@ -126,7 +126,7 @@ fn check_variable(e: &MacroExpansion<'_>, at: ExprId, name: &str) -> Result<(), 
     Ok(())
 }
 
-/// One variable or two.
+/// The variables of a comprehension: one or two.
 struct Variables {
     first: String,
     second: Option<String>,
@@ -144,7 +144,7 @@ fn two_variables(e: &MacroExpansion<'_>, args: &[ExprId]) -> Result<Variables, M
     Ok(Variables { first, second })
 }
 
-/// What differs between comprehensions: the accumulator's first value, its next, and the rest.
+/// The parts in which comprehensions differ; see [`FoldParts`].
 struct Loop {
     init: ExprId,
     condition: ExprId,
@@ -199,7 +199,7 @@ fn exists(e: &mut MacroExpansion<'_>, predicate: ExprId) -> Loop {
     until(e, predicate, true)
 }
 
-/// A loop that ends once an element's predicate is `decisive`; that is then the result. Errors do not end it.
+/// A loop that ends once the predicate of an element is `decisive`, which is then the result. Errors do not end it.
 fn until(e: &mut MacroExpansion<'_>, predicate: ExprId, decisive: bool) -> Loop {
     let init = e.literal(CelValue::Bool(!decisive));
     let mut undecided = e.accumulator();
@@ -236,7 +236,7 @@ fn exists_one(e: &mut MacroExpansion<'_>, predicate: ExprId) -> Loop {
     }
 }
 
-/// A loop that starts with `init` and goes on with `step` wherever `filter` holds.
+/// A loop that starts with `init` and applies `step` to each element for which `filter` holds, or to all.
 fn collect(e: &mut MacroExpansion<'_>, init: ExprId, step: ExprId, filter: Option<ExprId>) -> Loop {
     let condition = e.literal(CelValue::Bool(true));
     let step = match filter {
@@ -289,7 +289,7 @@ fn filter(e: &mut MacroExpansion<'_>, target: Option<ExprId>, args: &[ExprId]) -
     fold(e, target, &variables, &of)
 }
 
-/// The filter, if there is one, and what each entry becomes.
+/// The filter, if there is one, and the expression that transforms each entry.
 fn filter_and_transform(args: &[ExprId]) -> (Option<ExprId>, ExprId) {
     match args {
         [_, _, filter, transform] => (Some(*filter), *transform),

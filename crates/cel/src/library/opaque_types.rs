@@ -1,4 +1,4 @@
-//! What the libraries of opaque types have in common: taking such a value from the arguments, and functions of order.
+//! What the libraries of opaque values share: reading such a value from the arguments, and functions that compare two.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelValue};
 
-/// The opaque value of type `T` that is argument number `at`.
+/// The argument number `at`, from 0, if it is an opaque value of type `T`; otherwise `no such overload`.
 pub(super) fn opaque<'v, T: CelOpaque + 'static>(
     args: &'v [CelValue<'_>],
     at: usize,
@@ -16,8 +16,8 @@ pub(super) fn opaque<'v, T: CelOpaque + 'static>(
     value.ok_or_else(CelError::no_such_overload)
 }
 
-/// Declares `isGreaterThan`, `isLessThan` and `compareTo` for two values of the type `of`, which holds a `T`.
-/// The identifiers of the overloads begin with `prefix`.
+/// Declares `isGreaterThan`, `isLessThan` and `compareTo` for two values of the CEL type `of`, which are of the Rust
+/// type `T`. The identifiers of the overloads begin with `prefix`.
 pub(super) fn declare_order<T: CelOpaque + 'static>(
     to: &mut CelDeclarations,
     prefix: &str,

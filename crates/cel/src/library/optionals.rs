@@ -1,4 +1,4 @@
-//! Optional values.
+//! Optional values: their functions, macros and syntax.
 
 #![expect(
     clippy::unnecessary_wraps,
@@ -10,7 +10,7 @@ use crate::syntax::{CelMacro, ExprId, FoldParts, MacroError, MacroExpansion};
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, CelValue};
 
-/// `optional.of`, `optional.none`, `a.?b`, `orValue`, `optMap` and the others.
+/// cel-go's optional types: `optional.of`, `optional.none`, `a.?b`, `orValue`, `optMap` and so on.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionalTypes;
 
@@ -71,7 +71,7 @@ impl CelLibrary for OptionalTypes {
 
 type Plain = for<'a> fn(&[CelValue<'a>]) -> CelResult<'a>;
 
-/// Functions of lists.
+/// Declares `first`, `last`, `optional.unwrap` and `unwrapOpt`.
 fn declare_lists(to: &mut CelDeclarations, list: &CelType, optional: &CelType) {
     let end: [(&str, &str, Plain); 2] = [
         ("first", "list_first", |args| end_of(args, true)),
@@ -89,7 +89,7 @@ fn declare_lists(to: &mut CelDeclarations, list: &CelType, optional: &CelType) {
     to.function(CelFunctionDecl::new("unwrapOpt").overload(unwrap));
 }
 
-/// What the evaluator has built in.
+/// Declares the functions and operators that the evaluator implements itself.
 fn declare_built_in(to: &mut CelDeclarations) {
     let (key, value) = (CelType::parameter("K"), CelType::parameter("V"));
     let optional = CelType::optional(value.clone());
@@ -203,8 +203,8 @@ fn unwrap_all<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     CelValue::list(values)
 }
 
-/// `target.hasValue() ? optional.of(body with the variable bound to target.value()) : optional.none()`; without
-/// `wrap` the body is optional itself.
+/// Expands to `target.hasValue() ? optional.of(body) : optional.none()`, with the variable bound to `target.value()` in
+/// the body. Without `wrap`, the body itself is the optional value.
 fn opt_map(
     e: &mut MacroExpansion<'_>,
     target: Option<ExprId>,

@@ -1,9 +1,11 @@
 //! Quantities: numbers with a suffix, such as `500m` or `1.5Gi`.
 //!
-//! As in the original, a quantity is an integer of 64 bits with a power of ten as long as that fits, and a decimal
-//! number of any size otherwise; only the first kind can be an integer for `isInteger` and `asInteger`. What the
-//! original would need gigabytes for, such as the sum of `1e2000000000` and 1, is an error here. The original
-//! changes a quantity of the second kind in place when something is added to it; here nothing changes.
+//! As in the original, a quantity is a 64-bit integer with a power of ten as long as that fits, and a decimal number of
+//! any size otherwise. Only the first kind can be an integer for `isInteger` and `asInteger`.
+//!
+//! Two differences from the original: a result for which it would need gigabytes, such as the sum of `1e2000000000` and
+//! 1, is an error here; and it modifies a quantity of the second kind in place when something is added to it, whereas
+//! values never change here.
 //!
 //! Source: Kubernetes `apimachinery/pkg/api/resource` and `apiserver/pkg/cel/library/quantity.go`.
 
@@ -18,13 +20,13 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverl
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelValue};
 
-/// The name of the type.
+/// The name of the CEL type of quantities.
 const QUANTITY: &str = "kubernetes.Quantity";
 
-/// The most digits that a number may need.
+/// The maximum difference of powers of ten up to which numbers are aligned, which limits their digits.
 const MOST_DIGITS: i64 = 100_000;
 
-/// The smallest power of ten that quantities are rounded up to.
+/// The smallest power of ten of a quantity. Smaller fractions are rounded up to it.
 const NANO: i64 = -9;
 
 /// The functions of quantities.
@@ -100,7 +102,7 @@ impl CelLibrary for QuantityLibrary {
 }
 
 fn declare_views(to: &mut CelDeclarations) {
-    // Not a member in the original, whatever its documentation says.
+    // In the original this is not a member function, contrary to its documentation.
     to.function(CelFunctionDecl::new("sign").overload(CelOverload::global(
         "quantity_sign",
         [quantity_type()],
@@ -176,7 +178,7 @@ fn too_large() -> CelError {
     CelError::new("quantity has too many digits")
 }
 
-/// `10^power`; `power` is at most a few times [`MOST_DIGITS`].
+/// `10^power`; `power` must be from 0 to a few times [`MOST_DIGITS`].
 fn ten_to(power: i64) -> BigInt {
     BigInt::from(10).pow(u32::try_from(power).unwrap_or(0))
 }
@@ -204,7 +206,7 @@ impl QuantityValue {
         }
     }
 
-    /// The value as an integer, where the original knows it for one.
+    /// The value as an integer, if the original recognises it as one.
     fn integer(&self) -> Option<i64> {
         let Self::Small { digits, exponent } = self else {
             return None;
@@ -227,7 +229,7 @@ impl QuantityValue {
     }
 
     fn minus(&self, other: &Self) -> Result<Self, CelError> {
-        // As in the original, the smallest integer is its own opposite where both numbers are small.
+        // As in the original, negating `i64::MIN` wraps around to `i64::MIN` if both numbers are small.
         if let Self::Small { digits, exponent } = *other {
             let digits = digits.wrapping_neg();
             if let Some(sum) = self.small_plus(&Self::Small { digits, exponent }) {
@@ -252,7 +254,7 @@ impl QuantityValue {
         Ok(Self::Large { digits, exponent })
     }
 
-    /// The sum, if both and it are small.
+    /// The sum, if both numbers and the sum are small.
     fn small_plus(&self, other: &Self) -> Option<Self> {
         let (
             Self::Small {
@@ -302,13 +304,13 @@ impl QuantityValue {
                 larger
             };
         }
-        // As long as each other: they differ in no more digits than they have.
+        // Both have the same magnitude, so aligning them adds no more digits than they have.
         let exponent = a_exponent.min(b_exponent);
         (a * ten_to(a_exponent - exponent)).cmp(&(b * ten_to(b_exponent - exponent)))
     }
 }
 
-/// Go's `math.Pow10`, which multiplies two entries of tables.
+/// Go's `math.Pow10`: the product or quotient of two powers of ten, which may round differently than one literal.
 fn power_of_ten(exponent: i64) -> f64 {
     let entry = |power: i64| format!("1e{power}").parse().unwrap_or(f64::NAN);
     match exponent {
@@ -324,7 +326,7 @@ const NO_NUMBER: &str = "unable to parse numeric part of quantity";
 const WRONG_FORM: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// The parts of a quantity's text.
+/// The parts of the text of a quantity.
 struct QuantityParts<'t> {
     negative: bool,
     /// Digits before the point, without leading zeros.
@@ -332,7 +334,7 @@ struct QuantityParts<'t> {
     /// Digits after the point.
     fraction: &'t str,
     suffix: &'t str,
-    /// Whether any digit is written.
+    /// Whether the text has any digits before the suffix.
     has_digits: bool,
 }
 
@@ -368,7 +370,7 @@ fn split(text: &str) -> Option<QuantityParts<'_>> {
     })
 }
 
-/// What a suffix multiplies with.
+/// The factor that a suffix stands for: a power of ten or of two, given by its exponent.
 enum SuffixFactor {
     Ten(i64),
     Two(u32),
@@ -394,14 +396,18 @@ fn unit(suffix: &str) -> Option<SuffixFactor> {
         "Ei" => SuffixFactor::Two(60),
         _ => {
             let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // The original keeps 32 bits of it.
+            // The original truncates the exponent to 32 bits.
             #[expect(clippy::cast_possible_truncation, reason = "as the original does")]
             SuffixFactor::Ten(i64::from(exponent as i32))
         }
     })
 }
 
-/// Reads a quantity.
+/// Parses a quantity.
+///
+/// # Errors
+///
+/// The original's message.
 fn parse(text: &str) -> Result<QuantityValue, String> {
     let parts = split(text).ok_or(WRONG_FORM)?;
     let unit = unit(parts.suffix).ok_or("unable to parse quantity's suffix")?;
@@ -437,7 +443,8 @@ fn parse(text: &str) -> Result<QuantityValue, String> {
     Ok(QuantityValue::Large { digits, exponent })
 }
 
-/// The number if it has no more than 18 digits and no more than 9 of them after the point.
+/// The quantity, if it has at most 18 digits and its power of ten is at least [`NANO`]. With a binary suffix it may
+/// have fewer digits, and none after the decimal point.
 fn parse_small(parts: &QuantityParts<'_>, unit: &SuffixFactor) -> Option<QuantityValue> {
     let count = parts.whole.len() + parts.fraction.len();
     let fraction = i64::try_from(parts.fraction.len()).ok()?;
@@ -447,7 +454,7 @@ fn parse_small(parts: &QuantityParts<'_>, unit: &SuffixFactor) -> Option<Quantit
             (1, exponent - fraction)
         }
         SuffixFactor::Two(power) => {
-            // About as many digits as the factor has; no digits after the point.
+            // About the number of digits of the factor.
             let taken = [0, 3, 6, 9, 12, 15, 18][(*power / 10) as usize];
             14_usize.checked_sub(parts.whole.len() + taken)?;
             if fraction > 0 {
@@ -465,7 +472,7 @@ fn parse_small(parts: &QuantityParts<'_>, unit: &SuffixFactor) -> Option<Quantit
     Some(QuantityValue::Small { digits, exponent })
 }
 
-/// The number as a multiple of [`NANO`], rounded away from zero; `digits` are positive.
+/// The multiple of `10^NANO` that `digits · 10^exponent` is rounded up to; `digits` must be positive.
 fn rounded_up(digits: BigInt, exponent: i64) -> Result<BigInt, String> {
     let shift = exponent - NANO;
     if shift >= 0 {

@@ -1,4 +1,4 @@
-//! Functions of patterns that Kubernetes adds: `find` and `findAll`.
+//! The functions with regular expressions that Kubernetes adds: `find` and `findAll`.
 //!
 //! Source: Kubernetes `apiserver/pkg/cel/library/regex.go` and `cost.go`.
 
@@ -12,7 +12,7 @@ use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl, CelLibr
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, CelValue};
 
-/// The functions of patterns.
+/// The functions `find` and `findAll`.
 #[derive(Clone, Copy, Debug)]
 pub struct RegexLibrary;
 
@@ -99,7 +99,7 @@ fn find_all(args: &[CelValue<'_>], pattern: &Regex) -> Result<CelValue<'static>,
     let of = text(args, 0)?;
     let limit = match args.get(2) {
         None => usize::MAX,
-        // A negative number asks for all.
+        // A negative limit means no limit.
         Some(CelValue::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
         Some(_) => return Err(CelError::no_such_overload()),
     };

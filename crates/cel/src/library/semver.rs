@@ -12,17 +12,18 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverl
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
 
-/// The name of the type of versions.
+/// The name of the CEL type of versions.
 const SEMVER: &str = "kubernetes.Semver";
 
 /// The functions of semantic versions.
 #[derive(Clone, Copy, Debug)]
 pub struct SemverLibrary {
-    /// The version of the library. From 1 on, a second argument says whether to normalize the text.
+    /// The version of the library. From version 1 on, a second argument of `semver` and `isSemver` says whether to
+    /// normalize the text.
     pub version: u32,
 }
 
-/// A version.
+/// A semantic version.
 #[derive(Clone, Debug)]
 struct SemverValue {
     numbers: [u64; 3],
@@ -30,7 +31,7 @@ struct SemverValue {
     build: Vec<String>,
 }
 
-/// A part of what follows the first hyphen.
+/// One of the dot-separated identifiers of a pre-release version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PreRelease {
     Number(u64),
@@ -70,7 +71,7 @@ impl CelOpaque for SemverValue {
 }
 
 impl SemverValue {
-    /// The precedence of versions, in which what is after a plus does not count.
+    /// The precedence of versions, which ignores build metadata.
     fn order(&self, other: &Self) -> Ordering {
         let numbers = self.numbers.cmp(&other.numbers);
         numbers.then_with(|| match (self.pre.is_empty(), other.pre.is_empty()) {
@@ -146,7 +147,7 @@ fn declare_members(to: &mut CelDeclarations) {
             [semver_type()],
             CelType::Int,
             fixed(move |args| {
-                // Numbers over the largest int become negative, as in the original.
+                // As in the original, numbers beyond the range of `int` become negative.
                 Ok(CelValue::Int(
                     opaque::<SemverValue>(args, 0)?.numbers[at].cast_signed(),
                 ))
@@ -173,7 +174,11 @@ fn is_semver<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     Ok(parsed(args)?.is_ok().into())
 }
 
-/// Without a leading `v` and leading zeros, with missing numbers as zeros.
+/// The text without a leading `v` and leading zeros, and with zeros for missing numbers.
+///
+/// # Errors
+///
+/// If a version with missing numbers has a pre-release or build metadata.
 fn normalized(text: &str) -> Result<String, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
@@ -207,7 +212,7 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A number of the version, or of a part of the pre-release, in the words of Go's `strconv`.
+/// A number of the version or of its pre-release. Errors have the text of Go's `strconv`.
 fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         let why = if text.is_empty() {

@@ -1,4 +1,4 @@
-//! Functions of lists as sets: `sets.contains`, `sets.equivalent`, `sets.intersects`.
+//! Functions that treat lists as sets: `sets.contains`, `sets.equivalent`, `sets.intersects`.
 //!
 //! Source: cel-go `ext/sets.go`.
 
@@ -6,10 +6,10 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverl
 use crate::types::CelType;
 use crate::value::{CelError, CelList, CelResult, CelValue, Fuel, equal_within};
 
-/// The most comparisons of parts of values in one call, far above what the cost limit of Kubernetes allows.
+/// The maximum number of parts of values that one call compares, far above what the cost limit of Kubernetes allows.
 const MOST_COMPARISONS: u64 = 5_000_000;
 
-/// cel-go's extension of sets.
+/// cel-go's extension for sets.
 #[derive(Clone, Copy, Debug)]
 pub struct SetsLibrary;
 

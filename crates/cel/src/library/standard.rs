@@ -1,4 +1,4 @@
-//! The standard library: operators, sizes, text, and through its neighbours conversions and times.
+//! The standard library: operators, sizes and strings; conversions and times are in `conversions` and `times`.
 
 use super::{
     conversions,
@@ -48,7 +48,7 @@ fn declare_types(to: &mut CelDeclarations) {
     }
 }
 
-/// A function of which the evaluator has the implementation.
+/// A function that the evaluator implements itself.
 fn built_in(name: &str, overloads: &[(&str, &[CelType], CelType)]) -> CelFunctionDecl {
     let mut function = CelFunctionDecl::new(name).singleton();
     for (id, args, result) in overloads {
@@ -151,7 +151,7 @@ fn declare_arithmetic(to: &mut CelDeclarations) {
     ));
 }
 
-/// `<` and the like; `name` is the prefix of the overloads.
+/// The comparison `<`, `<=`, `>` or `>=`; `name` is the prefix of its overloads' identifiers.
 fn comparison(name: &str) -> CelFunctionDecl {
     use CelType::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let operator = match name {
@@ -267,7 +267,7 @@ fn declare_text(to: &mut CelDeclarations) {
     );
 }
 
-/// A function of two texts.
+/// A test of two strings, such as `contains`.
 struct TextTest<F>(F);
 
 impl<F> CelFunction for TextTest<F>

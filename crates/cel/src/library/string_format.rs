@@ -1,7 +1,7 @@
-//! `string.format`: what its verbs print, and what is wrong with a format that is a constant.
+//! `string.format`: prints its arguments, and checks formats that are string literals when an expression is compiled.
 //!
-//! Source: cel-go `ext/formatting.go`. `%f` and `%e` print as in American English, with thousands separated, and a
-//! precision of `%e` is taken for a width: so does the original.
+//! Source: cel-go `ext/formatting.go`. As in the original, `%f` and `%e` print as in American English, with separated
+//! thousands, and the precision of `%e` is used as a width.
 
 use std::fmt::Write;
 
@@ -11,13 +11,13 @@ use crate::syntax::{Expr, ExprId, MacroError};
 use crate::types::CelType;
 use crate::value::{CelError, CelList, CelValue, go_float};
 
-/// The digits after the point where a format names none.
+/// The number of digits after the decimal point if a format has no precision.
 const PRECISION: usize = 6;
 
-/// The largest text that one call may build, in bytes.
+/// The maximum length, in bytes, of a string that one call builds.
 const MOST_BYTES: usize = 20_000_000;
 
-/// What a clause asks for.
+/// The verb of a formatting clause, with its precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FormatVerb {
     Text,
@@ -43,7 +43,7 @@ pub(crate) struct FormatPieces<'f> {
     used: usize,
     /// The number of arguments.
     arguments: usize,
-    /// Whether a call is being compiled: then a clause without an end is reported before a missing argument.
+    /// Whether this is the check at compile time, which reports an incomplete clause before a missing argument.
     compiling: bool,
 }
 
@@ -57,12 +57,12 @@ impl<'f> FormatPieces<'f> {
         }
     }
 
-    /// How many arguments the format has asked for.
+    /// The number of arguments that the clauses so far have used.
     pub(crate) fn used(&self) -> usize {
         self.used
     }
 
-    /// The next piece, or what is wrong with it.
+    /// The next piece; an error if its clause is invalid. The error does not advance the parser.
     pub(crate) fn next(&mut self) -> Option<Result<FormatPiece<'f>, String>> {
         let Some(clause) = self.rest.strip_prefix('%') else {
             if self.rest.is_empty() {
@@ -98,7 +98,7 @@ impl<'f> FormatPieces<'f> {
     }
 }
 
-/// The precision, if a clause begins with one, and what follows.
+/// Parses the precision at the start of a clause, if there is one. Returns it with the text after it.
 fn precision(text: &str) -> Result<(Option<usize>, &str), String> {
     let Some(after) = text.strip_prefix('.') else {
         return Ok((None, text));
@@ -124,7 +124,7 @@ fn precision(text: &str) -> Result<(Option<usize>, &str), String> {
 }
 
 fn verb(text: &str, precision: usize) -> Result<FormatVerb, String> {
-    // The original looks at one byte.
+    // The original looks at a single byte, even of a longer character.
     let byte = text.as_bytes().first().copied().unwrap_or_default();
     Ok(match byte {
         b's' => FormatVerb::Text,
@@ -143,7 +143,7 @@ fn verb(text: &str, precision: usize) -> Result<FormatVerb, String> {
 }
 
 impl FormatVerb {
-    /// The message about an argument of the type `given`, which the verb does not take.
+    /// The message about an argument of the type `given`, which the verb does not accept.
     pub(crate) fn refusal(self, given: &str) -> String {
         let takes = match self {
             Self::Text => {
@@ -208,7 +208,7 @@ impl FormatVerb {
     }
 }
 
-/// The number to print: a double, or the name of one that has no literal.
+/// The number to print: that of a double, or that of a string that names one without a literal, such as `NaN`.
 fn double(value: &CelValue<'_>) -> Option<f64> {
     match value {
         CelValue::Double(value) => Some(*value),
@@ -234,14 +234,14 @@ fn not_finite(value: f64) -> Option<&'static str> {
     }
 }
 
-/// With thousands separated.
+/// A double with `precision` digits after the decimal point, and with separated thousands.
 fn fixed(value: f64, precision: usize) -> String {
     if let Some(text) = not_finite(value) {
         return text.to_owned();
     }
-    // Zero has no sign.
+    // Negative zero is printed without its sign.
     let value = if value == 0.0 { 0.0 } else { value };
-    // The original keeps the lowest 8 bits of a precision; if these are 0, it prints as many digits as needed.
+    // The original truncates the precision to 8 bits. If a precision becomes 0 by that, all digits are printed.
     let text = match precision % 256 {
         0 if precision > 0 => format!("{value}"),
         digits => format!("{value:.digits$}"),
@@ -290,7 +290,7 @@ fn print_hex(bytes: &[u8], upper: bool, out: &mut String) -> Result<(), String> 
     Ok(())
 }
 
-/// What `%s` prints of a value that stands alone.
+/// Prints an argument of `%s`.
 fn print_text(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
     match value {
         CelValue::Null => out.push_str("null"),
@@ -312,7 +312,8 @@ fn utf8(bytes: &[u8]) -> Result<&str, String> {
     })
 }
 
-/// What is printed inside of lists and maps: as literals of the language. Values nest 500 levels at most.
+/// Prints a value inside a list or map, as a CEL literal. The recursion is bounded, because values nest at most 500
+/// levels.
 fn print_nested(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
     if out.len() > MOST_BYTES {
         return Err("error during formatting: result is too large".to_owned());
@@ -350,7 +351,7 @@ fn print_nested(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// A map, sorted by the texts of its keys.
+/// Prints a map, sorted by the text of its keys.
 fn print_map(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
     let CelValue::Map(map) = value else {
         return Ok(());
@@ -389,7 +390,7 @@ fn print_map(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong with a call whose format and list of arguments are written out.
+/// The error in a call whose format and list of arguments are literals; empty if there is none.
 pub(super) fn validate(call: &CheckedCall<'_>) -> Vec<MacroError> {
     let wrong = |at, message: String| vec![MacroError { at, message }];
     let [target, list] = call.args() else {
@@ -421,7 +422,7 @@ pub(super) fn validate(call: &CheckedCall<'_>) -> Vec<MacroError> {
 }
 
 impl FormatVerb {
-    /// The expression whose type this verb does not take, if there is one.
+    /// The argument, or the part of it, whose type this verb does not accept; `None` if it accepts all.
     fn refused(self, call: &CheckedCall<'_>, arg: ExprId) -> Option<ExprId> {
         if self == Self::Text {
             return not_printable(call, arg);
@@ -439,7 +440,7 @@ impl FormatVerb {
     }
 }
 
-/// The first part of an argument of `%s` that has no text, looking into literals of lists and maps.
+/// The first part of an argument of `%s` that cannot be printed; also looks into list and map literals.
 fn not_printable(call: &CheckedCall<'_>, at: ExprId) -> Option<ExprId> {
     if matches!(call.type_of(at), CelType::Opaque(..) | CelType::Object(_)) {
         return Some(at);
@@ -453,11 +454,11 @@ fn not_printable(call: &CheckedCall<'_>, at: ExprId) -> Option<ExprId> {
     }
 }
 
-/// The text of a format with its arguments.
+/// Replaces the clauses of a format by its arguments.
 ///
 /// # Errors
 ///
-/// What is wrong with the format or an argument.
+/// If a clause is invalid, an argument is missing or of a wrong type, or the result is too long.
 pub(super) fn format(format: &str, values: &CelList<'_>) -> Result<String, CelError> {
     let mut out = String::new();
     let mut pieces = FormatPieces::new(format, values.len(), false);
@@ -486,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_print_as_in_american_english() {
+    fn doubles_are_printed_as_in_american_english() {
         let print = |text, value: f64| formatted(text, vec![value.into()]).unwrap();
         assert_eq!(print("%f", 1_234_567.891), "1,234,567.891000");
         assert_eq!(print("%.0f", 2.5), "2");

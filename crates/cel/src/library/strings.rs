@@ -1,11 +1,8 @@
-//! Functions of strings: cel-go's extension, in the version that an environment has.
+//! The functions of cel-go's string extension, by version.
 //!
-//! Indexes are code points. Source: cel-go `ext/strings.go`; costs of Kubernetes where it has its own.
+//! Indexes count code points. Source: cel-go `ext/strings.go`; for costs, Kubernetes where it defines its own.
 
-#![expect(
-    clippy::unnecessary_wraps,
-    reason = "functions of cost may decline to say"
-)]
+#![expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
 
 use super::go_text::{fifth, int, tenth, text};
 use super::lists::traversal;
@@ -14,11 +11,11 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverl
 use crate::types::CelType::{self, Int, String as Text};
 use crate::value::{CelError, CelResult, CelStr, CelValue};
 
-/// cel-go's extension of strings.
+/// cel-go's string extension.
 #[derive(Clone, Copy, Debug)]
 pub struct StringsLibrary {
-    /// From version 1 on with `format` and `strings.quote`, from 2 on with other errors of `join`, from 3 on with
-    /// `reverse`. Later versions, which format in other ways, are not here.
+    /// The version of the extension: `format` and `strings.quote` are there from version 1 on, `reverse` from version 3
+    /// on. Later versions format differently, and are not supported.
     pub version: u32,
 }
 
@@ -99,12 +96,12 @@ fn declare_search(to: &mut CelDeclarations) {
     );
 }
 
-/// The cost of functions that walk once over their target.
+/// The cost of functions that traverse their target once.
 fn walk(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
     Some(tenth(args[0].cost_size()))
 }
 
-/// The cost of functions that walk over their target and build as much.
+/// The cost of functions that traverse their target and build a result of about the same size.
 fn rebuild(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
     Some(fifth(args[0].cost_size()))
 }
@@ -210,7 +207,7 @@ fn out_of_range(index: i64) -> CelError {
     CelError::new(format!("index out of range: {index}"))
 }
 
-/// Where the character at `index` begins; the length of the text for the index after the last character.
+/// The byte offset of the character at `index`; the length of the text for the index after the last character.
 fn offset_of(text: &str, index: i64) -> Option<usize> {
     let index = usize::try_from(index).ok()?;
     if text.is_ascii() {
@@ -277,7 +274,7 @@ fn last_index_of_offset<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     let Some(last) = offset_of(of, from).filter(|at| *at < of.len()) else {
         return Ok(CelValue::Int(-1));
     };
-    // A match may begin at the last position and go beyond it.
+    // A match may begin at this position and extend beyond it.
     let end = last.saturating_add(searched.len()).min(of.len());
     let end = (0..=end)
         .rev()
@@ -317,10 +314,11 @@ fn substring_range<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     Ok(of[from..to].to_owned().into())
 }
 
-/// The largest text that one call may build, in bytes: beyond, its cost would be over any limit of Kubernetes.
+/// The maximum length, in bytes, of a string that one call builds. The cost of a longer one would exceed any limit of
+/// Kubernetes.
 const MOST_BYTES: usize = 20_000_000;
 
-/// Adds to a text that must not grow without bound.
+/// Appends to a string; an error if it would be longer than [`MOST_BYTES`].
 fn push(to: &mut String, part: &str) -> Result<(), CelError> {
     if to.len() + part.len() > MOST_BYTES {
         return Err(CelError::cost_limit());
@@ -356,7 +354,7 @@ fn split<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     if !separator.is_empty() {
         return CelValue::list(of.splitn(limit, separator).map(owned).collect());
     }
-    // By characters; what is over the limit stays in the last part.
+    // Split into characters. What exceeds the limit stays in the last part.
     let mut parts = Vec::new();
     let mut rest = of;
     while let Some(first) = rest.chars().next() {
@@ -441,7 +439,7 @@ fn format<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     string_format::format(text(args, 0)?, values).map(CelValue::from)
 }
 
-/// The text as a literal of the language.
+/// The text as a CEL string literal.
 fn quote<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     let of = text(args, 0)?;
     let mut quoted = String::with_capacity(of.len() + 2);

@@ -1,13 +1,13 @@
-//! Parts of times and durations: `getFullYear`, `getHours` and so on.
+//! Parts of timestamps and durations: `getFullYear`, `getHours` and so on.
 
 use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, CelTimestamp, CelValue, CivilTime};
 
-/// A part of a date or a time of day.
+/// Computes a part of a date or a time of day.
 type Part = fn(CivilTime, CelTimestamp) -> i64;
 
-/// A part of a span, in whole units.
+/// Converts nanoseconds to whole units.
 type SpanPart = fn(i64) -> i64;
 
 pub(super) fn declare(to: &mut CelDeclarations) {

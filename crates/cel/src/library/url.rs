@@ -11,7 +11,7 @@ use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverl
 use crate::types::CelType;
 use crate::value::{CelError, CelMap, CelOpaque, CelResult, CelValue};
 
-/// The name of the type.
+/// The name of the CEL type of URLs.
 const URL: &str = "kubernetes.URL";
 
 /// The functions of URLs.

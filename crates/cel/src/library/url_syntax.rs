@@ -1,4 +1,4 @@
-//! URLs as Go's `net/url` reads and writes them.
+//! URLs as Go's `net/url` parses and prints them.
 //!
 //! Source: Go `net/url`, release 1.26, with its defaults: at most 10 000 parameters in a query, one colon in the
 //! host of `http` and `https`. Escaped bytes that are not UTF-8 become U+FFFD here.
@@ -9,26 +9,26 @@ use std::net::IpAddr;
 use super::addresses::parse_addr;
 use super::go_text::{go_quote, go_quote_bytes};
 
-/// The most parameters of a query; more make it empty.
+/// The maximum number of parameters of a query. A query with more counts as empty.
 const MOST_PARAMETERS: usize = 10_000;
 
-/// A URL in parts.
+/// A parsed URL.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ParsedUrl {
     pub(super) scheme: String,
     opaque: String,
     user: Option<(Vec<u8>, Option<Vec<u8>>)>,
     pub(super) host: String,
-    /// As it was written.
+    /// The path as it was written, with its escapes.
     path: String,
     query: String,
-    /// The query is empty and was written.
+    /// Whether the URL ends in `?`, with an empty query.
     force_query: bool,
     fragment: String,
     omit_host: bool,
 }
 
-/// What a part of a URL may hold without an escape.
+/// A part of a URL. Each allows other bytes without an escape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UrlPart {
     Path,
@@ -92,7 +92,7 @@ impl UrlPart {
         Ok(out)
     }
 
-    /// The byte of an escape that this part may have.
+    /// The byte that `escape` (`%` and two digits) stands for; `None` if it is invalid or not allowed in this part.
     fn escaped(self, escape: &[u8]) -> Option<u8> {
         let [_, high, low] = escape else { return None };
         let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -105,7 +105,7 @@ impl UrlPart {
         }
     }
 
-    /// Whether a text is how this part may be written; escapes in it are assumed to be valid.
+    /// Whether a text needs no further escapes in this part. Escapes in it are assumed to be valid.
     fn is_encoded(self, text: &str) -> bool {
         let sub_delimiters = b"!$&'()*+,;=:@[]%";
         text.bytes()
@@ -121,7 +121,7 @@ fn failed(text: &str, why: &str) -> String {
     format!("parse {}: {why}", go_quote(text))
 }
 
-/// Whether a text is an absolute URI or an absolute path, as a request line has it: Go's `ParseRequestURI`.
+/// Go's `ParseRequestURI`: checks that a text is an absolute URI or an absolute path, as in a request line.
 ///
 /// # Errors
 ///
@@ -133,7 +133,7 @@ pub(super) fn check_request_uri(text: &str) -> Result<(), String> {
 }
 
 impl ParsedUrl {
-    /// Go's `ParseRequestURI` and then `Parse`, as Kubernetes reads a URL.
+    /// Parses a URL as Kubernetes does: with Go's `ParseRequestURI`, then with `Parse`.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl ParsedUrl {
         UrlPart::Path.escape(&UrlPart::Path.unescape(&self.path).unwrap_or_default())
     }
 
-    /// Host and port, without the brackets of an IPv6 address.
+    /// Host and port; the port may be empty. The host is without the brackets of an IPv6 address.
     pub(super) fn host_and_port(&self) -> (&str, &str) {
         let mut host = &*self.host;
         let mut port = "";
@@ -174,7 +174,7 @@ impl ParsedUrl {
         (inner.unwrap_or(host), port)
     }
 
-    /// The parameters of the query by name; invalid ones are left out.
+    /// The values of the query's parameters by name, in the order of the query. Invalid parameters are left out.
     pub(super) fn parameters(&self) -> Vec<(String, Vec<String>)> {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         if self.query.matches('&').count() >= MOST_PARAMETERS {
@@ -199,7 +199,7 @@ impl ParsedUrl {
         all
     }
 
-    /// The URL as Go writes it.
+    /// The URL as Go prints it.
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
         if !self.scheme.is_empty() {
@@ -374,7 +374,7 @@ fn parse_host(scheme: &str, host: &str) -> Result<String, String> {
     UrlPart::Host.unescape(host).map(|host| lossy(&host))
 }
 
-/// An IPv6 address in brackets, with or without a port.
+/// Parses an IPv6 address in brackets, with or without a port.
 fn parse_literal(host: &str) -> Result<String, String> {
     let Some(end) = host.rfind(']') else {
         return Err("missing ']' in host".to_owned());
@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_written_as_go_writes_them() {
+    fn urls_are_printed_as_in_go() {
         let text = |of: &str| ParsedUrl::parse(of).map(|url| url.text()).unwrap();
         assert_eq!(
             text("https://example.com/a b?x#c d"),

@@ -6,7 +6,7 @@ use super::plan::{Attribute, AttributeRoot, Code, CodeId, Qualifier, QualifierKe
 use crate::value::{CelError, CelMap, CelResult, CelStr, CelValue, double_to_int};
 
 impl<'a> Evaluator<'a, '_> {
-    /// The value of an attribute that stands by itself.
+    /// The value of an attribute, with the cost of referring to it.
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> CelResult<'a> {
         let value = self.resolve(attribute);
         if let Err(error) = &value
@@ -17,7 +17,7 @@ impl<'a> Evaluator<'a, '_> {
         let conditional = matches!(attribute.root, AttributeRoot::Conditional { .. });
         match (conditional, attribute.test_only) {
             (false, false) => self.charge(1)?,
-            // Testing for presence costs one less than reading, which of a condition costs nothing already.
+            // A presence test costs one less than a selection. Referring to a conditional is free, so one is refunded.
             (true, true) => self.refund_one(),
             (false, true) | (true, false) => {}
         }
@@ -29,7 +29,7 @@ impl<'a> Evaluator<'a, '_> {
         value
     }
 
-    /// The value of code that is an index or a branch of a condition: an attribute's root costs nothing there.
+    /// The value of an index or of a branch of a conditional. Referring to an attribute costs nothing there.
     fn part(&mut self, id: CodeId) -> CelResult<'a> {
         let program = self.program;
         match &program.code[id.index()] {
@@ -145,7 +145,7 @@ impl<'a> Evaluator<'a, '_> {
         Ok(value)
     }
 
-    /// One step: a field, a key or an index. `None` if it is absent and may be.
+    /// Applies one qualifier: a field, a key or an index. `None` if it is optional and absent.
     fn qualify(
         &mut self,
         value: &CelValue<'a>,
@@ -175,7 +175,7 @@ impl<'a> Evaluator<'a, '_> {
         self.settle(found, key, list, optional, test)
     }
 
-    /// Charges a step, and says what it gives when nothing was found.
+    /// Charges one qualifier, and turns an absent value into the result of a test, into `None` or into an error.
     fn settle(
         &mut self,
         found: Result<Option<CelValue<'a>>, CelError>,
@@ -189,7 +189,7 @@ impl<'a> Evaluator<'a, '_> {
         {
             return found;
         }
-        // A step that may be absent and is, or that fails, costs nothing.
+        // An optional qualifier that is absent or fails costs nothing.
         if !optional || matches!(found, Ok(Some(_))) {
             self.charge(1)?;
         }
@@ -204,7 +204,7 @@ impl<'a> Evaluator<'a, '_> {
     }
 }
 
-/// The variable that is computed on demand, as a map.
+/// All fields of the variable that is computed on demand, as a map.
 fn all_fields<'a>(lazy: &dyn CelLazyObject<'a>) -> CelResult<'a> {
     let mut entries = Vec::new();
     for name in lazy.names() {
@@ -215,8 +215,8 @@ fn all_fields<'a>(lazy: &dyn CelLazyObject<'a>) -> CelResult<'a> {
     CelMap::new(entries).map(CelValue::Map)
 }
 
-/// An optional value that holds another one holds its value instead, as the original has it wherever a value goes
-/// through a variable or a condition; an absent one inside is null.
+/// Flattens an optional value that holds another one, as the original does wherever a value passes through a variable
+/// or a conditional. If the innermost value is absent, the result holds null.
 fn unnest(value: CelValue<'_>) -> CelResult<'_> {
     let CelValue::Optional(Some(of)) = &value else {
         return Ok(value);
@@ -234,7 +234,7 @@ fn unnest(value: CelValue<'_>) -> CelResult<'_> {
     }
 }
 
-/// Refuses values that are no keys.
+/// Refuses values that cannot be keys or indexes.
 fn check_key(key: CelValue<'_>) -> CelResult<'_> {
     match key {
         CelValue::String(_)
@@ -249,7 +249,7 @@ fn check_key(key: CelValue<'_>) -> CelResult<'_> {
     }
 }
 
-/// What is at `key`, if anything.
+/// The value at `key` in a map or list; `None` if there is none.
 fn find<'a>(value: &CelValue<'a>, key: &CelValue<'_>) -> Result<Option<CelValue<'a>>, CelError> {
     match value {
         CelValue::Map(map) => Ok(map.get(key)),
@@ -263,7 +263,7 @@ fn find<'a>(value: &CelValue<'a>, key: &CelValue<'_>) -> Result<Option<CelValue<
     }
 }
 
-/// The index that a key of a list means.
+/// The list index that `key` stands for.
 fn index_of(key: &CelValue<'_>) -> Result<i64, CelError> {
     let unsupported = || CelError::new(format!("unsupported index value {key} in list"));
     match key {

@@ -6,8 +6,8 @@ use crate::value::{CelResult, CelValue};
 
 /// A variable whose fields the host computes when they are first asked for, such as the variables of a policy.
 ///
-/// It is given to [`CelProgram::evaluate_lazy`](super::CelProgram::evaluate_lazy). An expression that uses the variable
-/// as a whole gets a map of all fields, the values of which are computed then.
+/// It is passed to [`CelProgram::evaluate_lazy`](super::CelProgram::evaluate_lazy). If an expression uses the variable
+/// as a whole, all fields are computed, and the value is a map of them.
 pub trait CelLazyObject<'a> {
     /// The value of the field `name`; `None` if there is no such field, an error if its value cannot be computed.
     fn field(&self, name: &str) -> Option<CelResult<'a>>;
@@ -16,7 +16,7 @@ pub trait CelLazyObject<'a> {
     fn names(&self) -> Vec<&'a str>;
 }
 
-/// The values of an environment's variables. One set can be used for all programs of the environment.
+/// The values of an environment's variables. The same bindings can be used for all programs of the environment.
 #[derive(Clone, Debug)]
 pub struct CelBindings<'a> {
     names: Arc<[Box<str>]>,
@@ -26,7 +26,7 @@ pub struct CelBindings<'a> {
 }
 
 impl<'a> CelBindings<'a> {
-    /// No value yet for any of the variables.
+    /// Bindings without any values.
     pub(crate) fn new(names: Arc<[Box<str>]>) -> Self {
         let values = vec![None; names.len()];
         Self {
@@ -36,7 +36,7 @@ impl<'a> CelBindings<'a> {
         }
     }
 
-    /// Gives the variable `name` a value. Whether the environment has such a variable.
+    /// Sets the value of the variable `name`. Returns `false` if the environment has no such variable.
     pub fn set(&mut self, name: &str, value: CelValue<'a>) -> bool {
         let Some(number) = self.number(name) else {
             return false;
@@ -45,7 +45,7 @@ impl<'a> CelBindings<'a> {
         true
     }
 
-    /// These bindings with a value for the variable `name`; a name that the environment has not is ignored.
+    /// These bindings with a value for the variable `name`. A name that the environment does not declare is ignored.
     #[must_use]
     pub fn with(mut self, name: &str, value: CelValue<'a>) -> Self {
         self.set(name, value);
@@ -61,7 +61,7 @@ impl<'a> CelBindings<'a> {
         self
     }
 
-    /// These bindings with the variable `name` computed on demand, by what is given to each evaluation.
+    /// These bindings with the variable `name` computed on demand, by the [`CelLazyObject`] of each evaluation.
     #[must_use]
     pub fn with_lazy(mut self, name: &str) -> Self {
         let number = self.number(name);

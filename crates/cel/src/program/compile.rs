@@ -1,7 +1,7 @@
-//! From checked expressions to code: variables become numbers, selections attributes, constants are folded.
+//! From checked expressions to code: variables become numbers, selections become attributes, and constants are folded.
 //!
-//! What is folded is what the original folds, because it changes the cost: list and map literals of constants, type
-//! conversions of constants, `in` over lists of constants, patterns that are constants.
+//! Folding changes the cost, so exactly what the original folds is folded: list and map literals of constants, type
+//! conversions of constants, `in` over lists of constants, and constant patterns.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::checker::{Checked, Reference};
 use crate::syntax::{Ast, Expr, ExprId, Fold, MapEntry};
 use crate::value::{CelError, CelMap, CelValue, MapKey, double_to_int, double_to_uint};
 
-/// What compiling gives.
+/// The result of compiling.
 pub(super) struct CompiledCode {
     pub(super) code: Vec<Code>,
     pub(super) root: CodeId,
@@ -23,7 +23,7 @@ pub(super) struct CompiledCode {
     pub(super) used: Vec<u32>,
 }
 
-/// Functions that convert types; calls with a constant are folded.
+/// Functions that convert types. Calls with a constant are folded.
 const CONVERSIONS: [&str; 10] = [
     "bool",
     "bytes",
@@ -150,7 +150,7 @@ impl Compiler<'_> {
         Ok(id)
     }
 
-    /// `operand` with one more selection.
+    /// `operand` with one more selection or index.
     fn qualified(&mut self, operand: CodeId, key: QualifierKey, optional: bool) -> CodeId {
         let id = match &self.code[operand.index()] {
             Code::Attribute(attribute) if !attribute.test_only => operand,
@@ -357,7 +357,7 @@ impl Compiler<'_> {
         })))
     }
 
-    /// `value in [constants]`, if the constants can be looked up.
+    /// `value in [constants]` as a lookup in a set, if all constants are of primitive types.
     fn membership(&mut self, value: CodeId, list: CodeId) -> Option<CodeId> {
         let Some(CelValue::List(list)) = self.constant(list) else {
             return None;
@@ -449,7 +449,7 @@ impl Compiler<'_> {
         }))))
     }
 
-    /// Lets the accumulator grow in place, if its next value is itself with something added.
+    /// Lets the accumulator grow in place, if the step only adds something to it.
     fn grow_in_place(&mut self, step: CodeId, accumulator: u32) {
         let is_accumulator = |code: &[Code], id: CodeId| {
             matches!(&code[id.index()], Code::Attribute(of)

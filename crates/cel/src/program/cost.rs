@@ -1,14 +1,14 @@
-//! What operators and calls cost: the numbers of the original's cost tracker.
+//! The cost of operators and calls, as in the original's cost tracker.
 
 use super::plan::{CallCost, OperatorCost};
 use crate::value::CelValue;
 
-/// Cost of making a list.
+/// The cost of a list literal.
 pub(super) const LIST: u64 = 10;
-/// Cost of making a map.
+/// The cost of a map literal.
 pub(super) const MAP: u64 = 30;
 
-/// Cost of making an object.
+/// The cost of an object literal.
 pub(super) const OBJECT: u64 = 40;
 
 /// A tenth of `size`, rounded up: the cost of reading text.

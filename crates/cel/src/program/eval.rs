@@ -1,4 +1,4 @@
-//! Evaluates programs and counts their cost.
+//! Evaluates programs and computes their cost.
 
 use smallvec::SmallVec;
 
@@ -25,7 +25,7 @@ pub(super) struct Evaluator<'a, 'i> {
     pub(super) limits: EvaluationLimits<'i>,
     cost: u64,
     pub(super) fuel: Fuel,
-    /// Of all comprehensions together.
+    /// The iterations of all comprehensions so far.
     pub(super) iterations: u32,
 }
 
@@ -67,7 +67,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         Ok(())
     }
 
-    /// Takes back what testing for presence was charged.
+    /// Takes back one unit of cost, for a presence test.
     pub(super) fn refund_one(&mut self) {
         self.cost = self.cost.saturating_sub(1);
     }
@@ -135,7 +135,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         result
     }
 
-    /// `&&` with `stop` false, `||` with `stop` true: a term that is `stop` decides whatever the others are.
+    /// `&&` with `stop` false, `||` with `stop` true. A term equal to `stop` decides the result, even if others fail.
     fn logic(&mut self, terms: &[CodeId], stop: bool) -> CelResult<'a> {
         let mut failed = None;
         for term in terms {
@@ -161,7 +161,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             match self.eval(*arg) {
                 Ok(value) => args.push(value),
                 Err(error) if error.is_final() => return Err(error),
-                // A failing last argument is too late to stop early.
+                // After an error in the last argument the call is charged.
                 Err(error) if call.stops_early && args.len() + 1 < call.args.len() => {
                     return Err(error);
                 }
@@ -207,7 +207,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         list
     }
 
-    /// A literal with an entry that is an error costs the same.
+    /// Ends the evaluation of a literal with an error. It costs as much as without the error.
     fn failed_literal(&mut self, cost: u64, error: CelError) -> CelResult<'a> {
         if !error.is_final() {
             self.charge(cost)?;
@@ -239,7 +239,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
                 continue;
             }
             match value {
-                // An absent entry removes one with the same key.
+                // An absent optional entry removes earlier entries with the same key.
                 CelValue::Optional(None) => values.retain(|(other, _)| *other != key),
                 CelValue::Optional(Some(of)) => values.push((key, of.value().clone())),
                 other => {
@@ -252,7 +252,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         Ok(values)
     }
 
-    /// Types with declared fields have no constructor: their values come from the host.
+    /// An object literal, which always fails: values of types with declared fields come from the host only.
     fn object(&mut self, name: &str, fields: &[CodeId]) -> CelResult<'a> {
         for field in fields {
             if let Err(error) = self.eval(*field) {
@@ -274,7 +274,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
     }
 }
 
-/// Calls the function, if it takes values of these types.
+/// Calls the function, if it accepts arguments of these types.
 fn invoke<'a>(call: &CallCode, args: &[CelValue<'a>]) -> CelResult<'a> {
     if let Some(prepared) = &call.prepared {
         return prepared.call(args);
@@ -289,7 +289,7 @@ fn invoke<'a>(call: &CallCode, args: &[CelValue<'a>]) -> CelResult<'a> {
     }
 }
 
-/// Errors that nothing absorbs stop the evaluation.
+/// Separates the errors that no operator can absorb, which end the evaluation.
 fn final_or(result: CelResult<'_>) -> Result<CelResult<'_>, CelError> {
     match result {
         Err(error) if error.is_final() => Err(error),
@@ -297,7 +297,7 @@ fn final_or(result: CelResult<'_>) -> Result<CelResult<'_>, CelError> {
     }
 }
 
-/// The value for counting cost: an error counts as `null` does.
+/// The value that the cost is computed from. An error counts as `null`.
 fn or_null<'r, 'a>(result: &'r CelResult<'a>) -> &'r CelValue<'a> {
     result.as_ref().unwrap_or(&CelValue::Null)
 }

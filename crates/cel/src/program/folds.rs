@@ -8,7 +8,7 @@ use super::eval::{Evaluator, Slot};
 use super::plan::{CodeId, FoldCode};
 use crate::value::{CelError, CelResult, CelValue};
 
-/// The elements of a range, one or two variables at a time.
+/// The list or map that a comprehension iterates over.
 enum FoldRange<'a> {
     List(crate::value::CelList<'a>),
     Map(crate::value::CelMap<'a>),
@@ -106,7 +106,7 @@ impl<'a> Evaluator<'a, '_> {
     pub(super) fn insert(&mut self, accumulator: u32, args: &'a [CodeId]) -> CelResult<'a> {
         self.start(accumulator)?;
         let mut values = Vec::with_capacity(args.len());
-        // Two arguments more are a call with three, which stops at the first error and then costs nothing.
+        // With the accumulator that is a call with three arguments, which ends at an error without a cost.
         let stops_early = args.len() == 2;
         if stops_early && let Slot::Set(Err(error)) = &self.slots[accumulator as usize] {
             return Err(error.clone());
@@ -147,7 +147,7 @@ impl<'a> Evaluator<'a, '_> {
         Ok(CelValue::Map(map))
     }
 
-    /// Computes the accumulator's first value, if it has none; refers to it once.
+    /// Computes the accumulator's initial value, if it has no value yet, and charges one reference to it.
     fn start(&mut self, accumulator: u32) -> Result<(), CelError> {
         if let Slot::Unset = self.slots[accumulator as usize]
             && let Err(error) = self.local(accumulator)

@@ -1,10 +1,10 @@
-//! How deep code nests.
+//! The depth of code, which limits the recursion of its evaluation.
 
 use super::plan::{Attribute, AttributeRoot, Code, CodeId, QualifierKey};
 
-/// The number of evaluations within each other that evaluating `root` takes at most.
+/// The maximum number of nested evaluations when `root` is evaluated.
 ///
-/// It recurses as deep as evaluating does, and looks at each piece of code once.
+/// It recurses as deep as the evaluation itself, and visits each piece of code once.
 pub(super) fn height(code: &[Code], inits: &[Option<CodeId>], root: CodeId) -> u32 {
     let mut heights = Heights {
         code,

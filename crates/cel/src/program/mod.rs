@@ -23,20 +23,21 @@ use plan::{Code, CodeId};
 
 pub use bindings::{CelBindings, CelLazyObject};
 
-/// The cost that one evaluation may have, unless [`EvaluationLimits`] says otherwise.
+/// The default cost limit of one evaluation, in the original's cost units.
 pub const DEFAULT_COST_LIMIT: u64 = 1_000_000;
 
-/// The work that one evaluation may do besides what cost counts: parts of values that are compared or copied.
+/// The maximum number of parts of values that one evaluation may compare or copy. The cost does not count these.
 const DEFAULT_WORK_LIMIT: u64 = 20_000_000;
 
-/// Comprehensions ask whether to stop once in so many iterations.
+/// The number of iterations, of all comprehensions together, between checks for an interrupt.
 const INTERRUPT_CHECK_FREQUENCY: u32 = 100;
 
 /// A compiled expression. It can be evaluated by several threads at once.
 pub struct CelProgram {
     code: Vec<Code>,
     root: CodeId,
-    /// For each variable of a comprehension how its first value is computed, if it is an accumulator.
+    /// For each variable of a comprehension, by number, the code of its initial value. `None` unless it is an
+    /// accumulator.
     inits: Vec<Option<CodeId>>,
     result: CelType,
     /// Names of the variables, by number.
@@ -50,7 +51,7 @@ impl CelProgram {
     ///
     /// # Errors
     ///
-    /// When a constant is one that a function does not take.
+    /// If a function does not accept a constant.
     pub(crate) fn compile(
         ast: &Ast,
         checked: &Checked,
@@ -82,9 +83,9 @@ impl CelProgram {
             .map(|number| &*self.variables[*number as usize])
     }
 
-    /// How deep evaluating it recurses at most, in nested evaluations of a few hundred bytes of stack each.
+    /// The maximum depth of recursion of an evaluation, in nested evaluations of a few hundred bytes of stack each.
     ///
-    /// A host whose lazy variables evaluate programs of their own bounds the sum.
+    /// If lazy variables evaluate further programs, the host has to limit the sum of the heights.
     pub fn height(&self) -> u32 {
         self.height
     }
@@ -94,7 +95,7 @@ impl CelProgram {
         self.evaluate_within(bindings, &EvaluationLimits::default())
     }
 
-    /// Evaluates the expression. A simple one allocates nothing.
+    /// Evaluates the expression within `limits`. Simple expressions do not allocate.
     pub fn evaluate_within<'a>(
         &'a self,
         bindings: &CelBindings<'a>,
@@ -103,8 +104,8 @@ impl CelProgram {
         self.run(bindings, None, limits)
     }
 
-    /// Evaluates the expression with a variable whose fields are computed on demand:
-    /// the one that [`CelBindings::with_lazy`] names.
+    /// Evaluates the expression with `lazy` as the value of the variable that [`CelBindings::with_lazy`] names. Its
+    /// fields are computed on demand.
     pub fn evaluate_lazy<'a>(
         &'a self,
         bindings: &CelBindings<'a>,
@@ -136,21 +137,22 @@ impl fmt::Debug for CelProgram {
     }
 }
 
-/// What an evaluation gave and what it cost.
+/// The result of an evaluation, and its cost.
 #[derive(Clone, Debug)]
 pub struct CelEvaluation<'a> {
-    /// The value, or why there is none.
+    /// The value, or the error.
     pub result: CelResult<'a>,
-    /// The cost in the original's units; at most a little over the limit.
+    /// The cost in the original's units. If the limit was exceeded, it includes the step that exceeded it.
     pub cost: u64,
 }
 
 /// The limits of an evaluation.
 #[derive(Clone, Copy)]
 pub struct EvaluationLimits<'i> {
-    /// The highest cost; when it is exceeded the evaluation stops.
+    /// The maximum cost, in the original's units. An evaluation that exceeds it ends with an error.
     pub cost: u64,
-    /// Asked now and then by comprehensions; `true` stops the evaluation with `operation interrupted`.
+    /// Called after every 100 iterations of comprehensions. `true` ends the evaluation with the error
+    /// `operation interrupted`.
     pub interrupted: Option<&'i dyn Fn() -> bool>,
 }
 

@@ -96,7 +96,7 @@ fn add<'a>(left: &CelValue<'a>, right: &CelValue<'a>, fuel: &mut Fuel) -> CelRes
             Ok(CelValue::Bytes(CelBytes::from(both)))
         }
         (CelValue::List(a), CelValue::List(b)) => {
-            // Short lists are copied, and long ones once in a while.
+            // Joining copies short lists, and long ones only after many joins.
             fuel.burn((a.len() + b.len()).min(1_000) as u64)?;
             a.join(b).map(CelValue::List)
         }
@@ -194,7 +194,7 @@ fn wrong_number(operator: &str, left: &CelValue<'_>) -> CelError {
     }
 }
 
-/// The operand has no such operator at all.
+/// The error for a left operand whose type does not have the operator at all.
 pub(super) fn unsupported(operator: &str, left: &CelValue<'_>) -> CelError {
     match left {
         CelValue::String(_) | CelValue::Timestamp(_) | CelValue::Duration(_) => {

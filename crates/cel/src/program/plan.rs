@@ -39,7 +39,7 @@ pub(super) enum Code {
         optional: Box<[bool]>,
     },
     Map(Box<[EntryCode]>),
-    /// An object literal, which no environment can make.
+    /// An object literal. Its evaluation always fails, because no environment can construct objects.
     Object(Box<str>, Box<[CodeId]>),
     Fold(Box<FoldCode>),
     /// `value in [constants]`
@@ -48,12 +48,12 @@ pub(super) enum Code {
     OptionalOr(CodeId, CodeId),
     /// `left.orValue(right)`
     OptionalOrValue(CodeId, CodeId),
-    /// `accumulator + list` where the accumulator's next value is computed.
+    /// `accumulator + list` as the step of a comprehension.
     Append {
         accumulator: u32,
         list: CodeId,
     },
-    /// `cel.@mapInsert(accumulator, …)` where the accumulator's next value is computed.
+    /// `cel.@mapInsert(accumulator, …)` as the step of a comprehension; `args` without the accumulator.
     Insert {
         accumulator: u32,
         args: Box<[CodeId]>,
@@ -66,11 +66,11 @@ pub(super) struct EntryCode {
     pub(super) optional: bool,
 }
 
-/// A variable or another value, and what is selected of it.
+/// A variable or another value, with the selections and indexes that follow it.
 pub(super) struct Attribute {
     pub(super) root: AttributeRoot,
     pub(super) qualifiers: Vec<Qualifier>,
-    /// `has(…)`: whether the last qualifier finds something.
+    /// Whether this is `has(…)`, which tests whether the last qualifier finds something.
     pub(super) test_only: bool,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Qualifier {
 }
 
 pub(super) enum QualifierKey {
-    /// A field name or a constant key of text.
+    /// A field name, or a key that is a string literal.
     Field(Box<str>),
     Const(CelValue<'static>),
     Code(CodeId),
@@ -104,20 +104,20 @@ pub(super) struct CallCode {
     pub(super) overload: Option<usize>,
     pub(super) args: Box<[CodeId]>,
     pub(super) cost: CallCost,
-    /// Stops at the first argument that is an error, and then costs nothing.
+    /// Whether the call ends, without a cost, at an argument that is an error and not the last one.
     pub(super) stops_early: bool,
-    /// The implementation for a constant argument.
+    /// The implementation that was prepared for a constant argument.
     pub(super) prepared: Option<Arc<dyn CelFunction>>,
 }
 
-/// Whom to ask for the cost of a call, one after the other.
+/// The functions that compute the cost of a call; the first that returns a cost applies.
 #[derive(Clone, Copy)]
 pub(super) struct CallCost {
     pub(super) overload: Option<CelCostFn>,
     pub(super) function: Option<CelCostFn>,
 }
 
-/// A comprehension; its variables are numbers of locals.
+/// A comprehension. Its variables are given as numbers of locals.
 pub(super) struct FoldCode {
     pub(super) range: CodeId,
     pub(super) accumulator: u32,
@@ -151,16 +151,16 @@ pub(super) enum BinaryOperator {
     In,
 }
 
-/// What an operator costs.
+/// How the cost of an operator is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperatorCost {
     One,
-    /// By the size of both operands together.
+    /// A tenth of the sizes of both operands together.
     Sum,
-    /// By the size of the smaller one.
+    /// A tenth of the size of the smaller operand.
     Smaller,
-    /// As [`Smaller`](Self::Smaller), but what opaque values say.
+    /// As [`Smaller`](Self::Smaller), unless the left operand is an opaque value with a cost of its own.
     Equality,
-    /// The number of elements of the second one.
+    /// The size of the right operand.
     ListSize,
 }

@@ -1,4 +1,4 @@
-//! Syntax trees, in an arena: nodes refer to each other by number, so dropping one never recurses.
+//! Syntax trees, in an arena: nodes refer to each other by number, so dropping a tree never recurses.
 
 use crate::value::CelValue;
 
@@ -7,7 +7,7 @@ use crate::value::CelValue;
 pub struct ExprId(pub(crate) u32);
 
 impl ExprId {
-    /// The number of the node at `index`; trees are bounded far below the range.
+    /// The number of the node at `index`. Trees have far fewer nodes than `u32` can number.
     pub(crate) fn of_index(index: usize) -> Self {
         Self(u32::try_from(index).expect("the number of nodes is bounded"))
     }
@@ -20,14 +20,14 @@ impl ExprId {
 /// A node of a syntax tree.
 #[derive(Clone, Debug)]
 pub(crate) enum Expr {
-    /// A place where parsing failed.
+    /// A part of the expression that could not be parsed.
     Error,
     Literal(CelValue<'static>),
     Ident(Box<str>),
     Select {
         operand: ExprId,
         field: Box<str>,
-        /// Made by `has(operand.field)`.
+        /// Whether this is a presence test: `has(operand.field)`.
         test_only: bool,
     },
     Call {
@@ -37,7 +37,7 @@ pub(crate) enum Expr {
     },
     List {
         elements: Box<[ExprId]>,
-        /// For each element whether it is written `?element`; empty if none is.
+        /// For each element, whether it is written `?element`; empty if no element is.
         optional: Box<[bool]>,
     },
     Map(Box<[MapEntry]>),
@@ -83,7 +83,7 @@ pub(crate) struct Fold {
 #[derive(Debug)]
 pub(crate) struct Ast {
     pub(crate) nodes: Vec<Expr>,
-    /// For each node where it is, in code points.
+    /// For each node its position, in code points.
     pub(crate) offsets: Vec<u32>,
     pub(crate) root: ExprId,
 }
@@ -97,7 +97,7 @@ impl Ast {
         self.offsets[id.index()]
     }
 
-    /// The dotted name that a chain of identifiers and selections spells, such as `a.b.c`.
+    /// The dotted name of a chain of selections that begins with an identifier, such as `a.b.c`.
     pub(crate) fn qualified_name(&self, id: ExprId) -> Option<String> {
         let mut parts: Vec<&str> = Vec::new();
         let mut at = id;
@@ -122,7 +122,7 @@ impl Ast {
     }
 }
 
-/// What an expression refers to, without those inside.
+/// Calls `each` with the direct children of an expression.
 pub(crate) fn children(expr: &Expr, mut each: impl FnMut(ExprId)) {
     match expr {
         Expr::Error | Expr::Literal(_) | Expr::Ident(_) => {}

@@ -2,11 +2,11 @@
 
 use crate::source::{CelIssues, CodePosition};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Ident,
-    /// An identifier between back-ticks.
+    /// An identifier between backticks.
     EscapedIdent,
     Int,
     Uint,
@@ -36,7 +36,7 @@ const SYMBOLS: [&str; 26] = [
     "?", ":", "+", "*", "/", "%", "\u{0}", "\u{0}",
 ];
 
-/// The tokens of `source`, the last of which is [`TokenKind::End`]. What is no token is reported and skipped.
+/// The tokens of `source`, the last of which is [`TokenKind::End`]. Text that is not a token is reported and skipped.
 pub(super) fn tokens<'s>(source: &'s str, issues: &mut CelIssues) -> Vec<Token<'s>> {
     let mut tokens = Vec::new();
     let mut rest = source;
@@ -74,7 +74,7 @@ enum Scanned {
     Unknown,
 }
 
-/// What starts at the start of `rest`, and its length in bytes.
+/// The token or blank text at the start of `rest`, and its length in bytes.
 fn next_token(rest: &str) -> (Scanned, usize) {
     let bytes = rest.as_bytes();
     let first = bytes[0];
@@ -201,7 +201,7 @@ fn string_literal(rest: &str) -> Option<(Scanned, usize)> {
     let opening = if tripled { 3 } else { 1 };
     match end_of_string(&bytes[at + opening..], quote, tripled, raw) {
         Ok(length) => Some((Scanned::Token(kind), at + opening + length)),
-        // Two quotes are an empty string, though a third follows that opens nothing.
+        // Not a valid triple-quoted literal: the first two quotes are an empty string.
         Err(_) if tripled => Some((Scanned::Token(kind), at + 2)),
         Err(length) => {
             let mut end = (at + opening + length).min(rest.len());
@@ -213,7 +213,7 @@ fn string_literal(rest: &str) -> Option<(Scanned, usize)> {
     }
 }
 
-/// The length up to the end of the closing quotes, or where the literal fails.
+/// The length in bytes up to the end of the closing quotes, or up to the byte at which the literal is invalid.
 fn end_of_string(bytes: &[u8], quote: u8, tripled: bool, raw: bool) -> Result<usize, usize> {
     let mut at = 0;
     loop {
@@ -228,7 +228,7 @@ fn end_of_string(bytes: &[u8], quote: u8, tripled: bool, raw: bool) -> Result<us
     }
 }
 
-/// The length of the escape at the start of `bytes`, if it is one.
+/// The length in bytes of the escape at the start of `bytes`, if it is valid.
 fn escape_length(bytes: &[u8]) -> Option<usize> {
     let hex = |count: usize| {
         let digits = bytes.get(2..2 + count)?;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_token_counts() {
+    fn the_longest_token_is_taken() {
         use TokenKind::{Float, Ident, Int, Symbol, Uint};
         assert_eq!(kinds("1.5e3"), [(Float, "1.5e3")]);
         assert_eq!(kinds("1.e"), [(Int, "1"), (Symbol, "."), (Ident, "e")]);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_end_where_they_should() {
+    fn strings_end_at_their_closing_quotes() {
         use TokenKind::{Bytes, String};
         for text in [
             r#""a\"b""#,
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_reported() {
+    fn text_that_is_not_a_token_is_reported() {
         for (source, message) in [
             ("'abc", "token recognition error at: ''abc'"),
             ("#", "token recognition error at: '#'"),

@@ -1,10 +1,10 @@
 //! The values that literals stand for.
 
-/// Text or bytes of a literal with its quotes and prefix `r`; without the prefix `b`.
+/// The text or bytes that a literal stands for. `literal` includes the quotes and the prefix `r`, not the prefix `b`.
 ///
 /// # Errors
 ///
-/// What is wrong with an escape.
+/// The message for an invalid escape.
 pub(super) fn unescape(literal: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let raw = literal.starts_with(['r', 'R']);
     let quoted = literal.trim_start_matches(['r', 'R']);
@@ -15,7 +15,7 @@ pub(super) fn unescape(literal: &str, bytes: bool) -> Result<Vec<u8>, &'static s
         1
     };
     let inside = &quoted[quotes..quoted.len() - quotes];
-    // Line breaks of Windows and of old Macs are line breaks.
+    // CRLF and CR count as line feeds.
     let inside = inside.replace("\r\n", "\n").replace('\r', "\n");
     if raw || !inside.contains('\\') {
         return Ok(inside.into_bytes());
@@ -30,7 +30,7 @@ pub(super) fn unescape(literal: &str, bytes: bool) -> Result<Vec<u8>, &'static s
     Ok(out)
 }
 
-/// Appends what the escape means whose backslash is before `rest`, and gives what follows it.
+/// Appends the meaning of the escape whose backslash precedes `rest`, and returns the text after the escape.
 fn escape<'s>(rest: &'s str, bytes: bool, out: &mut Vec<u8>) -> Result<&'s str, &'static str> {
     let failed = "unable to unescape string";
     let kind = *rest.as_bytes().first().ok_or(failed)?;
@@ -67,7 +67,7 @@ fn escape<'s>(rest: &'s str, bytes: bool, out: &mut Vec<u8>) -> Result<&'s str, 
     Ok(&rest[from + digits..])
 }
 
-/// The number of an `int` literal, with its sign.
+/// The value of an `int` literal; `None` if it is out of range.
 pub(super) fn int(text: &str, negative: bool) -> Option<i64> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(hex) => (hex, 16),
@@ -77,7 +77,7 @@ pub(super) fn int(text: &str, negative: bool) -> Option<i64> {
     i64::try_from(if negative { -value } else { value }).ok()
 }
 
-/// The number of a `uint` literal.
+/// The value of a `uint` literal; `None` if it is out of range.
 pub(super) fn uint(text: &str) -> Option<u64> {
     let text = text.trim_end_matches(['u', 'U']);
     match text.strip_prefix("0x") {
@@ -86,7 +86,7 @@ pub(super) fn uint(text: &str) -> Option<u64> {
     }
 }
 
-/// The number of a `double` literal; one that is too large is none.
+/// The value of a `double` literal; `None` if it is too large.
 pub(super) fn double(text: &str, negative: bool) -> Option<f64> {
     let value: f64 = text.parse().ok().filter(|value: &f64| value.is_finite())?;
     Some(if negative { -value } else { value })
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_stand_for_what_they_name() {
+    fn escapes_are_replaced_by_their_meaning() {
         assert_eq!(
             text(r"'a\n\x41\u00e9\101\U0001F600'"),
             "a\nA\u{e9}A\u{1f600}"
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_their_range() {
+    fn numbers_out_of_range_are_refused() {
         assert_eq!(int("9223372036854775808", true), Some(i64::MIN));
         assert_eq!(int("9223372036854775808", false), None);
         assert_eq!(int("0x10", true), Some(-16));

@@ -1,37 +1,37 @@
-//! Macros: calls that the parser replaces by other expressions.
+//! Macros: calls that the parser replaces with other expressions.
 
 use super::ast::{Ast, Expr, ExprId, Fold, MapEntry, children};
 use crate::value::CelValue;
 
-/// The name of the accumulator of comprehensions; no expression can write it.
+/// The name of the accumulator of comprehensions. It is not a valid identifier, so no expression can refer to it.
 pub(crate) const ACCUMULATOR: &str = "@result";
 
-/// The accumulator of earlier releases, which no variable of a macro may be called either.
+/// The name of the accumulator in earlier releases of the original. Variables of macros may not have this name either.
 pub(crate) const OLD_ACCUMULATOR: &str = "__result__";
 
-/// The largest number of nodes of a tree; copying a macro's target can multiply them.
+/// The maximum number of nodes of a tree. It is needed because macros can copy their target.
 pub(crate) const MAX_NODES: usize = 500_000;
 
-/// The largest number of nodes of one copy: copies of copies double.
+/// The maximum number of nodes of one copy. Copies of copies grow exponentially.
 const MAX_COPIED: usize = 20_000;
 
-/// What a macro does with a call: the expression that replaces it, or `None` if the call is left as it is.
+/// Expands a call of a macro: returns the expression that replaces the call, or `None` if the call stays as it is.
 ///
 /// # Errors
 ///
-/// What is wrong with the arguments, and where.
+/// The error in the arguments, with its position.
 pub type ExpandMacro = fn(
     &mut MacroExpansion<'_>,
     target: Option<ExprId>,
     args: &[ExprId],
 ) -> Result<Option<ExprId>, MacroError>;
 
-/// Why a call of a macro is wrong.
+/// An error in a call of a macro.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MacroError {
-    /// The argument that is wrong.
+    /// The expression that is wrong.
     pub at: ExprId,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
@@ -69,7 +69,7 @@ impl CelMacro {
 #[derive(Debug)]
 pub struct MacroExpansion<'p> {
     pub(super) ast: &'p mut Ast,
-    /// Where the call is.
+    /// The position of the call, in code points.
     pub(super) offset: u32,
     pub(super) too_large: &'p mut bool,
 }
@@ -77,21 +77,22 @@ pub struct MacroExpansion<'p> {
 /// A comprehension to build; see [`MacroExpansion::fold`].
 #[derive(Clone, Debug)]
 pub struct FoldParts<'p> {
-    /// The list or map that is walked.
+    /// The list or map to iterate over.
     pub range: ExprId,
-    /// The variable for an element or a key; with a second one for the index or the key.
+    /// The variable for the element of a list or the key of a map. With a second variable, the one for the index of a
+    /// list or the key of a map.
     pub variable: &'p str,
-    /// The variable for the value.
+    /// The variable for the element of a list or the value of a map.
     pub second_variable: Option<&'p str>,
-    /// The accumulator's name; [`MacroExpansion::accumulator`] refers to the usual one.
+    /// The name of the accumulator, usually [`MacroExpansion::ACCUMULATOR`].
     pub accumulator: &'p str,
-    /// The accumulator's first value.
+    /// The initial value of the accumulator.
     pub init: ExprId,
-    /// Whether to walk on.
+    /// Evaluated before each iteration; `false` ends the loop.
     pub condition: ExprId,
-    /// The accumulator's next value.
+    /// The value of the accumulator after an iteration.
     pub step: ExprId,
-    /// The value of the whole.
+    /// The value of the whole comprehension, evaluated after the loop.
     pub result: ExprId,
 }
 
@@ -136,7 +137,7 @@ impl MacroExpansion<'_> {
         }
     }
 
-    /// A constant.
+    /// A literal.
     pub fn literal(&mut self, value: CelValue<'static>) -> ExprId {
         self.add(Expr::Literal(value))
     }
@@ -146,7 +147,7 @@ impl MacroExpansion<'_> {
         self.add(Expr::Ident(name.into()))
     }
 
-    /// The usual accumulator.
+    /// A reference to the accumulator with the usual name.
     pub fn accumulator(&mut self) -> ExprId {
         self.ident(ACCUMULATOR)
     }
@@ -211,7 +212,8 @@ impl MacroExpansion<'_> {
         })))
     }
 
-    /// A copy of `id` and all below it. Bounded: copies of copies make the expression too large.
+    /// A copy of `id` with all its descendants. If the copy is too large, or makes the tree too large, the expression
+    /// is refused.
     pub fn copy(&mut self, id: ExprId) -> ExprId {
         let mut order = vec![id];
         let mut next = 0;
@@ -223,7 +225,7 @@ impl MacroExpansion<'_> {
                 return id;
             }
         }
-        // Children come after their parents, so going backwards copies them first.
+        // `order` is breadth first, so children get consecutive numbers in the order of `children`.
         let first = self.ast.nodes.len();
         let total = order.len();
         let mut free = 1;
@@ -250,7 +252,7 @@ impl MacroExpansion<'_> {
     }
 }
 
-/// Gives the children of `expr` other numbers, in the order of [`children`].
+/// Replaces the numbers of the children of `expr`, in the order of [`children`].
 fn renumber(expr: &mut Expr, mut next: impl FnMut() -> ExprId) {
     match expr {
         Expr::Error | Expr::Literal(_) | Expr::Ident(_) => {}

@@ -1,8 +1,8 @@
 //! From tokens to a syntax tree.
 //!
-//! Recursive descent with binding powers. Depth is limited as the original limits it: nested expressions and nested
-//! arithmetic by [`MAX_DEPTH`] while reading, chains of operators, selections, calls and indexes by the same number
-//! afterwards; longer chains of `&&`, `||`, `!` and `-` do not nest.
+//! A recursive descent parser with binding powers. Depth is limited as in the original. While parsing, nested
+//! expressions, relations and arithmetic are limited to [`MAX_DEPTH`]. The resulting tree is limited to the same depth,
+//! to which chains of operators, selections, calls and indexes count. Chains of `&&`, `||`, `!` and `-` do not nest.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use crate::value::{CelBytes, CelValue};
 /// The longest expression, in code points.
 pub(crate) const MAX_CODE_POINTS: usize = 100_000;
 
-/// How deep expressions may nest.
+/// The maximum depth of expressions.
 const MAX_DEPTH: u32 = 250;
 
-/// Names that no variable may have.
+/// Reserved words, which cannot be identifiers.
 const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -47,7 +47,7 @@ pub(crate) type Macros = HashMap<(Box<str>, usize, bool), CelMacro>;
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// All errors that were found, sorted by position.
 pub(crate) fn parse(
     source: &str,
     macros: &Macros,
@@ -59,7 +59,7 @@ pub(crate) fn parse(
         let message = format!(
             "expression code point size exceeds limit: size: {size}, limit {MAX_CODE_POINTS}"
         );
-        // The text is not kept: it may be of any length.
+        // The source is not kept in the error, because it may be of any length.
         let mut issues = CelIssues::new("");
         issues.report(CodePosition::NONE, message);
         return Err(issues);
@@ -96,7 +96,7 @@ pub(crate) fn parse(
     Err(parser.issues)
 }
 
-/// Parsing cannot go on; the issue is reported.
+/// Parsing cannot continue. The error has been reported.
 struct Stop;
 
 /// A parsed expression, and how deep it nests as the original counts it.
@@ -114,7 +114,7 @@ struct Parser<'s> {
     macros: &'s Macros,
     optional_syntax: bool,
     too_large: bool,
-    /// How deep expressions, sums and relations nest at the current token.
+    /// The depth of nested expressions, sums and relations at the current token.
     exprs: u32,
     sums: u32,
     relations: u32,
@@ -180,7 +180,7 @@ impl<'s> Parser<'s> {
         Parsed { id, depth: 0 }
     }
 
-    /// `depth` plus one, unless that is too deep.
+    /// `depth` plus one; stops if `depth` is the maximum.
     fn deeper(&mut self, depth: u32) -> Result<u32, Stop> {
         if depth >= MAX_DEPTH {
             let message = "max recursion depth exceeded";
@@ -332,7 +332,7 @@ impl<'s> Parser<'s> {
         Ok(left)
     }
 
-    /// `!…` and `-…`: an even number of them cancels out.
+    /// `!…` and `-…`. An even number of the same operator has no effect.
     fn unary(&mut self) -> Result<Parsed, Stop> {
         let first = self.peek();
         let function = match (first.kind, first.text) {
@@ -444,7 +444,7 @@ impl<'s> Parser<'s> {
         self.binary(open.offset, function, operand, index)
     }
 
-    /// The arguments of a call behind its open parenthesis, and how deep they are.
+    /// The arguments of a call after its opening parenthesis, and their depth.
     fn arguments(&mut self) -> Result<(Vec<ExprId>, u32), Stop> {
         let (mut args, mut depth) = (Vec::new(), 0);
         if self.take(")").is_some() {

@@ -4,20 +4,20 @@ use std::cmp::Ordering;
 
 use super::{CelError, CelList, CelMap, CelValue};
 
-/// How much more work an evaluation may do, in parts of values that are visited.
+/// The work that an evaluation may still do, in parts of values that are visited.
 ///
-/// Cost counts the size of values at the top only; this bounds what is below.
+/// The cost counts only the outermost level of values. This limits the work on the levels inside.
 #[derive(Debug)]
 pub(crate) struct Fuel {
     pub(crate) left: u64,
 }
 
 impl Fuel {
-    /// Uses `amount`.
+    /// Uses up `amount`.
     ///
     /// # Errors
     ///
-    /// When nothing is left: as if the cost limit were exceeded.
+    /// If less than `amount` is left: the error of an exceeded cost limit.
     pub(crate) fn burn(&mut self, amount: u64) -> Result<(), CelError> {
         match self.left.checked_sub(amount) {
             Some(left) => {
@@ -29,17 +29,17 @@ impl Fuel {
     }
 }
 
-/// Whether `a == b`.
+/// Whether `a == b`; `false` if `==` has no overload for them.
 pub(super) fn equal(a: &CelValue<'_>, b: &CelValue<'_>) -> bool {
     let mut fuel = Fuel { left: u64::MAX };
     equal_within(a, b, &mut fuel).unwrap_or(false)
 }
 
-/// Whether `a == b`, visiting no more than `fuel` allows.
+/// Whether `a == b`, visiting no more parts than `fuel` allows.
 ///
 /// # Errors
 ///
-/// When the fuel is used up, or `a` is of a library's type that `b` is not of.
+/// If the fuel is used up; `no such overload` if `a` is opaque and cannot be compared with `b`.
 pub(crate) fn equal_within(
     a: &CelValue<'_>,
     b: &CelValue<'_>,
@@ -63,7 +63,7 @@ pub(crate) fn equal_within(
         {
             a.equals(&**b)
         }
-        // The types of libraries compare with themselves alone.
+        // Opaque values can be compared only with values of the same type, and with null.
         (CelValue::Opaque(_), _) => return Err(CelError::no_such_overload()),
         (CelValue::List(a), CelValue::List(b)) => return equal_lists(a, b, fuel),
         (CelValue::Map(a), CelValue::Map(b)) => return equal_maps(a, b, fuel),
@@ -107,7 +107,7 @@ fn equal_maps(a: &CelMap<'_>, b: &CelMap<'_>, fuel: &mut Fuel) -> Result<bool, C
 }
 
 impl CelValue<'_> {
-    /// Whether values of its type have an order: numbers, text, bytes, truth values and times.
+    /// Whether values of its type have an order: numbers, strings, bytes, booleans, durations and timestamps.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(
             self,
@@ -122,11 +122,11 @@ impl CelValue<'_> {
         )
     }
 
-    /// The order of two values of one ordered type, or of two numbers.
+    /// The order of two values of the same ordered type, or of two numbers of any types.
     ///
     /// # Errors
     ///
-    /// `no such overload` for other types, and for `NaN`, which has no order.
+    /// `no such overload` for other types; `NaN values cannot be ordered` if one of two numbers is `NaN`.
     pub fn compare(&self, other: &CelValue<'_>) -> Result<Ordering, CelError> {
         Ok(match (self, other) {
             (CelValue::Int(a), CelValue::Int(b)) => a.cmp(b),
@@ -147,7 +147,7 @@ impl CelValue<'_> {
     }
 }
 
-/// The order of two numbers by value; `None` with `NaN`.
+/// The order of two numbers by value; `None` if one is `NaN`.
 fn compare_numbers(a: &CelValue<'_>, b: &CelValue<'_>) -> Option<Ordering> {
     match (a, b) {
         (CelValue::Int(a), CelValue::Int(b)) => Some(a.cmp(b)),
@@ -167,7 +167,7 @@ fn compare_numbers(a: &CelValue<'_>, b: &CelValue<'_>) -> Option<Ordering> {
     }
 }
 
-/// As the original compares: within the range of integers, both as doubles.
+/// Within the range of integers, both are compared as doubles, as in the original.
 #[expect(clippy::cast_precision_loss, reason = "as the original compares")]
 fn compare_double_int(a: f64, b: i64) -> Option<Ordering> {
     let limit = 9_223_372_036_854_775_808.0;

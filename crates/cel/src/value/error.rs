@@ -1,29 +1,29 @@
-//! Why an evaluation has no value.
+//! The errors of evaluations.
 
 use std::fmt;
 
 use super::CelValue;
 
-/// What an operation gives: a value, or why there is none.
+/// The result of an operation: a value or an error.
 pub type CelResult<'a> = Result<CelValue<'a>, CelError>;
 
-/// Why an evaluation has no value. Prints as the original prints it, for example `no such key: name`.
+/// An error of an evaluation. It prints as in the original, for example `no such key: name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CelError(Box<(CelErrorKind, Box<str>)>);
 
-/// What kind of error it is.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CelErrorKind {
     /// An error that `&&`, `||`, `all` and `exists` may absorb.
     Evaluation,
-    /// The cost went over the limit; nothing absorbs that.
+    /// The cost limit was exceeded. No operator absorbs this error.
     CostLimit,
-    /// The host interrupted the evaluation; nothing absorbs that.
+    /// The host interrupted the evaluation. No operator absorbs this error.
     Interrupted,
 }
 
 impl CelError {
-    /// An error of an operation.
+    /// An error of kind [`CelErrorKind::Evaluation`] with this message.
     pub fn new(message: impl Into<Box<str>>) -> Self {
         Self(Box::new((CelErrorKind::Evaluation, message.into())))
     }
@@ -38,7 +38,7 @@ impl CelError {
         Self::new(format!("no such key: {key}"))
     }
 
-    /// No overload of `function` takes values of the types of `arguments`.
+    /// `no such overload: <function>(<types of the arguments>)`
     pub fn no_such_call(function: &str, arguments: &[CelValue<'_>]) -> Self {
         let types: Vec<_> = arguments.iter().map(CelValue::type_name).collect();
         Self::new(format!(
@@ -57,17 +57,17 @@ impl CelError {
         Self(Box::new((CelErrorKind::Interrupted, message.into())))
     }
 
-    /// What kind of error it is.
+    /// The kind of this error.
     pub fn kind(&self) -> CelErrorKind {
         self.0.0
     }
 
-    /// The text.
+    /// The message.
     pub fn message(&self) -> &str {
         &self.0.1
     }
 
-    /// Whether no operator may absorb this error.
+    /// Whether this error ends the evaluation, because no operator may absorb it.
     pub(crate) fn is_final(&self) -> bool {
         self.kind() != CelErrorKind::Evaluation
     }

@@ -1,17 +1,17 @@
-//! Lists: of a document, of a program, or made by an expression.
+//! Lists: of a document, of a program, or created by an expression.
 
 use std::sync::Arc;
 
 use super::{CelError, CelValue, ValueSize};
 use crate::document::CelJson;
 
-/// A joined list that is no longer than this is copied; longer ones refer to their halves.
+/// A joined list of at most this length is copied. Longer ones refer to the two lists that were joined.
 const COPIED_UP_TO: usize = 256;
 
-/// The deepest that joined lists refer to joined lists.
+/// The maximum depth of joined lists that refer to joined lists. Beyond it, the elements are copied.
 const MAX_JOINS: u32 = 64;
 
-/// A list. Cloning one is cheap.
+/// A list. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct CelList<'a>(ListKind<'a>);
 
@@ -43,7 +43,7 @@ impl<'a> CelList<'a> {
     ///
     /// # Errors
     ///
-    /// When it would nest deeper than [`MAX_DEPTH`](super::MAX_DEPTH) or have more than
+    /// If the list would nest deeper than [`MAX_DEPTH`](super::MAX_DEPTH) or have more than
     /// [`MAX_NODES`](super::MAX_NODES) parts.
     pub fn new(values: Vec<CelValue<'a>>) -> Result<Self, CelError> {
         let size = ValueSize::of(&values).check()?;
@@ -65,12 +65,12 @@ impl<'a> CelList<'a> {
         }
     }
 
-    /// Whether there is no element.
+    /// Whether the list has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The element at `index`, counted from 0.
+    /// The element at `index`, from 0.
     pub fn get(&self, mut index: usize) -> Option<CelValue<'a>> {
         let mut list = self;
         loop {
@@ -96,11 +96,11 @@ impl<'a> CelList<'a> {
         CelListIter { list: self, at: 0 }
     }
 
-    /// The list of the elements of this one and then of `other`; both may be shared with the result.
+    /// The elements of this list followed by those of `other`. The result may share the memory of both.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// As [`new`](Self::new); also if more than a million elements would have to be copied.
     pub fn join(&self, other: &Self) -> Result<Self, CelError> {
         if self.is_empty() {
             return Ok(other.clone());
@@ -128,7 +128,7 @@ impl<'a> CelList<'a> {
         }))))
     }
 
-    /// Appends `values`, in place if nobody else holds the list.
+    /// Appends `values`, in place if there is no other reference to the list.
     pub(crate) fn append(&mut self, values: &[CelValue<'a>]) -> Result<(), CelError> {
         if let ListKind::Shared(data) = &mut self.0
             && let Some(data) = Arc::get_mut(data)
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_again_and_again_stays_bounded() {
+    fn the_length_of_joined_lists_is_bounded() {
         let mut list = numbers(0, 2);
         let refused = (0..200).any(|_| match list.join(&list) {
             Ok(longer) => {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn appending_does_not_change_what_others_hold() {
+    fn appending_does_not_change_clones_of_the_list() {
         let mut list = numbers(0, 2);
         let held = list.clone();
         list.append(&[CelValue::Int(2)]).unwrap();

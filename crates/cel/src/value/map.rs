@@ -1,4 +1,4 @@
-//! Maps: of a document, of a program, or made by an expression.
+//! Maps: of a document, of a program, or created by an expression.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::{CelError, CelStr, CelValue, ValueSize, double_to_int, double_to_uint};
 use crate::document::JsonObject;
 
-/// Maps with more entries have an index.
+/// Maps with more entries than this have an index.
 const INDEXED_FROM: usize = 8;
 
-/// A map. Cloning one is cheap.
+/// A map. Cloning it is cheap.
 ///
-/// Entries come in a fixed order: that of the document or of the literal. (The original's order is random.)
+/// Entries have a fixed order: that of the document or of the literal. (In the original, the order is random.)
 #[derive(Clone)]
 pub struct CelMap<'a>(MapKind<'a>);
 
@@ -25,12 +25,12 @@ enum MapKind<'a> {
 
 struct MapData<'a> {
     entries: Vec<(CelValue<'a>, CelValue<'a>)>,
-    /// Where the entry of a key is; only for maps with more than [`INDEXED_FROM`] entries.
+    /// The positions of the entries by key; empty unless there are more than [`INDEXED_FROM`] entries.
     index: HashMap<MapKey, usize>,
     size: ValueSize,
 }
 
-/// A key as it is looked up: by type and value.
+/// A key in a form that can be hashed, by type and value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MapKey {
     Null,
@@ -45,7 +45,7 @@ pub(crate) enum MapKey {
 }
 
 impl MapKey {
-    /// The key of `value`, if values of its type can be keys; never that of `NaN`.
+    /// The key for `value`; `None` for `NaN` and for values that cannot be keys, such as lists.
     pub(crate) fn of(value: &CelValue<'_>) -> Option<Self> {
         Some(match value {
             CelValue::Null => Self::Null,
@@ -109,7 +109,7 @@ impl<'a> MapData<'a> {
         self.index.get(&MapKey::of(key)?).copied()
     }
 
-    /// Adds an entry whose key is not there yet.
+    /// Adds an entry. The map must not have its key yet.
     fn push(&mut self, key: CelValue<'a>, value: CelValue<'a>) -> Result<(), CelError> {
         let mut size = self.size;
         size.add(ValueSize::of([&key, &value]));
@@ -135,11 +135,13 @@ impl<'a> MapData<'a> {
 }
 
 impl<'a> CelMap<'a> {
-    /// A map of `entries`; of entries with the same key the last counts. Keys such as lists are never found.
+    /// A map of `entries`. Of several entries with the same key, the last value is kept. Keys that cannot be looked up,
+    /// such as lists, are kept and never found.
     ///
     /// # Errors
     ///
-    /// When the map would be larger than values may be.
+    /// If the map would nest deeper than [`MAX_DEPTH`](super::MAX_DEPTH) or have more than
+    /// [`MAX_NODES`](super::MAX_NODES) parts.
     pub fn new(entries: Vec<(CelValue<'a>, CelValue<'a>)>) -> Result<Self, CelError> {
         let mut data = MapData {
             entries: Vec::with_capacity(entries.len()),
@@ -171,12 +173,12 @@ impl<'a> CelMap<'a> {
         }
     }
 
-    /// Whether there is no entry.
+    /// Whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of `key`; numbers find keys of other number types with the same value.
+    /// The value of `key`. A number also finds a key of another number type with the same value.
     pub fn get(&self, key: &CelValue<'_>) -> Option<CelValue<'a>> {
         match (&self.0, key) {
             (MapKind::Json(_), CelValue::String(key)) => self.get_str(key),
@@ -186,7 +188,7 @@ impl<'a> CelMap<'a> {
         }
     }
 
-    /// The value of the key `key`.
+    /// The value of the string `key`.
     pub fn get_str(&self, key: &str) -> Option<CelValue<'a>> {
         match &self.0 {
             MapKind::Json(object) => object.get(key).map(CelValue::json),
@@ -231,7 +233,11 @@ impl<'a> CelMap<'a> {
         Some((key, value))
     }
 
-    /// Adds an entry, in place if nobody else holds the map.
+    /// Adds an entry, in place if there is no other reference to the map.
+    ///
+    /// # Errors
+    ///
+    /// If the map has the key already, or would be too large.
     pub(crate) fn insert(
         &mut self,
         key: CelValue<'a>,
@@ -321,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_entries_with_one_key_counts() {
+    fn of_entries_with_the_same_key_the_last_value_is_kept() {
         let entries = vec![
             (CelValue::from("a"), CelValue::Int(1)),
             (CelValue::from("a"), CelValue::Int(2)),
@@ -332,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_inserted_once() {
+    fn a_key_can_be_inserted_only_once() {
         for entries in [3, 8, 30] {
             let mut map = map(entries);
             map.insert(CelValue::Int(-1), CelValue::Int(7)).unwrap();

@@ -1,7 +1,7 @@
 //! Values that expressions work with.
 //!
-//! A [`CelValue`] borrows where it can: from JSON documents, from the constants of a program, from the host. What an
-//! expression makes itself is shared by reference count. Values nest at most [`MAX_DEPTH`] levels and have at most
+//! A [`CelValue`] borrows where it can: from JSON documents, from the constants of a program, from the host. Values
+//! that expressions create are reference-counted. Values nest at most [`MAX_DEPTH`] levels and have at most
 //! [`MAX_NODES`] parts, so that comparing, printing and dropping them is bounded.
 
 mod equality;
@@ -33,28 +33,28 @@ use std::sync::Arc;
 use crate::document::CelJson;
 use crate::types::{CelType, OPTIONAL};
 
-/// The deepest that lists, maps and optional values made by expressions may nest.
+/// The maximum depth of lists, maps and optional values that expressions create.
 pub const MAX_DEPTH: u32 = 500;
 
-/// The largest number of parts of a value made by expressions, counting a shared part as often as it occurs.
+/// The maximum number of parts of a value that expressions create. A shared part counts as often as it occurs.
 pub const MAX_NODES: u64 = 10_000_000;
 
-/// A value of the language. Cloning one is cheap.
+/// A value of the language. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub enum CelValue<'a> {
     /// `null`
     Null,
-    /// A truth value.
+    /// `true` or `false`
     Bool(bool),
-    /// A signed integer.
+    /// A signed integer of 64 bits.
     Int(i64),
-    /// An unsigned integer.
+    /// An unsigned integer of 64 bits.
     Uint(u64),
-    /// A floating point number.
+    /// An IEEE 754 number of 64 bits.
     Double(f64),
-    /// Text.
+    /// A string of Unicode code points.
     String(CelStr<'a>),
-    /// Bytes.
+    /// A string of bytes.
     Bytes(CelBytes<'a>),
     /// A span of time.
     Duration(CelDuration),
@@ -66,13 +66,13 @@ pub enum CelValue<'a> {
     Map(CelMap<'a>),
     /// A type.
     Type(Box<CelType>),
-    /// A value that may be absent.
+    /// An optional value; `None` if it is absent.
     Optional(Option<Arc<CelOptional<'a>>>),
-    /// A value of a library or of the host.
+    /// A value of a type that a library or the host defines.
     Opaque(Arc<dyn CelOpaque>),
 }
 
-/// What a present optional value holds.
+/// The content of an optional value that is present.
 #[derive(Debug)]
 pub struct CelOptional<'a> {
     value: CelValue<'a>,
@@ -80,7 +80,7 @@ pub struct CelOptional<'a> {
 }
 
 impl<'a> CelOptional<'a> {
-    /// The value.
+    /// The value inside.
     pub fn value(&self) -> &CelValue<'a> {
         &self.value
     }
@@ -109,7 +109,7 @@ impl ValueSize {
         self.nodes = self.nodes.saturating_add(part.nodes);
     }
 
-    /// Refuses what is too deep or too large.
+    /// An error if the value is too deep or too large.
     fn check(self) -> Result<Self, CelError> {
         if self.depth > MAX_DEPTH || self.nodes > MAX_NODES {
             return Err(CelError::new("value is too large or nests too deep"));
@@ -119,7 +119,7 @@ impl ValueSize {
 }
 
 impl<'a> CelValue<'a> {
-    /// Text.
+    /// A string.
     pub fn string(text: impl Into<CelStr<'a>>) -> Self {
         Self::String(text.into())
     }
@@ -143,7 +143,7 @@ impl<'a> CelValue<'a> {
         Ok(Self::Optional(Some(Arc::new(CelOptional { value, size }))))
     }
 
-    /// A value of a library or of the host.
+    /// A value of a type that a library or the host defines.
     pub fn opaque(value: impl CelOpaque + 'static) -> Self {
         Self::Opaque(Arc::new(value))
     }
@@ -153,7 +153,7 @@ impl<'a> CelValue<'a> {
         Self::Type(Box::new(of))
     }
 
-    /// The value of a JSON document, which stays borrowed.
+    /// The value of a JSON document, which is borrowed.
     pub fn json(node: &'a CelJson<'a>) -> Self {
         match node {
             CelJson::Null => Self::Null,
@@ -206,7 +206,7 @@ impl<'a> CelValue<'a> {
         })
     }
 
-    /// The text of a string.
+    /// The text, if this is a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -214,7 +214,7 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// The number of an `int`.
+    /// The number, if this is an `int`.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(*value),
@@ -222,7 +222,7 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// The value of type `T` that a library or the host put into an opaque value.
+    /// The content of an opaque value, if it is of type `T`.
     pub fn as_opaque<T: CelOpaque + 'static>(&self) -> Option<&T> {
         match self {
             Self::Opaque(value) => value.as_any().downcast_ref(),
@@ -230,7 +230,7 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// The name of the value's type as error texts and `type(x)` show it, such as `int` or `list`.
+    /// The name of the value's type as in error messages and `type(x)`, such as `int` or `list`.
     pub fn type_name(&self) -> &str {
         match self {
             Self::Null => "null_type",
@@ -250,7 +250,8 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// The size as cost counts it: code points, bytes, elements, entries; 1 for everything else.
+    /// The size that costs are computed from: the number of code points, bytes, elements or entries; that of the value
+    /// inside an optional value; what an opaque value says; 1 for everything else.
     pub fn cost_size(&self) -> u64 {
         match self {
             Self::String(text) => text.code_points(),
@@ -263,12 +264,13 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// Whether two values are equal as `==` has it: numbers by value across types, lists in order, `NaN` never.
+    /// Whether two values are equal as with `==`: numbers by value across types, lists in order, `NaN` never. `false`
+    /// if `==` has no overload for them.
     pub fn equals(&self, other: &CelValue<'_>) -> bool {
         equality::equal(self, other)
     }
 
-    /// Whether this is what `optional.ofNonZeroValue` takes for absent: null, false, 0, empty.
+    /// Whether `optional.ofNonZeroValue` treats this as absent: null, false, 0, an empty string, list or map.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_double_again_and_again_are_refused() {
+    fn values_that_grow_exponentially_are_refused() {
         let mut value = CelValue::Int(1);
         let refused = (0..100).any(
             |_| match CelValue::list(vec![value.clone(), value.clone()]) {

@@ -1,13 +1,13 @@
-//! Numbers: conversions without loss, and text as Go writes it.
+//! Numbers: conversions without loss, and doubles as Go prints them.
 
-/// The integer of the same value, if there is one.
+/// The `int` with the same value, if there is one.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 pub(crate) fn double_to_int(value: f64) -> Option<i64> {
     let limit = 9_223_372_036_854_775_808.0;
     (value.fract().abs() <= 0.0 && (-limit..limit).contains(&value)).then_some(value as i64)
 }
 
-/// The unsigned integer of the same value, if there is one.
+/// The `uint` with the same value, if there is one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -18,8 +18,8 @@ pub(crate) fn double_to_uint(value: f64) -> Option<u64> {
     (value.fract().abs() <= 0.0 && (0.0..limit).contains(&value)).then_some(value as u64)
 }
 
-/// A double as Go's `%g` and `%v` write it: the shortest text that reads back; below 1e-4 and from 1e6 on with an
-/// exponent of at least two digits.
+/// A double as Go's `%g` and `%v` print it: the shortest digits that read back as the same number. Below 1e-4 and from
+/// 1e6 on they have an exponent of at least two digits.
 pub fn go_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -30,7 +30,7 @@ pub fn go_float(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
-    // `{:e}` gives the shortest digits: d.ddde-7.
+    // `{:e}` prints the shortest digits, as d.ddde-7.
     let text = format!("{value:e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubles_are_written_as_go_writes_them() {
+    fn doubles_are_printed_as_in_go() {
         let cases = [
             (1e100, "1e+100"),
             (0.5, "0.5"),

@@ -1,42 +1,42 @@
-//! Values whose inside only a library or the host knows.
+//! Values of types that a library or the host defines.
 
 use std::any::Any;
 use std::fmt::Debug;
 
-/// A value whose inside only a library or the host knows, such as an IP address or an authorizer.
+/// A value of a type that a library or the host defines, such as an IP address or an authorizer.
 ///
 /// Expressions can pass it to functions, compare it and ask for its type.
 pub trait CelOpaque: Any + Debug + Send + Sync {
     /// The name of the type, as declared with [`CelType::opaque`](crate::CelType::opaque).
     fn type_name(&self) -> &str;
 
-    /// Itself, for [`CelValue::as_opaque`](crate::CelValue::as_opaque).
+    /// This value as `dyn Any`, which [`CelValue::as_opaque`](crate::CelValue::as_opaque) downcasts.
     fn as_any(&self) -> &dyn Any;
 
-    /// Whether it equals `other`, which may be of any type.
+    /// Whether this value equals `other`, which has the same [`type_name`](Self::type_name).
     fn equals(&self, other: &dyn CelOpaque) -> bool;
 
-    /// Whether values of the type can be compared; for others `==` has no overload.
+    /// Whether values of this type can be compared. If not, `==` fails with `no such overload`.
     fn has_equality(&self) -> bool {
         true
     }
 
-    /// The size as cost counts it.
+    /// The size that costs are computed from; see [`CelValue::cost_size`](crate::CelValue::cost_size).
     fn cost_size(&self) -> u64 {
         1
     }
 
-    /// What comparing it costs; `None` counts as for all other values.
+    /// The cost of `==` with this value on the left. `None`: a tenth of the smaller size, as for other values.
     fn equality_cost(&self) -> Option<u64> {
         Some(1)
     }
 
-    /// Whether `optional.ofNonZeroValue` takes it for absent.
+    /// Whether `optional.ofNonZeroValue` treats this value as absent.
     fn is_zero(&self) -> bool {
         false
     }
 
-    /// How it prints inside of messages.
+    /// The text of this value in messages.
     fn print(&self) -> String {
         format!("{self:?}")
     }

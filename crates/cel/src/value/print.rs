@@ -1,4 +1,4 @@
-//! How values print inside of messages: as Go's `%v` prints them.
+//! How values are printed in messages: as by Go's `%v`.
 
 use std::fmt;
 

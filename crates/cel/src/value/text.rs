@@ -1,20 +1,20 @@
-//! Text and bytes, borrowed or shared.
+//! Strings and bytes, borrowed or reference-counted.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Text that is borrowed from a document or a program, or shared.
+/// A string that is borrowed or reference-counted.
 #[derive(Clone)]
 pub enum CelStr<'a> {
-    /// Text of a document, a program or the host.
+    /// Borrowed from a document, a program or the host.
     Borrowed(&'a str),
-    /// Text that an expression made.
+    /// Created by an expression.
     Shared(Arc<str>),
 }
 
 impl CelStr<'_> {
-    /// The number of code points; `O(n)`, quick for ASCII.
+    /// The number of code points. It costs `O(n)`, and is fast for ASCII.
     pub fn code_points(&self) -> u64 {
         if self.is_ascii() {
             return self.len() as u64;
@@ -65,12 +65,12 @@ impl From<Arc<str>> for CelStr<'_> {
     }
 }
 
-/// Bytes that are borrowed from a program or the host, or shared.
+/// Bytes that are borrowed or reference-counted.
 #[derive(Clone)]
 pub enum CelBytes<'a> {
-    /// Bytes of a program or the host.
+    /// Borrowed from a program or the host.
     Borrowed(&'a [u8]),
-    /// Bytes that an expression made.
+    /// Created by an expression.
     Shared(Arc<[u8]>),
 }
 

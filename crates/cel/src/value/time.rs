@@ -1,4 +1,4 @@
-//! Points and spans of time, in the ranges and texts of the original.
+//! Durations and timestamps, with the ranges and text formats of the original.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,13 +10,13 @@ use jiff::tz::TimeZone;
 use super::CelError;
 use crate::library::go_text::go_quote;
 
-/// The seconds from the start of the year 1 to the epoch.
+/// The first second of the year 1, in seconds since the epoch.
 const FIRST_SECOND: i64 = -62_135_596_800;
-/// The last second of the year 9999.
+/// The last second of the year 9999, in seconds since the epoch.
 const LAST_SECOND: i64 = 253_402_300_799;
 const NANOS: i64 = 1_000_000_000;
 
-/// A span of time in nanoseconds: up to about 292 years.
+/// A span of time in nanoseconds, of up to about 292 years in either direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CelDuration(i64);
 
@@ -26,12 +26,13 @@ impl CelDuration {
         Self(nanoseconds)
     }
 
-    /// Its length in nanoseconds.
+    /// The length in nanoseconds; may be negative.
     pub fn nanoseconds(self) -> i64 {
         self.0
     }
 
-    /// Reads a span as Go does: `1h30m`, `-1.5s`, `300ms`, `0`; units are `ns`, `us`, `µs`, `ms`, `s`, `m`, `h`.
+    /// Parses a duration as Go does: `1h30m`, `-1.5s`, `300ms`, `0`; units are `ns`, `us`, `µs`, `ms`, `s`, `m`, `h`.
+    /// `None` if the text is invalid or the duration is out of range.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
@@ -57,19 +58,19 @@ impl CelDuration {
         i64::try_from(total).ok().map(Self)
     }
 
-    /// The sum.
+    /// The sum; an error if it is out of range.
     pub(crate) fn plus(self, other: Self) -> Result<Self, CelError> {
         let sum = self.0.checked_add(other.0);
         sum.map(Self).ok_or_else(duration_overflow)
     }
 
-    /// The difference.
+    /// The difference; an error if it is out of range.
     pub(crate) fn minus(self, other: Self) -> Result<Self, CelError> {
         let difference = self.0.checked_sub(other.0);
         difference.map(Self).ok_or_else(duration_overflow)
     }
 
-    /// The same span backwards.
+    /// The same span with the opposite sign; an error if it is out of range.
     pub(crate) fn negated(self) -> Result<Self, CelError> {
         self.0.checked_neg().map(Self).ok_or_else(duration_overflow)
     }
@@ -107,7 +108,7 @@ fn parse_amount(text: &str) -> Option<(u64, &str)> {
     Some((whole.checked_add(part_of(fraction, unit))?, rest))
 }
 
-/// The part of `unit` that the digits behind a point mean; digits that no number of 64 bits holds do not count.
+/// The part of `unit` that the digits after a decimal point stand for. Digits beyond the range of an `i64` are ignored.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -139,13 +140,13 @@ impl fmt::Display for CelDuration {
     }
 }
 
-/// A point in time from the year 1 to 9999, with the offset that it was written with.
+/// A point in time in the years 1 to 9999, with the UTC offset that it was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CelTimestamp {
-    /// Since the epoch.
+    /// Seconds since the epoch, rounded down.
     seconds: i64,
     nanoseconds: u32,
-    /// In seconds east of UTC; only for printing.
+    /// The UTC offset in seconds, positive in the east. It is used only for printing.
     offset: i32,
 }
 
@@ -166,7 +167,7 @@ impl CelTimestamp {
         })
     }
 
-    /// Reads a time of RFC 3339. `None` if it is none; an error if it is outside of the range.
+    /// Parses an RFC 3339 time. `None` if the text is invalid; an error if the time is outside of the years 1 to 9999.
     pub fn parse(text: &str) -> Option<Result<Self, CelError>> {
         let (seconds, rest) = parse_date_time(text)?;
         let (nanoseconds, rest) = parse_fraction(rest)?;
@@ -180,7 +181,7 @@ impl CelTimestamp {
         self.seconds
     }
 
-    /// Nanoseconds within the second.
+    /// Nanoseconds within the second, below 1 000 000 000.
     pub fn nanoseconds(self) -> u32 {
         self.nanoseconds
     }
@@ -191,7 +192,7 @@ impl CelTimestamp {
         Self { offset: 0, ..self }
     }
 
-    /// Whether this is what Go takes for no time: the start of the year 1.
+    /// Whether this is Go's zero time, the start of the year 1.
     pub(crate) fn is_zero(self) -> bool {
         self.seconds == FIRST_SECOND && self.nanoseconds == 0
     }
@@ -204,12 +205,12 @@ impl CelTimestamp {
         (self.seconds, self.nanoseconds).cmp(&(other.seconds, other.nanoseconds))
     }
 
-    /// This point moved by `by`.
+    /// This point moved forward by `by`; an error if the result is outside of the years 1 to 9999.
     pub(crate) fn plus(self, by: CelDuration) -> Result<Self, CelError> {
         self.moved(i128::from(by.0))
     }
 
-    /// This point moved backwards by `by`.
+    /// This point moved backward by `by`; an error if the result is outside of the years 1 to 9999.
     pub(crate) fn minus(self, by: CelDuration) -> Result<Self, CelError> {
         self.moved(-i128::from(by.0))
     }
@@ -224,7 +225,7 @@ impl CelTimestamp {
         Self::new(seconds, nanoseconds).map(|time| Self { offset, ..time })
     }
 
-    /// The span from `other` to this point.
+    /// The span from `other` to this point; an error if it is out of range.
     pub(crate) fn since(self, other: Self) -> Result<CelDuration, CelError> {
         let span = self.since_epoch() - other.since_epoch();
         i64::try_from(span)
@@ -232,7 +233,7 @@ impl CelTimestamp {
             .map_err(|_| duration_overflow())
     }
 
-    /// In nanoseconds.
+    /// Nanoseconds since the epoch.
     fn since_epoch(self) -> i128 {
         i128::from(self.seconds) * i128::from(NANOS) + i128::from(self.nanoseconds)
     }
@@ -241,15 +242,15 @@ impl CelTimestamp {
     ///
     /// # Errors
     ///
-    /// When there is no such zone.
+    /// If there is no such zone, or the offset is malformed.
     pub(crate) fn in_zone(self, zone: &str) -> Result<CivilTime, CelError> {
         let offset = match zone {
-            // The zone of the machine is not looked at.
+            // The local time zone of the machine is not used.
             "" | "UTC" | "Local" => 0,
             _ if zone.contains(':') => fixed_offset(zone)?,
             _ => {
                 let zone = named_zone(zone)?;
-                // The offset of the last days of the year 9999 is that of the last moment that jiff knows.
+                // jiff's range ends before the year 9999 does: beyond it, its last offset is used.
                 let last = Timestamp::MAX.as_second();
                 let at = Timestamp::from_second(self.seconds.min(last)).unwrap_or(Timestamp::MAX);
                 i64::from(zone.to_offset(at).seconds())
@@ -263,19 +264,20 @@ impl CelTimestamp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CivilTime {
     pub(crate) year: i64,
-    /// From 1.
+    /// 1 to 12
     pub(crate) month: i64,
-    /// From 1.
+    /// 1 to 31
     pub(crate) day: i64,
-    /// From 0.
+    /// 0 to 365
     pub(crate) day_of_year: i64,
-    /// From 0, which is Sunday.
+    /// 0 (Sunday) to 6
     pub(crate) day_of_week: i64,
     pub(crate) hour: i64,
     pub(crate) minute: i64,
     pub(crate) second: i64,
 }
 
+/// The seconds of a day.
 const DAY: i64 = 86_400;
 
 impl CivilTime {
@@ -321,7 +323,7 @@ fn days_to(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// The number of days of a month.
+/// The number of days of a month; `month` is 1 to 12.
 fn days_in(year: i64, month: i64) -> i64 {
     let (next_year, next_month) = if month == 12 {
         (year + 1, 1)
@@ -349,8 +351,8 @@ impl fmt::Display for CelTimestamp {
     }
 }
 
-/// The seconds from the epoch to `2006-01-02T15:04:05` at the start of `text`, and what follows. The hour may have one
-/// digit.
+/// Parses a date and time such as `2006-01-02T15:04:05` at the start of `text`. Returns the seconds since the epoch,
+/// and the text after it. As in Go, the hour may have one digit.
 fn parse_date_time(text: &str) -> Option<(i64, &str)> {
     let hour_end = text.get(11..)?.find(':')? + 11;
     let form = if hour_end == 12 {
@@ -388,7 +390,8 @@ fn parse_date_time(text: &str) -> Option<(i64, &str)> {
     Some((seconds, &text[form.len()..]))
 }
 
-/// The nanoseconds of `.123`, if there is a fraction, and what follows. More than nine digits are cut.
+/// Parses a fraction such as `.123`, if there is one. Returns the nanoseconds, and the text after it. Digits after the
+/// ninth are ignored.
 fn parse_fraction(text: &str) -> Option<(u32, &str)> {
     let Some(after) = text.strip_prefix(['.', ',']) else {
         return Some((0, text));
@@ -402,7 +405,7 @@ fn parse_fraction(text: &str) -> Option<(u32, &str)> {
     Some((nanoseconds.parse().ok()?, rest))
 }
 
-/// The seconds of `Z` or `±hh:mm`.
+/// The UTC offset in seconds that `Z` or `±hh:mm` stands for.
 fn parse_offset(text: &str) -> Option<i32> {
     if text == "Z" {
         return Some(0);
@@ -425,7 +428,7 @@ fn parse_offset(text: &str) -> Option<i32> {
     (hours <= 24 && minutes < 60).then_some(sign * (hours * 60 + minutes) * 60)
 }
 
-/// The zone of a name of the IANA database, in its spelling.
+/// The time zone with this name in the IANA database; the case of letters matters.
 fn named_zone(name: &str) -> Result<TimeZone, CelError> {
     if name.contains("..") || name.starts_with(['/', '\\']) {
         return Err(CelError::new("time: invalid location name"));
@@ -478,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_read_and_written_as_go_does() {
+    fn durations_are_parsed_and_printed_as_in_go() {
         let cases = [
             ("1h30m", "5400s"),
             ("-1.5s", "-1.5s"),
@@ -526,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn text_that_is_not_a_time_is_refused() {
         for text in [
             "2023-01-10",
             "2023-02-30T00:00:00Z",

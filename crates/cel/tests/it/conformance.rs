@@ -57,7 +57,7 @@ impl ConformanceCase {
         builder.build()
     }
 
-    /// What is not as cel-spec has it.
+    /// How the result differs from that of cel-spec; `None` if it is the same.
     fn difference(&self) -> Option<String> {
         let environment = self.environment();
         let program = match environment.compile(&self.expr) {
@@ -110,14 +110,14 @@ impl ConformanceCase {
 }
 
 #[test]
-fn expressions_give_what_cel_spec_says() {
+fn expressions_have_the_results_of_cel_spec() {
     let mut report = Report::new("conformance");
     for line in include_str!("../corpus/conformance.jsonl").lines() {
         let case: ConformanceCase = serde_json::from_str(line).expect(line);
         if case.outside.is_some() {
             continue;
         }
-        // Macros cannot be switched off, and no caller could: such cases are about the parser of cel-go.
+        // This crate cannot switch macros off. These cases test an option of cel-go's parser.
         let difference = if case.no_macros {
             Some("  runs without macros".to_owned())
         } else {

@@ -1,4 +1,4 @@
-//! Expressions that Kubernetes was asked about: type or compile error, value or error, and cost to the unit.
+//! Expressions with the results of Kubernetes: type or compile error, value or error, and the exact cost.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ struct DifferentialCase {
     outcomes: Vec<Outcome>,
 }
 
-/// What the original ended with; where it iterates over a map, one of several.
+/// A result of the original. Expressions that iterate over maps, whose order is random, may have several.
 #[derive(Deserialize)]
 struct Outcome {
     value: Option<Vec<Value>>,
@@ -73,7 +73,7 @@ impl DifferentialCase {
         self.compare_outcome(&program, &variables, world)
     }
 
-    /// The wording of syntax errors is the parser generator's, and not compared.
+    /// Compares the messages, except those of syntax errors, which come from the original's parser generator.
     fn compare_compile(&self, error: &CelCompileError) -> Option<String> {
         let got = compile_text(error);
         let Some(expected) = &self.compile else {
@@ -142,7 +142,7 @@ impl Outcome {
 }
 
 #[test]
-fn expressions_give_what_kubernetes_says() {
+fn expressions_have_the_results_of_kubernetes() {
     let named = std::env::var("FAIRGATE_CEL_CORPUS");
     let corpus = match named {
         Ok(path) => std::fs::read_to_string(&path).expect("FAIRGATE_CEL_CORPUS names a file"),

@@ -1,4 +1,4 @@
-//! The environments of Kubernetes: which libraries a compatibility version has.
+//! The CEL environments of Kubernetes: which libraries each compatibility version has.
 
 use fairgate_cel::library::authorizer::{authorizer_type, resource_check_type};
 use fairgate_cel::library::{
@@ -8,7 +8,7 @@ use fairgate_cel::library::{
 };
 use fairgate_cel::{CelEnvironment, CelEnvironmentBuilder, CelLibrary, CelObjectType, CelType};
 
-/// The release that knows everything.
+/// A minor version that has all libraries.
 pub(crate) const NEWEST: u32 = u32::MAX;
 
 /// The libraries and settings of Kubernetes 1.`minor`.
@@ -26,7 +26,7 @@ pub(crate) fn base(minor: u32) -> CelEnvironmentBuilder {
         (30, &IpLibrary),
         (30, &CidrLibrary),
         (31, &FormatLibrary),
-        // Behind a feature gate that is on, so in every version.
+        // Controlled by a feature gate that is on, so it is in every version.
         (0, &AuthorizerSelectors),
         (32, &TwoVariableComprehensions),
         (33, &SemverLibrary { version: 1 }),
@@ -44,7 +44,7 @@ pub(crate) fn base(minor: u32) -> CelEnvironmentBuilder {
     builder
 }
 
-/// What a policy with params sees, in a server with an authorizer.
+/// The environment of a policy with params, in a server with an authorizer.
 pub(crate) fn policies(minor: u32) -> CelEnvironment {
     base(minor)
         .object_type(named(

@@ -1,11 +1,11 @@
-//! Differences that are known, with their reasons, and counts.
+//! Reports of comparisons: counts, and the known differences with their reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde::Deserialize;
 
-/// A reason with the cases that differ because of it: by name, or by a part of the text that says what differs.
+/// A reason, and the cases that differ because of it: by name, or by a part of the text that describes the difference.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KnownDifference {
@@ -25,9 +25,9 @@ impl KnownDifference {
 /// The cases of a corpus that differ, and how many agree.
 pub(crate) struct Report {
     corpus: &'static str,
-    /// By group: how many agree, and how many there are.
+    /// By group: the number of cases that agree, and of all cases.
     groups: BTreeMap<String, (usize, usize)>,
-    /// The case's name, and what differs.
+    /// The difference, by the name of the case.
     different: BTreeMap<String, String>,
     seen: BTreeSet<String>,
 }
@@ -42,7 +42,7 @@ impl Report {
         }
     }
 
-    /// Counts a case; `difference` is what differs.
+    /// Adds a case; `difference` is `None` if it agrees.
     pub(crate) fn add(&mut self, group: &str, name: String, difference: Option<String>) {
         let counts = self.groups.entry(group.to_owned()).or_default();
         counts.1 += 1;
@@ -53,7 +53,7 @@ impl Report {
         }
     }
 
-    /// Shows the counts; fails on differences that are not known, and on known ones that are gone.
+    /// Prints the counts. Fails if there are unknown differences, or known ones that no longer occur.
     pub(crate) fn finish(self) {
         let (agree, all) = self
             .groups
@@ -75,7 +75,7 @@ impl Report {
             for case in entry.cases.iter().filter(agrees) {
                 writeln!(
                     problems,
-                    "agrees, take it out of known_differences.json: {case}"
+                    "agrees, remove it from known_differences.json: {case}"
                 )
                 .unwrap();
             }
@@ -84,7 +84,12 @@ impl Report {
                 .iter()
                 .any(|(case, text)| entry.explains(case, text));
             if entry.contains.is_some() && !occurs {
-                writeln!(problems, "occurs no longer: {}", entry.reason).unwrap();
+                writeln!(
+                    problems,
+                    "no longer occurs, remove it from known_differences.json: {}",
+                    entry.reason
+                )
+                .unwrap();
             }
         }
         let unknown = self
@@ -97,7 +102,7 @@ impl Report {
         }
         assert!(
             problems.is_empty(),
-            "{} differences that are not known:\n{problems}",
+            "{} unknown differences:\n{problems}",
             unknown.len()
         );
     }

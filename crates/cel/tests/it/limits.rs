@@ -1,5 +1,5 @@
-//! Hostile expressions: every construct at the limit of code points, and ten times beyond it, gives an error or a
-//! program in bounded time, on a thread with a small stack.
+//! Hostile expressions: for every construct, at the limit of code points and ten times beyond it, compiling returns an
+//! error or a program in bounded time, on a thread with a small stack.
 
 use fairgate_cel::{CelEnvironment, CelErrorKind, CelType, CelValue, EvaluationLimits, library};
 
@@ -17,7 +17,7 @@ fn environment() -> CelEnvironment {
         .build()
 }
 
-/// Runs `test` on a thread with a small stack, so that recursion without bound would be seen.
+/// Runs `test` on a thread with a small stack, so that unbounded recursion overflows it.
 fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(STACK);
     thread.spawn(test).unwrap().join().unwrap();
@@ -29,7 +29,8 @@ fn nested(before: &str, middle: &str, after: &str, size: usize) -> String {
     [&before.repeat(count), middle, &after.repeat(count)].concat()
 }
 
-/// Each construct that can be chained or nested: what is repeated before the middle, the middle, and what is repeated after.
+/// The constructs that can be chained or nested: the text that is repeated before the middle, the middle, and the text
+/// that is repeated after it.
 const CONSTRUCTS: &[(&str, &str, &str)] = &[
     ("", "a", "+a"),
     ("", "a", "*a"),
@@ -221,7 +222,7 @@ fn an_interrupt_stops_nested_comprehensions() {
     let evaluation = program.evaluate_within(&bindings, &limits);
     let error = evaluation.result.unwrap_err();
     assert_eq!(error.to_string(), "operation interrupted");
-    // It is asked every hundred iterations, of all comprehensions together.
+    // It is called after every hundred iterations of all comprehensions together.
     assert_eq!(asked.get(), 3);
     assert!(evaluation.cost < 1_000, "{}", evaluation.cost);
 }

@@ -1,10 +1,10 @@
-//! Tests of the crate through its public interface: beside the originals, and against hostile expressions.
+//! Tests of the crate through its public interface: comparisons with the originals, and hostile expressions.
 //!
-//! The corpora hold cel-spec's conformance cases, and what the admission plugin of the pinned kube-apiserver makes of
-//! thousands of expressions; `oracle/run` writes them. Differences that are known stand in `known_differences.json`
-//! with their reasons; an entry that no longer occurs is an error, too.
+//! The corpora contain cel-spec's conformance cases, and the results of the pinned kube-apiserver's admission plugin
+//! for thousands of expressions. `oracle/run` writes them. `known_differences.json` lists the known differences with
+//! their reasons; an entry that no longer applies is an error, too.
 //!
-//! `FAIRGATE_CEL_CORPUS` names another corpus for the differential test; `--nocapture` shows counts by group.
+//! `FAIRGATE_CEL_CORPUS` is the path of another corpus for the differential test; `--nocapture` shows counts by group.
 
 #![expect(
     clippy::unwrap_used,

@@ -23,7 +23,7 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
         any::<bool>().prop_map(Into::into),
         any::<i64>().prop_map(Into::into),
         any::<u64>().prop_map(Into::into),
-        // Exactly representable: serde_json rounds other numbers its own way, unless its feature float_roundtrip is on.
+        // Exactly representable numbers: without its feature float_roundtrip, serde_json rounds others differently.
         (-1_000_000..1_000_000_i32).prop_map(|of| (f64::from(of) / 4.0).into()),
         ".{0,6}".prop_map(Into::into),
     ];
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn documents_are_the_same_however_they_are_read(document in json()) {
+    fn documents_are_equal_whether_read_from_text_or_from_a_json_value(document in json()) {
         let text = document.to_string();
         let from_text: CelJson<'_> = serde_json::from_str(&text).unwrap();
         let from_value: CelJson<'_> = serde::Deserialize::deserialize(&document).unwrap();
@@ -110,14 +110,14 @@ proptest! {
     }
 
     #[test]
-    fn numbers_are_ordered_in_one_way(a in number(), b in number()) {
+    fn comparing_numbers_is_antisymmetric_and_agrees_with_equality(a in number(), b in number()) {
         let (forward, backward) = (a.compare(&b), b.compare(&a));
         prop_assert_eq!(forward.clone().ok(), backward.ok().map(Ordering::reverse));
         prop_assert_eq!(a.equals(&b), forward == Ok(Ordering::Equal));
     }
 
     #[test]
-    fn a_map_finds_what_was_put_in(keys in prop::collection::vec(number(), 0..30)) {
+    fn a_map_finds_every_key_but_nan(keys in prop::collection::vec(number(), 0..30)) {
         let entries = keys.iter().enumerate();
         let entries = entries.map(|(at, key)| (key.clone(), CelValue::Uint(at as u64)));
         let map = CelMap::new(entries.collect()).unwrap();

@@ -1,4 +1,4 @@
-//! Values as the corpora write them: JSON in which values of different types differ. See `oracle/values.go`.
+//! Values in the JSON form of the corpora, in which values of different types differ. See `oracle/values.go`.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ fn sorted(mut pairs: Vec<Value>) -> Vec<Value> {
     pairs
 }
 
-/// One text for each double: the original's digits need not be ours.
+/// A text for each double, which does not depend on how the original prints its digits.
 fn double_text(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -76,7 +76,7 @@ fn base64(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A value of a corpus in the form of [`json_of`].
+/// Converts a value of a corpus to the form of [`json_of`].
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
         Value::Array(all) => all.iter().map(canonical).collect(),
@@ -105,7 +105,7 @@ pub(crate) fn canonical(value: &Value) -> Value {
     }
 }
 
-/// The value that a corpus writes; for bindings.
+/// Reads a value of a corpus, for bindings.
 pub(crate) fn value_of(value: &Value) -> CelValue<'static> {
     match value {
         Value::Null => CelValue::Null,
@@ -173,7 +173,7 @@ pub(crate) fn type_of(text: &str) -> CelType {
     }
 }
 
-/// Splits at the commas that are in no parentheses.
+/// Splits a text at the commas outside of parentheses.
 fn split(text: &str) -> Vec<&str> {
     let (mut depth, mut from, mut parts) = (0, 0, Vec::new());
     for (at, c) in text.char_indices() {

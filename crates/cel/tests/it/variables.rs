@@ -1,4 +1,4 @@
-//! The variables of a policy, as a host computes them.
+//! The variables of a policy, computed on demand as a host does.
 
 use std::cell::{Cell, OnceCell};
 
@@ -7,9 +7,9 @@ use fairgate_cel::{
     CelProgram, CelResult, CelType, EvaluationLimits,
 };
 
-/// Variables that are compiled, each with those before it.
+/// Compiled variables. Each can use those before it.
 pub(crate) struct CompiledVariables {
-    /// What expressions that use them are compiled with.
+    /// The environment of expressions that use all variables.
     pub(crate) environment: CelEnvironment,
     variables: Vec<(String, Result<CelProgram, String>)>,
 }
@@ -36,7 +36,7 @@ impl CompiledVariables {
     }
 }
 
-/// What the original says of an expression that does not compile.
+/// The original's message about an expression that does not compile.
 pub(crate) fn compile_text(error: &CelCompileError) -> String {
     match error {
         CelCompileError::Issues(issues) => format!("compilation failed: {issues}"),
@@ -44,7 +44,7 @@ pub(crate) fn compile_text(error: &CelCompileError) -> String {
     }
 }
 
-/// What is no simple type, list or map is checked when it is used.
+/// The type of a variable's field. As in the original, types other than simple types, lists and maps become `dyn`.
 fn field_type(of: &CelType) -> CelType {
     let parameters: Vec<_> = of.parameters().iter().map(field_type).collect();
     match of {
@@ -55,7 +55,7 @@ fn field_type(of: &CelType) -> CelType {
     }
 }
 
-/// The values of variables in one evaluation, and what they cost.
+/// The values of variables in one evaluation, and their cost.
 pub(crate) struct VariableValues<'c, 'e> {
     compiled: &'c CompiledVariables,
     bindings: &'e CelBindings<'c>,

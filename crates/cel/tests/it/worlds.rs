@@ -1,4 +1,4 @@
-//! What expressions of the differential corpus are evaluated in.
+//! The worlds of the differential corpus: the values of the variables with which its expressions are evaluated.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl World<'_> {
             .with("authorizer.requestResource", resource_check(host, check))
     }
 
-    /// The text at a path in the request; empty where there is none.
+    /// The text at a path in the request; empty if there is none. The elements of a list are joined with commas.
     fn text(&self, path: &[&str]) -> String {
         let mut node = &self.request;
         for name in path {
@@ -81,7 +81,7 @@ impl World<'_> {
     }
 }
 
-/// Decides by the verb alone, as the fake authorizer of the oracle; its reason shows what it was asked.
+/// Decides by the verb alone, like the fake authorizer of the oracle. The reason lists the attributes of the check.
 struct VerbAuthorizer {
     user: String,
     groups: String,
@@ -105,7 +105,7 @@ impl CelAuthorizer for VerbAuthorizer {
             &check.namespace,
             &check.name,
         ]);
-        // The oracle's parsers find no requirement in these.
+        // The oracle finds no field requirement in an empty selector and in "=".
         let asks = |selector: &str| !selector.is_empty() && selector != "=";
         if asks(&check.field_selector) {
             asked.push("by field");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::refused::{INVALID_ESCAPE, INVALID_RANGE, Refused};
 
-/// The named classes of ASCII.
+/// The named POSIX classes, which are ASCII only.
 const POSIX: [(&str, &str); 14] = [
     ("alnum", "0-9A-Za-z"),
     ("alpha", "A-Za-z"),
@@ -26,7 +26,7 @@ const POSIX: [(&str, &str); 14] = [
 pub(super) struct Class;
 
 impl Class {
-    /// Reads the class at the start of `text`. Returns the translation, and what follows the class.
+    /// Parses the class at the start of `text`. Returns the translation, and the text after the class.
     pub(super) fn parse(text: &str) -> Result<(String, &str), Refused> {
         let mut out = String::from("[");
         let mut rest = &text[1..];
@@ -53,7 +53,7 @@ impl Class {
     }
 }
 
-/// A class within a class: `[:alpha:]`, `\pL` or `\d`.
+/// Parses a class within a class, `[:alpha:]`, `\pL` or `\d`, if the text begins with one.
 fn special(text: &str) -> Result<Option<(String, &str)>, Refused> {
     if let Some(inside) = text.strip_prefix("[:")
         && let Some((name, rest)) = inside.split_once(":]")
@@ -80,7 +80,8 @@ fn special(text: &str) -> Result<Option<(String, &str)>, Refused> {
     Ok(Some((perl.to_owned(), &text[2..])))
 }
 
-/// A character, or two with a dash between them; appended to `out`.
+/// Parses a character, or a range of two characters with a dash between them, and appends it to `out`. Returns the text
+/// after it.
 fn range<'p>(text: &'p str, class: &str, out: &mut String) -> Result<&'p str, Refused> {
     let (low, mut rest) = character(text, class)?;
     let mut high = low;
@@ -105,7 +106,7 @@ fn character<'p>(text: &'p str, class: &str) -> Result<(char, &'p str), Refused>
     }
 }
 
-/// Reads `\pL` or `\p{Name}`, which `P` in place of `p` or a leading `^` in the name negates.
+/// Parses `\pL` or `\p{Name}`. `P` in place of `p`, or a leading `^` in the name, negates it.
 pub(super) fn unicode(text: &str) -> Result<(String, &str), Refused> {
     let negated = text.starts_with(r"\P");
     let first = text[2..].chars().next();
@@ -139,7 +140,7 @@ pub(super) fn unicode(text: &str) -> Result<(String, &str), Refused> {
     Ok((class, rest))
 }
 
-/// The character of the escape at the start of `text`, and what follows it.
+/// The character of the escape at the start of `text`, and the text after it.
 pub(super) fn escape(text: &str) -> Result<(char, &str), Refused> {
     let mut characters = text[1..].chars();
     let Some(kind) = characters.next() else {
@@ -167,7 +168,7 @@ pub(super) fn escape(text: &str) -> Result<(char, &str), Refused> {
     Ok((simple, rest))
 }
 
-/// Up to three octal digits.
+/// The character of up to three octal digits, and the text after them.
 fn octal(text: &str) -> (char, &str) {
     let digits = text
         .bytes()
@@ -178,7 +179,8 @@ fn octal(text: &str) -> (char, &str) {
     (char::from_u32(value).unwrap_or_default(), &text[length..])
 }
 
-/// Two hexadecimal digits, or any number of them in braces.
+/// The character of two hexadecimal digits, or of any number of them in braces, and the text after them. `text` begins
+/// with the backslash, `rest` after the `x`.
 fn hex<'p>(text: &'p str, rest: &'p str) -> Result<(char, &'p str), Refused> {
     let (digits, after) = match rest.strip_prefix('{') {
         Some(inside) => inside.split_once('}').unwrap_or((rest, "")),

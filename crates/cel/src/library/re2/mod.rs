@@ -1,4 +1,4 @@
-//! Patterns with the rules of RE2, over the crate `regex`.
+//! Regular expressions with the syntax and semantics of RE2, implemented with the crate `regex`.
 
 mod class;
 mod refused;
@@ -11,14 +11,14 @@ use regex::Regex;
 use crate::declarations::CelFunction;
 use crate::value::{CelError, CelResult, CelValue};
 
-/// The largest compiled pattern, in bytes.
+/// The maximum size of a compiled pattern, in bytes.
 const SIZE_LIMIT: usize = 10 << 20;
 
 /// Compiles a pattern.
 ///
 /// # Errors
 ///
-/// What is wrong with it, in the words of Go's package `regexp`.
+/// The message of Go's package `regexp`.
 pub(super) fn compile(pattern: &str) -> Result<Regex, CelError> {
     let failed = |(what, part): (&str, String)| {
         CelError::new(format!("error parsing regexp: {what}: `{part}`"))
@@ -30,13 +30,13 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, CelError> {
         .map_err(|_| failed(("expression too large", pattern.to_owned())))
 }
 
-/// What matching `text` with `pattern` costs.
+/// The cost of matching `text` with `pattern`.
 pub(super) fn match_cost(text: &CelValue<'_>, pattern: &CelValue<'_>) -> u64 {
     let text = text.cost_size().saturating_add(1).div_ceil(10);
     text.saturating_mul(pattern.cost_size().div_ceil(4))
 }
 
-/// `matches` with a constant pattern.
+/// Prepares `matches` for a constant pattern, which is compiled once.
 pub(super) fn prepare_matches(
     pattern: &CelValue<'_>,
 ) -> Result<Option<Arc<dyn CelFunction>>, CelError> {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_those_of_ascii() {
+    fn perl_classes_and_word_boundaries_are_ascii_only() {
         assert!(!matches(r"^\w$", "é"));
         assert!(matches(r"^\W$", "é"));
         assert!(!matches(r"\s", "\u{b}"));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_starts_no_repetition_is_itself() {
+    fn characters_without_a_special_meaning_are_literals() {
         assert!(matches("^a{$", "a{"));
         assert!(matches("^a{,2}$", "a{,2}"));
         assert!(matches("^a{1,x}$", "a{1,x}"));

@@ -1,6 +1,6 @@
 //! Why a pattern is refused.
 
-/// What is wrong with a pattern, as Go's package `regexp` words it, and the invalid part.
+/// The error of Go's package `regexp` about a pattern, and the part of the pattern that is invalid.
 pub(super) type Refused = (&'static str, String);
 
 pub(super) const INVALID_ESCAPE: &str = "invalid escape sequence";

@@ -1,17 +1,18 @@
-//! From RE2's syntax, as Go's package `regexp` reads it, to that of the crate `regex`.
+//! Translates RE2's syntax, as Go's package `regexp` parses it, to that of the crate `regex`.
 //!
-//! The differences: classes such as `\d` and `\b` are those of ASCII; `{` that starts no repetition is itself; there is
-//! `\Q…\E`; classes have no operators; repetitions do not stack and count to 1000 at most; and the messages.
+//! RE2 differs from the crate in these points: `\d`, `\s`, `\w` and `\b` are ASCII only; a `{` that does not start a
+//! repetition is a literal; there is `\Q…\E`; classes have no set operators; a repetition cannot follow another one;
+//! counts are at most 1000; and the error messages are others.
 
 use super::{
     class::{Class, escape},
     refused::{INVALID_ESCAPE, Refused},
 };
 
-/// The most that a repetition counts, also nested ones together.
+/// The maximum count of a repetition, and of the product of nested repetitions.
 const MAX_REPEAT: u32 = 1_000;
 
-/// How deep groups may nest. (The original: 1000.)
+/// The maximum depth of groups. (In the original: 1000.)
 const MAX_GROUPS: usize = 240;
 
 const MISSING_PAREN: &str = "missing closing )";
@@ -23,7 +24,7 @@ const INVALID_NAME: &str = "invalid named capture";
 ///
 /// # Errors
 ///
-/// As Go's package reports them.
+/// As Go's package `regexp` reports them.
 pub(super) fn translate(pattern: &str) -> Result<String, Refused> {
     let mut translation = Translation {
         pattern,
@@ -47,13 +48,14 @@ struct Translation<'p> {
     pattern: &'p str,
     rest: &'p str,
     out: String,
-    /// For each open group the weight of what is before and around it.
+    /// For each open group, the largest weight in the group around it so far.
     groups: Vec<u32>,
-    /// The weight of what a repetition would repeat: the largest product of nested counts in it.
+    /// The weight of the part that a repetition would apply to: the largest product of nested counts in it. `None` if
+    /// there is no such part.
     atom: Option<u32>,
-    /// The largest weight in the group so far.
+    /// The largest weight in the current group so far.
     weight: u32,
-    /// Where a repetition that comes right before starts.
+    /// The pattern from the repetition directly before the current position on, if there is one.
     last_repeat: Option<&'p str>,
 }
 
@@ -120,7 +122,7 @@ impl<'p> Translation<'p> {
         self.push_atom(&escaped);
     }
 
-    /// A repetition whose text starts at `before`; with counts, or one of `*`, `+`, `?`.
+    /// Translates a repetition whose text starts at `before`: one with `counts`, or `*`, `+` or `?`.
     fn repeat(
         &mut self,
         before: &'p str,
@@ -160,7 +162,7 @@ impl<'p> Translation<'p> {
         Ok(())
     }
 
-    /// Opens a group; `length` is that of its opening in the pattern.
+    /// Opens a group. `length` is the length of its opening in the pattern, in bytes; `opening` is its translation.
     fn open(&mut self, length: usize, opening: &str) -> Result<(), Refused> {
         if self.groups.len() >= MAX_GROUPS {
             return Err(("expression nests too deeply", self.pattern.to_owned()));
@@ -197,7 +199,8 @@ impl<'p> Translation<'p> {
             if name.is_empty() || !name.chars().all(valid) {
                 return Err((INVALID_NAME, start[..=end].to_owned()));
             }
-            // Names do nothing here; those of the original may start with a digit and occur twice.
+            // Names have no use here and are dropped. In the original they may start with a digit and occur twice,
+            // which `regex` refuses.
             return self.open(end + 1, "(");
         }
         self.flags()
@@ -205,7 +208,7 @@ impl<'p> Translation<'p> {
 
     fn flags(&mut self) -> Result<(), Refused> {
         let start = self.rest;
-        // Each flag once, as the last mention has it.
+        // Each flag is kept once: the last occurrence counts.
         let (mut on, mut off) = (String::new(), String::new());
         let (mut negated, mut any) = (false, false);
         for (at, character) in start.char_indices().skip(2) {
@@ -286,10 +289,10 @@ impl<'p> Translation<'p> {
     }
 }
 
-/// A repetition's least and most count (none: without bound), and what follows it.
+/// The minimum and maximum count of a repetition (`None`: no maximum), and the text after it.
 type Counted<'p> = ((u32, Option<u32>), &'p str);
 
-/// Reads `{n}`, `{n,}` or `{n,m}`; anything else is no repetition.
+/// Parses `{n}`, `{n,}` or `{n,m}`. `None` for anything else, which is not a repetition.
 fn counts(text: &str) -> Option<Counted<'_>> {
     let (inside, rest) = text[1..].split_once('}')?;
     let number = |text: &str| {

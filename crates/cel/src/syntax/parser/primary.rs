@@ -1,13 +1,16 @@
 //! Literals, identifiers, calls, lists, maps, objects and parentheses.
 
-#![expect(clippy::unnecessary_wraps, reason = "all rules give what can fail")]
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "all grammar rules return a Result"
+)]
 
 use super::{
     CelBytes, CelValue, Expr, ExprId, MapEntry, MessageField, Parsed, Parser, RESERVED, Stop,
     Token, TokenKind, literals,
 };
 
-/// Where an expression begins, and which symbols may stand there, as the original lists them.
+/// Where an expression begins. The original lists other tokens as expected at each of these places.
 #[derive(Clone, Copy)]
 pub(super) enum ExpressionStart {
     Anywhere,
@@ -18,7 +21,7 @@ pub(super) enum ExpressionStart {
 }
 
 impl ExpressionStart {
-    /// What is expected there.
+    /// The set of expected tokens, as error messages print it.
     fn expected(self) -> String {
         let symbols = match self {
             Self::Anywhere => "'[', '{', '(', '.', '-', '!'",
@@ -34,7 +37,7 @@ impl ExpressionStart {
 }
 
 impl<'s> Parser<'s> {
-    /// Fails if no expression begins with the token that comes next.
+    /// Reports an error if no expression can begin with the next token.
     pub(super) fn begins(&mut self, at: ExpressionStart) -> Result<(), Stop> {
         let token = self.peek();
         let begins = match token.kind {
@@ -68,7 +71,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A literal; `negative` if a minus is before it.
+    /// A literal; `negative` if a minus sign precedes it.
     fn literal(&mut self, negative: bool) -> Result<Parsed, Stop> {
         let first = self.peek();
         if negative {
@@ -86,7 +89,7 @@ impl<'s> Parser<'s> {
                 .map(CelValue::Double)
                 .ok_or("invalid double literal"),
             TokenKind::String => literals::unescape(token.text, false).map(|text| {
-                // Escapes of text give whole characters.
+                // Nothing is lost: escapes in strings produce whole characters.
                 CelValue::from(String::from_utf8_lossy(&text).into_owned())
             }),
             TokenKind::Bytes => literals::unescape(&token.text[1..], true)
@@ -133,7 +136,7 @@ impl<'s> Parser<'s> {
         Ok(self.leaf(token.offset, Expr::Ident(name.into())))
     }
 
-    /// An object literal `a.b{field: value}`, if there is one at the name that comes next.
+    /// An object literal `a.b{field: value}`, if one begins at the next token.
     fn object(&mut self, dot: &str) -> Result<Option<Parsed>, Stop> {
         let rest = &self.tokens[self.at..];
         let mut length = 1;
@@ -193,7 +196,7 @@ impl<'s> Parser<'s> {
         Ok((fields, depth))
     }
 
-    /// Whether a question mark comes before an entry.
+    /// Consumes the question mark before an optional entry. Returns whether there is one.
     fn optional_mark(&mut self) -> bool {
         let Some(mark) = self.take("?") else {
             return false;
@@ -233,7 +236,7 @@ impl<'s> Parser<'s> {
         Ok(Parsed { id, depth })
     }
 
-    /// Whether the comma that comes next is the last token before `close`.
+    /// Whether `close` follows the next token, which is a comma.
     fn closes_after_comma(&self, close: &str) -> bool {
         self.tokens
             .get(self.at + 1)
