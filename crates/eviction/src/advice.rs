@@ -1,6 +1,5 @@
-//! Advice about budgets: which of them keep pods from ever being evicted, or have no effect.
-//!
-//! Such budgets are valid, and often written by mistake: a node with a pod of theirs cannot be drained.
+//! Advice about budgets: finds those that never allow an eviction, so that nodes with their pods cannot be drained, and
+//! those that have no effect. Such budgets are valid, but often written by mistake.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +8,15 @@ use fairgate_core::finding::{Finding, Severity};
 use crate::{budget::DisruptionBudget, int_or_percent::IntOrPercent, pod::Pod};
 use fairgate_objects::disruption_budget::validate_spec;
 
-/// Names of pods in one finding.
+/// The maximum number of names of pods in one finding.
 const MOST_NAMES: usize = 3;
 
 /// A budget and where it was read, such as `file.yaml, document 2`.
 #[derive(Clone, Debug)]
 pub struct BudgetSource {
-    /// The place.
+    /// The file and document, or other place, for the finding.
     pub origin: String,
-    /// The budget.
+    /// The budget that was read there.
     pub budget: DisruptionBudget,
 }
 
@@ -39,31 +38,31 @@ impl BudgetSource {
     }
 }
 
-/// Pods with the same labels and owner: one pod, or all of a workload.
+/// Pods with the same labels and owner: one pod, or all pods of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodGroup {
-    /// One of them. The name of a workload's pods is what kubectl calls the workload: `deployment/web`.
+    /// One of the pods. For a workload, its name is that of the workload as kubectl prints it: `deployment/web`.
     pub pod: Pod,
-    /// The desired number; `None` if that depends on the cluster.
+    /// The desired number of pods; `None` if it depends on the cluster, as for a `DaemonSet`.
     pub count: Option<usize>,
 }
 
 impl PodGroup {
-    /// A pod.
+    /// A group of one pod.
     pub fn one(pod: Pod) -> Self {
         let count = Some(1);
         Self { pod, count }
     }
 
-    /// The kind of the owner, if the disruption controller cannot find out how many pods it wants.
+    /// The kind of the owner, if owners of this kind have no scale, which the disruption controller would need.
     fn owner_without_scale(&self) -> Option<&str> {
         let kind = &*self.pod.controller.as_ref()?.kind;
         ["DaemonSet", "Job", "Node"].contains(&kind).then_some(kind)
     }
 }
 
-/// Reviews a set of budgets. `pods` are the pods of their namespaces, or empty if they are not known; then
-/// only the budgets themselves are checked. It costs a comparison of every budget with every pod.
+/// Reviews a set of budgets. `pods` are the pods of their namespaces. If `pods` is empty, they are not known, and only
+/// the budgets themselves are checked. The cost is proportional to the number of budgets times the number of pods.
 pub fn review(budgets: &[BudgetSource], pods: &[PodGroup]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in budgets {
@@ -126,7 +125,7 @@ fn review_pods(source: &BudgetSource, pods: &[PodGroup], findings: &mut Vec<Find
         }
         return;
     }
-    // Unknown if the number of any of them is.
+    // `None` if the number of any group is unknown.
     let count: Option<usize> = covered.iter().map(|group| group.count).sum();
     if let (Ok(Some(IntOrPercent::Int(least))), Some(count @ 1..)) =
         (&budget.spec.min_available, count)
@@ -141,7 +140,7 @@ fn review_pods(source: &BudgetSource, pods: &[PodGroup], findings: &mut Vec<Find
     review_owners(source, &covered, findings);
 }
 
-/// Checks the owners of a budget's pods, from which some budgets need the expected number of pods.
+/// Checks the owners of a budget's pods, if the budget needs their scales for the expected number of pods.
 fn review_owners(source: &BudgetSource, covered: &[&PodGroup], findings: &mut Vec<Finding>) {
     let budget = &source.budget;
     let uses_scales = match (&budget.spec.max_unavailable, &budget.spec.min_available) {
@@ -211,7 +210,7 @@ fn review_overlaps(budgets: &[BudgetSource], pods: &[PodGroup], findings: &mut V
     }
 }
 
-/// The first names, and how many more there are.
+/// The first names, and the number of the others.
 fn names(all: &[&str]) -> String {
     let shown = all[..all.len().min(MOST_NAMES)].join(", ");
     match all.len() - all.len().min(MOST_NAMES) {

@@ -18,8 +18,8 @@ use crate::{
 /// counts as healthy again if it is ready.
 pub(crate) const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// An entry is dropped only after its time-out has passed. A recheck at exactly that time would find the
-/// entry still there and have to be repeated.
+/// How long after the time-out of an entry a budget is checked again. At exactly the time-out the entry is still kept,
+/// so an earlier check would have to be repeated.
 const RECHECK_MARGIN: Duration = Duration::from_millis(1);
 
 /// How the number of expected pods is determined.
@@ -29,7 +29,7 @@ pub(crate) enum ExpectedPodCount {
     SelectedPods,
     /// The sum of the scales of their controllers.
     Scales,
-    /// There is no bound.
+    /// No pods are expected, because the budget has no bound.
     Nothing,
 }
 
@@ -90,9 +90,9 @@ pub(crate) fn disruptions_allowed(
 pub(crate) struct Pruned<'p> {
     /// The entries that are kept.
     pub(crate) disrupted: BTreeMap<String, Timestamp>,
-    /// The time just after the first of them times out.
+    /// The time just after the first of these entries times out; `None` if there are none.
     pub(crate) recheck_at: Option<Timestamp>,
-    /// Pods that were not deleted in time.
+    /// The pods that were not deleted in time.
     pub(crate) not_deleted: Vec<&'p Pod>,
 }
 

@@ -1,7 +1,7 @@
 //! A `PodDisruptionBudget`: its parsed spec, its status, and the object itself.
 //!
-//! The whole object is kept: a status update sends back the object as it was read, with only those
-//! members of the status changed that the writer owns.
+//! The whole object is kept. A status update sends it back as it was read, and changes only the members of the status
+//! that the writer owns.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ use crate::{
     read::{MalformedObject, ObjectField, whole_seconds},
 };
 
-/// With more entries in `disruptedPods` than this, a budget allows no eviction.
+/// The maximum number of entries in `disruptedPods`. With more entries, a budget allows no eviction.
 pub(crate) const MAX_DISRUPTED_PODS: usize = 2000;
 
 /// A budget as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DisruptionBudget {
     object: Value,
-    /// Its namespace.
+    /// The namespace of the budget.
     pub namespace: String,
-    /// Its name.
+    /// The name of the budget.
     pub name: String,
-    /// The version that was read.
+    /// The resource version that was read.
     pub resource_version: String,
-    /// The generation of its spec.
+    /// The generation of the spec.
     pub generation: i64,
     /// The parsed spec.
     pub spec: BudgetSpec,
@@ -45,7 +45,7 @@ pub struct BudgetSpec {
     pub max_unavailable: Result<Option<IntOrPercent>, BoundError>,
     /// The pods that the budget covers; an error if the selector is invalid.
     pub selector: Result<LabelSelector, String>,
-    /// `unhealthyPodEvictionPolicy`, for pods that are running but not ready.
+    /// `unhealthyPodEvictionPolicy`: when pods that are running but not ready may be evicted.
     pub unhealthy_pods: UnhealthyPodEvictionPolicy,
 }
 
@@ -72,7 +72,7 @@ pub struct BudgetStatus {
     pub current_healthy: i32,
     /// The number of pods that must be healthy.
     pub desired_healthy: i32,
-    /// The number of pods that there should be.
+    /// The total number of pods that the budget counts.
     pub expected_pods: i32,
     /// All conditions, as they were read.
     pub conditions: Vec<Value>,
@@ -110,7 +110,7 @@ impl DisruptionBudget {
             && selector.is_ok_and(|selector| selector.matches_by(|label| pod.labels.get(label)))
     }
 
-    /// How many evictions its status allows: 0 while that is about an older spec.
+    /// The number of evictions that the status allows; 0 if the status was computed for an older spec.
     pub fn allows(&self) -> usize {
         if self.status.observed_generation < self.generation {
             return 0;
@@ -118,7 +118,7 @@ impl DisruptionBudget {
         usize::try_from(self.status.disruptions_allowed).unwrap_or(0)
     }
 
-    /// Its UID; empty if it has none.
+    /// The UID of the budget; empty if it has none.
     pub fn uid(&self) -> &str {
         self.object["metadata"]["uid"].as_str().unwrap_or_default()
     }
@@ -173,7 +173,7 @@ impl BudgetStatus {
         })
     }
 
-    /// The map `disruptedPods`; entries that are in `old` already keep their text.
+    /// The map `disruptedPods`. Entries that are in `old` with the same time keep their text.
     fn times(&self, old: Option<&Value>) -> Map<String, Value> {
         let written = |pod: &str, time: Timestamp| match old.and_then(|old| old.get(pod)) {
             Some(old) if read_time(old) == time => old.clone(),
@@ -185,7 +185,7 @@ impl BudgetStatus {
             .collect()
     }
 
-    /// Writes the known members of a status.
+    /// Writes the known members of a status, and leaves the others as they are.
     fn write(&self, members: &mut Map<String, Value>) {
         let times = self.times(members.get("disruptedPods"));
         let no_times = times.is_empty();
@@ -199,7 +199,7 @@ impl BudgetStatus {
         let generation = self.observed_generation;
         set("observedGeneration", json!(generation), generation == 0);
         set("disruptedPods", Value::Object(times), no_times);
-        // The counters are there also when they are 0.
+        // The counters are written even if they are 0.
         for (name, counter) in [
             ("disruptionsAllowed", self.disruptions_allowed),
             ("currentHealthy", self.current_healthy),

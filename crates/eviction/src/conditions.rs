@@ -52,7 +52,7 @@ impl DisruptionAllowed {
         }
     }
 
-    /// Whether `conditions` have this status and reason already.
+    /// Whether `conditions` already have this condition with this status and reason.
     pub(crate) fn is_in(&self, conditions: &[Value]) -> bool {
         find(conditions).is_some_and(|condition| {
             condition["status"] == self.status() && condition["reason"] == self.reason()
@@ -91,7 +91,7 @@ fn is_ours(condition: &Value) -> bool {
     condition["type"] == TYPE
 }
 
-/// The condition `DisruptionAllowed`, if it is there.
+/// The condition `DisruptionAllowed`, if `conditions` have it.
 fn find(conditions: &[Value]) -> Option<&Value> {
     conditions.iter().find(|condition| is_ours(condition))
 }

@@ -1,7 +1,7 @@
 //! Bounds of a budget: a number of pods, or a percentage of the pods that are expected.
 //!
-//! Percentages are rounded up, for `minAvailable` and for `maxUnavailable` alike. For
-//! `maxUnavailable` that is the permissive direction: 1 % of three pods is one pod.
+//! Percentages are rounded up, for `minAvailable` and for `maxUnavailable` alike. For `maxUnavailable` this allows more
+//! disruptions: 1 % of three pods is one pod.
 
 use serde_json::Value;
 
@@ -14,7 +14,8 @@ pub enum IntOrPercent {
     Percent(i64),
 }
 
-/// A bound is neither a number nor a percentage. Servers that validate budgets do not store such bounds.
+/// The error of a bound that is neither a number nor a percentage. Servers that validate budgets do not store such
+/// bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundError {
     /// A string without `%` at its end, or a value of another type.

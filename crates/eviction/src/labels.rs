@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::read::{MalformedObject, ObjectField};
 
-/// Labels of a pod, sorted by key. Cloning shares them.
+/// The labels of a pod, sorted by key. Clones share the memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodLabels(Arc<[(Box<str>, Box<str>)]>);
 
@@ -26,7 +26,7 @@ impl PodLabels {
         Ok(Self(labels.into()))
     }
 
-    /// The value of a label. It costs `O(log n)` comparisons.
+    /// The value of the label `key`. It costs `O(log n)` comparisons.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self
             .0

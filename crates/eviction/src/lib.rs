@@ -1,18 +1,17 @@
-//! Disruption budgets and evictions: how many pods of an application may be taken away at a time.
+//! Disruption budgets and evictions: how many pods of an application may be down at a time.
 //!
 //! # How budgets work
 //!
-//! Draining a node deletes its pods one after the other. Done carelessly, this takes an
-//! application down that would have survived had its pods gone one by one, each after the one before
-//! was replaced. A `PodDisruptionBudget` says how much its pods can spare: `minAvailable` pods must
-//! stay healthy, or at most `maxUnavailable` may be missing. Those who care do not delete a pod but *evict* it:
-//! they POST to its subresource `eviction`, and the pod is deleted only if its budgets allow that.
+//! Draining a node removes all of its pods. If several of them belong to one application, it may go down, although it
+//! would stay up if each pod were replaced before the next one is removed. A `PodDisruptionBudget` limits this:
+//! `minAvailable` pods must stay healthy, or at most `maxUnavailable` may be missing. A well-behaved client does not
+//! delete a pod but *evicts* it: it sends a POST to the subresource `eviction`, and the pod is deleted only if its
+//! budget allows that.
 //!
-//! The work is divided between two parties that never talk to each other, but only through the budget's
-//! status:
+//! The work is divided between two parties, which communicate only through the status of the budget:
 //!
-//! - The *disruption controller* ([`controller`]) counts. From the pods that the budget selects it finds
-//!   how many are healthy, and from their controllers how many there should be:
+//! - The *disruption controller* ([`controller`]) counts. It finds the number of healthy pods from the pods that the
+//!   budget selects, and the number of expected pods from their controllers:
 //!
 //!   ```text
 //!   expectedPods       = the pods themselves, for minAvailable as a number;
@@ -22,44 +21,44 @@
 //!   disruptionsAllowed = currentHealthy − desiredHealthy, at least 0; 0 if no pod is expected
 //!   ```
 //!
-//! - The *eviction procedure* ([`procedure`]) spends. It takes one from `disruptionsAllowed` and enters the
-//!   pod into `disruptedPods`, in one conditional write; then it deletes the pod.
+//! - The *eviction procedure* ([`procedure`]) charges the budget. In one conditional write it decrements
+//!   `disruptionsAllowed` and adds the pod to `disruptedPods`. Then it deletes the pod.
 //!
-//! Three things make this safe without a lock, on any number of servers:
+//! Three properties make this safe without a lock, on any number of servers:
 //!
-//! 1. **The write is conditional** on the resource version that was read. Of two evictions that read
-//!    the same number one loses, reads again, and finds what the other has left. A controller that has computed
-//!    its figures from an older view loses as well.
-//! 2. **The write comes before the deletion.** A server that dies in between has wasted a disruption, not
-//!    hidden one.
-//! 3. **The entry in `disruptedPods`** makes the pod count as unhealthy until its deletion shows. Without it
-//!    the next count would give the disruption back. If the deletion never comes, the entry expires after two
-//!    minutes (`amounts::DELETION_TIMEOUT`), and the count repairs itself.
+//! 1. **The write is conditional** on the resource version that was read. If two evictions have read the same number,
+//!    the second write fails with a conflict, and that eviction reads the budget again. The same happens to a
+//!    controller that has computed a status from an older version.
+//! 2. **The write comes before the deletion.** If a server fails in between, the budget is too low for a while, but no
+//!    disruption remains uncounted.
+//! 3. **The entry in `disruptedPods`** makes the pod count as unhealthy until its deletion is observed. Without the
+//!    entry, the next sync would restore the disruption. If the pod is not deleted, the entry expires after two minutes
+//!    (`amounts::DELETION_TIMEOUT`), and the next sync corrects the status.
 //!
-//! `observedGeneration` shows whether the figures are those of the current spec; until the controller
-//! has seen a changed spec, evictions are refused as "still being processed".
+//! `observedGeneration` shows whether the status was computed from the current spec. Until the controller has observed
+//! a changed spec, evictions are refused with "still being processed".
 //!
-//! Some pods need no budget: those that have ended, are terminating, or do not run yet; and those that are
-//! not ready, if the others keep the budget or the budget says so (`unhealthyPodEvictionPolicy`), because
-//! nobody counts them as healthy. Such a deletion is guarded by the pod's resource version: should the pod
-//! become ready meanwhile, it fails.
+//! Some pods are evicted without charging a budget: those that have ended, are terminating or do not run yet; and those
+//! that are not ready, if enough other pods are healthy or the budget allows it (`unhealthyPodEvictionPolicy`), because
+//! they do not count as healthy. If such a pod may still become ready, its deletion has its resource version as a
+//! precondition, and fails if the pod changes meanwhile.
 //!
-//! A budget is a promise about evictions alone. Nodes fail, deployments roll, and a plain DELETE ignores budgets.
+//! A budget limits evictions only. It does not apply to failures of nodes, to rollouts, or to a plain DELETE.
 //!
 //! [`fairgate_objects::disruption_budget`] finds invalid budgets, and [`advice`] those that keep nodes from
 //! being drained.
 //!
 //! # How this crate works
 //!
-//! Everything here is pure: time comes in as an argument, objects as JSON, and what comes out says what to
-//! read or write next. There is no clock, no I/O and no random number, so that the whole of it is tested in
-//! virtual time, against lost and late messages.
+//! Everything here is pure. Time and objects (as JSON) are arguments, and the results say what to read or write next.
+//! There is no clock, no I/O and no random number, so everything can be tested in virtual time, with lost and late
+//! messages.
 //!
 //! Source: the API reference of `policy/v1`, the Kubernetes documentation on disruptions, and observation of
 //! kube-apiserver and kube-controller-manager. Texts that clients see are theirs.
 //!
-//! Not here: HTTP, watches, leader election, authorization, and how evictions are held while they wait ([`waiting`] is
-//! their order).
+//! Not here: HTTP, watches, leader election, authorization, and holding evictions while they wait ([`waiting`] only
+//! decides their order).
 
 pub mod advice;
 pub mod amounts;

@@ -14,25 +14,25 @@ use crate::{
 /// controller keeps one for every pod of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// Its namespace.
+    /// The namespace of the pod.
     pub namespace: Box<str>,
-    /// Its name.
+    /// The name of the pod.
     pub name: Box<str>,
-    /// Its UID; a later pod may have the same name.
+    /// The UID of the pod. A later pod may have the same name, but never the same UID.
     pub uid: Box<str>,
-    /// The version that was read.
+    /// The resource version that was read.
     pub resource_version: Box<str>,
-    /// Its labels.
+    /// The labels of the pod.
     pub labels: PodLabels,
-    /// The owner that controls it, if there is one.
+    /// The owner reference of the controller, if the pod has one.
     pub controller: Option<Arc<ControllerRef>>,
-    /// Its phase.
+    /// `status.phase`
     pub phase: PodPhase,
-    /// Whether its condition `Ready` is true, in any phase.
+    /// Whether the condition `Ready` is true, in any phase.
     pub ready: bool,
-    /// Whether its deletion has been requested.
+    /// Whether the deletion of the pod has been requested.
     pub terminating: bool,
-    /// Its condition `DisruptionTarget`, if it has one.
+    /// The condition `DisruptionTarget`, if the pod has it.
     pub disruption_target: Option<DisruptionTarget>,
 }
 
@@ -41,24 +41,24 @@ pub struct Pod {
 pub struct ControllerRef {
     /// Group and version, such as `apps/v1`.
     pub api_version: Box<str>,
-    /// Its kind.
+    /// The kind of the owner, such as `ReplicaSet`.
     pub kind: Box<str>,
-    /// Its name; it is in the namespace of the object that it owns.
+    /// The name of the owner, which is in the namespace of the object that it owns.
     pub name: Box<str>,
-    /// Its UID.
+    /// The UID of the owner.
     pub uid: Box<str>,
 }
 
-/// Pod phases, as far as evictions distinguish them.
+/// The phase of a pod, as far as evictions distinguish phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodPhase {
     /// Not all containers are running yet.
     Pending,
-    /// It is running.
+    /// At least one container is running, starting or restarting.
     Running,
     /// All containers have terminated successfully.
     Succeeded,
-    /// All containers have terminated, at least one of them in failure.
+    /// All containers have terminated, at least one of them with a failure.
     Failed,
     /// `Unknown`, empty, or a phase that is not known here.
     Other,
@@ -71,7 +71,7 @@ pub struct DisruptionTarget {
     pub is_true: bool,
     /// Whether the kubelet set it, which also terminates the pod.
     pub by_kubelet: bool,
-    /// When its status changed last.
+    /// `lastTransitionTime`: when the status of the condition changed last.
     pub since: Option<Timestamp>,
 }
 
@@ -119,7 +119,7 @@ impl Pod {
         })
     }
 
-    /// Shares the memory of labels and owner with a pod that has the same ones, as most pods of one owner have.
+    /// Shares the memory of labels and owner with `other` if they are equal, as for most pods of one owner.
     pub(crate) fn share_with(&mut self, other: &Self) {
         if self.labels == other.labels {
             self.labels = other.labels.clone();
@@ -129,8 +129,7 @@ impl Pod {
         }
     }
 
-    /// Whether an eviction deletes it regardless of budgets: it is not running yet or no longer, or is
-    /// being deleted already.
+    /// Whether an eviction deletes the pod regardless of budgets: it does not run yet, has ended, or is terminating.
     pub fn is_exempt(&self) -> bool {
         self.terminating
             || matches!(
@@ -165,7 +164,7 @@ impl ControllerRef {
         Ok(None)
     }
 
-    /// The API group; empty for the core group.
+    /// The API group of the owner; empty for the core group.
     pub fn group(&self) -> &str {
         match self.api_version.split_once('/') {
             Some((group, _)) => group,

@@ -6,13 +6,13 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-/// An object has a field of a wrong type, or lacks a required field.
+/// The error of an object with a field of a wrong type, or without a required field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is not {expected}")]
 pub struct MalformedObject {
-    /// The field's path, such as `metadata.name`.
+    /// The path of the field, such as `metadata.name`.
     pub field: String,
-    /// What it should be, such as `a string`.
+    /// What the field should be, such as `a string`.
     pub expected: &'static str,
 }
 
@@ -83,7 +83,7 @@ impl<'v> ObjectField<'v, '_> {
         }
     }
 
-    /// A string, or nothing.
+    /// A string; `None` if absent.
     pub(crate) fn optional_text(&self) -> Result<Option<&'v str>, MalformedObject> {
         match self.value {
             Value::String(text) => Ok(Some(text)),
@@ -97,7 +97,7 @@ impl<'v> ObjectField<'v, '_> {
         Ok(self.optional_text()?.unwrap_or_default())
     }
 
-    /// A string that must be there and not be empty.
+    /// A string that must be present and not empty.
     pub(crate) fn required_text(&self) -> Result<&'v str, MalformedObject> {
         match self.text()? {
             "" => Err(self.wrong("a string that is not empty")),
@@ -126,7 +126,7 @@ impl<'v> ObjectField<'v, '_> {
         i32::try_from(self.integer()?).map_err(|_| self.wrong("an integer of 32 bits"))
     }
 
-    /// A time; nothing if absent.
+    /// An RFC 3339 time; `None` if absent.
     pub(crate) fn time(&self) -> Result<Option<Timestamp>, MalformedObject> {
         let Some(text) = self.optional_text()? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The events of the disruption controller, which report misconfigured budgets to operators.
+//! The events of the disruption controller, which tell operators about misconfigured budgets.
 
 use std::fmt::Write as _;
 
@@ -8,37 +8,37 @@ use serde_json::Value;
 use super::object_key::ObjectKey;
 use crate::{budget::DisruptionBudget, pod::Pod};
 
-/// The reporting component.
+/// The component that reports the events; the same as in kube-controller-manager.
 pub const EVENT_SOURCE: &str = "controllermanager";
 
 /// An event to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionEvent {
-    /// What it is about.
+    /// The object that the event is about.
     pub about: EventSubject,
-    /// Whether it is a `Warning`, or `Normal`.
+    /// Whether the type of the event is `Warning`; otherwise it is `Normal`.
     pub is_warning: bool,
-    /// Such as `NoPods`.
+    /// The reason, such as `NoPods`.
     pub reason: &'static str,
-    /// The human-readable text.
+    /// The message.
     pub message: String,
 }
 
-/// What an event is about. Its namespace is that of the budget.
+/// The object that an event is about. It is in the namespace of the budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventSubject {
     /// The budget of this name and UID.
     Budget {
-        /// Its name.
+        /// The name of the budget.
         name: String,
-        /// Its UID.
+        /// The UID of the budget.
         uid: String,
     },
     /// The pod of this name and UID.
     Pod {
-        /// Its name.
+        /// The name of the pod.
         name: String,
-        /// Its UID.
+        /// The UID of the pod.
         uid: String,
     },
 }
@@ -98,7 +98,7 @@ impl DisruptionEvent {
         Self::on_budget(budget, "CalculateExpectedPodCountFailed", message)
     }
 
-    /// Pods have no owner and do not count as expected.
+    /// Some pods have no controller, so they do not count as expected pods.
     pub(crate) fn unmanaged_pods(budget: &DisruptionBudget) -> Self {
         let message = format!(
             "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \

@@ -1,4 +1,4 @@
-//! The controller's caches and queues, and what it does next.
+//! The disruption controller: its caches and queues, and the choice of its next operation.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -35,7 +35,7 @@ pub struct DisruptionController {
     working: Option<Working>,
     /// The number of `budgets` that allow no disruption.
     exhausted: usize,
-    /// The syncs that have ended since they were last taken.
+    /// The syncs that have ended since the last [`DisruptionController::take_reports`].
     reports: Vec<SyncReport>,
     /// When the sync in progress began.
     begun: Time,
@@ -53,13 +53,13 @@ pub struct SyncReport {
 /// How a sync of a budget ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncEnding {
-    /// Its status was written.
+    /// The status was written.
     Written,
-    /// Its status was up to date, or it was deleted.
+    /// The status was up to date, or the budget was deleted.
     Unchanged,
-    /// It changed meanwhile, and will be synced again.
+    /// The budget changed during the sync, and will be synced again.
     Conflict,
-    /// Its status could not be computed or written.
+    /// The status could not be computed or written.
     Failed,
 }
 
@@ -67,7 +67,7 @@ impl SyncEnding {
     /// All endings.
     pub const ALL: [Self; 4] = [Self::Written, Self::Unchanged, Self::Conflict, Self::Failed];
 
-    /// Its name in metrics.
+    /// The name of the ending in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Written => "written",
@@ -81,11 +81,11 @@ impl SyncEnding {
 /// The number of cached objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControllerCounts {
-    /// Pods.
+    /// The number of pods.
     pub pods: usize,
-    /// Budgets.
+    /// The number of budgets.
     pub budgets: usize,
-    /// Budgets that allow no disruption now.
+    /// The number of budgets that allow no disruption now.
     pub exhausted: usize,
 }
 
@@ -97,7 +97,7 @@ pub enum ControllerStep {
     LookUp(Box<str>, ControllerRef),
     /// PUT the object to `/status` of the budget, then call [`DisruptionController::written`].
     WriteStatus(ObjectKey, Value),
-    /// PATCH `/status` of the pod, strategically, then call [`DisruptionController::patched`].
+    /// PATCH `/status` of the pod with this strategic merge patch, then call [`DisruptionController::patched`].
     PatchPod(ObjectKey, Value),
     /// Nothing to do before this time, unless an object changes.
     Wait(Option<Time>),
@@ -110,7 +110,7 @@ pub enum StatusWriteOutcome {
     Written,
     /// 409: the budget has changed. The new version arrives by watch.
     Conflict,
-    /// Any other error, with its text. The status may have been stored.
+    /// Any other error, with its message. The status may have been stored.
     Failed(String),
 }
 
@@ -137,9 +137,9 @@ enum Syncing {
 /// What follows a successful write.
 #[derive(Clone, Copy, Debug)]
 enum AfterWrite {
-    /// A recheck after this time, if any.
+    /// A sync after this time, if there is one.
     Recheck(Option<Duration>),
-    /// A retry, because the sync had failed.
+    /// A retry, because the status could not be computed.
     Retry,
 }
 
@@ -164,7 +164,7 @@ impl DisruptionController {
     pub fn apply_pod(&mut self, mut pod: Pod) {
         let key = ObjectKey::of_pod(&pod);
         self.queue_budget_of(&pod);
-        // By their names, pods of one owner are neighbours.
+        // Keys are sorted by name, so pods of one owner are neighbours.
         let neighbours = [
             self.pods.range(..=&key).next_back(),
             self.pods.range(&key..).next(),
@@ -191,12 +191,12 @@ impl DisruptionController {
         }
     }
 
-    /// The keys of all pods, to find deleted ones after a watch was interrupted.
+    /// The keys of all cached pods, to find the deleted ones after a watch was interrupted.
     pub fn pods(&self) -> impl Iterator<Item = &ObjectKey> {
         self.pods.keys()
     }
 
-    /// The keys of all budgets.
+    /// The keys of all cached budgets.
     pub fn budgets(&self) -> impl Iterator<Item = &ObjectKey> {
         self.budgets.keys()
     }
@@ -345,7 +345,7 @@ impl DisruptionController {
         left.retain(|other| *other != owner);
         found.insert(owner, result);
         if left.is_empty() {
-            // Computed from the caches as they are now; further owners may have turned up.
+            // The caches may have changed meanwhile, and the selected pods may have further owners.
             self.begin_sync(key, found, now, date);
         } else {
             let looking_up = Syncing::LookingUp { left, found };
@@ -365,7 +365,7 @@ impl DisruptionController {
             (StatusWriteOutcome::Written, AfterWrite::Recheck(_)) => {
                 self.finish(&key, then, SyncEnding::Written, now);
             }
-            // Nothing more is written that was computed from an older view.
+            // A status that was computed from an older version must not be written.
             (StatusWriteOutcome::Conflict, _) => {
                 self.finish(&key, retry, SyncEnding::Conflict, now);
             }
@@ -408,7 +408,7 @@ impl DisruptionController {
         }
     }
 
-    /// Continues after a patch of a pod, which is retried later if it failed.
+    /// Continues after a patch of a pod. `patched` says whether it succeeded; if not, it is retried later.
     pub fn patched(&mut self, patched: bool, now: Time) {
         let Some(Working::Pod(key, _)) = self.working.take() else {
             debug_assert!(false, "no patch was requested");
@@ -437,7 +437,7 @@ fn is_exhausted(budget: &DisruptionBudget) -> bool {
     budget.status.disruptions_allowed <= 0
 }
 
-/// How long it is until `at`.
+/// The time from `from` until `at`; zero if `at` is earlier.
 fn span(from: Timestamp, at: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(from)).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! The disruption controller, which keeps the status of budgets up to date as kube-controller-manager does.
 //!
 //! The module `sync` computes the status of one budget. A [`DisruptionController`] caches pods and budgets, decides
-//! which status to compute when, and requests the necessary reads and writes.
+//! when to compute which status, and requests the necessary reads and writes.
 //!
 //! Not here: watching pods and budgets, and leader election. Two active controllers do no harm because every
 //! write is conditional, but they double the work and the events.

@@ -2,17 +2,17 @@
 
 use crate::{budget::DisruptionBudget, pod::Pod};
 
-/// The name of a namespaced object.
+/// The namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: Box<str>,
-    /// Its name.
+    /// The name.
     pub name: Box<str>,
 }
 
 impl ObjectKey {
-    /// The object `name` of `namespace`.
+    /// The key of the object `name` in `namespace`.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.into(),

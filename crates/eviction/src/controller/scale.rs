@@ -1,4 +1,4 @@
-//! The lookup of the scale of a pod's owner: how many pods its controller wants.
+//! The lookup of the scale of a pod's owner: the number of pods that its controller wants.
 //!
 //! Percentages and `maxUnavailable` refer to the number of pods that *should* exist. It is the scale of the
 //! pods' controllers: a `ReplicationController`, a `ReplicaSet` or the Deployment that owns it, a
@@ -17,19 +17,19 @@ use crate::{
 /// The scale of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerScale {
-    /// The UID of the controller; for the `ReplicaSet` of a Deployment, that of the Deployment.
+    /// The UID of the controller. For the `ReplicaSet` of a Deployment, it is that of the Deployment.
     pub uid: Box<str>,
-    /// Its `spec.replicas`.
+    /// The `spec.replicas` of the controller.
     pub replicas: i32,
 }
 
 /// Why the scale of a controller cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleError {
-    /// Objects of its kind have no scale.
+    /// The resource, such as `widgets.example.com`, has no scale subresource.
     #[error("{0} does not implement the scale subresource")]
     NoScale(String),
-    /// A request of the caller failed.
+    /// A request of the caller failed, with this message.
     #[error("{0}")]
     Failed(String),
 }
@@ -40,12 +40,12 @@ pub type ScaleResult = Result<Option<ControllerScale>, ScaleError>;
 /// The next question of a lookup. All objects are in the namespace of the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScaleQuestion {
-    /// A built-in object by name: answer with [`ScaleLookup::object`].
+    /// A built-in object, by kind and name: answer with [`ScaleLookup::object`].
     Object(ScaledKind, Box<str>),
-    /// GET the scale subresource of the owner, whose kind is mapped to a resource: answer with
+    /// A GET of the scale subresource of this owner; the caller finds the resource of the owner's kind. Answer with
     /// [`ScaleLookup::scale`].
     Scale(ControllerRef),
-    /// The resources that discovery lists for the owner's group and version: answer with
+    /// The resources that discovery lists for this group and version, that of the owner: answer with
     /// [`ScaleLookup::discovery`].
     Discovery(Box<str>),
 }
@@ -63,14 +63,14 @@ pub enum ScaledKind {
     StatefulSet,
 }
 
-/// What a lookup needs to know of a built-in object.
+/// The fields of a built-in object that a lookup needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaledObject {
-    /// Its UID.
+    /// The UID of the object.
     pub uid: Box<str>,
-    /// Its `spec.replicas`.
+    /// The `spec.replicas` of the object.
     pub replicas: i32,
-    /// Its own controller, if it has one.
+    /// The controller of the object itself, if it has one.
     pub controller: Option<ControllerRef>,
 }
 
@@ -86,7 +86,7 @@ impl ScaledObject {
         let replicas = spec.get("replicas")?;
         Ok(Self {
             uid: root.get("metadata")?.get("uid")?.text()?.into(),
-            // The default, which servers fill in.
+            // The default in the API.
             replicas: if replicas.value().is_null() {
                 1
             } else {
@@ -135,25 +135,25 @@ impl DiscoveredResource {
 /// The response to a GET of a scale subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScaleResponse {
-    /// The UID of the object and `spec.replicas` of the `Scale`.
+    /// The UID of the owner, and `spec.replicas` of the `Scale`.
     Found(ControllerScale),
-    /// 404; `resource` is the plural name and group of the resource, as in `widgets.example.com`.
+    /// The status was 404.
     NotFound {
-        /// Plural name and group.
+        /// The plural name and the group of the resource, such as `widgets.example.com`.
         resource: String,
     },
-    /// Any other failure, with its text; also a kind that maps to no resource.
+    /// Any other failure, with its message. It may also be that the kind maps to no resource.
     Failed(String),
 }
 
 /// A resource as discovery lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredResource {
-    /// Such as `deployments/scale`.
+    /// The name of the resource or subresource, such as `deployments/scale`.
     pub name: String,
-    /// The group of its kind; empty if it is that of the list.
+    /// The group of the kind; empty if it is that of the list.
     pub group: String,
-    /// Its kind.
+    /// The kind, such as `Scale`.
     pub kind: String,
 }
 
@@ -171,7 +171,7 @@ pub struct ScaleLookup {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// The owner itself, if its kind is built in.
+    /// Reading the owner itself, whose kind is built in.
     Owner(ScaledKind),
     Deployment(ControllerRef),
     Scale,
@@ -181,7 +181,7 @@ enum State {
     Done(ScaleResult),
 }
 
-/// Groups whose kind `Scale` is understood: the current one and its predecessors.
+/// The groups whose kind `Scale` is supported: the current one and its predecessors.
 const SCALE_GROUPS: [&str; 3] = ["autoscaling", "extensions", "apps"];
 
 fn is_apps(group: &str) -> bool {
@@ -220,7 +220,7 @@ impl ScaleLookup {
         })
     }
 
-    /// Answers [`ScaleQuestion::Object`]: the object, or nothing if there is none.
+    /// Answers [`ScaleQuestion::Object`]: the object; `None` if it does not exist.
     pub fn object(&mut self, object: Option<&ScaledObject>) {
         let found = |owner: &ControllerRef| object.filter(|object| object.uid == owner.uid);
         self.state = match &self.state {
@@ -259,7 +259,8 @@ impl ScaleLookup {
         };
     }
 
-    /// Answers [`ScaleQuestion::Discovery`]: if the kind has a scale subresource, the owner is gone.
+    /// Answers [`ScaleQuestion::Discovery`]. If the resource has a scale subresource, the 404 means that the owner does
+    /// not exist.
     pub fn discovery(&mut self, listed: Result<&[DiscoveredResource], String>) {
         let State::Discovery { resource } = &self.state else {
             return;

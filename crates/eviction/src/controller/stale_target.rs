@@ -1,7 +1,7 @@
 //! Stale `DisruptionTarget` conditions of pods that were to be evicted but still exist.
 //!
-//! An eviction sets the condition just before it deletes the pod. If the deletion never happens, nobody else
-//! resets it.
+//! An eviction sets the condition just before it deletes the pod. If the deletion never happens, only this controller
+//! resets the condition.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     read::whole_seconds,
 };
 
-/// How long the condition may be true until it is set to false.
+/// How long the condition may be true before it is set to false.
 pub(super) const STALE_TARGET_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What to do about the condition `DisruptionTarget` of a pod.
@@ -37,7 +37,7 @@ pub(super) fn stale_target(pod: &Pod, now: Timestamp) -> StaleTarget {
     if pod.terminating || has_ended || !target.is_true || target.by_kubelet {
         return StaleTarget::None;
     }
-    // Without a time it is as old as can be.
+    // A condition without a time counts as stale.
     let since = target.since.unwrap_or(Timestamp::MIN);
     let stale_at = since.saturating_add(STALE_TARGET_TIMEOUT).unwrap_or(since);
     if now < stale_at {

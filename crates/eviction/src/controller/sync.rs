@@ -1,8 +1,8 @@
 //! The sync of one budget: computes its status from its pods and the scales of their controllers.
 //!
-//! Budget and pods may come from caches. The resulting status must be written on condition that the budget
-//! still has the resource version that was read. If that fails with 409, the result is out of date and must
-//! not be written; sync again later.
+//! Budget and pods may come from caches. The status must be written on condition that the budget still has the resource
+//! version that was read. If the write fails with 409, the status is out of date and must be dropped; the budget is
+//! synced again later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use crate::{
     pod::{ControllerRef, Pod},
 };
 
-/// The results of lookups, by owner.
+/// The scales that have been looked up, by owner.
 pub(crate) type Scales = BTreeMap<ControllerRef, ScaleResult>;
 
 /// The result of a sync.
@@ -34,16 +34,16 @@ pub(crate) enum SyncResult {
     Done(SyncOutcome),
 }
 
-/// What is to be done after a sync.
+/// What the caller has to do after a sync.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SyncOutcome {
-    /// The object to PUT to the budget's `/status`, if anything has changed.
+    /// The object to PUT to the budget's `/status`; `None` if the status is up to date.
     pub write: Option<Value>,
     /// Events to record.
     pub events: Vec<DisruptionEvent>,
-    /// When to sync again, if nothing happens before.
+    /// When to sync again, even if nothing changes until then.
     pub recheck_at: Option<Timestamp>,
-    /// Why the status could not be computed. Write what is given, and sync again with back-off.
+    /// Why the status could not be computed. `write` still has to be written, and the sync is retried with back-off.
     pub error: Option<SyncError>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum SyncError {
 
 /// Computes the status of a budget. `pods` are those of its namespace, or any superset.
 ///
-/// It costs a pass over `pods`, and another over those that are selected.
+/// The cost is linear in the number of `pods`, and `O(n log n)` in the number of those that are selected.
 pub(crate) fn sync(
     budget: &DisruptionBudget,
     pods: &[&Pod],
@@ -132,7 +132,7 @@ fn select<'p>(
     Ok(selected)
 }
 
-/// The new status, if it differs, and when to look again.
+/// The new status, if it differs from the old one, and when to sync again.
 fn compute(
     budget: &DisruptionBudget,
     pods: &[&Pod],
@@ -204,7 +204,7 @@ fn sum_of_scales(pods: &[&Pod], scales: &Scales) -> Result<i32, Stop> {
     if !unknown.is_empty() {
         return Err(Stop::NeedScales(unknown));
     }
-    // By the UID of what is counted: two ReplicaSets of one Deployment are one controller.
+    // Keyed by the UID of the scaled object, so that two ReplicaSets of one Deployment count once.
     let mut counted = BTreeMap::new();
     for pod in pods {
         let Some(owner) = &pod.controller else {
@@ -222,8 +222,9 @@ fn sum_of_scales(pods: &[&Pod], scales: &Scales) -> Result<i32, Stop> {
     Ok(saturate(counted.into_values().map(i128::from).sum()))
 }
 
-/// The status if the sync failed: no disruptions are allowed, everything else stays as it was. That includes
-/// the observed generation: a new spec that could not be processed stays "still being processed".
+/// The budget with the status after a failed sync, if it differs from the old one: no disruptions are allowed, and all
+/// else stays as it was. That includes the observed generation, so evictions under a new spec that could not be
+/// processed are still refused with "still being processed".
 pub(super) fn fail_safe(
     budget: &DisruptionBudget,
     error: &SyncError,

@@ -11,11 +11,11 @@ use std::{
 
 use fairgate_core::time::Time;
 
-/// The delay after the first failure; each further one doubles it.
+/// The delay after the first failure. Each further failure doubles it.
 const FIRST_DELAY: Duration = Duration::from_millis(5);
 /// The longest delay.
 const LONGEST_DELAY: Duration = Duration::from_secs(1000);
-/// The limits on retries of all keys together: per second, and in a burst.
+/// The limits on the retries of all keys together: their rate, and the size of a burst.
 const RETRIES_PER_SECOND: u32 = 10;
 const RETRY_BURST: u32 = 100;
 
@@ -28,10 +28,10 @@ pub(super) struct WorkQueue<K> {
     wanted: BTreeSet<K>,
     /// Keys that are being processed.
     taken: BTreeSet<K>,
-    /// Keys that become ready later.
+    /// Keys that become ready later, with the time.
     later: BTreeMap<K, Time>,
     by_time: BTreeSet<(Time, K)>,
-    /// Consecutive failures, by key.
+    /// The number of consecutive failures of each key.
     failures: BTreeMap<K, u32>,
     bucket: TokenBucket,
 }
@@ -58,7 +58,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         }
     }
 
-    /// Adds a key to be processed at `time`, unless it is scheduled earlier already.
+    /// Adds a key to be processed at `time`, unless it is already scheduled for an earlier time.
     pub(super) fn add_at(&mut self, key: K, time: Time) {
         if let Some(earlier) = self.later.get(&key) {
             if *earlier <= time {
@@ -70,8 +70,8 @@ impl<K: Clone + Ord> WorkQueue<K> {
         self.later.insert(key, time);
     }
 
-    /// Adds a key whose processing failed, with a delay that depends on its failures and on the rate of all
-    /// retries. Returns the time.
+    /// Adds a key whose processing failed, with a delay that depends on its failures and on the rate of all retries.
+    /// Returns the time at which it becomes ready.
     pub(super) fn retry(&mut self, key: K, now: Time) -> Time {
         let failures = self.failures.entry(key.clone()).or_default();
         let own = FIRST_DELAY
@@ -88,7 +88,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         self.failures.remove(key);
     }
 
-    /// Takes the oldest key that is ready. [`WorkQueue::done`] must follow.
+    /// Takes the oldest key that is ready. The caller must call [`WorkQueue::done`] afterwards.
     pub(super) fn take(&mut self, now: Time) -> Option<K> {
         while let Some((time, key)) = self.by_time.first().cloned() {
             if time > now {
@@ -104,7 +104,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         Some(key)
     }
 
-    /// Ends the processing of a key. If the key was added meanwhile, it is ready again.
+    /// Ends the processing of a key. If the key was added in the meantime, it is ready again.
     pub(super) fn done(&mut self, key: &K) {
         self.taken.remove(key);
         if self.wanted.contains(key) {
@@ -112,7 +112,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         }
     }
 
-    /// The time at which a key can be taken, if none is added; `now`, if there is one already.
+    /// The time at which the next key can be taken if none is added: `now` if one is ready, `None` if there are none.
     pub(super) fn next(&self, now: Time) -> Option<Time> {
         if !self.ready.is_empty() {
             return Some(now);
@@ -129,7 +129,7 @@ struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Takes a token. Returns the time until it is available.
+    /// Takes a token, and returns the time until it is available.
     fn take(&mut self, now: Time) -> Duration {
         let each = Duration::from_secs(1) / RETRIES_PER_SECOND;
         let burst = each * RETRY_BURST;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_is_added_twice_is_done_once() {
+    fn a_key_that_is_added_twice_is_processed_once() {
         let mut queue = WorkQueue::default();
         queue.add("a");
         queue.add("b");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_is_added_while_it_is_worked_on_is_done_again() {
+    fn a_key_that_is_added_while_it_is_processed_is_processed_again() {
         let mut queue = WorkQueue::default();
         queue.add("a");
         assert_eq!(queue.take(at(0)), Some("a"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn delayed_work_is_done_at_the_earliest_requested_time() {
+    fn a_delayed_key_is_ready_at_the_earliest_requested_time() {
         let mut queue = WorkQueue::default();
         queue.add_at("a", at(20));
         queue.add_at("a", at(10));

@@ -11,41 +11,42 @@ use serde_json::Value;
 pub enum UpstreamCall {
     /// GET the pod.
     GetPod {
-        /// Its name.
+        /// The name of the pod.
         name: String,
     },
-    /// LIST the budgets of the namespace, or their next page.
+    /// LIST the budgets of the namespace, or the next page of the list.
     ListBudgets {
-        /// The token of the previous page.
+        /// The continue token of the previous page; `None` for the first page.
         continue_token: Option<String>,
     },
     /// GET the budget.
     GetBudget {
-        /// Its name.
+        /// The name of the budget.
         name: String,
     },
     /// PUT this object to `/status` of the budget. It contains the resource version that was read; without
     /// it the call would overwrite concurrent changes.
     PutBudgetStatus {
-        /// Its name.
+        /// The name of the budget.
         name: String,
-        /// The body.
+        /// The body: the whole budget.
         object: Value,
     },
     /// PATCH `/status` of the pod: a strategic merge patch.
     PatchPodStatus {
-        /// Its name.
+        /// The name of the pod.
         name: String,
-        /// The body.
+        /// The body of the patch.
         patch: Value,
     },
     /// DELETE the pod.
     DeletePod {
-        /// Its name.
+        /// The name of the pod.
         name: String,
         /// The body: `DeleteOptions`.
         options: Value,
-        /// Whether the query must have `dryRun=All`, too, for upstreams that ignore the body of a DELETE.
+        /// Whether this is a dry run. The query must then also have `dryRun=All`, for upstreams that ignore the body of
+        /// a DELETE.
         dry_run: bool,
     },
 }
@@ -61,7 +62,7 @@ impl UpstreamCall {
     }
 }
 
-/// The outcome of a call, and its times.
+/// The outcome of a call, with its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallReply<R> {
     /// The outcome.
@@ -77,16 +78,16 @@ pub struct CallReply<R> {
 /// The outcome of a call. `R` is the caller's response, which is returned unchanged.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallOutcome<R> {
-    /// A 2xx status with the decoded body, which is used for reads and patches only.
+    /// A 2xx status with the decoded body. Only the bodies of reads and patches are used.
     Success(Value),
     /// Any other status.
     Failure {
         /// The HTTP status.
         code: u16,
-        /// The response.
+        /// The response of the upstream.
         response: R,
     },
-    /// The call was not sent.
+    /// The call was not sent, so it cannot have been executed.
     NotSent,
     /// The call may have been executed: the connection broke, or the call timed out.
     Unknown,

@@ -1,4 +1,4 @@
-//! Whether a budget allows an eviction, and how it is charged.
+//! Whether a budget allows an eviction, and the status after it is charged.
 
 use jiff::Timestamp;
 
@@ -26,7 +26,7 @@ pub(super) fn may_skip_budget(pod: &Pod, budget: &DisruptionBudget) -> bool {
         }
 }
 
-/// Checks whether the budget can be charged.
+/// Checks whether the budget can be charged. The error is the refusal.
 pub(super) fn check(budget: &DisruptionBudget) -> Result<(), EvictionRefusal> {
     let status = &budget.status;
     let name = || budget.name.clone();
@@ -45,7 +45,7 @@ pub(super) fn check(budget: &DisruptionBudget) -> Result<(), EvictionRefusal> {
     Ok(())
 }
 
-/// The status after an eviction of the pod was charged to the budget.
+/// The status of the budget after an eviction of the pod is charged to it at the time `now`.
 ///
 /// The entry in `disruptedPods` keeps the controller from restoring the budget before it observes the deletion.
 pub(super) fn charge(budget: &DisruptionBudget, pod: &str, now: Timestamp) -> BudgetStatus {
@@ -61,7 +61,7 @@ pub(super) fn charge(budget: &DisruptionBudget, pod: &str, now: Timestamp) -> Bu
     status
 }
 
-/// Whether an eviction of the pod was charged to the budget at one of these times.
+/// Whether the budget has an entry for the pod with one of these times, so that its eviction was charged.
 pub(super) fn is_charged(budget: &DisruptionBudget, pod: &str, times: &[Timestamp]) -> bool {
     let entry = budget.status.disrupted_pods.get(pod);
     entry.is_some_and(|entry| times.contains(entry))

@@ -1,9 +1,8 @@
 //! The eviction procedure: which calls to the upstream it makes, in which order, and the response.
 //!
-//! [`EvictionRequest`](request::EvictionRequest) is the parsed request. An
-//! [`Eviction`](machine::Eviction) is a state machine that requests one call after the
-//! other and receives the outcomes. A [`Precheck`](precheck::Precheck) only refuses. [`refusal`] has the
-//! responses.
+//! [`EvictionRequest`](request::EvictionRequest) is the parsed request. An [`Eviction`](machine::Eviction) is a state
+//! machine that requests one call after the other and receives the outcomes. A [`Precheck`](precheck::Precheck) can
+//! only refuse an eviction or leave it to the upstream. [`refusal`] has the reasons of refusals and the responses.
 //!
 //! Not here: authorization, and decoding bodies.
 

@@ -1,7 +1,7 @@
 //! Refusing evictions in front of an upstream that enforces budgets itself.
 //!
-//! A [`Precheck`] makes the reads of an eviction and stops before the first write. It refuses what the
-//! upstream would certainly refuse. Everything else is forwarded, also if a read fails. It never grants anything.
+//! A [`Precheck`] makes the reads of an eviction and stops before the first write. It refuses what the upstream would
+//! certainly refuse. All other evictions are forwarded, also if a read fails. It never grants an eviction.
 
 use super::{
     calls::{CallReply, UpstreamCall},
@@ -47,7 +47,7 @@ impl<R> Precheck<R> {
             EvictionStep::Done(EvictionResult::Refused(refusal)) if is_certain(refusal) => {
                 PrecheckStep::Refuse(refusal.clone())
             }
-            // Only the read of the pod ends so.
+            // Only the read of the pod ends with this result.
             EvictionStep::Done(EvictionResult::Upstream { code: 404, .. }) => {
                 let pod = self.pod.clone();
                 PrecheckStep::Refuse(EvictionRefusal::PodGone { pod })
@@ -64,8 +64,8 @@ impl<R> Precheck<R> {
     }
 }
 
-/// Whether every server that enforces budgets refuses the eviction for this reason, also when parsing it
-/// ([`EvictionRequest::new`]). Other requests must be forwarded.
+/// Whether every server that enforces budgets refuses an eviction for this reason. This also applies to the errors of
+/// [`EvictionRequest::new`]. If not, the request must be forwarded.
 pub fn is_certain(refusal: &EvictionRefusal) -> bool {
     matches!(
         refusal,

@@ -21,25 +21,25 @@ pub enum EvictionRefusal {
     /// The budget allows no disruption at present.
     #[error("Cannot evict pod as it would violate the pod's disruption budget.")]
     BudgetExhausted {
-        /// The text of the cause.
+        /// The message of the cause in the response.
         cause: String,
     },
     /// The status was computed for an older generation of the spec.
     #[error("Cannot evict pod as it would violate the pod's disruption budget.")]
     BudgetNotProcessed {
-        /// The budget.
+        /// The name of the budget.
         budget: String,
     },
     /// An unready pod that was to be evicted without charging the budget has changed meanwhile.
     #[error("Cannot evict pod as it would violate the pod's disruption budget.")]
     PodChanged {
-        /// The budget.
+        /// The name of the budget.
         budget: String,
     },
     /// Every attempt to charge the budget conflicted with another change of it.
     #[error("Cannot evict pod as it would violate the pod's disruption budget.")]
     BudgetContended {
-        /// The budget.
+        /// The name of the budget.
         budget: String,
     },
     /// Several budgets select the pod.
@@ -53,7 +53,7 @@ pub enum EvictionRefusal {
         Quoted(budget)
     )]
     BudgetNegative {
-        /// The budget.
+        /// The name of the budget.
         budget: String,
     },
     /// Too many granted evictions are still unconfirmed by the controller.
@@ -62,7 +62,7 @@ pub enum EvictionRefusal {
         Quoted(budget)
     )]
     TooManyDisruptedPods {
-        /// The budget.
+        /// The name of the budget.
         budget: String,
     },
     /// The names in body and path differ.
@@ -83,7 +83,7 @@ pub enum EvictionRefusal {
         kind: String,
         /// The body's version, without the group.
         version: String,
-        /// What is wrong.
+        /// What is wrong with the body.
         why: String,
     },
     /// The dry-run options of query and body differ.
@@ -102,7 +102,7 @@ pub enum EvictionRefusal {
         Quoted(pod)
     )]
     UnsafeDeletion {
-        /// The pod.
+        /// The name of the pod.
         pod: String,
     },
     /// The delete options are invalid.
@@ -114,11 +114,11 @@ pub enum EvictionRefusal {
         Quoted(pod)
     )]
     UidMismatch {
-        /// The pod.
+        /// The name of the pod.
         pod: String,
         /// The UID in the preconditions.
         wanted: String,
-        /// The pod's.
+        /// The UID of the pod.
         found: String,
     },
     /// The pod does not have the resource version in the preconditions.
@@ -127,17 +127,17 @@ pub enum EvictionRefusal {
         Quoted(pod)
     )]
     ResourceVersionMismatch {
-        /// The pod.
+        /// The name of the pod.
         pod: String,
         /// The resource version in the preconditions.
         wanted: String,
-        /// The pod's.
+        /// The resource version of the pod.
         found: String,
     },
     /// The pod is gone, though another pod may have its name.
     #[error("pods {} not found", Quoted(pod))]
     PodGone {
-        /// The pod.
+        /// The name of the pod.
         pod: String,
     },
     /// An object from the upstream is malformed.
@@ -152,7 +152,7 @@ const UNSAFE_FIELD: &str = "deleteOptions.ignoreStoreReadErrorWithClusterBreakin
 const UNSAFE_DETAIL: &str =
     "Invalid value: true: can not be set for pod eviction, try after removing the option";
 
-/// Several errors are enclosed in brackets.
+/// The texts of all errors. As in Kubernetes, several are enclosed in brackets.
 fn aggregate(errors: &[ApiFieldError]) -> String {
     let texts: Vec<String> = errors.iter().map(ApiFieldError::to_string).collect();
     match texts.as_slice() {
@@ -217,7 +217,7 @@ impl EvictionRefusal {
         )
     }
 
-    /// The HTTP status, and the reason of the `Status`, which may be empty.
+    /// The HTTP status code, and the `reason` of the `Status`, which may be empty.
     fn code_and_reason(&self) -> (u16, &'static str) {
         match self {
             Self::BudgetExhausted { .. }
@@ -291,9 +291,9 @@ impl EvictionRefusal {
         })
     }
 
-    /// The body of the response. [`EvictionStatus::retry_after`] belongs into the header `Retry-After`; other
-    /// refusals must not have that header, because client libraries repeat such requests silently and their
-    /// callers would not see the refusal.
+    /// The body of the response. The value of [`EvictionStatus::retry_after`], if there is one, belongs in the header
+    /// `Retry-After`. Other refusals must not have that header: client libraries silently repeat requests that get it,
+    /// and their callers would not see the refusal.
     pub fn status(&self) -> EvictionStatus {
         let (code, reason) = self.code_and_reason();
         EvictionStatus {

@@ -78,7 +78,7 @@ impl EvictionRequest {
         !self.dry_run.is_empty()
     }
 
-    /// The options of the pod's deletion, with these preconditions.
+    /// The `DeleteOptions` of the pod's deletion, with these preconditions.
     pub(super) fn delete_options(&self, uid: Option<&str>, version: Option<&str>) -> Value {
         let mut options = self.options.clone();
         options.insert("kind".to_owned(), json!("DeleteOptions"));
@@ -93,8 +93,8 @@ impl EvictionRequest {
         Value::Object(options)
     }
 
-    /// Validates the options as the deletion itself will, so that no budget is charged for a deletion that
-    /// must fail.
+    /// Validates the options as the server does when it deletes the pod, so that no budget is charged for a deletion
+    /// that would fail.
     pub(super) fn check_options(&self) -> Result<(), EvictionRefusal> {
         let mut errors = Vec::new();
         let field = "propagationPolicy";
@@ -127,7 +127,7 @@ pub(super) fn preconditions(uid: Option<&str>, version: Option<&str>) -> Map<Str
         .collect()
 }
 
-/// The fields of a body.
+/// The fields of the body, an `Eviction`.
 struct BodyParts {
     name: String,
     namespace: String,
@@ -150,7 +150,7 @@ impl BodyParts {
             .list()?
             .iter()
             .map(|one| ObjectField::root(one).text());
-        // Only the types; the deletion checks the values.
+        // Only the types are checked here. The deletion checks the values.
         given.get("gracePeriodSeconds")?.integer()?;
         given.get("orphanDependents")?.flag()?;
         given.get("propagationPolicy")?.optional_text()?;

@@ -1,8 +1,8 @@
 //! An estimate of the upstream's clock from its `Date` headers.
 //!
 //! The time of a grant is stored in `disruptedPods`, and the controller expires it two minutes later by its
-//! own clock. If the clock of a gateway is far behind, its entries are expired when the controller reads them,
-//! and more pods are evicted than the budget allows.
+//! own clock. If a gateway whose clock is far behind wrote its own time, its entries would already have expired when
+//! the controller reads them, and more pods would be evicted than the budget allows.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,7 +12,7 @@ pub struct ServerClock {
     ahead: SignedDuration,
 }
 
-/// The precision of a `Date`, which is truncated.
+/// The precision of the header `Date`, which is truncated to whole seconds.
 const PRECISION: SignedDuration = SignedDuration::from_secs(1);
 
 impl ServerClock {
@@ -23,7 +23,7 @@ impl ServerClock {
     /// agree.
     pub fn observe(&mut self, sent: Timestamp, received: Timestamp, date: Timestamp) {
         if received < sent {
-            // The local clock was set meanwhile: it says nothing.
+            // The local clock was set back during the call, so the times cannot be compared.
             return;
         }
         let least = date.duration_since(received);

@@ -1,18 +1,19 @@
 //! The order of evictions that wait for their budgets.
 //!
-//! [`WaitingEvictions`] holds the places of all evictions that wait. When a budget is seen to allow disruptions,
-//! it says whose turn it is: those who drain (*flows*) take turns at each budget, and the evictions of one flow go in
-//! the order in which they came. So a drain of two pods does not wait behind a drain of fifty.
+//! [`WaitingEvictions`] holds the places of all evictions that wait. When a budget allows disruptions, it selects the
+//! evictions whose turn it is. The clients that drain nodes (*flows*) take turns at each budget, and the evictions of
+//! one flow get their turns in the order of arrival. So a drain of two pods does not wait behind a drain of fifty.
 //!
 //! The order is self-clocked fair queuing with equal weights (Golestani, 1994). The *share* of a flow is the number of
-//! its granted evictions. The flow with the lowest share is next, and of equal ones the one that came, or was granted an
-//! eviction, longest ago. A flow that comes later, or again, begins with the highest share of those who are there. So it
-//! is next once each of them has had one turn more, and a drain that sends its evictions one after the other gains nothing.
+//! its granted evictions. The flow with the lowest share is next; of several, the one that arrived, or was granted an
+//! eviction, longest ago. A flow that arrives later, or again, begins with the highest share so far. So it is next once
+//! each of the others has had one more turn, and a drain that sends its evictions one after the other has no advantage.
 //!
-//! A *turn* is no grant: the eviction runs its whole procedure, and the budget decides. An eviction that is refused
-//! although it was its turn keeps its place. A turn that takes long ([`TURN_LIMIT`]) keeps nobody else waiting.
+//! A *turn* is not a grant: the eviction runs its whole procedure, and the budget decides. An eviction that is refused
+//! in its turn keeps its place. After [`TURN_LIMIT`], a turn no longer counts against what the budget allows, so that a
+//! slow eviction does not keep others waiting.
 //!
-//! Not here: how long evictions wait, how they learn of their budgets, and who may wait at all.
+//! Not here: how long evictions wait, how they learn that their budget has changed, and which evictions may wait.
 
 #[cfg(test)]
 mod tests;
@@ -36,12 +37,12 @@ pub struct BudgetName {
     pub name: String,
 }
 
-/// How many evictions may wait.
+/// The maximum number of evictions that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitLimits {
-    /// For one budget.
+    /// The limit for one budget.
     pub per_budget: usize,
-    /// For all budgets together.
+    /// The limit for all budgets together.
     pub total: usize,
 }
 
@@ -54,12 +55,12 @@ pub struct WaitPlace {
 }
 
 impl WaitPlace {
-    /// The budget that it waits for.
+    /// The budget that the eviction waits for.
     pub fn budget(&self) -> &BudgetName {
         &self.budget
     }
 
-    /// A number that no other place has.
+    /// The number of the place, which no other place has.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -75,7 +76,7 @@ pub struct WaitingEvictions {
 }
 
 impl WaitingEvictions {
-    /// Nobody waits yet.
+    /// No evictions wait yet.
     pub fn new(limits: WaitLimits) -> Self {
         Self {
             limits,
@@ -85,12 +86,12 @@ impl WaitingEvictions {
         }
     }
 
-    /// How many evictions wait, or have their turn.
+    /// The number of evictions that wait or have their turn.
     pub fn len(&self) -> usize {
         self.waiting
     }
 
-    /// Whether nobody waits.
+    /// Whether no evictions wait or have their turn.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
@@ -100,8 +101,9 @@ impl WaitingEvictions {
         self.budgets.keys()
     }
 
-    /// Whether an eviction may charge the budget, if that allows it: on its turn, or if nobody else waits. One that
-    /// has no place may also if there is none left.
+    /// Whether an eviction may charge the budget, if the budget allows it. An eviction with a place may if it has its
+    /// turn or is the only one that waits. An eviction without a place may if no other one waits, or if there is no
+    /// place left.
     pub fn may_charge(&self, budget: &BudgetName, place: Option<&WaitPlace>) -> bool {
         let Some(waiters) = self.budgets.get(budget) else {
             return true;
@@ -110,7 +112,7 @@ impl WaitingEvictions {
             Some(place) if place.budget == *budget => {
                 waiters.places == 1 || waiters.turns.contains_key(&place.number)
             }
-            // Another budget selects the pod now.
+            // The place is for another budget: meanwhile, this budget selects the pod.
             Some(_) | None => self.is_full(budget),
         }
     }
@@ -120,8 +122,8 @@ impl WaitingEvictions {
         self.waiting >= self.limits.total || places >= self.limits.per_budget
     }
 
-    /// Gives an eviction of `flow` the last place of its flow. `None` if too many wait already. Costs O(log n) of
-    /// the evictions that wait.
+    /// Gives an eviction of `flow` the last place of its flow; `None` if a limit is reached. It costs `O(log n)`, where
+    /// n is the number of waiting evictions.
     pub fn join(&mut self, budget: &BudgetName, flow: &str) -> Option<WaitPlace> {
         if self.is_full(budget) {
             return None;
@@ -138,7 +140,7 @@ impl WaitingEvictions {
         })
     }
 
-    /// Gives up a place: the eviction was granted, or has ended otherwise.
+    /// Removes a place, because the eviction was granted or has ended otherwise.
     pub fn leave(&mut self, place: &WaitPlace, is_granted: bool) {
         let Some(waiters) = self.budgets.get_mut(&place.budget) else {
             return;
@@ -151,15 +153,15 @@ impl WaitingEvictions {
         }
     }
 
-    /// The eviction was refused although it was its turn: it waits on, at its place.
+    /// The eviction was refused in its turn. It continues to wait at its place.
     pub fn refused(&mut self, place: &WaitPlace) {
         if let Some(waiters) = self.budgets.get_mut(&place.budget) {
             waiters.end_turn(&place.flow, place.number);
         }
     }
 
-    /// The budget was read at `now`, and allows so many disruptions. Returns the numbers of the places whose turn it
-    /// is. Costs O(flows of the budget) for each.
+    /// The budget was read at `now`, and allows `allowed` disruptions. Returns the numbers of the places whose turn
+    /// begins. Each costs `O(n)`, where n is the number of flows that wait for the budget.
     pub fn observed(&mut self, now: Time, budget: &BudgetName, allowed: usize) -> Vec<u64> {
         let Some(waiters) = self.budgets.get_mut(budget) else {
             return Vec::new();
@@ -178,28 +180,28 @@ impl WaitingEvictions {
 #[derive(Debug, Default)]
 struct BudgetWaiters {
     flows: BTreeMap<String, FlowWaiters>,
-    /// Since when it has been these places' turn.
+    /// The places that have their turn, with its start.
     turns: BTreeMap<u64, Time>,
     places: usize,
     /// The highest share of any flow.
     virtual_time: u64,
-    /// Counts what decides between flows of the same share.
+    /// A counter that orders flows with the same share.
     next_order: u64,
 }
 
 /// The evictions of one flow.
 #[derive(Debug)]
 struct FlowWaiters {
-    /// Granted evictions, and the share of others when the flow came.
+    /// The number of granted evictions, plus the highest share of any flow when this one arrived.
     share: u64,
-    /// When it came, or was granted an eviction last.
+    /// When the flow arrived or was last granted an eviction, as a value of `BudgetWaiters::next_order`.
     order: u64,
     waiting: BTreeSet<u64>,
     on_turn: u64,
 }
 
 impl FlowWaiters {
-    /// The lowest is next.
+    /// The flow with the lowest rank is next. Turns count like granted evictions.
     fn rank(&self) -> (u64, u64) {
         (self.share + self.on_turn, self.order)
     }
@@ -223,7 +225,7 @@ impl BudgetWaiters {
         flow.waiting.insert(number);
     }
 
-    /// Gives the next eviction its turn.
+    /// Begins the turn of the next eviction. Returns the number of its place; `None` if no others wait.
     fn next_turn(&mut self, now: Time) -> Option<u64> {
         let flows = self.flows.values_mut();
         let flow = flows
@@ -235,7 +237,7 @@ impl BudgetWaiters {
         Some(number)
     }
 
-    /// Ends a turn without a grant. The place is its flow's first again, for no later one is older.
+    /// Ends a turn without a grant. The place keeps its number, so it is before all that joined the flow later.
     fn end_turn(&mut self, flow: &str, number: u64) {
         if self.turns.remove(&number).is_some()
             && let Some(flow) = self.flows.get_mut(flow)
@@ -245,7 +247,7 @@ impl BudgetWaiters {
         }
     }
 
-    /// Removes a place; `false` if there is none of this number.
+    /// Removes a place. Returns `false` if there is no place with this number.
     fn leave(&mut self, name: &str, number: u64, is_granted: bool) -> bool {
         self.end_turn(name, number);
         let order = self.order();

@@ -79,7 +79,7 @@ impl Crowd {
         self.waiting.refused(&self.places[&number]);
     }
 
-    /// Grants one eviction after the other, and returns whose they were.
+    /// Grants evictions one after the other. Returns the names of their flows.
     fn granted(&mut self, count: usize) -> String {
         let grant = |_| {
             let [next] = self.observed(1)[..] else {
@@ -98,7 +98,7 @@ fn a_drain_of_two_does_not_wait_behind_a_drain_of_fifty() {
 }
 
 #[test]
-fn a_drain_that_comes_later_is_next_after_one_turn_of_the_others() {
+fn a_drain_that_arrives_later_is_next_after_one_turn_of_the_others() {
     let mut crowd = Crowd::of(&[("a", 20), ("b", 20)]);
     assert_eq!(crowd.granted(5), "ababa");
     crowd.join("c");
@@ -107,7 +107,7 @@ fn a_drain_that_comes_later_is_next_after_one_turn_of_the_others() {
 }
 
 #[test]
-fn evictions_of_one_drain_go_in_the_order_in_which_they_came() {
+fn evictions_of_one_drain_have_their_turns_in_the_order_of_arrival() {
     let mut crowd = Crowd::new();
     let numbers: Vec<u64> = (0..5).map(|_| crowd.join("a")).collect();
     assert_eq!(crowd.observed(2), numbers[..2]);
@@ -117,7 +117,7 @@ fn evictions_of_one_drain_go_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn a_drain_that_sends_one_eviction_after_the_other_gains_nothing() {
+fn a_drain_that_sends_one_eviction_after_the_other_has_no_advantage() {
     let mut crowd = Crowd::of(&[("a", 50)]);
     let mut order = String::new();
     for _ in 0..20 {
@@ -130,7 +130,7 @@ fn a_drain_that_sends_one_eviction_after_the_other_gains_nothing() {
 }
 
 #[test]
-fn ever_new_drains_do_not_starve_those_who_are_there() {
+fn ever_new_drains_do_not_starve_a_waiting_drain() {
     let mut crowd = Crowd::of(&[("a", 10)]);
     let mut order = String::new();
     for new in ["b", "c", "d", "e"] {
@@ -141,7 +141,7 @@ fn ever_new_drains_do_not_starve_those_who_are_there() {
 }
 
 #[test]
-fn as_many_have_their_turn_as_the_budget_allows() {
+fn as_many_evictions_have_their_turn_as_the_budget_allows() {
     let mut crowd = Crowd::of(&[("a", 3), ("b", 3)]);
     assert_eq!(crowd.observed(0), NOBODY);
     let turns = crowd.observed(3);
@@ -155,7 +155,7 @@ fn as_many_have_their_turn_as_the_budget_allows() {
 }
 
 #[test]
-fn a_turn_that_takes_long_keeps_nobody_waiting() {
+fn a_slow_turn_does_not_keep_others_waiting() {
     let mut crowd = Crowd::of(&[("a", 3)]);
     assert_eq!(crowd.observed(1), [0]);
     crowd.now = at(5);
@@ -167,7 +167,7 @@ fn a_turn_that_takes_long_keeps_nobody_waiting() {
 }
 
 #[test]
-fn who_leaves_gives_up_place_and_turn() {
+fn an_eviction_that_leaves_gives_up_its_place_and_turn() {
     let mut crowd = Crowd::of(&[("a", 3)]);
     crowd.end(1, false);
     assert_eq!(crowd.observed(1), [0]);
@@ -182,7 +182,7 @@ fn who_leaves_gives_up_place_and_turn() {
 }
 
 #[test]
-fn only_so_many_wait_for_a_budget_and_in_total() {
+fn the_number_of_waiting_evictions_is_limited_per_budget_and_in_total() {
     let mut waiting = WaitingEvictions::new(LIMITS);
     for _ in 0..100 {
         assert!(waiting.join(&foo(), "a").is_some());
@@ -198,7 +198,7 @@ fn only_so_many_wait_for_a_budget_and_in_total() {
 }
 
 #[test]
-fn who_comes_does_not_overtake_those_who_wait() {
+fn a_new_eviction_does_not_overtake_waiting_ones() {
     let mut crowd = Crowd::new();
     assert!(crowd.waiting.may_charge(&foo(), None));
     let first = crowd.join("a");
@@ -220,9 +220,9 @@ fn who_comes_does_not_overtake_those_who_wait() {
 }
 
 proptest! {
-    /// Whatever happens: each place has at most one turn at a time, those who stay are counted, and of two drains
-    /// that both have evictions waiting all the time neither is granted more than one more than the other, and one for
-    /// each of the three turns at a time that may be refused.
+    /// Each place has at most one turn at a time, and the waiting evictions are counted. Of two drains that always have
+    /// evictions waiting, neither is granted more than four evictions more than the other: one, and one for each of the
+    /// at most three simultaneous turns, which may be refused.
     #[test]
     fn turns_are_fair_and_counted(steps in proptest::collection::vec((0..8_u8, 0..4_usize), 1..200)) {
         let mut crowd = Crowd::of(&[("a", 40), ("b", 40)]);

@@ -1,8 +1,8 @@
-//! A node is drained through several gateways, with the controller, in virtual time: at no moment may fewer
-//! pods be healthy than the budget demands, and in the end all pods must have been replaced.
+//! A node is drained through several gateways, with the controller, in virtual time: at no time may fewer pods be
+//! healthy than the budget demands, and in the end all pods must have been replaced.
 //!
 //! Messages are late, lost, and delivered after their senders have given up; the gateways' clocks are
-//! wrong; the controller sees what happens later than it happens.
+//! wrong; the controller sees changes late.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use super::world::{Drainer, World};
 
-/// The time between two moments of the simulation.
+/// The time step of the simulation.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Drains so many pods.
+/// Drains `pods` pods, and checks that at least `least` are healthy at all times. `faults` is the percentage of calls
+/// that fail.
 fn drain(spec: &Value, least: usize, pods: usize, seed: u64, faults: u64) {
     let mut world = World::new(spec, pods, seed, faults);
     world.keeps_names = world.random.chance(50);

@@ -1,5 +1,4 @@
-//! Evictions with the controller that computes their budget. `x01` and so on are the names of scenarios, which
-//! `tests/it` and `tests/cluster` play through whole gateways.
+//! Scenarios of evictions together with the controller, by number.
 
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ fn world(spec: &Value, pods: usize, ready: usize) -> World {
     world
 }
 
-/// Lets the controller catch up, and pods that were replaced become ready.
+/// Advances time until the controller has caught up and replaced pods have become ready.
 fn settle(world: &mut World) {
     for _ in 0..300 {
         world.pass(world.elapsed + Duration::from_millis(50), |_| {});
@@ -47,7 +46,7 @@ fn set_spec(world: &mut World, spec: &Value) {
     settle(world);
 }
 
-/// Evicts a pod, and settles. Returns whether the eviction was granted; only the budget may refuse it.
+/// Evicts a pod, and settles. Returns whether the eviction was granted. Only an exhausted budget may refuse it.
 fn evict_pod(world: &mut World, name: &str) -> bool {
     let body = json!({"metadata": {"name": name}});
     let request = EvictionRequest::new("ns", name, &[], &body).unwrap();

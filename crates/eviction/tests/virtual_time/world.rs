@@ -19,7 +19,7 @@ use fairgate_eviction::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// What watches deliver.
+/// An event of a watch.
 enum Event {
     Budget(Value),
     Pod(Value),
@@ -29,11 +29,11 @@ enum Event {
 /// A scheduled event.
 enum Later {
     Event(Event),
-    /// The pod ends.
+    /// The pod has terminated and is removed.
     End(String),
     /// The pod becomes ready.
     Ready(String),
-    /// A call arrives whose sender has given up.
+    /// A call arrives late, after its sender has given up.
     Call(UpstreamCall),
 }
 
@@ -44,16 +44,17 @@ pub(crate) struct World {
     pub(crate) pods: BTreeMap<String, Value>,
     pub(crate) budget: Value,
     later: BTreeMap<(Duration, u64), Later>,
-    /// Watches keep their order.
+    /// The time of the last scheduled event. Watches deliver events in order.
     last_event: Duration,
     created: u64,
     /// The replicas of the `ReplicaSet`.
     replicas: usize,
-    /// Whether a pod that ends is replaced, and the new one becomes ready.
+    /// Whether a pod that ends is replaced by a new one, which becomes ready.
     pub(crate) replaces: bool,
     /// Whether a new pod has the name of the one that it replaces.
     pub(crate) keeps_names: bool,
     controller: DisruptionController,
+    /// The percentage of calls that fail.
     faults: u64,
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct Drainer {
     pub(crate) uid: Value,
     pub(crate) eviction: Option<Eviction<String>>,
     pub(crate) asks_at: Duration,
-    /// The error of the gateway's clock.
+    /// The difference of the gateway's clock from the upstream's.
     pub(crate) skew: SignedDuration,
 }
 
@@ -144,7 +145,7 @@ impl World {
         self.send(Event::Pod(pod));
     }
 
-    /// Creates a pod, perhaps instead of one that has ended.
+    /// Creates a pod, which replaces the one with the name `ended`, if that is given. Returns its name.
     pub(crate) fn create_pod(&mut self, ended: Option<String>) -> String {
         self.created += 1;
         let uid = format!("uid-{}", self.created);
@@ -301,7 +302,7 @@ impl World {
         true
     }
 
-    /// Takes one step of the controller.
+    /// Executes the next operation of the controller.
     pub(crate) fn control(&mut self) {
         let (time, now) = (Time::ZERO.plus(self.elapsed), self.now());
         match self.controller.step(time, now) {

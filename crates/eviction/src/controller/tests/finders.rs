@@ -1,4 +1,4 @@
-//! The search for a scale: which owners are found where.
+//! The lookup of scales: where the scale of each kind of owner is found.
 
 use serde_json::json;
 
@@ -26,7 +26,8 @@ fn object(replicas: i32, controller: Option<ControllerRef>) -> ScaledObject {
     }
 }
 
-/// The scale that the built-in finders find where every built-in object exists.
+/// The scale that the built-in finders find if every built-in object exists. `above` is the controller of the
+/// `ReplicaSet`.
 fn built_in(owner: ControllerRef, above: Option<&ControllerRef>) -> Option<i32> {
     let mut lookup = ScaleLookup::new(owner);
     loop {
@@ -81,7 +82,7 @@ fn c18_a_replica_set_counts_as_its_deployment() {
         ("invalid/v1", "ReplicaSet", "apps/v1", "Deployment", None),
         ("apps/v1", "Invalid", "apps/v1", "Deployment", None),
         ("apps/v1", "ReplicaSet", "invalid/v1", "Deployment", None),
-        // Its own scale counts, since what owns it is no Deployment.
+        // Its own scale counts, because its owner is not a Deployment.
         ("apps/v1", "ReplicaSet", "apps/v1", "Invalid", Some(5)),
     ] {
         let above = reference(above, above_kind);

@@ -23,7 +23,7 @@ use crate::{
     pod::{ControllerRef, Pod},
 };
 
-/// What happens before a status is written.
+/// Called before the next write of a status, once. If it returns an outcome, the status is not written.
 type BeforeWrite = Box<dyn FnMut(&mut Cluster) -> Option<StatusWriteOutcome>>;
 
 /// A cluster of one namespace, and its controller.
@@ -32,19 +32,19 @@ struct Cluster {
     controller: DisruptionController,
     budgets: BTreeMap<String, Value>,
     pods: BTreeMap<String, Value>,
-    /// Controllers of pods, by name.
+    /// The controllers of pods, by name.
     owners: BTreeMap<String, Owner>,
-    /// What discovery lists for every group and version.
+    /// The resources that discovery lists, for any group and version.
     discovered: Vec<DiscoveredResource>,
     version: u64,
     elapsed: Duration,
-    /// Reason of each event so far.
+    /// The reasons of all events so far, without direct repetitions.
     events: Vec<&'static str>,
     before_write: Option<BeforeWrite>,
-    /// Every status that was sent.
+    /// Every status that the controller has sent.
     writes: Vec<Value>,
     patches: usize,
-    /// How each sync ended.
+    /// The endings of all syncs so far.
     endings: Vec<SyncEnding>,
 }
 
@@ -54,9 +54,9 @@ struct Owner {
     api_version: &'static str,
     kind: &'static str,
     replicas: i32,
-    /// The name of its own controller.
+    /// The name of the controller of this one, if it has one.
     controller: Option<&'static str>,
-    /// Whether it only has a scale subresource, which is all that is known of it.
+    /// Whether this is a custom resource, of which only the scale subresource is known.
     is_custom: bool,
 }
 
@@ -188,7 +188,7 @@ impl Cluster {
         }
     }
 
-    /// Does what the controller wants until it wants nothing more at this time.
+    /// Executes the controller's operations until there are none left at this time. Returns the time of the next one.
     fn settle(&mut self) -> Option<Time> {
         for _ in 0..10_000 {
             let (now, date) = (self.time(), self.now());
@@ -222,7 +222,7 @@ impl Cluster {
         panic!("the controller does not settle");
     }
 
-    /// Settles; then lets so much time pass, and all that happens in it.
+    /// Advances time by `span`, and executes the controller's operations at their times.
     fn pass(&mut self, span: Duration) {
         let end = self.elapsed + span;
         loop {
@@ -271,7 +271,7 @@ impl Cluster {
         &self.budgets["foo"]["status"]
     }
 
-    /// Allowed, healthy, desired, expected.
+    /// `disruptionsAllowed`, `currentHealthy`, `desiredHealthy` and `expectedPods`.
     fn figures(&self) -> (i64, i64, i64, i64) {
         let figure = |name: &str| self.status()[name].as_i64().unwrap_or(0);
         (
@@ -290,7 +290,7 @@ impl Cluster {
     }
 }
 
-/// A pod as a Deployment makes it, of the replica set `set`.
+/// A pod as a Deployment creates it: the pod `number` of the replica set `set`.
 fn pod_of_a_deployment(set: usize, number: usize) -> Value {
     let owner = format!("checkout-service-{set:04}-7d9c5b8f64");
     let uid = |kind: u32| {
@@ -333,14 +333,14 @@ fn a_cached_pod_takes_less_than_600_bytes() {
     const PODS: usize = 20;
     let mut controller = DisruptionController::default();
     let heap = allocation_counter::measure(|| {
-        // Not in the order of their names, as nothing says in which order they come.
+        // Not in the order of their names, because pods may arrive in any order.
         for number in 0..PODS {
             for set in 0..SETS {
                 let pod = Pod::from_value(&pod_of_a_deployment(set, number * 7 % PODS)).unwrap();
                 controller.apply_pod(pod);
             }
         }
-        // The queue is worked off; nothing is left of it.
+        // The queue is processed, so that it takes no memory.
         assert_eq!(
             controller.step(Time::ZERO, start()),
             ControllerStep::Wait(None)

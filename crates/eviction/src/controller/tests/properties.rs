@@ -17,7 +17,7 @@ fn bound() -> impl Strategy<Value = serde_json::Value> {
     ]
 }
 
-/// A budget of some spec and status.
+/// A budget with any spec and status.
 fn budget() -> impl Strategy<Value = DisruptionBudget> {
     let entries = proptest::collection::btree_map("p[0-9]", -200_i64..=0, 0..5);
     let conditions = prop_oneof![
@@ -62,7 +62,7 @@ fn budget() -> impl Strategy<Value = DisruptionBudget> {
         )
 }
 
-/// Pods, each with the number of its owner, whether it is ready, and whether it terminates.
+/// Pods with or without an owner, ready or not, some of them terminating.
 fn pods() -> impl Strategy<Value = Vec<Pod>> {
     let pod = (0..4_usize, any::<bool>(), proptest::bool::weighted(0.2));
     proptest::collection::vec(pod, 0..10).prop_map(|pods| {

@@ -24,7 +24,7 @@ impl Cluster {
         self
     }
 
-    /// Puts a pod, and settles.
+    /// Creates or replaces a pod, and settles. Returns the figures of the budget.
     fn pod(&mut self, name: &str, owner: Option<&str>, ready: bool) -> (i64, i64, i64, i64) {
         self.put_pod(name, owner, ready);
         self.settle();
@@ -68,7 +68,7 @@ fn c04_an_integer_maximum_counts_what_controllers_want() {
     let mut cluster = cluster.with_owner("rs", replica_set(7));
     assert_eq!(cluster.pod("p", Some("rs"), true), (0, 1, 5, 7));
     cluster.owners.get_mut("rs").unwrap().replicas = 5;
-    // The change of a scale alone causes nothing.
+    // The change of a scale alone does not cause a sync.
     cluster.pass(10 * SECOND);
     assert_eq!(cluster.figures(), (0, 1, 5, 7));
     assert_eq!(cluster.pod("p", Some("rs"), true), (0, 1, 3, 5));
@@ -84,7 +84,7 @@ fn c05_a_percentage_of_a_maximum_is_rounded_up() {
 }
 
 #[test]
-fn c06_pods_without_owner_fail_no_sync() {
+fn c06_pods_without_owner_do_not_fail_the_sync() {
     let mut cluster = Cluster::with_budget(json!({"minAvailable": "28%"}));
     assert_eq!(cluster.pod("p", None, true).0, 0);
     assert!(cluster.events.contains(&"UnmanagedPods"));
@@ -115,7 +115,7 @@ fn c08_a_percentage_of_a_minimum_counts_what_controllers_want() {
 }
 
 #[test]
-fn c09_a_custom_owner_with_a_scale_counts() {
+fn c09_a_custom_owner_with_a_scale_subresource_counts() {
     let cluster = Cluster::with_budget(json!({"maxUnavailable": 5}));
     let widget = Owner {
         is_custom: true,
@@ -228,7 +228,7 @@ fn c16_entries_of_granted_evictions_are_pruned() {
     assert_eq!(cluster.figures(), (0, 1, 1, 3));
     assert_eq!(cluster.status()["disruptedPods"], json!({"p3": kept}));
     assert!(cluster.events.contains(&"NotDeleted"));
-    // After its time-out the pod counts again, and the entry goes.
+    // After the time-out the pod counts again, and the entry is removed.
     cluster.pass(61 * SECOND);
     assert_eq!(cluster.figures(), (1, 2, 1, 3));
     assert_eq!(cluster.status().get("disruptedPods"), None);
@@ -239,7 +239,7 @@ fn ago_text(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn c19_a_write_that_evictions_get_ahead_of_is_computed_anew() {
+fn c19_a_status_is_computed_again_if_evictions_were_written_first() {
     let mut cluster = Cluster::with_budget(json!({"minAvailable": 1}));
     for name in ["a", "b", "c"] {
         cluster.pod(name, None, true);
@@ -266,7 +266,7 @@ fn c19_a_write_that_evictions_get_ahead_of_is_computed_anew() {
 }
 
 #[test]
-fn c20_a_selector_that_cannot_be_understood_fails_the_sync() {
+fn c20_an_invalid_selector_fails_the_sync() {
     for expression in [
         json!({"key": "a/b/c", "operator": "Exists"}),
         json!({"key": "a", "operator": "illegal"}),
@@ -356,7 +356,7 @@ fn an_orphan_fails_the_sync_of_a_percentage_but_not_of_an_integer() {
         if allowed == 0 {
             let text = "found no controllers for pod \"b\"";
             assert_eq!(cluster.condition()["message"], text);
-            // It is tried again and again, and recovers.
+            // The sync is retried, and recovers.
             cluster.owners.insert("missing".to_owned(), replica_set(1));
             cluster.pass(SECOND);
             assert_eq!(cluster.figures(), (1, 2, 1, 3));
@@ -377,7 +377,7 @@ fn a_pod_of_two_budgets_queues_the_first_and_is_reported() {
 }
 
 #[test]
-fn a_write_that_fails_leaves_a_safe_status_if_it_can() {
+fn after_a_failed_write_a_status_that_allows_no_disruptions_is_written() {
     let mut cluster = Cluster::with_budget(json!({"minAvailable": 1}));
     cluster.put_pod("a", None, true);
     cluster.put_pod("b", None, true);
@@ -425,7 +425,7 @@ fn a_status_that_is_up_to_date_is_not_written() {
 #[test]
 fn each_sync_is_reported_with_how_it_ended() {
     let mut cluster = Cluster::with_budget(json!({"minAvailable": 1}));
-    // The status is written, and seen once more by watch.
+    // The status is written, and the watch then causes another sync.
     let written = [SyncEnding::Written, SyncEnding::Unchanged];
     assert_eq!(cluster.endings, written);
     cluster.endings.clear();

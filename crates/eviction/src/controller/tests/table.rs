@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Cluster, Owner, owner};
 
-/// Bound; pods by owner, ready (+) or not (-); what the owners want; allowed, healthy, desired, expected.
+/// Columns: bound; pods by owner, ready (+) or not (-); replicas of the owners; allowed, healthy, desired, expected.
 const EXAMPLES: &str = "
     minAvailable 3     |                               |             | 0,0,3,0
     minAvailable 3     | + + + +                       |             | 1,4,3,4
@@ -21,7 +21,7 @@ const EXAMPLES: &str = "
     none 0             | +                             |             | 0,1,0,0
 ";
 
-/// The owner that an example calls so.
+/// The owner for a name in the examples.
 fn named(name: &str, replicas: i32) -> Owner {
     match name {
         "rs" => owner("apps/v1", "ReplicaSet", replicas),

@@ -1,9 +1,8 @@
 //! Charging the budget: a compare-and-swap on its status, which is what makes an eviction count.
 //!
 //! After a conflict the budget is read and charged again. If the outcome of a write is unknown, its entry in
-//! `disruptedPods` shows whether it was executed. The time of the entry distinguishes it from other evictions;
-//! if another eviction of the same pod was granted in the same second, the budget was charged for that pod
-//! just as well.
+//! `disruptedPods` shows whether it was executed. The time of the entry distinguishes it from other evictions of the
+//! pod. If another eviction of the same pod was granted in the same second, the budget was charged for the pod anyway.
 
 use jiff::Timestamp;
 
@@ -48,7 +47,7 @@ impl<R> Eviction<R> {
                 self.committed = !self.uncertain_charges.is_empty();
                 self.try_budget_again()
             }
-            // After a server error the status may have been stored nevertheless.
+            // The status may have been stored in spite of the error.
             CallOutcome::Failure { code, response } if is_transient(code) && code != 429 => {
                 self.uncertain_charges.push(time);
                 self.failed_charge = Some((code, response));
@@ -65,8 +64,8 @@ impl<R> Eviction<R> {
         }
     }
 
-    /// Other evictions are to charge the budget first: this one is refused instead, as by an exhausted budget. Has
-    /// no effect, and returns `false`, unless a charge is due and the budget cannot have been charged before.
+    /// Refuses the eviction, as if the budget were exhausted, because other evictions are to charge the budget first.
+    /// Returns `false`, and has no effect, unless a charge is the next call and no earlier charge may have been stored.
     pub fn give_way(&mut self) -> bool {
         let Stage::Charge { budget, .. } = &self.stage else {
             return false;
@@ -101,7 +100,7 @@ impl<R> Eviction<R> {
         }
     }
 
-    /// Continues with the budget as it is now.
+    /// Continues with the budget that was read again.
     pub(super) fn on_budget(&mut self, outcome: CallOutcome<R>, now: Timestamp) -> Stage<R> {
         let is_uncertain = !self.uncertain_charges.is_empty();
         let object = match outcome {

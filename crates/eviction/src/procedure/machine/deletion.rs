@@ -1,4 +1,4 @@
-//! The deletion: the pod gets the condition `DisruptionTarget`, and is deleted.
+//! The deletion: sets the condition `DisruptionTarget` of the pod, then deletes it.
 //!
 //! Both calls have the UID of the pod as a precondition, even if the caller does not demand one. A call that is
 //! delayed or repeated must not delete a new pod of the same name, for which no budget was charged.
@@ -61,7 +61,7 @@ impl<R> Eviction<R> {
         self.request.delete_options(self.uid(), version)
     }
 
-    /// The UID that the pod must have.
+    /// The UID of the pod as it was read, which is a precondition of both calls; `None` if it has none.
     fn uid(&self) -> Option<&str> {
         let read = self.pod.as_ref().map(|pod| &*pod.uid);
         read.filter(|uid| !uid.is_empty())
@@ -84,7 +84,7 @@ impl<R> Eviction<R> {
     pub(super) fn on_deletion(&mut self, outcome: CallOutcome<R>) -> Stage<R> {
         match outcome {
             CallOutcome::Success(_) => Stage::Done(EvictionResult::Evicted),
-            // An earlier deletion was executed.
+            // The earlier deletion, whose outcome was unknown, was executed.
             CallOutcome::Failure { code: 404, .. } if self.uncertain_deletion => {
                 Stage::Done(EvictionResult::Evicted)
             }
@@ -115,7 +115,7 @@ impl<R> Eviction<R> {
                     401 => self.unavailable_result(),
                     _ => EvictionResult::Upstream { code, response },
                 };
-                // Giving up now would waste the charge.
+                // Giving up now would waste the charge of the budget.
                 if self.permit == Permit::Charged && is_transient(code) {
                     self.uncertain_deletion |= may_have_deleted && code != 429;
                     return self.repeat_or(last, result);
@@ -130,7 +130,7 @@ impl<R> Eviction<R> {
         }
     }
 
-    /// Reads the pod and tries again, within the limit.
+    /// Pauses, reads the pod and repeats the call; ends with `result` once the repetitions are used up.
     fn repeat_or(&mut self, last: LastStep, result: EvictionResult<R>) -> Stage<R> {
         if self.repeats >= REPEATS {
             return Stage::Done(result);
@@ -173,7 +173,7 @@ impl<R> Eviction<R> {
             .as_deref()
             .is_some_and(|guard| *guard != *now.resource_version)
         {
-            // The pod was changed by that patch or by another client; these cannot be distinguished.
+            // The pod was changed by the patch whose outcome is unknown, or by another client. Nothing tells which.
             return self.on_change(&now);
         }
         match last {
@@ -182,7 +182,7 @@ impl<R> Eviction<R> {
         }
     }
 
-    /// Continues after a conflict: a precondition does not hold.
+    /// Continues after a 409: a precondition of the call did not hold.
     fn on_conflict(&mut self, last: LastStep, response: R) -> Stage<R> {
         let result = EvictionResult::Upstream {
             code: 409,
@@ -202,7 +202,7 @@ impl<R> Eviction<R> {
         }
     }
 
-    /// Continues after the pod was found at another version than the guard.
+    /// Continues after the pod was found with another resource version than the guard.
     fn on_change(&mut self, now: &Pod) -> Stage<R> {
         if let Some(next) = self.retry_exempt().or_else(|| self.pod_changed()) {
             return next;
@@ -214,7 +214,8 @@ impl<R> Eviction<R> {
         })
     }
 
-    /// Starts over with an exempt pod, which may need its budget now.
+    /// Starts over with an exempt pod, which may no longer be exempt. `None` for other pods, if the caller demands a
+    /// resource version, or if the attempts are used up.
     fn retry_exempt(&mut self) -> Option<Stage<R>> {
         let retries = self.permit == Permit::Exempt
             && self.request.resource_version.is_none()
@@ -229,7 +230,8 @@ impl<R> Eviction<R> {
         Some(Stage::Pause(AfterPause::ReadPod))
     }
 
-    /// Refuses the eviction of an unready pod that may be ready now; the client should retry.
+    /// Refuses the eviction of an unready pod that may be ready now; the client should retry. `None` for other pods,
+    /// and if the caller demands a resource version.
     fn pod_changed(&self) -> Option<Stage<R>> {
         let asks_again = self.permit == Permit::Unready && self.request.resource_version.is_none();
         asks_again.then(|| {
@@ -238,7 +240,8 @@ impl<R> Eviction<R> {
         })
     }
 
-    /// Reports the precondition that does not hold, if the pod shows it.
+    /// Ends with the precondition that does not hold, if the pod that was read shows it; otherwise with the upstream's
+    /// response.
     pub(super) fn on_explanation(
         &mut self,
         outcome: CallOutcome<R>,

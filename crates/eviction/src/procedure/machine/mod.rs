@@ -38,13 +38,13 @@ use crate::{
     read::{MalformedObject, ObjectField},
 };
 
-/// Attempts to delete an exempt pod that keeps changing, and attempts to charge a budget.
+/// The maximum number of attempts to delete an exempt pod that keeps changing, and of attempts to charge a budget.
 const ATTEMPTS: u32 = 20;
 /// The pause between attempts; callers add random jitter of up to a tenth.
 pub const PAUSE: Duration = Duration::from_millis(500);
-/// Repetitions, in total, of patches and deletions of the pod that failed or whose outcome is unknown.
+/// The maximum number of repetitions, in total, of patches and deletions that failed or whose outcome is unknown.
 const REPEATS: u32 = 5;
-/// Restarts of the list of budgets because a continue token expired.
+/// The maximum number of times that the list of budgets is restarted because a continue token expired.
 const RELISTS: u32 = 3;
 /// The maximum number of pages of a list of budgets.
 const MAX_PAGES: u32 = 200;
@@ -61,7 +61,7 @@ pub struct Eviction<R> {
     clock: ServerClock,
     stage: Stage<R>,
     pod: Option<Pod>,
-    /// The name of the budget that selects the pod, once it matters.
+    /// The name of the budget that selects the pod, once it is known and needed; otherwise empty.
     budget: String,
     /// Why the deletion is permitted.
     permit: Permit,
@@ -76,9 +76,9 @@ pub struct Eviction<R> {
     relists: u32,
     /// The times of charges whose outcome is unknown.
     uncertain_charges: Vec<Timestamp>,
-    /// The upstream's response to the last of them, if there was one.
+    /// The upstream's error response to the last of these charges that had one.
     failed_charge: Option<(u16, R)>,
-    /// A deletion was sent whose outcome is unknown.
+    /// Whether a deletion was sent whose outcome is unknown.
     uncertain_deletion: bool,
     committed: bool,
     abandoned: bool,
@@ -98,7 +98,7 @@ pub enum EvictionStep<'a, R> {
 /// The result of an eviction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EvictionResult<R> {
-    /// The pod is being deleted, or would be but for the dry run. See [`EvictionStatus::evicted`].
+    /// The pod is being deleted, or would be without the dry run. See [`EvictionStatus::evicted`].
     Evicted,
     /// The eviction is refused.
     Refused(EvictionRefusal),
@@ -126,8 +126,7 @@ impl<R> EvictionResult<R> {
             Self::Unavailable {
                 outcome_unknown: false,
             } => {
-                let text =
-                    "the upstream cannot be reached about the eviction; the pod was not evicted";
+                let text = "the upstream did not respond, or its response cannot be used; the pod was not evicted";
                 EvictionStatus::unavailable(503, "ServiceUnavailable", text.to_owned())
             }
             Self::Unavailable {
@@ -144,11 +143,11 @@ impl<R> EvictionResult<R> {
 enum Permit {
     /// The pod is not subject to budgets.
     Exempt,
-    /// No budget selects it.
+    /// No budget selects the pod.
     NoBudget,
-    /// It is not ready, and its budget permits the eviction of such pods.
+    /// The pod is not ready, and its budget permits the eviction of such pods.
     Unready,
-    /// Its budget was charged.
+    /// The budget of the pod was charged.
     Charged,
 }
 
@@ -190,7 +189,7 @@ enum LastStep {
     Delete,
 }
 
-/// Transient failures. The call may have been executed nevertheless, except after 429.
+/// Whether a failure is transient. Except after 429, the call may have been executed in spite of it.
 fn is_transient(code: u16) -> bool {
     matches!(code, 408 | 429 | 500..=599)
 }
@@ -221,7 +220,8 @@ impl<R> Eviction<R> {
         }
     }
 
-    /// The next step. It costs a copy of the object to be sent.
+    /// The next step, until [`replied`](Self::replied) or [`paused`](Self::paused) is called. It costs a copy of the
+    /// object to be sent.
     pub fn step(&self) -> EvictionStep<'_, R> {
         let name = || self.request.pod.clone();
         EvictionStep::Call(match &self.stage {
@@ -255,15 +255,15 @@ impl<R> Eviction<R> {
         })
     }
 
-    /// Whether the budget or the pod may have been changed. If the caller stops now, the change stays until the
-    /// controller reverts it after two minutes.
+    /// Whether the budget or the pod may have been changed, or will be by the current call. If the caller stops now,
+    /// the change stays until the controller reverts it after two minutes.
     #[cfg(test)]
     pub(crate) fn is_committed(&self) -> bool {
         self.committed
     }
 
-    /// The client has disconnected: completes what was started, but starts nothing new. If the eviction is done
-    /// afterwards, the reply to the current call is not needed.
+    /// The client has disconnected: an eviction that may have changed the budget or the pod continues, any other one
+    /// ends. If the eviction is done afterwards, the reply to the current call is not needed.
     pub fn abandon(&mut self) {
         self.abandoned = true;
         if !self.committed && !matches!(self.stage, Stage::Done(_)) {
@@ -272,7 +272,7 @@ impl<R> Eviction<R> {
     }
 
     /// The caller knows that the budget has changed since it was read, so that the charge about to be sent would
-    /// conflict: the budget is read again first. This is no attempt, and needs no pause.
+    /// conflict: the budget is read again first. This does not count as an attempt, and needs no pause.
     pub fn read_budget_again(&mut self) {
         if matches!(self.stage, Stage::Charge { .. }) {
             self.budget_attempts -= 1;
@@ -281,7 +281,7 @@ impl<R> Eviction<R> {
         }
     }
 
-    /// The name of the budget that selects the pod; empty unless it matters, and is known.
+    /// The name of the budget that selects the pod; empty if it is not known yet, or not needed.
     pub fn budget(&self) -> &str {
         &self.budget
     }
@@ -291,7 +291,7 @@ impl<R> Eviction<R> {
         self.clock
     }
 
-    /// The result, once it is known.
+    /// The result; `None` if the eviction is not done.
     pub fn into_result(self) -> Option<EvictionResult<R>> {
         match self.stage {
             Stage::Done(result) => Some(result),
@@ -345,7 +345,7 @@ impl<R> Eviction<R> {
     /// Ends after a failed call that is not repeated.
     fn failed(&self, outcome: CallOutcome<R>) -> Stage<R> {
         Stage::Done(match outcome {
-            // The gateway's credential was refused, not the client's.
+            // The upstream refused the gateway's credentials, not the client's.
             CallOutcome::Failure { code: 401, .. } => return self.unavailable(),
             CallOutcome::Failure { code, response } => EvictionResult::Upstream { code, response },
             CallOutcome::Success(_) | CallOutcome::NotSent | CallOutcome::Unknown => {
@@ -515,7 +515,7 @@ impl<R> Eviction<R> {
     }
 }
 
-/// The items of a page, and the token of the next.
+/// The items of a page, and the continue token of the next page, if there is one.
 fn read_page(mut list: Value) -> Result<(Vec<Value>, Option<String>), MalformedObject> {
     let root = ObjectField::root(&list);
     let metadata = root.get("metadata")?;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::procedure::request::EvictionRequest;
 
-/// Evictions of pods `p0`, `p1` … of one budget.
+/// Evictions of the pods `p0`, `p1` and so on, all of one budget.
 pub(super) struct Crowd {
     pub(super) upstream: Upstream,
     evictions: Vec<Eviction<Response>>,
@@ -21,7 +21,7 @@ pub(super) struct Crowd {
     now: Timestamp,
     /// The percentage of calls that fail.
     faults: u64,
-    /// Writes that have not arrived yet.
+    /// Writes that the upstream has not received yet.
     late: Vec<UpstreamCall>,
 }
 

@@ -1,4 +1,4 @@
-//! Calls whose outcome is unknown, servers that fail, and gateways that die.
+//! Calls whose outcome is unknown, failing servers, and gateways that stop in the middle of an eviction.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -28,7 +28,7 @@ fn is_delete(call: &UpstreamCall) -> bool {
     matches!(call, UpstreamCall::DeletePod { .. })
 }
 
-/// The first of such calls is carried out or not, and gets no response.
+/// The first call that `which` selects gets no response; `applied` says whether it is executed.
 fn unknown(which: fn(&UpstreamCall) -> bool, applied: bool) -> Upstream {
     let mut first = true;
     upstream().with_fault(move |upstream, call| {
@@ -47,7 +47,7 @@ fn allowed(upstream: &Upstream) -> i64 {
 }
 
 #[test]
-fn g03_a_charge_that_was_written_although_it_timed_out_is_found() {
+fn g03_a_charge_that_was_stored_although_it_timed_out_is_found() {
     let mut upstream = unknown(is_put, true);
     assert_eq!(evict(&mut upstream).code(), 201);
     assert_eq!((allowed(&upstream), upstream.deletes()), (2, 1));
@@ -56,14 +56,14 @@ fn g03_a_charge_that_was_written_although_it_timed_out_is_found() {
 }
 
 #[test]
-fn a_charge_that_was_lost_is_written_again() {
+fn a_charge_that_was_lost_is_repeated() {
     let mut upstream = unknown(is_put, false);
     assert_eq!(evict(&mut upstream).code(), 201);
     assert_eq!((allowed(&upstream), upstream.deletes()), (2, 1));
 }
 
 #[test]
-fn a_charge_that_is_written_late_is_found_too() {
+fn a_charge_that_is_stored_late_is_found_too() {
     let late: Rc<RefCell<Option<UpstreamCall>>> = Rc::default();
     let mut puts = 0;
     let mut upstream = upstream().with_fault(move |upstream, call| {
@@ -86,7 +86,7 @@ fn a_charge_that_is_written_late_is_found_too() {
 }
 
 #[test]
-fn a_charge_that_the_server_failed_is_looked_up_and_the_error_passed_on() {
+fn after_a_server_error_the_charge_is_looked_up_and_if_absent_the_error_passed_on() {
     for applied in [true, false] {
         let mut upstream = upstream().with_fault(move |upstream, call| {
             if !is_put(call) {
@@ -108,7 +108,7 @@ fn a_charge_that_the_server_failed_is_looked_up_and_the_error_passed_on() {
 }
 
 #[test]
-fn a_charge_that_never_gets_an_answer_deletes_nothing() {
+fn a_charge_that_never_gets_a_response_deletes_nothing() {
     let mut upstream = upstream().with_fault(|_, call| {
         let is_budget = is_put(call) || matches!(call, UpstreamCall::GetBudget { .. });
         is_budget.then_some(CallOutcome::Unknown)
@@ -119,7 +119,7 @@ fn a_charge_that_never_gets_an_answer_deletes_nothing() {
 }
 
 #[test]
-fn a_budget_that_others_always_change_first_is_still_processed() {
+fn an_eviction_whose_budget_other_clients_always_change_first_is_refused() {
     let mut upstream = upstream().with_fault(|upstream, call| {
         if is_put(call) {
             let version = upstream.next_version();
@@ -134,7 +134,7 @@ fn a_budget_that_others_always_change_first_is_still_processed() {
 }
 
 #[test]
-fn a_deletion_that_was_carried_out_although_it_timed_out_is_found() {
+fn a_deletion_that_was_executed_although_it_timed_out_is_found() {
     let mut upstream = unknown(is_delete, true);
     assert_eq!(evict(&mut upstream).code(), 201);
     assert_eq!((upstream.deletes(), allowed(&upstream)), (1, 2));
@@ -154,7 +154,7 @@ fn a_deletion_that_was_lost_is_repeated_for_the_same_pod_only() {
     };
     assert_eq!(options["preconditions"], json!({"uid": "u"}));
 
-    // Carried out, and a pod of the same name came in its stead.
+    // The deletion was executed, and a new pod has the same name.
     for seen_by_look_up in [true, false] {
         let mut deletes = 0;
         let replace = |upstream: &mut Upstream| {
@@ -177,7 +177,7 @@ fn a_deletion_that_was_lost_is_repeated_for_the_same_pod_only() {
 }
 
 #[test]
-fn once_the_budget_is_charged_failures_of_the_deletion_are_tried_again() {
+fn once_the_budget_is_charged_failed_calls_of_the_deletion_are_repeated() {
     for (failures, code) in [(5, 201), (6, 503)] {
         let mut left = failures;
         let mut upstream = upstream().with_fault(move |_, call| {
@@ -191,7 +191,7 @@ fn once_the_budget_is_charged_failures_of_the_deletion_are_tried_again() {
 }
 
 #[test]
-fn a_conflict_without_a_changed_pod_is_tried_again() {
+fn a_call_that_conflicts_without_a_changed_pod_is_repeated() {
     let uid = || json!({"preconditions": {"uid": "u"}});
     for options in [Value::Null, uid()] {
         let mut left = 2;
@@ -203,7 +203,7 @@ fn a_conflict_without_a_changed_pod_is_tried_again() {
         assert_eq!(run(&mut upstream, request(options)).code(), 201);
         assert_eq!((allowed(&upstream), upstream.deletes()), (2, 1));
     }
-    // The pod was replaced: gone, or not the one that is demanded.
+    // The pod was replaced: it is gone, or not the one that the caller demands.
     for (options, code) in [(Value::Null, 404), (uid(), 409)] {
         let mut upstream = upstream().with_fault(|upstream, call| {
             if matches!(call, UpstreamCall::PatchPodStatus { .. }) {
@@ -218,7 +218,7 @@ fn a_conflict_without_a_changed_pod_is_tried_again() {
 }
 
 #[test]
-fn a_patch_whose_outcome_is_unknown_may_have_moved_a_demanded_version() {
+fn a_patch_whose_outcome_is_unknown_may_have_changed_a_demanded_resource_version() {
     // It is unknown whether the pod is still as the caller knew it.
     let lost = |applied: bool| {
         let mut first = true;
@@ -238,7 +238,7 @@ fn a_patch_whose_outcome_is_unknown_may_have_moved_a_demanded_version() {
         let mut upstream = upstream().with_fault(lost(applied));
         assert_eq!(run(&mut upstream, options()).code(), code);
     }
-    // Nor whether an unready pod has become ready; the client asks again.
+    // It is also unknown whether an unready pod has become ready; the client has to retry.
     let unready = Upstream::default()
         .with_pod(pod("Running", false))
         .with_budget(with_policy(budget(0, 0, 0), "AlwaysAllow"));
@@ -247,7 +247,7 @@ fn a_patch_whose_outcome_is_unknown_may_have_moved_a_demanded_version() {
 }
 
 #[test]
-fn a_pending_pod_whose_deletion_got_no_answer_is_not_reported_missing() {
+fn a_pending_pod_whose_deletion_got_no_response_is_not_reported_missing() {
     let mut first = true;
     let mut upstream = Upstream::default()
         .with_pod(pod("Pending", false))
@@ -263,7 +263,7 @@ fn a_pending_pod_whose_deletion_got_no_answer_is_not_reported_missing() {
 }
 
 #[test]
-fn g06_without_budgets_nothing_is_evicted() {
+fn g06_if_budgets_cannot_be_listed_nothing_is_evicted() {
     for outcome in [
         failure(403, "no rights"),
         failure(500, "broken"),
@@ -294,7 +294,7 @@ fn g06_without_budgets_nothing_is_evicted() {
 }
 
 #[test]
-fn g02_a_gateway_that_dies_after_the_charge_wastes_it_for_two_minutes() {
+fn g02_a_charge_without_a_deletion_expires_after_two_minutes() {
     let mut upstream = upstream();
     let mut eviction: Eviction<String> =
         Eviction::new(request(Value::Null), ServerClock::default());
@@ -315,7 +315,7 @@ fn g02_a_gateway_that_dies_after_the_charge_wastes_it_for_two_minutes() {
             date: None,
         });
     }
-    // The pod, its budgets; the charge, the patch.
+    // Before: the read of the pod, the list of budgets, the charge, the patch.
     assert_eq!(was_committed, [false, false, true, true]);
     drop(eviction);
     assert_eq!((allowed(&upstream), upstream.pods.len()), (2, 1));
@@ -348,7 +348,7 @@ fn g02_a_gateway_that_dies_after_the_charge_wastes_it_for_two_minutes() {
 }
 
 #[test]
-fn g04_a_charge_bears_the_upstreams_time() {
+fn g04_a_charge_has_the_upstreams_time() {
     let mut upstream = upstream();
     let mut eviction: Eviction<String> =
         Eviction::new(request(Value::Null), ServerClock::default());
@@ -367,7 +367,7 @@ fn g04_a_charge_bears_the_upstreams_time() {
 }
 
 #[test]
-fn an_upstream_that_does_not_know_the_gateway_or_budgets_is_unavailable() {
+fn an_upstream_that_rejects_the_gateways_credentials_or_has_no_budgets_is_unavailable() {
     for (code, lists) in [(401, false), (401, true), (404, true)] {
         let mut upstream = upstream().with_fault(move |_, call| {
             let is_list = matches!(call, UpstreamCall::ListBudgets { .. });
@@ -378,7 +378,7 @@ fn an_upstream_that_does_not_know_the_gateway_or_budgets_is_unavailable() {
     }
 }
 
-/// Evicts; nobody waits any more once `leaves` is true of a call that is about to be sent.
+/// Evicts the pod. The client has disconnected once a call for which `leaves` is true is about to be sent.
 fn evict_abandoned(
     upstream: &mut Upstream,
     leaves: fn(&UpstreamCall) -> bool,
@@ -411,7 +411,7 @@ fn evict_abandoned(
 }
 
 #[test]
-fn an_eviction_that_nobody_waits_for_ends_before_the_charge_or_with_the_pod() {
+fn an_abandoned_eviction_ends_before_the_charge_or_is_completed() {
     let mut early = upstream();
     let result = evict_abandoned(&mut early, |call| {
         matches!(call, UpstreamCall::ListBudgets { .. })
@@ -425,7 +425,7 @@ fn an_eviction_that_nobody_waits_for_ends_before_the_charge_or_with_the_pod() {
     assert_eq!(evict_abandoned(&mut late, is_put), EvictionResult::Evicted);
     assert_eq!((allowed(&late), late.deletes()), (2, 1));
 
-    // A charge that others got ahead of, or that was lost, is not tried again.
+    // A charge that conflicted or was lost is not repeated.
     let mut conflict = upstream().with_fault(|_, call| is_put(call).then(|| failure(409, "stale")));
     assert_eq!(evict_abandoned(&mut conflict, is_put), unavailable);
     let mut lost = unknown(is_put, false);
@@ -442,7 +442,7 @@ fn an_eviction_that_nobody_waits_for_ends_before_the_charge_or_with_the_pod() {
     assert_eq!((allowed(&found), found.deletes()), (2, 1));
 }
 
-/// Answers calls until a charge is due, which is answered so often with `outcome`.
+/// Replies to calls. Charges get `outcomes`, from the last to the first. Returns when a charge is due and none is left.
 fn until_a_charge_is_due(
     upstream: &mut Upstream,
     eviction: &mut Eviction<String>,

@@ -1,4 +1,4 @@
-//! A model of an upstream, and evictions against it.
+//! A model of an upstream, and tests of evictions against it.
 
 mod crowd;
 mod faults;
@@ -20,10 +20,10 @@ use super::{
     server_clock::ServerClock,
 };
 
-/// What the model says when it fails a call.
+/// The body of the model's error responses.
 type Response = String;
 
-/// What happens to a call instead of, or before, being carried out.
+/// Called before each call is executed. If it returns an outcome, the call is not executed.
 type Fault = Box<dyn FnMut(&mut Upstream, &UpstreamCall) -> Option<CallOutcome<Response>>>;
 
 /// An upstream that stores pods and budgets of the namespace `ns`, and enforces nothing.
@@ -32,10 +32,10 @@ struct Upstream {
     pods: BTreeMap<String, Value>,
     budgets: BTreeMap<String, Value>,
     version: u64,
-    /// Every call it was sent.
+    /// All calls so far.
     calls: Vec<UpstreamCall>,
     fault: Option<Fault>,
-    /// Budgets in one page of a list; all, if 0.
+    /// The number of budgets in one page of a list; 0 means all.
     page: usize,
 }
 
@@ -74,7 +74,7 @@ impl Upstream {
         self
     }
 
-    /// The first `times` deletions find that the pod has changed.
+    /// The first `times` deletions fail with a conflict.
     fn with_conflicting_deletes(self, times: usize) -> Self {
         let mut left = times;
         self.with_fault(move |_, call| {
@@ -88,7 +88,7 @@ impl Upstream {
         self.pods.get_mut("p").unwrap()
     }
 
-    /// Changes the pod as somebody else would.
+    /// Changes the pod as another client would.
     fn change_pod(&mut self, change: impl FnOnce(&mut Value)) {
         let version = self.next_version();
         let pod = self.pod();
@@ -163,7 +163,7 @@ impl Upstream {
         let all: Vec<Value> = self.budgets.values().filter(here).cloned().collect();
         let size = if self.page == 0 { all.len() } else { self.page };
         let to = (from + size).min(all.len());
-        // As in real lists, the items do not say what they are.
+        // As in real lists, the items lack `kind` and `apiVersion`.
         let items = all[from..to].iter().cloned().map(|mut item| {
             item.as_object_mut().unwrap().remove("kind");
             item.as_object_mut().unwrap().remove("apiVersion");
@@ -228,7 +228,7 @@ impl Upstream {
     }
 }
 
-/// A pod `p` that runs.
+/// A pod `p` in this phase, ready or not.
 fn pod(phase: &str, ready: bool) -> Value {
     let ready = if ready { "True" } else { "False" };
     json!({
@@ -237,7 +237,7 @@ fn pod(phase: &str, ready: bool) -> Value {
     })
 }
 
-/// A budget `foo` of that pod.
+/// A budget `foo` that selects the pod `p`.
 fn budget(allowed: i32, current: i32, desired: i32) -> Value {
     json!({
         "apiVersion": "policy/v1",
@@ -253,7 +253,7 @@ fn budget(allowed: i32, current: i32, desired: i32) -> Value {
     })
 }
 
-/// A budget with another policy for pods that are not ready.
+/// A budget with this `unhealthyPodEvictionPolicy`.
 fn with_policy(mut budget: Value, policy: &str) -> Value {
     budget["spec"]["unhealthyPodEvictionPolicy"] = json!(policy);
     budget
@@ -274,7 +274,7 @@ fn request(options: Value) -> EvictionRequest {
     EvictionRequest::new("ns", "p", &[], &body).unwrap()
 }
 
-/// What an eviction came to.
+/// The result of an eviction.
 struct Outcome {
     result: EvictionResult<Response>,
     pauses: usize,
@@ -296,7 +296,7 @@ impl Outcome {
         serde_json::to_value(self.status()).unwrap()
     }
 
-    /// The text about the budget.
+    /// The message of the cause, which is about the budget.
     fn cause(&self) -> String {
         let json = self.json();
         assert_eq!(json["details"]["causes"][0]["reason"], "DisruptionBudget");

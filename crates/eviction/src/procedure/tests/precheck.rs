@@ -1,4 +1,4 @@
-//! Refusals before an upstream that decides itself; never a grant.
+//! The check in front of an upstream that enforces budgets itself: it refuses, but never grants.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::procedure::precheck::{Precheck, PrecheckStep};
 
-/// The reason of the refusal, or nothing if the request is sent on.
+/// The reason of the refusal; `None` if the request is forwarded.
 fn check(upstream: &mut Upstream, request: EvictionRequest) -> Option<&'static str> {
     let mut check: Precheck<String> = Precheck::new(request);
     loop {
@@ -47,7 +47,7 @@ fn unprocessed(mut budget: Value) -> Value {
 }
 
 #[test]
-fn what_is_certain_is_refused_and_all_else_sent_on() {
+fn certain_refusals_are_made_and_other_requests_are_forwarded() {
     let ready = || pod("Running", true);
     let many: serde_json::Map<_, _> = (0..2001)
         .map(|n| (format!("p{n}"), json!("2024-01-01T00:00:00Z")))
@@ -106,7 +106,7 @@ fn in_doubt_the_upstream_decides() {
     }
     let absent = check(&mut Upstream::default(), request(Value::Null));
     assert_eq!(absent, Some("pod-gone"));
-    // It may know another pod of the name.
+    // The upstream may have another pod with this name.
     let other = json!({"preconditions": {"uid": "v"}});
     assert_eq!(check(&mut exhausted(), request(other)), None);
     let dry = json!({"dryRun": ["All"]});

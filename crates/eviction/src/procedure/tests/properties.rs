@@ -1,4 +1,4 @@
-//! What holds whatever the upstream answers, and in whatever order.
+//! Properties that hold for all responses of the upstream, in any order.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ use super::{
 };
 
 proptest! {
-    /// With lost, late and repeated calls, and servers that fail after the work is done.
+    /// Calls are lost, late or repeated, and servers report errors for calls that they have executed.
     #[test]
-    fn no_more_pods_go_than_the_budget_allows(
+    fn no_more_pods_are_evicted_than_the_budget_allows(
         seed in any::<u64>(), pods in 1..8_usize, allowed in 0..6, faults in 0..60_u64,
     ) {
         let mut crowd = Crowd::new(pods, allowed, seed).with_faults(faults);
@@ -26,9 +26,9 @@ proptest! {
         }
     }
 
-    /// Without faults no unit is wasted either.
+    /// Without faults, no disruption of the budget is wasted either.
     #[test]
-    fn as_many_pods_go_as_the_budget_allows(seed in any::<u64>(), pods in 1..12_usize, allowed in 0..12) {
+    fn as_many_pods_are_evicted_as_the_budget_allows(seed in any::<u64>(), pods in 1..12_usize, allowed in 0..12) {
         let mut crowd = Crowd::new(pods, allowed, seed);
         crowd.run();
         let gone = pods - crowd.upstream.pods.len();
@@ -37,18 +37,18 @@ proptest! {
         prop_assert_eq!(granted, gone);
     }
 
-    /// Any answer to any call.
+    /// Any reply to any call.
     #[test]
-    fn an_eviction_ends_whatever_it_is_answered(
+    fn an_eviction_ends_with_any_sequence_of_replies(
         kinds in proptest::collection::vec(0..answers("").len(), 1..60), options in options(),
     ) {
         let mut kinds = kinds.into_iter().cycle();
         ends(options, |_, version| answers(version).swap_remove(kinds.next().unwrap()));
     }
 
-    /// The same answer to the same call for ever, which is what keeps an eviction busy longest.
+    /// Always the same reply to the same call, which makes evictions longest.
     #[test]
-    fn an_eviction_ends_however_stubborn_the_upstream(
+    fn an_eviction_ends_if_each_call_always_gets_the_same_reply(
         kinds in proptest::collection::vec(0..answers("").len(), 6), options in options(),
     ) {
         ends(options, |call, version| {
@@ -74,7 +74,7 @@ fn options() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// Answers, sensible and not; `version` differs each time.
+/// Valid and invalid replies; `version` is the resource version, which differs each time.
 fn answers(version: &str) -> Vec<CallOutcome<String>> {
     let mut stored = budget(3, 5, 2);
     stored["metadata"]["resourceVersion"] = json!(version);

@@ -1,4 +1,4 @@
-//! The scenarios of evictions against a store, by number.
+//! The scenarios of evictions against a model of a store, by number.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn pending(budget: Value) -> Upstream {
         .with_budget(budget)
 }
 
-/// The pod starts when it is deleted for the first time; so many deletions conflict.
+/// A pending pod that starts just before the first deletion; the first `conflicts` deletions conflict.
 fn starting(budget: Value, ready: &'static str, conflicts: usize) -> Upstream {
     let mut seen = 0;
     pending(budget).with_fault(move |upstream, call| {
@@ -63,7 +63,7 @@ fn e02_a_pending_pod_that_becomes_ready_needs_its_budget() {
 }
 
 #[test]
-fn e03_a_pending_pod_that_becomes_unready_and_changes_again_is_still_processed() {
+fn e03_an_eviction_of_a_pending_pod_that_becomes_unready_and_changes_again_is_refused() {
     let mut upstream = starting(with_policy(budget(0, 0, 0), "AlwaysAllow"), "False", 2);
     let outcome = evict(&mut upstream);
     assert_eq!(upstream.deletes(), 2);
@@ -71,7 +71,7 @@ fn e03_a_pending_pod_that_becomes_unready_and_changes_again_is_still_processed()
 }
 
 #[test]
-fn e04_a_pending_pod_that_becomes_ready_takes_from_its_budget() {
+fn e04_a_pending_pod_that_becomes_ready_charges_its_budget() {
     let mut upstream = starting(budget(1, 0, 0), "True", 1);
     let outcome = evict(&mut upstream);
     assert_eq!((outcome.code(), upstream.deletes()), (201, 2));
@@ -79,7 +79,7 @@ fn e04_a_pending_pod_that_becomes_ready_takes_from_its_budget() {
 }
 
 #[test]
-fn e05_a_pending_pod_that_never_stays_is_a_conflict_after_20_attempts() {
+fn e05_a_pending_pod_that_keeps_changing_is_a_conflict_after_20_attempts() {
     let mut upstream = pending(budget(0, 0, 0)).with_conflicting_deletes(usize::MAX);
     let outcome = evict(&mut upstream);
     assert_eq!((outcome.code(), upstream.deletes()), (409, 20));
@@ -112,7 +112,7 @@ fn e07_a_terminating_pod_is_deleted_with_the_given_grace_period() {
 }
 
 #[test]
-fn e08_an_ended_pod_is_deleted_without_looking_at_budgets() {
+fn e08_an_ended_pod_is_deleted_without_reading_budgets() {
     for phase in ["Succeeded", "Failed"] {
         let mut upstream = Upstream::default()
             .with_pod(pod(phase, false))
@@ -135,7 +135,7 @@ fn e09_an_exhausted_budget_refuses_without_retry_after() {
 }
 
 #[test]
-fn e10_a_ready_pod_takes_from_its_budget() {
+fn e10_a_ready_pod_charges_its_budget() {
     let mut upstream = running(true, budget(1, 3, 3));
     let outcome = evict(&mut upstream);
     assert_eq!((outcome.code(), upstream.deletes()), (201, 1));
@@ -145,7 +145,7 @@ fn e10_a_ready_pod_takes_from_its_budget() {
 }
 
 #[test]
-fn e11_an_unready_pod_of_a_healthy_budget_goes_without_it() {
+fn e11_an_unready_pod_of_a_healthy_budget_is_evicted_without_charging_it() {
     for policy in [Value::Null, json!("IfHealthyBudget"), json!("Later")] {
         let mut stored = budget(0, 2, 2);
         stored["spec"]["unhealthyPodEvictionPolicy"] = policy;
@@ -161,21 +161,21 @@ fn e11_an_unready_pod_of_a_healthy_budget_goes_without_it() {
 }
 
 #[test]
-fn e12_an_unready_pod_always_goes_if_the_policy_says_so() {
+fn e12_an_unready_pod_is_always_evicted_if_the_policy_says_so() {
     let mut upstream = running(false, with_policy(budget(0, 0, 0), "AlwaysAllow"));
     let outcome = evict(&mut upstream);
     assert_eq!((outcome.code(), upstream.deletes()), (201, 1));
 }
 
 #[test]
-fn e13_an_unready_pod_of_a_budget_that_demands_nothing_needs_it() {
+fn e13_an_unready_pod_of_a_budget_with_desired_healthy_0_needs_it() {
     let mut upstream = running(false, with_policy(budget(0, 0, 0), "IfHealthyBudget"));
     assert_eq!(evict(&mut upstream).code(), 429);
     assert_eq!(upstream.writes(), 0);
 }
 
 #[test]
-fn e14_an_unready_pod_that_changes_is_still_processed() {
+fn e14_an_eviction_of_an_unready_pod_that_changes_meanwhile_is_refused() {
     let mut upstream = running(false, budget(0, 2, 2)).with_conflicting_deletes(1);
     let outcome = evict(&mut upstream);
     assert_eq!(upstream.deletes(), 1);
@@ -205,7 +205,7 @@ fn e16_an_empty_selector_selects_every_pod() {
     assert_eq!(outcome.cause(), expected);
 }
 
-/// The cause for a ready pod.
+/// The cause of the refusal for a ready pod.
 fn cause(budget: Value) -> String {
     evict(&mut running(true, budget)).cause()
 }
@@ -229,7 +229,7 @@ fn e18_another_condition_is_the_cause_if_enough_pods_are_healthy() {
 }
 
 #[test]
-fn e19_without_a_condition_there_is_no_more_to_say() {
+fn e19_without_a_condition_the_cause_has_no_reason() {
     let expected = "The disruption budget foo does not allow evicting pods currently";
     assert_eq!(cause(budget(0, 4, 3)), expected);
     let silent = with_condition(budget(0, 4, 3), "False", "SyncFailed", "");
@@ -239,7 +239,7 @@ fn e19_without_a_condition_there_is_no_more_to_say() {
 }
 
 #[test]
-fn e20_two_budgets_over_a_pod_are_an_error() {
+fn e20_two_budgets_that_select_a_pod_are_an_error() {
     let mut other = budget(5, 5, 0);
     other["metadata"]["name"] = json!("bar");
     for (ready, options) in [(true, json!(null)), (false, json!({"dryRun": ["All"]}))] {
@@ -279,7 +279,7 @@ fn e21_budgets_of_other_pods_do_not_matter() {
 }
 
 #[test]
-fn e22_a_budget_that_was_not_observed_yet_is_still_processed() {
+fn e22_an_eviction_is_refused_while_its_budget_is_still_being_processed() {
     let mut stored = budget(5, 5, 0);
     stored["metadata"]["generation"] = json!(2);
     assert!(evict(&mut running(true, stored)).is_still_processed());
@@ -316,7 +316,7 @@ fn e24_more_than_2000_unconfirmed_evictions_are_too_many() {
 }
 
 #[test]
-fn e25_the_body_names_the_pod_of_the_path() {
+fn e25_the_name_in_the_body_must_be_that_in_the_path() {
     let take = |body: Value| EvictionRequest::new("ns", "p", &[], &body);
     for body in [json!({"metadata": {"name": "q"}}), json!({}), json!(null)] {
         let refusal = take(body).unwrap_err().status();
@@ -376,7 +376,7 @@ fn e28_dry_runs_of_query_and_body_must_agree() {
 }
 
 #[test]
-fn e29_unsafe_deletion_is_no_option() {
+fn e29_unsafe_deletion_is_refused() {
     let field = "ignoreStoreReadErrorWithClusterBreakingPotential";
     let mut body = json!({"metadata": {"name": "p"}, "deleteOptions": {field: true}});
     let refusal = EvictionRequest::new("ns", "p", &[], &body).unwrap_err();
@@ -394,7 +394,7 @@ fn e29_unsafe_deletion_is_no_option() {
 }
 
 #[test]
-fn e30_the_last_disruption_turns_the_condition() {
+fn e30_the_last_disruption_sets_the_condition_to_false() {
     let stored = with_condition(budget(1, 3, 2), "True", "SufficientPods", "");
     let mut upstream = running(true, stored);
     assert_eq!(evict(&mut upstream).code(), 201);
@@ -406,7 +406,7 @@ fn e30_the_last_disruption_turns_the_condition() {
 }
 
 #[test]
-fn e31_another_disruption_leaves_the_condition() {
+fn e31_other_disruptions_do_not_change_the_condition() {
     let stored = with_condition(budget(3, 5, 2), "True", "SufficientPods", "");
     let conditions = stored["status"]["conditions"].clone();
     let mut upstream = running(true, stored);
@@ -450,7 +450,7 @@ fn e32_preconditions_must_hold() {
 }
 
 #[test]
-fn e33_the_pod_is_marked_before_it_is_deleted_but_not_by_a_dry_run() {
+fn e33_the_condition_disruption_target_is_set_before_the_deletion_but_not_by_a_dry_run() {
     for (phase, options, marked) in [
         ("Running", json!(null), true),
         ("Succeeded", json!(null), true),
@@ -474,7 +474,7 @@ fn e33_the_pod_is_marked_before_it_is_deleted_but_not_by_a_dry_run() {
 }
 
 #[test]
-fn e34_a_budget_that_vanishes_between_attempts_is_not_found() {
+fn e34_a_budget_that_is_deleted_between_attempts_is_not_found() {
     let mut upstream = running(true, budget(1, 3, 2)).with_fault(|upstream, call| {
         let UpstreamCall::PutBudgetStatus { .. } = call else {
             return None;
@@ -491,7 +491,7 @@ fn e34_a_budget_that_vanishes_between_attempts_is_not_found() {
 }
 
 #[test]
-fn e35_a_wrong_uid_wastes_no_budget() {
+fn e35_a_wrong_uid_does_not_charge_the_budget() {
     let (outcome, upstream) = under(&json!({"uid": "v"}));
     let expected = "Operation cannot be fulfilled on Pod \"p\": the UID in the precondition (v) does \
                     not match the UID in record (u). The object might have been deleted and then \
@@ -515,7 +515,7 @@ fn e36_a_wrong_uid_of_a_pending_pod_is_a_conflict_at_once() {
 }
 
 #[test]
-fn a_stale_version_of_the_caller_is_noticed_for_unready_pods_too() {
+fn a_stale_resource_version_of_the_caller_is_a_conflict_for_unready_pods_too() {
     let mut upstream = running(false, with_policy(budget(0, 0, 0), "AlwaysAllow"));
     let options = json!({"preconditions": {"resourceVersion": "0"}});
     let outcome = run(&mut upstream, request(options));
@@ -523,7 +523,7 @@ fn a_stale_version_of_the_caller_is_noticed_for_unready_pods_too() {
 }
 
 #[test]
-fn options_that_no_deletion_can_have_charge_nothing() {
+fn options_that_are_invalid_for_a_deletion_do_not_charge_the_budget() {
     for options in [
         json!({"dryRun": ["x"]}),
         json!({"propagationPolicy": "x"}),
@@ -535,7 +535,7 @@ fn options_that_no_deletion_can_have_charge_nothing() {
         assert_eq!(outcome.code(), 422, "{json}");
         assert_eq!(json["details"]["kind"], "DeleteOptions");
         assert_eq!(upstream.writes(), 0);
-        // As the original, which looks at budgets first.
+        // As in kube-apiserver, budgets are checked first.
         let mut upstream = running(true, budget(0, 2, 2));
         assert_eq!(
             run(&mut upstream, request(json!({"dryRun": ["x"]}))).code(),
@@ -565,7 +565,7 @@ fn budgets_are_found_on_every_page() {
     }
     upstream.page = 2;
     assert_eq!(evict(&mut upstream).code(), 429);
-    // The upstream forgets where it was; the list begins anew.
+    // The continue token expires, and the list is started again.
     let mut forgets = 2;
     upstream.fault = Some(Box::new(move |_, call| {
         let goes_on = matches!(
@@ -579,7 +579,7 @@ fn budgets_are_found_on_every_page() {
         gone.then(|| failure(410, "expired"))
     }));
     assert_eq!(evict(&mut upstream).code(), 429);
-    // It never gets further.
+    // The list never ends.
     upstream.fault = Some(Box::new(|_, call| {
         let goes_on = matches!(
             call,

@@ -1,4 +1,4 @@
-//! The scenarios of the wire, as far as they need no wire; many evictions at once.
+//! The scenarios about responses, as far as they can be tested without a connection, and many evictions at once.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -7,8 +7,9 @@ use super::{
     EvictionRequest, EvictionStatus, Outcome, Upstream, UpstreamCall, budget, crowd::Crowd, evict,
     pod, request, run, with_policy,
 };
+
 #[test]
-fn w01_a_granted_eviction_is_a_status_of_201() {
+fn w01_the_response_to_a_granted_eviction_is_a_status_with_201() {
     let body = json!({"metadata": {"name": "p"}});
     let request = EvictionRequest::new("ns", "p", &["All".to_owned()], &body).unwrap();
     let mut upstream = Upstream::default().with_pod(pod("Running", true));
@@ -20,7 +21,7 @@ fn w01_a_granted_eviction_is_a_status_of_201() {
 }
 
 #[test]
-fn refusals_are_byte_equal() {
+fn refusals_are_byte_for_byte_those_of_kube_apiserver() {
     let text = |outcome: &Outcome| serde_json::to_string(&outcome.status()).unwrap();
     let mut upstream = Upstream::default()
         .with_pod(pod("Running", true))
@@ -84,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn w07_an_unready_pod_that_may_always_go_takes_one_request() {
+fn w07_an_unready_pod_under_always_allow_takes_one_request() {
     let mut upstream = Upstream::default()
         .with_pod(pod("Running", false))
         .with_budget(with_policy(budget(0, 0, 0), "AlwaysAllow"));
@@ -114,7 +115,7 @@ fn w08_preconditions_are_answered_by_one_request() {
 }
 
 #[test]
-fn the_deletion_is_guarded_by_the_version_that_the_mark_made() {
+fn the_deletion_is_guarded_by_the_version_that_the_patch_made() {
     let mut upstream = Upstream::default().with_pod(pod("Pending", false));
     assert_eq!(evict(&mut upstream).code(), 201);
     let [
