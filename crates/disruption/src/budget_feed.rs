@@ -1,4 +1,4 @@
-//! The API in which the controller reads budgets and writes their status.
+//! The interface to budgets that are not the upstream's, such as those that the gateway hosts.
 
 use std::pin::Pin;
 
@@ -10,7 +10,8 @@ use serde_json::Value;
 /// A change of the budgets, or a part of their list: see [`kube::runtime::watcher::Event`].
 pub type BudgetEvent = Event<Value>;
 
-/// The list of all budgets, then their changes. An error is passed on as text; the stream recovers by itself.
+/// The list of all budgets, followed by their changes. An error is a message for operators; the stream continues after
+/// it.
 pub type BudgetEvents = BoxStream<'static, Result<BudgetEvent, String>>;
 
 /// The outcome of a status write.
@@ -21,6 +22,7 @@ pub trait BudgetFeed: Send + Sync + 'static {
     /// Lists and watches all budgets.
     fn watch(&self) -> BudgetEvents;
 
-    /// Replaces the status of a budget by that of `object`, if the budget still has its resource version.
+    /// Replaces the status of a budget by that of `object`, if the budget still has the resource version of `object`.
+    /// Otherwise the outcome is [`StatusWriteOutcome::Conflict`].
     fn write_status<'a>(&'a self, key: &'a ObjectKey, object: &'a Value) -> StatusWriteFuture<'a>;
 }

@@ -15,14 +15,14 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use serde_json::Value;
 
-/// The time limit of one request.
+/// The time limit of one request, with its response.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// The largest response that is read, in bytes. Discovery documents are the largest.
 const MAX_RESPONSE: usize = 8 << 20;
-/// The field manager and user agent of the controller.
+/// The user agent of the controller. kube-apiserver also takes the default field manager from it.
 const AGENT: &str = "fairgate";
 
-/// Content types of bodies.
+/// The content types of bodies.
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
@@ -32,7 +32,7 @@ pub(crate) enum CallError {
     /// An error response, with its status and the message of its `Status`.
     #[error("{message}")]
     Refused { code: u16, message: String },
-    /// No response, or an unreadable one. A write may have been carried out.
+    /// No response, or one that cannot be read. A write may have been executed.
     #[error("{0}")]
     Broken(String),
 }
@@ -64,7 +64,7 @@ impl Calls {
         }
     }
 
-    /// The upstream's time.
+    /// The current time by the upstream's clock, as far as it is known.
     pub(crate) fn date(&self) -> Timestamp {
         lock(&self.server_clock).at(self.local_date())
     }
@@ -136,7 +136,8 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }
 
-/// The path of a namespaced object. Names are escaped, so that none can leave its segment.
+/// The path of a namespaced object, or of all objects if `name` is empty. Each name is escaped, so that it stays a
+/// single segment.
 pub(crate) fn object_path(api: &str, namespace: &str, plural: &str, name: &str) -> String {
     let mut path = format!("{api}/namespaces/");
     push_segment(&mut path, namespace);
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_leave_their_segment() {
+    fn names_stay_single_segments_of_the_path() {
         let path = object_path(&api_path("a b/v1"), "n/s", "pods", "../x?y");
         assert_eq!(path, "/apis/a%20b/v1/namespaces/n%2Fs/pods/..%2Fx%3Fy");
         assert_eq!(

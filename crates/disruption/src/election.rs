@@ -2,11 +2,11 @@
 //!
 //! Clocks of different gateways need not agree. A candidate takes a lease over only after it has seen the lease
 //! unchanged for the lease's whole duration by its own monotonic clock. A leader stops [`RENEW_DEADLINE`] after it
-//! *sent* the last renewal that succeeded. That is 5 s before another candidate may take the lease, so there are never
-//! two leaders unless the rates of two clocks differ by a third.
+//! *sent* the last renewal that succeeded. That is 5 s before another candidate may take over the lease. So there are
+//! never two leaders, unless the rates of two clocks differ by a third.
 //!
-//! Why not a library: those for kube-rs compare `renewTime` with the local clock, or need another version of
-//! kube-rs than the one that the gateway has.
+//! No library is used, because those for kube-rs compare `renewTime` with the local clock, or need another version of
+//! kube-rs than the gateway uses.
 //!
 //! Source: the API reference of `coordination.k8s.io/v1`, and the documented behaviour of the leader election of
 //! Kubernetes' controllers.
@@ -19,17 +19,17 @@ use serde_json::{Value, json};
 
 /// How long a lease is valid after its renewal.
 pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// How long after the last successful renewal a leader stops.
+/// How long after it sent the last successful renewal a leader stops.
 pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// How often a leader renews the lease, and a candidate reads it.
 pub(crate) const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// The longest duration of another holder's lease that is respected.
+/// The maximum duration of another holder's lease. A longer `leaseDurationSeconds` counts as this.
 const LONGEST_DURATION: Duration = Duration::from_secs(3600);
 
 /// The next call about the lease.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LeaseCall {
-    /// GET it, then call [`Election::read`].
+    /// GET the lease, then call [`Election::read`].
     Read,
     /// POST this object, then call [`Election::wrote`].
     Create(Value),
@@ -59,22 +59,22 @@ pub(crate) struct Election {
     must_read: bool,
     /// When the next call is due.
     due: Time,
-    /// Until when this gateway leads.
+    /// The time until which this gateway leads; `None` if it does not.
     leads_until: Option<Time>,
 }
 
 #[derive(Debug)]
 enum LeaseState {
-    /// There is none.
+    /// There is no lease.
     Absent,
-    /// It was read or written.
+    /// The lease as it was last read or written.
     Seen(SeenLease),
 }
 
 #[derive(Debug)]
 struct SeenLease {
     object: Value,
-    /// When it was first seen with this content.
+    /// When this version of the lease was first seen.
     since: Time,
 }
 
@@ -92,7 +92,7 @@ impl SeenLease {
 }
 
 impl Election {
-    /// A candidate. Its identity must differ from those of all others.
+    /// A candidate. The identity must differ from those of all other candidates.
     pub(crate) fn new(namespace: &str, name: &str, identity: String) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -105,12 +105,12 @@ impl Election {
         }
     }
 
-    /// Until when this gateway leads, if it does.
+    /// The time until which this gateway leads; `None` if it does not lead at `now`.
     pub(crate) fn leads_until(&self, now: Time) -> Option<Time> {
         self.leads_until.filter(|until| now < *until)
     }
 
-    /// The holder that was seen last; empty if there is none.
+    /// The holder of the lease as it was last seen; empty if there is none.
     pub(crate) fn holder(&self) -> &str {
         match &self.state {
             LeaseState::Seen(seen) => seen.holder(),
@@ -168,8 +168,8 @@ impl Election {
         spec
     }
 
-    /// Continues with the lease that was read, which `None` says does not exist. `jitter`, up to the
-    /// [`RETRY_PERIOD`], keeps candidates from sending requests at the same time.
+    /// Continues with the lease that was read; `None` if it does not exist. `jitter`, of up to [`RETRY_PERIOD`], keeps
+    /// candidates from sending requests at the same time.
     pub(crate) fn read(&mut self, lease: Option<Value>, now: Time, jitter: Duration) {
         self.must_read = false;
         let Some(object) = lease else {
@@ -207,13 +207,13 @@ impl Election {
         }
     }
 
-    /// A call failed. The lease is read anew, because a write may have been carried out.
+    /// A call failed. The lease must be read before the next write, because a write may have been executed.
     pub(crate) fn failed(&mut self, now: Time, jitter: Duration) {
         self.must_read = true;
         self.due = now.plus(RETRY_PERIOD / 2 + jitter / 2);
     }
 
-    /// The object that gives the lease up, if this gateway holds it.
+    /// Stops leading. Returns the object to PUT in order to release the lease, if this gateway holds it.
     pub(crate) fn release(&mut self, date: Timestamp) -> Option<Value> {
         self.leads_until = None;
         let LeaseState::Seen(seen) = &self.state else {
@@ -234,7 +234,7 @@ fn version(lease: &Value) -> &Value {
     &lease["metadata"]["resourceVersion"]
 }
 
-/// A time as leases store it.
+/// A time as leases store it, in microseconds.
 fn micro_time(date: Timestamp) -> String {
     date.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
@@ -253,7 +253,7 @@ mod tests {
         "2024-01-01T00:00:00Z".parse().unwrap()
     }
 
-    /// The server: the lease, if there is one, and its version.
+    /// A model of the server: the lease, if there is one, and its version.
     #[derive(Default)]
     struct Server {
         lease: Option<Value>,
@@ -268,7 +268,7 @@ mod tests {
             lease
         }
 
-        /// Carries out the next call of a candidate.
+        /// Executes the next call of a candidate.
         fn serve(&mut self, candidate: &mut Election, now: Time) {
             let outcome = match candidate.call(now, date()) {
                 LeaseCall::Read => return candidate.read(self.lease.clone(), now, NO_JITTER),
@@ -289,7 +289,7 @@ mod tests {
             candidate.wrote(outcome, now, now, NO_JITTER);
         }
 
-        /// Serves all calls of the candidates until this time, in order.
+        /// Executes all calls of the candidates that are due until `until`, in order.
         fn run(&mut self, candidates: &mut [&mut Election], until: Time) {
             while let Some(next) = candidates.iter_mut().min_by_key(|one| one.due()) {
                 if next.due() > until {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_lease_is_taken_at_once() {
+    fn a_released_lease_is_acquired_immediately() {
         let (mut a, mut b) = (candidate("a"), candidate("b"));
         let mut server = Server::default();
         server.run(&mut [&mut a, &mut b], at(10));
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn times_in_the_lease_do_not_count() {
+    fn the_times_in_the_lease_are_ignored() {
         let mut server = Server::default();
         server.store(json!({"spec": {
             "holderIdentity": "other", "leaseDurationSeconds": 15, "renewTime": "1999-01-01T00:00:00.000000Z",

@@ -1,8 +1,9 @@
-//! Which events are recorded, and as what; as the event correlator of client-go decides.
+//! Decides which events are recorded, and how, as the event correlator of client-go does.
 //!
-//! A broken budget is synced again and again, and has the same events each time. A repeated event changes the one that
-//! was recorded before. Of many events with one reason but different messages, all after the ninth are combined into one.
-//! After 25 events about one object there is one more in five minutes. Events that are left out are counted.
+//! A broken budget is synced repeatedly, and has the same events each time. A repeated event updates the one that was
+//! recorded before. Of events with the same reason but different messages, all after the ninth are combined into one.
+//! After 25 events about one object, one more is recorded every five minutes. Events that are not recorded are still
+//! counted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,33 +18,33 @@ use fairgate_eviction::controller::{
 };
 use jiff::Timestamp;
 
-/// Events about one object that are recorded at once.
+/// The number of events about one object that are recorded without delay.
 const BURST: u32 = 25;
 /// After those, one event is recorded per this interval.
 const REFILL: Duration = Duration::from_secs(300);
-/// With so many different messages for one reason, events are combined,
+/// From this number of different messages for one reason on, events are combined.
 const COMBINED_FROM: usize = 10;
-/// unless none occurred for longer than this.
+/// If no such event occurred for longer than this, the different messages are counted anew.
 const COMBINED_WITHIN: Duration = Duration::from_secs(600);
-/// The number of events, and of objects, that are remembered.
+/// The maximum number of events, of groups of events, and of objects that are remembered. The oldest are dropped.
 const MAX_REMEMBERED: usize = 4096;
-/// The longest name of an object.
+/// The maximum length of the name of an object.
 const MAX_NAME: usize = 253;
 
-/// What to write about an event.
+/// The event object to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventRecord {
     /// The name of the event object.
     pub(crate) name: String,
-    /// How often the event has occurred.
+    /// The number of occurrences of the event.
     pub(crate) count: u32,
-    /// When it occurred first.
+    /// The time of the first occurrence.
     pub(crate) first: Timestamp,
-    /// Its message.
+    /// The message of the last occurrence.
     pub(crate) message: String,
 }
 
-/// Namespace, kind, name and UID.
+/// Namespace, kind, name and UID of an object.
 type EventObject = (Box<str>, &'static str, String, String);
 /// Events about an object: whether they are warnings, and their reason.
 type EventGroup = (EventObject, bool, &'static str);
@@ -53,7 +54,7 @@ type EventKey = (EventGroup, Option<String>);
 /// The different messages of a group.
 #[derive(Debug)]
 struct SimilarEvents {
-    /// Hashes: messages may be long.
+    /// The hashes of the messages, because messages may be long.
     messages: BTreeSet<u64>,
     last: Time,
 }
@@ -62,9 +63,9 @@ struct SimilarEvents {
 #[derive(Debug, Default)]
 pub(crate) struct EventCorrelator {
     similar: BTreeMap<EventGroup, SimilarEvents>,
-    /// With the time of the last occurrence.
+    /// The recorded events, with the time of the last occurrence.
     recorded: BTreeMap<EventKey, (EventRecord, Time)>,
-    /// By object: when its bucket will be full again.
+    /// For each object, the time at which its token bucket is full again.
     buckets: BTreeMap<EventObject, Time>,
 }
 
@@ -108,7 +109,7 @@ impl EventCorrelator {
         self.take(&about, now).then_some(record)
     }
 
-    /// Whether an event is combined with others of its group.
+    /// Whether an event is combined with the others of its group. Remembers its message.
     fn is_combined(&mut self, group: &EventGroup, message: &str, now: Time) -> bool {
         if !self.similar.contains_key(group) {
             forget_oldest(&mut self.similar, |similar| similar.last);
@@ -130,13 +131,13 @@ impl EventCorrelator {
         similar.messages.insert(hash);
         let is_combined = similar.messages.len() >= COMBINED_FROM;
         if is_combined {
-            // The original removes any.
+            // The original removes an arbitrary message.
             similar.messages.remove(&hash);
         }
         is_combined
     }
 
-    /// Takes a token from the bucket of an object.
+    /// Takes a token from the bucket of an object. Returns `false` if there is none.
     fn take(&mut self, about: &EventObject, now: Time) -> bool {
         if !self.buckets.contains_key(about) {
             forget_oldest(&mut self.buckets, |full_at| *full_at);
@@ -151,7 +152,7 @@ impl EventCorrelator {
     }
 }
 
-/// Makes room for another entry.
+/// Removes the oldest entry if the map is full. It costs `O(n)` then.
 fn forget_oldest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, last: impl Fn(&V) -> Time) {
     if map.len() < MAX_REMEMBERED {
         return;
@@ -162,7 +163,7 @@ fn forget_oldest<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, last: impl Fn(&V) 
     }
 }
 
-/// Kind, name and UID.
+/// Kind, name and UID of the object that an event is about.
 pub(crate) fn subject(about: &EventSubject) -> (&'static str, &str, &str) {
     match about {
         EventSubject::Budget { name, uid } => ("PodDisruptionBudget", name, uid),
@@ -170,7 +171,7 @@ pub(crate) fn subject(about: &EventSubject) -> (&'static str, &str, &str) {
     }
 }
 
-/// The name of an event: that of the object, and the time in nanoseconds.
+/// The name of an event object: the name of the object that it is about, and the time in nanoseconds.
 fn event_name(name: &str, date: Timestamp) -> String {
     let suffix = format!(".{:x}", date.as_nanosecond());
     let kept: String = name.chars().take(MAX_NAME - suffix.len()).collect();
@@ -199,9 +200,9 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + i64::try_from(seconds).unwrap()).unwrap()
     }
 
-    /// The file has what client-go makes of the same events; `tests/cluster/events_test.go` writes it.
+    /// The file has the results of client-go for the same events; `tests/cluster/events_test.go` writes it.
     #[test]
-    fn events_are_correlated_as_by_the_original() {
+    fn events_are_correlated_as_by_client_go() {
         let mut correlators: BTreeMap<u64, EventCorrelator> = BTreeMap::new();
         let mut compared = 0;
         for line in include_str!("event_cases.jsonl").lines() {
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_event_keeps_its_name_and_a_flood_is_cut() {
+    fn a_repeated_event_keeps_its_name_and_events_are_rate_limited() {
         let mut correlator = EventCorrelator::default();
         let key = ObjectKey::new("ns", "foo");
         let mut admit = |message: &str, at: u64| {
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_remembered_events_is_bounded() {
         let mut correlator = EventCorrelator::default();
         for number in 0..2 * MAX_REMEMBERED {
             let now = Time::from_nanos(number as u64);
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_an_event_is_no_longer_than_names_may_be() {
+    fn the_name_of_an_event_is_cut_to_the_maximum_length() {
         assert_eq!(event_name("foo", date(0)), "foo.17979cfe362a0000");
         assert_eq!(event_name(&"x".repeat(253), date(0)).len(), MAX_NAME);
     }

@@ -1,4 +1,4 @@
-//! The calls about the lease, and the time at which leadership ends.
+//! The calls that read and write the lease, and the waits between them.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::{
     election::{Election, LeaseCall, LeaseWrite, RETRY_PERIOD},
 };
 
-/// The namespace of the lease: that of the leases of Kubernetes' own controllers.
+/// The namespace of the lease, the same as for the leases of Kubernetes' own controllers.
 const NAMESPACE: &str = "kube-system";
 const API_VERSION: &str = "coordination.k8s.io/v1";
 /// How long the release of the lease may take.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A candidate for leadership; without a lease, always the leader.
+/// This gateway as a candidate for leadership. Without a lease it always leads.
 #[derive(Debug)]
 pub(crate) struct Leadership<'c> {
     calls: &'c Calls,
@@ -31,7 +31,7 @@ pub(crate) struct Leadership<'c> {
 }
 
 impl<'c> Leadership<'c> {
-    /// A candidate for the lease `name`, if there is one, with an identity that no other candidate has.
+    /// A candidate for the lease `name`, if it is given. The identity must differ from those of all other candidates.
     pub(crate) fn new(
         calls: &'c Calls,
         clock: &Clock,
@@ -61,7 +61,7 @@ impl<'c> Leadership<'c> {
         }
     }
 
-    /// Renews the lease, until it is lost.
+    /// Renews the lease. Returns when the lease is lost; never, without a lease.
     pub(crate) async fn keep(&mut self) {
         if self.election.is_none() {
             std::future::pending::<()>().await;
@@ -71,14 +71,14 @@ impl<'c> Leadership<'c> {
         }
     }
 
-    /// Gives the lease up, so that another gateway can take it at once.
+    /// Releases the lease, so that another gateway can acquire it immediately.
     pub(crate) async fn release(&mut self) {
         match tokio::time::timeout(RELEASE_LIMIT, self.try_release()).await {
             Ok(None) => {}
             Ok(Some(LeaseWrite::Stored(_))) => tracing::info!(lease = self.name, "lease released"),
             _ => tracing::warn!(
                 lease = self.name,
-                "the lease could not be released; another gateway takes it when it has expired"
+                "the lease could not be released; another gateway acquires it after it has expired"
             ),
         }
     }
@@ -107,7 +107,7 @@ impl<'c> Leadership<'c> {
         self.election.as_ref()?.leads_until(now)
     }
 
-    /// Waits for the next call, and makes it; but not beyond `until`.
+    /// Waits until the next call is due, and makes it. Gives up at `until`.
     async fn advance(&mut self, until: Option<Time>) {
         let limit = self
             .clock
@@ -203,12 +203,12 @@ impl LastFailure {
     }
 }
 
-/// The path of a lease; of all, if the name is empty.
+/// The path of a lease, or of all leases if `name` is empty.
 fn path(name: &str) -> String {
     object_path(&api_path(API_VERSION), NAMESPACE, "leases", name)
 }
 
-/// A random number from 0 to 1.
+/// A random number from 0 to less than 1.
 fn fraction(random: &mut Random) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "at most 1000")]
     let thousandths = random.within(0..1000) as f64;

@@ -1,21 +1,21 @@
 //! Runs the disruption controller.
 //!
 //! [`fairgate_eviction::controller`] decides: it caches pods and budgets, computes statuses, and says what to read or
-//! write next. It is pure. This crate makes these calls, with the gateway's own credentials:
+//! write next. It does no I/O. This crate makes the calls, with the gateway's own credentials:
 //!
-//! - `watches` lists and watches pods, the controllers that pods have, and the upstream's budgets. Of a pod only labels,
-//!   owner and readiness are kept.
+//! - `watches` lists and watches pods, their controllers, and the upstream's budgets. It keeps only the fields of pods
+//!   that are needed (`outline`).
 //! - `lookups` finds the scale of an owner: from the watched controllers, else by its scale subresource.
-//! - `recorder` writes events, as kube-controller-manager does, and limits them.
+//! - `recorder` writes events, as kube-controller-manager does. `event_correlator` limits and combines them.
 //! - `election` and `lease` elect one of several gateways by a `Lease`. Only the leader watches anything.
 //! - `runner` connects them.
 //!
 //! Budgets are those of the upstream, or those that the gateway hosts ([`BudgetFeed`]).
 //!
-//! A controller that has lost its lease without having noticed it does no harm: every status is written on
-//! condition that the budget has not changed since it was read.
+//! A controller that has lost its lease but does not know it yet does no harm: every status is written on condition
+//! that the budget has not changed since it was read.
 //!
-//! Not here: evictions (`fairgate-evictor`), and what is computed (`fairgate-eviction`).
+//! Not here: evictions (`fairgate-evictor`), and the computation of statuses (`fairgate-eviction`).
 
 mod budget_feed;
 mod calls;

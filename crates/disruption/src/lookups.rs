@@ -1,4 +1,4 @@
-//! The scale of an owner: from the watched controllers, else by the scale subresource of the owner.
+//! The scale of an owner: from the watched controllers, otherwise from the scale subresource of the owner.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,12 +22,12 @@ use crate::{
 
 /// How long a discovery document is used.
 const DISCOVERY_TTL: Duration = Duration::from_secs(30);
-/// How long it is used after it lacked something: a kind may have been defined just now.
+/// How long a discovery document is used that lacks a kind, which may just have been defined.
 const SHORT_TTL: Duration = Duration::from_secs(1);
-/// The number of cached documents.
+/// The maximum number of cached documents of each type. When it is reached, all are dropped.
 const MAX_DOCUMENTS: usize = 256;
 
-/// Begins a lookup, with the answers that are cached.
+/// Begins a lookup: answers its questions about watched objects.
 pub(crate) fn begin(known: &FollowedObjects, namespace: &str, owner: ControllerRef) -> ScaleLookup {
     let mut lookup = ScaleLookup::new(owner);
     while let Ok(ScaleQuestion::Object(kind, name)) = lookup.question() {
@@ -41,7 +41,7 @@ pub(crate) fn begin(known: &FollowedObjects, namespace: &str, owner: ControllerR
 pub(crate) struct Discovery {
     clock: Clock,
     documents: Mutex<BTreeMap<Box<str>, DiscoveryDocument>>,
-    /// By group.
+    /// The versions of each group.
     groups: Mutex<BTreeMap<Box<str>, GroupDocument>>,
 }
 
@@ -68,7 +68,7 @@ impl Discovery {
         }
     }
 
-    /// Ends a lookup with the requests that it needs.
+    /// Completes a lookup with requests to the upstream.
     pub(crate) async fn finish(
         &self,
         calls: &Calls,
@@ -78,7 +78,7 @@ impl Discovery {
         loop {
             match lookup.question() {
                 Err(result) => return result.clone(),
-                // Answered before; nothing more is known now.
+                // `begin` has answered all questions about watched objects.
                 Ok(ScaleQuestion::Object(..)) => lookup.object(None),
                 Ok(ScaleQuestion::Scale(owner)) => {
                     let response = self.scale(calls, namespace, &owner).await;
@@ -117,7 +117,7 @@ impl Discovery {
         }
     }
 
-    /// The plural name of the owner's kind.
+    /// The plural name of the owner's kind, from discovery.
     async fn plural(&self, calls: &Calls, owner: &ControllerRef) -> Result<String, String> {
         let find = |resources: Vec<DiscoveredResource>| {
             let is_owner =
@@ -139,8 +139,9 @@ impl Discovery {
         })
     }
 
-    /// The group and version in which the scale of an owner is read: the first of those that the server serves, the preferred
-    /// one before the others, that has the resource. The version in the owner reference says only what the owner is.
+    /// The group and version in which the scale of an owner is read: the first version that has the resource, beginning
+    /// with the preferred version of the group. It may differ from the version in the owner reference, which is used
+    /// for the core group, and if no version has the resource.
     async fn preferred_version(
         &self,
         calls: &Calls,
@@ -184,7 +185,7 @@ impl Discovery {
         Ok(versions)
     }
 
-    /// The resources of a group and version, from a document that is at most `age` old.
+    /// The resources of a group and version, from a discovery document that is at most `age` old.
     async fn resources(
         &self,
         calls: &Calls,

@@ -1,11 +1,11 @@
-//! What the controller keeps of pods and of their controllers.
+//! The fields of pods and of their controllers that are kept.
 
 use fairgate_upstream::watched_object::KeptFields;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// What is needed of pods and of their controllers: identity, labels, owners, replicas, phase and conditions. All
-/// other fields, most of a pod, are skipped while they are parsed.
+/// The needed fields of pods and of their controllers: identity, labels, owners, replicas, phase and conditions. All
+/// other fields, which are most of a pod, are skipped during parsing.
 #[derive(Clone, Debug)]
 pub(crate) struct Outline;
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_needed_of_a_pod_is_kept() {
+    fn only_the_needed_fields_of_a_pod_are_kept() {
         let pod = json!({
             "kind": "Pod",
             "metadata": {

@@ -1,4 +1,4 @@
-//! Records events as kube-controller-manager does: in the core API.
+//! Records events as kube-controller-manager does: as `Event` objects of the core group.
 //!
 //! Not here: which events are recorded, and which are counted or combined (`event_correlator`).
 
@@ -17,10 +17,10 @@ use crate::{
     event_correlator::{EventCorrelator, EventRecord, subject},
 };
 
-/// The number of events that wait to be written. More are dropped.
+/// The maximum number of events that wait to be written. Further events are dropped.
 const MAX_WAITING: usize = 1000;
 
-/// An event about an object of this namespace and name.
+/// An event, with the namespace and name of the object that it is about.
 pub(crate) type Occurrence = (ObjectKey, DisruptionEvent);
 
 /// Writes events.
@@ -77,7 +77,7 @@ impl<'c> Recorder<'c> {
                 self.calls
                     .call(Method::PATCH, &path, STRATEGIC_MERGE_PATCH, Some(&patch));
             match patched.await {
-                // Events are deleted after an hour.
+                // By default, kube-apiserver deletes events after an hour: the event is created again.
                 Err(error) if error.code() == Some(404) => {}
                 patched => return patched.map(|_| ()),
             }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_written_as_the_original_writes_it() {
+    fn an_event_is_written_as_by_kube_controller_manager() {
         let record = EventRecord {
             name: "foo.17979cfe362a0000".to_owned(),
             count: 1,

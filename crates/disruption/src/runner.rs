@@ -32,31 +32,31 @@ use crate::{
     watches::{FollowedObjects, WatchUpdate, WatchedKind, watches},
 };
 
-/// How often all budgets are synced without any change, as the shared caches of Kubernetes' controllers do.
+/// The interval at which all budgets are synced even without changes, as Kubernetes' controllers do.
 const RESYNC: Duration = Duration::from_secs(12 * 3600);
-/// The number of events after which the task yields to others of the runtime.
+/// The number of events after which the task yields to other tasks of the runtime.
 const EVENTS_PER_TURN: u32 = 64;
-/// The pause after a lost lease.
+/// The pause after the lease was lost.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a [`DisruptionRunner`] needs.
 pub struct RunnerSettings {
-    /// Makes the gateway's own calls.
+    /// The client for all calls but watches, with the gateway's own credentials.
     pub client: ApiClient,
-    /// Opens the watches: a client with a connection for each request.
+    /// The client for watches, which has a connection for each request.
     pub streams: ApiClient,
-    /// The budgets, if they are not the upstream's.
+    /// The budgets, if they are hosted by the gateway; `None` for those of the upstream.
     pub budgets: Option<Arc<dyn BudgetFeed>>,
     /// The name of the `Lease` by which gateways elect a leader, in the namespace `kube-system`. Without one, this
     /// gateway always leads.
     pub lease: Option<String>,
-    /// The identity of this gateway as holder of the lease; must differ from those of all others.
+    /// The identity of this gateway as the holder of the lease. It must differ from those of all other gateways.
     pub identity: String,
     /// The local clock.
     pub clock: Clock,
     /// The seed of random pauses.
     pub seed: u64,
-    /// Receives what the controller does, for metrics.
+    /// Receives the state of the controller, for metrics.
     pub status: Arc<ControllerStatus>,
 }
 
@@ -65,12 +65,12 @@ pub struct DisruptionRunner {
     settings: RunnerSettings,
     calls: Calls,
     discovery: Discovery,
-    /// Made inside the runtime that runs the watches.
+    /// The client for watches. It has to be created inside the runtime that runs them.
     kube: OnceLock<kube::Client>,
     failures: LogLimit,
 }
 
-/// A call that has ended.
+/// The outcome of a call that the controller requested.
 enum Ended {
     LookUp(ControllerRef, ScaleResult),
     Write(StatusWriteOutcome),
@@ -78,7 +78,7 @@ enum Ended {
 }
 
 impl DisruptionRunner {
-    /// A controller that does not run yet.
+    /// A controller that does not run yet; see [`DisruptionRunner::run`].
     pub fn new(settings: RunnerSettings) -> Self {
         Self {
             calls: Calls::new(settings.client.clone(), settings.clock.clone()),
@@ -89,7 +89,7 @@ impl DisruptionRunner {
         }
     }
 
-    /// Runs until `stop` completes; then the lease is released, which takes at most two seconds.
+    /// Runs until `stop` completes. Then it releases the lease, which takes at most two seconds.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let RunnerSettings {
             clock,
@@ -182,7 +182,7 @@ impl DisruptionRunner {
         })
     }
 
-    /// The next call, or until when there is none.
+    /// The next call of the controller; or `None`, and the time at which there may be one.
     fn begin(&self, known: &mut FollowedObjects) -> (Option<BoxFuture<'_, Ended>>, Option<Time>) {
         let now = self.settings.clock.now();
         let call: BoxFuture<'_, Ended> = match known.controller.step(now, self.calls.date()) {
@@ -245,7 +245,7 @@ impl DisruptionRunner {
             .call(Method::PATCH, &path, STRATEGIC_MERGE_PATCH, Some(patch));
         match patched.await {
             Ok(_) | Err(CallError::Refused { code: 404, .. }) => true,
-            // It has changed, and is checked again.
+            // The pod has changed, and is checked again later.
             Err(CallError::Refused { code: 409, .. }) => false,
             Err(error) => {
                 let text = "the condition DisruptionTarget of a pod cannot be reset";
@@ -311,10 +311,10 @@ impl DisruptionRunner {
         }
     }
 
-    /// Passes on events, and what metrics show.
+    /// Passes on the controller's events, reports and counts.
     fn report(&self, known: &mut FollowedObjects, events: &mpsc::Sender<Occurrence>) {
         for occurrence in known.controller.take_events() {
-            // If events come faster than they can be written, some are dropped; they occur again.
+            // If events occur faster than they can be written, some are dropped. Most occur again.
             let _ = events.try_send(occurrence);
         }
         for report in known.controller.take_reports() {

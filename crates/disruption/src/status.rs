@@ -12,7 +12,7 @@ use fairgate_core::{
 };
 use fairgate_eviction::controller::{ControllerCounts, SyncEnding, SyncReport};
 
-/// Counters and gauges of the controller. Reading them is cheap.
+/// The counters and gauges of the controller. Reading them is cheap.
 #[derive(Debug)]
 pub struct ControllerStatus {
     clock: Clock,
@@ -21,14 +21,14 @@ pub struct ControllerStatus {
     budgets: AtomicUsize,
     exhausted: AtomicUsize,
     syncs: [AtomicU64; SyncEnding::ALL.len()],
-    /// When the last sync that did not fail ended, and how long it took.
+    /// When the last sync that did not fail or conflict ended, and how long it took.
     last: Mutex<Option<(Time, Duration)>>,
-    /// Why budgets are not computed, or are computed from outdated objects.
+    /// Why the statuses of budgets are not computed, or are computed from outdated objects.
     problem: Mutex<Option<String>>,
 }
 
 impl ControllerStatus {
-    /// A controller that has not started.
+    /// The status of a controller that has not started.
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
@@ -47,7 +47,7 @@ impl ControllerStatus {
         self.leads.load(Ordering::Relaxed)
     }
 
-    /// The objects that it has cached; none unless it leads.
+    /// The numbers of cached objects; all 0 unless this gateway is the leader.
     pub fn counts(&self) -> ControllerCounts {
         ControllerCounts {
             pods: self.pods.load(Ordering::Relaxed),
@@ -56,22 +56,22 @@ impl ControllerStatus {
         }
     }
 
-    /// The number of syncs with this outcome.
+    /// The number of syncs that ended so.
     pub fn syncs(&self, ending: SyncEnding) -> u64 {
         self.syncs[ending as usize].load(Ordering::Relaxed)
     }
 
-    /// How long the last successful sync took, with its reads and writes; zero before the first.
+    /// How long the last sync took that did not fail or conflict, lookups and writes included; zero before the first.
     pub fn last_duration(&self) -> Duration {
         lock(&self.last).map_or(Duration::ZERO, |(_, took)| took)
     }
 
-    /// The time since the last successful sync; zero before the first.
+    /// The time since the end of the last sync that did not fail or conflict; zero before the first.
     pub fn last_age(&self) -> Duration {
         lock(&self.last).map_or(Duration::ZERO, |(ended, _)| self.clock.now().since(ended))
     }
 
-    /// What this gateway, as the leader, cannot watch; `None` if all is well.
+    /// Which kind of objects this gateway, as the leader, cannot watch, and why. `None` if all watches work.
     pub fn problem(&self) -> Option<String> {
         lock(&self.problem).clone()
     }

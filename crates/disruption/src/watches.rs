@@ -1,7 +1,8 @@
 //! The objects that the controller watches: pods, their controllers, and budgets.
 //!
-//! Each kind is listed in pages and then watched. A watch that ends or breaks is resumed where it ended; if the server
-//! has forgotten that point (410), everything is listed again, and what was known stays until the list is complete.
+//! Each kind is listed in pages and then watched. A watch that ends or breaks is resumed at its last resource version.
+//! If the server no longer has that version (410), the kind is listed again; known objects stay until the list is
+//! complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,15 +38,15 @@ use serde_json::Value;
 
 use crate::{budget_feed::BudgetEvents, outline::Outline};
 
-/// After how many seconds the upstream should end a watch, which is then opened again. A watch that lasts a little
-/// longer without anything on it counts as dead.
+/// The number of seconds after which the upstream should end a watch, which is then opened again. A watch that lasts
+/// somewhat longer without any event counts as dead.
 const WATCH_SECONDS: u32 = 120;
-/// The first pause after a failure; each further pause is twice as long,
+/// The pause after the first failure. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// up to this.
+/// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// What is watched.
+/// A kind of objects that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WatchedKind {
     Pods,
@@ -100,18 +101,19 @@ pub(crate) type WatchUpdate = (WatchedKind, Result<Event<Value>, WatchFault>);
 /// Why a watch delivers no events at present.
 #[derive(Debug)]
 pub(crate) struct WatchFault {
-    /// The text for operators.
+    /// The message for operators.
     pub(crate) why: String,
     /// Whether the server does not serve the kind at all.
     pub(crate) is_absent: bool,
-    /// Whether the server has forgotten where the watch was, which is no failure.
+    /// Whether the server no longer has the resource version of the watch (410). The kind is then listed again; this is
+    /// not a failure.
     pub(crate) is_expired: bool,
 }
 
 /// All watches.
 pub(crate) type Watches = SelectAll<BoxStream<'static, WatchUpdate>>;
 
-/// Lists and watches everything; budgets from `budgets`, if they are not the upstream's.
+/// Lists and watches all kinds. The budgets come from `budgets`, if it is given, otherwise from the upstream.
 pub(crate) fn watches(client: &Client, budgets: Option<BudgetEvents>) -> Watches {
     let mut budgets = budgets;
     let mut all = Watches::new();
@@ -155,7 +157,7 @@ fn follow<K: KeptFields>(client: &Client, kind: WatchedKind) -> BoxStream<'stati
             });
             (kind, event)
         })
-        // The stream never ends. If it did, its silence must not pass for "no change".
+        // The stream never ends. If it did, that must not look as if nothing changed.
         .chain(stream::once(async move {
             (kind, Err(fault("the watch ended".to_owned())))
         }))
@@ -172,7 +174,7 @@ fn into_value<K>(event: Event<WatchedObject<K>>) -> Event<Value> {
     }
 }
 
-/// Doubling pauses after failures.
+/// The pauses after failures, which double up to [`LONGEST_PAUSE`].
 struct Pauses(Duration);
 
 impl Default for Pauses {
@@ -197,24 +199,24 @@ impl Backoff for Pauses {
     }
 }
 
-/// What is known: the controller with its pods and budgets, and the scales of owners.
+/// The objects from the watches: the controller with its pods and budgets, and the scales of owners.
 #[derive(Debug, Default)]
 pub(crate) struct FollowedObjects {
     pub(crate) controller: DisruptionController,
     scaled: BTreeMap<(ScaledKind, ObjectKey), ScaledObject>,
-    /// The kinds whose list has been complete once.
+    /// The kinds that have been listed completely at least once, or that the server does not serve.
     listed: BTreeSet<WatchedKind>,
-    /// The keys of a list that is being received.
+    /// The keys of the lists that are being received.
     incoming: BTreeMap<WatchedKind, BTreeSet<ObjectKey>>,
 }
 
 impl FollowedObjects {
-    /// Whether everything has been listed, so that what is absent here is absent there.
+    /// Whether all kinds have been listed. Objects that are not known then do not exist.
     pub(crate) fn is_complete(&self) -> bool {
         self.listed.len() == WatchedKind::ALL.len()
     }
 
-    /// The owner of a built-in kind, if there is one.
+    /// The owner of a built-in kind with this name, if it exists.
     pub(crate) fn scaled(
         &self,
         kind: ScaledKind,
@@ -224,15 +226,15 @@ impl FollowedObjects {
         self.scaled.get(&(kind, ObjectKey::new(namespace, name)))
     }
 
-    /// The server does not serve this kind: there are no objects of it.
+    /// The server does not serve this kind. If it is a kind of owners, it counts as listed without objects.
     pub(crate) fn absent(&mut self, kind: WatchedKind) {
         if matches!(kind, WatchedKind::Scaled(_)) {
             self.listed.insert(kind);
         }
     }
 
-    /// Applies an event. Objects that cannot be read are left out, with the reason as the result: pods that are not
-    /// known are not healthy, and budgets that are not known get no status.
+    /// Applies an event. An object that cannot be read is dropped, and the error says why. This is safe: unknown pods
+    /// do not count as healthy, and unknown budgets get no status.
     pub(crate) fn take(&mut self, kind: WatchedKind, event: Event<Value>) -> Result<(), String> {
         match event {
             Event::Init => {
@@ -280,7 +282,7 @@ impl FollowedObjects {
         }
     }
 
-    /// Removes the objects that a complete list did not have.
+    /// Removes the objects that are not in the complete list.
     fn remove_others(&mut self, kind: WatchedKind) {
         let incoming = self.incoming.remove(&kind).unwrap_or_default();
         let gone = |known: &&ObjectKey| !incoming.contains(*known);
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_list_replaces_what_is_known_when_it_is_complete() {
+    fn a_new_list_replaces_the_known_objects_when_it_is_complete() {
         let mut known = FollowedObjects::default();
         let mut take = |event| {
             known
@@ -327,7 +329,7 @@ mod tests {
         assert_eq!(take(Event::InitDone), Ok(2));
         assert_eq!(take(Event::Init), Ok(2));
         assert_eq!(take(Event::InitApply(pod("c"))), Ok(3));
-        // The list breaks off, and begins again.
+        // The list is interrupted and begins again.
         assert_eq!(take(Event::Init), Ok(3));
         assert_eq!(take(Event::InitApply(pod("b"))), Ok(3));
         assert_eq!(take(Event::InitDone), Ok(1));
