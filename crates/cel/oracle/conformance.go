@@ -27,32 +27,32 @@ type conformanceCase struct {
 	Section string `json:"section"`
 	Name    string `json:"name"`
 	Expr    string `json:"expr"`
-	// Why the case says nothing about the crate.
+	// The reason why the case is not run in the crate; empty if it is.
 	Outside string `json:"outside,omitempty"`
-	// The check for aggregate literals of one type has to be off.
+	// Whether the case needs aggregate literals of mixed types.
 	Mixed     bool   `json:"mixed,omitempty"`
 	NoCheck   bool   `json:"noCheck,omitempty"`
 	NoMacros  bool   `json:"noMacros,omitempty"`
 	CheckOnly bool   `json:"checkOnly,omitempty"`
 	Container string `json:"container,omitempty"`
-	// Declared variables and the names of their types.
+	// The names of the types of declared variables.
 	Types    map[string]string `json:"types,omitempty"`
 	Bindings map[string]any    `json:"bindings,omitempty"`
-	// The expected value, in a list so that null is told from none.
+	// The expected value, in a list so that null differs from no value.
 	Value []any `json:"value,omitempty"`
-	// Messages of which one is expected. cel-spec does not ask for their wording.
+	// Messages of which one is expected. cel-spec does not require their wording.
 	Errors []string `json:"errors,omitempty"`
 	// The type that the checker finds.
 	Deduced string `json:"deduced,omitempty"`
 }
 
-// needsMessages tells the texts that only protocol buffer messages or enums make sense of.
+// needsMessages matches cases that need protocol buffer messages or enums.
 var needsMessages = regexp.MustCompile(`TestAllTypes|NestedTestAllTypes|GlobalEnum|cel\.expr\.conformance|google\.protobuf|wrapper\(|TestRequired`)
 
-// wellKnown are the messages that are CEL values of their own, where they are named and not made.
+// wellKnown matches the names of messages that are CEL types of their own, unless a message is constructed.
 var wellKnown = regexp.MustCompile(`google\.protobuf\.(Timestamp|Duration)([^{A-Za-z]|$)`)
 
-// withoutExtension are files about extensions that no environment of Kubernetes has.
+// withoutExtension has the files about extensions that no environment of Kubernetes has, with the reason.
 var withoutExtension = map[string]string{
 	"bindings_ext": "the macro cel.bind is not in Kubernetes",
 	"block_ext":    "blocks are what an optimizer writes, not users",
@@ -104,7 +104,7 @@ func conformanceCases() ([]*conformanceCase, error) {
 	return all, nil
 }
 
-// classify makes a case of a test: outside, or one that passes in the original.
+// classify converts a test to a case: one that is left out, with the reason, or one that passes in the originals.
 func (j *judge) classify(file, section string, test *testpb.SimpleTest) *conformanceCase {
 	c := &conformanceCase{
 		File: file, Section: section, Name: test.GetName(), Expr: test.GetExpr(),
@@ -209,7 +209,7 @@ func valueJSON(proto *celpb.Value) (any, error) {
 	return jsonOf(value)
 }
 
-// summary counts the cases by file and the reasons why cases are outside.
+// summary counts the cases, and the reasons why cases are left out.
 func summary(cases []*conformanceCase) string {
 	runnable, reasons := 0, map[string]int{}
 	for _, c := range cases {

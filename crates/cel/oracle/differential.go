@@ -15,26 +15,26 @@ import (
 	"strings"
 )
 
-// curated are expressions by hand, a file a group.
+// curated are the hand-written expressions, one file for each group.
 //
 //go:embed curated
 var curated embed.FS
 
-// disturbedWorlds are drawn beside the written ones.
+// disturbedWorlds is the number of worlds that are drawn in addition to the written ones.
 const disturbedWorlds = 28
 
 var worldPrefix = regexp.MustCompile(`^#[0-9]+$`)
 
-// longest expression that is drawn, in bytes.
+// longest is the maximum length of a drawn expression, in bytes.
 const longest = 400
 
-// written reads the curated expressions. A line is an expression, after any of these and a blank:
+// written reads the curated expressions. A line is an expression, after any of these prefixes and a space:
 //
-//	@1.28            compiled as new in that release
-//	#2               in that world; 0 where it is not said
+//	@1.28            compiled as a new expression in that release
+//	#2               evaluated in that world; the default is 0
 //	name = expr ;;   a variable of the policy
 //
-// A line that begins with # and a blank is a comment.
+// A line that begins with # and a space is a comment.
 func written() ([]question, error) {
 	files, err := curated.ReadDir("curated")
 	if err != nil {
@@ -88,7 +88,7 @@ func (q *question) parse(line string) error {
 	}
 }
 
-// drawn gives count questions that differ.
+// drawn returns count different questions.
 func drawn(random *rand.Rand, count, worlds int) []question {
 	g := &generator{random: random, productions: parseGrammar(), known: map[string][]candidate{}}
 	seen := map[string]bool{}
@@ -121,7 +121,7 @@ func mutated(random *rand.Rand, expr string) string {
 	return string(runes)
 }
 
-// writeDifferential writes the worlds, then the cases: those by hand, then count drawn ones.
+// writeDifferential writes the worlds, then the cases: the curated ones, then count drawn ones.
 func writeDifferential(path string, seed uint64, count int) error {
 	worlds, records, err := makeWorlds(rand.New(rand.NewPCG(seed, 0)), disturbedWorlds)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 //go:embed grammar.txt
 var grammarText string
 
-// A production makes an expression of a type out of a template.
+// A production produces an expression of a type from a template.
 type production struct {
 	group    string
 	of       celType
 	template []part
 }
 
-// A part of a template is a text, or a hole: a pool's name, a variable's declaration, or a type.
+// A part of a template is a text, or a hole: the name of a pool, the declaration of a variable, or a type.
 type part struct {
 	text, pool, variable string
 	of                   *celType
@@ -67,7 +67,7 @@ func parseType(text string) celType {
 	return t
 }
 
-// parseTemplate splits a template at its holes. A brace that opens no hole stands for itself.
+// parseTemplate splits a template at its holes. A brace that does not open a hole is text.
 func parseTemplate(text string) []part {
 	var parts []part
 	for text != "" {
@@ -136,7 +136,7 @@ type generator struct {
 	productions []production
 	// Variables in scope and their types, innermost last.
 	scope []variable
-	// Productions for types that have been asked for.
+	// The productions for types, as far as they have been needed.
 	known map[string][]candidate
 }
 
@@ -152,14 +152,14 @@ var orderedTypes = []string{"int", "uint", "double", "string", "bool", "bytes", 
 
 var keyTypes = []string{"string", "string", "int", "uint", "bool"}
 
-// expression draws from a production, and gives its group.
+// expression draws an expression, and returns it with the group of its production.
 func (g *generator) expression() (group, text string) {
 	p := g.productions[g.random.IntN(len(g.productions))]
 	g.scope = g.scope[:0]
 	return p.group, g.fill(p, map[string]celType{}, 1+g.random.IntN(3))
 }
 
-// fill makes the expression of a production.
+// fill draws an expression of a production.
 func (g *generator) fill(p production, bound map[string]celType, depth int) string {
 	begin := len(g.scope)
 	var text strings.Builder
@@ -208,7 +208,7 @@ func (g *generator) resolve(t celType, bound map[string]celType) celType {
 	return drawn
 }
 
-// ofType draws an expression of a type, or now and then of another.
+// ofType draws an expression of a type, or occasionally of another type.
 func (g *generator) ofType(t celType, depth int) string {
 	if g.random.IntN(60) == 0 {
 		t = parseType(simpleTypes[g.random.IntN(len(simpleTypes))])
@@ -237,8 +237,8 @@ func (g *generator) hasLiteral(t celType) bool {
 	return t.name == "list" || t.name == "map" || t.name == "optional_type" || t.name == "dyn" || literal(rand.New(rand.NewPCG(0, 0)), t.name) != ""
 }
 
-// produced draws among the productions for a type; those that only lead to others of the same type grow too long
-// where no depth is left.
+// produced draws an expression from the productions for a type; false if there are none. If no depth is left,
+// productions that contain the same type again are excluded.
 func (g *generator) produced(t celType, depth int) (string, bool) {
 	all := g.candidates(t, depth)
 	if len(all) == 0 {
@@ -252,13 +252,13 @@ func (g *generator) produced(t celType, depth int) (string, bool) {
 	return text, true
 }
 
-// A candidate is a production for a type, with what its parameters stand for.
+// A candidate is a production for a type, with the types that its parameters stand for.
 type candidate struct {
 	production
 	bound map[string]celType
 }
 
-// candidates are the productions for a type.
+// candidates returns the productions for a type.
 func (g *generator) candidates(t celType, depth int) []candidate {
 	key := fmt.Sprint(t, depth <= 0)
 	if known, ok := g.known[key]; ok {
@@ -287,7 +287,7 @@ func (p production) mentions(t celType) bool {
 	return false
 }
 
-// unify binds the parameters of a production's type so that it is t.
+// unify binds the parameters of a production's type so that it equals t; false if that is not possible.
 func unify(p, t celType, bound map[string]celType) bool {
 	switch p.name {
 	case "T", "K", "V":

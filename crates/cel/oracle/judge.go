@@ -20,7 +20,7 @@ import (
 type judge struct {
 	// cel-go with every extension that the cases use.
 	celGo *cel.Env
-	// Kubernetes with all that it knows, and the same without the check of aggregate literals.
+	// Kubernetes with all its libraries, and the same without the check of aggregate literals.
 	kubernetes, mixed *cel.Env
 }
 
@@ -44,8 +44,8 @@ func newJudge() (*judge, error) {
 	return &judge{celGo: celGo, kubernetes: kubernetes, mixed: mixed}, nil
 }
 
-// mixedKubernetes has Kubernetes' functions that the conformance cases use, without the check of literals, which
-// cannot be taken out of an environment once it is in.
+// mixedKubernetes has those of Kubernetes' functions that the conformance cases use, without the check of literals,
+// which cannot be removed from an environment.
 func mixedKubernetes() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.OptionalTypes(), cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true),
@@ -54,7 +54,8 @@ func mixedKubernetes() (*cel.Env, error) {
 	)
 }
 
-// fails says why a case does not pass in the originals, and notes whether literals have to be left unchecked.
+// fails returns why a case does not pass in the originals, or nothing if it passes. It sets Mixed if the case passes
+// only without the check of literals.
 func (j *judge) fails(c *conformanceCase, test *testpb.SimpleTest) string {
 	if why := passes(j.celGo, c, test); why != "" {
 		return "cel-go itself does not pass: " + why
@@ -70,7 +71,7 @@ func (j *judge) fails(c *conformanceCase, test *testpb.SimpleTest) string {
 	return "Kubernetes does not pass: " + why
 }
 
-// passes runs a case, and says why if it does not come out as expected.
+// passes runs a case, and returns the difference from the expected result, or nothing if there is none.
 func passes(base *cel.Env, c *conformanceCase, test *testpb.SimpleTest) string {
 	env, err := extended(base, c, test)
 	if err != nil {
@@ -117,7 +118,7 @@ func extended(base *cel.Env, c *conformanceCase, test *testpb.SimpleTest) (*cel.
 	return base.Extend(options...)
 }
 
-// unexpected evaluates a program and says what is not as expected.
+// unexpected evaluates a program, and returns the difference from the expected result, or nothing if there is none.
 func unexpected(program cel.Program, c *conformanceCase, test *testpb.SimpleTest) string {
 	bindings := map[string]any{}
 	for name, binding := range test.GetBindings() {

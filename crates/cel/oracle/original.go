@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// Runs of an expression that is no macro: the result is expected to be one.
+	// Runs of an expression without comprehensions, of which one result is expected.
 	fewRuns = 3
-	// Runs of an expression that may iterate over a map, whose order Go draws.
+	// Runs of an expression that may iterate over a map, whose order is random in Go.
 	manyRuns = 100
-	// The cost of all runs of an expression, beyond which no other is begun.
+	// The cost of all runs of an expression after which no further run is started.
 	mostCost = 200_000
 )
 
-// A question is an expression and what it is evaluated in.
+// A question is an expression, with the environment and the world in which it is evaluated.
 type question struct {
 	Group string `json:"group"`
 	World int    `json:"world"`
 	Expr  string `json:"expr"`
-	// The compatibility version of the environment for new expressions; none is the environment for stored ones.
+	// The compatibility version of the environment for new expressions; empty for the environment of stored ones.
 	Compatibility string `json:"compatibility,omitempty"`
-	// Names and expressions of the policy's variables.
+	// The names and expressions of the policy's variables.
 	Variables [][2]string `json:"variables,omitempty"`
 }
 
-// An outcome is what an evaluation ends with: a value or an error.
+// An outcome is the result of an evaluation, a value or an error, and its cost.
 type outcome struct {
-	// The value, in a list so that null is told from none.
+	// The value, in a list so that null differs from no value.
 	Value []any  `json:"value,omitempty"`
 	Error string `json:"error,omitempty"`
 	Cost  int64  `json:"cost"`
@@ -83,7 +83,7 @@ func newCompiler(compatibility string) (*celplugin.CompositedCompiler, error) {
 	return celplugin.NewCompositedCompiler(environment.MustBaseEnvSet(release))
 }
 
-// compiler gives the compiler of a question, a new one where variables would stay in it.
+// compiler returns the compiler for a question: a new one if there are variables, because they would stay in it.
 func (o *original) compiler(q question, mode environment.Type) (*celplugin.CompositedCompiler, error) {
 	if len(q.Variables) == 0 {
 		if known, ok := o.compilers[q.Compatibility]; ok {
@@ -103,8 +103,8 @@ func (o *original) compiler(q question, mode environment.Type) (*celplugin.Compo
 	return made, nil
 }
 
-// errNothing is for expressions that make the original panic, or count below zero and so beyond any budget:
-// there is nothing to compare with.
+// errNothing is for expressions with which the original panics or exceeds any budget, because its cost becomes
+// negative: there is nothing to compare with.
 var errNothing = errors.New("nothing to compare with")
 
 // answer compiles and evaluates.
@@ -140,7 +140,7 @@ func (o *original) answer(q question) (answer *differentialCase, err error) {
 	return answer, err
 }
 
-// outcomes evaluates often enough to see all that the order of maps makes.
+// outcomes evaluates a question often enough to see all results that depend on the order of maps.
 func (o *original) outcomes(evaluator celplugin.ConditionEvaluator, q question) ([]outcome, error) {
 	runs := fewRuns
 	if mayIterate(q) {
@@ -166,7 +166,7 @@ func (o *original) outcomes(evaluator celplugin.ConditionEvaluator, q question) 
 	return all, nil
 }
 
-// mayIterate tells texts that may hold a comprehension, or a function that walks a map.
+// mayIterate reports whether the text may contain a comprehension, or a function that iterates over a map.
 func mayIterate(q question) bool {
 	text := q.Expr
 	for _, v := range q.Variables {

@@ -22,7 +22,7 @@ type tagged map[string]any
 // jsonOf writes a CEL value so that values of different types differ:
 //
 //	null, true, "text", [1]       null, bool, string, list
-//	{"int": 1}                    so too uint; both always fit a JSON number
+//	{"int": 1}                    uint likewise; both always fit a JSON number
 //	{"double": "1.5"}             the shortest digits; NaN, +Inf, -Inf, -0
 //	{"bytes": "aGk="}             base64
 //	{"map": [[key, value], …]}    sorted by the key's JSON
@@ -132,7 +132,7 @@ func opaqueJSON(value ref.Val) (any, error) {
 	case apiservercel.Format:
 		text = v.Name
 	default:
-		// What authorizer gives: nothing but its type is visible.
+		// The values of the authorizer library: only the type is visible.
 		if !strings.HasPrefix(value.Type().TypeName(), "kubernetes.authorization.") {
 			return nil, fmt.Errorf("no JSON for a %s, %T", value.Type().TypeName(), value)
 		}

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// writtenWorlds are those that expressions by hand name, by their index.
+// writtenWorlds are the worlds that curated expressions refer to by index.
 //
 //go:embed worlds.json
 var writtenWorlds []byte
@@ -61,7 +61,7 @@ type writtenWorld struct {
 	} `json:"user"`
 }
 
-// A world is everything that an expression can ask about.
+// A world has the values of all variables of an expression.
 type world struct {
 	attributes *admission.VersionedAttributes
 	request    *admissionv1.AdmissionRequest
@@ -73,7 +73,7 @@ func (w *world) bindings() celplugin.OptionalVariableBindings {
 	return celplugin.OptionalVariableBindings{VersionedParams: w.params, Authorizer: fakeAuthorizer{}}
 }
 
-// makeWorlds gives the written worlds, then count others that differ from them at random places.
+// makeWorlds returns the written worlds, then count others that differ from them in random values.
 func makeWorlds(random *rand.Rand, count int) ([]*world, []worldRecord, error) {
 	var written []writtenWorld
 	if err := utiljson.Unmarshal(writtenWorlds, &written); err != nil {
@@ -96,7 +96,7 @@ func makeWorlds(random *rand.Rand, count int) ([]*world, []worldRecord, error) {
 	return worlds, records, nil
 }
 
-// object gives a typed nil for none, as the server does.
+// object returns nil for no content, as the server does.
 func object(content map[string]any) runtime.Object {
 	if content == nil {
 		return nil
@@ -134,7 +134,7 @@ func (w writtenWorld) make(index int) (*world, worldRecord, error) {
 	return made, lines, err
 }
 
-// disturbed is a copy in which some values of the objects are missing or others.
+// disturbed returns a copy in which some values of the objects are missing or replaced.
 func disturbed(random *rand.Rand, from writtenWorld) writtenWorld {
 	text, err := json.Marshal(from)
 	if err != nil {
@@ -150,7 +150,7 @@ func disturbed(random *rand.Rand, from writtenWorld) writtenWorld {
 	return to
 }
 
-// oddValues take the place of others.
+// oddValues replace other values.
 var oddValues = []any{nil, "", "x", "3", int64(0), int64(-1), int64(7), 1.5, true, false, []any{}, map[string]any{}, []any{int64(1), "a"}}
 
 func disturb(random *rand.Rand, value any) {
@@ -182,7 +182,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// fakeAuthorizer decides by the verb alone, and its reason shows what it was asked.
+// fakeAuthorizer decides by the verb alone. The reason lists the attributes of the check.
 type fakeAuthorizer struct{}
 
 func (fakeAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

@@ -16,13 +16,14 @@ use crate::types::{CelType, MAX_TYPE_SIZE};
 use crate::value::CelValue;
 use assign::{Substitutions, is_dyn_or_error, most_general};
 
-/// What an environment declares.
+/// The declarations and settings of an environment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CheckerScope {
     /// Shared by the environments that extend one another.
     pub(crate) declarations: Arc<CelDeclarations>,
-    /// Variables by name: number and type.
+    /// The number and type of each variable, by name.
     pub(crate) variables: HashMap<Box<str>, (u32, CelType)>,
+    /// The types with declared fields, by name.
     pub(crate) objects: HashMap<Arc<str>, Arc<CelObjectType>>,
     /// The namespace that names are looked up in.
     pub(crate) container: Box<str>,
@@ -48,12 +49,12 @@ pub(crate) enum Reference {
         function: Arc<str>,
         /// The overloads that match, by their position in the declaration.
         overloads: Box<[usize]>,
-        /// The target is the namespace of the function and not an argument.
+        /// Whether the target is the namespace of the function, and not an argument.
         namespaced: bool,
     },
 }
 
-/// A comprehension's variables, by number.
+/// The numbers of a comprehension's variables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoldLocals {
     pub(crate) accumulator: u32,
@@ -64,8 +65,11 @@ pub(crate) struct FoldLocals {
 /// A checked expression.
 #[derive(Debug)]
 pub(crate) struct Checked {
+    /// What names, selections and calls refer to.
     pub(crate) references: HashMap<ExprId, Reference>,
+    /// The variables of each comprehension.
     pub(crate) folds: HashMap<ExprId, FoldLocals>,
+    /// The number of variables of all comprehensions together.
     pub(crate) locals: u32,
     /// The type of the whole expression.
     pub(crate) result: CelType,

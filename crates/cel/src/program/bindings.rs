@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::value::{CelResult, CelValue};
 
-/// A variable whose fields the host computes when they are first asked for, such as the variables of a policy.
+/// A variable whose fields the host computes when an expression uses them, such as `variables` of a policy.
 ///
 /// It is passed to [`CelProgram::evaluate_lazy`](super::CelProgram::evaluate_lazy). If an expression uses the variable
 /// as a whole, all fields are computed, and the value is a map of them.

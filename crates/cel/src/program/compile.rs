@@ -19,7 +19,9 @@ use crate::value::{CelError, CelMap, CelValue, MapKey, double_to_int, double_to_
 pub(super) struct CompiledCode {
     pub(super) code: Vec<Code>,
     pub(super) root: CodeId,
+    /// For each variable of a comprehension, the code of its initial value, if it is an accumulator.
     pub(super) inits: Vec<Option<CodeId>>,
+    /// The numbers of the variables that the expression uses.
     pub(super) used: Vec<u32>,
 }
 

@@ -42,6 +42,7 @@ pub struct CelProgram {
     result: CelType,
     /// Names of the variables, by number.
     variables: Arc<[Box<str>]>,
+    /// The numbers of the variables that the expression uses.
     used: Box<[u32]>,
     height: u32,
 }

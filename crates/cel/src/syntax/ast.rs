@@ -63,10 +63,11 @@ pub(crate) struct MessageField {
     pub(crate) name: Box<str>,
     pub(crate) value: ExprId,
     pub(crate) optional: bool,
+    /// The position of the colon, in code points. Errors about the field are reported there.
     pub(crate) offset: u32,
 }
 
-/// A comprehension: what macros such as `all` and `map` become.
+/// A comprehension, to which macros such as `all` and `map` expand. [`FoldParts`](super::FoldParts) explains the fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     pub(crate) range: ExprId,

@@ -1,4 +1,4 @@
-//! From text to syntax trees: lexer, parser, macros.
+//! From text to syntax trees: the lexer, the parser and the expansion of macros.
 
 mod ast;
 mod lexer;
