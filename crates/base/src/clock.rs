@@ -21,7 +21,7 @@ static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| {
     (Instant::now(), SystemTime::now())
 });
 
-/// A clock. Cheap to clone; reading it takes no switch to the kernel.
+/// A clock. Cheap to clone; reading it makes no system call.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     /// For tests; `None` is the machine's clock.
@@ -31,7 +31,7 @@ pub struct Clock {
 /// A manual clock.
 #[derive(Debug)]
 struct Manual {
-    /// Nanoseconds since the epoch.
+    /// The present time, in nanoseconds since [`Time::ZERO`].
     nanos: AtomicU64,
     start: Time,
     /// When it was made: timers, which run by the machine's clock, count from here, so that they do not fire at
@@ -86,8 +86,8 @@ impl Clock {
         since.map_or(0, |since| since.as_secs())
     }
 
-    /// `at` as an instant of the runtime, to set a timer. Never earlier than the process's start,
-    /// and at most 30 years ahead.
+    /// `at` as an instant of the runtime, to set a timer. Never earlier than the process's first reading of the
+    /// clock (of a manual clock: its creation), and at most 30 years after that.
     pub fn instant(&self, at: Time) -> tokio::time::Instant {
         const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
         let (from, zero) = match &self.manual {

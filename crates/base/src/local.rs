@@ -7,7 +7,7 @@ use std::{
 
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Spawns on the current thread; nothing need be `Send`.
+/// Spawns futures on the current thread; they need not be `Send`. Panics outside a `LocalSet` and a local runtime.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalExecutor;
 
@@ -20,11 +20,11 @@ where
     }
 }
 
-/// Lets the current runtime watch `source` for something to read.
+/// Registers `source` with the current runtime, which then tells when it is readable.
 ///
 /// # Errors
 ///
-/// When the kernel cannot watch one more descriptor.
+/// When the kernel cannot watch another file descriptor.
 pub fn watch_readable<T: AsFd + AsRawFd>(source: T) -> io::Result<AsyncFd<T>> {
     #[expect(
         deprecated,

@@ -22,6 +22,7 @@ pub struct LogLimit {
 
 #[derive(Debug, Default)]
 struct State {
+    /// The start of the current period.
     began: Option<Time>,
     logged: u32,
     left_out: u64,

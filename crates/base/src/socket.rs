@@ -21,9 +21,9 @@ use tokio_rustls::TlsStream;
 /// A TCP connection, plain or under TLS.
 #[derive(Debug)]
 pub enum Socket {
-    /// Plain.
+    /// Without TLS.
     Plain(TcpStream),
-    /// Under TLS, from either end.
+    /// With TLS, as its client or its server.
     Tls(Box<TlsStream<TcpStream>>),
 }
 

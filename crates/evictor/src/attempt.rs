@@ -8,7 +8,7 @@ use fairgate_eviction::waiting::{BudgetName, WaitPlace};
 /// An attempt at an eviction that may wait for its budget.
 #[derive(Clone, Debug)]
 pub(crate) struct EvictionAttempt {
-    /// Its place in the queue of the budget, if it has already waited.
+    /// The eviction's place in the queue of its budget; `None` for the first attempt, which has not waited.
     pub(crate) place: Option<WaitPlace>,
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn decode(options: &PostOptions, place: &PodPlace, body: &[u8]) -> De
     }
 }
 
-/// Decodes an eviction of any version.
+/// Decodes an eviction of either version. If the body fits neither, the error is that of the default version.
 fn decode_any(options: &PostOptions, body: &[u8]) -> Result<DecodedObject, DecodeError> {
     let decode = |(version, shape)| {
         let expect = ExpectedType {

@@ -18,7 +18,7 @@ impl EvictionMode {
     /// All modes.
     pub const ALL: [Self; 3] = [Self::Relay, Self::Precheck, Self::Authoritative];
 
-    /// Its name in the configuration and in metrics.
+    /// The mode's name in the configuration and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Relay => "relay",
@@ -53,7 +53,7 @@ impl EvictionOutcome {
         Self::Abandoned,
     ];
 
-    /// Its name in metrics.
+    /// The outcome's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -80,7 +80,7 @@ impl EvictionOutcome {
 pub struct EvictionWaitEvent {
     /// How it ended.
     pub outcome: EvictionOutcome,
-    /// The time from its first refusal to its end.
+    /// The time from the first refusal to the end.
     pub waited: Duration,
 }
 

@@ -183,13 +183,13 @@ impl Evictor {
         }
     }
 
-    /// A number below `limit`, which is not 0.
+    /// A random number below `limit`, which must not be 0.
     pub(crate) fn random_below(&self, limit: u64) -> u64 {
         lock(&self.random).within(0..limit)
     }
 }
 
-/// The start of a user's name.
+/// The first [`MAX_SHOWN`] bytes of a user's name, cut at a character boundary.
 fn shown(name: &str) -> &str {
     let mut end = name.len().min(MAX_SHOWN);
     while !name.is_char_boundary(end) {

@@ -96,6 +96,7 @@ where
             (EvictionMode::Authoritative, PathMatch::Eviction(place)) => Evicting::Answering {
                 answer: Box::pin(Rc::clone(shared).evict(call, place)),
             },
+            // Not forwarded: an upstream that cleans paths would evict the pod, although the gateway decides here.
             (EvictionMode::Authoritative, _) => {
                 let end = EvictionEnd::failed(&StatusError::no_route(), "malformed", Output::JSON);
                 shared.evictor.count(end.outcome);
@@ -142,7 +143,7 @@ where
 {
     let counted = Counted::new(&shared);
     match shared.check(&mut call, &place).await {
-        // It is counted.
+        // `check` has counted it.
         Ok(Some(reply)) => {
             counted.forget();
             Ok(reply)

@@ -31,7 +31,7 @@ impl PathMatch {
         }
         match std::str::from_utf8(info.path()) {
             Ok(path) => Self::of_path(path),
-            // No object has such a name, but two of them may look the same.
+            // No object has a name that is not UTF-8. Different names of this sort may have the same readable form.
             Err(_) => match Self::of_path(&readable(info.path())) {
                 Self::Other => Self::Other,
                 Self::Eviction(_) | Self::Disguised => Self::Disguised,

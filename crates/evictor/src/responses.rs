@@ -171,7 +171,7 @@ mod tests {
 
     fn text(response: &ApiResponse) -> String {
         let ApiBody::Full(body) = &response.body else {
-            panic!("evictions are no watches");
+            panic!("the response to an eviction is not a watch");
         };
         String::from_utf8(body.to_vec()).unwrap()
     }

@@ -23,7 +23,7 @@ use crate::{
 /// How long after its first change a procedure may make another. The entry in `disruptedPods` expires after two
 /// minutes, and the controller then gives the disruption back: a pod that is deleted later is not accounted for.
 const CHANGE_LIMIT: Duration = Duration::from_secs(90);
-/// The difference between the local and the upstream's clock from which on a warning is logged.
+/// A warning is logged if the local clock and the upstream's differ by more than this.
 const CLOCK_TOLERANCE: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
 
 /// How a procedure ended.
@@ -154,7 +154,7 @@ impl Evictor {
 }
 
 impl Run<'_> {
-    /// One step of the procedure, which is not done.
+    /// Runs one step of the procedure, which must not be done yet.
     async fn step(&mut self) -> Next {
         let call = match self.eviction.step() {
             EvictionStep::Done(_) => return Next::Continue,
@@ -216,8 +216,8 @@ impl Run<'_> {
         }
     }
 
-    /// Waits for the turn at a budget; `None` if the client has disconnected meanwhile. If a charge is due that another
-    /// procedure has overtaken, the budget is read again.
+    /// Waits for the turn at a budget; `None` if the client has disconnected meanwhile. If the status is
+    /// to be written but another procedure has written it since it was read, the budget is read again.
     async fn wait_for_turn(&mut self, budget: &str, call: &UpstreamCall) -> Option<IsOutdated> {
         let turn = tokio::select! {
             turn = self.evictor.queues.turn(&self.namespace, budget) => turn,
@@ -271,7 +271,7 @@ impl Run<'_> {
         Next::Continue
     }
 
-    /// The next in the queue must know of the charge.
+    /// Records which version of the budget was written, for the procedure that has the next turn.
     fn note_charge(&mut self, reply: &CallReply<UpstreamResponse>) {
         use fairgate_eviction::procedure::calls::CallOutcome;
         if let CallOutcome::Success(stored) = &reply.outcome

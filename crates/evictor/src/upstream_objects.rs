@@ -27,7 +27,7 @@ use fairgate_upstream::{
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// The largest response that is read, in bytes.
 const MAX_RESPONSE: usize = 32 << 20;
-/// Budgets in one page of a list. Each may have thousands of entries.
+/// Budgets in one page of a list. Each may have thousands of entries in `disruptedPods`.
 const PAGE: usize = 100;
 const JSON: &str = "application/json";
 /// The field manager of the gateway's changes.

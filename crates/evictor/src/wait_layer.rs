@@ -342,7 +342,7 @@ impl Wait {
     }
 }
 
-/// Takes a refusal's reply apart, which gives its seat back.
+/// Reads the reply of a refused attempt to its end, which releases its seat.
 async fn finished(result: Result<Reply, Refusal>) -> AttemptEnd {
     let mut reply = match result {
         Ok(reply) => reply,
@@ -366,7 +366,7 @@ async fn finished(result: Result<Reply, Refusal>) -> AttemptEnd {
 struct CountedWait<'a> {
     shared: &'a DataSide,
     started: Time,
-    /// Whether the procedure counts the end of the eviction.
+    /// Whether an attempt is in progress, which counts the end of the eviction itself.
     is_attempting: bool,
     /// How the eviction has ended; `None` while it has not.
     outcome: Option<EvictionOutcome>,

@@ -41,8 +41,8 @@ impl EvictionWaitRules {
         }
     }
 
-    /// How long the eviction that `call` requests may wait, counted from its arrival: the configured time
-    /// for its user, or less if the client requests that. Zero if it may not wait.
+    /// How long the eviction that `call` requests may wait, counted from its arrival: the configured
+    /// limit, or less if the client requests that. Zero if it may not wait.
     ///
     /// A client that limits its own time (`?timeout=`) gets its response in the last quarter of that time.
     ///

@@ -23,7 +23,7 @@ pub(crate) struct BudgetWaits {
 #[derive(Debug)]
 struct WaitState {
     waiting: WaitingEvictions,
-    /// Notifies each place when it is its turn.
+    /// Notifies each place, by its number, when it is its turn.
     turns: BTreeMap<u64, Arc<Notify>>,
     /// Whether a task reads the budgets.
     is_followed: bool,
@@ -55,8 +55,8 @@ impl BudgetWaits {
         lock(&self.state).waiting.len()
     }
 
-    /// Takes a place; `None` if there is none. The caller that takes the first must start reading the budgets
-    /// ([`Self::follow`]).
+    /// Takes a place; `None` if no place is left, or if waiting has ended. The caller that takes the first must start
+    /// reading the budgets ([`Self::follow`]).
     pub(crate) fn join(self: &Arc<Self>, budget: &BudgetName, flow: &str) -> Option<HeldPlace> {
         if *self.ended.borrow() {
             return None;

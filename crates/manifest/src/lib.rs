@@ -1,10 +1,10 @@
-//! Reading documents that people write: YAML and JSON, all mistakes with their places.
+//! Reads YAML and JSON documents that people write, and finds the lines of their keys for error messages.
 
 pub mod yaml;
 
 use std::{io, io::Read as _, path::Path};
 
-/// The longest file a key may refer to: 16 MiB.
+/// The size limit of a file, in bytes: 16 MiB.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Reads a file of at most 16 MiB.

@@ -36,7 +36,8 @@ pub fn documents(text: &[u8]) -> Result<Vec<Value>, YamlError> {
     Ok(documents)
 }
 
-/// `text` as one JSON value: as `kubectl -o json` prints, read much faster than by way of YAML.
+/// `text` as one JSON value, as `kubectl -o json` prints it; `None` if it is anything else. This is much faster than
+/// to read JSON as YAML.
 fn json(text: &str) -> Option<Value> {
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
@@ -50,7 +51,7 @@ fn json(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Makes one value.
+/// Builds one value. A repeated key is an error.
 #[derive(Clone, Copy)]
 struct StrictVisitor<'a> {
     budget: &'a ExpansionBudget,
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_nothing_has_no_documents() {
+    fn a_text_without_content_has_no_documents() {
         for text in [
             "",
             "\n",
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_refused_in_short_time() {
+    fn deep_nesting_is_refused_quickly() {
         for text in [
             "[".repeat(MAX_BYTES / 2),
             "{a: ".repeat(1 << 20),
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_no_text_is_refused() {
+    fn what_is_too_long_or_not_utf_8_is_refused() {
         assert!(matches!(
             documents(&vec![b' '; MAX_BYTES + 1]),
             Err(YamlError::TooLong)
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_text_always_fits_its_budget() {
+    fn a_text_without_aliases_always_fits_its_budget() {
         let text =
             "a:\n".to_owned() + &"- \n".repeat(100_000) + "b: [" + &"1,".repeat(100_000) + "]\n";
         assert!(documents(text.as_bytes()).is_ok());

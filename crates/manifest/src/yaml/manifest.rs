@@ -28,10 +28,10 @@ pub struct RepeatedKey {
     pub key: String,
 }
 
-/// The number of repeated keys that are reported at most.
+/// The maximum number of repeated keys that are reported.
 pub const MAX_REPEATED: usize = 100;
 
-/// The number of mappings at most, including those that aliases repeat: each costs hundreds of bytes of memory.
+/// The maximum number of mappings, including those that aliases repeat: each costs hundreds of bytes of memory.
 const MAX_MAPPINGS: usize = 65_536;
 
 /// The beginning of the error message for a number that JSON cannot express.
@@ -72,7 +72,7 @@ pub fn manifest(text: &[u8]) -> Result<Manifest, YamlError> {
     Ok(Manifest { value, repeated })
 }
 
-/// The lines of places in `text`, found in one pass.
+/// Converts the positions of keys in `text` to lines, in one pass.
 fn lines(text: &str, places: &[(usize, String)]) -> Vec<RepeatedKey> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by_key(|&index| places[index].0);
@@ -93,14 +93,14 @@ fn lines(text: &str, places: &[(usize, String)]) -> Vec<RepeatedKey> {
     repeated
 }
 
-/// Makes one value.
+/// Builds one value. The last value of a repeated key counts, and the key is reported.
 #[derive(Clone, Copy)]
 struct ManifestVisitor<'a> {
     text: &'a str,
     budget: &'a ExpansionBudget,
-    /// Mappings that may follow.
+    /// How many more mappings are allowed.
     mappings: &'a Cell<usize>,
-    /// Positions in the text, and keys.
+    /// Repeated keys, each with the position in the text of its value.
     repeated: &'a RefCell<Vec<(usize, String)>>,
 }
 
@@ -108,7 +108,7 @@ struct ManifestVisitor<'a> {
 struct Placed {
     value: Value,
     place: Option<usize>,
-    /// Not in quotes.
+    /// Whether a scalar is plain: neither quoted nor tagged as text. `true` for other values.
     plain: bool,
 }
 
@@ -137,7 +137,8 @@ impl ManifestVisitor<'_> {
         let plain = place.is_some_and(|place| {
             let (before, after) = (&self.text[..place], &self.text[place + scalar.len()..]);
             let quoted = |quote: char| before.ends_with(quote) && after.starts_with(quote);
-            // A tag further away is missed, so that an alias does not cost the spaces before its anchor.
+            // Only a tag within 16 bytes is found. Without this limit each alias would scan all the spaces before its
+            // anchor again.
             let near = &before.as_bytes()[before.len().saturating_sub(16)..];
             !quoted('"') && !quoted('\'') && !near.trim_ascii_end().ends_with(b"!!str")
         });

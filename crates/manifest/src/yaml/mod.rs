@@ -43,22 +43,22 @@ const EXPANSION: usize = 4;
 /// Why a text cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum YamlError {
-    /// Over [`MAX_BYTES`].
+    /// The text is longer than [`MAX_BYTES`].
     #[error("longer than {} MiB; split it", MAX_BYTES >> 20)]
     TooLong,
-    /// Not UTF-8.
+    /// The text is not UTF-8.
     #[error("not UTF-8 from byte {valid_up_to} on; save it as UTF-8")]
     NotUtf8 {
-        /// Bytes before the first bad one.
+        /// The number of valid bytes before the first invalid one.
         valid_up_to: usize,
     },
-    /// More nesting than any real document has.
+    /// More brackets are open at once than in any real document.
     #[error("more than {MAX_OPEN_BRACKETS} brackets are open at once; flatten it")]
     TooDeep,
-    /// Not YAML, or YAML that JSON cannot express.
+    /// The text is not YAML, or YAML that JSON cannot express.
     #[error("document {document}: {message}")]
     Syntax {
-        /// Counts from 1.
+        /// The number of the document in the text, from 1.
         document: usize,
         /// The parser's message, with line and column.
         message: String,
