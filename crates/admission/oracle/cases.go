@@ -9,7 +9,7 @@ import (
 	"sort"
 )
 
-// curated are cases by hand, a file for each section of the list of scenarios.
+// curated has the cases that are written by hand, one file for each subject.
 //
 //go:embed curated
 var curated embed.FS
@@ -96,8 +96,8 @@ func writeCases(path string, seed uint64, count int) error {
 	return writeLines(path, lines)
 }
 
-// answer has a case judged, also with budgets that just do and just do not suffice. It gives nothing for a case that
-// ends differently each time.
+// answer has a case judged, also with budgets that just do and just do not suffice. It returns nil for a case whose
+// outcome differs from run to run.
 func (w *world) answer(c *testCase, requests map[string]*request) (*caseRecord, error) {
 	r := requests[c.Request]
 	if r == nil {

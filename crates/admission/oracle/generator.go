@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// pools of expressions; what each makes of a request differs, and some do not compile or run.
+// Pools of expressions. Their values differ between requests; some do not compile, and some fail.
 var (
 	conditionPool = []string{
 		"true", "false", "object != null", "oldObject == null", "request.operation == 'CREATE'", "request.operation in ['UPDATE', 'DELETE']",
@@ -54,7 +54,7 @@ var (
 
 func pick[T any](random *rand.Rand, all []T) T { return all[random.IntN(len(all))] }
 
-// drawn gives pairs of policies and a request.
+// drawn makes count random cases: each has one or two policies, their bindings, and one of the requests.
 func drawn(random *rand.Rand, count int, requests []string) []*testCase {
 	var all []*testCase
 	for i := range count {

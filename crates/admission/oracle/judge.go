@@ -32,7 +32,7 @@ type testCase struct {
 	Budgets  budgets                                `json:"budgets"`
 	// Whether the request is cancelled before it is judged.
 	Cancelled bool `json:"cancelled"`
-	// Whether defaults are left out, as no server would.
+	// Whether defaults are left out. A server always sets them.
 	Raw bool `json:"raw"`
 }
 
@@ -43,14 +43,14 @@ type outcome struct {
 	// The texts that are given to the recorder, and the headers that it makes of them.
 	Warnings []string `json:"warnings,omitempty"`
 	Headers  []string `json:"headers,omitempty"`
-	// Of the audit event.
+	// The annotations of the audit event.
 	Annotations map[string]string `json:"auditAnnotations,omitempty"`
 	// Policy, binding, type of error, action, count.
 	Metrics     [][5]string   `json:"metrics,omitempty"`
 	Evaluations []*evaluation `json:"evaluations,omitempty"`
 }
 
-// recorder keeps the texts and passes them on.
+// recorder keeps the texts of warnings and passes them on.
 type recorder struct {
 	ctx   context.Context
 	texts []string
@@ -121,7 +121,7 @@ func (j *judge) outcome(limits budgets) (*outcome, error) {
 	return result, err
 }
 
-// checks are the metrics since they were reset.
+// checks returns the metrics of policy checks since they were reset.
 func checks() ([][5]string, error) {
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {

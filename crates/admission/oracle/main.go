@@ -7,8 +7,8 @@ import (
 )
 
 func main() {
-	seed := flag.Uint64("seed", 1, "what policies and requests are drawn from")
-	count := flag.Int("count", 900, "pairs that are drawn")
+	seed := flag.Uint64("seed", 1, "seed of the random cases")
+	count := flag.Int("count", 900, "number of random cases")
 	flag.Parse()
 	err := fmt.Errorf("usage: oracle [-seed N] [-count N] cases FILE")
 	if flag.NArg() == 2 && flag.Arg(0) == "cases" {

@@ -72,7 +72,7 @@ const overBudget = -1
 // An evaluation is one policy with one param.
 type evaluation struct {
 	Policy string `json:"policy"`
-	// By part; none where it did not run.
+	// By part; null where it did not run.
 	Costs       [4]*int64        `json:"costs"`
 	Decisions   []decisionRecord `json:"decisions,omitempty"`
 	Annotations []auditRecord    `json:"annotations,omitempty"`
@@ -98,7 +98,7 @@ type meterLog struct {
 	budgets     budgets
 }
 
-// budgets are those of a case; 0 is the usual one.
+// budgets are those of a case; nil is the usual one.
 type budgets struct {
 	Conditions  *int64 `json:"conditions,omitempty"`
 	Validations *int64 `json:"validations,omitempty"`
@@ -166,7 +166,7 @@ func (w *world) hook(policy *v1.ValidatingAdmissionPolicy, bindings []*v1.Valida
 	return hook, nil
 }
 
-// defaulted fills in what the server does, and names what has no name.
+// defaulted sets the defaults that the server sets, and names what has no name.
 func (c *testCase) defaulted() {
 	all := v1.AllScopes
 	equivalent := v1.Equivalent
@@ -219,7 +219,8 @@ func (c *testCase) defaulted() {
 	}
 }
 
-// without drops what is empty: the corpus has thousands of policies.
+// without returns an object as JSON, without status and creationTimestamp, which are empty: the corpus has thousands of
+// policies.
 func without(object any) (map[string]any, error) {
 	text, err := json.Marshal(object)
 	if err != nil {

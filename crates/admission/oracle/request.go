@@ -65,7 +65,8 @@ func readRequests() (map[string]*request, error) {
 	return all, nil
 }
 
-// object gives nothing for none, and the type without metadata for what has none.
+// object returns nil if there is no content, the Go type for PodExecOptions, which has no metadata, and otherwise an
+// unstructured object.
 func object(content map[string]any) (runtime.Object, error) {
 	if content == nil {
 		return nil, nil
@@ -94,7 +95,7 @@ func (r *request) options() (runtime.Object, error) {
 	return made, runtime.DefaultUnstructuredConverter.FromUnstructured(r.Options, made)
 }
 
-// attributes keeps the annotations that are accepted.
+// attributes keeps the audit annotations that are accepted.
 type attributes struct {
 	admission.Attributes
 	annotations map[string]string

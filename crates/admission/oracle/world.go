@@ -90,7 +90,7 @@ func newWorld() (*world, error) {
 	return w, nil
 }
 
-// As a lister of namespaces, which finds what there is.
+// namespaceLister finds the namespaces of a world.
 type namespaceLister struct {
 	listersv1.NamespaceLister
 	world *world
@@ -103,7 +103,7 @@ func (l namespaceLister) Get(name string) (*corev1.Namespace, error) {
 	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 }
 
-// As a client, which finds no namespace that the lister does not find.
+// client finds no namespace: the lister already has all that exist.
 type client struct{ kubernetes.Interface }
 type coreClient struct{ corev1client.CoreV1Interface }
 type namespaceClient struct {
@@ -221,7 +221,7 @@ func (m mapper) KindFor(resource schema.GroupVersionResource, subresource string
 	return schema.GroupVersionKind{}
 }
 
-// convertor gives an object another version, and knows of one kind that it cannot convert to.
+// convertor gives an object another version. Conversions to the kind Broken fail.
 type convertor struct {
 	runtime.ObjectConvertor
 	runtime.ObjectCreater

@@ -41,9 +41,9 @@ impl AdmissionOperation {
 pub struct GroupVersionResource<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
-    /// Such as `v1`.
+    /// The version, such as `v1`.
     pub version: &'a str,
-    /// In the plural, such as `pods`.
+    /// The resource in the plural, such as `pods`.
     pub resource: &'a str,
 }
 
@@ -63,16 +63,16 @@ impl fmt::Display for GroupVersionResource<'_> {
 pub struct GroupVersionKind<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
-    /// Such as `v1`.
+    /// The version, such as `v1`.
     pub version: &'a str,
-    /// Such as `Pod`.
+    /// The kind, such as `Pod`.
     pub kind: &'a str,
 }
 
 /// A write or an upgrade, as policies see it, without the objects.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionAttributes<'a> {
-    /// What it does.
+    /// What the request does to the object.
     pub operation: AdmissionOperation,
     /// The resource in the version that the client asked for.
     pub resource: GroupVersionResource<'a>,
@@ -84,7 +84,7 @@ pub struct AdmissionAttributes<'a> {
     pub namespace: &'a str,
     /// The name in the path, or the one of the object; empty for objects of a `deletecollection`.
     pub name: &'a str,
-    /// Who asks.
+    /// The user who makes the request.
     pub user: &'a User,
     /// Whether nothing is to be stored.
     pub dry_run: bool,
@@ -93,8 +93,8 @@ pub struct AdmissionAttributes<'a> {
 }
 
 impl AdmissionAttributes<'_> {
-    /// Whether no policy that came through the API is asked about the request: reviews of access and tokens, which
-    /// store nothing, and policies themselves, so that nobody is locked out.
+    /// Whether policies that were created through the API do not apply to the request: reviews of access and tokens,
+    /// which store nothing, and policies themselves, so that nobody is locked out.
     ///
     /// Source: the admission plugin's list of excluded resources.
     pub fn is_exempt(&self) -> bool {
@@ -121,7 +121,7 @@ impl AdmissionAttributes<'_> {
         }
     }
 
-    /// Whether it is for a namespace object, in which case the namespace counts as none.
+    /// Whether the request is for a namespace object; it then counts as having no namespace.
     pub(crate) fn is_namespace_kind(&self) -> bool {
         let GroupVersionKind {
             group,

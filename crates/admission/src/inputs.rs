@@ -7,7 +7,7 @@ use fairgate_cel::library::authorizer::CelAuthorizer;
 
 use crate::attributes::{AdmissionObjects, GroupVersionKind, GroupVersionResource};
 
-/// Why a namespace or a param cannot be had.
+/// Why a namespace or a param is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputFailure {
     /// There is none of this name.
@@ -21,7 +21,7 @@ pub enum InputFailure {
 pub struct PolicyParamKind {
     /// Group and version, such as `v1` or `rules.example.com/v1`.
     pub api_version: String,
-    /// Such as `ConfigMap`.
+    /// The kind, such as `ConfigMap`.
     pub kind: String,
 }
 
@@ -30,7 +30,7 @@ pub struct PolicyParamKind {
 pub enum ParamScope {
     /// In namespaces.
     Namespaced,
-    /// In none.
+    /// In the cluster, without a namespace.
     Cluster,
 }
 

@@ -335,7 +335,7 @@ fn collect<'a>(annotations: &mut CollectedAnnotations<'a>, key: &'a str, value: 
     }
 }
 
-/// The first bytes that an annotation may have; no character is cut in two.
+/// The first [`MAX_ANNOTATION`] bytes of a value, cut at a character boundary.
 fn cut(value: &str) -> &str {
     let mut end = value.len().min(MAX_ANNOTATION);
     while !value.is_char_boundary(end) {

@@ -36,11 +36,11 @@ impl FailurePolicy {
 pub(crate) mod expression_types {
     use fairgate_cel::CelType;
 
-    /// Of conditions and validations.
+    /// The types of conditions and validations.
     pub(crate) const CONDITION: &[CelType] = &[CelType::Bool];
-    /// Of messages.
+    /// The types of messages.
     pub(crate) const MESSAGE: &[CelType] = &[CelType::String];
-    /// Of audit annotations.
+    /// The types of audit annotations.
     pub(crate) const ANNOTATION: &[CelType] = &[CelType::String, CelType::Null];
 }
 
@@ -79,7 +79,7 @@ impl PolicyExpression {
     }
 }
 
-/// Refuses a program whose static type is none of `types`; any will do if there are none.
+/// Refuses a program whose static type is none of `types`. If `types` is empty, every type is accepted.
 fn of_type(program: CelProgram, types: &[CelType]) -> Result<CelProgram, String> {
     let found = program.result_type();
     if types.is_empty() || types.contains(found) {
@@ -129,7 +129,7 @@ pub(crate) struct CompiledPolicy {
     pub(crate) param_kind: Option<PolicyParamKind>,
     /// For the values of variables: has all that expressions of the policy may see.
     pub(crate) environment: CelEnvironment,
-    /// By name; of several with one name the last.
+    /// Sorted by name; of several with the same name, the last.
     pub(crate) variables: Vec<(String, PolicyExpression)>,
     pub(crate) conditions: Vec<PolicyExpression>,
     pub(crate) validations: Vec<PolicyValidation>,

@@ -110,7 +110,7 @@ impl PolicySet {
     ///
     /// # Errors
     ///
-    /// When the namespace of the request cannot be had, which refuses the request whatever the failure policies.
+    /// When the namespace of the request is not available, which refuses the request whatever the failure policies are.
     pub fn judge<'a>(
         &'a self,
         attributes: &'a AdmissionAttributes<'a>,

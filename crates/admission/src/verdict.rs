@@ -1,4 +1,4 @@
-//! What judging a request comes to: what the client, the audit event and the metrics get.
+//! The result of judging a request: what the client, the audit event and the metrics get.
 
 use fairgate_cel::CelJson;
 use serde::Serialize;
@@ -13,13 +13,13 @@ pub const VALIDATION_FAILURE: &str = "validation.policy.admission.k8s.io/validat
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyDenial<'p> {
-    /// The policy.
+    /// The name of the policy.
     pub policy: &'p str,
-    /// The binding; none if the policy itself is configured wrongly.
+    /// The name of the binding; none if the policy itself is configured wrongly.
     pub binding: Option<&'p str>,
     /// The reason of the `Status`.
     pub reason: &'p str,
-    /// What the policy says.
+    /// The message of the validation that failed, or the error.
     pub message: String,
 }
 
@@ -98,7 +98,7 @@ fn shown_name<'r>(attributes: &AdmissionAttributes<'r>, objects: AdmissionObject
     named.unwrap_or("Unknown")
 }
 
-/// Why a request is refused before policies have decided: its namespace cannot be had.
+/// Why a request is refused before policies have decided: its namespace is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionAbort {
     /// There is no such namespace.
@@ -162,9 +162,9 @@ impl EnforcementAction {
 /// One count of `apiserver_validating_admission_policy_check_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyCheck<'p> {
-    /// The policy.
+    /// The name of the policy.
     pub policy: &'p str,
-    /// The binding.
+    /// The name of the binding.
     pub binding: &'p str,
     /// The value of the label `error_type`; a validation that does not hold counts as an error here.
     pub error_type: &'static str,
@@ -183,7 +183,7 @@ pub(crate) fn error_type(message: &str) -> &'static str {
     }
 }
 
-/// What judging a request comes to.
+/// The result of judging a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionVerdict<'p> {
     /// The request is refused if there is any; the client gets the first.
@@ -192,7 +192,7 @@ pub struct AdmissionVerdict<'p> {
     pub warnings: Vec<String>,
     /// Key and value of the annotations of the audit event, each key once.
     pub audit_annotations: Vec<(String, String)>,
-    /// What to count.
+    /// What to count in the metric, one by one.
     pub checks: Vec<PolicyCheck<'p>>,
     /// Each policy with each binding and each param that was evaluated.
     pub evaluations: Vec<PolicyEvaluation<'p>>,

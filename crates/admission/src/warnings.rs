@@ -4,10 +4,10 @@
 
 use std::fmt::Write as _;
 
-/// Characters of all warnings of a response together; beyond, each is cut.
+/// The maximum number of characters of all warnings of a response. If they have more, each warning is cut.
 const MAX_TOTAL: usize = 4096;
 
-/// What a warning is cut to.
+/// The number of characters to which a warning is then cut.
 const MAX_CUT: usize = 256;
 
 /// The values of the `Warning` headers for these texts, in order.

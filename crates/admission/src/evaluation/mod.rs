@@ -19,7 +19,7 @@ use part::{EvaluationPart, OutOfBudget};
 /// The longest text of a messageExpression, in bytes; a longer one is not used.
 const MAX_MESSAGE: usize = 5 * 1024;
 
-/// The costs that the parts of an evaluation may have, in the units of the language.
+/// The highest costs that the parts of an evaluation may have, in CEL cost units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvaluationBudgets {
     /// All matchConditions together.
@@ -47,7 +47,7 @@ pub enum PartCost {
     /// It did not run.
     #[default]
     NotRun,
-    /// It cost this much.
+    /// The cost, in CEL cost units.
     Spent(u64),
     /// It would have cost more than its budget.
     OverBudget,
@@ -82,7 +82,7 @@ pub enum DecisionKind {
 /// The decision of one validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyDecision<'p> {
-    /// What it is.
+    /// What the validation, or the error, leads to.
     pub kind: DecisionKind,
     /// The policy's reason for a denial; empty for errors.
     pub reason: &'p str,
@@ -90,7 +90,7 @@ pub struct PolicyDecision<'p> {
     pub message: String,
 }
 
-/// What an audit annotation came to.
+/// The result of an audit annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnnotationResult {
     /// The value to publish.
@@ -108,7 +108,7 @@ pub enum AnnotationResult {
 pub struct PolicyAnnotationResult<'p> {
     /// The key, without the policy's name.
     pub key: &'p str,
-    /// What it came to.
+    /// The value, or why there is none.
     pub result: AnnotationResult,
     /// Whether the key can be published.
     pub(crate) is_publishable: bool,
@@ -117,13 +117,13 @@ pub struct PolicyAnnotationResult<'p> {
 /// What evaluating one policy with one param gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyEvaluation<'p> {
-    /// The policy.
+    /// The name of the policy.
     pub policy: &'p str,
-    /// The binding.
+    /// The name of the binding.
     pub binding: &'p str,
-    /// What it cost.
+    /// What each part cost.
     pub costs: EvaluationCosts,
-    /// One for each validation, or a single one for an error of the whole; none if a matchCondition is false.
+    /// One for each validation, or a single one for an error of the whole policy; none if a matchCondition is false.
     pub decisions: Vec<PolicyDecision<'p>>,
     /// One for each audit annotation, if they were evaluated.
     pub annotations: Vec<PolicyAnnotationResult<'p>>,
@@ -263,7 +263,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         }
     }
 
-    /// Runs a part with what is bound now; gives the results and what is left of the budget.
+    /// Runs a part with what is bound now; returns the results and what is left of the budget.
     fn part(
         &self,
         expressions: impl Iterator<Item = &'p PolicyExpression>,

@@ -129,7 +129,7 @@ pub(crate) fn namespace_value<'a>(namespace: &CelJson<'a>, all_metadata: bool) -
     ])
 }
 
-/// Whether a member of the metadata is left out, because it has its zero value and is no pointer.
+/// Whether a member of the metadata is left out, because it has its zero value and is not a pointer in Go.
 fn is_empty(name: &str, value: &CelJson<'_>) -> bool {
     match value {
         CelJson::Null => true,

@@ -10,23 +10,23 @@ use smallvec::SmallVec;
 
 use crate::policy::PolicyExpression;
 
-/// How deep evaluations may nest that variables begin which use each other. The original has no bound, and grows its
-/// stack instead.
+/// The maximum nesting depth of an expression together with the variables that it uses. The original has no limit, and
+/// grows its stack instead.
 const MAX_HEIGHT: u32 = 600;
 
-/// The height that beginning another evaluation counts for.
+/// What each variable adds to this depth besides the depth of its own expression.
 const HEIGHT_OF_VARIABLE: u32 = 8;
 
 /// The variables of a policy in one part of its evaluation.
 pub(super) struct PolicyVariables<'c, 'e> {
-    /// By name.
+    /// Sorted by name.
     variables: &'c [(String, PolicyExpression)],
     bindings: &'e CelBindings<'c>,
     interrupted: &'e dyn Fn() -> bool,
     values: SmallVec<[OnceCell<CelResult<'c>>; 4]>,
     /// What was spent on variables since [`take_cost`](Self::take_cost).
     cost: Cell<u64>,
-    /// Of the evaluations that have begun.
+    /// The depth that the evaluations in progress have reached.
     height: Cell<u32>,
 }
 
@@ -51,7 +51,7 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
         self.cost.take()
     }
 
-    /// Says how deep the expression nests that is evaluated next.
+    /// Sets the nesting depth of the expression that is evaluated next.
     pub(super) fn begin(&self, height: u32) {
         self.height.set(height);
     }
@@ -100,7 +100,7 @@ impl<'c> CelLazyObject<'c> for PolicyVariables<'c, '_> {
             return Some(known.clone());
         }
         let value = self.compute(&name, &self.variables[at].1);
-        // It is known already if the variable uses itself, which later ones of the same name make possible.
+        // It is already set if the variable uses itself, which is possible when several variables have the same name.
         let _ = self.values[at].set(value.clone());
         Some(value)
     }
@@ -138,7 +138,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// What a field name stands for whose special characters are escaped as `__dot__`; `None` if it has another escape.
+/// Decodes a field name whose special characters are escaped, such as `__dot__`; `None` if it has an unknown escape.
 fn unescaped(name: &str) -> Option<Cow<'_, str>> {
     if !name.contains("__") {
         return Some(Cow::Borrowed(name));

@@ -35,7 +35,7 @@ pub(crate) struct PolicyIndex {
 }
 
 struct SubresourceEntry {
-    /// Of the pattern; `*` is any.
+    /// The subresource of the pattern; `*` is any.
     subresource: Box<str>,
     /// By operation.
     operations: [LabelledPolicies; 4],
@@ -46,7 +46,7 @@ struct SubresourceEntry {
 struct LabelledPolicies {
     /// Those that require no label of the namespace.
     plain: Vec<u32>,
-    /// Those that do, by its key.
+    /// Those that require one, by the key of the label.
     by_key: Vec<LabelEntry>,
 }
 

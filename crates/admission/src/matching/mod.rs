@@ -76,7 +76,7 @@ impl ResourceMatcher {
         })
     }
 
-    /// Whether and as what the request matches.
+    /// Whether the request matches, and as which resource and kind.
     ///
     /// # Errors
     ///
@@ -151,13 +151,13 @@ impl ResourceMatcher {
         Ok(rule.selects(labels(namespace)))
     }
 
-    /// The label that a namespace must have, and its values: that of others does not match.
+    /// The key of a label that a namespace must have to match, and the values that it may have.
     fn required_namespace_label(&self) -> Option<(&str, &[String])> {
         self.namespaces.as_ref().ok()?.required()
     }
 }
 
-/// The error text of a namespace that cannot be had.
+/// The error text of a namespace that is not available.
 pub(crate) fn of_namespace(failure: InputFailure, name: &str) -> String {
     match failure {
         InputFailure::NotFound => format!("namespaces \"{name}\" not found"),

@@ -150,7 +150,7 @@ fn is_blank(value: &Value) -> bool {
 }
 
 impl Expressions {
-    /// Adds the error in `expression`, which is shown as `shown`.
+    /// Adds the error in `expression`, if there is one. The error shows `shown` as the invalid value.
     fn check(
         &self,
         of: Use,

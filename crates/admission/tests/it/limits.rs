@@ -1,4 +1,4 @@
-//! What could run or grow without bound: chains of variables, repetition, and the way past policies that do not match.
+//! What could run or grow without bound: chains of variables, repetition, and the lookup when no policy matches.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use serde_json::{Value, json};
 
-/// What tokio's and the standard library's threads have.
+/// The default stack size of tokio's and the standard library's threads, in bytes.
 const STACK: usize = 2 << 20;
 
 fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
@@ -149,7 +149,7 @@ fn chains_of_variables_as_people_write_them_are_computed() {
 }
 
 #[test]
-fn a_chain_of_variables_of_any_length_ends_with_an_error_and_not_with_the_stack() {
+fn a_chain_of_variables_of_any_length_ends_with_an_error_and_not_with_a_stack_overflow() {
     for (length, nesting) in [(3000, 0), (300, 4), (60, 120), (1000, 1)] {
         on_a_small_stack(move || {
             let decisions = decisions(&chain(length, nesting));

@@ -1,7 +1,7 @@
 //! The crate as its users see it.
 //!
-//! `original` compares verdicts with those that Kubernetes' own dispatcher comes to (`crates/admission/oracle`);
-//! `world` has what the requests of that corpus are judged in; `limits` tries what could run without bound.
+//! `original` compares verdicts with those of Kubernetes' own dispatcher (`crates/admission/oracle`);
+//! `world` is the cluster in which the requests of that corpus are judged; `limits` tries what could run without bound.
 
 #![expect(
     clippy::unwrap_used,
