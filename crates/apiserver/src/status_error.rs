@@ -57,7 +57,7 @@ impl StatusError {
         self.with_details(details(name, kind.group, kind.plural))
     }
 
-    /// 400.
+    /// 400: the request is invalid.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
@@ -80,7 +80,7 @@ impl StatusError {
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).with_details(json!({}))
     }
 
-    /// 405.
+    /// 405: the resource does not support the method.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
@@ -174,7 +174,7 @@ impl StatusError {
         .with_details(json!({}))
     }
 
-    /// 403.
+    /// 403: the request is understood, but not allowed.
     pub fn forbidden(message: impl Into<String>, details: Value) -> Self {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with_details(details)
     }
@@ -222,7 +222,7 @@ impl StatusError {
         )
     }
 
-    /// 413.
+    /// 413: the body, or the object that results from it, is too large.
     pub fn too_large(message: &str) -> Self {
         let message = format!("Request entity too large: {message}");
         Self::new(

@@ -74,6 +74,7 @@ pub struct ClientRun<'a> {
     clients: &'a [Client],
     set: QueueSet<CallId>,
     period: u64,
+    /// Future events by time in nanoseconds; simultaneous ones in the order in which they were added.
     events: BinaryHeap<Reverse<(u64, u64, SimulatedEvent)>>,
     sequence: u64,
     executing: Vec<Option<(EntryId, u64)>>,
@@ -95,6 +96,7 @@ impl<'a> ClientRun<'a> {
         for (i, client) in (0u32..).zip(clients) {
             for j in 0..client.threads {
                 let late = client.split && j >= client.threads / 2;
+                // The small offsets fix the order in which the first calls arrive.
                 let from = nanos(client.starts) + if late { run.period / 2 } else { 0 };
                 run.at(
                     from + 90 * u64::from(j) + 20 * u64::from(i),

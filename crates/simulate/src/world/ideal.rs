@@ -9,11 +9,11 @@ use crate::fairness::max_min_shares;
 /// The ideal result of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ideal {
-    /// Seats in use by it, on average.
+    /// The seats that the flow uses, on average.
     pub seats: f64,
-    /// Seconds that its requests wait, on average; 0 for a flow that gets all it demands.
+    /// Seconds that its requests wait, on average; 0 for open arrivals, and for a flow that gets all it demands.
     pub(crate) wait_seconds: f64,
-    /// Whether it demands more than it gets.
+    /// Whether it demands more than it gets, by over 0.1 %.
     pub(crate) saturated: bool,
 }
 
@@ -55,11 +55,15 @@ pub(crate) fn unavoidable_error(world: &World) -> f64 {
     (1.0 - best_part(wants, limit as usize)).max(0.0)
 }
 
+/// A saturated flow, as [`best_part`] needs it.
 struct Want {
+    /// The seats of one request.
     width: usize,
     /// The maximum number of requests at a time.
     requests: usize,
+    /// The seats that the flow ideally uses, on average.
     ideal: f64,
+    /// The price of all its ideal seats together.
     price: f64,
 }
 
@@ -97,6 +101,7 @@ fn best_part(mut wants: Vec<Want>, limit: usize) -> f64 {
             .map(|(want, part)| want.price * part)
             .sum();
         best = best.min(value / prices);
+        // Flows that got much become cheaper, so that others are in the most valuable set next time.
         for (want, part) in wants.iter_mut().zip(parts) {
             want.price *= (-0.05 * part).exp();
         }

@@ -48,7 +48,7 @@ impl WorldKind {
         Self::OpenLoop,
     ];
 
-    /// Its name in tables.
+    /// The name of the kind in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::EqualFlows => "equal flows",

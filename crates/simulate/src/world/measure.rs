@@ -13,13 +13,13 @@ use fairgate_core::{apf::units::Seats, time::Time};
 /// The result of one flow.
 #[derive(Clone, Debug)]
 pub struct FlowReport {
-    /// Its name.
+    /// The name of the flow.
     pub name: String,
-    /// Seats in use by it, on average.
+    /// The seats that the flow used, on average.
     pub seats: f64,
-    /// Its ideal result.
+    /// The ideal result of the flow.
     pub ideal: Ideal,
-    /// The longest wait of its requests, in seconds.
+    /// The longest wait of the flow's requests, in seconds.
     pub longest_wait: f64,
     /// The 99th percentile of the waits of its requests, in seconds.
     pub p99_wait: f64,
@@ -48,7 +48,7 @@ pub struct WorldReport {
 }
 
 impl FlowReport {
-    /// Its distance from the ideal.
+    /// How far the flow's seats are from the ideal, as a part of the ideal seats.
     pub(crate) fn share_error(&self) -> f64 {
         (self.seats - self.ideal.seats).abs() / self.ideal.seats
     }

@@ -28,13 +28,13 @@ use fairgate_core::apf::units::Seats;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct World {
-    /// What it is about.
+    /// The name of the world, which says what it is about.
     pub name: String,
     /// The seed of its random numbers: service times, arrivals, widths, and which flows share queues.
     pub seed: u64,
-    /// The level.
+    /// The concurrency limit and the queues of the level.
     pub level: LevelShape,
-    /// The flows that use it.
+    /// The flows that use the level.
     pub flows: Vec<FlowSpec>,
     /// Seconds that are not measured.
     pub warm_up_seconds: f64,
@@ -46,9 +46,9 @@ pub struct World {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LevelShape {
-    /// Its concurrency limit.
+    /// The concurrency limit, in seats.
     pub seats: Seats,
-    /// Its queues.
+    /// The number of queues.
     pub queues: u32,
     /// Queues dealt to each flow.
     pub hand_size: u32,
@@ -60,9 +60,9 @@ pub struct LevelShape {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FlowSpec {
-    /// Its name in reports.
+    /// The name of the flow in reports.
     pub name: String,
-    /// When its requests come.
+    /// When the requests of the flow arrive.
     pub arrivals: Arrivals,
     /// How long they execute.
     pub service: Service,
@@ -106,9 +106,9 @@ pub enum Arrivals {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Service {
-    /// Mean seconds.
+    /// The mean service time, in seconds.
     pub mean_seconds: f64,
-    /// Their distribution about the mean.
+    /// The distribution of service times about the mean.
     pub shape: ServiceDistribution,
 }
 
