@@ -26,7 +26,7 @@ pub(crate) struct EventRunner {
     pub(crate) control: Option<Arc<LoadTarget>>,
     /// The gateway, if it was started here.
     pub(crate) gateway: Option<GatewayProcess>,
-    /// Its directory with policy files.
+    /// The gateway's directory with policy files.
     pub(crate) policies: Option<PathBuf>,
     /// What could not be done.
     pub(crate) failures: Vec<String>,

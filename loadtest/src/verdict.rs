@@ -40,7 +40,7 @@ pub(crate) struct Judgement {
 pub(crate) enum ExpectationOutcome {
     Holds,
     Fails,
-    /// What it refers to was not measured.
+    /// What the expectation refers to was not measured.
     Unknown,
 }
 

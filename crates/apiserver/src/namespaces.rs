@@ -18,7 +18,7 @@ use fairgate_objects::{go::Quoted, kind::Kind};
 pub enum NamespaceState {
     /// It exists.
     Active {
-        /// Its UID: a namespace that is deleted and created again has another one.
+        /// The UID of the namespace: one that is deleted and created again has another one.
         uid: String,
     },
     /// It is being deleted.

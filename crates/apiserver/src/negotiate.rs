@@ -21,7 +21,7 @@ pub enum Media {
 /// All media types, the preferred one first.
 const MEDIA: [Media; 3] = [Media::Json, Media::Yaml, Media::Protobuf];
 
-/// Their names, in the order in which messages list them.
+/// The names of all media types, in the order in which messages list them.
 pub(crate) const MEDIA_TYPES: [&str; 3] = [
     "application/json",
     "application/yaml",
@@ -35,7 +35,7 @@ pub(crate) const STREAM_TYPES: [&str; 2] = [
 ];
 
 impl Media {
-    /// Its name.
+    /// The media type as `Accept` and `Content-Type` name it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Json => MEDIA_TYPES[0],
@@ -297,7 +297,7 @@ pub(crate) enum PatchType {
     Apply,
 }
 
-/// Their media types, in the order in which messages list them.
+/// The media types of patches, in the order in which messages list them.
 pub(crate) const PATCH_TYPES: [&str; 4] = [
     "application/json-patch+json",
     "application/merge-patch+json",

@@ -30,7 +30,7 @@ pub enum Caller {
 /// A request to the hosted API.
 #[derive(Clone, Debug)]
 pub struct ApiRequest {
-    /// The method.
+    /// The HTTP method.
     pub method: Method,
     /// The path, decoded.
     pub path: String,
@@ -82,7 +82,7 @@ impl ApiRequest {
             .ok_or_else(|| StatusError::too_large(&format!("limit is {MAX_BODY}")))
     }
 
-    /// The user.
+    /// The authenticated user who makes the request.
     pub fn user(&self) -> &User {
         &self.digest.user
     }

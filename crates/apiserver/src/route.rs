@@ -38,7 +38,7 @@ pub(crate) enum Route {
 /// A path of a resource: a collection, an object, or a subresource.
 #[derive(Debug)]
 pub(crate) struct ResourcePath {
-    /// The kind.
+    /// The kind of the objects below the path.
     pub kind: &'static Kind,
     /// The version in the path.
     pub version: &'static KindVersion,

@@ -43,9 +43,9 @@ pub enum WatchStart {
     },
     /// With the present objects.
     Initial {
-        /// The objects.
+        /// The objects that are still to be sent.
         objects: VecDeque<Arc<Object>>,
-        /// Their revision.
+        /// The revision at which the objects were listed.
         revision: u64,
         /// The changes after that revision.
         watch: Watch,

@@ -12,7 +12,7 @@ use super::PeerIdentityCache;
 /// The client's end of one connection; shared by all its requests.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its address.
+    /// The client's address and port.
     pub remote: SocketAddr,
     /// What the client sent in the TLS handshake; `None` on a connection without TLS.
     pub tls: Option<PeerTls>,

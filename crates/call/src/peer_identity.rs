@@ -81,10 +81,10 @@ pub enum CertificateError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum FrontProxyError {
-    /// Its certificate is not of an authority for front proxies; true of every ordinary client.
+    /// The client's certificate is not of an authority for front proxies; true of every ordinary client.
     #[error(transparent)]
     Chain(#[from] ChainError),
-    /// Its certificate is trusted, but its subject cannot be read.
+    /// The client's certificate is trusted, but its subject cannot be read.
     #[error(transparent)]
     Subject(#[from] SubjectError),
     /// The common name of its certificate is not allowed.

@@ -69,7 +69,7 @@ pub trait RequestObserver: fmt::Debug {
 pub struct RequestContext {
     /// The request's id, sent upstream as `Audit-ID`: the client's own if that is a UUID, else random.
     pub id: u128,
-    /// The method.
+    /// The HTTP method.
     pub method: Method,
     /// The target as received.
     pub target: Option<PathAndQuery>,
@@ -97,7 +97,7 @@ pub struct RequestContext {
     pub trace: Trace,
     /// The observer that is notified, once, of the end.
     observer: RefCell<Option<Rc<dyn RequestObserver>>>,
-    /// Whether it has ended.
+    /// Whether the request has ended.
     ended: Cell<bool>,
 }
 

@@ -171,7 +171,7 @@ impl FlowCells {
 pub enum Access {
     /// `get`, `list` or `watch`.
     ReadOnly,
-    /// Anything else.
+    /// Any other verb.
     Mutating,
 }
 
@@ -230,19 +230,19 @@ impl Occupancy {
         }
     }
 
-    /// One more.
+    /// Adds one to the number.
     pub fn enter(&self) {
         let before = self.now();
         self.set(before, before.wrapping_add(1));
     }
 
-    /// One less.
+    /// Subtracts one from the number.
     pub fn leave(&self) {
         let before = self.now();
         self.set(before, before.wrapping_sub(1));
     }
 
-    /// How many there are.
+    /// The present number.
     pub fn now(&self) -> u32 {
         self.now.load(Ordering::Relaxed)
     }

@@ -24,7 +24,7 @@ impl fmt::Display for Severity {
 /// An error or warning: which object and field, what is wrong, what to do. `Display` writes it in one line.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Whether it is an error or a warning.
     pub severity: Severity,
     /// Where the object comes from, such as `file.yaml, document 2`.
     pub origin: String,
@@ -35,7 +35,7 @@ pub struct Finding {
     /// The field as Kubernetes writes it, such as `spec.rules[0].subjects`; empty when the object
     /// as a whole is meant.
     pub field: String,
-    /// The problem.
+    /// What is wrong.
     pub message: String,
     /// What to do about it.
     pub remedy: String,

@@ -7,12 +7,12 @@ use std::ops::Range;
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of `seed`.
+    /// A generator whose numbers follow from `seed`.
     pub fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// The next number, from the whole range of 64 bits.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// The epoch.
+    /// The epoch, from which all times count.
     pub const ZERO: Self = Self(0);
     /// Later than any event.
     pub const NEVER: Self = Self(u64::MAX);

@@ -12,7 +12,7 @@ use crate::{field_error::ApiFieldError, schema::Struct};
 pub struct Kind {
     /// The API group; empty for the core group.
     pub group: &'static str,
-    /// Such as `FlowSchema`.
+    /// The kind, such as `FlowSchema`.
     pub kind: &'static str,
     /// Such as `FlowSchemaList`; empty for a kind that cannot be listed.
     pub list_kind: &'static str,
@@ -32,7 +32,7 @@ pub struct Kind {
     pub storage: Storage,
     /// Preferred version first; that is also the one objects are stored in.
     pub versions: &'static [KindVersion],
-    /// Its validation and its table columns.
+    /// The validation and the table columns of the kind.
     pub rules: &'static KindRules,
 }
 
@@ -48,9 +48,9 @@ pub enum Storage {
 /// A kind in one version.
 #[derive(Debug)]
 pub struct KindVersion {
-    /// Such as `v1`.
+    /// The version, such as `v1`.
     pub name: &'static str,
-    /// Its fields.
+    /// The fields of the kind in this version.
     pub shape: &'static Struct,
     /// If set, clients are warned.
     pub deprecated: Option<Deprecation>,
@@ -104,11 +104,11 @@ pub type RowOrder = fn(&Value) -> (i64, String);
 /// One column of a table.
 #[derive(Debug)]
 pub struct TableColumn {
-    /// Its header.
+    /// The header of the column.
     pub name: &'static str,
-    /// `string`, `integer` …
+    /// The OpenAPI type of the cells, such as `string` or `integer`.
     pub ty: &'static str,
-    /// Its description.
+    /// The description of the column.
     pub doc: &'static str,
     /// The cell of an object in its stored form. The time is given in seconds since 1970.
     pub cell: fn(&Value, i64) -> Value,

@@ -52,7 +52,7 @@ pub fn name(object: &Value) -> &str {
     text(object, "name")
 }
 
-/// Its generation.
+/// The object's generation; 0 if it has none.
 pub fn generation(object: &Value) -> i64 {
     of(object)
         .get("generation")
@@ -60,7 +60,7 @@ pub fn generation(object: &Value) -> i64 {
         .unwrap_or_default()
 }
 
-/// Its finalizers.
+/// The object's finalizers.
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     of(object)
         .get("finalizers")

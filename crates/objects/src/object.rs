@@ -71,7 +71,7 @@ impl Object {
         self.form(version).value.as_ref().unwrap_or(&self.stored)
     }
 
-    /// Its compact JSON in `version`; `kind` and `apiVersion` come first.
+    /// The compact JSON of the object in `version`; `kind` and `apiVersion` come first.
     pub fn json(&self, version: &KindVersion) -> Bytes {
         let form = self.form(version);
         let value = form.value.as_ref().unwrap_or(&self.stored);

@@ -19,7 +19,7 @@ pub const PROGRAM: &str = "FAIRGATE_ETCD";
 /// An etcd with one member. Dropping it stops it and removes its data.
 pub struct EtcdServer {
     shell: Child,
-    /// Its data directory.
+    /// The data directory of the server.
     pub directory: PathBuf,
     /// The ports for clients and for peers, which a restart uses again.
     pub ports: (u16, u16),

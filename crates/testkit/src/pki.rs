@@ -57,12 +57,12 @@ impl Authority {
         Self { issuer, path }
     }
 
-    /// Its own certificate.
+    /// The certificate of the authority itself.
     pub fn certificate(&self) -> CertificateDer<'static> {
         self.issuer.der().clone()
     }
 
-    /// Its own certificate in PEM.
+    /// The certificate of the authority itself, in PEM.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }

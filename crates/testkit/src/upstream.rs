@@ -50,7 +50,7 @@ pub enum Speaks {
 /// A request that the upstream received.
 #[derive(Clone, Debug)]
 pub struct SeenRequest {
-    /// Its method.
+    /// The HTTP method.
     pub method: Method,
     /// Path and query.
     pub target: String,

@@ -68,7 +68,7 @@ pub(crate) trait Lookup: Send + Sync + 'static {
 pub enum LookupFailure {
     /// It was not started because too many are pending.
     Overloaded,
-    /// Its time was up.
+    /// It took longer than its time limit.
     TimedOut,
     /// The runtime ended, or the lookup panicked.
     Abandoned,

@@ -45,12 +45,12 @@ impl KeptFields for Whole {
 }
 
 impl<K> WatchedObject<K> {
-    /// Its name; empty if it has none.
+    /// The name of the object; empty if it has none.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Its resource version, if it has one.
+    /// The resource version of the object, if it has one.
     pub fn resource_version(&self) -> Option<&str> {
         self.metadata.resource_version.as_deref()
     }

@@ -32,7 +32,7 @@ use fairgate_upstream::dial::HttpVersion;
 pub(crate) struct Scenario {
     /// The name of the file without its extension.
     pub(crate) name: String,
-    /// What it shows, in a few words.
+    /// What the scenario shows, in a few words.
     pub(crate) title: String,
     /// What one should see, and why.
     pub(crate) about: String,

@@ -18,7 +18,7 @@ use fairgate_objects::kind::Kind;
 /// A document as it is served.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenApiV3Document {
-    /// Its path below `/openapi/v3/`, such as `apis/policy/v1`.
+    /// The path of the document below `/openapi/v3/`, such as `apis/policy/v1`.
     pub key: String,
     /// The text, JSON.
     pub json: String,

@@ -33,7 +33,7 @@ const DANGLING_MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 const UNREACHABLE_MANAGER: &str = "fairgate-unreachable";
 /// The condition of a schema that no request can match.
 const UNREACHABLE: &str = "Unreachable";
-/// Its reason: schemas of higher precedence match everything that it matches.
+/// The reason of the condition `Unreachable`: schemas of higher precedence match everything that this one matches.
 const COVERED: &str = "Covered";
 
 /// The maximum number of writes of one object within [`WINDOW`].

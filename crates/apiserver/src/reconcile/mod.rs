@@ -51,7 +51,7 @@ pub enum ReconcileError {
     /// The state of a namespace is not known, or its objects were changed all the time.
     #[error("the namespace {namespace}: {why}")]
     Namespace {
-        /// Its name.
+        /// The name of the namespace.
         namespace: String,
         /// Why it could not be cleaned up.
         why: String,

@@ -259,7 +259,7 @@ struct ScopeCount {
 enum Population {
     #[default]
     Unknown,
-    /// So many.
+    /// This number of objects.
     Count(u64),
     /// As many as amount to this number of bytes.
     Bytes(u64),

@@ -77,34 +77,34 @@ struct ViewLevel<W> {
 /// What a rebalancing changed, for the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitChange {
-    /// The level.
+    /// The name of the level.
     pub level: Arc<str>,
-    /// Its current limit before the rebalancing.
+    /// The current limit before the rebalancing.
     pub from: Seats,
-    /// Its current limit after it.
+    /// The current limit after the rebalancing.
     pub to: Seats,
 }
 
 /// The state of one level, for metrics and dumps.
 #[derive(Clone, Debug)]
 pub struct LevelReport {
-    /// Its configuration.
+    /// The level as configured.
     pub spec: LevelSpec,
-    /// Its static limits.
+    /// The nominal, minimum and maximum limits, which follow from the configuration.
     pub limits: LevelLimits,
-    /// Its current limit; for an exempt level its observed use.
+    /// The current limit, in seats; for an exempt level the seats that it was observed to use.
     pub current: Seats,
-    /// The seats it should have by its demand.
+    /// The seats that the level should have by its demand.
     pub target: f64,
-    /// Its demand at the last rebalancing.
+    /// The seat demand at the last rebalancing.
     pub demand: Demand,
     /// Whether it is no longer configured and drains.
     pub quiescing: bool,
     /// Whether nothing waits or executes.
     pub idle: bool,
-    /// Its present state.
+    /// Requests and seats now, and counts since the level was created.
     pub summary: QueueSetSummary,
-    /// Its ratios over time.
+    /// Utilization and demand as ratios over time.
     pub ratios: RatioReport,
     /// Least and greatest virtual start over queues with waiting requests, and the same less the
     /// assumed service time of the seats in use; in seat-seconds.

@@ -51,7 +51,7 @@ impl Buckets {
         Self(bounds)
     }
 
-    /// The bounds.
+    /// The upper bounds, ascending, without the infinite one.
     pub const fn bounds(self) -> &'static [f64] {
         self.0
     }

@@ -54,7 +54,7 @@ pub struct LevelSpec {
     pub name: Arc<str>,
     /// The object's UID, or a stable one made from kind and name; never empty.
     pub uid: Arc<str>,
-    /// Concurrency shares.
+    /// `nominalConcurrencyShares`: the weight of the level in the division of the server concurrency limit.
     pub shares: u32,
     /// Percent of the nominal limit that others may borrow.
     pub(crate) lendable_percent: u32,
@@ -101,7 +101,7 @@ pub struct Queuing {
 pub struct Flow {
     /// The schema that matched.
     pub schema: SchemaIndex,
-    /// Its level.
+    /// The level to which the schema assigns the request.
     pub level: LevelIndex,
     /// Hash of schema and flow distinguisher; 0 where the level has no more than one queue.
     pub hash: u64,

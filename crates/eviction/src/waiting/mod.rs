@@ -31,9 +31,9 @@ pub const TURN_LIMIT: Duration = Duration::from_secs(5);
 /// A budget's namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BudgetName {
-    /// The namespace.
+    /// The namespace of the budget.
     pub namespace: String,
-    /// The name.
+    /// The name of the budget.
     pub name: String,
 }
 

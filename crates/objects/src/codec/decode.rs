@@ -113,7 +113,7 @@ pub struct ExpectedType<'a> {
     pub version: &'a str,
     /// The kind of the URL.
     pub kind: &'a str,
-    /// Its table in that version.
+    /// The field table of the kind in that version.
     pub shape: &'static Struct,
     /// Other versions and kinds that the upstream knows. They are refused with another message than
     /// unknown ones.
@@ -123,13 +123,13 @@ pub struct ExpectedType<'a> {
 /// A kind in a version that is known, but not expected here.
 #[derive(Clone, Copy, Debug)]
 pub struct RegisteredType<'a> {
-    /// Its group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: &'a str,
-    /// Its version.
+    /// The version, such as `v1`.
     pub version: &'a str,
-    /// Its name.
+    /// The name of the kind.
     pub kind: &'a str,
-    /// Its table, against which a body is checked first, if fairgate has it.
+    /// The field table of the kind, against which a body is checked first, if fairgate has it.
     pub shape: Option<&'static Struct>,
 }
 

@@ -16,9 +16,9 @@ pub const PREFIX: [u8; 4] = *b"k8s\0";
 pub struct OpenedEnvelope<'a> {
     /// Group and version of the object; may be empty.
     pub api_version: String,
-    /// Its kind; may be empty.
+    /// The kind of the object; may be empty.
     pub kind: String,
-    /// Its message.
+    /// The object as a protobuf message.
     pub raw: &'a [u8],
 }
 

@@ -40,7 +40,7 @@ const VERSION: &str = "v1";
 
 /// Something that can be decoded: a tree of JSON values.
 pub trait Source: Sized {
-    /// What it is.
+    /// The JSON type of the value, with its contents.
     fn view(&self) -> View<'_, Self>;
 
     /// Itself, as plain JSON.

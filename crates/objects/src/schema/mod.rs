@@ -60,7 +60,7 @@ pub enum Type {
 /// An object's fields.
 #[derive(Debug)]
 pub struct Struct {
-    /// Its Go name, such as `FlowSchemaSpec`; decoding errors and OpenAPI show it.
+    /// The Go name of the type, such as `FlowSchemaSpec`; decoding errors and OpenAPI show it.
     pub name: &'static str,
     /// Where the type is defined.
     pub home: TypePackage,
@@ -86,11 +86,11 @@ pub struct Inline {
 pub struct BuiltInKind {
     /// The API group; empty for the core group.
     pub group: &'static str,
-    /// Such as `v1`.
+    /// The version, such as `v1`.
     pub version: &'static str,
-    /// Such as `Pod` or `PodList`.
+    /// The kind, such as `Pod` or `PodList`.
     pub kind: &'static str,
-    /// Its table.
+    /// The field table of the kind.
     pub shape: &'static Struct,
 }
 
@@ -164,7 +164,7 @@ pub struct Field {
     pub name: &'static str,
     /// The protobuf number; 0 for a field that protobuf does not carry.
     pub number: u32,
-    /// What it may hold.
+    /// The type of the value.
     pub ty: Type,
     /// Whether it is present if it was not given.
     pub presence: Presence,

@@ -105,12 +105,12 @@ impl VersionedObject {
         &self.version
     }
 
-    /// Its type.
+    /// The type of the object.
     pub(super) fn ty(&self) -> Type {
         Type::Object(self.shape)
     }
 
-    /// Its value.
+    /// The object as JSON.
     pub(super) fn value(&self) -> &Value {
         &self.value
     }

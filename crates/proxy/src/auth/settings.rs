@@ -26,7 +26,8 @@ pub struct AuthSettings {
 /// Which front proxies are trusted, and which headers they use.
 #[derive(Clone, Debug)]
 pub struct FrontProxySettings {
-    /// Their certificate authorities. They must not be those of clients, or every client could name any user.
+    /// The certificate authorities of the front proxies. They must not be those of clients, or every client could name
+    /// any user.
     pub authorities: Arc<CaBundle>,
     /// The allowed common names of their certificates; empty allows all.
     pub allowed_names: Vec<String>,

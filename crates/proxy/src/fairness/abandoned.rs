@@ -76,7 +76,7 @@ impl AbandonedRequests {
 }
 
 impl AbandonedRequest {
-    /// Its response has ended.
+    /// Records that the response has ended.
     pub(super) fn ended(&mut self) {
         self.ended = true;
     }

@@ -59,7 +59,7 @@ pub struct FlowFacts {
 }
 
 impl FlowFacts {
-    /// Its counters.
+    /// The counters of the FlowSchema on this core, allocated by the first call.
     pub fn cells(&self) -> &Arc<FlowCells> {
         self.cells[self.core as usize].get_or_init(Arc::default)
     }

@@ -77,7 +77,7 @@ impl Gate {
         })
     }
 
-    /// Its core.
+    /// The number of the core that the gate belongs to.
     pub(super) fn core(&self) -> u16 {
         self.core
     }

@@ -20,9 +20,9 @@ use fairgate_core::{
 /// Identifies a request to the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
-    /// The core that serves it.
+    /// The number of the core that serves the request.
     pub core: u16,
-    /// Its entry in that core's table.
+    /// The request's entry in that core's table.
     pub slot: u32,
     /// Distinguishes requests that use the same entry one after the other.
     pub generation: u32,
@@ -46,7 +46,7 @@ struct WaiterEntry {
     granted: Option<Ticket<Waiter>>,
     /// The ticket of an executing request, and until when it may keep it.
     held: Option<(Ticket<Waiter>, Time)>,
-    /// Its reply, once that has begun.
+    /// The reply, once it has begun.
     reply: Option<Weak<ReplyPipe>>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct ReplyInProgress {
     pub(super) reply: Rc<ReplyPipe>,
     pub(super) level: Level<Waiter>,
     pub(super) digest: Option<Arc<RequestDigest>>,
-    /// Its place among the requests of the core.
+    /// The request's entry in the table of its core.
     pub(super) index: usize,
 }
 

@@ -26,7 +26,7 @@ pub(super) enum Condition {
 
 /// A connection that can be kept while idle.
 pub(super) trait IdleConnection {
-    /// Its state.
+    /// Whether the connection is ready, busy or closed.
     fn condition(&self) -> Condition;
 }
 

@@ -54,9 +54,9 @@ pub(super) struct Resets {
 
 /// A connection whose resets are limited.
 pub(super) trait LimitsResets: 'static {
-    /// Its resets.
+    /// The resets of the connection.
     fn resets(&self) -> &Resets;
-    /// Streams that it may have.
+    /// Streams that the connection may have.
     fn streams(&self) -> usize;
     /// How long an abandoned stream continues before it may be reset.
     fn linger(&self) -> Duration;

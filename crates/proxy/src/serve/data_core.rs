@@ -29,7 +29,7 @@ type Accepted = (TcpStream, SocketAddr, CountedConnection);
 /// Hands connections to a core.
 #[derive(Clone, Debug)]
 pub struct CoreHandle {
-    /// Its load.
+    /// The load of the core.
     pub load: Arc<CoreLoad>,
     connections: mpsc::UnboundedSender<Accepted>,
 }

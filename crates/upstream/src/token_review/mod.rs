@@ -33,7 +33,7 @@ use fairgate_base::clock::Clock;
 use fairgate_call::Identity;
 use fairgate_core::{digest::User, time::Time};
 
-/// Whose token it is, or that it is not valid.
+/// The identity of the token's user, or that the token is not valid.
 pub type ReviewedToken = Result<Arc<Identity>, TokenRefused>;
 
 /// The outcome of a review, when it is there. Dropping it leaves the review running.

@@ -20,7 +20,7 @@ const REST: u64 = 4_000;
 struct Sample {
     limits: LevelLimits,
     marks: Watermarks,
-    /// Its demand: a millisecond, and the seats that it wants from then on.
+    /// The demand of the level: milliseconds, and the seats that it wants from then on.
     wants: Vec<(u64, u64)>,
     /// The greatest demand since the last rebalancing.
     most: u64,

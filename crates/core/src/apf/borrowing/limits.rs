@@ -8,9 +8,9 @@ use crate::apf::spec::{LevelKind, LevelSpec, LimitResponse};
 pub struct LevelLimits {
     /// The level's part of the server concurrency limit, by shares; rounded up.
     pub nominal: Seats,
-    /// What remains to it when all it may lend is lent.
+    /// The seats that remain to the level when all that it may lend is lent.
     pub min: Seats,
-    /// Its limit when it borrows as much as it may.
+    /// The limit of the level when it borrows as much as it may.
     pub max: Seats,
 }
 

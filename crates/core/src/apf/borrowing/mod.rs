@@ -33,7 +33,7 @@ pub(crate) struct RebalanceInput {
     pub high_watermark: u64,
     /// Smoothed demand, in seats.
     pub smoothed: f64,
-    /// Its limit so far, which it keeps if the division fails.
+    /// The current limit so far, which the level keeps if the division fails.
     pub current: Seats,
 }
 

@@ -7,9 +7,9 @@
 /// One party to an allocation. `0 <= lower <= target`, `lower <= upper`, all finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Claim {
-    /// What it would have, scaled by the fair fraction.
+    /// The seats of the party with a fair fraction of 1, before `lower` and `upper` limit them.
     pub target: f64,
-    /// It gets no less than this.
+    /// The party gets no less than this.
     pub lower: f64,
     /// It gets no more than this.
     pub(crate) upper: f64,

@@ -362,7 +362,7 @@ struct Request<'a> {
     info: Option<&'a RequestInfo>,
     is_resource: bool,
     is_cluster: bool,
-    /// One bit.
+    /// The verb as a mask with one bit set.
     verb: u16,
     group: Option<u32>,
     resource: Option<u32>,

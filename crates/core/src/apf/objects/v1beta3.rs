@@ -23,9 +23,9 @@ pub const PRESERVE_ZERO_SHARES: &str =
 pub struct PriorityLevelConfiguration {
     /// The standard metadata.
     pub metadata: ObjectMeta,
-    /// Its spec.
+    /// The desired state.
     pub spec: PriorityLevelConfigurationSpec,
-    /// Its status.
+    /// The status, which consists of conditions; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<current::PriorityLevelConfigurationStatus>,
 }

@@ -42,25 +42,25 @@ pub struct RequestEntry<W> {
     pub waiter: W,
     /// The caller's number for the schema.
     pub schema: u32,
-    /// What it costs; the final phase may have been narrowed at dispatch.
+    /// The estimated work of the request; the final phase may have been narrowed at dispatch.
     pub work: Work,
-    /// The service time assumed of it.
+    /// The service time that is assumed for the request.
     pub(crate) assumed: Duration,
-    /// What it is charged for, in virtual time, at dispatch.
+    /// The virtual work that the request is charged at dispatch.
     pub total_work: SeatSeconds,
-    /// When it arrived.
+    /// When the request arrived.
     pub arrived: Time,
-    /// When it was dispatched; `None` while it waits.
+    /// When the request was dispatched; `None` while it waits.
     pub started: Option<Time>,
-    /// Its state.
+    /// Whether the request waits, executes or lingers.
     pub phase: Phase,
-    /// Seats it is counted with: those it waits for, or those it holds.
+    /// The seats with which the request is counted: those it waits for, or those it holds.
     pub seats: Seats,
-    /// Virtual time at arrival.
+    /// The virtual time R at the arrival.
     pub(super) arrival_r: SeatSeconds,
-    /// How many requests came before it.
+    /// How many requests arrived before this one.
     pub(super) number: u64,
-    /// Hash of its flow.
+    /// The hash of the request's flow.
     pub(super) hash: u64,
     /// Number of its flow, or [`NONE`] where flows are not distinguished.
     pub(super) flow: u32,
@@ -258,7 +258,7 @@ impl Fifo {
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     pub(super) line: Fifo,
-    /// Its place in the deck; stale once it was taken out.
+    /// The queue's place in the deck, from 0; stale once the queue was taken out.
     pub(super) position: u32,
     pub(super) waiting: u32,
     pub(super) executing: u32,

@@ -40,7 +40,7 @@ pub(super) struct FlowState {
     pub(super) service_time: Duration,
     /// Requests of which that is the mean, up to the number that is remembered.
     pub(super) learnt: u32,
-    /// Its neighbours in the list of idle flows.
+    /// The neighbours of the flow in the list of idle flows.
     older: u32,
     newer: u32,
 }
@@ -209,7 +209,7 @@ impl FlowTable {
     ///
     /// # Panics
     ///
-    /// If it is wrong.
+    /// If a kept value is wrong.
     pub(super) fn check_invariants<W: Copy>(&self, entries: &Entries<W>) {
         for flow in &self.all {
             let waiting = flow.line.iter(entries).count();
@@ -222,12 +222,12 @@ impl FlowTable {
 }
 
 impl FlowState {
-    /// Its first waiting request, or [`NONE`].
+    /// The first waiting request of the flow, or [`NONE`].
     pub(super) fn head(&self) -> u32 {
         self.line.head
     }
 
-    /// Its start without the estimated part.
+    /// The start of the flow without the estimated part.
     pub(super) fn certain_start(&self) -> SeatSeconds {
         SeatSeconds::from_units(self.start.units().saturating_sub(self.guessed.units()))
     }

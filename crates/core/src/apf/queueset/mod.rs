@@ -159,7 +159,7 @@ struct Sums {
     waiting: u32,
     /// Seats that waiting requests ask for, as the gauges and the demand count them.
     waiting_seats: u64,
-    /// Of the queues in the deck: seats in use, seats asked for, queues with work.
+    /// Sums over the queues in the deck: seats in use, seats asked for, queues with work.
     deck_seats_in_use: u64,
     deck_waiting_seats: u64,
     active_queues: u32,

@@ -34,7 +34,7 @@ pub struct Counters {
 /// One queue of the deck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueReport {
-    /// Its place in the deck.
+    /// The queue's place in the deck, from 0.
     pub index: u32,
     /// Waiting requests.
     pub waiting: u32,
@@ -42,24 +42,24 @@ pub struct QueueReport {
     pub executing: u32,
     /// Seats held, lingering included.
     pub seats_in_use: Seats,
-    /// Virtual time of its next dispatch.
+    /// The virtual time of the queue's next dispatch.
     pub next_dispatch_r: SeatSeconds,
-    /// Sums over the waiting requests.
+    /// The initial seats of the waiting requests, summed.
     pub initial_seats: u64,
-    /// The wider of both phases, summed.
+    /// The seats of the wider phase of each waiting request, summed.
     pub max_seats: u64,
-    /// Work, summed.
+    /// The work of the waiting requests, summed.
     pub total_work: SeatSeconds,
 }
 
 /// One request of the queue set and its state.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestReport<W> {
-    /// The request.
+    /// The request as the queue set keeps it.
     pub entry: RequestEntry<W>,
-    /// Its queue's place in the deck; `None` if it never stood in one.
+    /// The place of the request's queue in the deck, from 0; `None` if it never waited in one.
     pub queue: Option<u32>,
-    /// Its place in the queue while it waits, from 0.
+    /// The place of the request in its queue, from 0; `None` unless it waits.
     pub place: Option<u32>,
 }
 
@@ -70,7 +70,7 @@ pub struct QueueSetSummary {
     pub limit: Seats,
     /// Waiting requests.
     pub waiting: u32,
-    /// Seats they ask for.
+    /// The seats that the waiting requests ask for.
     pub waiting_seats: u64,
     /// Executing requests.
     pub executing: u32,
@@ -78,7 +78,7 @@ pub struct QueueSetSummary {
     pub seats_in_use: Seats,
     /// Queues with waiting requests.
     pub queues_waiting: usize,
-    /// Virtual time.
+    /// The present virtual time R.
     pub r: SeatSeconds,
     /// Counts.
     pub counters: Counters,

@@ -41,7 +41,7 @@ pub enum ObjectStats {
     Known {
         /// Number of objects.
         count: u64,
-        /// Their mean size in bytes; 0 when unknown.
+        /// The mean size of an object in bytes; 0 when unknown.
         average_bytes: u64,
     },
     /// The last count is too old: the most is assumed.

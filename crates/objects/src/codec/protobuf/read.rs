@@ -114,7 +114,7 @@ pub(in super::super) enum Wire<'a> {
 }
 
 impl<'a> Wire<'a> {
-    /// Its bytes, if it has the wire type of bytes.
+    /// The bytes of the field, if it has the wire type of bytes.
     pub(in super::super) fn bytes(&self, field: &'static str) -> Result<&'a [u8], WireError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
