@@ -1,4 +1,4 @@
-//! When the gateway's certificates end, for a metric.
+//! When the gateway's certificates expire, for a metric.
 
 use std::sync::{
     Arc,
@@ -9,12 +9,12 @@ use rustls::pki_types::CertificateDer;
 
 use crate::observe::{GatewayMetrics, catalogue};
 
-/// When a certificate ends that may be renewed.
+/// The time at which a certificate expires; it changes when the certificate is renewed.
 #[derive(Clone, Debug)]
 pub(super) struct CertificateExpiry(Arc<AtomicI64>);
 
 impl CertificateExpiry {
-    /// Exposes when `chain` ends. `name` is the value of the label: `serving` or `upstream`.
+    /// Exposes when `chain` expires. `name` is the value of the label: `serving` or `upstream`.
     pub(super) fn register(
         metrics: &GatewayMetrics,
         name: &'static str,
@@ -31,13 +31,13 @@ impl CertificateExpiry {
         expiry
     }
 
-    /// The certificate was renewed.
+    /// Records the expiry of a renewed certificate.
     pub(super) fn set(&self, chain: &[CertificateDer<'_>]) {
         self.0.store(earliest_end(chain), Ordering::Relaxed);
     }
 }
 
-/// When the first certificate of `chain` ends, in seconds since 1970; 0 if none can be read.
+/// The earliest expiry of the certificates of `chain`, in seconds since 1970; 0 if none can be read.
 fn earliest_end(chain: &[CertificateDer<'_>]) -> i64 {
     let end = |der: &CertificateDer<'_>| {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_with_the_first_of_its_certificates() {
+    fn a_chain_expires_with_the_first_of_its_certificates() {
         let chain = [ending(2031), ending(2030)];
         assert_eq!(earliest_end(&chain), 1_893_542_400); // 2030-01-02
         assert_eq!(earliest_end(&chain[..1]), 1_925_078_400); // 2031-01-02

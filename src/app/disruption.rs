@@ -56,13 +56,13 @@ impl Disruption {
         Some(Self { runner, status })
     }
 
-    /// Adds it to the health checks.
+    /// Adds the controller to the health checks.
     pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
         let status = Arc::clone(&self.status);
         checks.note("disruption-controller", move || status.problem())
     }
 
-    /// Registers its metrics, and starts it. It runs until the gateway drains; then the lease is released.
+    /// Registers the controller's metrics, and starts it. It runs until the gateway drains; then the lease is released.
     pub(super) fn start(self, telemetry: &Telemetry, gateway: &mut Gateway) {
         self.register_metrics(telemetry);
         let mut phases = gateway.drain().subscribe();

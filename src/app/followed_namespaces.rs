@@ -37,8 +37,8 @@ use fairgate_upstream::{
 
 /// After how many seconds the upstream should end the watch, which is then opened again.
 const WATCH_SECONDS: u32 = 120;
-/// An object whose creation began while its namespace existed may be stored a little after that was cleaned up: when the
-/// namespace is cleaned up again.
+/// How long after a namespace was cleaned up it is cleaned up again: an object whose creation began while the namespace
+/// existed may have been stored since.
 const CLEANED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// The pause after a namespace could not be cleaned up.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -85,7 +85,7 @@ pub(super) struct NamespaceFollower {
     clock: Clock,
     /// The namespaces to be cleaned up.
     due: BTreeMap<String, Due>,
-    /// The UIDs of the active namespaces in a list that is being received.
+    /// The UIDs, by name, of the active namespaces in a list that is being received.
     incoming: BTreeMap<String, String>,
     /// The failure of the watch that was logged last.
     failure: Option<String>,
@@ -107,7 +107,7 @@ impl NamespaceFollower {
         }
     }
 
-    /// Never returns.
+    /// Follows the namespaces until it is dropped.
     pub(super) async fn run(mut self) {
         let mut events = events(&self.client);
         loop {

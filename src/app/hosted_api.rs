@@ -468,7 +468,7 @@ mod tests {
     use fairgate_core::time::Time;
     use fairgate_store::Precondition;
 
-    /// Only bounds a hang.
+    /// The time after which a test that hangs fails.
     const HANG: Duration = Duration::from_secs(30);
 
     /// A directory that is removed when dropped.

@@ -3,10 +3,9 @@
 //! [`start`] turns a configuration into a running gateway; [`serve`] runs one until a signal stops the
 //! process. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
 //! `identity` writes the user's identity and the gateway's credential into requests to the upstream;
-//! `access_reviews` requests authorization decisions from it; `evictions` sets up what decides about evictions, and `disruption`
-//! what computes their budgets; `control`
-//! starts the background tasks, which follow `policies`, rebalance borrowed seats, handle `reload`, and serve the admin
-//! port.
+//! `access_reviews` requests authorization decisions from it; `evictions` sets up what decides about evictions, and
+//! `disruption` what computes their budgets; `control` starts the background tasks, which follow `policies`, rebalance
+//! borrowed seats, handle `reload`, and serve the admin port.
 
 mod access_reviews;
 mod certificate_expiry;
@@ -347,7 +346,7 @@ impl Running {
     }
 }
 
-/// The state that all data cores share, with `policy` in force.
+/// The metrics and dumps of the gateway.
 fn new_telemetry(
     config: &Config,
     flow_control: Arc<FlowControl>,
@@ -364,6 +363,7 @@ fn new_telemetry(
     )
 }
 
+/// The state that all data cores share, with `policy` in force.
 fn new_flow_control(
     config: &Config,
     cores: NonZero<usize>,

@@ -13,7 +13,7 @@ use crate::{
 use fairgate_proxy::serve::tls::ServingCertificate;
 use fairgate_upstream::tls::UpstreamTls;
 
-/// The files to follow for this configuration. Also exposes when their certificates end.
+/// The files to follow for this configuration. Also exposes when their certificates expire.
 pub(super) fn files(
     config: &Config,
     serving: Option<ServingCertificate>,

@@ -228,7 +228,7 @@ impl Gateway {
         self.ending.push(task);
     }
 
-    /// Drains connections, and waits for the tasks that do the last things.
+    /// Drains connections, and then waits for the tasks of [`Gateway::wait_for`].
     async fn end(&mut self) {
         self.drain
             .run(self.settings.serve.drain, &self.connections)

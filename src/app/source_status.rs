@@ -18,13 +18,13 @@ impl SourceStatus {
         Self { status }
     }
 
-    /// Adds it to the health checks.
+    /// Adds the status to the health checks.
     pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
         let status = Arc::clone(&self.status);
         checks.note("source", move || status.problem())
     }
 
-    /// Registers its metric.
+    /// Registers the metric `fairgate_source_age_seconds`.
     pub(super) fn register_metrics(&self, telemetry: &Telemetry) {
         let status = Arc::clone(&self.status);
         telemetry

@@ -14,7 +14,7 @@ use fairgate_eviction::{
 use fairgate_objects::schema::{canonical, policy_v1};
 
 const KIND: &str = "PodDisruptionBudget";
-/// Lists in lists.
+/// How deep lists may be nested in lists.
 const MAX_LIST_DEPTH: u32 = 4;
 /// The namespace of objects that name none, as kubectl would create them.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -129,7 +129,8 @@ impl BudgetObjects {
         }
     }
 
-    /// Reads what the pods of a workload look like. Workloads of workloads are known from those.
+    /// Reads what the pods of a workload look like. A workload that belongs to another, such as
+    /// the `ReplicaSet` of a Deployment, is skipped: the other is reviewed.
     fn read_workload(&mut self, origin: &str, value: &Value, kind: &str, count: Option<&str>) {
         let metadata = &value["metadata"];
         let owners = metadata["ownerReferences"].as_array();
@@ -152,7 +153,7 @@ impl BudgetObjects {
         }
     }
 
-    /// An object that says nothing about budgets because it cannot be read.
+    /// Warns of an object without which the budgets are reviewed, because it cannot be read.
     fn skip(&mut self, origin: &str, value: &Value, problem: &str) {
         let remedy = "write it as kubectl prints it; until then budgets are reviewed without it";
         let mut finding = finding(origin, value, "", problem.to_owned(), remedy);

@@ -1,4 +1,4 @@
-//! `fairgate demo`: the main job on an embedded default, with and without fairness.
+//! `fairgate demo`: the effect of fairness, shown on an embedded policy and upstream.
 
 use std::{
     io::{self, IsTerminal as _},

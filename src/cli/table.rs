@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Writes `rows` under `heads`, each column as wide as its widest cell; numbers to the right.
+/// Writes `rows` under `heads`, each column as wide as its widest cell. Columns of numbers are right-aligned.
 pub(super) fn write<const N: usize>(
     out: &mut dyn Write,
     heads: [&str; N],
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stand_to_the_left_and_numbers_to_the_right() {
+    fn text_is_left_aligned_and_numbers_are_right_aligned() {
         let mut out = Vec::new();
         let rows = [["a", "1"], ["long name", "-"], ["b", "100"]].map(|r| r.map(str::to_owned));
         write(&mut out, ["NAME", "N"], &rows).unwrap();

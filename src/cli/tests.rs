@@ -91,7 +91,7 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
-fn wrong_usage_ends_with_two() {
+fn wrong_usage_exits_with_code_2() {
     for arguments in [
         &["fairgate"][..],
         &["fairgate", "fly"],

@@ -9,9 +9,9 @@ use super::values::InvalidValue;
 /// A file, and the digest of what was read from it, which shows whether it has changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileVersion {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
-    /// The SHA-256 of its contents.
+    /// The SHA-256 of the contents that were read.
     pub digest: FileDigest,
 }
 

@@ -102,7 +102,7 @@ impl GatewayMode {
 pub struct HostedApiConfig {
     /// The Kubernetes version that `/version` reports, such as `v1.36.3`.
     pub kubernetes_version: String,
-    /// Groups whose members read the objects, metrics and lists of rights.
+    /// Groups whose members may read the objects, metrics and the results of rules reviews.
     pub reader_groups: Vec<String>,
     /// How long allow decisions of the upstream are cached, with mode `overlay`.
     pub authorized_ttl: Duration,
@@ -115,7 +115,7 @@ pub struct HostedApiConfig {
 pub enum StoreConfig {
     /// In a file.
     Local {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// In an etcd that several gateways share.
@@ -178,7 +178,7 @@ pub struct LimitsConfig {
     pub min_read_rate: u64,
 }
 
-/// Time limits. None is zero.
+/// Time limits; all are greater than zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeoutsConfig {
     /// A client's TLS handshake.
@@ -234,9 +234,9 @@ pub struct RequestHeaderConfig {
 /// A static token file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenFileConfig {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its contents.
+    /// The contents of the file, in CSV.
     pub contents: Secret<Arc<[u8]>>,
 }
 
@@ -267,17 +267,17 @@ pub enum AnonymousConfig {
 /// The API server behind the gateway.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// Its URL.
+    /// The URL of the upstream.
     pub url: UpstreamUrl,
-    /// CA certificates for its serving certificate; always set with HTTPS.
+    /// CA certificates that verify the upstream's certificate; always set with HTTPS.
     pub authorities: Option<Authorities>,
-    /// The name its certificate must be valid for, if not the host of the URL.
+    /// The name for which the upstream's certificate must be valid, if not the host of the URL.
     pub tls_server_name: Option<String>,
     /// The gateway's own certificate.
     pub client_certificate: Option<CertificateAndKey>,
     /// The gateway's own bearer token.
     pub token: Option<BearerTokenFile>,
-    /// How the client's identity is passed to it.
+    /// How the client's identity is passed to the upstream.
     pub identity: UpstreamIdentityConfig,
     /// HTTP versions to use.
     pub protocol: ProtocolConfig,
@@ -364,11 +364,11 @@ pub enum EnforcementConfig {
 /// Evictions of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictionConfig {
-    /// Who decides about them.
+    /// Who decides about evictions.
     pub mode: EvictionMode,
     /// Whether the gateway computes the status of budgets.
     pub controller: DisruptionControllerMode,
-    /// Which of them wait for their budgets.
+    /// Which evictions wait for their budgets.
     pub wait: EvictionWaitConfig,
 }
 
@@ -381,9 +381,9 @@ pub struct EvictionWaitConfig {
     pub users: Vec<String>,
     /// Groups whose members' evictions wait.
     pub groups: Vec<String>,
-    /// How many wait for one budget at most.
+    /// The maximum number of evictions that wait for one budget.
     pub per_budget: u32,
-    /// How many wait in total.
+    /// The maximum number of evictions that wait in total.
     pub total: u32,
 }
 
@@ -443,7 +443,8 @@ pub enum LogLevel {
 pub struct DrainConfig {
     /// The time from becoming unready to closing the listener; may be zero.
     pub delay: Duration,
-    /// How long running requests may go on after that; watches end spread over it. May be zero.
+    /// How long requests in progress may continue after that; may be zero. The ends of watches are
+    /// spread over its first half, at most 30 s.
     pub grace: Duration,
 }
 

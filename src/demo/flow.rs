@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_the_settling_time_are_not_in_the_figures() {
+    fn requests_of_the_warm_up_are_not_counted() {
         let flow = DemoFlow::new("elephant".to_owned());
         let open = flow.begin(at(0), false);
         assert_eq!(flow.tally().open, 1);

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_than_on_a_terminal_there_is_a_line_each_time() {
+    fn without_a_terminal_each_update_is_one_line() {
         let text = shown(ProgressDisplay::Lines, 2);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);

@@ -61,7 +61,7 @@ pub enum DemoError {
     /// No socket, or no runtime.
     #[error("cannot start the {what} of the demonstration")]
     Io {
-        /// What it is needed for.
+        /// What cannot be started, such as `clients`.
         what: &'static str,
         /// The error of the operating system.
         source: io::Error,

@@ -15,7 +15,7 @@ const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// How long the certificates that it signs are valid.
 const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 
-/// How far clocks may be apart.
+/// How far clocks may differ: certificates are valid from this long before they are created.
 const SKEW: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct CertificateAuthority {
     pub(super) pem: String,
     /// The private key (PEM).
     key: String,
-    /// Since the Unix epoch.
+    /// The time of the start, since the Unix epoch.
     now: Duration,
 }
 
@@ -59,7 +59,7 @@ impl CertificateAuthority {
         Ok(authority)
     }
 
-    /// Signs a new certificate, for which a key is generated. Both in PEM.
+    /// Signs a new certificate for a new key. Returns both in PEM.
     pub(super) fn sign(
         &self,
         directory: &Path,

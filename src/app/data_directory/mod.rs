@@ -62,7 +62,7 @@ pub(crate) enum DataDirectoryError {
     /// A file cannot be read or written.
     #[error("{path}: {source}; check the directory and its permissions", path = path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -78,7 +78,7 @@ pub(crate) enum DataDirectoryError {
     Open {
         /// The directory.
         path: PathBuf,
-        /// Its permissions.
+        /// The permission bits of the directory.
         mode: u32,
     },
     /// The CA cannot be used.
@@ -92,7 +92,7 @@ pub(crate) enum DataDirectoryError {
     /// A certificate cannot be created.
     #[error("{path}: {source}; remove the file to have it created again", path = path.display())]
     Certificate {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of rcgen.
         source: rcgen::Error,
