@@ -53,7 +53,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(65);
 const LIFE: Duration = Duration::from_secs(300);
 /// How long its last response may take after that.
 const LAST_ANSWER: Duration = Duration::from_secs(30);
-/// Bytes from which on a response is compressed, for clients that accept it.
+/// The least size in bytes of a response that is compressed, for clients that accept that.
 const MIN_COMPRESSED: usize = 1024;
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -252,7 +252,7 @@ async fn answer<B>(endpoints: &OperatorEndpoints, request: &Request<B>) -> Answe
     }
 }
 
-/// Whether the client can read gzip: Prometheus can, and a scrape becomes a twentieth.
+/// Whether the client accepts gzip. Prometheus does, which reduces a scrape to a twentieth of its size.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter();
     let mut codings = values

@@ -1,7 +1,7 @@
 //! The endpoints for operators by path: metrics, health checks, debug dumps.
 //!
-//! Shared by all ports that serve them. Metrics are rendered on the blocking pool, one scrape at a time, and
-//! so are dumps made: a slow reader delays no request.
+//! Shared by all ports that serve them. Metrics are rendered on the blocking pool, and dumps are made on the control
+//! runtime, one of each at a time: a slow reader delays no request.
 
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ pub(crate) struct OperatorEndpoints {
     checks: HealthChecks,
     /// One scrape at a time.
     rendering: Mutex<()>,
+    /// One dump at a time.
     dumping: Mutex<()>,
 }
 

@@ -20,12 +20,12 @@ use fairgate_proxy::fairness::FlowControl;
 /// Bytes of a flow's name that are exposed.
 const MAX_NAME: usize = 128;
 
-/// A flow with what it is called.
+/// A flow with its names.
 #[derive(Clone, Debug)]
 pub(super) struct NamedFlow {
     level: Arc<str>,
     schema: Arc<str>,
-    /// Its flow distinguisher.
+    /// The flow distinguisher, shortened to [`MAX_NAME`] bytes.
     flow: String,
     waiting: u32,
     seats: u32,

@@ -45,10 +45,10 @@ struct LevelShares {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowSums {
-    /// Of samples in which it had requests.
+    /// The weight of the samples in which the flow had requests.
     weight: f64,
     seats: f64,
-    /// Of samples in which its requests waited.
+    /// The weight of the samples in which its requests waited.
     waiting_weight: f64,
     waiting_seats: f64,
 }

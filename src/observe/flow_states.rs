@@ -17,9 +17,9 @@ use fairgate_proxy::fairness::{FlowControl, Waiter};
 pub(super) struct LevelFlows {
     /// The name of the level.
     pub(super) level: Arc<str>,
-    /// Its current concurrency limit, in seats.
+    /// The current concurrency limit of the level, in seats.
     pub(super) limit: u32,
-    /// Its flows, in order of their hashes.
+    /// The flows of the level, in order of their hashes.
     pub(super) flows: Vec<PresentFlow>,
     /// When the request arrived that has waited longest; `None` if none waits.
     pub(super) oldest: Option<Time>,
@@ -30,9 +30,9 @@ pub(super) struct LevelFlows {
 /// A flow that has requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PresentFlow {
-    /// Its hash.
+    /// The hash of the flow.
     pub(super) hash: u64,
-    /// The number of its FlowSchema.
+    /// The number of the flow's FlowSchema, a `SchemaId`.
     pub(super) schema: u32,
     /// Waiting requests.
     pub(super) waiting: u32,

@@ -250,7 +250,7 @@ impl GatewayMetrics {
         self.log_dropped.clone()
     }
 
-    /// Has the gauge `metric` call `read` at each scrape. `read` must not block.
+    /// Sets the gauge `metric` to the result of `read` at each scrape. `read` must not block.
     pub(crate) fn observe_gauge(
         &self,
         metric: &MetricDef,
@@ -272,7 +272,7 @@ impl GatewayMetrics {
         lock(&self.observed).push(Observed::Gauge(gauge, Box::new(read)));
     }
 
-    /// Has the counter `metric` call `read` at each scrape. `read` must not block.
+    /// Sets the counter `metric` to the result of `read` at each scrape. `read` must not block.
     pub(crate) fn observe_counter(
         &self,
         metric: &MetricDef,

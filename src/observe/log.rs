@@ -93,7 +93,7 @@ where
         .with_writer(writer)
         .with_ansi(false)
         .with_span_events(FmtSpan::NONE);
-    // A filter of the whole: what it leaves out costs one load where it would be logged.
+    // The filter applies to the whole subscriber: an event that it disables costs one load at its callsite.
     let filtered = Registry::default().with(filter(settings));
     match settings.format {
         LogFormat::Text => Box::new(filtered.with(lines)),

@@ -38,7 +38,7 @@ use fairgate_core::{cells::Counter, go_duration::GoDuration};
 /// The status of requests whose client disconnected before there was a response (nginx' "client closed request").
 pub(crate) const CLIENT_GONE: u16 = 499;
 
-/// Reasons that are distinguished; there are fewer.
+/// The maximum number of different reasons; there are fewer.
 const REASONS: usize = 32;
 /// Bytes of a target or user agent that are logged.
 const MAX_TEXT: usize = 1024;

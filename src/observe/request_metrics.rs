@@ -14,7 +14,7 @@ use fairgate_proxy::fairness::FlowControl;
 /// The `component` label.
 const COMPONENT: (&str, &str) = ("component", "apiserver");
 
-/// Writes them all.
+/// Writes all metrics of requests by their attributes.
 pub(super) fn write(
     text: &mut Exposition,
     requests: &RequestRegistry,

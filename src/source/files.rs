@@ -331,7 +331,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory of its own that goes with the test.
+    /// A directory that is removed when dropped.
     struct Scratch(PathBuf);
 
     impl Scratch {

@@ -21,9 +21,9 @@ use fairgate_core::{
     sync::{Mutex, lock},
 };
 
-/// Combinations of verb, scope and resource that are distinguished.
+/// The maximum number of combinations of verb, scope and resource that are distinguished.
 pub(super) const MAX_KINDS: usize = 1024;
-/// Combinations with histograms of their own.
+/// The maximum number of combinations with histograms of their own.
 pub(super) const MAX_TIMED: usize = 96;
 /// How often [`RequestRegistry::sweep`] is to be called.
 pub(crate) const SWEEP_PERIOD: Duration = Duration::from_secs(60);
@@ -263,7 +263,7 @@ impl RequestRegistry {
     }
 }
 
-/// How many kinds have a histogram of their own. It costs a look at all, when there is a new one.
+/// How many kinds have a histogram of their own. O(kinds): called only for a new kind and at each sweep.
 fn count_timed(rows: &BTreeMap<RequestLabels, KindRows>) -> usize {
     rows.values().filter(|rows| rows.is_timed).count()
 }

@@ -48,7 +48,7 @@ impl DryRun {
 pub(crate) struct FinishedRequest<'a> {
     /// The attributes of the request.
     pub(crate) info: &'a RequestInfo,
-    /// Its method.
+    /// The HTTP method.
     pub(crate) method: &'a Method,
     /// Whether it was a server-side apply.
     pub(crate) is_apply: bool,

@@ -16,7 +16,7 @@ use super::{
 };
 use fairgate_core::{digest::RequestInfo, identity_hasher::IdentityHasher};
 
-/// Resources that one core knows to exist.
+/// The maximum number of resources that one core knows to exist.
 const MAX_RESOURCES: usize = 4096;
 
 /// Rows by the hash of their kind.
@@ -29,7 +29,7 @@ pub(crate) struct RequestTable {
     /// The hasher that keys are made with.
     hasher: SipHasher13,
     rows: RefCell<Rows>,
-    /// With the sweep after which each was last used.
+    /// Resources that exist, by their hashes, each with the sweep after which it was last used.
     resources: RefCell<HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>>,
     /// The last sweep that this table has followed.
     swept: Cell<u32>,
@@ -49,7 +49,7 @@ impl RequestTable {
         }
     }
 
-    /// Counts a request. Two hashes of a few dozen bytes, two looks into tables; allocates only for
+    /// Counts a request. Takes two hashes of a few dozen bytes and two table lookups; allocates only for
     /// the first of its kind.
     pub(crate) fn count(&self, request: &FinishedRequest<'_>) {
         let sweep = self.registry.sweep_number();
@@ -136,7 +136,7 @@ impl RequestTable {
             *seen = self.swept.get();
             return true;
         }
-        // Only for what exists does the upstream answer so.
+        // The upstream responds like this only for resources that exist.
         let exists = matches!(request.code, 100..400 | 409 | 422) && !request.terminated;
         let mut resources = self.resources.borrow_mut();
         let learn = exists && resources.len() < MAX_RESOURCES && !self.registry.is_full();

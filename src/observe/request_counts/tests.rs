@@ -283,7 +283,7 @@ fn running_requests_count_by_resource_once_a_request_for_it_has_ended() {
         parse("/api/v1/pods?watch=1"),
         parse("/api/v1/namespaces/a/pods?watch=1"),
         parse("/apis/made.up/v1/things?watch=1"),
-        parse("/apis/made.up/v1/thongs?watch=1"),
+        parse("/apis/made.up/v1/widgets?watch=1"),
     ];
     let counts = registry.count_running(running.iter());
     let found: Vec<_> = counts

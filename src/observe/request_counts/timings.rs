@@ -23,17 +23,17 @@ const SIZES: [f64; 7] = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 pub(super) struct Timings {
     sli: Histogram<21>,
     duration: Histogram<23>,
-    /// Dry runs and invalid ones. Made at the first: most kinds have none.
+    /// Durations of dry runs, and of requests with an invalid `dryRun`. Allocated at the first: most kinds have none.
     dry_runs: OnceLock<Box<[Histogram<23>; 2]>>,
     sizes: Histogram<7>,
 }
 
-/// The same, of all cores.
+/// The measurements of all cores, added up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimingTotals {
     /// Seconds until the end of the response, without the waits; not of dry runs.
     pub(crate) sli: HistogramTotal,
-    /// Seconds until the end of the response, by what was said about a dry run.
+    /// Seconds until the end of the response, by the parameter `dryRun`.
     pub(crate) duration: [(DryRun, HistogramTotal); 3],
     /// Bytes of the responses; only of GET and LIST.
     pub(crate) sizes: HistogramTotal,

@@ -6,12 +6,12 @@ use super::*;
 #[derive(Clone, Default)]
 struct Collected(Arc<Mutex<Vec<u8>>>);
 
-/// Tests that log do so one at a time, and every callsite decides anew: what a callsite decided while
-/// another's subscriber came or went would else be kept.
+/// Held by a test that logs, so that one logs at a time. tracing caches for each callsite whether it is enabled, and
+/// would keep what it decided while the subscriber of another test came or went.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A second subscriber, alive for ever. With one alone, tracing judges a callsite by the thread
-/// that meets it first, which may be one of a test that does not log, and keeps the answer.
+/// A second subscriber, which lives for ever. With a single one, tracing decides whether a callsite is enabled by the
+/// subscriber of the thread that reaches it first, which may belong to a test that does not log.
 static SECOND: LazyLock<tracing::Dispatch> =
     LazyLock::new(|| tracing::Dispatch::new(tracing_subscriber::registry()));
 

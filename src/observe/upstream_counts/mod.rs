@@ -26,13 +26,13 @@ use http_body_util::BodyExt;
 
 use reader::CountReader;
 
-/// The most that is read of one answer.
+/// The longest response that is read, in bytes.
 const MAX_BODY_BYTES: u64 = 512 << 20;
 
-/// How long one answer may take.
+/// The time limit of one request and its response.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often a refusal or a failure doubles the time to the next attempt, at most: to 8 times.
+/// How often failures double the interval at most: to 8 times its length.
 const MAX_DOUBLINGS: u32 = 3;
 
 /// How many objects there are of a resource, in all namespaces.
@@ -42,9 +42,9 @@ pub(crate) struct ObjectCount {
     pub(crate) group: Box<str>,
     /// The resource, plural.
     pub(crate) resource: Box<str>,
-    /// How many there are.
+    /// The number of objects.
     pub(crate) count: u64,
-    /// How many bytes they take together, as the server stores them, if it knows.
+    /// The bytes that all objects take together as the server stores them, if it knows.
     pub(crate) total_bytes: Option<u64>,
 }
 

@@ -10,7 +10,7 @@ use super::ObjectCount;
 /// limited to 253.
 pub(super) const MAX_LINE: usize = 2 << 10;
 
-/// The most resources kept.
+/// The maximum number of resources that are kept.
 pub(super) const MAX_RESOURCES: usize = 10_000;
 
 /// Reads metrics in Prometheus' text format, in pieces of any size.
@@ -18,7 +18,7 @@ pub(super) const MAX_RESOURCES: usize = 10_000;
 pub(crate) struct CountReader {
     /// The line that is not complete yet.
     pub(super) line: Vec<u8>,
-    /// The line is too long, and what comes of it is left out.
+    /// Whether the line is too long; it is then skipped up to its end.
     is_too_long: bool,
     rows: BTreeMap<(Box<str>, Box<str>), Row>,
 }
@@ -162,8 +162,8 @@ impl Sample {
     }
 }
 
-/// Takes the next label off `text`, which stands behind the opening brace or a label; `Some(None)`
-/// behind the last one, where the brace is taken off too; `None` if it is none.
+/// Takes the next label off `text`, which begins after the opening brace or after a label. `Some(None)` after the last
+/// label: then the closing brace is taken off. `None` if the text is malformed.
 #[expect(clippy::option_option, reason = "malformed, ended, or a label")]
 fn label<'a>(text: &mut &'a str) -> Option<Option<(&'a str, String)>> {
     let rest = text.trim_start_matches([' ', '\t', ',']);

@@ -170,7 +170,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn what_is_fetched_again_and_again_is_handed_on() {
+fn the_counts_of_each_read_are_passed_on() {
     let seeded = RefCell::new(0);
     let is_done = tokio::sync::Notify::new();
     let fetch = async || Ok(Full::new(Bytes::from_static(METRICS.as_bytes())));
@@ -201,7 +201,7 @@ fn a_refusal_seeds_nothing() {
 }
 
 #[test]
-fn half_an_answer_seeds_nothing() {
+fn a_response_that_breaks_off_seeds_nothing() {
     let fetch = async || {
         let half = Bytes::from_static(METRICS.as_bytes());
         let frames = [Ok(http_body::Frame::data(half)), Err("it broke off")];

@@ -62,17 +62,17 @@ const GROUP_PATH: &str = "/apis/flowcontrol.apiserver.k8s.io";
 /// longer without an event counts as dead, since a broken connection may go unnoticed.
 const WATCH_SECONDS: u32 = 60;
 
-/// How long listing all objects may take.
+/// How long discovery may take, and how long no event may arrive while the lists are not complete.
 const LIST_LIMIT: Duration = Duration::from_secs(30);
 
-/// A change is reported when no event has come for this long,
+/// A change is reported when no event has arrived for this long, but after [`BURST`] at the latest.
 const QUIET: Duration = Duration::from_millis(50);
-/// or when it has waited for this long: ten objects applied at once make one or two new policies.
+/// The longest time for which a change waits for others: ten objects applied at once make one or two new policies.
 const BURST: Duration = Duration::from_millis(400);
 
-/// The first pause after a failure; each further pause is twice as long,
+/// The first pause after a failure; each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// up to this.
+/// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// The maximum number of different failure reasons that are logged until the watches are open again.
