@@ -15,7 +15,7 @@ use crate::{
 /// Everything that expectations refer to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evidence {
-    /// What is judged.
+    /// The results of the clients in the run that is judged.
     pub(crate) clients: Vec<ClientFigures>,
     /// Each client while it sends alone.
     pub(crate) alone: BTreeMap<String, Vec<ClientFigures>>,

@@ -36,7 +36,7 @@ pub(crate) struct Telemetry {
     requests: Arc<RequestRegistry>,
     refusals: Box<[Arc<RefusalCounts>]>,
     sampler: Sampler,
-    /// Flows of each level whose requests and seats are exposed.
+    /// The maximum number of flows of each level whose requests and seats are exposed.
     top_flows: usize,
 }
 

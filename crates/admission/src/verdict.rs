@@ -168,7 +168,7 @@ pub struct PolicyCheck<'p> {
     pub binding: &'p str,
     /// The value of the label `error_type`; a validation that does not hold counts as an error here.
     pub error_type: &'static str,
-    /// What was done.
+    /// What the policy did about the request.
     pub action: EnforcementAction,
 }
 

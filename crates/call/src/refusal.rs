@@ -85,7 +85,7 @@ pub enum Refusal {
 /// A rejection by flow control.
 #[derive(Clone, Debug)]
 pub struct FlowRejection {
-    /// Why it was rejected.
+    /// Why flow control rejected the request.
     pub reason: RejectReason,
     /// Seconds until the client should retry: 1 to 32.
     pub retry_after: u32,

@@ -67,7 +67,7 @@ pub enum PodPhase {
 /// The condition `DisruptionTarget`: the pod is about to be disrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionTarget {
-    /// Whether its status is `True`.
+    /// Whether the condition's status is `True`.
     pub is_true: bool,
     /// Whether the kubelet set it, which also terminates the pod.
     pub by_kubelet: bool,

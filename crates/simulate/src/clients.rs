@@ -19,11 +19,11 @@ use fairgate_core::{
 /// One flow of identical requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// Hash of the flow.
+    /// The hash of the flow.
     pub hash: u64,
     /// The number of threads.
     pub threads: u32,
-    /// Calls of each thread.
+    /// The number of calls of each thread.
     pub calls: u32,
     /// How long a call executes.
     pub execution: Duration,
@@ -32,7 +32,7 @@ pub struct Client {
     pub think_nanos: i64,
     /// The work of a call.
     pub work: Work,
-    /// When its threads start.
+    /// When the threads start, counted from the beginning of the run.
     pub starts: Duration,
     /// Whether half of the threads start only after half of the period (each with half of the calls).
     pub split: bool,
@@ -45,7 +45,7 @@ pub struct ClientShare {
     pub halves: [f64; 2],
     /// The longest that a call waited.
     pub longest_wait: Duration,
-    /// Calls executed.
+    /// The number of calls that were executed.
     pub executed: u32,
     /// Calls rejected, in the order of [`RejectReason::ALL`].
     pub rejected: [u32; RejectReason::ALL.len()],

@@ -19,11 +19,11 @@ pub(crate) const MAX_KEY_BYTES: usize = 2048;
 /// An object as stored.
 #[derive(Debug)]
 pub struct StoreEntry {
-    /// Such as `/policy/poddisruptionbudgets/default/web`, without the prefix of the store.
+    /// The key without the prefix of the store, such as `/policy/poddisruptionbudgets/default/web`.
     pub key: Arc<str>,
-    /// Opaque to the store.
+    /// The value, which the store does not interpret.
     pub(crate) value: StoredValue,
-    /// The revision of the write that stored it.
+    /// The revision of the write that stored the value.
     pub revision: u64,
     /// What a reader decoded from the value.
     pub memo: Memo,

@@ -56,7 +56,7 @@ pub enum WriteOutcome {
 /// A page of a list.
 #[derive(Clone, Debug)]
 pub struct ListPage {
-    /// Ordered by key.
+    /// The entries, ordered by key.
     pub entries: Vec<Arc<StoreEntry>>,
     /// The revision at which the page was read.
     pub revision: u64,

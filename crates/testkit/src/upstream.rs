@@ -62,9 +62,9 @@ pub struct SeenRequest {
 
 /// A server on its own thread. It stops when dropped.
 pub struct TestUpstream {
-    /// Where it listens.
+    /// The address at which the server listens.
     pub address: SocketAddr,
-    /// Whether it speaks HTTP/2 without TLS.
+    /// Whether the server speaks HTTP/2 without TLS.
     pub http2: bool,
     seen: Arc<Mutex<Vec<SeenRequest>>>,
     connections: Arc<AtomicUsize>,

@@ -46,15 +46,15 @@ pub enum DialError {
     /// Resolving the name, connecting or the TLS handshake failed.
     #[error("upstream {name}: {source}")]
     Io {
-        /// The upstream.
+        /// The name of the upstream.
         name: Arc<str>,
-        /// What went wrong.
+        /// The error of the resolver, the connection or the handshake.
         source: Arc<io::Error>,
     },
     /// It took longer than the endpoint's time-out.
     #[error("upstream {name}: connecting took longer than timeouts.upstreamConnect")]
     TimedOut {
-        /// The upstream.
+        /// The name of the upstream.
         name: Arc<str>,
     },
 }
@@ -62,7 +62,7 @@ pub enum DialError {
 /// A new connection.
 #[derive(Debug)]
 pub struct Dialed {
-    /// The connection.
+    /// The connection, ready for HTTP.
     pub socket: Socket,
     /// What ALPN chose; `None` without TLS, and when the upstream does not know ALPN.
     pub negotiated: Option<HttpVersion>,

@@ -42,9 +42,9 @@ pub(crate) trait Lookup: Send + Sync + 'static {
     const HAS_RENEWAL_LANE: bool;
     /// Identifies equal lookups.
     type Key: Copy + Eq + Hash + Send + Sync + 'static;
-    /// What is sent.
+    /// The request that a lookup sends.
     type Request: Send + Sync + 'static;
-    /// The result.
+    /// The result of a lookup.
     type Value: Clone + Send + Sync + Unpin + 'static;
     /// Why there is no result.
     type Error: Clone + From<LookupFailure> + Send + Unpin + 'static;

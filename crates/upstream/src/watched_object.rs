@@ -21,7 +21,7 @@ pub trait KeptFields: Clone + fmt::Debug + Send + 'static {
 /// An object of which only some fields are kept.
 #[derive(Clone, Debug)]
 pub struct WatchedObject<K> {
-    /// The kept fields.
+    /// The object with the fields that `K` keeps.
     pub object: Value,
     /// Only its name and resource version, which the watch itself needs.
     metadata: ObjectMeta,

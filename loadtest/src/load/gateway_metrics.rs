@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 pub(crate) struct LevelSample {
     /// Seconds from the beginning of the measured time; negative in the warm-up.
     pub(crate) at: f64,
-    /// By level.
+    /// The state of each level, by its name.
     pub(crate) levels: BTreeMap<String, LevelState>,
 }
 

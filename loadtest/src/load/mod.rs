@@ -35,7 +35,7 @@ const LEAD: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub(crate) struct SlicePlan {
     pub(crate) scenario: Arc<Scenario>,
-    /// Only this client sends.
+    /// The only client that sends; `None`: all clients send.
     pub(crate) only: Option<String>,
     pub(crate) target: Arc<LoadTarget>,
     /// The addresses of the metrics of the gateway, and of one that replaces it.

@@ -40,9 +40,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Where the stand-in listens; printed as one line of JSON when it does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct UpstreamAddresses {
-    /// For requests.
+    /// The address for requests.
     pub(crate) address: SocketAddr,
-    /// For its control.
+    /// The address at which the stand-in is controlled.
     pub(crate) control: SocketAddr,
 }
 

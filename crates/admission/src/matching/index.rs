@@ -37,7 +37,7 @@ pub(crate) struct PolicyIndex {
 struct SubresourceEntry {
     /// The subresource of the pattern; `*` is any.
     subresource: Box<str>,
-    /// By operation.
+    /// By operation, in the order of [`OPERATIONS`].
     operations: [LabelledPolicies; 4],
 }
 

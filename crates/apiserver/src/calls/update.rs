@@ -28,7 +28,7 @@ const TRIES: usize = 100;
 pub(super) struct Updated {
     /// The object in its stored version.
     pub(super) object: Value,
-    /// Whether it was created.
+    /// Whether the object was created.
     pub(super) created: bool,
 }
 

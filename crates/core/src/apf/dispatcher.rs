@@ -98,7 +98,7 @@ pub struct LevelReport {
     pub target: f64,
     /// The seat demand at the last rebalancing.
     pub demand: Demand,
-    /// Whether it is no longer configured and drains.
+    /// Whether the level is no longer configured and drains.
     pub quiescing: bool,
     /// Whether nothing waits or executes.
     pub idle: bool,

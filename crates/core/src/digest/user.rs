@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 /// An authenticated (or anonymous) user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
-    /// Never empty.
+    /// The user name; never empty.
     pub name: String,
-    /// Empty when the authenticator knows none.
+    /// The UID; empty when the authenticator knows none.
     pub uid: String,
-    /// In the order the authenticator gave them.
+    /// The groups, in the order in which the authenticator gave them.
     pub groups: Vec<String>,
     /// Further attributes, each key with its values in order.
     pub extra: BTreeMap<String, Vec<String>>,

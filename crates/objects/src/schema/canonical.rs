@@ -69,7 +69,7 @@ pub type Members<'a, S> = Box<dyn Iterator<Item = (&'a str, &'a S)> + 'a>;
 /// An object in canonical form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
-    /// The object.
+    /// The object in canonical form.
     pub value: Value,
     /// Strict problems: `unknown field "spec.foo"`, `duplicate field "spec.foo"`; at most
     /// `MAX_PROBLEMS`, each once, in the order of the source.

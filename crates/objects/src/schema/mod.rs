@@ -121,7 +121,7 @@ pub enum TypePackage {
     Api {
         /// The package, named after the group.
         package: &'static str,
-        /// The version.
+        /// The version, such as `v1`.
         version: &'static str,
     },
 }
@@ -142,7 +142,7 @@ pub struct List {
 pub struct MapType {
     /// Type of each value.
     pub value: Type,
-    /// Whether it is owned as a whole.
+    /// Whether the map is owned as a whole.
     pub atomic: bool,
 }
 
@@ -166,7 +166,7 @@ pub struct Field {
     pub number: u32,
     /// The type of the value.
     pub ty: Type,
-    /// Whether it is present if it was not given.
+    /// Whether the field is written if it was not given.
     pub presence: Presence,
     /// Whether OpenAPI lists it as required.
     pub required: bool,
@@ -291,42 +291,42 @@ pub const fn field(name: &'static str, number: u32, ty: Type) -> Field {
 }
 
 impl Field {
-    /// The same, always there.
+    /// The same field, with [`Presence::Always`].
     #[must_use]
     pub const fn always(mut self) -> Self {
         self.presence = Presence::Always;
         self
     }
 
-    /// The same, with an absence that differs from zero.
+    /// The same field, with [`Presence::Pointer`].
     #[must_use]
     pub const fn pointer(mut self) -> Self {
         self.presence = Presence::Pointer;
         self
     }
 
-    /// The same, written as null when absent.
+    /// The same field, with [`Presence::Nullable`].
     #[must_use]
     pub const fn nullable(mut self) -> Self {
         self.presence = Presence::Nullable;
         self
     }
 
-    /// The same, listed as required by OpenAPI.
+    /// The same field, which OpenAPI lists as required.
     #[must_use]
     pub const fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    /// The same, with a default, which is JSON.
+    /// The same field, with a default, given as JSON.
     #[must_use]
     pub const fn defaulted(mut self, default: &'static str) -> Self {
         self.default = Some(default);
         self
     }
 
-    /// The same, merged otherwise by a strategic merge patch.
+    /// The same field, merged by a strategic merge patch as `patch` says.
     #[must_use]
     pub const fn patched(mut self, patch: PatchStrategy) -> Self {
         self.patch = patch;

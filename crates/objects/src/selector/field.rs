@@ -21,11 +21,11 @@ pub struct FieldSelector {
 /// A condition on one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// The field.
+    /// The path of the field, such as `metadata.name`.
     pub path: String,
-    /// Whether it must have the value; otherwise it must have any other.
+    /// Whether the field must have the value; otherwise it must have any other.
     pub equal: bool,
-    /// The value.
+    /// The value with which that of the field is compared.
     pub value: String,
 }
 

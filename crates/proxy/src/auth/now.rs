@@ -9,9 +9,9 @@ use fairgate_core::time::Time;
 /// certificates and tokens are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// By the monotonic clock.
+    /// The time of the monotonic clock.
     pub time: Time,
-    /// By the wall clock, since 1970.
+    /// The time of the wall clock, since 1970.
     pub wall: Duration,
 }
 

@@ -29,9 +29,9 @@ pub(crate) struct CertificateSubject {
 /// When a certificate is valid, in seconds since 1970, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
-    /// The first second.
+    /// The first second of the validity.
     pub(crate) not_before: i64,
-    /// The last second.
+    /// The last second of the validity.
     pub(crate) not_after: i64,
 }
 

@@ -20,9 +20,9 @@ use fairgate_core::{
 /// Limits on long-running requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Requests of one user.
+    /// The maximum number of requests of one user in progress.
     pub per_user: u32,
-    /// Requests of all users together.
+    /// The maximum number of requests of all users in progress.
     pub total: u32,
 }
 

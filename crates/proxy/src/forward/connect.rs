@@ -21,15 +21,15 @@ pub(crate) enum ConnectError {
     /// The maximum number of connections is open.
     #[error("upstream {name}: all connections are in use; raise upstream.maxConnections")]
     Full {
-        /// The upstream.
+        /// The name of the upstream.
         name: Arc<str>,
     },
     /// The HTTP handshake failed.
     #[error("upstream {name}: {source}")]
     Http {
-        /// The upstream.
+        /// The name of the upstream.
         name: Arc<str>,
-        /// What went wrong.
+        /// The error of hyper.
         source: Arc<hyper::Error>,
     },
 }

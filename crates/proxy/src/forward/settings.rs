@@ -15,7 +15,7 @@ use fairgate_upstream::{
 /// How the upstream is reached. Shared by all cores.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
-    /// Where it is.
+    /// The address of the upstream, and how to connect to it.
     pub endpoint: Endpoint,
     /// Which HTTP version to speak.
     pub protocol: UpstreamProtocol,

@@ -42,7 +42,7 @@ const RESERVED: u64 = 128;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: is another process, or another fairgate, there already?")]
 pub struct BindError {
-    /// The address.
+    /// The address on which the gateway should listen.
     pub address: SocketAddr,
     /// The error of the system.
     pub source: io::Error,

@@ -27,7 +27,7 @@ use fairgate_core::sync::{Mutex, lock};
 /// Bytes of a head that every connection may hold without counting against the budget.
 pub(crate) const FREE_BYTES_PER_CONNECTION: usize = 8 << 10;
 
-/// Bytes of a block.
+/// The size of a block, in bytes.
 pub(crate) const SLOT: usize = 16 << 10;
 
 /// The memory that all unfinished heads of a process may take together (`limits.unfinishedHeaderBytes`).

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// How much a client may send as a head, and in what time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeadLimits {
-    /// Largest head.
+    /// The size limit of a head, in bytes.
     pub(super) bytes: usize,
-    /// Time for a whole head, from its first byte.
+    /// The time limit of a whole head, from its first byte.
     pub(super) timeout: Duration,
 }

@@ -52,13 +52,13 @@ use fairgate_core::time::Time;
 /// How to reach etcd, and which keys to use.
 #[derive(Clone)]
 pub struct EtcdSettings {
-    /// Such as `https://10.0.0.7:2379`. All belong to the same cluster.
+    /// The URLs of the servers, such as `https://10.0.0.7:2379`. All belong to the same cluster.
     pub endpoints: Vec<String>,
-    /// Such as `/fairgate`. Separate sets of objects in one cluster need separate prefixes.
+    /// The prefix of all keys, such as `/fairgate`. Separate sets of objects in one cluster need separate prefixes.
     pub prefix: String,
-    /// Required for `https` endpoints, and not allowed for `http`.
+    /// The settings of TLS. Required for `https` endpoints, and not allowed for `http`.
     pub tls: Option<EtcdTls>,
-    /// Name and password.
+    /// User name and password, if the servers require them.
     pub user: Option<(String, String)>,
     /// How much history is kept in memory.
     pub limits: HistoryLimits,

@@ -11,7 +11,7 @@ pub(crate) struct Claim {
     pub target: f64,
     /// The party gets no less than this.
     pub lower: f64,
-    /// It gets no more than this.
+    /// The party gets no more than this.
     pub(crate) upper: f64,
 }
 
