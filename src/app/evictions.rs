@@ -1,4 +1,4 @@
-//! What decides about evictions.
+//! Sets up the evictor, which carries out or checks evictions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Follows files that are replaced while the gateway runs: certificates, keys, CA bundles and its own token.
+//! Follows files that are replaced while the gateway runs: certificates, keys, CA bundles and the gateway's own token.
 //!
 //! The files are read once a second and compared by content; `source::files` says why. Several files can belong
 //! together, such as a certificate and its key, and are not replaced at the same moment. So changed contents are
@@ -161,7 +161,7 @@ mod tests {
             fs::write(self.directory.join(file), contents).unwrap();
         }
 
-        /// Reads this often; what was put into use meanwhile.
+        /// Reads the files so many times. Returns what was put into use meanwhile.
         fn check(&mut self, times: usize) -> Vec<String> {
             (0..times).for_each(|_| self.files.check());
             std::mem::take(&mut self.used.lock().unwrap())

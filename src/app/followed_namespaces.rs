@@ -1,8 +1,8 @@
 //! Follows the namespaces of the upstream, and deletes the hosted objects of those that are deleted.
 //!
-//! One list and one watch. Of the namespaces nothing is kept but the names of those that are to be cleaned up; which namespace the
-//! objects were created in is in the store, so that a namespace that was deleted and created again is noticed also
-//! after the gateway or the upstream was away.
+//! Uses one list and one watch. Of the namespaces only the names of those that are to be cleaned up are kept. The
+//! store records in which namespace, by UID, the objects were created, so that a namespace that was deleted and
+//! created again is noticed also after the gateway or the upstream was away.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -43,7 +43,7 @@ const CLEANED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// The pause after a namespace could not be cleaned up.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// What is needed of a namespace.
+/// Selects the fields of a namespace that are kept.
 #[derive(Clone, Debug)]
 struct NamespaceOutline;
 

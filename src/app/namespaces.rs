@@ -36,7 +36,7 @@ impl UpstreamNamespaces {
         let response = response.map_err(|error| error.to_string())?;
         let status = response.status();
         if !status.is_success() && status != StatusCode::NOT_FOUND {
-            return Err(format!("answered {status}"));
+            return Err(format!("the upstream answered {status}"));
         }
         let body = Limited::new(response.into_body(), MAX_NAMESPACE);
         let body = body.collect().await.map_err(|error| error.to_string())?;

@@ -30,7 +30,7 @@ use fairgate_upstream::client::ApiClient;
 pub(super) struct Policies {
     pub(super) source: Option<ConfiguredSource>,
     pub(super) compiling: Compiling,
-    /// Whether they are up to date, where they come from the upstream.
+    /// Whether the objects are up to date; `None` unless they come from the upstream.
     pub(super) following: Option<SourceStatus>,
 }
 

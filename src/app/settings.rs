@@ -176,7 +176,7 @@ pub(super) fn upstream(config: &Config, endpoint: Endpoint) -> UpstreamSettings 
     settings
 }
 
-/// TLS towards the upstream, unless its URL is without TLS.
+/// TLS towards the upstream; `None` if its URL is `http`.
 pub(super) fn upstream_tls(config: &Config) -> Result<Option<UpstreamTls>, SettingsError> {
     let upstream = &config.upstream;
     if !upstream.url.tls {

@@ -90,7 +90,7 @@ pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Out
         total_seats: loaded.config.flow_control.total_seats,
         levels: policy.map(level_summaries).unwrap_or_default(),
         findings: if is_about_budgets {
-            // Those of the built-in objects, which the operator has not written.
+            // They would be about the built-in objects, which the operator has not written.
             Vec::new()
         } else {
             loaded.findings

@@ -9,7 +9,7 @@ use super::{FileVersion, Secret, values::InvalidValue};
 pub struct BearerTokenFile {
     /// The token: visible ASCII characters, at least one.
     pub token: Secret<String>,
-    /// Where it comes from.
+    /// The file that the token comes from.
     pub file: FileVersion,
 }
 

@@ -55,7 +55,7 @@ pub struct Config {
     pub authentication: AuthenticationConfig,
     /// The API server behind the gateway.
     pub upstream: UpstreamConfig,
-    /// Whether there is an upstream: always, except with mode `standalone` and no URL.
+    /// Whether there is an upstream: always, except with mode `standalone` and no URL, or the default URL.
     pub has_upstream: bool,
     /// The API of the policy objects, if the gateway serves it.
     pub hosted_api: HostedApiConfig,
@@ -161,9 +161,9 @@ pub struct LimitsConfig {
     pub unfinished_header_bytes: u32,
     /// Requests that wait for a seat, over all levels.
     pub queued_requests: u32,
-    /// Long-running requests other than watches of one user. They bypass flow control.
+    /// Long-running requests of one user, other than watches. They bypass flow control.
     pub long_running_per_user: u32,
-    /// The same, of all users.
+    /// Long-running requests of all users, other than watches.
     pub long_running_total: u32,
     /// Watches of one user.
     pub watches_per_user: u32,
@@ -171,7 +171,7 @@ pub struct LimitsConfig {
     pub watches_total: u32,
     /// Bytes of one response that are buffered for a slow client. May be 0.
     pub spool_per_answer: u64,
-    /// The same, of all responses. May be 0.
+    /// Bytes of all responses that are buffered for slow clients. May be 0.
     pub spool_total: u64,
     /// The minimum read rate in bytes per second for a response that does not fit into the buffer, while
     /// no seat of its priority level is free. May be 0.
@@ -294,7 +294,7 @@ pub struct UpstreamUrl {
     pub tls: bool,
     /// A name, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
-    /// As given, or the default of the scheme.
+    /// The port as given, or the default of the scheme.
     pub port: u16,
 }
 
@@ -313,7 +313,7 @@ pub enum UpstreamIdentityConfig {
         uid: http::HeaderName,
         /// The header of each group.
         group: http::HeaderName,
-        /// Prefixes of headers with extra attributes.
+        /// The prefix of headers with extra attributes.
         extra_prefix: String,
     },
 }
@@ -401,7 +401,7 @@ pub enum DisruptionControllerMode {
 pub struct AdminConfig {
     /// The address and port to bind.
     pub address: SocketAddr,
-    /// Flows of each priority level whose waiting requests and seats are metrics of their own.
+    /// The maximum number of flows of each priority level whose waiting requests and seats are metrics of their own.
     pub top_flows: u32,
 }
 

@@ -20,9 +20,9 @@ use super::{FileVersion, values::InvalidValue};
 /// A bundle of CA certificates; at least one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authorities {
-    /// In the file's order, each one well-formed.
+    /// The certificates, in the file's order, each one well-formed.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// Where they come from.
+    /// The file that they come from.
     pub file: FileVersion,
 }
 
@@ -45,9 +45,9 @@ impl fmt::Debug for Authorities {
 
 /// A certificate chain with its private key.
 pub struct CertificateAndKey {
-    /// The leaf first.
+    /// The certificates, the leaf first.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The leaf's key.
+    /// The private key of the leaf.
     pub key: PrivateKeyDer<'static>,
     /// The files of the certificate and the key.
     pub files: [FileVersion; 2],

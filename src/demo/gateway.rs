@@ -42,7 +42,7 @@ use fairgate_proxy::{
 
 /// The priority level of all requests in the embedded policies.
 const LEVEL: &str = "demo";
-/// Fixed, so that every run deals the same queues.
+/// The key of the flow hash: fixed, so that every run deals the same queues.
 const HASH_KEY: [u8; 16] = *b"fairgate demo v1";
 /// Data cores, unless the machine has fewer. With more than one, decisions are passed between cores.
 const CORES: usize = 2;

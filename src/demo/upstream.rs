@@ -28,7 +28,7 @@ use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
 use super::figures::random_part;
 
-/// Requests it executes concurrently.
+/// The number of requests that the server executes concurrently.
 pub(super) const WORKERS: u32 = 10;
 /// The mean service time.
 pub(super) const SERVICE_TIME: Duration = Duration::from_millis(50);

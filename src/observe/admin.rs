@@ -43,7 +43,7 @@ use super::{
     gateway_metrics::AdminConnectionCut,
 };
 
-/// Concurrent connections.
+/// The maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a connection may take to send the head of its first request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);

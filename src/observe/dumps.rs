@@ -78,7 +78,7 @@ impl Dump {
     }
 }
 
-/// Any value but an empty one.
+/// Whether the query asks for details, by any value but an empty one.
 fn wants_details(query: &str) -> bool {
     query
         .split('&')

@@ -24,7 +24,7 @@ use tracing_subscriber::{
 use super::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_control_like};
 use crate::config::{LogConfig, LogFormat, LogLevel};
 
-/// Lines that may wait to be written.
+/// The maximum number of lines that wait to be written.
 const MAX_WAITING: usize = 8192;
 /// How often, and how long each time, [`LogGuard`] waits for the last lines to be written.
 const LAST_STEPS: u32 = 400;

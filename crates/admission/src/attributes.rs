@@ -14,7 +14,7 @@ pub enum AdmissionOperation {
     Update,
     /// DELETE; also each object of a `deletecollection`.
     Delete,
-    /// The upgrades: exec, attach, portforward, proxy.
+    /// Requests that connect to the object: exec, attach, portforward, proxy. Called upgrades here.
     Connect,
 }
 

@@ -8,13 +8,13 @@
 //!
 //! A [`PolicySet`] is compiled once from policies and bindings. For each write:
 //!
-//! 1. [`PolicySet::may_match`] says whether any policy is about the request, before a body is read.
-//! 2. [`PolicySet::judge`] matches each policy and binding, collects params, evaluates, and gives an
+//! 1. [`PolicySet::may_match`] says whether any policy may match the request, before a body is read.
+//! 2. [`PolicySet::judge`] matches each policy and binding, collects params, evaluates, and returns an
 //!    [`AdmissionVerdict`]: denials, of which the client gets the first; warnings; audit annotations; what to count.
 //!
 //! One evaluation, of one policy with one param, has four parts: matchConditions, validations, messages, audit annotations.
-//! In each, variables are computed when they are first used and then kept. Every expression may cost 1 000 000, and so may
-//! every variable; the parts together have [`EvaluationBudgets`].
+//! In each, variables are computed when they are first used and then kept. Every expression may cost 1 000 000 CEL
+//! cost units, and so may every variable; the parts together have [`EvaluationBudgets`].
 //!
 //! # Differences from kube-apiserver
 //!

@@ -127,7 +127,7 @@ pub(crate) struct CompiledPolicy {
     pub(crate) failure_policy: FailurePolicy,
     pub(crate) matcher: Result<ResourceMatcher, String>,
     pub(crate) param_kind: Option<PolicyParamKind>,
-    /// For the values of variables: has all that expressions of the policy may see.
+    /// Makes the bindings of an evaluation: declares all that expressions of the policy may see.
     pub(crate) environment: CelEnvironment,
     /// Sorted by name; of several with the same name, the last.
     pub(crate) variables: Vec<(String, PolicyExpression)>,
@@ -153,7 +153,7 @@ pub(crate) struct BindingParams {
     pub(crate) name: String,
     pub(crate) selector: Option<Result<LabelRule, String>>,
     pub(crate) namespace: String,
-    /// Whether it is an error that there are none.
+    /// Whether it is an error if there are no params.
     pub(crate) deny_absence: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use fairgate_core::digest::{RequestInfo, normalized_path, readable};
 
-/// The longest name that an object can have.
+/// The length in bytes of the longest name that an object can have.
 pub(crate) const MAX_NAME: usize = 253;
 
 /// Whether a path is that of an eviction.

@@ -1,9 +1,9 @@
 //! Counts of requests by their attributes and outcomes, with bounded labels.
 //!
 //! Group, version, resource and subresource come from the path, where a client can write anything. So
-//! they become labels only once a request for them has succeeded, which only the upstream decides, and at
-//! most [`MAX_KINDS`](registry::MAX_KINDS) combinations are distinguished; all others are counted under
-//! [`OTHER`]. Paths that are no resources share [`NON_RESOURCE`]. Every other label has few values.
+//! they become labels only once a response shows that they exist (success, a redirect, 409 or 422), which only
+//! the upstream decides, and at most [`MAX_KINDS`](registry::MAX_KINDS) combinations are distinguished; all others
+//! are counted under [`OTHER`]. Paths that are no resources share [`NON_RESOURCE`]. Every other label has few values.
 //!
 //! Histograms take fifty times the memory of a count, so only
 //! [`MAX_TIMED`](registry::MAX_TIMED) combinations have their own; the durations and sizes of all others

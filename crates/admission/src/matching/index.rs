@@ -12,7 +12,7 @@ use super::selector::label;
 use super::{MatchRequest, ResourceMatcher, labels};
 use crate::attributes::AdmissionOperation;
 
-/// Numbers of policies that a lookup finds without allocating.
+/// How many policies a lookup can find without allocating.
 const INLINE: usize = 32;
 
 /// The numbers of the policies that may match, in order, each once.
@@ -161,7 +161,8 @@ impl LabelledPolicies {
             return;
         }
         let attributes = request.attributes;
-        // Labels of namespaces that are written are those of the object; without namespace no label counts.
+        // A request for a namespace is selected by the labels of the object that is written, and one without a
+        // namespace is not selected by labels: all these policies may match.
         let selectable =
             !attributes.namespace.is_empty() && attributes.resource.resource != "namespaces";
         let namespace = selectable.then(|| request.inputs.namespace(attributes.namespace));
@@ -183,7 +184,7 @@ impl LabelledPolicies {
     }
 }
 
-/// Adds a number that may have been added just before.
+/// Adds a number, unless it was the last one added.
 fn push(numbers: &mut Vec<u32>, number: u32) {
     if numbers.last() != Some(&number) {
         numbers.push(number);

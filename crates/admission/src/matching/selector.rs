@@ -30,7 +30,7 @@ impl LabelRule {
         self.selector.is_everything()
     }
 
-    /// Whether an object with these labels, an object of strings, is selected.
+    /// Whether an object with these labels, a JSON object of strings, is selected.
     pub(crate) fn selects(&self, labels: Option<&CelJson<'_>>) -> bool {
         self.selector.matches_by(|key| label(labels?, key))
     }

@@ -90,7 +90,7 @@ fn validate_resources(at: &str, resources: &Value, errors: &mut Vec<ApiFieldErro
     if items(resources).next().is_none() {
         errors.push(ApiFieldError::required(at, ""));
     }
-    // Whose subresources a pattern has all of, and subresources of all resources.
+    // The resources of patterns `resource/*`, and the subresources of patterns `*/subresource`.
     let (mut whole, mut everywhere) = (HashSet::new(), HashSet::new());
     // Of all patterns without a slash the last decides, as in the original.
     let mut last_without_slash = None;

@@ -1,6 +1,6 @@
 //! Validation of policies and bindings that clients write, in the API server's words and order.
 //!
-//! Objects are in canonical form and have their defaults. Metadata is not validated here, but for the names that
+//! Objects are in canonical form and have their defaults. Metadata is not validated here, except the names that
 //! the kinds require.
 //!
 //! Source: Kubernetes `pkg/apis/admissionregistration/validation/validation.go`.
@@ -16,7 +16,7 @@ pub use binding::validate as validate_binding;
 pub use policy::validate as validate_policy;
 pub use status::validate as validate_policy_status;
 
-/// The items of a list with their indices; none of what is no list.
+/// The items of a list with their indices; none if `list` is not a list.
 fn items(list: &Value) -> impl Iterator<Item = (usize, &Value)> {
     list.as_array().into_iter().flatten().enumerate()
 }

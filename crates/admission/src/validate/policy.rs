@@ -16,7 +16,7 @@ const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const MAX_CONDITIONS: usize = 64;
 const MAX_ANNOTATIONS: usize = 20;
-/// Bytes of the expression of an audit annotation.
+/// The maximum length in bytes of the expression of an audit annotation.
 const MAX_VALUE_EXPRESSION: usize = 5 << 10;
 const EMPTY: &str = "validations or auditAnnotations must contain at least one item";
 const BLANK: &str = "must be non-empty if specified";

@@ -128,7 +128,7 @@ fn decisions(spec: &Value) -> Vec<(DecisionKind, String)> {
     decisions.map(|one| (one.kind, one.message)).collect()
 }
 
-/// Variables that each use the one before, in an expression that nests `parentheses` deep.
+/// Variables that each use the one before, in an expression that nests `nesting` deep.
 fn chain(length: usize, nesting: usize) -> Value {
     let mut variables = vec![json!({"name": "v0", "expression": "object.spec.replicas"})];
     for at in 1..length {

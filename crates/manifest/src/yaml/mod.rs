@@ -65,7 +65,7 @@ pub enum YamlError {
     },
 }
 
-/// The text of a file, if it is safe to parse: without the byte order mark.
+/// The text of a file without its byte order mark, if it is neither too long nor invalid UTF-8.
 fn checked(text: &[u8]) -> Result<&str, YamlError> {
     if text.len() > MAX_BYTES {
         return Err(YamlError::TooLong);
