@@ -5,19 +5,15 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::{BodyExt, Full};
-use serde_json::Value;
 
 use crate::{
-    load::{connection::ConnectionPool, target::LoadTarget},
-    local::gateway::GatewayProcess,
+    gateway::{GatewayProcess, write_policy},
     scenario::{ConnectionSpec, EventKind, Scenario, ScenarioEvent},
+    transport::{connection::ConnectionPool, target::LoadTarget},
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 use fairgate_upstream::dial::HttpVersion;
-
-/// The file with the policy objects in the gateway's policy directory.
-pub(crate) const POLICY_FILE: &str = "policy.json";
 
 /// What events act on. An event that lacks what it acts on does not happen, which is reported.
 #[derive(Debug, Default)]
@@ -78,19 +74,6 @@ impl EventRunner {
             .ok_or_else(|| anyhow::anyhow!("no --upstream-control names the stand-in server"))?;
         request(target, Method::POST, path).await.map(drop)
     }
-}
-
-/// Writes policy objects where the gateway reads them.
-///
-/// # Errors
-///
-/// When the file cannot be written.
-pub(crate) fn write_policy(directory: &std::path::Path, objects: &[Value]) -> anyhow::Result<()> {
-    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    // Complete or not at all: the gateway may read at any time.
-    let written = directory.join(".policy");
-    std::fs::write(&written, serde_json::to_vec_pretty(&list)?)?;
-    Ok(std::fs::rename(written, directory.join(POLICY_FILE))?)
 }
 
 /// Sends a request to the control address of a stand-in server; returns the body of its response.

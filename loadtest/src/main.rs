@@ -2,18 +2,20 @@
 //!
 //! `README.md` beside this crate explains commands, scenarios and what is measured.
 
+mod certificate;
 mod cli;
 mod events;
 mod figures;
+mod gateway;
 mod load;
 mod local;
 mod measure;
 mod policy;
 mod process;
-mod progress;
 mod report;
 mod scenario;
 mod simulate;
+mod transport;
 mod upstream;
 mod verdict;
 

@@ -8,12 +8,11 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 use crate::{
     events::EventRunner,
     figures::{self, ClientFigures},
-    load::{self, SlicePlan, SliceResult, target::LoadTarget},
+    load::{self, SlicePlan, SliceResult, progress::ProgressLine},
     local::{LocalPlan, LocalSetup},
-    policy,
-    progress::ProgressLine,
-    scenario::{Scenario, expectation::ComparisonBase},
+    scenario::{Scenario, expectation::ComparisonBase, policy_objects},
     simulate::{self, ClientBaseline},
+    transport::target::LoadTarget,
     upstream::UpstreamStats,
 };
 
@@ -85,7 +84,7 @@ pub(crate) async fn measure(
     alone_for: impl Fn(usize) -> bool,
     progress: &mut ProgressLine,
 ) -> anyhow::Result<Vec<Measurement>> {
-    let compiled = policy::compile(scenario, &scenario.policy);
+    let compiled = policy_objects::compile(scenario, &scenario.policy);
     let compiled =
         compiled.map_err(|findings| anyhow::anyhow!("the policy is invalid: {findings:?}"))?;
     let baselines = simulate::baselines(scenario, &compiled);

@@ -2,47 +2,16 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::scenario::{ClientSpec, RequestSpec, Scenario};
 use fairgate_core::{
     apf::{
-        Compiled, ObjectSet, Policy, PolicySettings, Seats,
+        Policy, Seats,
         borrowing::LevelLimits,
         policy::{Distinguisher, LevelKind, LevelSpec},
         work::{EstimatorSettings, ObjectStats},
     },
     digest::{RequestDigest, User},
-    finding::Finding,
 };
-
-/// Fixed, so that every run deals the same queues.
-pub(crate) const HASH_KEY: [u8; 16] = *b"fairgate loadtst";
-
-/// Compiles policy objects for the gateway of `scenario`.
-///
-/// # Errors
-///
-/// All findings; the origin of each is the index of its object.
-pub(crate) fn compile(scenario: &Scenario, objects: &[Value]) -> Result<Policy, Vec<Finding>> {
-    let documents = objects.iter().enumerate();
-    let documents = documents.map(|(index, object)| (index.to_string(), object.clone()));
-    let set = ObjectSet::read(documents).with_bootstrap(scenario.gateway.bootstrap);
-    let settings = PolicySettings {
-        total_seats: scenario.gateway.total_seats,
-        semantics: scenario.gateway.semantics,
-        hash_key: HASH_KEY,
-    };
-    let Compiled {
-        policy, findings, ..
-    } = Policy::compile(&set, &settings)?;
-    let errors: Vec<Finding> = findings.into_iter().filter(Finding::is_error).collect();
-    if errors.is_empty() {
-        Ok(policy)
-    } else {
-        Err(errors)
-    }
-}
 
 /// The groups of a user of `client`, as the gateway sees them.
 pub(crate) fn groups(client: &ClientSpec) -> Vec<String> {

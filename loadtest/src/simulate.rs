@@ -13,6 +13,7 @@ use crate::{
     policy,
     scenario::{
         ClientSpec, LoadSpec, RequestSpec, Scenario, ServiceSpread, expectation::ComparisonBase,
+        policy_objects,
     },
     verdict::Evidence,
 };
@@ -73,7 +74,7 @@ pub(crate) fn ignored_keys(keys: &BTreeSet<String>) -> Vec<&'static str> {
 ///
 /// The findings about the policy.
 pub(crate) fn play(scenario: &Scenario) -> Result<SimulatedRun, Vec<Finding>> {
-    let policy = policy::compile(scenario, &scenario.policy)?;
+    let policy = policy_objects::compile(scenario, &scenario.policy)?;
     let mut remarks = Vec::new();
     let everybody: Vec<&ClientSpec> = scenario.clients.iter().collect();
     let clients = with_fairness(scenario, &policy, &everybody, &mut remarks);

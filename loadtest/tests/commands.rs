@@ -216,6 +216,25 @@ fn both_versions_of_http_work_with_tls() {
 /// A stand-in server, killed at the end.
 struct StandIn(Child);
 
+impl StandIn {
+    /// Starts one, and returns its address for requests.
+    fn start(scenario: &str, options: &[&str]) -> (Self, String) {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_fairgate-loadtest"))
+            .args(["upstream", scenario])
+            .args(options)
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(server.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let addresses: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let address = addresses["address"].as_str().unwrap().to_owned();
+        (Self(server), address)
+    }
+}
+
 impl Drop for StandIn {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -224,20 +243,74 @@ impl Drop for StandIn {
 }
 
 #[test]
+fn the_stand_in_server_speaks_tls() {
+    let directory = TestDirectory::new("server-tls");
+    let path = directory.0.join("secure.yaml");
+    std::fs::write(&path, SECURE).unwrap();
+    let scenario = path.to_str().unwrap();
+    let (_server, address) = StandIn::start(scenario, &["--tls", directory.path()]);
+    let url = format!("https://{address}");
+    let certificate = directory.0.join("certificate.pem");
+    let run =
+        |certificate: &str| loadtest(&["run", scenario, "--target", &url, "--ca", certificate]);
+    let output = run(certificate.to_str().unwrap());
+    assert!(
+        output.status.success(),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    let other = TestDirectory::new("other-tls");
+    let (_other, _) = StandIn::start(scenario, &["--tls", other.path()]);
+    let output = run(other.0.join("certificate.pem").to_str().unwrap());
+    assert!(
+        !output.status.success(),
+        "a certificate of another server does not do: {}",
+        text(&output.stdout)
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn another_gateway_program_can_be_measured() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let directory = TestDirectory::new("gateway");
+    let (program, started) = (directory.0.join("gateway"), directory.0.join("started"));
+    let script = format!(
+        "#!/bin/sh\necho \"$1 $2\" >> {}\nshift\nexec {} gateway \"$@\"\n",
+        started.display(),
+        env!("CARGO_BIN_EXE_fairgate-loadtest"),
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let scenario = directory.0.join("secure.yaml");
+    std::fs::write(&scenario, SECURE).unwrap();
+    let output = loadtest(&[
+        "local",
+        scenario.to_str().unwrap(),
+        "--gateway",
+        program.to_str().unwrap(),
+        "--report",
+        directory.path(),
+    ]);
+    assert!(
+        output.status.success(),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    assert_eq!(
+        std::fs::read_to_string(started).unwrap(),
+        "serve --config\n".repeat(2),
+        "once with fairness, once without"
+    );
+}
+
+#[test]
 fn servers_are_compared_in_turns_with_the_cost_of_their_processes() {
-    let mut server = Command::new(env!("CARGO_BIN_EXE_fairgate-loadtest"))
-        .args(["upstream", ELEPHANT])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let server = StandIn(server);
-    let addresses: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let url = format!("http://{}", addresses["address"].as_str().unwrap());
+    let (server, address) = StandIn::start(ELEPHANT, &[]);
+    let url = format!("http://{address}");
     let targets = [
         format!("first={url}@{}", server.0.id()),
         format!("second={url}"),

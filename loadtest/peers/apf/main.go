@@ -9,6 +9,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"io"
@@ -52,18 +54,21 @@ func main() {
 	seats := flag.Int("seats", 600, "the server's concurrency limit")
 	policies := flag.String("policies", "", "the `directory` with FlowSchemas and PriorityLevelConfigurations")
 	tokens := flag.String("tokens", "", "the token `file`")
-	http2 := flag.Bool("http2", false, "whether clients and the server speak HTTP/2 without TLS")
+	http2 := flag.Bool("http2", false, "whether clients and the server speak HTTP/2, and nothing else")
+	certificate := flag.String("certificate", "", "the `file` with the certificate, for TLS; it verifies the server, too")
+	key := flag.String("key", "", "the `file` with the certificate's key")
 	flag.Parse()
 	var protocols http.Protocols
 	protocols.SetHTTP1(!*http2)
-	protocols.SetUnencryptedHTTP2(*http2)
-	if err := serve(*listen, *upstream, *policies, *tokens, *seats, &protocols); err != nil {
+	protocols.SetHTTP2(*http2)
+	protocols.SetUnencryptedHTTP2(*http2 && *certificate == "")
+	if err := serve(*listen, *upstream, *policies, *tokens, *certificate, *key, *seats, &protocols); err != nil {
 		os.Stderr.WriteString("apf: " + err.Error() + "\n")
 		os.Exit(1)
 	}
 }
 
-func serve(listen, upstream, policies, tokens string, seats int, protocols *http.Protocols) error {
+func serve(listen, upstream, policies, tokens, certificate, key string, seats int, protocols *http.Protocols) error {
 	target, err := url.Parse(upstream)
 	if err != nil {
 		return err
@@ -77,7 +82,18 @@ func serve(listen, upstream, policies, tokens string, seats int, protocols *http
 		return err
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 4096, DisableCompression: true, Protocols: protocols}
+	transport := &http.Transport{MaxIdleConnsPerHost: 4096, DisableCompression: true, Protocols: protocols}
+	if certificate != "" {
+		pem, err := os.ReadFile(certificate)
+		if err != nil {
+			return err
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
+		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return errors.New(certificate + " has no certificate")
+		}
+	}
+	proxy.Transport = transport
 
 	longRunning := filters.BasicLongRunningRequestCheck(sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	estimator := flowcontrolrequest.NewWorkEstimator(
@@ -93,6 +109,9 @@ func serve(listen, upstream, policies, tokens string, seats int, protocols *http
 	handler = endpoints.WithRequestInfo(handler, resolver)
 	handler = endpoints.WithRequestReceivedTimestamp(handler)
 	server := http.Server{Addr: listen, Handler: handler, Protocols: protocols}
+	if certificate != "" {
+		return server.ListenAndServeTLS(certificate, key)
+	}
 	return server.ListenAndServe()
 }
 

@@ -206,6 +206,10 @@ pub(super) struct UpstreamArgs {
     /// Where it listens; with port 0 the system chooses a port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(super) listen: SocketAddr,
+    /// Serve with TLS: a directory with certificate.pem and key.pem, which are made if there are none. Clients verify the
+    /// server by the same certificate.pem.
+    #[arg(long, value_name = "DIR")]
+    pub(super) tls: Option<PathBuf>,
     /// End when standard input ends.
     #[arg(long, hide = true)]
     pub(super) exit_with_input: bool,

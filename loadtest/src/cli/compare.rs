@@ -2,8 +2,8 @@
 
 use super::{Failure, arguments::CompareArgs, finish, judged, read_for, resolve, runtime};
 use crate::{
+    load::progress::ProgressLine,
     measure::{Contender, ContenderPlace, measure},
-    progress::ProgressLine,
 };
 
 pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {

@@ -19,16 +19,13 @@ use clap::Parser;
 use tokio::runtime::Runtime;
 
 use crate::{
-    load::{
-        LoadBounds,
-        target::{LoadTarget, TargetError},
-    },
-    local::gateway,
+    gateway,
+    load::{LoadBounds, progress::ProgressLine},
     measure::{Contender, ContenderPlace, Measurement, measure, medians},
-    progress::ProgressLine,
     report::{RunReport, VariantReport, write_text},
     scenario::{self, Scenario, ScenarioReading},
     simulate,
+    transport::target::{LoadTarget, TargetError},
     verdict::Evidence,
 };
 use arguments::{

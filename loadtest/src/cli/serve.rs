@@ -12,7 +12,7 @@ use super::{
     arguments::{GatewayArgs, UpstreamArgs},
     read, runtime,
 };
-use crate::upstream;
+use crate::{certificate, upstream};
 use fairgate::config::Config;
 
 pub(super) fn upstream(args: &UpstreamArgs) -> Result<bool, Failure> {
@@ -24,7 +24,11 @@ pub(super) fn upstream(args: &UpstreamArgs) -> Result<bool, Failure> {
             std::process::exit(0);
         });
     }
-    let serving = upstream::serve(&scenario, args.listen, |addresses| {
+    let tls = match &args.tls {
+        Some(directory) => Some(certificate::server_config(directory)?),
+        None => None,
+    };
+    let serving = upstream::serve(&scenario, args.listen, tls, |addresses| {
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, &addresses)?;
         writeln!(out)?;

@@ -19,12 +19,16 @@ use hyper::body::Incoming;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
-    connection::{ConnectionPool, LoadClientError},
     recorder::{LoadRecorder, RequestOutcome},
     schedule::{Schedule, unit},
-    target::LoadTarget,
 };
-use crate::scenario::{ClientSpec, LoadSpec, RequestSpec, RetryBehavior, Scenario};
+use crate::{
+    scenario::{ClientSpec, LoadSpec, RequestSpec, RetryBehavior, Scenario},
+    transport::{
+        connection::{ConnectionPool, LoadClientError},
+        target::LoadTarget,
+    },
+};
 use fairgate_base::clock::Clock;
 use fairgate_core::{random::Random, time::Time};
 use fairgate_upstream::dial::HttpVersion;

@@ -7,8 +7,11 @@ use http::{HeaderValue, Request, header};
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 
-use super::{client::Timing, connection::ConnectionPool, target::LoadTarget};
-use crate::scenario::ConnectionSpec;
+use super::client::Timing;
+use crate::{
+    scenario::ConnectionSpec,
+    transport::{connection::ConnectionPool, target::LoadTarget},
+};
 use fairgate_upstream::dial::HttpVersion;
 
 /// How often the metrics are read.

@@ -1,11 +1,10 @@
 //! Load over real sockets: one slice of a scenario against one target.
 
 mod client;
-pub(crate) mod connection;
 pub(crate) mod gateway_metrics;
+pub(crate) mod progress;
 pub(crate) mod recorder;
 mod schedule;
-pub(crate) mod target;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,15 +15,15 @@ use crate::{
     events::EventRunner,
     figures::ClientFigures,
     process::{ProcessCost, ProcessUse},
-    progress::ProgressLine,
     scenario::{LoadSpec, Scenario},
     simulate::ClientBaseline,
+    transport::target::LoadTarget,
 };
 use client::{LoadUser, Timing};
 use fairgate_base::clock::Clock;
 use gateway_metrics::LevelSample;
+use progress::ProgressLine;
 use recorder::{IntervalFigures, LoadRecorder};
-use target::LoadTarget;
 
 /// How long to wait for the last responses; requests without one by then count as unanswered.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,6 +7,7 @@
 
 pub(crate) mod expectation;
 mod fields;
+pub(crate) mod policy_objects;
 mod read;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use super::{
     ObjectSpec, OpenLoad, RequestSpec, RetryBehavior, Scenario, ScenarioEvent, ServiceRule,
     ServiceSpread, ServiceTime, UpstreamSpec,
     fields::{Fields, ScenarioReader},
-    name_of,
+    name_of, policy_objects,
     values::{self, InvalidKey},
 };
 use fairgate_core::{
@@ -552,11 +552,11 @@ fn check_expectations(reader: &mut ScenarioReader, scenario: &Scenario, names: &
 
 /// Reports what is wrong with policy objects at `path`.
 fn check_policy(reader: &mut ScenarioReader, scenario: &Scenario, objects: &[Value], path: &str) {
-    let Err(findings) = crate::policy::compile(scenario, objects) else {
+    let Err(findings) = policy_objects::compile(scenario, objects) else {
         return;
     };
     for finding in findings {
-        // The origin is the number of the object; see `policy::compile`.
+        // The origin is the number of the object; see `policy_objects::compile`.
         let place = format!("{path}[{}]", finding.origin);
         let subject = format!("{} {:?}: {}", finding.kind, finding.name, finding.field);
         reader.error(

@@ -23,12 +23,15 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
+use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
 };
+use tokio_rustls::TlsAcceptor;
 
 use super::{objects::StandInObjects, workers::Workers};
 use crate::scenario::{Scenario, ServiceSpread, UpstreamSpec};
@@ -57,7 +60,8 @@ struct StandIn {
     down: watch::Sender<bool>,
 }
 
-/// Serves until the process ends; `listening` gets the addresses.
+/// Serves until the process ends, with TLS if there are settings for it; `listening` gets the addresses. The control
+/// has no TLS.
 ///
 /// # Errors
 ///
@@ -65,6 +69,7 @@ struct StandIn {
 pub(crate) async fn serve(
     scenario: &Scenario,
     address: SocketAddr,
+    tls: Option<Arc<ServerConfig>>,
     listening: impl FnOnce(UpstreamAddresses) -> io::Result<()>,
 ) -> io::Result<()> {
     let spec = scenario.upstream.clone();
@@ -82,12 +87,17 @@ pub(crate) async fn serve(
         requests: AtomicU64::new(0),
         down: watch::Sender::new(false),
     });
-    tokio::spawn(accept(control, Arc::clone(&server), true));
-    accept(listener, server, false).await;
+    tokio::spawn(accept(control, None, Arc::clone(&server), true));
+    accept(listener, tls.map(TlsAcceptor::from), server, false).await;
     Ok(())
 }
 
-async fn accept(listener: TcpListener, server: Arc<StandIn>, controls: bool) {
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    server: Arc<StandIn>,
+    controls: bool,
+) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -95,14 +105,28 @@ async fn accept(listener: TcpListener, server: Arc<StandIn>, controls: bool) {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        connections.spawn(connection(stream, Arc::clone(&server), controls));
+        // If it fails, responses are only slower.
+        let _ = stream.set_nodelay(true);
+        let server = Arc::clone(&server);
+        match tls.clone() {
+            None => connections.spawn(connection(stream, server, controls)),
+            Some(tls) => connections.spawn(secured(stream, tls, server)),
+        };
+    }
+}
+
+async fn secured(stream: TcpStream, tls: TlsAcceptor, server: Arc<StandIn>) {
+    // The client notices a failed handshake.
+    if let Ok(stream) = tls.accept(stream).await {
+        connection(stream, server, false).await;
     }
 }
 
 /// Serves a connection until it ends, or the server is down.
-async fn connection(stream: TcpStream, server: Arc<StandIn>, controls: bool) {
-    // If it fails, responses are only slower.
-    let _ = stream.set_nodelay(true);
+async fn connection<S>(stream: S, server: Arc<StandIn>, controls: bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut down = server.down.subscribe();
     let service = service_fn(|request: Request<Incoming>| {
         let server = Arc::clone(&server);

@@ -291,7 +291,7 @@ fn describe(uses: &Uses, circle: &BTreeSet<&str>) -> String {
 
 /// The directories of the sources of all crates.
 fn roots() -> Vec<String> {
-    let mut roots = vec!["src".to_owned()];
+    let mut roots = vec!["src".to_owned(), "loadtest/src".to_owned()];
     for manifest in files("crates", "toml") {
         let sources = manifest.with_file_name("src");
         if manifest.ends_with("Cargo.toml") && super::root().join(&sources).is_dir() {

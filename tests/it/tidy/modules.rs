@@ -16,6 +16,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/evictor/src", EVICTOR),
     ("crates/disruption/src", DISRUPTION),
     ("src", SERVER),
+    ("loadtest/src", LOADTEST),
 ];
 
 /// Modules, and which others each may use.
@@ -513,4 +514,73 @@ const SERVER: Edges = &[
     // Another gateway, with an upstream and clients of its own.
     ("demo", &["app"]),
     ("cli", &["app", "config", "demo", "source"]),
+];
+
+/// The load tests.
+const LOADTEST: Edges = &[
+    ("certificate", &[]),
+    ("process", &[]),
+    ("scenario", &[]),
+    ("figures", &["scenario"]),
+    ("policy", &["scenario"]),
+    ("transport", &["scenario"]),
+    ("upstream", &["scenario"]),
+    ("gateway", &["certificate", "scenario", "transport"]),
+    ("events", &["gateway", "scenario", "transport"]),
+    (
+        "local",
+        &[
+            "certificate",
+            "events",
+            "gateway",
+            "scenario",
+            "transport",
+            "upstream",
+        ],
+    ),
+    ("verdict", &["figures", "scenario"]),
+    ("simulate", &["figures", "policy", "scenario", "verdict"]),
+    (
+        "load",
+        &[
+            "events",
+            "figures",
+            "process",
+            "scenario",
+            "simulate",
+            "transport",
+        ],
+    ),
+    (
+        "measure",
+        &[
+            "events",
+            "figures",
+            "load",
+            "local",
+            "scenario",
+            "simulate",
+            "transport",
+            "upstream",
+        ],
+    ),
+    (
+        "report",
+        &["figures", "load", "measure", "scenario", "verdict"],
+    ),
+    (
+        "cli",
+        &[
+            "certificate",
+            "gateway",
+            "load",
+            "measure",
+            "report",
+            "scenario",
+            "simulate",
+            "transport",
+            "upstream",
+            "verdict",
+        ],
+    ),
 ];

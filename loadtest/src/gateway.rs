@@ -10,27 +10,32 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rcgen::{CertificateParams, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tokio::{
     net::TcpStream,
     process::{Child, Command},
 };
 
-use super::{LocalPlan, START_TIMEOUT};
-use crate::{events::write_policy, load::target::token_of, policy, scenario::Scenario};
+use crate::{
+    certificate::{self, CERTIFICATE_FILE, KEY_FILE},
+    scenario::{Scenario, policy_objects},
+    transport::target::token_of,
+};
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Semantics, apf::objects::Bootstrap};
 
-pub(super) const CERTIFICATE_FILE: &str = "certificate.pem";
-pub(super) const POLICY_DIRECTORY: &str = "policies";
+pub(crate) const POLICY_DIRECTORY: &str = "policies";
 /// The configurations of a gateway and of its replacement, which has another admin port: a gateway keeps its admin
 /// port until it has drained.
 const CONFIGURATION_FILES: [&str; 2] = ["fairgate.yaml", "fairgate-next.yaml"];
-const KEY_FILE: &str = "key.pem";
+/// The file with the policy objects in the gateway's policy directory.
+const POLICY_FILE: &str = "policy.json";
 const TOKEN_FILE: &str = "tokens.csv";
 const LOG_FILE: &str = "gateway.log";
 
+/// How long a process may take to start.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval of checks whether a gateway listens.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -144,32 +149,39 @@ async fn wait_for(child: &mut Child, directory: &Path, listen: SocketAddr) -> an
 }
 
 /// Writes the configuration of a gateway in front of `upstream`, its policy, and the credentials of all users.
-pub(super) fn write_files(
-    plan: &LocalPlan,
+pub(crate) fn write_files(
+    scenario: &Scenario,
+    fairness: bool,
     directory: &Path,
     upstream: SocketAddr,
     listen: SocketAddr,
     admin: [SocketAddr; 2],
 ) -> anyhow::Result<()> {
-    let scenario = &plan.scenario;
     let policies = directory.join(POLICY_DIRECTORY);
     std::fs::create_dir(&policies)?;
     write_policy(&policies, &scenario.policy)?;
     std::fs::write(directory.join(TOKEN_FILE), tokens(scenario))?;
     if scenario.gateway.tls {
-        let key = KeyPair::generate()?;
-        let params = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
-        std::fs::write(
-            directory.join(CERTIFICATE_FILE),
-            params.self_signed(&key)?.pem(),
-        )?;
-        std::fs::write(directory.join(KEY_FILE), key.serialize_pem())?;
+        certificate::write(directory)?;
     }
     for (file, admin) in CONFIGURATION_FILES.into_iter().zip(admin) {
-        let configuration = configuration(plan, upstream, listen, admin);
+        let configuration = configuration(scenario, fairness, upstream, listen, admin);
         std::fs::write(directory.join(file), configuration)?;
     }
     Ok(())
+}
+
+/// Writes policy objects where the gateway reads them.
+///
+/// # Errors
+///
+/// When the file cannot be written.
+pub(crate) fn write_policy(directory: &Path, objects: &[Value]) -> anyhow::Result<()> {
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    // Complete or not at all: the gateway may read at any time.
+    let written = directory.join(".policy");
+    std::fs::write(&written, serde_json::to_vec_pretty(&list)?)?;
+    Ok(std::fs::rename(written, directory.join(POLICY_FILE))?)
 }
 
 /// The credentials of all users, as the gateway reads them.
@@ -189,22 +201,23 @@ pub(crate) fn tokens(scenario: &Scenario) -> String {
 }
 
 fn configuration(
-    plan: &LocalPlan,
+    scenario: &Scenario,
+    fairness: bool,
     upstream: SocketAddr,
     listen: SocketAddr,
     admin: SocketAddr,
 ) -> String {
-    let gateway = &plan.scenario.gateway;
+    let gateway = &scenario.gateway;
     let tls = if gateway.tls {
         format!("  tls:\n    certFile: {CERTIFICATE_FILE}\n    keyFile: {KEY_FILE}\n")
     } else {
         String::new()
     };
     let mut hash_key = String::new();
-    for byte in policy::HASH_KEY {
+    for byte in policy_objects::HASH_KEY {
         let _ = write!(hash_key, "{byte:02x}");
     }
-    let enforcement = if plan.fairness { "enforce" } else { "off" };
+    let enforcement = if fairness { "enforce" } else { "off" };
     let semantics = match gateway.semantics {
         Semantics::Improved => "Improved",
         Semantics::Compatible => "Compatible",

@@ -3,8 +3,6 @@
 //! They are processes and not threads so that the load generator, the gateway and the server share nothing but the
 //! machine, and so that a drain ends a real process.
 
-pub(crate) mod gateway;
-
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
@@ -13,7 +11,6 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -24,15 +21,13 @@ use tokio::{
 };
 
 use crate::{
+    certificate::CERTIFICATE_FILE,
     events::{self, EventRunner},
-    load::target::LoadTarget,
+    gateway::{self, GatewayProcess, START_TIMEOUT},
     scenario::Scenario,
+    transport::target::LoadTarget,
     upstream::{UpstreamAddresses, UpstreamStats},
 };
-use gateway::GatewayProcess;
-
-/// How long a process may take to start.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -70,14 +65,15 @@ impl LocalSetup {
         let (upstream, addresses) = start_upstream(&plan.file).await?;
         let [listen, admin, next_admin] = free_ports()?;
         gateway::write_files(
-            plan,
+            &plan.scenario,
+            plan.fairness,
             &directory.0,
             addresses.address,
             listen,
             [admin, next_admin],
         )?;
         let gateway = GatewayProcess::start(plan.gateway.as_deref(), &directory.0, listen).await?;
-        let certificate = directory.0.join(gateway::CERTIFICATE_FILE);
+        let certificate = directory.0.join(CERTIFICATE_FILE);
         let secure = plan.scenario.gateway.tls;
         let (scheme, ca) = if secure {
             ("https", Some(certificate))

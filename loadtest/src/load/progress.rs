@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use crate::{figures::real, load::recorder::LoadRecorder};
+use super::recorder::LoadRecorder;
+use crate::figures::real;
 
 /// The width of a line; longer ones are cut, because a line that wraps cannot be overwritten.
 const WIDTH: usize = 118;
@@ -50,6 +51,19 @@ impl ProgressLine {
         if !self.terminal {
             return;
         }
+        let line = self.line(elapsed, whole, measured, recorders);
+        let _ = write!(io::stderr(), "\r\x1b[2K{line}");
+        let _ = io::stderr().flush();
+    }
+
+    /// What is measured, how long already, and for each client successes a second, the p99 so far, and failures.
+    fn line<'r>(
+        &self,
+        elapsed: Duration,
+        whole: Duration,
+        measured: Duration,
+        recorders: impl Iterator<Item = &'r LoadRecorder>,
+    ) -> String {
         let (elapsed, whole) = (elapsed.as_secs_f64(), whole.as_secs_f64());
         let mut line = format!("{} {elapsed:.0}/{whole:.0} s", self.what);
         for recorder in recorders {
@@ -65,9 +79,7 @@ impl ProgressLine {
                 let _ = write!(line, " 429 {refused} err {errors}");
             }
         }
-        let line: String = line.chars().take(WIDTH).collect();
-        let _ = write!(io::stderr(), "\r\x1b[2K{line}");
-        let _ = io::stderr().flush();
+        line.chars().take(WIDTH).collect()
     }
 
     /// Removes the line.
@@ -76,5 +88,35 @@ impl ProgressLine {
             let _ = write!(io::stderr(), "\r\x1b[2K");
             let _ = io::stderr().flush();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::recorder::RequestOutcome;
+
+    #[test]
+    fn the_line_names_the_part_of_the_run_and_each_client() {
+        let (one, other) = (Duration::from_secs(2), Duration::from_secs(10));
+        let recorder = LoadRecorder::new("mouse", 1, other);
+        for _ in 0..100 {
+            let outcome = RequestOutcome::Ok { work: 1.0 };
+            recorder.record(0, one, Duration::from_millis(20), outcome);
+        }
+        recorder.record(0, one, one, RequestOutcome::Refused);
+        let progress = ProgressLine {
+            terminal: true,
+            what: "fairgate, round 1".to_owned(),
+        };
+        let line = |recorders: &[LoadRecorder]| progress.line(one, other, one, recorders.iter());
+        assert_eq!(
+            line(std::slice::from_ref(&recorder)),
+            "fairgate, round 1 2/10 s | mouse 50/s p99 20 ms 429 1 err 0"
+        );
+        let many: Vec<_> = (0..20)
+            .map(|_| LoadRecorder::new("mouse", 1, other))
+            .collect();
+        assert_eq!(line(&many).chars().count(), WIDTH);
     }
 }
