@@ -4,7 +4,8 @@
 //! name. So the store also has a record of the UID of each namespace in which an object was created. If the current
 //! namespace has another UID, the objects are deleted before the new UID is recorded; so all objects belong to the
 //! namespace whose UID is recorded. Writes are conditional, so that several gateways that share a store can do this at the
-//! same time without deleting a new object.
+//! same time without deleting a new object. Whoever creates an object reads the record again afterwards: an object that was
+//! stored after its namespace was cleaned up is deleted by the one who created it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,6 +75,17 @@ impl ApiState {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the recorded UID of the namespace is this one, by a linearizable read.
+    pub(crate) async fn namespace_is(
+        &self,
+        namespace: &str,
+        uid: &str,
+    ) -> Result<bool, StoreError> {
+        let key = record_key(namespace);
+        let record = self.store.get(&key, ReadRevision::Newest).await?;
+        Ok(record.is_some_and(|record| record.bytes() == uid.as_bytes()))
     }
 
     /// Deletes the objects of an earlier namespace, and records the UID of the current one. `uid` is `None` if there is no

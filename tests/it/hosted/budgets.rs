@@ -1,19 +1,5 @@
 //! Disruption budgets: a kind with namespaces.
 
-use std::{
-    collections::BTreeMap,
-    future::ready,
-    sync::{Arc, Mutex},
-};
-
-use fairgate_apiserver::{
-    AdminEndpoints, AdminFuture, ApiBody, Hosted, HostedSettings,
-    authorize::{Authorizer, BuiltInRules},
-    namespaces::{NamespaceFuture, NamespaceState, Namespaces},
-};
-use fairgate_base::clock::Clock;
-use fairgate_store::{HistoryLimits, local};
-use http::Method;
 use serde_json::{Value, json};
 
 use super::{
@@ -22,9 +8,7 @@ use super::{
     format::Format,
     name, version,
 };
-use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
-
-const POLICY: &str = "/apis/policy/v1";
+pub(super) const POLICY: &str = "/apis/policy/v1";
 const EVERYWHERE: &str = "/apis/policy/v1/poddisruptionbudgets";
 const SHOP: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
 const BANK: &str = "/apis/policy/v1/namespaces/bank/poddisruptionbudgets";
@@ -39,7 +23,7 @@ fn budget(name: &str, spec: &Value) -> Value {
     })
 }
 
-fn web(name: &str) -> Value {
+pub(super) fn web(name: &str) -> Value {
     budget(
         name,
         &json!({"minAvailable": "50%", "selector": {"matchLabels": {"app": name}}}),
@@ -368,139 +352,4 @@ async fn a_denial_names_the_namespace() {
     let reader: Api = server.as_user("reader").await;
     assert_eq!(reader.get(EVERYWHERE).await.status, 200);
     reader.post(SHOP, &web("a")).await.refused(403, "Forbidden");
-}
-
-/// The states of namespaces, by name; all others are active.
-#[derive(Default)]
-struct KnownNamespaces(Mutex<BTreeMap<String, NamespaceState>>);
-
-impl Namespaces for KnownNamespaces {
-    fn state<'a>(&'a self, name: &'a str) -> NamespaceFuture<'a> {
-        let known = self.0.lock().unwrap().get(name).cloned();
-        Box::pin(ready(match name {
-            "unknown" => Err("away".to_owned()),
-            _ => Ok(known.unwrap_or_else(|| active("first"))),
-        }))
-    }
-}
-
-fn active(uid: &str) -> NamespaceState {
-    NamespaceState::Active {
-        uid: uid.to_owned(),
-    }
-}
-
-struct NoAdmin;
-
-impl AdminEndpoints for NoAdmin {
-    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> AdminFuture<'a> {
-        Box::pin(ready(None))
-    }
-}
-
-/// A hosted API with its own store, in front of an upstream with these namespaces.
-struct InNamespaces {
-    hosted: Arc<Hosted>,
-    namespaces: Arc<KnownNamespaces>,
-    _home: Home,
-}
-
-impl InNamespaces {
-    fn new() -> Self {
-        let home = Home::new();
-        let settings = local::LocalSettings {
-            path: home.path().join("store.redb"),
-            limits: HistoryLimits::default(),
-        };
-        let clock = Clock::system();
-        let store = local::LocalStore::open(settings, clock.clone()).unwrap();
-        let namespaces = Arc::new(KnownNamespaces::default());
-        let hosted = Hosted::new(HostedSettings {
-            kinds: vec![&POD_DISRUPTION_BUDGET],
-            subresources: Vec::new(),
-            store: Arc::new(store),
-            clock,
-            authorizer: Authorizer::BuiltIn(BuiltInRules::default()),
-            version: "v1.36.3".to_owned(),
-            address: "127.0.0.1:6443".to_owned(),
-            namespaces: Some(namespaces.clone()),
-            admin: Arc::new(NoAdmin),
-        });
-        Self {
-            hosted,
-            namespaces,
-            _home: home,
-        }
-    }
-
-    fn set(&self, name: &str, state: NamespaceState) {
-        let mut namespaces = self.namespaces.0.lock().unwrap();
-        namespaces.insert(name.to_owned(), state);
-    }
-
-    async fn call(&self, method: Method, namespace: &str, body: Option<&Value>) -> (u16, Value) {
-        let path = format!("{POLICY}/namespaces/{namespace}/poddisruptionbudgets");
-        let response = self.hosted.serve_own(method, &path, "", JSON, body).await;
-        let ApiBody::Full(body) = response.body else {
-            panic!("a watch");
-        };
-        let body = serde_json::from_slice(&body).unwrap();
-        (response.status.as_u16(), body)
-    }
-
-    async fn create(&self, namespace: &str, name: &str) -> u16 {
-        self.call(Method::POST, namespace, Some(&web(name))).await.0
-    }
-
-    async fn names(&self, namespace: &str) -> Vec<String> {
-        let (_, list) = self.call(Method::GET, namespace, None).await;
-        let items = list["items"].as_array().unwrap().iter();
-        items
-            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
-            .collect()
-    }
-}
-
-#[tokio::test]
-async fn budgets_of_deleted_namespaces_are_deleted_and_no_others() {
-    let api = InNamespaces::new();
-    for namespace in ["active", "gone", "ending", "again"] {
-        for name in ["a", "b"] {
-            assert_eq!(api.create(namespace, name).await, 201);
-        }
-    }
-    assert_eq!(api.create("unknown", "a").await, 500);
-    api.set("gone", NamespaceState::Absent);
-    api.set("ending", NamespaceState::Terminating);
-    api.set("again", active("second"));
-    for (namespace, is_active, left) in [
-        ("active", true, 2),
-        ("gone", false, 0),
-        ("ending", false, 0),
-        ("again", true, 0),
-    ] {
-        let cleaned = api.hosted.clean_namespace(namespace).await;
-        assert_eq!(cleaned.unwrap(), is_active, "{namespace}");
-        assert_eq!(api.names(namespace).await.len(), left, "{namespace}");
-    }
-    let in_use = api.hosted.namespaces_in_use().await.unwrap();
-    let first = |name: &str| (name.to_owned(), Some("first".to_owned()));
-    let second = ("again".to_owned(), Some("second".to_owned()));
-    assert_eq!(in_use, BTreeMap::from([first("active"), second]));
-    assert!(api.hosted.clean_namespace("unknown").await.is_err());
-}
-
-#[tokio::test]
-async fn a_new_namespace_of_the_same_name_begins_without_budgets() {
-    let api = InNamespaces::new();
-    for name in ["a", "b"] {
-        assert_eq!(api.create("shop", name).await, 201);
-    }
-    api.set("shop", active("second"));
-    // The gateway has not noticed yet that this is a new namespace.
-    assert_eq!(api.create("shop", "b").await, 201);
-    assert_eq!(api.names("shop").await, ["b"]);
-    // The new budget stays when the change is noticed.
-    assert!(api.hosted.clean_namespace("shop").await.unwrap());
-    assert_eq!(api.names("shop").await, ["b"]);
 }

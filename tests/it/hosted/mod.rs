@@ -8,6 +8,7 @@ mod applying;
 mod budgets;
 mod built_in;
 mod conformance;
+mod deleted_namespaces;
 mod documents;
 mod enforcement;
 #[cfg(feature = "etcd")]

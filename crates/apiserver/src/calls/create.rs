@@ -99,13 +99,10 @@ impl CallContext<'_> {
         let namespace = &self.place.namespace;
         let (all, name) = (self.state.namespaces.as_ref(), metadata::name(&object));
         let uid = namespaces::check(all, self.kind, namespace, name).await?;
-        if let (Some(uid), false) = (uid, dry_run) {
-            let entered = self.state.enter_namespace(namespace, &uid).await;
+        if let (Some(uid), false) = (&uid, dry_run) {
+            let entered = self.state.enter_namespace(namespace, uid).await;
             if !entered.map_err(|error| write_fault(&error))? {
-                return Err(StatusError::internal(format!(
-                    "the objects of an earlier namespace {} are still being deleted; try again",
-                    Quoted(namespace)
-                )));
+                return Err(self.earlier_namespace());
             }
         }
         metadata::set(&mut object, "uid", json!(random::uid()?));
@@ -126,6 +123,9 @@ impl CallContext<'_> {
             metadata::name(&object).clone_into(&mut name);
             self.admit_creation(&object, dry_run).await?;
             if let Some(object) = self.insert(&name, object.clone(), dry_run).await? {
+                if let (Some(uid), false) = (&uid, dry_run) {
+                    self.confirm_namespace(uid, &object).await?;
+                }
                 return Ok(object);
             }
         }
@@ -134,6 +134,38 @@ impl CallContext<'_> {
             return Err(StatusError::no_unique_name(self.kind, &name));
         }
         Err(self.already_exists(&name).await)
+    }
+
+    /// Deletes the object that was just created if its namespace was cleaned up before it was stored. One that is
+    /// cleaned up later takes the object with it.
+    async fn confirm_namespace(&self, uid: &str, object: &Value) -> Result<(), StatusError> {
+        let namespace = &self.place.namespace;
+        let recorded = self.state.namespace_is(namespace, uid).await;
+        if recorded.map_err(|error| write_fault(&error))? {
+            return Ok(());
+        }
+        let name = metadata::name(object);
+        let revision = metadata::text(object, "resourceVersion").parse::<u64>();
+        let revision = revision.unwrap_or_default();
+        let expected = Precondition::At(revision);
+        let deleted = self
+            .state
+            .store
+            .write(&self.key(name), expected, None)
+            .await;
+        if let WriteOutcome::Done { .. } = deleted.map_err(|error| write_fault(&error))? {
+            self.log_change("delete", name, Some(revision), None);
+        }
+        namespaces::check(self.state.namespaces.as_ref(), self.kind, namespace, name).await?;
+        Err(self.earlier_namespace())
+    }
+
+    /// The error while the objects of a deleted namespace are in the way of a new one with the same name.
+    fn earlier_namespace(&self) -> StatusError {
+        StatusError::internal(format!(
+            "the objects of an earlier namespace {} are still being deleted; try again",
+            Quoted(&self.place.namespace)
+        ))
     }
 
     fn prepare_create(&self, object: &mut Value) -> Result<(), StatusError> {

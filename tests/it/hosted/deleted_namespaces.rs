@@ -1,0 +1,276 @@
+//! Hosted objects when namespaces of the upstream are deleted.
+
+use std::{
+    collections::BTreeMap,
+    future::ready,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use bytes::Bytes;
+use fairgate_apiserver::{
+    AdminEndpoints, AdminFuture, ApiBody, Hosted, HostedSettings,
+    authorize::{Authorizer, BuiltInRules},
+    namespaces::{NamespaceFuture, NamespaceState, Namespaces},
+};
+use fairgate_base::clock::Clock;
+use fairgate_core::time::Time;
+use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
+use fairgate_store::{
+    HistoryLimits, ListPage, Precondition, ReadRevision, Store, StoreEntry, StoreError,
+    StoreFuture, StoreHealth, StoreSize, Watch, WriteOutcome,
+    local::{LocalSettings, LocalStore},
+};
+use http::Method;
+use serde_json::Value;
+
+use super::{
+    Home,
+    api::JSON,
+    budgets::{POLICY, web},
+};
+
+/// The states of namespaces, by name; all others are active.
+#[derive(Default)]
+struct KnownNamespaces(Mutex<BTreeMap<String, NamespaceState>>);
+
+impl Namespaces for KnownNamespaces {
+    fn state<'a>(&'a self, name: &'a str) -> NamespaceFuture<'a> {
+        let known = self.0.lock().unwrap().get(name).cloned();
+        Box::pin(ready(match name {
+            "unknown" => Err("away".to_owned()),
+            _ => Ok(known.unwrap_or_else(|| active("first"))),
+        }))
+    }
+}
+
+fn active(uid: &str) -> NamespaceState {
+    NamespaceState::Active {
+        uid: uid.to_owned(),
+    }
+}
+
+struct NoAdmin;
+
+impl AdminEndpoints for NoAdmin {
+    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> AdminFuture<'a> {
+        Box::pin(ready(None))
+    }
+}
+
+/// What happens before an object is written.
+type Meanwhile = Box<dyn Fn() -> StoreFuture<'static, ()> + Send + Sync>;
+
+/// A local store in which something may happen before an object is written.
+struct SlowStore {
+    store: LocalStore,
+    meanwhile: OnceLock<Meanwhile>,
+}
+
+impl Store for SlowStore {
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        at: ReadRevision,
+    ) -> StoreFuture<'a, Option<Arc<StoreEntry>>> {
+        self.store.get(key, at)
+    }
+
+    fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: Option<NonZeroUsize>,
+        at: ReadRevision,
+    ) -> StoreFuture<'a, ListPage> {
+        self.store.list(prefix, after, limit, at)
+    }
+
+    fn write<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Precondition,
+        value: Option<Bytes>,
+    ) -> StoreFuture<'a, WriteOutcome> {
+        Box::pin(async move {
+            let is_object = key.contains("poddisruptionbudgets") && value.is_some();
+            if let (Some(meanwhile), true) = (self.meanwhile.get(), is_object) {
+                meanwhile().await?;
+            }
+            self.store.write(key, expected, value).await
+        })
+    }
+
+    fn revision(&self) -> StoreFuture<'_, u64> {
+        self.store.revision()
+    }
+
+    fn cached_revision(&self) -> u64 {
+        self.store.cached_revision()
+    }
+
+    fn wait_for(&self, revision: u64) -> StoreFuture<'_, ()> {
+        self.store.wait_for(revision)
+    }
+
+    fn watch(&self, prefix: &str, after: u64) -> Result<Watch, StoreError> {
+        self.store.watch(prefix, after)
+    }
+
+    fn floor(&self) -> u64 {
+        self.store.floor()
+    }
+
+    fn maintain(&self, now: Time) -> StoreFuture<'_, ()> {
+        self.store.maintain(now)
+    }
+
+    fn health(&self) -> StoreHealth {
+        self.store.health()
+    }
+
+    fn size(&self) -> StoreSize {
+        self.store.size()
+    }
+}
+
+/// A hosted API with its own store, in front of an upstream with these namespaces.
+struct InNamespaces {
+    hosted: Arc<Hosted>,
+    namespaces: Arc<KnownNamespaces>,
+    store: Arc<SlowStore>,
+    _home: Home,
+}
+
+impl InNamespaces {
+    fn new() -> Self {
+        let home = Home::new();
+        let settings = LocalSettings {
+            path: home.path().join("store.redb"),
+            limits: HistoryLimits::default(),
+        };
+        let clock = Clock::system();
+        let store = Arc::new(SlowStore {
+            store: LocalStore::open(settings, clock.clone()).unwrap(),
+            meanwhile: OnceLock::new(),
+        });
+        let namespaces = Arc::new(KnownNamespaces::default());
+        let hosted = Hosted::new(HostedSettings {
+            kinds: vec![&POD_DISRUPTION_BUDGET],
+            subresources: Vec::new(),
+            store: store.clone(),
+            clock,
+            authorizer: Authorizer::BuiltIn(BuiltInRules::default()),
+            version: "v1.36.3".to_owned(),
+            address: "127.0.0.1:6443".to_owned(),
+            namespaces: Some(namespaces.clone()),
+            admin: Arc::new(NoAdmin),
+        });
+        Self {
+            hosted,
+            namespaces,
+            store,
+            _home: home,
+        }
+    }
+
+    fn set(&self, name: &str, state: NamespaceState) {
+        let mut namespaces = self.namespaces.0.lock().unwrap();
+        namespaces.insert(name.to_owned(), state);
+    }
+
+    async fn call(&self, method: Method, namespace: &str, body: Option<&Value>) -> (u16, Value) {
+        let path = format!("{POLICY}/namespaces/{namespace}/poddisruptionbudgets");
+        let response = self.hosted.serve_own(method, &path, "", JSON, body).await;
+        let ApiBody::Full(body) = response.body else {
+            panic!("a watch");
+        };
+        let body = serde_json::from_slice(&body).unwrap();
+        (response.status.as_u16(), body)
+    }
+
+    async fn create(&self, namespace: &str, name: &str) -> u16 {
+        self.call(Method::POST, namespace, Some(&web(name))).await.0
+    }
+
+    async fn names(&self, namespace: &str) -> Vec<String> {
+        let (_, list) = self.call(Method::GET, namespace, None).await;
+        let items = list["items"].as_array().unwrap().iter();
+        items
+            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn budgets_of_deleted_namespaces_are_deleted_and_no_others() {
+    let api = InNamespaces::new();
+    for namespace in ["active", "gone", "ending", "again"] {
+        for name in ["a", "b"] {
+            assert_eq!(api.create(namespace, name).await, 201);
+        }
+    }
+    assert_eq!(api.create("unknown", "a").await, 500);
+    api.set("gone", NamespaceState::Absent);
+    api.set("ending", NamespaceState::Terminating);
+    api.set("again", active("second"));
+    for (namespace, is_active, left) in [
+        ("active", true, 2),
+        ("gone", false, 0),
+        ("ending", false, 0),
+        ("again", true, 0),
+    ] {
+        let cleaned = api.hosted.clean_namespace(namespace).await;
+        assert_eq!(cleaned.unwrap(), is_active, "{namespace}");
+        assert_eq!(api.names(namespace).await.len(), left, "{namespace}");
+    }
+    let in_use = api.hosted.namespaces_in_use().await.unwrap();
+    let first = |name: &str| (name.to_owned(), Some("first".to_owned()));
+    let second = ("again".to_owned(), Some("second".to_owned()));
+    assert_eq!(in_use, BTreeMap::from([first("active"), second]));
+    assert!(api.hosted.clean_namespace("unknown").await.is_err());
+}
+
+#[tokio::test]
+async fn a_new_namespace_of_the_same_name_begins_without_budgets() {
+    let api = InNamespaces::new();
+    for name in ["a", "b"] {
+        assert_eq!(api.create("shop", name).await, 201);
+    }
+    api.set("shop", active("second"));
+    // The gateway has not noticed yet that this is a new namespace.
+    assert_eq!(api.create("shop", "b").await, 201);
+    assert_eq!(api.names("shop").await, ["b"]);
+    // The new budget stays when the change is noticed.
+    assert!(api.hosted.clean_namespace("shop").await.unwrap());
+    assert_eq!(api.names("shop").await, ["b"]);
+}
+
+#[tokio::test]
+async fn an_object_that_is_written_after_its_namespace_was_cleaned_up_is_deleted_again() {
+    for (state, code) in [
+        (NamespaceState::Absent, 404),
+        (NamespaceState::Terminating, 403),
+        (active("second"), 500),
+    ] {
+        let api = InNamespaces::new();
+        assert_eq!(api.create("shop", "old").await, 201);
+        let (hosted, namespaces) = (api.hosted.clone(), api.namespaces.clone());
+        let becomes = state.clone();
+        let meanwhile = move || -> StoreFuture<'static, ()> {
+            let (hosted, namespaces, state) = (hosted.clone(), namespaces.clone(), becomes.clone());
+            Box::pin(async move {
+                namespaces
+                    .0
+                    .lock()
+                    .unwrap()
+                    .insert("shop".to_owned(), state);
+                hosted.clean_namespace("shop").await.unwrap();
+                Ok(())
+            })
+        };
+        assert!(api.store.meanwhile.set(Box::new(meanwhile)).is_ok());
+        assert_eq!(api.create("shop", "late").await, code, "{state:?}");
+        assert_eq!(api.names("shop").await, [""; 0], "{state:?}");
+    }
+}
