@@ -107,6 +107,7 @@ impl ControlTasks {
         let source = self.policies.source;
         let following = source.map(|source| control.spawn(follow(source, applier.clone())));
         let reload = Reload {
+            started_with: self.config.clone(),
             config: self.config,
             path: self.path,
             rules: self.rules,

@@ -288,7 +288,7 @@ impl ClientAccess {
     ) -> Result<Self, ServeError> {
         let events = event_metrics::token_reviews(telemetry.metrics());
         let reviews = settings::token_reviews(config, clients, clock, events, control)?;
-        let rules = settings::auth_rules(config, reviews.clone())?;
+        let rules = settings::auth_rules(config, config, reviews.clone())?;
         let certificate = settings::serving_certificate(config)?;
         let authorities = rules.authentication.authorities();
         let mut serve = settings::serve(config, certificate.as_ref(), authorities)?;

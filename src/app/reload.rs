@@ -21,6 +21,9 @@ use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
 
 /// Reloads the configuration at each SIGHUP.
 pub(super) struct Reload {
+    /// The configuration of the start, in force for the keys that need a restart.
+    pub(super) started_with: Config,
+    /// The configuration that was read last.
     pub(super) config: Config,
     pub(super) path: Option<PathBuf>,
     pub(super) rules: Arc<ArcSwap<AuthRules>>,
@@ -80,7 +83,7 @@ impl Reload {
         for warning in warnings {
             tracing::warn!(%warning, "configuration");
         }
-        let rules = match settings::auth_rules(&new, self.reviews.clone()) {
+        let rules = match settings::auth_rules(&new, &self.started_with, self.reviews.clone()) {
             Ok(rules) => rules,
             Err(error) => {
                 tracing::error!(%error, "the configuration is invalid; the last good one stays in force");
@@ -88,7 +91,7 @@ impl Reload {
             }
         };
         // A change of mode needs a restart; until then the source of the objects stays the same.
-        let from_files = self.config.mode == GatewayMode::Files && new.mode == GatewayMode::Files;
+        let from_files = self.started_with.mode == GatewayMode::Files;
         let directory = new.flow_control.policies.clone();
         let moved = from_files && directory != self.config.flow_control.policies;
         let documents = directory.as_deref().filter(|_| moved);
@@ -97,7 +100,6 @@ impl Reload {
         let policy = settings::policy(&new, self.hash_key);
         let (applied, findings) = self.applier.apply(|compiling| {
             compiling.settings = policy;
-            compiling.bootstrap = new.flow_control.bootstrap;
             if moved {
                 compiling.documents = documents;
             }
@@ -131,5 +133,79 @@ fn log_outcome(applied: bool, findings: &[Finding]) {
         tracing::info!("policies applied");
     } else {
         tracing::error!("the policies are invalid; the last good policy stays in force");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn parse(text: &str) -> Config {
+        let header = "apiVersion: fairgate.dev/v1alpha1\nkind: Configuration\n";
+        Config::parse(
+            "test.yaml",
+            Path::new("/"),
+            format!("{header}{text}").as_bytes(),
+        )
+        .config
+    }
+
+    /// Values for a key, of which at least one is not its default.
+    fn values(notation: &str) -> Vec<&str> {
+        match notation {
+            "integer" => vec!["123"],
+            "size" => vec!["3Mi"],
+            "duration" => vec!["17s"],
+            words if words.contains('`') => {
+                words.split(", ").map(|w| w.trim_matches('`')).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_reload_changes_the_settings_of_flow_control_that_it_says() {
+        let settings = |config: &Config| {
+            let policy = settings::policy(config, [0; 16]);
+            format!("{policy:?} {:?}", settings::flow_control(config))
+        };
+        let before = settings(&parse(""));
+        let (mut changing, mut others) = (0, 0);
+        for key in Config::keys() {
+            let Some((section, name)) = key.path.split_once('.') else {
+                continue;
+            };
+            let values = values(&key.notation);
+            if !["flowControl", "limits", "timeouts"].contains(&section) || values.is_empty() {
+                continue;
+            }
+            let changes = values.iter().any(|value| {
+                let text = format!("{section}: {{{name}: {value}}}\n");
+                settings(&parse(&text)) != before
+            });
+            assert_eq!(changes, key.reload, "{}", key.path);
+            if changes {
+                changing += 1;
+            } else {
+                others += 1;
+            }
+        }
+        assert!(changing >= 12 && others >= 10, "{changing}, {others}");
+    }
+
+    #[test]
+    fn a_reload_does_not_change_who_may_impersonate() {
+        let (files, standalone) = (parse("mode: files"), parse("mode: standalone"));
+        for started_with in [&files, &standalone] {
+            for new in [&files, &standalone] {
+                let rules = settings::auth_rules(new, started_with, None).unwrap();
+                assert_eq!(
+                    rules.impersonation,
+                    started_with.mode == GatewayMode::Standalone
+                );
+            }
+        }
     }
 }

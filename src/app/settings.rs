@@ -332,9 +332,12 @@ pub(super) fn token_reviews(
     )))
 }
 
-/// The settings of authentication.
+/// The settings of authentication. How requests are sent to the upstream does not change while the gateway runs, so what
+/// depends on that is taken from the configuration that it was `started_with`: a client must not be able to send the identity
+/// headers that the running gateway sends.
 pub(super) fn auth_rules(
     config: &Config,
+    started_with: &Config,
     reviews: Option<TokenReviews>,
 ) -> Result<AuthRules, SettingsError> {
     let authentication = &config.authentication;
@@ -357,7 +360,7 @@ pub(super) fn auth_rules(
             })
         }
     };
-    let upstream_names = match upstream_identity(config)? {
+    let upstream_names = match upstream_identity(started_with)? {
         UpstreamIdentity::Impersonate => None,
         UpstreamIdentity::RequestHeader(names) => Some(names),
     };
@@ -384,7 +387,7 @@ pub(super) fn auth_rules(
     Ok(AuthRules {
         authentication,
         names,
-        impersonation: config.mode == config::GatewayMode::Standalone,
+        impersonation: started_with.mode == config::GatewayMode::Standalone,
         request_timeout: config.timeouts.request,
     })
 }

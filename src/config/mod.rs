@@ -449,19 +449,31 @@ pub struct DrainConfig {
 }
 
 /// The keys that a reload applies; all others need a restart.
-const APPLIED_BY_RELOAD: [&str; 12] = [
+const APPLIED_BY_RELOAD: [&str; 24] = [
+    "authentication.anonymous.enabled",
+    "authentication.anonymous.paths",
     "authentication.clientCertificate.caFile",
     "authentication.requestHeader.allowedNames",
     "authentication.requestHeader.caFile",
+    "authentication.requestHeader.extraHeaderPrefixes",
+    "authentication.requestHeader.groupHeaders",
+    "authentication.requestHeader.uidHeaders",
+    "authentication.requestHeader.usernameHeaders",
     "authentication.tokenFile",
     "flowControl.borrowingPeriod",
     "flowControl.enforcement",
     "flowControl.policies.directory",
     "flowControl.semantics",
     "flowControl.totalSeats",
+    "limits.longRunningPerUser",
+    "limits.longRunningTotal",
     "limits.minReadRate",
+    "limits.queuedRequests",
     "limits.spoolPerAnswer",
     "limits.spoolTotal",
+    "limits.watchesPerUser",
+    "limits.watchesTotal",
+    "timeouts.request",
 ];
 
 /// The keys of files whose changed contents are used without a reload.

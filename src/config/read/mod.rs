@@ -154,9 +154,9 @@ fn document(reader: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
 fn read(root: &mut ConfigSection<'_>) -> Config {
     let upstream = root.section("upstream", upstream::upstream);
     let default_url = upstream::default_upstream();
-    let names_upstream = root.reader.is_set("upstream.url") && upstream.url != default_url;
     let mode = root.keyword("mode", GatewayMode::Files);
-    let has_upstream = mode != GatewayMode::Standalone || names_upstream;
+    // The sample configuration writes all defaults, so one that is written does not count as a choice.
+    let has_upstream = mode != GatewayMode::Standalone || upstream.url != default_url;
     let listen = root.section("listen", listen);
     let authority = if has_upstream {
         upstream.url.authority()
