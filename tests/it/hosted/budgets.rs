@@ -1,6 +1,9 @@
 //! Disruption budgets: a kind with namespaces.
 
+use http::Method;
 use serde_json::{Value, json};
+
+use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
 
 use super::{
     Home, Server,
@@ -8,6 +11,7 @@ use super::{
     format::Format,
     name, version,
 };
+
 pub(super) const POLICY: &str = "/apis/policy/v1";
 const EVERYWHERE: &str = "/apis/policy/v1/poddisruptionbudgets";
 const SHOP: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
