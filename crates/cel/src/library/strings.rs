@@ -372,7 +372,11 @@ fn split<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
 fn join<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     join_with(args, |element| {
         let part = element.as_str();
-        part.ok_or_else(|| CelError::new(format!("join: invalid input: {element}")))
+        part.ok_or_else(|| match element {
+            // The original prints the number that stands for null in Go.
+            CelValue::Null => CelError::new("join: invalid input: 0"),
+            _ => CelError::new(format!("join: invalid input: {element}")),
+        })
     })
 }
 
@@ -401,6 +405,9 @@ fn join_with<'a>(
 }
 
 /// The text of a value that the original converts to a string of Go; the error is that of the value's type there.
+///
+/// A list that begins with a string and goes on with something else comes from `+`. The original first takes the values
+/// of Go out of such a list, so that an absent optional value is null, and a type its name.
 fn native_text<'v>(value: &'v CelValue<'_>) -> Result<&'v str, CelError> {
     let wrong = |of: &str| {
         Err(CelError::new(format!(
@@ -410,12 +417,11 @@ fn native_text<'v>(value: &'v CelValue<'_>) -> Result<&'v str, CelError> {
     match value {
         CelValue::String(text) => Ok(text),
         CelValue::Optional(Some(of)) => native_text(of.value()),
-        CelValue::Optional(None) => Err(CelError::new("optional.none() dereference")),
         CelValue::Int(_) | CelValue::Uint(_) => Err(CelError::new(format!(
             "unsupported type conversion from '{}' to string",
             value.type_name()
         ))),
-        CelValue::Null => wrong("'null_type'"),
+        CelValue::Null | CelValue::Optional(None) => wrong("'null_type'"),
         CelValue::Bool(_) => wrong("bool"),
         CelValue::Double(_) => wrong("Double"),
         CelValue::Bytes(_) => wrong("Bytes"),
@@ -423,7 +429,7 @@ fn native_text<'v>(value: &'v CelValue<'_>) -> Result<&'v str, CelError> {
         CelValue::Timestamp(_) => wrong("'Timestamp'"),
         CelValue::List(_) => wrong("list"),
         CelValue::Map(_) => wrong("map"),
-        CelValue::Type(_) => Err(CelError::new("type conversion not supported for 'type'")),
+        CelValue::Type(of) => Ok(of.runtime_name()),
         CelValue::Opaque(of) => wrong(&format!("'{}'", of.type_name())),
     }
 }
