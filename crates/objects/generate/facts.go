@@ -173,7 +173,7 @@ func (c *collector) field(owner, goType reflect.Type, f reflect.StructField, nam
 	}
 	omitted := strings.Contains(options, "omitempty")
 	out := field{name: name, number: number, presence: presence(plain, pointer, options)}
-	out.required = !omitted && !marked.has("optional") && !marked.has("k8s:optional")
+	out.required = marked.has("required") || !omitted && !marked.has("optional") && !marked.has("k8s:optional")
 	out.ty = c.fieldType(plain)
 	c.own(&out, owner, name, marked)
 	out.patch = patchStrategy(f.Tag)

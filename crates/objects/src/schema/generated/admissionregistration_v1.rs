@@ -308,7 +308,7 @@ pub static VALIDATING_ADMISSION_POLICY_BINDING: Struct = Struct {
     inline: &[],
     fields: &[
         f("metadata", 1, Object(&super::meta_v1::OBJECT_META)).always(),
-        f("spec", 2, Object(&VALIDATING_ADMISSION_POLICY_BINDING_SPEC)).always(),
+        f("spec", 2, Object(&VALIDATING_ADMISSION_POLICY_BINDING_SPEC)).always().required(),
     ],
 };
 
@@ -329,10 +329,10 @@ pub static VALIDATING_ADMISSION_POLICY_BINDING_SPEC: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("policyName", 1, Text),
+        f("policyName", 1, Text).required(),
         f("paramRef", 2, Object(&PARAM_REF)).pointer(),
         f("matchResources", 3, Object(&MATCH_RESOURCES)).pointer(),
-        f("validationActions", 4, List(&List { item: Text, topology: Set, message: false })),
+        f("validationActions", 4, List(&List { item: Text, topology: Set, message: false })).required(),
     ],
 };
 

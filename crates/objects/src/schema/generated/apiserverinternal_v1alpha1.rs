@@ -12,9 +12,9 @@ pub static SERVER_STORAGE_VERSION: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("apiServerID", 1, Text),
-        f("encodingVersion", 2, Text),
-        f("decodableVersions", 3, List(&List { item: Text, topology: Set, message: false })),
+        f("apiServerID", 1, Text).required(),
+        f("encodingVersion", 2, Text).required(),
+        f("decodableVersions", 3, List(&List { item: Text, topology: Set, message: false })).required(),
         f("servedVersions", 4, List(&List { item: Text, topology: Set, message: false })),
     ],
 };
@@ -42,7 +42,7 @@ pub static STORAGE_VERSION_CONDITION: Struct = Struct {
         f("observedGeneration", 3, Int64),
         f("lastTransitionTime", 4, Time).always(),
         f("reason", 5, Text).always().required(),
-        f("message", 6, Text),
+        f("message", 6, Text).required(),
     ],
 };
 

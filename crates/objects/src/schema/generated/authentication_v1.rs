@@ -93,7 +93,7 @@ pub static TOKEN_REVIEW_SPEC: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("token", 1, Text),
+        f("token", 1, Text).required(),
         f("audiences", 2, List(&List { item: Text, topology: Atomic, message: false })),
     ],
 };

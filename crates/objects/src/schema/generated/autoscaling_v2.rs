@@ -96,7 +96,7 @@ pub static HORIZONTAL_POD_AUTOSCALER: Struct = Struct {
     inline: &[],
     fields: &[
         f("metadata", 1, Object(&super::meta_v1::OBJECT_META)).always(),
-        f("spec", 2, Object(&HORIZONTAL_POD_AUTOSCALER_SPEC)).always(),
+        f("spec", 2, Object(&HORIZONTAL_POD_AUTOSCALER_SPEC)).always().required(),
         f("status", 3, Object(&HORIZONTAL_POD_AUTOSCALER_STATUS)).always(),
     ],
 };

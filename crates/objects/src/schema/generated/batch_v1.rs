@@ -13,7 +13,7 @@ pub static CRON_JOB: Struct = Struct {
     inline: &[],
     fields: &[
         f("metadata", 1, Object(&super::meta_v1::OBJECT_META)).always(),
-        f("spec", 2, Object(&CRON_JOB_SPEC)).always(),
+        f("spec", 2, Object(&CRON_JOB_SPEC)).always().required(),
         f("status", 3, Object(&CRON_JOB_STATUS)).always(),
     ],
 };

@@ -13,7 +13,7 @@ pub static LEASE_CANDIDATE: Struct = Struct {
     inline: &[],
     fields: &[
         f("metadata", 1, Object(&super::meta_v1::OBJECT_META)).always(),
-        f("spec", 2, Object(&LEASE_CANDIDATE_SPEC)).always(),
+        f("spec", 2, Object(&LEASE_CANDIDATE_SPEC)).always().required(),
     ],
 };
 
@@ -39,6 +39,6 @@ pub static LEASE_CANDIDATE_SPEC: Struct = Struct {
         f("renewTime", 3, MicroTime).pointer(),
         f("binaryVersion", 4, Text).always().required(),
         f("emulationVersion", 5, Text),
-        f("strategy", 6, Text),
+        f("strategy", 6, Text).required(),
     ],
 };

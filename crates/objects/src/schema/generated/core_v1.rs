@@ -437,7 +437,7 @@ pub static CONTAINER_RESTART_RULE: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("action", 1, Text),
+        f("action", 1, Text).required(),
         f("exitCodes", 2, Object(&CONTAINER_RESTART_RULE_ON_EXIT_CODES)).pointer(),
     ],
 };
@@ -448,7 +448,7 @@ pub static CONTAINER_RESTART_RULE_ON_EXIT_CODES: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("operator", 1, Text),
+        f("operator", 1, Text).required(),
         f("values", 2, List(&List { item: Int32, topology: Set, message: false })),
     ],
 };
@@ -1076,7 +1076,7 @@ pub static IMAGE_VOLUME_STATUS: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("imageRef", 1, Text),
+        f("imageRef", 1, Text).required(),
     ],
 };
 
@@ -1870,8 +1870,8 @@ pub static POD_CERTIFICATE_PROJECTION: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("signerName", 1, Text),
-        f("keyType", 2, Text),
+        f("signerName", 1, Text).required(),
+        f("keyType", 2, Text).required(),
         f("maxExpirationSeconds", 3, Int32).pointer(),
         f("credentialBundlePath", 4, Text),
         f("keyPath", 5, Text),

@@ -35,7 +35,7 @@ pub static IP_ADDRESS: Struct = Struct {
     inline: &[],
     fields: &[
         f("metadata", 1, Object(&super::meta_v1::OBJECT_META)).always(),
-        f("spec", 2, Object(&IP_ADDRESS_SPEC)).always(),
+        f("spec", 2, Object(&IP_ADDRESS_SPEC)).always().required(),
     ],
 };
 
@@ -56,7 +56,7 @@ pub static IP_ADDRESS_SPEC: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("parentRef", 1, Object(&PARENT_REFERENCE)).pointer(),
+        f("parentRef", 1, Object(&PARENT_REFERENCE)).pointer().required(),
     ],
 };
 
@@ -340,9 +340,9 @@ pub static PARENT_REFERENCE: Struct = Struct {
     inline: &[],
     fields: &[
         f("group", 1, Text),
-        f("resource", 2, Text),
+        f("resource", 2, Text).required(),
         f("namespace", 3, Text),
-        f("name", 4, Text),
+        f("name", 4, Text).required(),
     ],
 };
 

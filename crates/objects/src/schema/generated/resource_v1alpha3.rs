@@ -49,7 +49,7 @@ pub static DEVICE_TAINT_RULE_SPEC: Struct = Struct {
     inline: &[],
     fields: &[
         f("deviceSelector", 1, Object(&DEVICE_TAINT_SELECTOR)).pointer(),
-        f("taint", 2, Object(&DEVICE_TAINT)).always(),
+        f("taint", 2, Object(&DEVICE_TAINT)).always().required(),
     ],
 };
 
@@ -81,8 +81,8 @@ pub static POOL_STATUS: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("driver", 1, Text),
-        f("poolName", 2, Text),
+        f("driver", 1, Text).required(),
+        f("poolName", 2, Text).required(),
         f("generation", 9, Int64).always().required(),
         f("resourceSliceCount", 8, Int32).pointer(),
         f("totalDevices", 4, Int32).pointer(),
@@ -135,7 +135,7 @@ pub static RESOURCE_POOL_STATUS_REQUEST_STATUS: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("poolCount", 6, Int32).pointer(),
+        f("poolCount", 6, Int32).pointer().required(),
         f("pools", 2, List(&List { item: Object(&POOL_STATUS), topology: Atomic, message: false })),
         f("conditions", 3, List(&List { item: Object(&super::meta_v1::CONDITION), topology: Topology::Map(&["type"]), message: false })).patched(MergeBy("type")),
     ],

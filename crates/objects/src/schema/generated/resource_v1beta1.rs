@@ -83,7 +83,7 @@ pub static CAPACITY_REQUEST_POLICY_RANGE: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("min", 1, Quantity).pointer(),
+        f("min", 1, Quantity).pointer().required(),
         f("max", 2, Quantity).pointer(),
         f("step", 3, Quantity).pointer(),
     ],
@@ -116,7 +116,7 @@ pub static COUNTER_SET: Struct = Struct {
     inline: &[],
     fields: &[
         f("name", 1, Text).always().required(),
-        f("counters", 2, Map(&MapType { value: Object(&COUNTER), atomic: false })),
+        f("counters", 2, Map(&MapType { value: Object(&COUNTER), atomic: false })).required(),
     ],
 };
 
@@ -278,7 +278,7 @@ pub static DEVICE_COUNTER_CONSUMPTION: Struct = Struct {
     inline: &[],
     fields: &[
         f("counterSet", 1, Text).always().required(),
-        f("counters", 2, Map(&MapType { value: Object(&COUNTER), atomic: false })),
+        f("counters", 2, Map(&MapType { value: Object(&COUNTER), atomic: false })).required(),
     ],
 };
 

@@ -62,7 +62,7 @@ pub static CAPACITY_REQUEST_POLICY_RANGE: Struct = Struct {
     atomic: false,
     inline: &[],
     fields: &[
-        f("min", 1, Quantity).pointer(),
+        f("min", 1, Quantity).pointer().required(),
         f("max", 2, Quantity).pointer(),
         f("step", 3, Quantity).pointer(),
     ],
@@ -95,7 +95,7 @@ pub static COUNTER_SET: Struct = Struct {
     inline: &[],
     fields: &[
         f("name", 1, Text).always().required(),
-        f("counters", 2, Map(&MapType { value: Object(&COUNTER), atomic: false })),
+        f("counters", 2, Map(&MapType { value: Object(&COUNTER), atomic: false })).required(),
     ],
 };
 
@@ -268,7 +268,7 @@ pub static DEVICE_COUNTER_CONSUMPTION: Struct = Struct {
     inline: &[],
     fields: &[
         f("counterSet", 1, Text).always().required(),
-        f("counters", 2, Map(&MapType { value: Object(&COUNTER), atomic: false })),
+        f("counters", 2, Map(&MapType { value: Object(&COUNTER), atomic: false })).required(),
     ],
 };
 
@@ -372,7 +372,7 @@ pub static DEVICE_TAINT_RULE_SPEC: Struct = Struct {
     inline: &[],
     fields: &[
         f("deviceSelector", 1, Object(&DEVICE_TAINT_SELECTOR)).pointer(),
-        f("taint", 2, Object(&DEVICE_TAINT)).always(),
+        f("taint", 2, Object(&DEVICE_TAINT)).always().required(),
     ],
 };
 
