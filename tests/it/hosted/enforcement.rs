@@ -166,3 +166,33 @@ async fn warnings_come_with_the_response_and_change_nothing() {
     assert_eq!((fine.status.as_u16(), fine.warnings().len()), (201, 0));
     assert_eq!(api.delete(&format!("{LEVELS}/a")).await.warnings().len(), 0);
 }
+
+#[tokio::test]
+async fn a_policy_about_one_version_judges_writes_through_the_other() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    // Zero shares are kept by an annotation in v1beta3, which policies about v1 do not see.
+    let expression = "request.kind.version == 'v1' && request.requestKind.version == 'v1beta3' && \
+                      object.apiVersion.endsWith('/v1') && !has(object.metadata.annotations)";
+    bind(&api, "shown", &["CREATE"], expression, &["Deny"]).await;
+    let older = LEVELS.replace("/v1/", "/v1beta3/");
+    let mut zero = level("zero", 0);
+    zero["apiVersion"] = json!("flowcontrol.apiserver.k8s.io/v1beta3");
+    let kept = json!({"flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares": ""});
+    zero["metadata"]["annotations"] = kept;
+    assert_eq!(api.post(&older, &zero).await.status, 201);
+    let refused = api.post(LEVELS, &level("new", 5)).await;
+    refused.refused(422, "Invalid");
+
+    // Only the requested version counts if the policy says so.
+    let exact = json!({"spec": {"matchConstraints": {"matchPolicy": "Exact"},
+        "validations": [{"expression": "false"}]}});
+    api.merge(&format!("{POLICIES}/shown"), &exact)
+        .await
+        .object();
+    zero["metadata"]["name"] = json!("other");
+    assert_eq!(api.post(&older, &zero).await.status, 201);
+    let refused = api.post(LEVELS, &level("new", 5)).await;
+    refused.refused(422, "Invalid");
+}
