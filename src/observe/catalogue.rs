@@ -77,6 +77,9 @@ impl Unit {
     }
 }
 
+/// The label that names the server, also of Kubernetes' own metrics.
+pub(crate) const APISERVER: &str = "apiserver";
+
 /// Target of the access log's events.
 pub(crate) const ACCESS_LOG: &str = "fairgate::access";
 
@@ -297,11 +300,11 @@ metrics! {
         "When a certificate ends, in seconds since 1970: the one that clients see (serving), or the one that the upstream sees (upstream).";
     WAIT_LIMIT: Gauge, Seconds, Alpha, [] = "fairgate_wait_limit_seconds",
         "The longest time that a request without a deadline of its own may wait in a queue.";
-    HANDSHAKE_ERRORS: Counter, Count, Alpha, [] = "apiserver_tls_handshake_errors_total",
+    HANDSHAKE_ERRORS: Counter, Count, Alpha, ["apiserver"] = "apiserver_tls_handshake_errors_total",
         "Client connections whose TLS handshake failed or took too long.";
-    STORAGE_OBJECTS: Gauge, Count, Stable, ["resource"] = "apiserver_storage_objects",
+    STORAGE_OBJECTS: Gauge, Count, Stable, ["apiserver", "resource"] = "apiserver_storage_objects",
         "Objects that the hosted API stores, counted every 10 s; -1 if they could not be counted.";
-    INIT_EVENTS: Counter, Count, Alpha, ["group", "resource"] = "apiserver_init_events_total",
+    INIT_EVENTS: Counter, Count, Alpha, ["apiserver", "group", "resource"] = "apiserver_init_events_total",
         "Objects of the hosted API that were sent at the beginning of watches.";
     PROCESS_CPU: Counter, Seconds, Alpha, [] = "process_cpu_seconds_total",
         "CPU time that the process has used.";

@@ -57,6 +57,21 @@ impl Exposition {
         }
     }
 
+    /// The same, with the label of all samples added.
+    pub(super) fn lines_with_common_label<'l>(&mut self, lines: impl IntoIterator<Item = &'l str>) {
+        let Some((name, value)) = self.common.clone() else {
+            return self.lines(lines);
+        };
+        for line in lines {
+            let end = line.find(['{', ' ']).unwrap_or(line.len());
+            let (metric, rest) = line.split_at(end);
+            let _ = match rest.strip_prefix('{') {
+                Some(labels) => writeln!(self.text, "{metric}{{{name}=\"{value}\",{labels}"),
+                None => writeln!(self.text, "{metric}{{{name}=\"{value}\"}}{rest}"),
+            };
+        }
+    }
+
     /// A sample of a counter or gauge.
     pub(crate) fn sample(
         &mut self,
@@ -236,6 +251,17 @@ mod tests {
             text.finish(),
             "thing_total{name=\"a\u{fffd}b\u{fffd}c\"} 3\n"
         );
+    }
+
+    #[test]
+    fn lines_of_the_facade_get_the_common_label_with_labels_and_without() {
+        let mut text = Exposition::with_label("apiserver", "a");
+        text.lines_with_common_label(["plain_total 1", "one_total{b=\"{ c\"} 2"]);
+        let expected = "plain_total{apiserver=\"a\"} 1\none_total{apiserver=\"a\",b=\"{ c\"} 2\n";
+        assert_eq!(text.finish(), expected);
+        let mut text = Exposition::default();
+        text.lines_with_common_label(["plain_total 1"]);
+        assert_eq!(text.finish(), "plain_total 1\n");
     }
 
     #[test]

@@ -367,7 +367,11 @@ impl GatewayMetrics {
         for metric in metrics {
             if let Some(lines) = samples.remove(metric.name) {
                 text.family(metric);
-                text.lines(lines);
+                if metric.labels.contains(&catalogue::APISERVER) {
+                    text.lines_with_common_label(lines);
+                } else {
+                    text.lines(lines);
+                }
             }
             if let Some(histogram) = histograms.get(metric.name) {
                 histogram.write(text);

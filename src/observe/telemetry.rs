@@ -138,7 +138,7 @@ impl Telemetry {
             sampled: &sampled,
             now,
         };
-        let mut text = Exposition::with_label("apiserver", &self.apiserver);
+        let mut text = Exposition::with_label(catalogue::APISERVER, &self.apiserver);
         cell_metrics::write(&mut text, &sources);
         flow_metrics::write_levels(&mut text, levels, &self.sampler, now);
         flow_metrics::write_flows(&mut text, flows);

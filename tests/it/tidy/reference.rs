@@ -30,7 +30,7 @@ fn the_metrics_reference_is_that_of_the_catalogue() {
         "# Metrics\n\n\
          <!-- Generated from src/observe/catalogue.rs by tests/it/tidy/reference.rs. Do not edit. -->\n\n\
          Served at `/metrics` on the admin port in Prometheus' text format. Metrics whose names begin with `apiserver_` have the\n\
-         names, labels and buckets of kube-apiserver, and mostly a label `apiserver` that names the upstream; `fairgate_*` are fairgate's own.\n\n\
+         names, labels and buckets of kube-apiserver, and a label `apiserver` that names the upstream; `fairgate_*` are fairgate's own.\n\n\
          *Stability* is as in Kubernetes: a STABLE metric keeps its name, type and labels; a BETA metric keeps at least its labels;\n\
          an ALPHA metric may change or be removed in any release.\n",
     );
