@@ -14,7 +14,7 @@ use crate::observe::{GatewayMetrics, catalogue};
 pub(super) struct CertificateExpiry(Arc<AtomicI64>);
 
 impl CertificateExpiry {
-    /// Exposes when `chain` expires. `name` is the value of the label: `serving` or `upstream`.
+    /// Exposes when `chain` expires. `name` is the value of the label: `serving`, `admin` or `upstream`.
     pub(super) fn register(
         metrics: &GatewayMetrics,
         name: &'static str,

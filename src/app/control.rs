@@ -17,6 +17,7 @@ use super::{
     policies::{Applier, ConfiguredSource, Policies, follow},
     reload::Reload,
     runtimes::Gateway,
+    secure_admin::SecureAdmin,
     settings::UpstreamClients,
 };
 use crate::{
@@ -46,15 +47,22 @@ pub(super) struct ControlTasks {
     pub(super) clients: UpstreamClients,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) hash_key: [u8; 16],
+    pub(super) secure_admin: Option<SecureAdmin>,
+}
+
+/// Where the admin ports are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AdminAddresses {
+    pub(super) plain: SocketAddr,
+    pub(super) secure: Option<SocketAddr>,
 }
 
 impl ControlTasks {
-    /// Starts the tasks on the gateway's control runtime. Returns the address of the admin port.
-    pub(super) fn start(self, gateway: &mut Gateway) -> Result<SocketAddr, ServeError> {
+    /// Starts the tasks on the gateway's control runtime. Returns the addresses of the admin ports.
+    pub(super) fn start(mut self, gateway: &mut Gateway) -> Result<AdminAddresses, ServeError> {
         let control = gateway.control();
         let _inside = control.enter();
         let hangup = signal(SignalKind::hangup())?;
-        let address = self.config.admin.address;
         let mut checks = checks(gateway, &self.telemetry);
         if let Some(hosting) = &self.hosting {
             checks = hosting.add_health_check(checks);
@@ -72,20 +80,17 @@ impl ControlTasks {
         if let Some(hosting) = &self.hosting {
             hosting.serve_on_main_port(&view);
         }
-        let admin = control
-            .block_on(AdminServer::bind(address, view))
-            .map_err(|source| ServeError::Admin { address, source })?;
-        let admin_address = admin.address()?;
+        let admin = self.start_admin_ports(gateway, view)?;
         let upstream = self.config.upstream.url.authority();
         tracing::info!(
             address = %gateway.address(),
-            admin = %admin_address,
+            admin = %admin.plain,
+            secure_admin = admin.secure.map(tracing::field::display),
             upstream = self.config.has_upstream.then_some(upstream),
             "serving"
         );
         register_load_metrics(gateway, &self.telemetry);
         register_defence_metrics(gateway, &self.telemetry);
-        control.spawn(admin.run());
         control.spawn(Arc::clone(&self.telemetry).run());
         self.start_flow_control(&control);
         control.spawn(followed_files::follow(self.renewals));
@@ -118,7 +123,31 @@ impl ControlTasks {
             hash_key: self.hash_key,
         };
         control.spawn(reload.run(hangup));
-        Ok(admin_address)
+        Ok(admin)
+    }
+
+    /// Serves `endpoints` on the admin ports.
+    fn start_admin_ports(
+        &mut self,
+        gateway: &mut Gateway,
+        endpoints: Arc<OperatorEndpoints>,
+    ) -> Result<AdminAddresses, ServeError> {
+        let (control, address) = (gateway.control(), self.config.admin.address);
+        let secure = self.secure_admin.take();
+        let secure = secure.map(|port| port.start(gateway, Arc::clone(&endpoints)));
+        let plain = control
+            .block_on(AdminServer::bind(address, endpoints))
+            .map_err(|source| ServeError::Admin {
+                field: "admin.address",
+                address,
+                source,
+            })?;
+        let addresses = AdminAddresses {
+            plain: plain.address()?,
+            secure: secure.transpose()?,
+        };
+        control.spawn(plain.run());
+        Ok(addresses)
     }
 
     /// Starts the rebalancing of seats, and counting the upstream's objects.

@@ -60,7 +60,8 @@ fn wait_rules(wait: &EvictionWaitConfig) -> EvictionWaitRules {
 }
 
 /// Answers the evictions that wait when the gateway begins to stop.
-pub(super) fn end_waits_with(evictor: Arc<Evictor>, gateway: &Gateway) {
+pub(super) fn end_waits_with(evictor: Option<Arc<Evictor>>, gateway: &Gateway) {
+    let Some(evictor) = evictor else { return };
     let mut phases = gateway.drain().subscribe();
     gateway.control().spawn(async move {
         let stopping = phases.wait_for(|now| *now >= DrainPhase::Stopping);

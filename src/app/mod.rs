@@ -26,6 +26,7 @@ mod policies;
 mod reload;
 mod renewals;
 pub mod runtimes;
+mod secure_admin;
 mod settings;
 mod settings_error;
 mod source_status;
@@ -51,7 +52,7 @@ use crate::{
         recorder::Traced,
     },
 };
-use control::ControlTasks;
+use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
 use fairgate_apiserver::{
     Hosted, HostedLayer, HostedService as Served, Ownership, namespaces::Namespaces,
@@ -78,6 +79,8 @@ use hosted_api::HostedApi;
 use identity::{IdentityWriter, UpstreamCredential};
 use namespaces::UpstreamNamespaces;
 use policies::{ObjectsFrom, Policies};
+use renewals::ServingCertificates;
+use secure_admin::SecureAdmin;
 use settings::UpstreamClients;
 
 /// Why the gateway cannot start, or stopped.
@@ -98,11 +101,13 @@ pub enum ServeError {
     /// Logging cannot be set up.
     #[error(transparent)]
     Log(#[from] observe::log::LogError),
-    /// The admin port cannot be opened.
+    /// An admin port cannot be opened.
     #[error(
-        "admin.address: cannot bind {address}; choose another address, or stop the process that listens there"
+        "{field}: cannot bind {address}; choose another address, or stop the process that listens there"
     )]
     Admin {
+        /// The configuration key of the address.
+        field: &'static str,
         /// The configured address.
         address: SocketAddr,
         /// The error of the operating system.
@@ -185,8 +190,7 @@ where
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
     let (policies, policy) = control_runtime.block_on(loaded)?;
     let flow_control = new_flow_control(&config, cores, policy, &clock);
-    let shared = Arc::clone(&flow_control);
-    let telemetry = new_telemetry(&config, shared, &clock, metrics);
+    let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
     let control = control_runtime.handle();
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
@@ -200,14 +204,14 @@ where
         ownership: ownership(&config),
         forward: ForwardParts::new(&config, upstream.endpoint, &upstream.credential, metrics)?,
     };
+    let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
     let serve = access.serve;
     let app = AppSettings { serve, cores };
     let mut gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
-    if let Some(evictor) = evictor {
-        evictions::end_waits_with(evictor, &gateway);
-    }
-    let (certificate, credential) = (access.certificate, upstream.credential);
-    let renewals = renewals::files(&config, certificate, upstream.tls, &credential, &telemetry);
+    evictions::end_waits_with(evictor, &gateway);
+    let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
+    let credential = upstream.credential;
+    let renewals = renewals::files(&config, shown, upstream.tls, &credential, &telemetry);
     let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock);
     let control = ControlTasks {
         config,
@@ -223,6 +227,7 @@ where
         clients,
         telemetry,
         hash_key,
+        secure_admin,
     };
     let admin = control.start(&mut gateway)?;
     Ok(Running {
@@ -289,7 +294,7 @@ impl ClientAccess {
         let events = event_metrics::token_reviews(telemetry.metrics());
         let reviews = settings::token_reviews(config, clients, clock, events, control)?;
         let rules = settings::auth_rules(config, config, reviews.clone())?;
-        let certificate = settings::serving_certificate(config)?;
+        let certificate = settings::serving_certificate("listen.tls", config.listen.tls.as_ref())?;
         let authorities = rules.authentication.authorities();
         let mut serve = settings::serve(config, certificate.as_ref(), authorities)?;
         serve.events = event_metrics::clients(telemetry.metrics());
@@ -305,7 +310,7 @@ impl ClientAccess {
 /// A running gateway. Dropping it stops it immediately.
 pub struct Running {
     gateway: Gateway,
-    admin: SocketAddr,
+    admin: AdminAddresses,
     flow_control: Arc<FlowControl>,
     store: Option<Arc<dyn Store>>,
 }
@@ -327,7 +332,12 @@ impl Running {
 
     /// The address of the admin port.
     pub fn admin_address(&self) -> SocketAddr {
-        self.admin
+        self.admin.plain
+    }
+
+    /// The address of the secure admin port, if there is one.
+    pub fn secure_admin_address(&self) -> Option<SocketAddr> {
+        self.admin.secure
     }
 
     /// The state that its data cores share.
@@ -349,13 +359,13 @@ impl Running {
 /// The metrics and dumps of the gateway.
 fn new_telemetry(
     config: &Config,
-    flow_control: Arc<FlowControl>,
+    flow_control: &Arc<FlowControl>,
     clock: &Clock,
     metrics: Arc<GatewayMetrics>,
 ) -> Arc<Telemetry> {
     let top_flows = config.admin.top_flows as usize;
     Telemetry::new(
-        flow_control,
+        Arc::clone(flow_control),
         clock.clone(),
         &config.apiserver,
         metrics,

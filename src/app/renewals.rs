@@ -4,7 +4,7 @@
 
 use super::{
     certificate_expiry::CertificateExpiry, followed_files::FollowedFiles,
-    identity::UpstreamCredential, settings,
+    identity::UpstreamCredential, secure_admin::SecureAdmin, settings,
 };
 use crate::{
     config::{Authorities, BearerTokenFile, CertificateAndKey, Config},
@@ -13,19 +13,40 @@ use crate::{
 use fairgate_proxy::serve::tls::ServingCertificate;
 use fairgate_upstream::tls::UpstreamTls;
 
+/// The certificates that clients are shown.
+pub(super) struct ServingCertificates {
+    /// On the main port.
+    main: Option<ServingCertificate>,
+    /// On the secure admin port, if it has one of its own.
+    admin: Option<ServingCertificate>,
+}
+
+impl ServingCertificates {
+    /// That of the main port, and that of the secure admin port.
+    pub(super) fn new(main: Option<ServingCertificate>, port: Option<&SecureAdmin>) -> Self {
+        let admin = port.and_then(|port| port.certificate.clone());
+        Self { main, admin }
+    }
+}
+
 /// The files to follow for this configuration. Also exposes when their certificates expire.
 pub(super) fn files(
     config: &Config,
-    serving: Option<ServingCertificate>,
+    serving: ServingCertificates,
     upstream: Option<UpstreamTls>,
     credential: &UpstreamCredential,
     telemetry: &Telemetry,
 ) -> Vec<FollowedFiles> {
     let metrics = telemetry.metrics();
-    let own = config.listen.tls.clone();
-    let serving = own
-        .zip(serving)
-        .map(|(own, shown)| serving_files(own, shown, metrics));
+    let main = config.listen.tls.clone().zip(serving.main);
+    let main =
+        main.map(|(own, shown)| serving_files(["listen.tls", "serving"], own, shown, metrics));
+    let secure = config.admin.secure.as_ref();
+    let admin = secure
+        .and_then(|secure| secure.tls.clone())
+        .zip(serving.admin);
+    let admin =
+        admin.map(|(own, shown)| serving_files(["admin.secure.tls", "admin"], own, shown, metrics));
     let upstream = upstream.and_then(|tls| {
         let authorities = config.upstream.authorities.clone();
         upstream_files(
@@ -37,16 +58,19 @@ pub(super) fn files(
     });
     let token = config.upstream.token.clone();
     let token = token.map(|token| token_file(token, credential.clone()));
-    [serving, upstream, token].into_iter().flatten().collect()
+    let files = [main, admin, upstream, token];
+    files.into_iter().flatten().collect()
 }
 
+/// A serving certificate: the key of the configuration, and the value of the metric's label.
 fn serving_files(
+    [field, label]: [&'static str; 2],
     own: CertificateAndKey,
     shown: ServingCertificate,
     metrics: &GatewayMetrics,
 ) -> FollowedFiles {
-    let expiry = CertificateExpiry::register(metrics, "serving", &own.chain);
-    FollowedFiles::new("listen.tls", own.files.clone().into(), move |contents| {
+    let expiry = CertificateExpiry::register(metrics, label, &own.chain);
+    FollowedFiles::new(field, own.files.clone().into(), move |contents| {
         let [certificate, key] = contents else {
             return Ok(()); // there are as many as were named above
         };

@@ -7,7 +7,7 @@
 use std::{
     convert::Infallible,
     io,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     num::NonZero,
     sync::Arc,
     thread::{self, JoinHandle},
@@ -64,7 +64,7 @@ pub enum StartError {
     /// The operating system refuses a thread or other resources of a runtime.
     #[error("cannot start the {runtime} runtime")]
     Runtime {
-        /// `control` or `data`.
+        /// `control`, `data` or `admin`.
         runtime: &'static str,
         /// The error of the operating system.
         source: io::Error,
@@ -172,14 +172,72 @@ impl Gateway {
         S: Service<Inbound, Response = Reply, Error = Infallible> + Clone + 'static,
         S::Future: 'static,
     {
-        let failed = |source| StartError::Runtime {
-            runtime: "data",
-            source,
-        };
         let (handle, core) = Core::new();
         let settings = self.settings.serve.clone();
         let defence = Arc::clone(&self.defence);
         let phases = self.drain.subscribe();
+        let name = format!("fairgate-data-{}", self.threads.len());
+        self.start_thread("data", name, move || async move {
+            let clock = context.clock.clone();
+            let stack = build(context);
+            core.run(settings, defence, clock, phases, stack).await
+        })?;
+        Ok(handle)
+    }
+
+    /// Serves the connections of `listener` on a thread of its own, with limits of its own, until those of the
+    /// gateway are closed. `build` creates the stack, on that thread.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread.
+    pub(crate) fn serve_more<B, S>(
+        &mut self,
+        listener: TcpListener,
+        settings: ServeSettings,
+        build: B,
+    ) -> Result<(), StartError>
+    where
+        B: FnOnce(&Clock) -> S + Send + 'static,
+        S: Service<Inbound, Response = Reply, Error = Infallible> + Clone + 'static,
+        S::Future: 'static,
+    {
+        let (handle, core) = Core::new();
+        let connections = ClientConnections::new(settings.connections);
+        let descriptors = raise_descriptor_limit();
+        let acceptor = Acceptor::new(listener, vec![handle], connections, descriptors);
+        let clock = Clock::system();
+        let defence = Defence::new(settings.unfinished_head_bytes, clock.clone());
+        let mut phases = self.drain.subscribe();
+        self.start_thread("admin", "fairgate-admin".to_owned(), move || async move {
+            let drain = DrainController::default();
+            let own_phases = drain.subscribe();
+            let accepting = acceptor.run(drain.subscribe());
+            task::spawn_local(async move {
+                if let Err(error) = accepting.await {
+                    tracing::error!(%error, "a listener failed; it accepts no more connections");
+                }
+            });
+            task::spawn_local(async move {
+                let _ = phases.wait_for(|phase| *phase >= DrainPhase::Ended).await;
+                drain.advance(DrainPhase::Over);
+            });
+            let stack = build(&clock);
+            core.run(settings, defence, clock, own_phases, stack).await
+        })
+    }
+
+    /// Starts a thread with a runtime of its own, which is waited for when the gateway stops.
+    fn start_thread<F>(
+        &mut self,
+        runtime: &'static str,
+        name: String,
+        serve: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<(), StartError>
+    where
+        F: Future<Output = io::Result<()>>,
+    {
+        let failed = |source| StartError::Runtime { runtime, source };
         let (started, starts) = std::sync::mpsc::channel();
         let run = move || {
             let runtime = runtime::Builder::new_current_thread()
@@ -193,29 +251,21 @@ impl Gateway {
                 }
             };
             let _ = started.send(Ok(()));
-            let ended = runtime.block_on(async {
-                let clock = context.clock.clone();
-                let stack = build(context);
-                core.run(settings, defence, clock, phases, stack).await
-            });
-            if let Err(error) = ended {
-                tracing::error!(%error, "a data core stopped");
+            if let Err(error) = runtime.block_on(serve()) {
+                tracing::error!(%error, "a thread that serves clients stopped");
             }
         };
         let thread = thread::Builder::new()
-            .name(format!("fairgate-data-{}", self.threads.len()))
+            .name(name)
             .spawn(run)
             .map_err(failed)?;
         self.threads.push(thread);
         match starts.recv() {
-            Ok(started) => started.map_err(failed)?,
-            Err(_) => {
-                return Err(failed(io::Error::other(
-                    "the thread ended before it served",
-                )));
-            }
+            Ok(started) => started.map_err(failed),
+            Err(_) => Err(failed(io::Error::other(
+                "the thread ended before it served",
+            ))),
         }
-        Ok(handle)
     }
 
     /// The control runtime, which runs everything except requests.

@@ -4,7 +4,7 @@ use std::{num::NonZero, sync::Arc, time::Duration};
 
 use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rustls::{ClientConfig, DistinguishedName, pki_types::ServerName};
+use rustls::{ClientConfig, DistinguishedName, ServerConfig, pki_types::ServerName};
 use tokio::runtime;
 
 use super::{identity::UpstreamCredential, settings_error::SettingsError};
@@ -97,20 +97,24 @@ pub(super) fn flow_control(config: &Config) -> FlowControlSettings {
     }
 }
 
-/// The certificate that clients are shown, unless they connect without TLS.
+/// The certificate under the key `field` that clients are shown, unless they connect without TLS.
 pub(super) fn serving_certificate(
-    config: &Config,
+    field: &'static str,
+    own: Option<&config::CertificateAndKey>,
 ) -> Result<Option<ServingCertificate>, SettingsError> {
-    let own = config.listen.tls.as_ref();
     let own = own.map(|own| ServingCertificate::new(own.chain.clone(), own.key.clone_key()));
-    own.transpose().map_err(unusable_serving_certificate)
+    own.transpose()
+        .map_err(|source| SettingsError::Tls { field, source })
 }
 
-fn unusable_serving_certificate(source: rustls::Error) -> SettingsError {
-    SettingsError::Tls {
-        field: "listen.tls",
-        source,
-    }
+/// TLS with a certificate that was configured under the key `field`.
+pub(super) fn serving_tls(
+    field: &'static str,
+    certificate: &ServingCertificate,
+    authorities: Vec<DistinguishedName>,
+) -> Result<Arc<ServerConfig>, SettingsError> {
+    serve::tls::server_config(certificate, authorities)
+        .map_err(|source| SettingsError::Tls { field, source })
 }
 
 pub(super) fn serve(
@@ -118,8 +122,8 @@ pub(super) fn serve(
     certificate: Option<&ServingCertificate>,
     authorities: Vec<DistinguishedName>,
 ) -> Result<ServeSettings, SettingsError> {
-    let tls = certificate.map(|certificate| serve::tls::server_config(certificate, authorities));
-    let tls = tls.transpose().map_err(unusable_serving_certificate)?;
+    let tls = certificate.map(|certificate| serving_tls("listen.tls", certificate, authorities));
+    let tls = tls.transpose()?;
     let (limits, timeouts) = (&config.limits, &config.timeouts);
     Ok(ServeSettings {
         listen: config.listen.address,

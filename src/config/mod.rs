@@ -397,12 +397,23 @@ pub enum DisruptionControllerMode {
 }
 
 /// The admin port: metrics, health checks and dumps in plain HTTP.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct AdminConfig {
     /// The address and port to bind.
     pub address: SocketAddr,
+    /// The same with TLS, authentication and authorization; `None`: not served.
+    pub secure: Option<SecureAdminConfig>,
     /// The maximum number of flows of each priority level whose waiting requests and seats are metrics of their own.
     pub top_flows: u32,
+}
+
+/// The secure admin port: metrics, health checks and dumps for authenticated and authorized users.
+#[derive(Clone, Debug)]
+pub struct SecureAdminConfig {
+    /// The address and port to bind.
+    pub address: SocketAddr,
+    /// The serving certificate; `None`: that of `listen.tls`.
+    pub tls: Option<CertificateAndKey>,
 }
 
 /// What is logged, and how; to standard error.
@@ -477,7 +488,9 @@ const APPLIED_BY_RELOAD: [&str; 24] = [
 ];
 
 /// The keys of files whose changed contents are used without a reload.
-const FOLLOWED_FILES: [&str; 6] = [
+const FOLLOWED_FILES: [&str; 8] = [
+    "admin.secure.tls.certFile",
+    "admin.secure.tls.keyFile",
     "listen.tls.certFile",
     "listen.tls.keyFile",
     "upstream.caFile",

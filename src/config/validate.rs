@@ -11,6 +11,7 @@ use super::{
 /// Reports contradictions between keys that are valid by themselves.
 pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
     validate_listen(reader, config);
+    validate_secure_admin(reader, config);
     validate_authentication(reader, config);
     if config.has_upstream {
         validate_upstream(reader, config);
@@ -175,7 +176,7 @@ fn validate_listen(reader: &mut ConfigReader, config: &Config) {
             "use another port",
         );
     }
-    if reader.is_set("listen.tls.certFile") || reader.is_set("listen.tls.keyFile") {
+    if is_pair_set(reader, "listen.tls") {
         return;
     }
     if !listen.address.ip().is_loopback() {
@@ -189,7 +190,7 @@ fn validate_listen(reader: &mut ConfigReader, config: &Config) {
         "authentication.clientCertificate.caFile",
         "authentication.requestHeader.caFile",
     ] {
-        if reader.is_set(field) {
+        if reader.is_set(field) && !is_pair_set(reader, "admin.secure.tls") {
             reader.error(
                 field,
                 "without listen.tls no client can present a certificate",
@@ -197,6 +198,48 @@ fn validate_listen(reader: &mut ConfigReader, config: &Config) {
             );
         }
     }
+}
+
+/// The secure admin port needs an address and a certificate of its own, or the one that clients see.
+fn validate_secure_admin(reader: &mut ConfigReader, config: &Config) {
+    let Some(secure) = &config.admin.secure else {
+        let mut findings = reader.findings.iter();
+        let is_malformed = findings.any(|finding| finding.field == "admin.secure.address");
+        if is_pair_set(reader, "admin.secure.tls") && !is_malformed {
+            reader.error(
+                "admin.secure.tls",
+                "has no effect: admin.secure.address is not set",
+                "set admin.secure.address, or remove it",
+            );
+        }
+        return;
+    };
+    for (other, address) in [
+        ("listen.address", config.listen.address),
+        ("admin.address", config.admin.address),
+    ] {
+        if secure.address == address && address.port() != 0 {
+            reader.error(
+                "admin.secure.address",
+                format!("the same as {other}"),
+                "use another port",
+            );
+        }
+    }
+    if !is_pair_set(reader, "admin.secure.tls") && !is_pair_set(reader, "listen.tls") {
+        reader.error(
+            "admin.secure.tls",
+            "not set, and neither is listen.tls: this port is served with TLS only",
+            "set admin.secure.tls.certFile and keyFile",
+        );
+    }
+}
+
+/// Whether a file of the certificate and key under `section` is set.
+fn is_pair_set(reader: &ConfigReader, section: &str) -> bool {
+    ["certFile", "keyFile"]
+        .iter()
+        .any(|key| reader.is_set(&format!("{section}.{key}")))
 }
 
 fn validate_authentication(reader: &mut ConfigReader, config: &Config) {

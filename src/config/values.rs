@@ -67,6 +67,7 @@ macro_rules! notations {
 
 notations! {
     SocketAddr: "IP address and port",
+    Option<SocketAddr>: "IP address and port",
     bool: "`true`, `false`",
     String: "text",
     Vec<String>: "list of text",
@@ -188,6 +189,14 @@ pub(super) fn address(value: &Value) -> Result<SocketAddr, InvalidValue> {
             "write it as \"127.0.0.1:8443\" or \"[::]:8443\"",
         )
     })
+}
+
+/// An IP address and port; empty text is none.
+pub(super) fn optional_address(value: &Value) -> Result<Option<SocketAddr>, InvalidValue> {
+    if text(value)?.is_empty() {
+        return Ok(None);
+    }
+    address(value).map(Some)
 }
 
 /// A duration as Kubernetes writes it: `10s`, `1m30s`, `500ms`, `1.5h`.

@@ -13,7 +13,7 @@
 use std::{
     convert::Infallible,
     fs::File,
-    io::{self, Write as _},
+    io,
     net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
@@ -22,13 +22,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use flate2::{Compression, write::GzEncoder};
-use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
-    header::{
-        ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY,
-    },
-};
+use http::{HeaderValue, Method, Request, StatusCode, header::ALLOW};
 use http_body::{Body, Frame, SizeHint};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -39,7 +33,8 @@ use tokio::{
 
 use super::{
     admin_connections::{AdminConnections, AdmittedConnection},
-    endpoints::{EndpointResponse, OperatorEndpoints},
+    encoded_reply::{self, EncodedReply, accepts_gzip},
+    endpoints::OperatorEndpoints,
     gateway_metrics::AdminConnectionCut,
 };
 
@@ -53,21 +48,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(65);
 const LIFE: Duration = Duration::from_secs(300);
 /// How long its last response may take after that.
 const LAST_ANSWER: Duration = Duration::from_secs(30);
-/// The least size in bytes of a response that is compressed, for clients that accept that.
-const MIN_COMPRESSED: usize = 1024;
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
-
-const TEXT: &str = "text/plain; charset=utf-8";
-
-const INDEX: &str = "fairgate\n\n\
-    /metrics\n\
-    /livez\n\
-    /readyz\n\
-    /healthz\n\
-    /debug/api_priority_and_fairness/dump_priority_levels\n\
-    /debug/api_priority_and_fairness/dump_queues\n\
-    /debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1\n";
 
 /// The admin port, bound and ready to run.
 #[derive(Debug)]
@@ -78,8 +60,6 @@ pub(crate) struct AdminServer {
 
 /// Bytes of a response that are passed to hyper at once. They may not be sent yet when the body ends.
 const PIECE: usize = 16 << 10;
-
-type Answer = Response<Bytes>;
 
 /// The body of a response. Until it is sent, its connection counts as busy.
 struct Sending {
@@ -232,83 +212,17 @@ async fn converse(
     }
 }
 
-async fn answer<B>(endpoints: &OperatorEndpoints, request: &Request<B>) -> Answer {
+async fn answer<B>(endpoints: &OperatorEndpoints, request: &Request<B>) -> EncodedReply {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+        let mut refusal =
+            encoded_reply::text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
         let allowed = HeaderValue::from_static("GET, HEAD");
         refusal.headers_mut().insert(ALLOW, allowed);
         return refusal;
     }
     let (path, query) = (request.uri().path(), request.uri().query());
-    if path == "/" {
-        return text(StatusCode::OK, INDEX);
-    }
     match endpoints.get(path, query.unwrap_or_default(), true).await {
-        Some(found) if found.text.len() >= MIN_COMPRESSED && accepts_gzip(request.headers()) => {
-            compressed(found).await
-        }
-        Some(found) => respond(found.status, found.content_type, found.text),
-        None => not_found(),
+        Some(found) => encoded_reply::encode(found, accepts_gzip(request.headers())).await,
+        None => encoded_reply::not_found(),
     }
-}
-
-/// Whether the client accepts gzip. Prometheus does, which reduces a scrape to a twentieth of its size.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(ACCEPT_ENCODING).iter();
-    let mut codings = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|coding| coding.replace(' ', ""));
-    codings.any(|coding| match coding.split_once(';') {
-        None => coding.eq_ignore_ascii_case("gzip"),
-        Some((name, weight)) => {
-            let weight = weight
-                .strip_prefix("q=")
-                .and_then(|q| q.parse::<f32>().ok());
-            name.eq_ignore_ascii_case("gzip") && weight.is_some_and(|weight| weight > 0.0)
-        }
-    })
-}
-
-/// The response as gzip, made on the blocking pool.
-async fn compressed(found: EndpointResponse) -> Answer {
-    let EndpointResponse {
-        status,
-        content_type,
-        text,
-    } = found;
-    let compress = move || {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(text.as_bytes())?;
-        encoder.finish()
-    };
-    let Ok(Ok(bytes)) = tokio::task::spawn_blocking(compress).await else {
-        return self::text(StatusCode::INTERNAL_SERVER_ERROR, "compressing failed\n");
-    };
-    let mut answer = respond(status, content_type, bytes);
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
-    answer
-}
-
-fn not_found() -> Answer {
-    text(StatusCode::NOT_FOUND, "404 page not found\n")
-}
-
-fn text(status: StatusCode, text: &'static str) -> Answer {
-    respond(status, TEXT, text)
-}
-
-fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(body.into());
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        HeaderName::from_static("x-content-type-options"),
-        HeaderValue::from_static("nosniff"),
-    );
-    answer
 }

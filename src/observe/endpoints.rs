@@ -15,8 +15,17 @@ use super::{
     telemetry::Telemetry,
 };
 
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const INDEX: &str = "fairgate\n\n\
+    /metrics\n\
+    /livez\n\
+    /readyz\n\
+    /healthz\n\
+    /debug/api_priority_and_fairness/dump_priority_levels\n\
+    /debug/api_priority_and_fairness/dump_queues\n\
+    /debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1\n";
 
 /// The endpoints for operators.
 #[derive(Debug)]
@@ -65,6 +74,7 @@ impl OperatorEndpoints {
         reasons: bool,
     ) -> Option<EndpointResponse> {
         match path {
+            "/" => Some(response(StatusCode::OK, TEXT, INDEX.to_owned())),
             "/metrics" => Some(self.render_metrics().await),
             _ if path.starts_with(PATH) => {
                 let dump = Dump::of(path.as_bytes(), Some(query))?;

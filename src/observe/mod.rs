@@ -6,7 +6,8 @@
 //! (`gateway_metrics`). Every metric is defined in [`catalogue`], and `exposition` writes them all.
 //!
 //! `recorder` is the outermost layer, which counts and logs each request at its end; `dumps_layer`
-//! answers the debug dumps on the main port, `admin` everything on the admin port.
+//! answers the debug dumps on the main port, `admin` everything on the admin port, and `secure_endpoints` the
+//! same for authorized users.
 //!
 //! It reads what other modules keep, and never decides.
 
@@ -18,6 +19,7 @@ mod cell_metrics;
 pub(crate) mod checks;
 mod dumps;
 pub(crate) mod dumps_layer;
+mod encoded_reply;
 pub(crate) mod endpoints;
 mod exposition;
 mod flow_metrics;
@@ -29,6 +31,7 @@ pub(crate) mod recorder;
 mod request_counts;
 mod request_metrics;
 mod sampler;
+pub(crate) mod secure_endpoints;
 mod shared_histogram;
 mod telemetry;
 #[cfg(test)]

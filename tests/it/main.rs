@@ -34,6 +34,7 @@ mod panics;
 mod pooling;
 mod resets;
 mod rotation;
+mod secure_admin;
 mod tidy;
 mod tidy_names;
 mod tls;

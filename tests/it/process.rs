@@ -25,6 +25,8 @@ pub struct GatewayProcess {
     pub address: SocketAddr,
     /// Where it serves operators.
     pub admin: SocketAddr,
+    /// The same with TLS, if the configuration has `admin.secure`.
+    pub secure_admin: Option<SocketAddr>,
     log: Arc<Mutex<Vec<String>>>,
     directory: PathBuf,
 }
@@ -34,6 +36,8 @@ pub struct GatewayProcess {
 pub struct ProcessOptions {
     /// The content of the file `tokens`, which the configuration may name.
     pub tokens: &'static str,
+    /// Further files in the directory of the configuration: name and content.
+    pub files: Vec<(&'static str, String)>,
     /// The limit on its descriptors.
     pub descriptors: Option<u32>,
 }
@@ -49,14 +53,18 @@ impl GatewayProcess {
         for (key, value) in [
             ("apiVersion", json!("fairgate.dev/v1alpha1")),
             ("kind", json!("Configuration")),
-            ("listen", json!({"address": "127.0.0.1:0"})),
-            ("admin", json!({"address": "127.0.0.1:0"})),
         ] {
             configuration[key] = value;
+        }
+        for section in ["listen", "admin"] {
+            configuration[section]["address"] = json!("127.0.0.1:0");
         }
         let path = directory.join("fairgate.yaml");
         std::fs::write(&path, configuration.to_string()).unwrap();
         std::fs::write(directory.join("tokens"), options.tokens).unwrap();
+        for (name, content) in &options.files {
+            std::fs::write(directory.join(name), content).unwrap();
+        }
         let limit = options
             .descriptors
             .map_or(String::new(), |limit| format!("ulimit -n {limit} && "));
@@ -79,15 +87,16 @@ impl GatewayProcess {
             log.lock().unwrap().push(line);
             addresses
         });
-        let (address, admin) = addresses
+        let [address, admin, secure_admin] = addresses
             .unwrap_or_else(|| panic!("the gateway does not serve: {:#?}", log.lock().unwrap()));
         // The process would block if its log were not read.
         let keep = Arc::clone(&log);
         std::thread::spawn(move || lines.for_each(|line| keep.lock().unwrap().push(line)));
         Self {
             child,
-            address,
-            admin,
+            address: address.unwrap(),
+            admin: admin.unwrap(),
+            secure_admin,
             log,
             directory,
         }
@@ -148,13 +157,15 @@ fn new_directory() -> PathBuf {
     directory
 }
 
-/// The addresses in the log line that says that the gateway serves: for clients and for operators.
-fn logged_addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+/// The addresses in the log line that says that the gateway serves: for clients, for operators, and for operators
+/// with TLS.
+fn logged_addresses(line: &str) -> Option<[Option<SocketAddr>; 3]> {
     let value = |key: &str| {
         let (_, rest) = line.split_once(key)?;
         rest.split(' ').next().unwrap().parse().ok()
     };
-    Some((value(" address=")?, value(" admin=")?))
+    let addresses = [" address=", " admin=", " secure_admin="].map(value);
+    (addresses[0].is_some() && addresses[1].is_some()).then_some(addresses)
 }
 
 /// The response, with its head, to a `GET` on a connection of its own.

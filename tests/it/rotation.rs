@@ -1,6 +1,7 @@
 //! Certificates, keys and tokens that are replaced in their files while a gateway runs.
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -59,8 +60,12 @@ impl Files {
     async fn start(&self, more: &str) -> Running {
         let text = format!(
             "apiVersion: fairgate.dev/v1alpha1\nkind: Configuration\n\
-             admin: {{address: '127.0.0.1:0'}}\ndataCores: 1\n\
-             drain: {{delay: 0s, grace: 0s}}\n{more}"
+             dataCores: 1\n{}drain: {{delay: 0s, grace: 0s}}\n{more}",
+            if more.contains("admin:") {
+                ""
+            } else {
+                "admin: {address: '127.0.0.1:0'}\n"
+            }
         );
         let (config, _) = Config::parse("test.yaml", &self.0, text.as_bytes())
             .usable()
@@ -304,17 +309,55 @@ async fn clients_are_shown_a_replaced_serving_certificate() {
     let gateway = files
         .start("listen: {address: '127.0.0.1:0', tls: {certFile: own.crt, keyFile: own.key}}\n")
         .await;
-    let shown = async || {
-        let stream = TcpStream::connect(gateway.address()).await.unwrap();
-        let stream = TlsConnector::from(authority.client(None, &[b"h2"]))
-            .connect(ServerName::try_from("localhost").unwrap(), stream)
-            .await
-            .unwrap();
-        stream.get_ref().1.peer_certificates().unwrap()[0]
-            .clone()
-            .into_owned()
-    };
+    let shown = async || shown_at(gateway.address(), &authority).await;
     assert_eq!(shown().await, before);
     let after = files.write_identity("own", &authority, &Leaf::named("localhost"));
     until(async || shown().await == after).await;
+}
+
+#[tokio::test]
+async fn a_replaced_certificate_is_shown_on_the_secure_admin_port() {
+    let authority = Authority::new("servers");
+    let files = Files::new();
+    let before = files.write_identity("own", &authority, &Leaf::named("localhost"));
+    let gateway = files
+        .start(
+            "listen: {address: '127.0.0.1:0'}\nadmin: {address: '127.0.0.1:0', secure: \
+             {address: '127.0.0.1:0', tls: {certFile: own.crt, keyFile: own.key}}}\n",
+        )
+        .await;
+    let address = gateway.secure_admin_address().unwrap();
+    assert_eq!(shown_at(address, &authority).await, before);
+    let after = files.write_identity("own", &authority, &Leaf::named("localhost"));
+    until(async || shown_at(address, &authority).await == after).await;
+}
+
+#[tokio::test]
+async fn without_a_certificate_of_its_own_the_secure_admin_port_shows_that_of_clients_also_renewed()
+{
+    let authority = Authority::new("servers");
+    let files = Files::new();
+    let before = files.write_identity("own", &authority, &Leaf::named("localhost"));
+    let gateway = files
+        .start(
+            "listen: {address: '127.0.0.1:0', tls: {certFile: own.crt, keyFile: own.key}}\n\
+             admin: {address: '127.0.0.1:0', secure: {address: '127.0.0.1:0'}}\n",
+        )
+        .await;
+    let address = gateway.secure_admin_address().unwrap();
+    assert_eq!(shown_at(address, &authority).await, before);
+    let after = files.write_identity("own", &authority, &Leaf::named("localhost"));
+    until(async || shown_at(address, &authority).await == after).await;
+}
+
+/// The certificate that the server at `address` shows.
+async fn shown_at(address: SocketAddr, authority: &Authority) -> CertificateDer<'static> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let stream = TlsConnector::from(authority.client(None, &[b"h2"]))
+        .connect(ServerName::try_from("localhost").unwrap(), stream)
+        .await
+        .unwrap();
+    stream.get_ref().1.peer_certificates().unwrap()[0]
+        .clone()
+        .into_owned()
 }

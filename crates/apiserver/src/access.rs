@@ -8,7 +8,6 @@ use crate::{
     request::ApiRequest,
     response::ApiResponse,
 };
-use fairgate_objects::go::Quoted;
 use fairgate_upstream::access_review::Attributes;
 
 /// Checks that the user of a request may do what `attributes` say.
@@ -33,8 +32,7 @@ pub async fn authorize(
                 "" => request.path.clone(),
                 query => format!("{}?{query}", request.path),
             };
-            let text = format!("Internal Server Error: {}: {error}\n", Quoted(&target));
-            let text = authorize::escaped(&text);
+            let text = authorize::undecided(&target, &error);
             Err(ApiResponse::text(StatusCode::INTERNAL_SERVER_ERROR, text))
         }
     }

@@ -24,7 +24,7 @@ use fairgate_upstream::access_review::{
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// The 403 for a request that is denied; `reason` may be empty.
-pub(crate) fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> StatusError {
+pub fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> StatusError {
     let why = if reason.is_empty() {
         String::new()
     } else {
@@ -94,6 +94,12 @@ impl Authorizer {
             Self::Upstream(access) => access.decide(user, wanted).await,
         }
     }
+}
+
+/// The text of the 500 for a request for `target`, a path with its query, if nobody could decide about it.
+pub fn undecided(target: &str, error: &AccessReviewError) -> String {
+    let text = format!("Internal Server Error: {}: {error}\n", Quoted(target));
+    escaped(&text)
 }
 
 pub(crate) fn escaped(text: &str) -> String {

@@ -17,6 +17,7 @@ pub mod handle_refusal;
 mod header_names;
 mod identity;
 pub mod identity_headers;
+mod memory_body;
 mod peer;
 mod peer_identity;
 mod refusal;

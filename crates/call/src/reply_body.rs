@@ -23,8 +23,8 @@ use hyper::body::Incoming;
 
 use super::{
     BodyEnd, BodyError, OnFailure, RemainingReply, ReplyGuard, ReplyPipe, RequestContext,
-    RequestProgress, UpstreamConnection, UpstreamGuard, reply_guard::GuardPair,
-    upstream_body::UpstreamBody,
+    RequestProgress, UpstreamConnection, UpstreamGuard, memory_body::MemoryBody,
+    reply_guard::GuardPair, upstream_body::UpstreamBody,
 };
 
 /// The body of a reply.
@@ -105,6 +105,12 @@ impl ReplyBody {
     /// Any other body, for layers of other crates. It costs an allocation.
     pub fn boxed(body: impl Body<Data = Bytes, Error = BodyError> + 'static) -> Self {
         Self::new(BodySource::Other(Box::pin(body)))
+    }
+
+    /// A large body that must not stay in memory: after `limit` what the client has not read is dropped. It holds
+    /// `permit` as long. To be called on a data core.
+    pub fn in_memory<P: 'static>(data: Bytes, permit: P, limit: Duration) -> Self {
+        Self::boxed(MemoryBody::new(data, permit, limit))
     }
 
     fn new(source: BodySource) -> Self {

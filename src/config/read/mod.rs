@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use super::{
     AdminConfig, Config, ConfigError, DisruptionControllerMode, DrainConfig, EvictionConfig,
     EvictionMode, EvictionWaitConfig, GatewayMode, LimitsConfig, ListenConfig, LogConfig,
-    LogFormat, LogLevel, TimeoutsConfig,
+    LogFormat, LogLevel, SecureAdminConfig, TimeoutsConfig,
     section::{ConfigReader, ConfigSection},
     validate, values,
 };
@@ -184,6 +184,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),
         admin: root.section("admin", |admin| AdminConfig {
             address: admin.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
+            secure: admin.section("secure", secure_admin),
             top_flows: admin.ranged("topFlows", 5, &(0..=100), values::count),
         }),
         log: root.section("log", |log| LogConfig {
@@ -217,6 +218,12 @@ fn listen(section: &mut ConfigSection<'_>) -> ListenConfig {
         address: section.get("address", ([127, 0, 0, 1], 8443).into(), values::address),
         tls: section.section("tls", pem_files::certificate_and_key),
     }
+}
+
+fn secure_admin(section: &mut ConfigSection<'_>) -> Option<SecureAdminConfig> {
+    let address = section.get("address", None, values::optional_address);
+    let tls = section.section("tls", pem_files::certificate_and_key);
+    address.map(|address| SecureAdminConfig { address, tls })
 }
 
 fn eviction_wait(section: &mut ConfigSection<'_>) -> EvictionWaitConfig {

@@ -213,6 +213,61 @@ fn waiting_evictions_need_a_limit_a_mode_and_somebody_to_wait() {
 }
 
 #[test]
+fn the_secure_admin_port_needs_an_address_and_a_certificate() {
+    let tls = json!({"certFile": "leaf.crt", "keyFile": "leaf.key"});
+    assert_single_findings(
+        "secure-admin",
+        &[
+            (
+                json!({"admin": {"secure": {"address": "127.0.0.1:9443"}}}),
+                Severity::Error,
+                "admin.secure.tls",
+            ),
+            (
+                json!({"admin": {"secure": {"tls": tls}}}),
+                Severity::Error,
+                "admin.secure.tls",
+            ),
+            (
+                json!({"admin": {"secure": {"address": "127.0.0.1:9080", "tls": tls}}}),
+                Severity::Error,
+                "admin.secure.address",
+            ),
+            (
+                json!({"admin": {"secure": {"address": "127.0.0.1:8443", "tls": tls}}}),
+                Severity::Error,
+                "admin.secure.address",
+            ),
+            (
+                json!({"admin": {"secure": {"address": "9443", "tls": tls}}}),
+                Severity::Error,
+                "admin.secure.address",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn the_secure_admin_port_has_a_certificate_of_its_own_or_that_of_clients() {
+    let scratch = Scratch::new("secure-admin-tls");
+    scratch.pki();
+    let tls = json!({"certFile": "leaf.crt", "keyFile": "leaf.key"});
+    let own = scratch.read(
+        json!({"admin": {"secure": {"address": "[::]:9443", "tls": tls}},
+        "authentication": {"clientCertificate": {"caFile": "ca.crt"}}}),
+    );
+    assert_eq!(fields(&own, Severity::Error), [""; 0]);
+    let secure = own.config.admin.secure.unwrap();
+    assert_eq!(secure.address, "[::]:9443".parse().unwrap());
+    assert!(secure.tls.is_some());
+    let shared = scratch.read(json!({"listen": {"tls": tls},
+        "admin": {"secure": {"address": "[::]:9443"}}}));
+    assert_eq!(fields(&shared, Severity::Error), [""; 0]);
+    assert!(shared.config.admin.secure.unwrap().tls.is_none());
+    assert!(Config::read(None).config.admin.secure.is_none());
+}
+
+#[test]
 fn contradictory_addresses_and_limits_are_reported() {
     assert_single_findings(
         "contradictory-others",

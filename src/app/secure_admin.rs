@@ -1,0 +1,126 @@
+//! The secure admin port: what the admin port serves, with TLS, authentication and authorization.
+//!
+//! It is served on a thread of its own, so that scrapes delay no request, by the same code as the main port, with
+//! the same authentication. Its limits are lower.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use arc_swap::ArcSwap;
+use tokio::runtime;
+use tower::Layer as _;
+
+use super::{
+    ClientAccess, ServeError, access_reviews,
+    runtimes::Gateway,
+    settings::{self, UpstreamClients},
+    settings_error::SettingsError,
+};
+use crate::{
+    config::{Config, GatewayMode},
+    observe::{GatewayMetrics, OperatorEndpoints, secure_endpoints::SecureEndpoints},
+};
+use fairgate_apiserver::authorize::{Authorizer, BuiltInRules};
+use fairgate_base::clock::Clock;
+use fairgate_call::handle_refusal::HandleRefusalLayer;
+use fairgate_proxy::{
+    auth::layer::{AuthLayer, AuthRules},
+    serve::{Acceptor, ServeSettings, tls::ServingCertificate},
+};
+
+/// Concurrent connections.
+const MAX_CONNECTIONS: usize = 256;
+/// Concurrent requests of one HTTP/2 connection.
+const MAX_STREAMS: u32 = 4;
+/// Bytes of a request's head.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Bytes that the unfinished heads of all connections may take, beyond the first 8 KiB of each.
+const MAX_UNFINISHED_HEAD_BYTES: usize = 4 << 20;
+
+const TLS: &str = "admin.secure.tls";
+
+/// The secure admin port, before it serves.
+pub(super) struct SecureAdmin {
+    address: SocketAddr,
+    /// Its certificate, if it has one of its own.
+    pub(super) certificate: Option<ServingCertificate>,
+    serve: ServeSettings,
+    rules: Arc<ArcSwap<AuthRules>>,
+    authorizer: Authorizer,
+}
+
+impl SecureAdmin {
+    /// The port that `config` asks for, if any; otherwise as the main port, with the users that `main` authenticates.
+    pub(super) fn new(
+        config: &Config,
+        main: &ClientAccess,
+        clients: &UpstreamClients,
+        clock: &Clock,
+        metrics: &Arc<GatewayMetrics>,
+        control: &runtime::Handle,
+    ) -> Result<Option<Self>, SettingsError> {
+        let Some(secure) = &config.admin.secure else {
+            return Ok(None);
+        };
+        let own = settings::serving_certificate(TLS, secure.tls.as_ref())?;
+        // Validation requires one of them.
+        let Some(certificate) = own.as_ref().or(main.certificate.as_ref()) else {
+            return Ok(None);
+        };
+        let authorities = main.rules.load().authentication.authorities();
+        let tls = settings::serving_tls(TLS, certificate, authorities)?;
+        let (rules, main) = (Arc::clone(&main.rules), &main.serve);
+        Ok(Some(Self {
+            address: secure.address,
+            certificate: own,
+            serve: ServeSettings {
+                listen: secure.address,
+                tls: Some(tls),
+                connections: main.connections.min(MAX_CONNECTIONS),
+                streams_per_connection: main.streams_per_connection.min(MAX_STREAMS),
+                head_bytes: main.head_bytes.min(MAX_HEAD_BYTES),
+                unfinished_head_bytes: main.unfinished_head_bytes.min(MAX_UNFINISHED_HEAD_BYTES),
+                ..main.clone()
+            },
+            rules,
+            authorizer: authorizer(config, clients, clock, metrics, control),
+        }))
+    }
+
+    /// Starts to serve `endpoints`. Returns the address, with the actual port if the configured one is 0.
+    pub(super) fn start(
+        self,
+        gateway: &mut Gateway,
+        endpoints: Arc<OperatorEndpoints>,
+    ) -> Result<SocketAddr, ServeError> {
+        let failed = |source: io::Error| ServeError::Admin {
+            field: "admin.secure.address",
+            address: self.address,
+            source,
+        };
+        let listener = Acceptor::bind(self.address).map_err(|error| failed(error.source))?;
+        let address = listener.local_addr().map_err(failed)?;
+        let service = SecureEndpoints::new(endpoints, self.authorizer, gateway.control());
+        let rules = self.rules;
+        gateway.serve_more(listener, self.serve, move |clock| {
+            let auth = AuthLayer::new(rules, clock.clone());
+            HandleRefusalLayer.layer(auth.layer(service))
+        })?;
+        Ok(address)
+    }
+}
+
+/// Decides who may read what: the upstream, or the gateway itself where the API is its own.
+fn authorizer(
+    config: &Config,
+    clients: &UpstreamClients,
+    clock: &Clock,
+    metrics: &Arc<GatewayMetrics>,
+    control: &runtime::Handle,
+) -> Authorizer {
+    if config.mode == GatewayMode::Standalone {
+        let readers = config.hosted_api.reader_groups.clone();
+        return Authorizer::BuiltIn(BuiltInRules { readers });
+    }
+    let reviews = access_reviews::reviews(config, clients, clock, metrics, control);
+    Authorizer::Upstream(reviews)
+}
