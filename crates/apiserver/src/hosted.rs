@@ -17,6 +17,7 @@ use crate::{
     calls, compression,
     documents::Documents,
     merged_documents::MergedDocuments,
+    metrics_memory::MetricsMemory,
     namespaces::Namespaces,
     negotiate::{self, Output, Produces},
     object_writer::ObjectWriter,
@@ -77,6 +78,8 @@ pub struct Hosted {
     admin: Arc<dyn AdminEndpoints>,
     /// Bounds heavy requests, so that they do not occupy all threads.
     heavy: Arc<Semaphore>,
+    /// Bounds the merged metrics that are in memory at a time.
+    pub(crate) metrics_memory: MetricsMemory,
 }
 
 impl std::fmt::Debug for Hosted {
@@ -117,6 +120,7 @@ impl Hosted {
             authorizer: settings.authorizer,
             admin: settings.admin,
             heavy: Arc::new(Semaphore::new(HEAVY_AT_ONCE)),
+            metrics_memory: MetricsMemory::default(),
         })
     }
 
@@ -186,6 +190,12 @@ impl Hosted {
     pub async fn heavy_turn(&self) -> Option<OwnedSemaphorePermit> {
         // The semaphore is never closed.
         Arc::clone(&self.heavy).acquire_owned().await.ok()
+    }
+
+    /// The gateway's own metrics as text; `None` while it starts or if they cannot be rendered.
+    pub(crate) async fn own_metrics(&self) -> Option<String> {
+        let found = self.admin.ask("/metrics", "", false).await?;
+        (found.status == StatusCode::OK).then_some(found.text)
     }
 
     /// Serves a client's request that was [admitted](Self::admit), or one of the gateway itself.

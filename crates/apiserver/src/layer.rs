@@ -23,6 +23,7 @@ use tower::{Layer, Service};
 
 use crate::{
     hosted::Hosted,
+    merged_metrics::{self, MetricsMerger, MetricsRequest},
     merging::{MergeRequest, Merger},
     negotiate::Output,
     random,
@@ -72,6 +73,8 @@ enum Plan {
     Serve,
     /// By the upstream; the gateway's part is merged into the response.
     Merge(MergeRequest),
+    /// By the upstream; the gateway's metrics are merged into the response.
+    MergeMetrics(MetricsRequest),
     /// By the inner service.
     Forward,
 }
@@ -143,6 +146,11 @@ where
                 let merger = shared.merger(&call);
                 Box::pin(merger.merge(request, self.inner.call(call)))
             }
+            Some((shared, Plan::MergeMetrics(request))) => {
+                merged_metrics::narrow(&mut call.request);
+                let merger = shared.metrics_merger(&call);
+                Box::pin(merger.merge(request, self.inner.call(call)))
+            }
         };
         HostedFuture::Hosted { reply }
     }
@@ -159,10 +167,22 @@ impl Shared {
         if is_ours {
             return Plan::Serve;
         }
-        let request = merges
-            .then(|| MergeRequest::of(&self.hosted, call))
-            .flatten();
-        request.map_or(Plan::Forward, Plan::Merge)
+        if !merges {
+            return Plan::Forward;
+        }
+        if let Some(request) = MetricsRequest::of(call) {
+            return Plan::MergeMetrics(request);
+        }
+        MergeRequest::of(&self.hosted, call).map_or(Plan::Forward, Plan::Merge)
+    }
+
+    fn metrics_merger(&self, call: &Call) -> MetricsMerger {
+        MetricsMerger {
+            hosted: Arc::clone(&self.hosted),
+            control: self.control.clone(),
+            until: call.deadline.map(|deadline| self.clock.instant(deadline)),
+            context: Rc::clone(&call.context),
+        }
     }
 
     fn merger(&self, call: &Call) -> Merger {

@@ -7,7 +7,7 @@
 //!
 //! In front of an upstream with an API of its own, the upstream authorizes requests
 //! ([`fairgate_upstream::access_review`]). A request for a document that both have is forwarded, and the
-//! gateway's part is merged into the response (`merging`).
+//! gateway's part is merged into the response (`merging`), and so are its metrics (`merged_metrics`).
 //!
 //! What an object is (tables of kinds, codecs, patches, field ownership) is in [`fairgate_objects`].
 //! A new kind is an entry there; nothing here knows a kind by name but [`reconcile`] and `admission`, which judges writes
@@ -31,7 +31,10 @@ mod layer;
 mod list_parameters;
 mod merged_document_id;
 mod merged_documents;
+mod merged_metrics;
 mod merging;
+mod metrics_memory;
+mod metrics_text;
 mod namespace_records;
 pub mod namespaces;
 mod negotiate;

@@ -4,6 +4,7 @@
 mod authorization;
 mod budgets;
 mod documents;
+mod metrics;
 mod upstream;
 
 use bytes::Bytes;
@@ -154,7 +155,7 @@ async fn requests_for_other_resources_are_forwarded_unchanged() {
     for target in [
         "/",
         "/version",
-        "/metrics",
+        "/metrics/slis",
         "/livez?verbose",
         "/api",
         "/api/v1/pods?limit=5",

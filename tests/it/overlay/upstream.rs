@@ -71,14 +71,61 @@ fn respond(request: Request<Incoming>, edition: usize) -> PendingReply {
             .headers()
             .get("impersonate-user")
             .is_some_and(|user| user == "mallory");
-        if refused && ["/apis", "/openapi/v2", "/openapi/v3"].contains(&&*path) {
+        if refused && ["/apis", "/metrics", "/openapi/v2", "/openapi/v3"].contains(&&*path) {
             return with_status(StatusCode::FORBIDDEN, text("the upstream says no"));
+        }
+        if path == "/metrics" {
+            return metrics(&request);
         }
         root_document(&path, &request, edition)
             .or_else(|| group_document(&path, &request))
             .or_else(|| object(&path))
             .unwrap_or_else(|| text("the upstream's"))
     })
+}
+
+/// Metrics as a kube-apiserver of Kubernetes 1.36 has them, in short.
+pub(super) const METRICS: &str = "\
+# HELP apiserver_flowcontrol_nominal_limit_seats [BETA] Nominal number of execution seats configured for each priority level
+# TYPE apiserver_flowcontrol_nominal_limit_seats gauge
+apiserver_flowcontrol_nominal_limit_seats{priority_level=\"catch-all\"} 13
+apiserver_flowcontrol_nominal_limit_seats{priority_level=\"exempt\"} 0
+# HELP apiserver_flowcontrol_request_wait_duration_seconds [BETA] Length of time a request spent waiting in its queue
+# TYPE apiserver_flowcontrol_request_wait_duration_seconds histogram
+apiserver_flowcontrol_request_wait_duration_seconds_bucket{execute=\"true\",flow_schema=\"exempt\",priority_level=\"exempt\",le=\"+Inf\"} 7
+apiserver_flowcontrol_request_wait_duration_seconds_sum{execute=\"true\",flow_schema=\"exempt\",priority_level=\"exempt\"} 0.5
+apiserver_flowcontrol_request_wait_duration_seconds_count{execute=\"true\",flow_schema=\"exempt\",priority_level=\"exempt\"} 7
+# HELP apiserver_storage_objects [STABLE] Number of stored objects
+# TYPE apiserver_storage_objects gauge
+apiserver_storage_objects{resource=\"pods\"} 3
+# HELP go_goroutines Number of goroutines that currently exist.
+# TYPE go_goroutines gauge
+go_goroutines 2.3e+03
+";
+
+/// How long the metrics of the case `long` are: more than the gateway merges.
+pub(super) const LONG: usize = 33 << 20;
+
+/// The query names the case.
+fn metrics(request: &Request<Incoming>) -> TestReply {
+    let plain = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    let (content_type, body) = match request.uri().query() {
+        None => (plain, METRICS.to_owned()),
+        Some("html") => (plain, "<html>no metrics</html>".to_owned()),
+        Some("openmetrics") => (
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            format!("{METRICS}# EOF\n"),
+        ),
+        Some("failing") => {
+            return with_status(StatusCode::INTERNAL_SERVER_ERROR, text("broken metrics"));
+        }
+        Some(_) => (plain, "x 1\n".repeat(LONG / 4)),
+    };
+    let mut answer = Response::new(full(body));
+    let headers = answer.headers_mut();
+    headers.insert("content-type", content_type.parse().unwrap());
+    headers.insert("cache-control", "no-cache, private".parse().unwrap());
+    answer
 }
 
 fn header<'a>(request: &'a Request<Incoming>, name: &str) -> &'a str {

@@ -363,6 +363,7 @@ const APISERVER: Edges = &[
             "compression",
             "documents",
             "merged_documents",
+            "metrics_memory",
             "namespaces",
             "negotiate",
             "object_writer",
@@ -391,10 +392,14 @@ const APISERVER: Edges = &[
             "route",
         ],
     ),
+    ("metrics_text", &[]),
+    ("metrics_memory", &[]),
+    ("merged_metrics", &["compression", "hosted", "metrics_text"]),
     (
         "layer",
         &[
             "hosted",
+            "merged_metrics",
             "merging",
             "negotiate",
             "random",
