@@ -35,6 +35,7 @@ type FairgateOptions struct {
 	Counts   bool   // whether it runs the disruption controller
 	Wait     string // how long evictions of administrators wait for their budgets; not at all when empty
 	Prefix   string // of what it hosts in the cluster's etcd; a file of its own when empty
+	Secure   bool   // whether it has a secure admin port
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
@@ -104,6 +105,10 @@ eviction:
 {{- end }}
 admin:
   address: {{ .Admin }}
+{{- if .Secure }}
+  secure: # with the certificate of listen.tls
+    address: {{ .Secure }}
+{{- end }}
 drain:
   delay: 0s # nobody balances load over the tests' fairgates
   grace: 10s
@@ -133,6 +138,7 @@ type fairgateFields struct {
 	Wait            string
 	Etcd            string // URL
 	Prefix          string
+	Secure          string // host:port; no secure admin port when empty
 }
 
 // FairgateUser is whom fairgate itself is to the upstream where that does not matter. It has the rights that
@@ -142,6 +148,7 @@ const FairgateUser = "fairgate"
 // A Fairgate is a fairgate with a configuration. It keeps its addresses from one start to the next.
 type Fairgate struct {
 	Endpoint
+	Secure Endpoint // the secure admin port, if it has one
 
 	admin   string // URL of the port for operators
 	program string
@@ -176,12 +183,23 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		}
 		fields.Impersonator, fields.GatewayUser = self.Pair, self.Name
 	}
-	return c.newFairgate(options.Mode, options.Listen, options.Port, func(address, admin string) (string, error) {
+	if options.Secure {
+		port, err := freePort("127.0.0.1")
+		if err != nil {
+			return nil, err
+		}
+		fields.Secure = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	}
+	fairgate, err := c.newFairgate(options.Mode, options.Listen, options.Port, func(address, admin string) (string, error) {
 		fields.Address, fields.Admin = address, admin
 		var text bytes.Buffer
 		err := configuration.Execute(&text, fields)
 		return text.String(), err
 	})
+	if err == nil && options.Secure {
+		fairgate.Secure = Endpoint{Name: options.Mode + " for operators", URL: "https://" + fields.Secure}
+	}
+	return fairgate, err
 }
 
 // newFairgate writes the configuration that configure makes for two addresses, host:port each: that for

@@ -29,6 +29,10 @@ var (
 	SidecarRole = ShippedRole{"sidecar/rbac.yaml", "fairgate"}
 	// OverlayRole is needed in addition if fairgate hosts the policy objects instead of the apiserver.
 	OverlayRole = ShippedRole{"overlay/rbac.yaml", "fairgate-overlay"}
+	// SecureAdminRole is needed in addition if fairgate has a secure admin port.
+	SecureAdminRole = ShippedRole{"sidecar/rbac.yaml", "fairgate-secure-admin"}
+	// MetricsReaderRole is an example of a role for Prometheus.
+	MetricsReaderRole = ShippedRole{"metrics-reader.yaml", "fairgate-metrics-reader"}
 	// PrecheckRole is needed in addition if fairgate reads pods and budgets before it forwards evictions.
 	PrecheckRole = ShippedRole{"eviction/rbac.yaml", "fairgate-eviction-precheck"}
 	// EvictionRole is needed in addition to PrecheckRole if fairgate carries evictions out.
