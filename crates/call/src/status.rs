@@ -5,6 +5,9 @@
 
 use std::fmt::Write as _;
 
+/// The reason whose `Status` always has details, which are empty for a path.
+const FORBIDDEN: &str = "Forbidden";
+
 /// A `Status` of a failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Status<'a> {
@@ -37,6 +40,8 @@ impl Status<'_> {
                 r#","details":{{"retryAfterSeconds":{}}}"#,
                 self.retry_after
             );
+        } else if self.reason == FORBIDDEN {
+            out.push_str(r#","details":{}"#);
         }
         let _ = writeln!(out, r#","code":{}}}"#, self.code);
         out
@@ -83,6 +88,18 @@ mod tests {
                 "\n"
             )
         );
+    }
+
+    #[test]
+    fn a_denial_has_details() {
+        let status = Status {
+            message: "no",
+            reason: "Forbidden",
+            retry_after: 0,
+            code: 403,
+        };
+        let end = "\"reason\":\"Forbidden\",\"details\":{},\"code\":403}\n";
+        assert!(status.to_json().ends_with(end));
     }
 
     #[test]
