@@ -193,10 +193,9 @@ impl FormatVerb {
     fn print_double(self, value: f64, out: &mut String) -> Result<(), String> {
         match self {
             Self::Scientific(width) => {
-                if width > MOST_BYTES {
-                    return Err("error during formatting: width is too large".to_owned());
-                }
                 let text = scientific(value);
+                // The original keeps the lowest 16 bits of a width.
+                let width = width % 0x1_0000;
                 write!(out, "{text:>width$}").expect("writing to a string does not fail");
             }
             Self::Fixed(precision) => {
@@ -494,6 +493,9 @@ mod tests {
         assert_eq!(print("%f", -1e20), "-100,000,000,000,000,000,000.000000");
         assert_eq!(print("%e", -0.000_12), "-1.200000×10⁻⁰⁴");
         assert_eq!(print("%e", f64::NAN), "   NaN");
+        let wide = print("%.70000e", 1.5);
+        assert_eq!(wide.chars().count(), 70_000 - 65_536);
+        assert!(wide.ends_with(" 1.500000×10⁰⁰"));
         assert_eq!(print("%.2f", f64::NEG_INFINITY), "-∞");
         assert_eq!(print("%.1000000f", 1.5).len(), 66);
         assert_eq!(print("%.256f", 1.5), "1.5");
