@@ -7,7 +7,7 @@ mod conversions;
 mod costs;
 mod doubles;
 mod formats;
-pub(crate) mod go_text;
+mod go_text;
 mod ip;
 mod lists;
 mod lists_ext;

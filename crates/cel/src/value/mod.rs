@@ -11,6 +11,7 @@ mod map;
 mod numbers;
 mod opaque;
 mod print;
+mod quote;
 mod text;
 mod time;
 
@@ -27,6 +28,7 @@ pub(crate) use time::CivilTime;
 pub(crate) use equality::{Fuel, equal_within};
 pub(crate) use map::MapKey;
 pub(crate) use numbers::{double_to_int, double_to_uint};
+pub(crate) use quote::{go_quote, go_quote_bytes};
 
 use std::sync::Arc;
 

@@ -7,8 +7,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::CelError;
-use crate::library::go_text::go_quote;
+use super::{CelError, go_quote};
 
 /// The first second of the year 1, in seconds since the epoch.
 const FIRST_SECOND: i64 = -62_135_596_800;
