@@ -45,12 +45,12 @@ use std::sync::Arc;
 
 use crate::syntax::{Ast, CelMacro, Expr, ExprId, MacroError};
 use crate::types::CelType;
-use crate::value::{CelError, CelResult, CelValue};
+use crate::value::{CelError, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT};
 
 /// The implementation of a function. The target of a member call is the first argument.
 ///
 /// Functions and closures of this signature implement it. An implementation must not block, and its work must be
-/// bounded by the cost that its overload declares.
+/// bounded by the cost that its overload declares, or by steps of [`CelWork`].
 pub trait CelFunction: Send + Sync {
     /// Calls the function. Arguments are never errors; their types are those of the overload, unless it is unguarded.
     ///
@@ -58,6 +58,17 @@ pub trait CelFunction: Send + Sync {
     ///
     /// The error becomes the value of the call. Its message is shown to the author of the expression.
     fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a>;
+
+    /// Calls it with a bound on its work. Only for functions that may take much longer than a step for each unit of
+    /// their cost and for each few bytes of their arguments: they [`burn`](CelWork::burn) steps for the rest.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call), and when the work is used up.
+    fn call_within<'a>(&self, args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+        let _ = work;
+        self.call(args)
+    }
 }
 
 impl<F> CelFunction for F
@@ -69,11 +80,35 @@ where
     }
 }
 
+/// A function that counts its steps.
+pub(crate) struct Metered<F>(pub(crate) F);
+
+impl<F> CelFunction for Metered<F>
+where
+    F: for<'a> Fn(&[CelValue<'a>], &mut CelWork<'_>) -> CelResult<'a> + Send + Sync,
+{
+    fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        (self.0)(args, &mut CelWork::new(DEFAULT_WORK_LIMIT, None))
+    }
+
+    fn call_within<'a>(&self, args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+        (self.0)(args, work)
+    }
+}
+
 /// The cost of a call, given its arguments and its result. `None` if the function does not say; the cost is then that
 /// of the next level: overload, function, 1.
 ///
 /// An argument or a result that is an error is passed as `null`.
 pub type CelCostFn = fn(args: &[CelValue<'_>], result: &CelValue<'_>) -> Option<u64>;
+
+/// How the cost of a call is found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CostRule {
+    Function(CelCostFn),
+    /// By all parts of the first argument, however deep they are.
+    Traversal,
+}
 
 /// Makes the implementation for calls in which an argument is a constant, such as a pattern that is compiled once.
 /// `None` if there is nothing to prepare.
@@ -143,7 +178,7 @@ pub struct CelOverload {
     pub(crate) member: bool,
     pub(crate) args: Vec<CelType>,
     pub(crate) result: CelType,
-    pub(crate) cost: Option<CelCostFn>,
+    pub(crate) cost: Option<CostRule>,
     pub(crate) guarded: bool,
     pub(crate) function: Option<Arc<dyn CelFunction>>,
 }
@@ -192,7 +227,7 @@ impl CelOverload {
     /// function's cost.
     #[must_use]
     pub fn cost(mut self, cost: CelCostFn) -> Self {
-        self.cost = Some(cost);
+        self.cost = Some(CostRule::Function(cost));
         self
     }
 
@@ -243,7 +278,7 @@ fn is_of(value: &CelValue<'_>, of: &CelType) -> bool {
 pub struct CelFunctionDecl {
     pub(crate) name: Arc<str>,
     pub(crate) overloads: Vec<CelOverload>,
-    pub(crate) cost: Option<CelCostFn>,
+    pub(crate) cost: Option<CostRule>,
     pub(crate) prepare: Option<(usize, PrepareCall)>,
     pub(crate) singleton: bool,
     pub(crate) validate: Option<ValidateCall>,
@@ -276,7 +311,13 @@ impl CelFunctionDecl {
     /// Sets the cost of calls of all overloads. A later declaration of the function without a cost keeps it.
     #[must_use]
     pub fn cost(mut self, cost: CelCostFn) -> Self {
-        self.cost = Some(cost);
+        self.cost = Some(CostRule::Function(cost));
+        self
+    }
+
+    /// Calls cost what walking over their first argument costs.
+    pub(crate) fn traversal_cost(mut self) -> Self {
+        self.cost = Some(CostRule::Traversal);
         self
     }
 
@@ -319,12 +360,16 @@ impl CelFunctionDecl {
     }
 
     /// Calls the first overload that accepts the arguments.
-    pub(crate) fn dispatch<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+    pub(crate) fn dispatch<'a>(
+        &self,
+        args: &[CelValue<'a>],
+        work: &mut CelWork<'_>,
+    ) -> CelResult<'a> {
         for overload in &self.overloads {
             if let Some(function) = &overload.function
                 && (overload.accepts(args))
             {
-                return function.call(args);
+                return function.call_within(args, work);
             }
         }
         Err(CelError::no_such_call(&self.name, args))

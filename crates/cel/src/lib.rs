@@ -41,7 +41,8 @@
 //! - Evaluating expressions that were not type-checked.
 //! - Unknown values, that is, partial evaluation.
 //!
-//! An interrupt always ends the evaluation. In the original, an operator such as `||` may absorb it.
+//! An interrupt always ends the evaluation. In the original, an operator such as `||` may absorb it. An evaluation that
+//! does much work that its cost does not count ends after [`DEFAULT_WORK_LIMIT`] steps. The original has no such limit.
 //!
 //! # Adding functions
 //!
@@ -55,6 +56,8 @@
 //! - A call costs what the overload declares, if the checker found exactly this overload; otherwise what the function
 //!   declares; otherwise 1. If a cost function returns `None`, the next of these applies. [`CelValue::cost_size`] is
 //!   the original's `actualSize`.
+//! - A function that may take much longer than its cost says counts its steps ([`CelFunction::call_within`]). Reading
+//!   strings, bytes and opaque values ([`CelOpaque::work`]) is counted for all functions.
 //! - The checker selects the overload. If the types are not known before the program runs, the overloads are tried in
 //!   the order of their declaration, and a call costs what the function declares.
 //! - A constant argument can be prepared once, for example a pattern: [`CelFunctionDecl::prepare`].
@@ -86,5 +89,6 @@ pub use syntax::{CelMacro, ExpandMacro, ExprId, FoldParts, MacroError, MacroExpa
 pub use types::{CelType, ParametersOfType};
 pub use value::{
     CelBytes, CelDuration, CelError, CelErrorKind, CelList, CelListIter, CelMap, CelOpaque,
-    CelOptional, CelResult, CelStr, CelTimestamp, CelValue, MAX_DEPTH, MAX_NODES, go_float,
+    CelOptional, CelResult, CelStr, CelTimestamp, CelValue, CelWork, DEFAULT_WORK_LIMIT, MAX_DEPTH,
+    MAX_NODES, go_float,
 };

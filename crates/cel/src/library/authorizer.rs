@@ -14,7 +14,7 @@ use super::go_text::{fixed, text};
 use super::opaque_types::opaque;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
-use crate::value::{CelError, CelOpaque, CelResult, CelValue};
+use crate::value::{CelError, CelOpaque, CelResult, CelValue, work_of_bytes};
 
 /// Decides the authorization checks of expressions.
 pub trait CelAuthorizer: Send + Sync {
@@ -65,6 +65,29 @@ struct Asking {
     check: AuthorizationCheck,
 }
 
+impl Asking {
+    /// The bytes that are copied with it.
+    fn text_len(&self) -> usize {
+        let of = &self.check;
+        let account = of.service_account.as_ref();
+        [
+            of.path.as_ref().map_or(0, String::len),
+            account.map_or(0, |(namespace, name)| namespace.len() + name.len()),
+            of.group.len() + of.resource.len() + of.subresource.len(),
+            of.namespace.len() + of.name.len(),
+            of.field_selector.len() + of.label_selector.len(),
+        ]
+        .iter()
+        .sum()
+    }
+}
+
+impl AuthorizationAnswer {
+    fn text_len(&self) -> usize {
+        self.reason.len() + self.error.as_ref().map_or(0, String::len)
+    }
+}
+
 /// Declares an opaque type whose values only have member functions.
 macro_rules! receiver {
     ($name:ident, $inside:ty, $text:literal, $doc:literal) => {
@@ -97,6 +120,10 @@ macro_rules! receiver {
 
             fn equals(&self, _: &dyn CelOpaque) -> bool {
                 false
+            }
+
+            fn work(&self) -> u64 {
+                4 + work_of_bytes(self.0.text_len())
             }
 
             /// In the original, comparing these values fails.

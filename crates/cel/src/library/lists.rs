@@ -2,13 +2,15 @@
 //!
 //! Source: Kubernetes `apiserver/pkg/cel/library/lists.go` and `cost.go`.
 
-#![expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
-
 use std::cmp::Ordering;
 
-use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{
+    CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelOverload, Metered,
+};
 use crate::types::CelType;
-use crate::value::{CelDuration, CelError, CelList, CelResult, CelValue};
+use crate::value::{
+    CelDuration, CelError, CelList, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT, equal_within,
+};
 
 /// The list functions of Kubernetes.
 #[derive(Clone, Copy, Debug)]
@@ -28,20 +30,25 @@ impl CelLibrary for ListsLibrary {
         declare_sum(to);
         let element = || CelType::parameter("A");
         for (name, id, function) in [
-            ("indexOf", "list_a_index_of_int", index_of as Plain),
+            ("indexOf", "list_a_index_of_int", index_of as ListFn),
             ("lastIndexOf", "list_a_last_index_of_int", last_index_of),
         ] {
             let args = [CelType::list(element()), element()];
             to.function(
                 CelFunctionDecl::new(name)
-                    .cost(traverse)
-                    .overload(CelOverload::member(id, args, CelType::Int, function)),
+                    .traversal_cost()
+                    .overload(CelOverload::member(
+                        id,
+                        args,
+                        CelType::Int,
+                        Metered(function),
+                    )),
             );
         }
     }
 }
 
-type Plain = for<'a> fn(&[CelValue<'a>]) -> CelResult<'a>;
+type ListFn = for<'a> fn(&[CelValue<'a>], &mut CelWork<'_>) -> CelResult<'a>;
 
 /// The types that have an order, with their names in identifiers of overloads.
 const ORDERED: [(&str, CelType); 8] = [
@@ -60,14 +67,14 @@ const ORDERED: [(&str, CelType); 8] = [
 fn of_each(
     name: &str,
     types: &[(&str, CelType)],
-    function: Plain,
+    function: ListFn,
     signature: fn(&str, CelType) -> (String, CelType, CelType),
 ) -> CelFunctionDecl {
-    let mut declared = CelFunctionDecl::new(name).cost(traverse);
+    let mut declared = CelFunctionDecl::new(name).traversal_cost();
     for (type_name, of) in types {
         let (id, element, result) = signature(type_name, of.clone());
         let args = [CelType::list(element)];
-        declared = declared.overload(CelOverload::member(&id, args, result, function));
+        declared = declared.overload(CelOverload::member(&id, args, result, Metered(function)));
     }
     declared
 }
@@ -83,7 +90,7 @@ fn declare_sum(to: &mut CelDeclarations) {
             CelValue::Duration(CelDuration::from_nanoseconds(0)),
         ),
     ];
-    let mut declared = CelFunctionDecl::new("sum").cost(traverse);
+    let mut declared = CelFunctionDecl::new("sum").traversal_cost();
     for (name, of, zero) in zeros {
         declared = declared.overload(CelOverload::member(
             &format!("list_{name}_sum_{name}"),
@@ -95,32 +102,6 @@ fn declare_sum(to: &mut CelDeclarations) {
     to.function(declared);
 }
 
-/// The cost of traversing the target.
-fn traverse(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
-    Some(traversal(&args[0]))
-}
-
-/// The cost of traversing a value and all that it contains: for strings and bytes a tenth of the length in bytes,
-/// rounded down; for lists and maps the sum of their parts; 1 for all other values.
-pub(super) fn traversal(value: &CelValue<'_>) -> u64 {
-    let tenth = |length: usize| length as u64 / 10;
-    match value {
-        CelValue::String(text) => tenth(text.len()),
-        CelValue::Bytes(bytes) => tenth(bytes.len()),
-        CelValue::List(list) => list.iter().map(|element| traversal(&element)).sum(),
-        CelValue::Map(map) => {
-            let mut sum = 0_u64;
-            let mut at = 0;
-            while let Some((key, value)) = map.entry_at(at) {
-                sum = sum.saturating_add(traversal(&key).saturating_add(traversal(&value)));
-                at += 1;
-            }
-            sum
-        }
-        _ => 1,
-    }
-}
-
 fn list<'v, 'a>(args: &'v [CelValue<'a>]) -> Result<&'v CelList<'a>, CelError> {
     match &args[0] {
         CelValue::List(list) => Ok(list),
@@ -128,7 +109,9 @@ fn list<'v, 'a>(args: &'v [CelValue<'a>]) -> Result<&'v CelList<'a>, CelError> {
     }
 }
 
-fn ordered(value: CelValue<'_>) -> CelResult<'_> {
+/// The next element that is compared, if it has an order; comparing it takes as many steps as reading it.
+fn ordered<'a>(value: CelValue<'a>, work: &mut CelWork<'_>) -> CelResult<'a> {
+    work.burn(1 + value.reading_work())?;
     if value.is_ordered() {
         return Ok(value);
     }
@@ -136,10 +119,10 @@ fn ordered(value: CelValue<'_>) -> CelResult<'_> {
 }
 
 /// As in the original, values that cannot be compared with each other count as sorted.
-fn is_sorted<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn is_sorted<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let mut previous: Option<CelValue<'a>> = None;
     for next in list(args)? {
-        let next = ordered(next)?;
+        let next = ordered(next, work)?;
         if previous.is_some_and(|of| of.compare(&next) == Ok(Ordering::Greater)) {
             return Ok(false.into());
         }
@@ -148,19 +131,24 @@ fn is_sorted<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     Ok(true.into())
 }
 
-fn min<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    best(args, "min", Ordering::Greater)
+fn min<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    best(args, work, "min", Ordering::Greater)
 }
 
-fn max<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    best(args, "max", Ordering::Less)
+fn max<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    best(args, work, "max", Ordering::Less)
 }
 
 /// The minimum or maximum: an element is replaced by the next one if it compares to it as `worse`.
-fn best<'a>(args: &[CelValue<'a>], name: &str, worse: Ordering) -> CelResult<'a> {
+fn best<'a>(
+    args: &[CelValue<'a>],
+    work: &mut CelWork<'_>,
+    name: &str,
+    worse: Ordering,
+) -> CelResult<'a> {
     let mut best: Option<CelValue<'a>> = None;
     for next in list(args)? {
-        let next = ordered(next)?;
+        let next = ordered(next, work)?;
         best = match best {
             Some(known) if known.compare(&next) != Ok(worse) => Some(known),
             _ => Some(next),
@@ -174,8 +162,13 @@ struct Sum(CelValue<'static>);
 
 impl CelFunction for Sum {
     fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        self.call_within(args, &mut CelWork::new(DEFAULT_WORK_LIMIT, None))
+    }
+
+    fn call_within<'a>(&self, args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
         let mut sum: CelValue<'a> = self.0.clone();
         for next in list(args)? {
+            work.burn(1)?;
             sum = match (&sum, &next) {
                 (CelValue::Int(a), CelValue::Int(b)) => {
                     let total = a.checked_add(*b);
@@ -200,18 +193,39 @@ fn position(found: Option<usize>) -> CelValue<'static> {
     CelValue::Int(found.map_or(-1, |at| i64::try_from(at).unwrap_or(i64::MAX)))
 }
 
-fn index_of<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    let found = list(args)?
-        .iter()
-        .position(|element| element.equals(&args[1]));
-    Ok(position(found))
+/// Whether an element equals the one that is looked for; values that cannot be compared differ.
+fn is_found(
+    element: &CelValue<'_>,
+    searched: &CelValue<'_>,
+    work: &mut CelWork<'_>,
+) -> Result<bool, CelError> {
+    match equal_within(element, searched, work) {
+        Err(error) if !error.is_final() => Ok(false),
+        other => other,
+    }
 }
 
-fn last_index_of<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn index_of<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    let mut elements = list(args)?.iter();
+    let mut at = 0;
+    while let Some(found) = elements.visit(|element| is_found(element, &args[1], work)) {
+        if found? {
+            return Ok(position(Some(at)));
+        }
+        at += 1;
+    }
+    Ok(position(None))
+}
+
+fn last_index_of<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let list = list(args)?;
-    let equal = |at: &usize| {
-        list.get(*at)
-            .is_some_and(|element| element.equals(&args[1]))
-    };
-    Ok(position((0..list.len()).rev().find(equal)))
+    for at in (0..list.len()).rev() {
+        // Elements of a joined list are found one by one from the end.
+        work.burn(4)?;
+        let element = list.get(at).unwrap_or(CelValue::Null);
+        if is_found(&element, &args[1], work)? {
+            return Ok(position(Some(at)));
+        }
+    }
+    Ok(position(None))
 }

@@ -12,16 +12,13 @@
 use std::cmp::Ordering;
 
 use super::go_text::int;
-use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::syntax::{CelMacro, ExprId, FoldParts, MacroError, MacroExpansion};
 use crate::types::CelType;
-use crate::value::{CelError, CelList, CelResult, CelValue, Fuel, equal_within};
+use crate::value::{CelError, CelList, CelResult, CelValue, CelWork, equal_within};
 
 /// The maximum number of elements of a list that `lists.range` and `flatten` create.
 const MOST_ELEMENTS: usize = 1_000_000;
-
-/// The maximum number of parts of values that one call of `distinct` compares.
-const MOST_COMPARISONS: u64 = 5_000_000;
 
 /// cel-go's list extension, version 3: all functions, with their costs.
 #[derive(Clone, Copy, Debug)]
@@ -34,20 +31,28 @@ impl CelLibrary for ListsExtension {
         let list = list_of("T");
         to.function(
             CelFunctionDecl::new("reverse").overload(
-                CelOverload::member("list_reverse", [list.clone()], list.clone(), reverse)
-                    .cost(result_size),
+                CelOverload::member(
+                    "list_reverse",
+                    [list.clone()],
+                    list.clone(),
+                    Metered(reverse),
+                )
+                .cost(result_size),
             ),
         );
         to.function(
             CelFunctionDecl::new("distinct").overload(
-                CelOverload::member("list_distinct", [list.clone()], list, distinct)
+                CelOverload::member("list_distinct", [list.clone()], list, Metered(distinct))
                     .cost(|args, _| self_compare(&args[0])),
             ),
         );
         let ints = CelType::list(CelType::Int);
-        to.function(CelFunctionDecl::new("lists.range").overload(
-            CelOverload::global("lists_range", [CelType::Int], ints, range).cost(result_size),
-        ));
+        to.function(
+            CelFunctionDecl::new("lists.range").overload(
+                CelOverload::global("lists_range", [CelType::Int], ints, Metered(range))
+                    .cost(result_size),
+            ),
+        );
     }
 }
 
@@ -59,22 +64,27 @@ fn declare_parts(to: &mut CelDeclarations) {
     let list = list_of("T");
     let bounds = [list.clone(), CelType::Int, CelType::Int];
     to.function(CelFunctionDecl::new("slice").overload(
-        CelOverload::member("list_slice", bounds, list.clone(), slice).cost(result_size),
+        CelOverload::member("list_slice", bounds, list.clone(), Metered(slice)).cost(result_size),
     ));
     let dynamic = CelType::list(CelType::Dyn);
     to.function(
         CelFunctionDecl::new("flatten")
             .overload(
-                CelOverload::member("list_flatten", [CelType::list(list.clone())], list, flatten)
-                    .cost(flatten_cost)
-                    .unguarded(),
+                CelOverload::member(
+                    "list_flatten",
+                    [CelType::list(list.clone())],
+                    list,
+                    Metered(flatten),
+                )
+                .cost(flatten_cost)
+                .unguarded(),
             )
             .overload(
                 CelOverload::member(
                     "list_flatten_int",
                     [dynamic.clone(), CelType::Int],
                     dynamic,
-                    flatten,
+                    Metered(flatten),
                 )
                 .cost(flatten_cost)
                 .unguarded(),
@@ -107,7 +117,7 @@ fn declare_order(to: &mut CelDeclarations) {
                 &format!("list_{name}_sort"),
                 [list.clone()],
                 list.clone(),
-                sort,
+                Metered(sort),
             )
             .cost(|args, _| self_compare(&args[0]))
             .unguarded(),
@@ -118,7 +128,7 @@ fn declare_order(to: &mut CelDeclarations) {
                 &format!("list_{name}_sortByAssociatedKeys"),
                 args,
                 list_of("T"),
-                sort_by_keys,
+                Metered(sort_by_keys),
             )
             .cost(|args, _| self_compare(&args[1]))
             .unguarded(),
@@ -185,7 +195,7 @@ fn list<'v, 'a>(
     }
 }
 
-fn slice<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn slice<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let (list, start, end) = (list("slice", args, 0)?, int(args, 1)?, int(args, 2)?);
     let wrong = |why: &str| {
         Err(CelError::new(format!(
@@ -201,10 +211,11 @@ fn slice<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     if list.len() < to {
         return wrong(&format!("list is length {}", list.len()));
     }
+    work.burn((to - from) as u64)?;
     CelValue::list(list.iter().skip(from).take(to - from).collect())
 }
 
-fn flatten<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn flatten<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let refusal = || {
         let types: Vec<_> = args.iter().map(CelValue::type_name).collect();
         let (target, rest) = (types[0], types[1..].join(", "));
@@ -222,7 +233,7 @@ fn flatten<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
         return Err(CelError::new("level must be non-negative"));
     }
     let mut flat = Vec::new();
-    flatten_into(list, depth, &mut flat)?;
+    flatten_into(list, depth, &mut flat, work)?;
     CelValue::list(flat)
 }
 
@@ -232,10 +243,12 @@ fn flatten_into<'a>(
     list: &CelList<'a>,
     depth: i64,
     flat: &mut Vec<CelValue<'a>>,
+    work: &mut CelWork<'_>,
 ) -> Result<(), CelError> {
     for element in list {
+        work.burn(2)?;
         match element {
-            CelValue::List(inner) if depth > 0 => flatten_into(&inner, depth - 1, flat)?,
+            CelValue::List(inner) if depth > 0 => flatten_into(&inner, depth - 1, flat, work)?,
             other => flat.push(other),
         }
         if flat.len() > MOST_ELEMENTS {
@@ -245,51 +258,53 @@ fn flatten_into<'a>(
     Ok(())
 }
 
-fn range<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn range<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let end = int(args, 0)?;
     if usize::try_from(end).is_ok_and(|end| end > MOST_ELEMENTS) {
         return Err(CelError::cost_limit());
     }
+    work.burn(u64::try_from(end).unwrap_or(0))?;
     CelValue::list((0..end).map(CelValue::Int).collect())
 }
 
-fn reverse<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    let mut elements: Vec<_> = list("reverse", args, 0)?.iter().collect();
+fn reverse<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    let of = list("reverse", args, 0)?;
+    work.burn(of.len() as u64)?;
+    let mut elements: Vec<_> = of.iter().collect();
     elements.reverse();
     CelValue::list(elements)
 }
 
-fn distinct<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn distinct<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let mut unique: Vec<CelValue<'a>> = Vec::new();
-    let mut fuel = Fuel {
-        left: MOST_COMPARISONS,
-    };
     for element in list("distinct", args, 0)? {
         let mut seen = false;
         for other in &unique {
-            if equal_within(&element, other, &mut fuel)? {
+            if equal_within(&element, other, work)? {
                 seen = true;
                 break;
             }
         }
         if !seen {
+            work.burn(2)?;
             unique.push(element);
         }
     }
     CelValue::list(unique)
 }
 
-fn sort<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn sort<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let of = list("sort", args, 0)?;
-    sorted(of, of)
+    sorted(of, of, work)
 }
 
-fn sort_by_keys<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    sorted(list(SORT_BY_KEYS, args, 0)?, list(SORT_BY_KEYS, args, 1)?)
+fn sort_by_keys<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    let keys = list(SORT_BY_KEYS, args, 1)?;
+    sorted(list(SORT_BY_KEYS, args, 0)?, keys, work)
 }
 
 /// The elements of `list` in the order of their `keys`; elements with equal keys keep their order.
-fn sorted<'a>(list: &CelList<'a>, keys: &CelList<'a>) -> CelResult<'a> {
+fn sorted<'a>(list: &CelList<'a>, keys: &CelList<'a>, work: &mut CelWork<'_>) -> CelResult<'a> {
     if list.len() != keys.len() {
         return Err(CelError::new(format!(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {} and {} elements respectively",
@@ -303,6 +318,14 @@ fn sorted<'a>(list: &CelList<'a>, keys: &CelList<'a>) -> CelResult<'a> {
     if !first.is_ordered() {
         return Err(CelError::new("list elements must be comparable"));
     }
+    // What is compared, each time that lists are merged.
+    let merges = u64::from(list.len().ilog2() + 1);
+    work.burn(list.len() as u64)?;
+    let mut reading = 4 * list.len() as u64;
+    for key in keys {
+        reading = reading.saturating_add(key.reading_work());
+    }
+    work.burn(reading.saturating_mul(merges))?;
     let mut pairs: Vec<_> = keys.iter().zip(list).collect();
     if pairs
         .iter()

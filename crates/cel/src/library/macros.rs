@@ -5,10 +5,10 @@
     reason = "functions of libraries have one signature"
 )]
 
-use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::syntax::{CelMacro, ExprId, FoldParts, MacroError, MacroExpansion, OLD_ACCUMULATOR};
 use crate::types::CelType;
-use crate::value::{CelError, CelResult, CelValue};
+use crate::value::{CelError, CelResult, CelValue, CelWork};
 
 type Expanded = Result<Option<ExprId>, MacroError>;
 
@@ -65,13 +65,13 @@ impl CelLibrary for TwoVariableComprehensions {
                     "@mapInsert_map_key_value",
                     [map.clone(), key, value],
                     map.clone(),
-                    insert_entry,
+                    Metered(insert_entry),
                 ))
                 .overload(CelOverload::global(
                     "@mapInsert_map_map",
                     [map.clone(), map.clone()],
                     map,
-                    insert_map,
+                    Metered(insert_map),
                 )),
         );
     }
@@ -80,23 +80,23 @@ impl CelLibrary for TwoVariableComprehensions {
 /// The function that adds entries to a map. Macros call it; expressions cannot write its name.
 const MAP_INSERT: &str = "cel.@mapInsert";
 
-fn insert_entry<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn insert_entry<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let CelValue::Map(map) = &args[0] else {
         return Err(CelError::no_such_overload());
     };
     let mut map = map.clone();
-    map.insert(args[1].clone(), args[2].clone())?;
+    map.insert(args[1].clone(), args[2].clone(), work)?;
     Ok(CelValue::Map(map))
 }
 
-fn insert_map<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn insert_map<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let (CelValue::Map(map), CelValue::Map(added)) = (&args[0], &args[1]) else {
         return Err(CelError::no_such_overload());
     };
     let mut map = map.clone();
     let mut at = 0;
     while let Some((key, value)) = added.entry_at(at) {
-        map.insert(key, value)?;
+        map.insert(key, value, work)?;
         at += 1;
     }
     Ok(CelValue::Map(map))

@@ -5,10 +5,10 @@
     reason = "functions of libraries have one signature"
 )]
 
-use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::syntax::{CelMacro, ExprId, FoldParts, MacroError, MacroExpansion};
 use crate::types::CelType;
-use crate::value::{CelError, CelResult, CelValue};
+use crate::value::{CelError, CelResult, CelValue, CelWork};
 
 /// cel-go's optional types: `optional.of`, `optional.none`, `a.?b`, `orValue`, `optMap` and so on.
 #[derive(Clone, Copy, Debug)]
@@ -83,9 +83,14 @@ fn declare_lists(to: &mut CelDeclarations, list: &CelType, optional: &CelType) {
     }
     let args = [CelType::list(optional.clone())];
     let id = "optional_unwrap";
-    let unwrap = CelOverload::global(id, args.clone(), list.clone(), unwrap_all);
+    let unwrap = CelOverload::global(id, args.clone(), list.clone(), Metered(unwrap_all));
     to.function(CelFunctionDecl::new("optional.unwrap").overload(unwrap));
-    let unwrap = CelOverload::member("optional_unwrapOpt", args, list.clone(), unwrap_all);
+    let unwrap = CelOverload::member(
+        "optional_unwrapOpt",
+        args,
+        list.clone(),
+        Metered(unwrap_all),
+    );
     to.function(CelFunctionDecl::new("unwrapOpt").overload(unwrap));
 }
 
@@ -188,16 +193,17 @@ fn end_of<'a>(args: &[CelValue<'a>], first: bool) -> CelResult<'a> {
     }
 }
 
-fn unwrap_all<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn unwrap_all<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let CelValue::List(list) = &args[0] else {
         return Err(CelError::no_such_overload());
     };
     let mut values = Vec::new();
     for value in list {
+        work.burn(1)?;
         match value {
             CelValue::Optional(None) => {}
             CelValue::Optional(Some(of)) => values.push(of.value().clone()),
-            other => return Err(CelError::new(format!("value {other} is not optional"))),
+            other => return Err(work.error(&[("value ", &other)], " is not optional")),
         }
     }
     CelValue::list(values)

@@ -16,9 +16,9 @@ use num_bigint::BigInt;
 
 use super::go_text::{fixed, int, tenth, text};
 use super::opaque_types::{declare_order, opaque};
-use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::types::CelType;
-use crate::value::{CelError, CelOpaque, CelValue};
+use crate::value::{CelError, CelOpaque, CelResult, CelValue, CelWork};
 
 /// The name of the CEL type of quantities.
 const QUANTITY: &str = "kubernetes.Quantity";
@@ -54,6 +54,14 @@ impl CelOpaque for QuantityValue {
         other.is_some_and(|other| self.order(other) == Ordering::Equal)
     }
 
+    /// Comparing and printing many digits takes the square of their number.
+    fn work(&self) -> u64 {
+        match self {
+            Self::Small { .. } => 2,
+            Self::Large { digits, .. } => 40 + square(digits.bits() / 64),
+        }
+    }
+
     fn print(&self) -> String {
         let (digits, exponent) = self.parts();
         let text = digits.to_string();
@@ -80,11 +88,7 @@ impl CelLibrary for QuantityLibrary {
                     "string_to_quantity",
                     [CelType::String],
                     quantity_type(),
-                    fixed(|args| {
-                        parse(text(args, 0)?)
-                            .map(CelValue::opaque)
-                            .map_err(CelError::new)
-                    }),
+                    Metered(make),
                 )),
         );
         to.function(CelFunctionDecl::new("isQuantity").cost(parsing).overload(
@@ -92,13 +96,39 @@ impl CelLibrary for QuantityLibrary {
                 "is_quantity_string",
                 [CelType::String],
                 CelType::Bool,
-                fixed(|args| Ok(parse(text(args, 0)?).is_ok().into())),
+                Metered(is_quantity),
             ),
         ));
         declare_views(to);
         declare_arithmetic(to);
         declare_order(to, "quantity", &quantity_type(), QuantityValue::order);
     }
+}
+
+fn make<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    let parsed = parse_within(text(args, 0)?, work)?;
+    parsed.map(CelValue::opaque).map_err(CelError::new)
+}
+
+fn is_quantity<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    Ok(parse_within(text(args, 0)?, work)?.is_ok().into())
+}
+
+/// Reads a quantity; one with many digits takes the square of their number.
+fn parse_within(
+    text: &str,
+    work: &mut CelWork<'_>,
+) -> Result<Result<QuantityValue, String>, CelError> {
+    work.burn(4 + square(text.len() as u64 / 20))?;
+    let parsed = parse(text);
+    if let Ok(QuantityValue::Large { digits, .. }) = &parsed {
+        work.burn(40 + 8 * (digits.bits() / 64))?;
+    }
+    Ok(parsed)
+}
+
+fn square(words: u64) -> u64 {
+    words.saturating_mul(words)
 }
 
 fn declare_views(to: &mut CelDeclarations) {

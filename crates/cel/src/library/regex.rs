@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use regex::Regex;
-
-use super::go_text::{fixed, matching, text};
-use super::re2;
-use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelOverload};
+use super::go_text::{matching, text};
+use super::re2::{self, Pattern};
+use crate::declarations::{
+    CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelOverload, Metered,
+};
 use crate::types::CelType;
-use crate::value::{CelError, CelResult, CelValue};
+use crate::value::{CelError, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT, work_of_bytes};
 
 /// The functions `find` and `findAll`.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +30,9 @@ impl CelLibrary for RegexLibrary {
                     "string_find_string",
                     [text(), text()],
                     text(),
-                    fixed(|args| find(args, &pattern(args)?)),
+                    Metered(find_dynamic),
                 )),
         );
-        let all = || fixed(|args| find_all(args, &pattern(args)?));
         to.function(
             CelFunctionDecl::new("findAll")
                 .cost(cost)
@@ -42,31 +41,50 @@ impl CelLibrary for RegexLibrary {
                     "string_find_all_string",
                     [text(), text()],
                     CelType::list(text()),
-                    all(),
+                    Metered(find_all_dynamic),
                 ))
                 .overload(CelOverload::member(
                     "string_find_all_string_int",
                     [text(), text(), CelType::Int],
                     CelType::list(text()),
-                    all(),
+                    Metered(find_all_dynamic),
                 )),
         );
     }
 }
 
 /// The pattern of a call, compiled.
-fn pattern(args: &[CelValue<'_>]) -> Result<Regex, CelError> {
-    re2::compile(text(args, 1)?).map_err(|why| CelError::new(format!("Illegal regex: {why}")))
+fn pattern(args: &[CelValue<'_>], work: &mut CelWork<'_>) -> Result<Pattern, CelError> {
+    re2::compile_within(text(args, 1)?, work).map_err(|why| {
+        if why.is_final() {
+            return why;
+        }
+        CelError::new(format!("Illegal regex: {why}"))
+    })
 }
 
-type Search = fn(&[CelValue<'_>], &Regex) -> Result<CelValue<'static>, CelError>;
+fn find_dynamic<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    let pattern = pattern(args, work)?;
+    find(args, &pattern, work)
+}
+
+fn find_all_dynamic<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    let pattern = pattern(args, work)?;
+    find_all(args, &pattern, work)
+}
+
+type Search = for<'a> fn(&[CelValue<'a>], &Pattern, &mut CelWork<'_>) -> CelResult<'a>;
 
 /// A search whose pattern is a constant.
-struct Prepared(Search, Regex);
+struct Prepared(Search, Pattern);
 
 impl CelFunction for Prepared {
     fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
-        (self.0)(args, &self.1)
+        self.call_within(args, &mut CelWork::new(DEFAULT_WORK_LIMIT, None))
+    }
+
+    fn call_within<'a>(&self, args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+        (self.0)(args, &self.1, work)
     }
 }
 
@@ -88,14 +106,18 @@ fn prepare_find_all(pattern: &CelValue<'_>) -> Result<Option<Arc<dyn CelFunction
     prepared(pattern, find_all)
 }
 
-fn find(args: &[CelValue<'_>], pattern: &Regex) -> Result<CelValue<'static>, CelError> {
-    let found = pattern.find(text(args, 0)?);
+fn find<'a>(args: &[CelValue<'a>], pattern: &Pattern, work: &mut CelWork<'_>) -> CelResult<'a> {
+    let of = text(args, 0)?;
+    let found = pattern.search(of, work)?.find(of);
     Ok(found
         .map_or(String::new(), |found| found.as_str().to_owned())
         .into())
 }
 
-fn find_all(args: &[CelValue<'_>], pattern: &Regex) -> Result<CelValue<'static>, CelError> {
+/// The steps of making a value of a match.
+const MATCH: u64 = 20;
+
+fn find_all<'a>(args: &[CelValue<'a>], pattern: &Pattern, work: &mut CelWork<'_>) -> CelResult<'a> {
     let of = text(args, 0)?;
     let limit = match args.get(2) {
         None => usize::MAX,
@@ -105,7 +127,7 @@ fn find_all(args: &[CelValue<'_>], pattern: &Regex) -> Result<CelValue<'static>,
     };
     let mut all = Vec::new();
     let mut last = None;
-    for found in pattern.find_iter(of) {
+    for found in pattern.search(of, work)?.find_iter(of) {
         // Go leaves out an empty match right after another match.
         if found.is_empty() && last == Some(found.start()) {
             continue;
@@ -114,6 +136,7 @@ fn find_all(args: &[CelValue<'_>], pattern: &Regex) -> Result<CelValue<'static>,
             break;
         }
         last = Some(found.end());
+        work.burn(MATCH + work_of_bytes(found.len()))?;
         all.push(CelValue::from(found.as_str().to_owned()));
     }
     CelValue::list(all)

@@ -10,7 +10,7 @@ use super::go_text::{fixed, go_quote, tenth, text};
 use super::opaque_types::{declare_order, opaque};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
-use crate::value::{CelError, CelOpaque, CelResult, CelValue};
+use crate::value::{CelError, CelOpaque, CelResult, CelValue, work_of_bytes};
 
 /// The name of the CEL type of versions.
 const SEMVER: &str = "kubernetes.Semver";
@@ -50,6 +50,16 @@ impl CelOpaque for SemverValue {
     fn equals(&self, other: &dyn CelOpaque) -> bool {
         let other = other.as_any().downcast_ref::<Self>();
         other.is_some_and(|other| self.order(other) == Ordering::Equal)
+    }
+
+    fn work(&self) -> u64 {
+        let of = |part: &PreRelease| match part {
+            PreRelease::Number(_) => 2,
+            PreRelease::Text(text) => 2 + work_of_bytes(text.len()),
+        };
+        let pre: u64 = self.pre.iter().map(of).sum();
+        let build = self.build.iter().map(|part| 2 + work_of_bytes(part.len()));
+        4 + pre + build.sum::<u64>()
     }
 
     fn print(&self) -> String {

@@ -2,12 +2,9 @@
 //!
 //! Source: cel-go `ext/sets.go`.
 
-use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::types::CelType;
-use crate::value::{CelError, CelList, CelResult, CelValue, Fuel, equal_within};
-
-/// The maximum number of parts of values that one call compares, far above what the cost limit of Kubernetes allows.
-const MOST_COMPARISONS: u64 = 5_000_000;
+use crate::value::{CelError, CelList, CelResult, CelValue, CelWork, equal_within};
 
 /// cel-go's extension for sets.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +17,13 @@ impl CelLibrary for SetsLibrary {
         let bool = CelType::Bool;
         to.function(
             CelFunctionDecl::new("sets.contains").overload(
-                CelOverload::global("list_sets_contains_list", lists(), bool.clone(), contains)
-                    .cost(|args, _| Some(product(args).saturating_add(1))),
+                CelOverload::global(
+                    "list_sets_contains_list",
+                    lists(),
+                    bool.clone(),
+                    Metered(contains),
+                )
+                .cost(|args, _| Some(product(args).saturating_add(1))),
             ),
         );
         to.function(
@@ -30,15 +32,20 @@ impl CelLibrary for SetsLibrary {
                     "list_sets_equivalent_list",
                     lists(),
                     bool.clone(),
-                    equivalent,
+                    Metered(equivalent),
                 )
                 .cost(|args, _| Some(product(args).saturating_mul(2).saturating_add(1))),
             ),
         );
         to.function(
             CelFunctionDecl::new("sets.intersects").overload(
-                CelOverload::global("list_sets_intersects_list", lists(), bool, intersects)
-                    .cost(|args, _| Some(product(args).saturating_add(1))),
+                CelOverload::global(
+                    "list_sets_intersects_list",
+                    lists(),
+                    bool,
+                    Metered(intersects),
+                )
+                .cost(|args, _| Some(product(args).saturating_add(1))),
             ),
         );
     }
@@ -55,47 +62,44 @@ fn lists<'v, 'a>(args: &'v [CelValue<'a>]) -> Result<(&'v CelList<'a>, &'v CelLi
     }
 }
 
-fn has(list: &CelList<'_>, value: &CelValue<'_>, fuel: &mut Fuel) -> Result<bool, CelError> {
-    for element in list {
-        if equal_within(&element, value, fuel)? {
+fn has(list: &CelList<'_>, value: &CelValue<'_>, work: &mut CelWork<'_>) -> Result<bool, CelError> {
+    let mut elements = list.iter();
+    while let Some(equal) = elements.visit(|element| equal_within(element, value, work)) {
+        if equal? {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn has_all(list: &CelList<'_>, part: &CelList<'_>, fuel: &mut Fuel) -> Result<bool, CelError> {
+fn has_all(
+    list: &CelList<'_>,
+    part: &CelList<'_>,
+    work: &mut CelWork<'_>,
+) -> Result<bool, CelError> {
     for element in part {
-        if !has(list, &element, fuel)? {
+        if !has(list, &element, work)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn fuel() -> Fuel {
-    Fuel {
-        left: MOST_COMPARISONS,
-    }
-}
-
-fn contains<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn contains<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let (list, part) = lists(args)?;
-    Ok(has_all(list, part, &mut fuel())?.into())
+    Ok(has_all(list, part, work)?.into())
 }
 
-fn equivalent<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn equivalent<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let (first, second) = lists(args)?;
-    let mut fuel = fuel();
-    let equal = has_all(first, second, &mut fuel)? && has_all(second, first, &mut fuel)?;
+    let equal = has_all(first, second, work)? && has_all(second, first, work)?;
     Ok(equal.into())
 }
 
-fn intersects<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn intersects<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let (first, second) = lists(args)?;
-    let mut fuel = fuel();
     for element in first {
-        if has(second, &element, &mut fuel)? {
+        if has(second, &element, work)? {
             return Ok(true.into());
         }
     }

@@ -5,9 +5,11 @@ use super::{
     costs::{product_cost, text_cost},
     re2, times,
 };
-use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{
+    CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelOverload, Metered,
+};
 use crate::types::CelType;
-use crate::value::{CelError, CelResult, CelValue};
+use crate::value::{CelError, CelResult, CelValue, CelWork};
 
 /// The functions and types that every environment has.
 #[derive(Clone, Copy, Debug)]
@@ -257,9 +259,12 @@ fn declare_text(to: &mut CelDeclarations) {
     to.function(
         CelFunctionDecl::new("matches")
             .singleton()
-            .overload(CelOverload::global("matches", [String, String], Bool, matches).unguarded())
             .overload(
-                CelOverload::member("matches_string", [String, String], Bool, matches)
+                CelOverload::global("matches", [String, String], Bool, Metered(matches))
+                    .unguarded(),
+            )
+            .overload(
+                CelOverload::member("matches_string", [String, String], Bool, Metered(matches))
                     .unguarded()
                     .cost(|args, _| Some(re2::match_cost(&args[0], &args[1]))),
             )
@@ -279,10 +284,10 @@ where
     }
 }
 
-fn matches<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn matches<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     match (&args[0], &args[1]) {
         (CelValue::String(text), CelValue::String(pattern)) => {
-            Ok(CelValue::Bool(re2::compile(pattern)?.is_match(text)))
+            re2::is_match(&re2::compile_within(pattern, work)?, text, work)
         }
         (CelValue::String(_) | CelValue::Duration(_) | CelValue::Timestamp(_), _) => {
             Err(CelError::no_such_overload())

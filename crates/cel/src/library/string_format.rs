@@ -9,13 +9,40 @@ use super::go_text::{go_quote, go_quote_bytes};
 use crate::declarations::CheckedCall;
 use crate::syntax::{Expr, ExprId, MacroError};
 use crate::types::CelType;
-use crate::value::{CelError, CelList, CelValue, go_float};
+use crate::value::{CelError, CelList, CelMap, CelValue, CelWork, go_float, work_of_bytes};
 
 /// The number of digits after the decimal point if a format has no precision.
 const PRECISION: usize = 6;
 
 /// The maximum length, in bytes, of a string that one call builds.
 const MOST_BYTES: usize = 20_000_000;
+
+/// The steps of printing a double, and of one digit after its point.
+const DOUBLE: u64 = 60;
+const DIGIT: u64 = 6;
+
+/// The text that a call builds, as long as the work lasts.
+struct FormatOutput<'w, 'i> {
+    text: String,
+    work: &'w mut CelWork<'i>,
+}
+
+impl FormatOutput<'_, '_> {
+    fn push(&mut self, part: &str) -> Result<(), CelError> {
+        self.work.burn(4 + work_of_bytes(part.len()))?;
+        if self.text.len() + part.len() > MOST_BYTES {
+            return Err(CelError::cost_limit());
+        }
+        self.text.push_str(part);
+        Ok(())
+    }
+
+    /// Pushes a text of about as many characters as `from` has bytes, made one by one.
+    fn push_each(&mut self, from: usize, text: impl FnOnce() -> String) -> Result<(), CelError> {
+        self.work.burn(from as u64)?;
+        self.push(&text())
+    }
+}
 
 /// The verb of a formatting clause, with its precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,12 +186,12 @@ impl FormatVerb {
         format!("error during formatting: {takes}, was given {given}")
     }
 
-    fn print(self, value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
+    fn print(self, value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<(), CelError> {
+        let refused = || CelError::new(self.refusal(value.type_name()));
         let number = match (self, value) {
             (Self::Text, _) => return print_text(value, out),
             (Self::Fixed(_) | Self::Scientific(_), value) => {
-                let number = double(value).ok_or_else(|| self.refusal(value.type_name()))?;
-                return self.print_double(number, out);
+                return self.print_double(double(value).ok_or_else(refused)?, out);
             }
             (Self::Binary, CelValue::Bool(value)) => i128::from(*value),
             (Self::Hex { upper }, CelValue::String(text)) => {
@@ -173,37 +200,37 @@ impl FormatVerb {
             (Self::Hex { upper }, CelValue::Bytes(bytes)) => return print_hex(bytes, upper, out),
             (_, CelValue::Int(value)) => i128::from(*value),
             (_, CelValue::Uint(value)) => i128::from(*value),
-            _ => return Err(self.refusal(value.type_name())),
+            _ => return Err(refused()),
         };
         if number < 0 {
-            out.push('-');
+            out.push("-")?;
         }
         let number = number.unsigned_abs();
-        match self {
-            Self::Binary => write!(out, "{number:b}"),
-            Self::Octal => write!(out, "{number:o}"),
-            Self::Hex { upper: false } => write!(out, "{number:x}"),
-            Self::Hex { upper: true } => write!(out, "{number:X}"),
-            _ => write!(out, "{number}"),
-        }
-        .expect("writing to a string does not fail");
-        Ok(())
+        out.push(&match self {
+            Self::Binary => format!("{number:b}"),
+            Self::Octal => format!("{number:o}"),
+            Self::Hex { upper: false } => format!("{number:x}"),
+            Self::Hex { upper: true } => format!("{number:X}"),
+            _ => number.to_string(),
+        })
     }
 
-    fn print_double(self, value: f64, out: &mut String) -> Result<(), String> {
+    fn print_double(self, value: f64, out: &mut FormatOutput<'_, '_>) -> Result<(), CelError> {
+        out.work.burn(DOUBLE)?;
         match self {
             Self::Scientific(width) => {
                 let text = scientific(value);
                 // The original keeps the lowest 16 bits of a width.
                 let width = width % 0x1_0000;
-                write!(out, "{text:>width$}").expect("writing to a string does not fail");
+                out.push(&format!("{text:>width$}"))
             }
             Self::Fixed(precision) => {
-                out.push_str(&fixed(value, precision));
+                // Large numbers have as many digits again before the point.
+                out.work.burn(DIGIT * (precision as u64 % 256 + 300))?;
+                out.push(&fixed(value, precision))
             }
             _ => unreachable!("only for verbs of doubles"),
         }
-        Ok(())
     }
 }
 
@@ -277,116 +304,127 @@ fn scientific(value: f64) -> String {
     format!("{mantissa}×10{sign}{exponent}")
 }
 
-fn print_hex(bytes: &[u8], upper: bool, out: &mut String) -> Result<(), String> {
-    for byte in bytes {
-        let written = if upper {
-            write!(out, "{byte:02X}")
-        } else {
-            write!(out, "{byte:02x}")
-        };
-        written.map_err(|_| "error during formatting: no room".to_owned())?;
-    }
-    Ok(())
+fn print_hex(bytes: &[u8], upper: bool, out: &mut FormatOutput<'_, '_>) -> Result<(), CelError> {
+    out.push_each(bytes.len() * 8, || {
+        let mut text = String::with_capacity(bytes.len() * 2);
+        for byte in bytes {
+            let written = if upper {
+                write!(text, "{byte:02X}")
+            } else {
+                write!(text, "{byte:02x}")
+            };
+            written.expect("writing to a string does not fail");
+        }
+        text
+    })
 }
 
 /// Prints an argument of `%s`.
-fn print_text(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
+fn print_text(value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<(), CelError> {
     match value {
-        CelValue::Null => out.push_str("null"),
-        CelValue::Double(value) => out.push_str(&go_float(*value)),
-        CelValue::Bytes(bytes) => out.push_str(utf8(bytes)?),
-        CelValue::List(_) | CelValue::Map(_) => return print_nested(value, out),
-        CelValue::Optional(_) | CelValue::Opaque(_) => {
-            return Err(FormatVerb::Text.refusal(value.type_name()));
+        CelValue::Null => out.push("null"),
+        CelValue::Double(value) => {
+            out.work.burn(DOUBLE)?;
+            out.push(&go_float(*value))
         }
-        other => write!(out, "{other}").expect("writing to a string does not fail"),
+        CelValue::String(text) => out.push(text),
+        CelValue::Bytes(bytes) => out.push(utf8(bytes)?),
+        CelValue::List(_) | CelValue::Map(_) => print_nested(value, out),
+        CelValue::Optional(_) | CelValue::Opaque(_) => {
+            Err(CelError::new(FormatVerb::Text.refusal(value.type_name())))
+        }
+        other => out.push(&other.to_string()),
     }
-    Ok(())
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, String> {
+fn utf8(bytes: &[u8]) -> Result<&str, CelError> {
     std::str::from_utf8(bytes).map_err(|_| {
-        "error during formatting: could not convert argument \"invalid UTF-8 in bytes, cannot convert to string\" to string"
-            .to_owned()
+        CelError::new("error during formatting: could not convert argument \"invalid UTF-8 in bytes, cannot convert to string\" to string")
     })
 }
 
 /// Prints a value inside a list or map, as a CEL literal. The recursion is bounded, because values nest at most 500
 /// levels.
-fn print_nested(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
-    if out.len() > MOST_BYTES {
-        return Err("error during formatting: result is too large".to_owned());
-    }
+fn print_nested(value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<(), CelError> {
     match value {
         CelValue::Double(value) if value.is_finite() => {
-            write!(out, "{value:.PRECISION$}").expect("writing to a string does not fail");
+            out.work.burn(DOUBLE + DIGIT * 300)?;
+            out.push(&format!("{value:.PRECISION$}"))
         }
-        CelValue::Double(value) => out.push_str(&go_quote(&go_float(*value))),
-        CelValue::String(text) => out.push_str(&go_quote(text)),
+        CelValue::Double(value) => out.push(&go_quote(&go_float(*value))),
+        CelValue::String(text) => out.push_each(quoting(text.as_bytes()), || go_quote(text)),
         CelValue::Bytes(bytes) => {
             utf8(bytes)?;
-            out.push('b');
-            out.push_str(&go_quote_bytes(bytes));
+            out.push("b")?;
+            out.push_each(quoting(bytes), || go_quote_bytes(bytes))
         }
-        CelValue::Timestamp(time) => write!(out, "timestamp(\"{time}\")").expect("as above"),
-        CelValue::Duration(span) => write!(out, "duration(\"{span}\")").expect("as above"),
+        CelValue::Timestamp(time) => out.push(&format!("timestamp(\"{time}\")")),
+        CelValue::Duration(span) => out.push(&format!("duration(\"{span}\")")),
         CelValue::List(list) => {
-            out.push('[');
+            out.push("[")?;
             for (at, element) in list.iter().enumerate() {
-                out.push_str(if at == 0 { "" } else { ", " });
+                out.push(if at == 0 { "" } else { ", " })?;
                 print_nested(&element, out)?;
             }
-            out.push(']');
+            out.push("]")
         }
-        CelValue::Map(_) => print_map(value, out)?,
-        CelValue::Optional(_) | CelValue::Opaque(_) => {
-            return Err(format!(
-                "error during formatting: no formatting function for {}",
-                value.type_name()
-            ));
-        }
-        other => print_text(other, out)?,
+        CelValue::Map(map) => print_map(map, out),
+        CelValue::Optional(_) | CelValue::Opaque(_) => Err(CelError::new(format!(
+            "error during formatting: no formatting function for {}",
+            value.type_name()
+        ))),
+        other => print_text(other, out),
     }
-    Ok(())
 }
 
 /// Prints a map, sorted by the text of its keys.
-fn print_map(value: &CelValue<'_>, out: &mut String) -> Result<(), String> {
-    let CelValue::Map(map) = value else {
-        return Ok(());
-    };
-    let mut pairs = Vec::with_capacity(map.len());
-    let mut size = out.len();
+fn print_map(map: &CelMap<'_>, out: &mut FormatOutput<'_, '_>) -> Result<(), CelError> {
+    let mut pairs = Vec::new();
     let mut at = 0;
     while let Some((key, value)) = map.entry_at(at) {
-        let mut pair = (String::new(), String::new());
-        match key {
+        let texts = match key {
             CelValue::String(_) | CelValue::Bool(_) | CelValue::Int(_) | CelValue::Uint(_) => {
-                print_nested(&key, &mut pair.0)?;
+                (printed_apart(&key, out)?, printed_apart(&value, out)?)
             }
             _ => {
-                return Err(format!(
+                return Err(CelError::new(format!(
                     "error during formatting: no formatting function for map key of type {}",
                     key.type_name()
-                ));
+                )));
             }
-        }
-        print_nested(&value, &mut pair.1)?;
-        size += pair.0.len() + pair.1.len();
-        if size > MOST_BYTES {
-            return Err("error during formatting: result is too large".to_owned());
-        }
-        pairs.push(pair);
+        };
+        // Sorting compares a key as often as the number of entries has digits.
+        let comparisons = u64::from(map.len().ilog2()) + 1;
+        out.work
+            .burn(comparisons * (4 + work_of_bytes(texts.0.len())))?;
+        pairs.push(texts);
         at += 1;
     }
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
-    out.push('{');
+    out.push("{")?;
     for (at, (key, value)) in pairs.iter().enumerate() {
-        let comma = if at == 0 { "" } else { ", " };
-        write!(out, "{comma}{key}:{value}").expect("writing to a string does not fail");
+        out.push(if at == 0 { "" } else { ", " })?;
+        out.push(key)?;
+        out.push(":")?;
+        out.push(value)?;
     }
-    out.push('}');
-    Ok(())
+    out.push("}")
+}
+
+/// The text of a part that is put in its place later.
+fn printed_apart(value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<String, CelError> {
+    let mut part = FormatOutput {
+        text: String::new(),
+        work: &mut *out.work,
+    };
+    print_nested(value, &mut part)?;
+    Ok(part.text)
+}
+
+/// What quoting a text counts as: whether characters other than ASCII can be printed takes long to find out.
+fn quoting(bytes: &[u8]) -> usize {
+    let others = bytes.iter().filter(|byte| !byte.is_ascii()).count();
+    bytes.len().saturating_add(others.saturating_mul(8))
 }
 
 /// The error in a call whose format and list of arguments are literals; empty if there is none.
@@ -458,22 +496,24 @@ fn not_printable(call: &CheckedCall<'_>, at: ExprId) -> Option<ExprId> {
 /// # Errors
 ///
 /// If a clause is invalid, an argument is missing or of a wrong type, or the result is too long.
-pub(super) fn format(format: &str, values: &CelList<'_>) -> Result<String, CelError> {
-    let mut out = String::new();
+pub(super) fn format(
+    format: &str,
+    values: &CelList<'_>,
+    work: &mut CelWork<'_>,
+) -> Result<String, CelError> {
+    let text = String::new();
+    let mut out = FormatOutput { text, work };
     let mut pieces = FormatPieces::new(format, values.len(), false);
     while let Some(piece) = pieces.next() {
         match piece.map_err(CelError::new)? {
-            FormatPiece::Literal(text) => out.push_str(text),
+            FormatPiece::Literal(text) => out.push(text)?,
             FormatPiece::Clause(verb) => {
                 let value = values.get(pieces.used() - 1).unwrap_or(CelValue::Null);
-                verb.print(&value, &mut out).map_err(CelError::new)?;
+                verb.print(&value, &mut out)?;
             }
         }
-        if out.len() > MOST_BYTES {
-            return Err(CelError::cost_limit());
-        }
     }
-    Ok(out)
+    Ok(out.text)
 }
 
 #[cfg(test)]
@@ -482,7 +522,8 @@ mod tests {
 
     fn formatted(text: &str, values: Vec<CelValue<'static>>) -> Result<String, String> {
         let values = CelList::new(values).unwrap();
-        format(text, &values).map_err(|error| error.message().to_owned())
+        let mut work = CelWork::new(100_000, None);
+        format(text, &values, &mut work).map_err(|error| error.message().to_owned())
     }
 
     #[test]

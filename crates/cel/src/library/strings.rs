@@ -5,11 +5,10 @@
 #![expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
 
 use super::go_text::{fifth, int, tenth, text};
-use super::lists::traversal;
 use super::string_format;
-use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::types::CelType::{self, Int, String as Text};
-use crate::value::{CelError, CelResult, CelStr, CelValue};
+use crate::value::{CelError, CelResult, CelStr, CelValue, CelWork, work_of_bytes};
 
 /// cel-go's string extension.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +35,7 @@ impl CelLibrary for StringsLibrary {
                             "string_format",
                             [Text, CelType::list(CelType::Dyn)],
                             Text,
-                            format,
+                            Metered(format),
                         )
                         .cost(|args, _| Some(tenth(args[0].cost_size()))),
                     ),
@@ -64,7 +63,7 @@ fn declare_search(to: &mut CelDeclarations) {
     )));
     to.function(
         CelFunctionDecl::new("indexOf")
-            .cost(|args, _| Some(traversal(&args[0])))
+            .traversal_cost()
             .overload(CelOverload::member(
                 "string_index_of_string",
                 [Text, Text],
@@ -80,7 +79,7 @@ fn declare_search(to: &mut CelDeclarations) {
     );
     to.function(
         CelFunctionDecl::new("lastIndexOf")
-            .cost(|args, _| Some(traversal(&args[0])))
+            .traversal_cost()
             .overload(CelOverload::member(
                 "string_last_index_of_string",
                 [Text, Text],
@@ -155,13 +154,13 @@ fn declare_changes(to: &mut CelDeclarations) {
                 "string_replace_string_string",
                 [Text, Text, Text],
                 Text,
-                replace,
+                Metered(replace),
             ))
             .overload(CelOverload::member(
                 "string_replace_string_string_int",
                 [Text, Text, Text, Int],
                 Text,
-                replace,
+                Metered(replace),
             )),
     );
 }
@@ -175,30 +174,35 @@ fn declare_split(to: &mut CelDeclarations) {
                 "string_split_string",
                 [Text, Text],
                 texts(),
-                split,
+                Metered(split),
             ))
             .overload(CelOverload::member(
                 "string_split_string_int",
                 [Text, Text, Int],
                 texts(),
-                split,
+                Metered(split),
             )),
     );
 }
 
-type Join = for<'a> fn(&[CelValue<'a>]) -> CelResult<'a>;
+type Join = for<'a> fn(&[CelValue<'a>], &mut CelWork<'_>) -> CelResult<'a>;
 
 fn declare_join(to: &mut CelDeclarations, join: Join) {
     let texts = || CelType::list(Text);
     to.function(
         CelFunctionDecl::new("join")
             .cost(|_, result| Some(fifth(result.cost_size())))
-            .overload(CelOverload::member("list_join", [texts()], Text, join))
+            .overload(CelOverload::member(
+                "list_join",
+                [texts()],
+                Text,
+                Metered(join),
+            ))
             .overload(CelOverload::member(
                 "list_join_string",
                 [texts(), Text],
                 Text,
-                join,
+                Metered(join),
             )),
     );
 }
@@ -319,7 +323,8 @@ fn substring_range<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
 const MOST_BYTES: usize = 20_000_000;
 
 /// Appends to a string; an error if it would be longer than [`MOST_BYTES`].
-fn push(to: &mut String, part: &str) -> Result<(), CelError> {
+fn push(to: &mut String, part: &str, work: &mut CelWork<'_>) -> Result<(), CelError> {
+    work.burn(1 + work_of_bytes(part.len()))?;
     if to.len() + part.len() > MOST_BYTES {
         return Err(CelError::cost_limit());
     }
@@ -327,7 +332,7 @@ fn push(to: &mut String, part: &str) -> Result<(), CelError> {
     Ok(())
 }
 
-fn replace<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn replace<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let (of, old, new) = (text(args, 0)?, text(args, 1)?, text(args, 2)?);
     let limit = if args.len() > 3 { int(args, 3)? } else { -1 };
     // A negative limit replaces all.
@@ -335,60 +340,74 @@ fn replace<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     let mut replaced = String::new();
     let mut done = 0;
     for (at, found) in of.match_indices(old).take(limit) {
-        push(&mut replaced, &of[done..at])?;
-        push(&mut replaced, new)?;
+        push(&mut replaced, &of[done..at], work)?;
+        push(&mut replaced, new, work)?;
         done = at + found.len();
     }
-    push(&mut replaced, &of[done..])?;
+    push(&mut replaced, &of[done..], work)?;
     Ok(replaced.into())
 }
 
-fn split<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+/// The steps of making a value of a part of a text.
+const PART: u64 = 8;
+
+/// A part of a text as a value.
+fn part<'a>(of: &str, work: &mut CelWork<'_>) -> CelResult<'a> {
+    work.burn(PART + work_of_bytes(of.len()))?;
+    Ok(CelValue::from(of.to_owned()))
+}
+
+fn split<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let (of, separator) = (text(args, 0)?, text(args, 1)?);
     let limit = if args.len() > 2 { int(args, 2)? } else { -1 };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let owned = |part: &str| CelValue::from(part.to_owned());
+    let mut parts = Vec::new();
     if limit == 0 {
-        return CelValue::list(Vec::new());
+        return CelValue::list(parts);
     }
     if !separator.is_empty() {
-        return CelValue::list(of.splitn(limit, separator).map(owned).collect());
+        for found in of.splitn(limit, separator) {
+            parts.push(part(found, work)?);
+        }
+        return CelValue::list(parts);
     }
     // Split into characters. What exceeds the limit stays in the last part.
-    let mut parts = Vec::new();
     let mut rest = of;
     while let Some(first) = rest.chars().next() {
         if parts.len() + 1 >= limit {
-            parts.push(owned(rest));
+            parts.push(part(rest, work)?);
             break;
         }
         let (head, tail) = rest.split_at(first.len_utf8());
-        parts.push(owned(head));
+        parts.push(part(head, work)?);
         rest = tail;
     }
     CelValue::list(parts)
 }
 
-fn join<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    join_with(args, |element| {
+fn join<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    join_with(args, work, |element, work| {
         let part = element.as_str();
         part.ok_or_else(|| match element {
             // The original prints the number that stands for null in Go.
             CelValue::Null => CelError::new("join: invalid input: 0"),
-            _ => CelError::new(format!("join: invalid input: {element}")),
+            _ => work.error(&[("join: invalid input: ", element)], ""),
         })
     })
 }
 
 /// `join` before version 2, which converts the list to one of Go's strings first.
-fn join_native<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    join_with(args, native_text)
+fn join_native<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    join_with(args, work, |element, _| native_text(element))
 }
+
+type PartOf<'a> = for<'v> fn(&'v CelValue<'a>, &mut CelWork<'_>) -> Result<&'v str, CelError>;
 
 /// Joins the texts of a list; `part_of` gives the text of an element.
 fn join_with<'a>(
     args: &[CelValue<'a>],
-    part_of: for<'v> fn(&'v CelValue<'a>) -> Result<&'v str, CelError>,
+    work: &mut CelWork<'_>,
+    part_of: PartOf<'a>,
 ) -> CelResult<'a> {
     let CelValue::List(list) = &args[0] else {
         return Err(CelError::no_such_overload());
@@ -397,9 +416,10 @@ fn join_with<'a>(
     let mut joined = String::new();
     for (at, element) in list.iter().enumerate() {
         if at > 0 {
-            push(&mut joined, separator)?;
+            push(&mut joined, separator, work)?;
         }
-        push(&mut joined, part_of(&element)?)?;
+        let part = part_of(&element, work)?;
+        push(&mut joined, part, work)?;
     }
     Ok(joined.into())
 }
@@ -438,11 +458,11 @@ fn reverse<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     Ok(text(args, 0)?.chars().rev().collect::<String>().into())
 }
 
-fn format<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn format<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let CelValue::List(values) = &args[1] else {
         return Err(CelError::no_such_overload());
     };
-    string_format::format(text(args, 0)?, values).map(CelValue::from)
+    string_format::format(text(args, 0)?, values, work).map(CelValue::from)
 }
 
 /// The text as a CEL string literal.

@@ -7,9 +7,9 @@ use std::any::Any;
 use super::go_text::{fixed, tenth, text};
 use super::opaque_types::opaque;
 use super::url_syntax::{ParsedUrl, check_request_uri};
-use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::types::CelType;
-use crate::value::{CelError, CelMap, CelOpaque, CelResult, CelValue};
+use crate::value::{CelError, CelMap, CelOpaque, CelResult, CelValue, CelWork};
 
 /// The name of the CEL type of URLs.
 const URL: &str = "kubernetes.URL";
@@ -36,6 +36,11 @@ impl CelOpaque for UrlValue {
         other.is_some_and(|other| self.print() == other.print())
     }
 
+    /// Parts are copied or decoded character by character.
+    fn work(&self) -> u64 {
+        self.0.text_len() as u64
+    }
+
     fn print(&self) -> String {
         self.0.text()
     }
@@ -60,7 +65,7 @@ impl CelLibrary for UrlLibrary {
             "is_url_string",
             [CelType::String],
             CelType::Bool,
-            fixed(|args| Ok(check_request_uri(text(args, 0)?).is_ok().into())),
+            Metered(is_url),
         )));
         let parts: [(&str, &str, Part); 5] = [
             ("getScheme", "url_get_scheme", |of| of.scheme.clone()),
@@ -99,6 +104,13 @@ impl CelLibrary for UrlLibrary {
 
 fn parsed<'v>(args: &'v [CelValue<'_>]) -> Result<&'v ParsedUrl, CelError> {
     opaque(args, 0).map(|value: &UrlValue| &value.0)
+}
+
+/// The original counts nothing of the length.
+fn is_url<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    let text = text(args, 0)?;
+    work.burn(text.len() as u64)?;
+    Ok(check_request_uri(text).is_ok().into())
 }
 
 fn url<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {

@@ -133,6 +133,16 @@ pub(super) fn check_request_uri(text: &str) -> Result<(), String> {
 }
 
 impl ParsedUrl {
+    /// The bytes of all parts.
+    pub(super) fn text_len(&self) -> usize {
+        let user = self.user.as_ref();
+        let user = user.map_or(0, |(name, password)| {
+            name.len() + password.as_ref().map_or(0, Vec::len)
+        });
+        let head = self.scheme.len() + self.opaque.len() + user + self.host.len();
+        head + self.path.len() + self.query.len() + self.fragment.len()
+    }
+
     /// Parses a URL as Kubernetes does: with Go's `ParseRequestURI`, then with `Parse`.
     ///
     /// # Errors

@@ -3,7 +3,9 @@
 use super::CelLazyObject;
 use super::eval::{Evaluator, Slot};
 use super::plan::{Attribute, AttributeRoot, Code, CodeId, Qualifier, QualifierKey};
-use crate::value::{CelError, CelMap, CelResult, CelStr, CelValue, double_to_int};
+use crate::value::{
+    CelError, CelMap, CelResult, CelStr, CelValue, LOOKUP, double_to_int, work_of_bytes,
+};
 
 impl<'a> Evaluator<'a, '_> {
     /// The value of an attribute, with the cost of referring to it.
@@ -64,10 +66,10 @@ impl<'a> Evaluator<'a, '_> {
             return Err(CelError::new("no such attribute(s)"));
         };
         let Some((first, others)) = attribute.qualifiers.split_first() else {
-            return all_fields(lazy);
+            return self.all_fields(lazy);
         };
         let QualifierKey::Field(name) = &first.key else {
-            let fields = all_fields(lazy)?;
+            let fields = self.all_fields(lazy)?;
             return self.qualify_all(fields, &attribute.qualifiers, attribute.test_only);
         };
         let test = attribute.test_only && others.is_empty();
@@ -83,6 +85,18 @@ impl<'a> Evaluator<'a, '_> {
             }
             Some(value) => self.qualify_rest(value, false, others, attribute.test_only),
         }
+    }
+
+    /// All fields of the variable that is computed on demand, as a map.
+    fn all_fields(&mut self, lazy: &dyn CelLazyObject<'a>) -> CelResult<'a> {
+        let mut entries = Vec::new();
+        for name in lazy.names() {
+            self.work.burn(4 * LOOKUP)?;
+            if let Some(value) = lazy.field(name) {
+                entries.push((CelValue::from(name), value?));
+            }
+        }
+        CelMap::new(entries).map(CelValue::Map)
     }
 
     fn variable(&self, number: u32) -> CelResult<'a> {
@@ -155,6 +169,7 @@ impl<'a> Evaluator<'a, '_> {
     ) -> Result<Option<CelValue<'a>>, CelError> {
         let (found, key) = match &qualifier.key {
             QualifierKey::Field(name) => {
+                self.work.burn(work_of_bytes(name.len()))?;
                 let found = match value {
                     CelValue::Map(map) => Ok(map.get_str(name)),
                     _ => find(value, &CelValue::String(CelStr::Borrowed(name))),
@@ -164,6 +179,8 @@ impl<'a> Evaluator<'a, '_> {
             QualifierKey::Const(key) => (find(value, key), Ok(key.borrowed())),
             QualifierKey::Code(id) => {
                 let key = self.part(*id).and_then(check_key);
+                let reading = key.as_ref().map_or(0, CelValue::reading_work);
+                self.work.burn(LOOKUP + reading)?;
                 match &key {
                     Ok(of) => (find(value, of), key),
                     Err(error) if error.is_final() => return Err(error.clone()),
@@ -198,21 +215,10 @@ impl<'a> Evaluator<'a, '_> {
             found if test && !optional => Ok(Some(CelValue::Bool(found.is_some()))),
             Some(found) => Ok(Some(found)),
             None if optional => Ok(None),
-            None if list => Err(CelError::new(format!("index out of bounds: {key}"))),
-            None => Err(CelError::no_such_key(&key)),
+            None if list => Err(self.work.error(&[("index out of bounds: ", &key)], "")),
+            None => Err(self.work.error(&[("no such key: ", &key)], "")),
         }
     }
-}
-
-/// All fields of the variable that is computed on demand, as a map.
-fn all_fields<'a>(lazy: &dyn CelLazyObject<'a>) -> CelResult<'a> {
-    let mut entries = Vec::new();
-    for name in lazy.names() {
-        if let Some(value) = lazy.field(name) {
-            entries.push((CelValue::from(name), value?));
-        }
-    }
-    CelMap::new(entries).map(CelValue::Map)
 }
 
 /// Flattens an optional value that holds another one, as the original does wherever a value passes through a variable

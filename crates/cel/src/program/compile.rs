@@ -13,7 +13,9 @@ use super::plan::{
 use super::{CelDeclarations, CelFunctionDecl};
 use crate::checker::{Checked, Reference};
 use crate::syntax::{Ast, Expr, ExprId, Fold, MapEntry};
-use crate::value::{CelError, CelMap, CelValue, MapKey, double_to_int, double_to_uint};
+use crate::value::{
+    CelError, CelMap, CelValue, CelWork, DEFAULT_WORK_LIMIT, MapKey, double_to_int, double_to_uint,
+};
 
 /// The result of compiling.
 pub(super) struct CompiledCode {
@@ -304,7 +306,9 @@ impl Compiler<'_> {
                     Some(function) => function.call(&args)?,
                     None => return Err(CelError::no_such_overload()),
                 },
-                None => call.function.dispatch(&args)?,
+                None => call
+                    .function
+                    .dispatch(&args, &mut CelWork::new(DEFAULT_WORK_LIMIT, None))?,
             };
             return Ok(self.push(Code::Const(value)));
         }

@@ -1,7 +1,8 @@
 //! The cost of operators and calls, as in the original's cost tracker.
 
 use super::plan::{CallCost, OperatorCost};
-use crate::value::CelValue;
+use crate::declarations::CostRule;
+use crate::value::{CelError, CelValue, CelWork};
 
 /// The cost of a list literal.
 pub(super) const LIST: u64 = 10;
@@ -37,11 +38,54 @@ fn smaller(left: &CelValue<'_>, right: &CelValue<'_>) -> u64 {
 }
 
 /// The cost of a call. Arguments and a result that are errors are given as `null`.
-pub(super) fn of_call(cost: CallCost, args: &[CelValue<'_>], result: &CelValue<'_>) -> u64 {
-    let asked = [cost.overload, cost.function];
-    asked
-        .into_iter()
-        .flatten()
-        .find_map(|cost| cost(args, result))
-        .unwrap_or(1)
+///
+/// # Errors
+///
+/// When walking over a value takes more than `work` allows.
+pub(super) fn of_call(
+    cost: CallCost,
+    args: &[CelValue<'_>],
+    result: &CelValue<'_>,
+    work: &mut CelWork<'_>,
+) -> Result<u64, CelError> {
+    for rule in [cost.overload, cost.function].into_iter().flatten() {
+        let cost = match rule {
+            CostRule::Function(cost) => cost(args, result),
+            CostRule::Traversal => Some(traversal(&args[0], work)?),
+        };
+        if let Some(cost) = cost {
+            return Ok(cost);
+        }
+    }
+    Ok(1)
+}
+
+/// The cost of traversing a value and all that it contains: for strings and bytes a tenth of the length in bytes,
+/// rounded down; for lists and maps the sum of their parts; 1 for all other values.
+///
+/// Empty lists and maps cost nothing, so that the walk is bounded by work. Values nest 500 levels at most.
+fn traversal(value: &CelValue<'_>, work: &mut CelWork<'_>) -> Result<u64, CelError> {
+    work.burn(1)?;
+    let tenth = |length: usize| length as u64 / 10;
+    let mut sum = 0_u64;
+    match value {
+        CelValue::String(text) => sum = tenth(text.len()),
+        CelValue::Bytes(bytes) => sum = tenth(bytes.len()),
+        CelValue::List(list) => {
+            let mut elements = list.iter();
+            while let Some(cost) = elements.visit(|element| traversal(element, work)) {
+                sum = sum.saturating_add(cost?);
+            }
+        }
+        CelValue::Map(map) => {
+            let mut at = 0;
+            while let Some((key, value)) = map.entry_at(at) {
+                sum = sum.saturating_add(traversal(&key, work)?);
+                sum = sum.saturating_add(traversal(&value, work)?);
+                at += 1;
+            }
+        }
+        _ => sum = 1,
+    }
+    Ok(sum)
 }

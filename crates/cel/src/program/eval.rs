@@ -3,10 +3,11 @@
 use smallvec::SmallVec;
 
 use super::plan::{CallCode, Code, CodeId, EntryCode, OperatorCost};
-use super::{
-    CelBindings, CelLazyObject, CelProgram, DEFAULT_WORK_LIMIT, EvaluationLimits, cost, operators,
-};
-use crate::value::{CelError, CelMap, CelResult, CelValue, Fuel, MapKey};
+use super::{CelBindings, CelLazyObject, CelProgram, EvaluationLimits, cost, operators};
+use crate::value::{CelError, CelMap, CelResult, CelValue, CelWork, LOOKUP, MapKey, equal_within};
+
+/// The steps of calling a function, besides those of reading its arguments.
+const CALL: u64 = 4;
 
 /// The value of a variable of a comprehension.
 #[derive(Clone)]
@@ -24,7 +25,7 @@ pub(super) struct Evaluator<'a, 'i> {
     pub(super) slots: SmallVec<[Slot<'a>; 3]>,
     pub(super) limits: EvaluationLimits<'i>,
     cost: u64,
-    pub(super) fuel: Fuel,
+    pub(super) work: CelWork<'i>,
     /// The iterations of all comprehensions so far.
     pub(super) iterations: u32,
 }
@@ -43,9 +44,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             slots: SmallVec::from_elem(Slot::Unset, program.inits.len()),
             limits: *limits,
             cost: 0,
-            fuel: Fuel {
-                left: DEFAULT_WORK_LIMIT,
-            },
+            work: CelWork::new(limits.work, limits.interrupted),
             iterations: 0,
         }
     }
@@ -61,6 +60,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
     /// When the cost is over the limit.
     pub(super) fn charge(&mut self, cost: u64) -> Result<(), CelError> {
         self.cost = self.cost.saturating_add(cost);
+        self.work.allow_for(cost);
         if self.cost > self.limits.cost {
             return Err(CelError::cost_limit());
         }
@@ -73,6 +73,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
     }
 
     pub(super) fn eval(&mut self, id: CodeId) -> CelResult<'a> {
+        self.work.burn(1)?;
         let program = self.program;
         match &program.code[id.index()] {
             Code::Const(value) => Ok(value.borrowed()),
@@ -93,6 +94,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             Code::Fold(fold) => self.fold(fold),
             Code::InSet(value, set) => {
                 let value = self.eval(*value)?;
+                self.work.burn(LOOKUP + value.reading_work())?;
                 let found = MapKey::of(&value).is_some_and(|key| set.contains(&key));
                 Ok(CelValue::Bool(found))
             }
@@ -125,12 +127,18 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         let right = final_or(self.eval(right))?;
         let cost = match cost {
             OperatorCost::One => 1,
-            _ => cost::of_operator(cost, or_null(&left), or_null(&right)),
+            _ => {
+                // Counting the characters of texts.
+                let work = [&left, &right].map(|of| or_null(of).reading_work());
+                self.work.burn(work[0].saturating_add(work[1]))?;
+                cost::of_operator(cost, or_null(&left), or_null(&right))
+            }
         };
         let result = match (left, right) {
-            (Ok(left), Ok(right)) => operators::binary(operator, &left, &right, &mut self.fuel),
+            (Ok(left), Ok(right)) => operators::binary(operator, &left, &right, &mut self.work),
             (Err(error), _) | (_, Err(error)) => Err(error),
         };
+        let result = final_or(result)?;
         self.charge(cost)?;
         result
     }
@@ -171,11 +179,14 @@ impl<'a, 'i> Evaluator<'a, 'i> {
                 }
             }
         }
+        let reading = args.iter().map(CelValue::reading_work);
+        let reading = reading.fold(CALL, u64::saturating_add);
+        self.work.burn(reading)?;
         let result = match failed {
             Some(error) => Err(error),
-            None => invoke(call, &args),
+            None => final_or(invoke(call, &args, &mut self.work))?,
         };
-        let cost = cost::of_call(call.cost, &args, or_null(&result));
+        let cost = cost::of_call(call.cost, &args, or_null(&result), &mut self.work)?;
         self.charge(cost)?;
         result
     }
@@ -195,10 +206,9 @@ impl<'a, 'i> Evaluator<'a, 'i> {
                 CelValue::Optional(None) => {}
                 CelValue::Optional(Some(of)) => values.push(of.value().clone()),
                 other => {
-                    let message = format!(
-                        "cannot initialize optional list element from non-optional value {other}"
-                    );
-                    return self.failed_literal(cost::LIST, CelError::new(message));
+                    let why = "cannot initialize optional list element from non-optional value ";
+                    let error = self.work.error(&[(why, &other)], "");
+                    return self.failed_literal(cost::LIST, error);
                 }
             }
         }
@@ -234,22 +244,45 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         for entry in entries {
             let key = self.eval(entry.key)?;
             let value = self.eval(entry.value)?;
+            self.work.burn(LOOKUP + key.reading_work())?;
             if !entry.optional {
                 values.push((key, value));
                 continue;
             }
             match value {
                 // An absent optional entry removes earlier entries with the same key.
-                CelValue::Optional(None) => values.retain(|(other, _)| *other != key),
+                CelValue::Optional(None) => self.remove(&mut values, &key)?,
                 CelValue::Optional(Some(of)) => values.push((key, of.value().clone())),
                 other => {
-                    return Err(CelError::new(format!(
-                        "cannot initialize optional entry '{key}' from non-optional value {other}"
-                    )));
+                    let parts = [
+                        ("cannot initialize optional entry '", &key),
+                        ("' from non-optional value ", &other),
+                    ];
+                    return Err(self.work.error(&parts, ""));
                 }
             }
         }
         Ok(values)
+    }
+
+    /// Removes the entries whose key is `key`.
+    fn remove(
+        &mut self,
+        values: &mut Vec<(CelValue<'a>, CelValue<'a>)>,
+        key: &CelValue<'a>,
+    ) -> Result<(), CelError> {
+        let mut failed = None;
+        values.retain(|(other, _)| {
+            let equal = equal_within(other, key, &mut self.work);
+            match equal {
+                Err(error) if error.is_final() => {
+                    failed.get_or_insert(error);
+                    false
+                }
+                other => other != Ok(true),
+            }
+        });
+        failed.map_or(Ok(()), Err)
     }
 
     /// An object literal, which always fails: values of types with declared fields come from the host only.
@@ -275,16 +308,16 @@ impl<'a, 'i> Evaluator<'a, 'i> {
 }
 
 /// Calls the function, if it accepts arguments of these types.
-fn invoke<'a>(call: &CallCode, args: &[CelValue<'a>]) -> CelResult<'a> {
+fn invoke<'a>(call: &CallCode, args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     if let Some(prepared) = &call.prepared {
-        return prepared.call(args);
+        return prepared.call_within(args, work);
     }
     let Some(at) = call.overload else {
-        return call.function.dispatch(args);
+        return call.function.dispatch(args, work);
     };
     let overload = &call.function.overloads[at];
     match &overload.function {
-        Some(function) if overload.accepts(args) => function.call(args),
+        Some(function) if overload.accepts(args) => function.call_within(args, work),
         _ => Err(CelError::no_such_call(&call.function.name, args)),
     }
 }

@@ -6,33 +6,26 @@ use super::INTERRUPT_CHECK_FREQUENCY;
 use super::attributes::go_type;
 use super::eval::{Evaluator, Slot};
 use super::plan::{CodeId, FoldCode};
-use crate::value::{CelError, CelResult, CelValue};
+use crate::value::{CelError, CelListIter, CelMap, CelResult, CelValue};
 
 /// The list or map that a comprehension iterates over.
-enum FoldRange<'a> {
-    List(crate::value::CelList<'a>),
-    Map(crate::value::CelMap<'a>),
-}
-
-impl FoldRange<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::List(list) => list.len(),
-            Self::Map(map) => map.len(),
-        }
-    }
+enum FoldRange<'l, 'a> {
+    List(CelListIter<'l, 'a>),
+    Map(&'l CelMap<'a>),
 }
 
 impl<'a> Evaluator<'a, '_> {
     pub(super) fn fold(&mut self, fold: &'a FoldCode) -> CelResult<'a> {
-        let range = match self.eval(fold.range)? {
-            CelValue::List(list) => FoldRange::List(list),
-            CelValue::Map(map) => FoldRange::Map(map),
-            other => return Err(not_iterable(&other, fold.second_variable.is_some())),
+        let range = self.eval(fold.range)?;
+        let (mut range, count) = match &range {
+            CelValue::List(list) => (FoldRange::List(list.iter()), list.len()),
+            CelValue::Map(map) => (FoldRange::Map(map), map.len()),
+            other => return Err(not_iterable(other, fold.second_variable.is_some())),
         };
         self.slots[fold.accumulator as usize] = Slot::Unset;
-        for at in 0..range.len() {
-            self.set_variables(fold, &range, at);
+        for at in 0..count {
+            self.work.burn(1)?;
+            self.set_variables(fold, &mut range, at);
             match self.eval(fold.condition) {
                 Ok(CelValue::Bool(false)) => break,
                 Err(error) if error.is_final() => return Err(error),
@@ -52,12 +45,12 @@ impl<'a> Evaluator<'a, '_> {
         result
     }
 
-    fn set_variables(&mut self, fold: &FoldCode, range: &FoldRange<'a>, at: usize) {
+    fn set_variables(&mut self, fold: &FoldCode, range: &mut FoldRange<'_, 'a>, at: usize) {
         let index = || i64::try_from(at).map_or(CelValue::Null, CelValue::Int);
         let (first, second) = match (range, fold.second_variable) {
-            (FoldRange::List(list), None) => (list.get(at).unwrap_or(CelValue::Null), None),
+            (FoldRange::List(list), None) => (list.next().unwrap_or(CelValue::Null), None),
             (FoldRange::List(list), Some(_)) => {
-                (index(), Some(list.get(at).unwrap_or(CelValue::Null)))
+                (index(), Some(list.next().unwrap_or(CelValue::Null)))
             }
             (FoldRange::Map(map), None) => (map.key_at(at).unwrap_or(CelValue::Null), None),
             (FoldRange::Map(map), Some(_)) => match map.entry_at(at) {
@@ -94,8 +87,9 @@ impl<'a> Evaluator<'a, '_> {
         self.charge(1)?;
         match (self.take(accumulator)?, added?) {
             (CelValue::List(mut list), CelValue::List(added)) => {
+                self.work.burn(added.len() as u64)?;
                 let added: Vec<_> = added.iter().collect();
-                list.append(&added)?;
+                list.append(&added, &mut self.work)?;
                 Ok(CelValue::List(list))
             }
             _ => Err(CelError::no_such_overload()),
@@ -131,11 +125,11 @@ impl<'a> Evaluator<'a, '_> {
             return Err(CelError::no_such_overload());
         };
         match &values[..] {
-            [key, value] => map.insert(key.clone(), value.clone())?,
+            [key, value] => map.insert(key.clone(), value.clone(), &mut self.work)?,
             [CelValue::Map(added)] => {
                 let mut at = 0;
                 while let Some((key, value)) = added.entry_at(at) {
-                    map.insert(key, value)?;
+                    map.insert(key, value, &mut self.work)?;
                     at += 1;
                 }
             }

@@ -14,10 +14,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::checker::Checked;
-use crate::declarations::{CelCostFn, CelDeclarations, CelFunction, CelFunctionDecl};
+use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl};
 use crate::syntax::Ast;
 use crate::types::CelType;
-use crate::value::{CelError, CelResult};
+use crate::value::{CelError, CelResult, DEFAULT_WORK_LIMIT};
 use eval::Evaluator;
 use plan::{Code, CodeId};
 
@@ -25,9 +25,6 @@ pub use bindings::{CelBindings, CelLazyObject};
 
 /// The default cost limit of one evaluation, in the original's cost units.
 pub const DEFAULT_COST_LIMIT: u64 = 1_000_000;
-
-/// The maximum number of parts of values that one evaluation may compare or copy. The cost does not count these.
-const DEFAULT_WORK_LIMIT: u64 = 20_000_000;
 
 /// The number of iterations, of all comprehensions together, between checks for an interrupt.
 const INTERRUPT_CHECK_FREQUENCY: u32 = 100;
@@ -124,8 +121,11 @@ impl CelProgram {
     ) -> CelEvaluation<'a> {
         let mut evaluator = Evaluator::new(self, bindings, lazy, limits);
         let result = evaluator.eval(self.root);
-        let cost = evaluator.cost();
-        CelEvaluation { result, cost }
+        CelEvaluation {
+            result,
+            cost: evaluator.cost(),
+            work: evaluator.work.taken(),
+        }
     }
 }
 
@@ -145,6 +145,9 @@ pub struct CelEvaluation<'a> {
     pub result: CelResult<'a>,
     /// The cost in the original's units. If the limit was exceeded, it includes the step that exceeded it.
     pub cost: u64,
+    /// The steps that it took beyond those that its cost allows, as [`CelWork`](crate::CelWork) counts them; at most the
+    /// limit.
+    pub work: u64,
 }
 
 /// The limits of an evaluation.
@@ -152,8 +155,11 @@ pub struct CelEvaluation<'a> {
 pub struct EvaluationLimits<'i> {
     /// The maximum cost, in the original's units. An evaluation that exceeds it ends with an error.
     pub cost: u64,
-    /// Called after every 100 iterations of comprehensions. `true` ends the evaluation with the error
-    /// `operation interrupted`.
+    /// The maximum number of steps beyond those that the cost allows, as [`CelWork`](crate::CelWork) counts them. An
+    /// evaluation that needs more ends with an error.
+    pub work: u64,
+    /// Called after every 100 iterations of comprehensions and every 10 000 steps. `true` ends the evaluation with the
+    /// error `operation interrupted`.
     pub interrupted: Option<&'i dyn Fn() -> bool>,
 }
 
@@ -161,6 +167,7 @@ impl Default for EvaluationLimits<'_> {
     fn default() -> Self {
         Self {
             cost: DEFAULT_COST_LIMIT,
+            work: DEFAULT_WORK_LIMIT,
             interrupted: None,
         }
     }
@@ -170,6 +177,7 @@ impl fmt::Debug for EvaluationLimits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EvaluationLimits")
             .field("cost", &self.cost)
+            .field("work", &self.work)
             .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 
 use super::plan::{BinaryOperator, UnaryOperator};
-use crate::value::{CelBytes, CelError, CelResult, CelValue, Fuel, equal_within};
+use crate::value::{
+    CelBytes, CelError, CelResult, CelValue, CelWork, LOOKUP, equal_within, work_of_bytes,
+};
 
 pub(super) fn unary(operator: UnaryOperator, operand: CelResult<'_>) -> CelResult<'_> {
     match (operator, operand) {
@@ -33,18 +35,18 @@ pub(super) fn binary<'a>(
     operator: BinaryOperator,
     left: &CelValue<'a>,
     right: &CelValue<'a>,
-    fuel: &mut Fuel,
+    work: &mut CelWork<'_>,
 ) -> CelResult<'a> {
     let truth = |value: bool| Ok(CelValue::Bool(value));
     match operator {
-        BinaryOperator::Equals => truth(equal_within(left, right, fuel)?),
-        BinaryOperator::NotEquals => truth(!equal_within(left, right, fuel)?),
+        BinaryOperator::Equals => truth(equal_within(left, right, work)?),
+        BinaryOperator::NotEquals => truth(!equal_within(left, right, work)?),
         BinaryOperator::Less => truth(compare("_<_", left, right)? == Ordering::Less),
         BinaryOperator::LessEquals => truth(compare("_<=_", left, right)? != Ordering::Greater),
         BinaryOperator::Greater => truth(compare("_>_", left, right)? == Ordering::Greater),
         BinaryOperator::GreaterEquals => truth(compare("_>=_", left, right)? != Ordering::Less),
-        BinaryOperator::In => contains(left, right, fuel),
-        BinaryOperator::Add => add(left, right, fuel),
+        BinaryOperator::In => contains(left, right, work),
+        BinaryOperator::Add => add(left, right, work),
         BinaryOperator::Subtract => subtract(left, right),
         BinaryOperator::Multiply => multiply(left, right),
         BinaryOperator::Divide => divide(left, right),
@@ -64,22 +66,30 @@ fn compare(
     }
 }
 
-fn contains<'a>(element: &CelValue<'_>, of: &CelValue<'_>, fuel: &mut Fuel) -> CelResult<'a> {
+fn contains<'a>(
+    element: &CelValue<'_>,
+    of: &CelValue<'_>,
+    work: &mut CelWork<'_>,
+) -> CelResult<'a> {
     match of {
         CelValue::List(list) => {
-            for value in list {
-                if equal_within(element, &value, fuel)? {
+            let mut elements = list.iter();
+            while let Some(equal) = elements.visit(|value| equal_within(element, value, work)) {
+                if equal? {
                     return Ok(CelValue::Bool(true));
                 }
             }
             Ok(CelValue::Bool(false))
         }
-        CelValue::Map(map) => Ok(CelValue::Bool(map.get(element).is_some())),
+        CelValue::Map(map) => {
+            work.burn(LOOKUP + element.reading_work())?;
+            Ok(CelValue::Bool(map.get(element).is_some()))
+        }
         _ => Err(CelError::no_such_overload()),
     }
 }
 
-fn add<'a>(left: &CelValue<'a>, right: &CelValue<'a>, fuel: &mut Fuel) -> CelResult<'a> {
+fn add<'a>(left: &CelValue<'a>, right: &CelValue<'a>, work: &mut CelWork<'_>) -> CelResult<'a> {
     match (left, right) {
         (CelValue::Int(a), CelValue::Int(b)) => {
             let sum = a.checked_add(*b);
@@ -90,16 +100,16 @@ fn add<'a>(left: &CelValue<'a>, right: &CelValue<'a>, fuel: &mut Fuel) -> CelRes
             sum.map(CelValue::Uint).ok_or_else(uint_overflow)
         }
         (CelValue::Double(a), CelValue::Double(b)) => Ok(CelValue::Double(a + b)),
-        (CelValue::String(a), CelValue::String(b)) => Ok(CelValue::from([&**a, &**b].concat())),
+        (CelValue::String(a), CelValue::String(b)) => {
+            work.burn(work_of_bytes(a.len() + b.len()))?;
+            Ok(CelValue::from([&**a, &**b].concat()))
+        }
         (CelValue::Bytes(a), CelValue::Bytes(b)) => {
+            work.burn(work_of_bytes(a.len() + b.len()))?;
             let both = [&**a, &**b].concat();
             Ok(CelValue::Bytes(CelBytes::from(both)))
         }
-        (CelValue::List(a), CelValue::List(b)) => {
-            // Joining copies short lists, and long ones only after many joins.
-            fuel.burn((a.len() + b.len()).min(1_000) as u64)?;
-            a.join(b).map(CelValue::List)
-        }
+        (CelValue::List(a), CelValue::List(b)) => a.join(b, work).map(CelValue::List),
         (CelValue::Duration(a), CelValue::Duration(b)) => a.plus(*b).map(CelValue::Duration),
         (CelValue::Duration(by), CelValue::Timestamp(time))
         | (CelValue::Timestamp(time), CelValue::Duration(by)) => {

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{CelCostFn, CelFunction, CelFunctionDecl};
+use super::{CelFunction, CelFunctionDecl};
+use crate::declarations::CostRule;
 use crate::value::{CelValue, MapKey};
 
 /// The number of a piece of code.
@@ -113,8 +114,8 @@ pub(super) struct CallCode {
 /// The functions that compute the cost of a call; the first that returns a cost applies.
 #[derive(Clone, Copy)]
 pub(super) struct CallCost {
-    pub(super) overload: Option<CelCostFn>,
-    pub(super) function: Option<CelCostFn>,
+    pub(super) overload: Option<CostRule>,
+    pub(super) function: Option<CostRule>,
 }
 
 /// A comprehension. Its variables are given as numbers of locals.

@@ -2,58 +2,35 @@
 
 use std::cmp::Ordering;
 
-use super::{CelError, CelList, CelMap, CelValue};
-
-/// The work that an evaluation may still do, in parts of values that are visited.
-///
-/// The cost counts only the outermost level of values. This limits the work on the levels inside.
-#[derive(Debug)]
-pub(crate) struct Fuel {
-    pub(crate) left: u64,
-}
-
-impl Fuel {
-    /// Uses up `amount`.
-    ///
-    /// # Errors
-    ///
-    /// If less than `amount` is left: the error of an exceeded cost limit.
-    pub(crate) fn burn(&mut self, amount: u64) -> Result<(), CelError> {
-        match self.left.checked_sub(amount) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => Err(CelError::cost_limit()),
-        }
-    }
-}
+use super::{CelError, CelList, CelMap, CelValue, CelWork, LOOKUP, work_of_bytes};
 
 /// Whether `a == b`; `false` if `==` has no overload for them.
 pub(super) fn equal(a: &CelValue<'_>, b: &CelValue<'_>) -> bool {
-    let mut fuel = Fuel { left: u64::MAX };
-    equal_within(a, b, &mut fuel).unwrap_or(false)
+    let mut work = CelWork::new(u64::MAX, None);
+    equal_within(a, b, &mut work).unwrap_or(false)
 }
 
-/// Whether `a == b`, visiting no more parts than `fuel` allows.
+/// Whether `a == b`, visiting no more parts than `work` allows.
 ///
 /// # Errors
 ///
-/// If the fuel is used up; `no such overload` if `a` is opaque and cannot be compared with `b`.
+/// If the work is used up; `no such overload` if `a` is opaque and cannot be compared with `b`.
 pub(crate) fn equal_within(
     a: &CelValue<'_>,
     b: &CelValue<'_>,
-    fuel: &mut Fuel,
+    work: &mut CelWork<'_>,
 ) -> Result<bool, CelError> {
-    fuel.burn(1)?;
+    work.burn(1)?;
     Ok(match (a, b) {
         (CelValue::Bool(a), CelValue::Bool(b)) => a == b,
         (
             CelValue::Int(_) | CelValue::Uint(_) | CelValue::Double(_),
             CelValue::Int(_) | CelValue::Uint(_) | CelValue::Double(_),
         ) => compare_numbers(a, b) == Some(Ordering::Equal),
-        (CelValue::String(a), CelValue::String(b)) => **a == **b,
-        (CelValue::Bytes(a), CelValue::Bytes(b)) => **a == **b,
+        (CelValue::String(a), CelValue::String(b)) => {
+            return same_bytes(a.as_bytes(), b.as_bytes(), work);
+        }
+        (CelValue::Bytes(a), CelValue::Bytes(b)) => return same_bytes(a, b, work),
         (CelValue::Duration(a), CelValue::Duration(b)) => a == b,
         (CelValue::Timestamp(a), CelValue::Timestamp(b)) => a.same_time(*b),
         (CelValue::Type(a), CelValue::Type(b)) => a.runtime_name() == b.runtime_name(),
@@ -61,44 +38,61 @@ pub(crate) fn equal_within(
         (CelValue::Opaque(a), CelValue::Opaque(b))
             if a.type_name() == b.type_name() && a.has_equality() =>
         {
+            work.burn(a.work().saturating_add(b.work()))?;
             a.equals(&**b)
         }
         // Opaque values can be compared only with values of the same type, and with null.
         (CelValue::Opaque(_), _) => return Err(CelError::no_such_overload()),
-        (CelValue::List(a), CelValue::List(b)) => return equal_lists(a, b, fuel),
-        (CelValue::Map(a), CelValue::Map(b)) => return equal_maps(a, b, fuel),
+        (CelValue::List(a), CelValue::List(b)) => return equal_lists(a, b, work),
+        (CelValue::Map(a), CelValue::Map(b)) => return equal_maps(a, b, work),
         (CelValue::Null, CelValue::Null) | (CelValue::Optional(None), CelValue::Optional(None)) => {
             true
         }
         (CelValue::Optional(Some(a)), CelValue::Optional(Some(b))) => {
-            return equal_within(a.value(), b.value(), fuel);
+            return equal_within(a.value(), b.value(), work);
         }
         _ => false,
     })
 }
 
-fn equal_lists(a: &CelList<'_>, b: &CelList<'_>, fuel: &mut Fuel) -> Result<bool, CelError> {
+fn same_bytes(a: &[u8], b: &[u8], work: &mut CelWork<'_>) -> Result<bool, CelError> {
     if a.len() != b.len() {
         return Ok(false);
     }
-    for (a, b) in a.iter().zip(b) {
-        if !equal_within(&a, &b, fuel)? {
+    work.burn(work_of_bytes(a.len()))?;
+    Ok(a == b)
+}
+
+fn equal_lists(a: &CelList<'_>, b: &CelList<'_>, work: &mut CelWork<'_>) -> Result<bool, CelError> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    let (mut left, mut right) = (a.iter(), b.iter());
+    // Both have as many elements.
+    while let Some(equal) = left
+        .visit(|a| right.visit(|b| equal_within(a, b, work)))
+        .flatten()
+    {
+        if !equal? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn equal_maps(a: &CelMap<'_>, b: &CelMap<'_>, fuel: &mut Fuel) -> Result<bool, CelError> {
+fn equal_maps(a: &CelMap<'_>, b: &CelMap<'_>, work: &mut CelWork<'_>) -> Result<bool, CelError> {
     if a.len() != b.len() {
         return Ok(false);
     }
+    // Large documents are searched by halving.
+    let lookup = LOOKUP + u64::from(a.len().max(16).ilog2() - 4);
     let mut at = 0;
     while let Some((key, value)) = a.entry_at(at) {
+        work.burn(lookup + key.reading_work())?;
         let Some(other) = b.get(&key) else {
             return Ok(false);
         };
-        if !equal_within(&value, &other, fuel)? {
+        if !equal_within(&value, &other, work)? {
             return Ok(false);
         }
         at += 1;
@@ -208,11 +202,11 @@ mod tests {
     }
 
     #[test]
-    fn comparing_stops_when_the_fuel_is_used_up() {
+    fn comparing_stops_when_the_work_is_used_up() {
         let list = CelValue::list(vec![CelValue::Int(1); 100]).unwrap();
-        let mut fuel = Fuel { left: 50 };
-        assert!(equal_within(&list, &list, &mut fuel).is_err());
-        let mut fuel = Fuel { left: 101 };
-        assert_eq!(equal_within(&list, &list, &mut fuel), Ok(true));
+        let mut work = CelWork::new(50, None);
+        assert!(equal_within(&list, &list, &mut work).is_err());
+        let mut work = CelWork::new(101, None);
+        assert_eq!(equal_within(&list, &list, &mut work), Ok(true));
     }
 }

@@ -1,15 +1,17 @@
 //! The errors of evaluations.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::CelValue;
 
 /// The result of an operation: a value or an error.
 pub type CelResult<'a> = Result<CelValue<'a>, CelError>;
 
-/// An error of an evaluation. It prints as in the original, for example `no such key: name`.
+/// An error of an evaluation. It prints as in the original, for example `no such key: name`. Cloning it is cheap,
+/// however long its text is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CelError(Box<(CelErrorKind, Box<str>)>);
+pub struct CelError(Arc<(CelErrorKind, Box<str>)>);
 
 /// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,22 +22,20 @@ pub enum CelErrorKind {
     CostLimit,
     /// The host interrupted the evaluation. No operator absorbs this error.
     Interrupted,
+    /// The evaluation took more than [`DEFAULT_WORK_LIMIT`](crate::DEFAULT_WORK_LIMIT) steps, or the limit that the
+    /// host has set; nothing absorbs that.
+    WorkLimit,
 }
 
 impl CelError {
     /// An error of kind [`CelErrorKind::Evaluation`] with this message.
     pub fn new(message: impl Into<Box<str>>) -> Self {
-        Self(Box::new((CelErrorKind::Evaluation, message.into())))
+        Self(Arc::new((CelErrorKind::Evaluation, message.into())))
     }
 
     /// `no such overload`
     pub fn no_such_overload() -> Self {
         Self::new("no such overload")
-    }
-
-    /// `no such key: <key>`
-    pub fn no_such_key(key: &CelValue<'_>) -> Self {
-        Self::new(format!("no such key: {key}"))
     }
 
     /// `no such overload: <function>(<types of the arguments>)`
@@ -49,12 +49,18 @@ impl CelError {
 
     pub(crate) fn cost_limit() -> Self {
         let message = "operation cancelled: actual cost limit exceeded";
-        Self(Box::new((CelErrorKind::CostLimit, message.into())))
+        Self(Arc::new((CelErrorKind::CostLimit, message.into())))
+    }
+
+    pub(crate) fn work_limit() -> Self {
+        let message =
+            "operation cancelled: the expression does too much work that its cost does not count";
+        Self(Arc::new((CelErrorKind::WorkLimit, message.into())))
     }
 
     pub(crate) fn interrupted() -> Self {
         let message = "operation interrupted";
-        Self(Box::new((CelErrorKind::Interrupted, message.into())))
+        Self(Arc::new((CelErrorKind::Interrupted, message.into())))
     }
 
     /// The kind of this error.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CelError, CelValue, ValueSize};
+use super::{CelError, CelValue, CelWork, ValueSize};
 use crate::document::CelJson;
 
 /// A joined list of at most this length is copied. Longer ones refer to the two lists that were joined.
@@ -71,37 +71,52 @@ impl<'a> CelList<'a> {
     }
 
     /// The element at `index`, from 0.
-    pub fn get(&self, mut index: usize) -> Option<CelValue<'a>> {
-        let mut list = self;
+    pub fn get(&self, index: usize) -> Option<CelValue<'a>> {
+        let (leaf, start) = self.leaf_at(index);
+        match leaf {
+            LeafElements::Json(elements) => elements.get(index - start).map(CelValue::json),
+            LeafElements::Values(values) => values.get(index - start).cloned(),
+        }
+    }
+
+    /// The list that is not joined with the element at `index`, and the index of its first element; the last such list
+    /// for indexes after the end.
+    fn leaf_at(&self, index: usize) -> (LeafElements<'_, 'a>, usize) {
+        let (mut list, mut start) = (self, 0);
         loop {
-            match &list.0 {
-                ListKind::Json(elements) => return elements.get(index).map(CelValue::json),
-                ListKind::Borrowed(data) => return data.values.get(index).cloned(),
-                ListKind::Shared(data) => return data.values.get(index).cloned(),
-                ListKind::Joined(joined) => {
-                    let first = joined.first.len();
-                    if index < first {
-                        list = &joined.first;
-                    } else {
-                        index -= first;
-                        list = &joined.second;
-                    }
-                }
+            let joined = match &list.0 {
+                ListKind::Json(elements) => return (LeafElements::Json(elements), start),
+                ListKind::Borrowed(data) => return (LeafElements::Values(&data.values), start),
+                ListKind::Shared(data) => return (LeafElements::Values(&data.values), start),
+                ListKind::Joined(joined) => joined,
+            };
+            let first = joined.first.len();
+            if index - start < first {
+                list = &joined.first;
+            } else {
+                start += first;
+                list = &joined.second;
             }
         }
     }
 
     /// The elements in order.
     pub fn iter(&self) -> CelListIter<'_, 'a> {
-        CelListIter { list: self, at: 0 }
+        let (leaf, start) = self.leaf_at(0);
+        CelListIter {
+            list: self,
+            at: 0,
+            leaf,
+            start,
+        }
     }
 
     /// The elements of this list followed by those of `other`. The result may share the memory of both.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new); also if more than a million elements would have to be copied.
-    pub fn join(&self, other: &Self) -> Result<Self, CelError> {
+    /// As [`new`](Self::new), and when copying takes more than `work` allows.
+    pub(crate) fn join(&self, other: &Self, work: &mut CelWork<'_>) -> Result<Self, CelError> {
         if self.is_empty() {
             return Ok(other.clone());
         }
@@ -114,6 +129,7 @@ impl<'a> CelList<'a> {
         let len = self.len().saturating_add(other.len());
         let joins = self.joins().max(other.joins()) + 1;
         if len <= COPIED_UP_TO || joins > MAX_JOINS {
+            work.burn(2 * len as u64)?;
             if len > 1_000_000 {
                 return Err(CelError::new("list is too large"));
             }
@@ -129,7 +145,11 @@ impl<'a> CelList<'a> {
     }
 
     /// Appends `values`, in place if there is no other reference to the list.
-    pub(crate) fn append(&mut self, values: &[CelValue<'a>]) -> Result<(), CelError> {
+    pub(crate) fn append(
+        &mut self,
+        values: &[CelValue<'a>],
+        work: &mut CelWork<'_>,
+    ) -> Result<(), CelError> {
         if let ListKind::Shared(data) = &mut self.0
             && let Some(data) = Arc::get_mut(data)
         {
@@ -140,6 +160,7 @@ impl<'a> CelList<'a> {
             data.values.extend_from_slice(values);
             return Ok(());
         }
+        work.burn(2 * self.len() as u64)?;
         let mut all: Vec<_> = self.iter().collect();
         all.extend_from_slice(values);
         *self = Self::new(all)?;
@@ -184,15 +205,53 @@ impl<'l, 'a> IntoIterator for &'l CelList<'a> {
 pub struct CelListIter<'l, 'a> {
     list: &'l CelList<'a>,
     at: usize,
+    /// The list that is not joined which the next element is of, and the index of its first.
+    leaf: LeafElements<'l, 'a>,
+    start: usize,
+}
+
+/// The elements of a list that is not joined.
+#[derive(Clone, Copy, Debug)]
+enum LeafElements<'l, 'a> {
+    Json(&'a [CelJson<'a>]),
+    Values(&'l [CelValue<'a>]),
+}
+
+impl LeafElements<'_, '_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Json(elements) => elements.len(),
+            Self::Values(values) => values.len(),
+        }
+    }
+}
+
+impl<'a> CelListIter<'_, 'a> {
+    /// Looks at the next element without cloning it.
+    pub(crate) fn visit<R>(&mut self, look: impl FnOnce(&CelValue<'a>) -> R) -> Option<R> {
+        if self.at - self.start >= self.leaf.len() {
+            (self.leaf, self.start) = self.list.leaf_at(self.at);
+        }
+        let index = self.at - self.start;
+        let seen = match self.leaf {
+            LeafElements::Json(elements) => look(&CelValue::json(elements.get(index)?)),
+            LeafElements::Values(values) => look(values.get(index)?),
+        };
+        self.at += 1;
+        Some(seen)
+    }
 }
 
 impl<'a> Iterator for CelListIter<'_, 'a> {
     type Item = CelValue<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.list.get(self.at)?;
-        self.at += 1;
-        Some(next)
+        self.visit(CelValue::clone)
+    }
+
+    fn nth(&mut self, skipped: usize) -> Option<Self::Item> {
+        self.at = self.at.saturating_add(skipped).min(self.list.len());
+        self.next()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -214,18 +273,30 @@ mod tests {
     #[test]
     fn joined_lists_have_the_elements_of_both() {
         for split in [0, 1, 200, 999, 1000] {
-            let joined = numbers(0, split).join(&numbers(split, 1000)).unwrap();
+            let mut work = CelWork::new(10_000, None);
+            let joined = numbers(0, split).join(&numbers(split, 1000), &mut work);
+            let joined = joined.unwrap();
             assert_eq!(joined.len(), 1000);
             let expected = numbers(0, 1000);
             assert!(joined.iter().eq(expected.iter()), "{split}");
             assert_eq!(joined.get(1000), None);
+            for skipped in [0, 1, 200, 999, 1000, usize::MAX] {
+                let rest = |list: &CelList<'static>| {
+                    list.iter()
+                        .skip(skipped)
+                        .map(|of| of.as_int())
+                        .collect::<Vec<_>>()
+                };
+                assert_eq!(rest(&joined), rest(&expected), "{split} {skipped}");
+            }
         }
     }
 
     #[test]
     fn the_length_of_joined_lists_is_bounded() {
         let mut list = numbers(0, 2);
-        let refused = (0..200).any(|_| match list.join(&list) {
+        let mut work = CelWork::new(1_000_000, None);
+        let refused = (0..200).any(|_| match list.join(&list, &mut work) {
             Ok(longer) => {
                 list = longer;
                 false
@@ -239,9 +310,10 @@ mod tests {
     fn appending_does_not_change_clones_of_the_list() {
         let mut list = numbers(0, 2);
         let held = list.clone();
-        list.append(&[CelValue::Int(2)]).unwrap();
+        let mut work = CelWork::new(1_000, None);
+        list.append(&[CelValue::Int(2)], &mut work).unwrap();
         assert_eq!((list.len(), held.len()), (3, 2));
-        list.append(&[CelValue::Int(3)]).unwrap();
+        list.append(&[CelValue::Int(3)], &mut work).unwrap();
         assert_eq!(list.get(3), Some(CelValue::Int(3)));
     }
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{CelError, CelStr, CelValue, ValueSize, double_to_int, double_to_uint};
+use super::{
+    CelError, CelStr, CelValue, CelWork, LOOKUP, ValueSize, double_to_int, double_to_uint,
+};
 use crate::document::JsonObject;
 
 /// Maps with more entries than this have an index.
@@ -242,17 +244,18 @@ impl<'a> CelMap<'a> {
         &mut self,
         key: CelValue<'a>,
         value: CelValue<'a>,
+        work: &mut CelWork<'_>,
     ) -> Result<(), CelError> {
+        work.burn(LOOKUP + key.reading_work())?;
         if self.get(&key).is_some() {
-            return Err(CelError::new(format!(
-                "insert failed: key {key} already exists"
-            )));
+            return Err(work.error(&[("insert failed: key ", &key)], " already exists"));
         }
         if let MapKind::Shared(data) = &mut self.0
             && let Some(data) = Arc::get_mut(data)
         {
             return data.push(key, value);
         }
+        work.burn(LOOKUP * self.len() as u64)?;
         let mut entries = Vec::with_capacity(self.len() + 1);
         let mut at = 0;
         while let Some(entry) = self.entry_at(at) {
@@ -341,8 +344,10 @@ mod tests {
     fn a_key_can_be_inserted_only_once() {
         for entries in [3, 8, 30] {
             let mut map = map(entries);
-            map.insert(CelValue::Int(-1), CelValue::Int(7)).unwrap();
-            let again = map.insert(CelValue::Int(-1), CelValue::Int(7));
+            let mut work = CelWork::new(1_000, None);
+            let (key, value) = (CelValue::Int(-1), CelValue::Int(7));
+            map.insert(key.clone(), value.clone(), &mut work).unwrap();
+            let again = map.insert(key, value, &mut work);
             let error = again.unwrap_err().to_string();
             assert_eq!(error, "insert failed: key -1 already exists");
             assert_eq!(map.len(), entries + 1);

@@ -14,6 +14,7 @@ mod print;
 mod quote;
 mod text;
 mod time;
+mod work;
 
 pub use error::{CelError, CelErrorKind, CelResult};
 pub use list::{CelList, CelListIter};
@@ -22,13 +23,15 @@ pub use numbers::go_float;
 pub use opaque::CelOpaque;
 pub use text::{CelBytes, CelStr};
 pub use time::{CelDuration, CelTimestamp};
+pub use work::{CelWork, DEFAULT_WORK_LIMIT};
 
 pub(crate) use time::CivilTime;
 
-pub(crate) use equality::{Fuel, equal_within};
+pub(crate) use equality::equal_within;
 pub(crate) use map::MapKey;
 pub(crate) use numbers::{double_to_int, double_to_uint};
 pub(crate) use quote::{go_quote, go_quote_bytes};
+pub(crate) use work::{LOOKUP, bytes as work_of_bytes};
 
 use std::sync::Arc;
 

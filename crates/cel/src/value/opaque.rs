@@ -31,6 +31,12 @@ pub trait CelOpaque: Any + Debug + Send + Sync {
         Some(1)
     }
 
+    /// About how many steps of a few nanoseconds reading the whole of it takes: comparing it, printing it, calling a
+    /// function with it. What its cost does not count is bounded by this ([`CelWork`](crate::CelWork)).
+    fn work(&self) -> u64 {
+        4
+    }
+
     /// Whether `optional.ofNonZeroValue` treats this value as absent.
     fn is_zero(&self) -> bool {
         false

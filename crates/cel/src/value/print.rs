@@ -1,45 +1,75 @@
 //! How values are printed in messages: as by Go's `%v`.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
-use super::{CelValue, go_float};
+use super::{CelOpaque, CelValue, go_float};
+
+/// What values are printed to.
+pub(super) trait ValuePrinter: Write {
+    /// An opaque value is printed next, of which only it knows how long that takes.
+    fn before_opaque(&mut self, value: &dyn CelOpaque) -> fmt::Result;
+}
+
+impl ValuePrinter for fmt::Formatter<'_> {
+    fn before_opaque(&mut self, _: &dyn CelOpaque) -> fmt::Result {
+        Ok(())
+    }
+}
 
 impl fmt::Display for CelValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null => f.write_str("NULL_VALUE"),
-            Self::Bool(value) => write!(f, "{value}"),
-            Self::Int(value) => write!(f, "{value}"),
-            Self::Uint(value) => write!(f, "{value}"),
-            Self::Double(value) => f.write_str(&go_float(*value)),
-            Self::String(text) => f.write_str(text),
-            Self::Bytes(bytes) => {
-                let numbers: Vec<_> = bytes.iter().map(u8::to_string).collect();
-                write!(f, "[{}]", numbers.join(" "))
+        print_value(self, f)
+    }
+}
+
+/// Prints a value. Values nest 500 levels at most.
+pub(super) fn print_value(value: &CelValue<'_>, to: &mut dyn ValuePrinter) -> fmt::Result {
+    match value {
+        CelValue::Null => to.write_str("NULL_VALUE"),
+        CelValue::Bool(value) => write!(to, "{value}"),
+        CelValue::Int(value) => write!(to, "{value}"),
+        CelValue::Uint(value) => write!(to, "{value}"),
+        CelValue::Double(value) => to.write_str(&go_float(*value)),
+        CelValue::String(text) => to.write_str(text),
+        CelValue::Bytes(bytes) => {
+            to.write_str("[")?;
+            for (at, byte) in bytes.iter().enumerate() {
+                write!(to, "{}{byte}", if at == 0 { "" } else { " " })?;
             }
-            Self::Duration(value) => write!(f, "{value}"),
-            Self::Timestamp(value) => write!(f, "{value}"),
-            Self::Type(of) => f.write_str(of.runtime_name()),
-            Self::Optional(None) => f.write_str("optional.none()"),
-            Self::Optional(Some(of)) => write!(f, "optional({})", of.value()),
-            Self::Opaque(value) => f.write_str(&value.print()),
-            Self::List(list) => {
-                f.write_str("[")?;
-                for (at, value) in list.iter().enumerate() {
-                    write!(f, "{}{value}", if at == 0 { "" } else { ", " })?;
-                }
-                f.write_str("]")
+            to.write_str("]")
+        }
+        CelValue::Duration(value) => write!(to, "{value}"),
+        CelValue::Timestamp(value) => write!(to, "{value}"),
+        CelValue::Type(of) => to.write_str(of.runtime_name()),
+        CelValue::Optional(None) => to.write_str("optional.none()"),
+        CelValue::Optional(Some(of)) => {
+            to.write_str("optional(")?;
+            print_value(of.value(), to)?;
+            to.write_str(")")
+        }
+        CelValue::Opaque(value) => {
+            to.before_opaque(&**value)?;
+            to.write_str(&value.print())
+        }
+        CelValue::List(list) => {
+            to.write_str("[")?;
+            for (at, value) in list.iter().enumerate() {
+                to.write_str(if at == 0 { "" } else { ", " })?;
+                print_value(&value, to)?;
             }
-            Self::Map(map) => {
-                f.write_str("{")?;
-                let mut at = 0;
-                while let Some((key, value)) = map.entry_at(at) {
-                    f.write_str(if at == 0 { "" } else { ", " })?;
-                    write!(f, "{key}: {value}")?;
-                    at += 1;
-                }
-                f.write_str("}")
+            to.write_str("]")
+        }
+        CelValue::Map(map) => {
+            to.write_str("{")?;
+            let mut at = 0;
+            while let Some((key, value)) = map.entry_at(at) {
+                to.write_str(if at == 0 { "" } else { ", " })?;
+                print_value(&key, to)?;
+                to.write_str(": ")?;
+                print_value(&value, to)?;
+                at += 1;
             }
+            to.write_str("}")
         }
     }
 }

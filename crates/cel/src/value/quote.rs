@@ -6,8 +6,18 @@ use std::fmt::Write;
 pub(crate) fn go_quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
-    for c in text.chars() {
+    let mut rest = text;
+    // Most characters stand for themselves.
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+    loop {
+        let plain = rest.bytes().position(|byte| !is_plain(byte));
+        let (before, after) = rest.split_at(plain.unwrap_or(rest.len()));
+        quoted.push_str(before);
+        let Some(c) = after.chars().next() else {
+            break;
+        };
         push_escaped(&mut quoted, c);
+        rest = &after[c.len_utf8()..];
     }
     quoted.push('"');
     quoted

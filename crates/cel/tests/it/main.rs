@@ -19,4 +19,5 @@ mod limits;
 mod properties;
 mod values;
 mod variables;
+mod work;
 mod worlds;

@@ -9,25 +9,76 @@ use std::sync::Arc;
 use regex::Regex;
 
 use crate::declarations::CelFunction;
-use crate::value::{CelError, CelResult, CelValue};
+use crate::value::{CelError, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT};
 
 /// The maximum size of a compiled pattern, in bytes.
 const SIZE_LIMIT: usize = 10 << 20;
+
+/// The steps of compiling a pattern that is not a constant: of any, and for each of its characters and classes, as often
+/// as they are repeated.
+const COMPILE: u64 = 2_000;
+const COMPILE_ATOM: u64 = 100;
+
+/// A character of a text and an atom of a pattern meet so often in one step.
+///
+/// Most patterns run as an automaton that looks at a character once, whatever the size of the pattern. The engine turns
+/// to one that may look at all of the pattern for each character where the automaton would become too large.
+const MEETINGS_PER_STEP: u64 = 8;
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    regex: Regex,
+    /// Characters and classes, as often as counts repeat them.
+    size: u64,
+}
+
+impl Pattern {
+    /// The pattern, to search `text` with.
+    ///
+    /// # Errors
+    ///
+    /// When that may take more than `work` allows.
+    pub(super) fn search(&self, text: &str, work: &mut CelWork<'_>) -> Result<&Regex, CelError> {
+        let meetings = self.size.saturating_mul(text.len() as u64);
+        work.burn(meetings / MEETINGS_PER_STEP)?;
+        Ok(&self.regex)
+    }
+}
 
 /// Compiles a pattern.
 ///
 /// # Errors
 ///
 /// The message of Go's package `regexp`.
-pub(super) fn compile(pattern: &str) -> Result<Regex, CelError> {
+pub(super) fn compile(pattern: &str) -> Result<Pattern, CelError> {
+    compile_with(pattern, |_| Ok(()))
+}
+
+/// Compiles a pattern that is not a constant, which an expression may do again and again.
+///
+/// # Errors
+///
+/// As [`compile`], and when that takes more than `work` allows.
+pub(super) fn compile_within(pattern: &str, work: &mut CelWork<'_>) -> Result<Pattern, CelError> {
+    work.burn(COMPILE.saturating_add(4 * pattern.len() as u64))?;
+    compile_with(pattern, |size| work.burn(COMPILE_ATOM.saturating_mul(size)))
+}
+
+fn compile_with(
+    pattern: &str,
+    mut allow: impl FnMut(u64) -> Result<(), CelError>,
+) -> Result<Pattern, CelError> {
     let failed = |(what, part): (&str, String)| {
         CelError::new(format!("error parsing regexp: {what}: `{part}`"))
     };
-    let translated = translate::translate(pattern).map_err(failed)?;
-    regex::RegexBuilder::new(&translated)
+    let (translated, size) = translate::translate(pattern).map_err(failed)?;
+    allow(size)?;
+    let regex = regex::RegexBuilder::new(&translated)
         .size_limit(SIZE_LIMIT)
         .build()
-        .map_err(|_| failed(("expression too large", pattern.to_owned())))
+        .map_err(|_| failed(("expression too large", pattern.to_owned())))?;
+    Ok(Pattern { regex, size })
 }
 
 /// The cost of matching `text` with `pattern`.
@@ -46,14 +97,24 @@ pub(super) fn prepare_matches(
     Ok(Some(Arc::new(MatchesConstant(compile(pattern)?))))
 }
 
-struct MatchesConstant(Regex);
+/// Whether `text` matches.
+pub(super) fn is_match<'a>(pattern: &Pattern, text: &str, work: &mut CelWork<'_>) -> CelResult<'a> {
+    let regex = pattern.search(text, work)?;
+    Ok(CelValue::Bool(regex.is_match(text)))
+}
+
+struct MatchesConstant(Pattern);
 
 impl CelFunction for MatchesConstant {
     fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        self.call_within(args, &mut CelWork::new(DEFAULT_WORK_LIMIT, None))
+    }
+
+    fn call_within<'a>(&self, args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
         let Some(text) = args.first().and_then(CelValue::as_str) else {
             return Err(CelError::no_such_overload());
         };
-        Ok(CelValue::Bool(self.0.is_match(text)))
+        is_match(&self.0, text, work)
     }
 }
 
@@ -62,7 +123,7 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, text: &str) -> bool {
-        compile(pattern).unwrap().is_match(text)
+        compile(pattern).unwrap().regex.is_match(text)
     }
 
     #[test]
@@ -122,5 +183,32 @@ mod tests {
         ] {
             drop(compile(&pattern));
         }
+    }
+
+    #[test]
+    fn the_size_of_a_pattern_counts_what_is_repeated() {
+        for (pattern, size) in [
+            ("", 0),
+            ("^abc$", 5),
+            ("a{3}", 3),
+            ("(ab){3}c*", 7),
+            ("x((a|b){2,5}c){10}[a-z]{0,4}", 115),
+            ("a{0}b", 2),
+            ("(?i)(?:a){2,}", 2),
+            (r"\pL{2}[^\PN]", 192),
+        ] {
+            assert_eq!(compile(pattern).unwrap().size, size, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn searching_and_compiling_take_steps_by_the_size_of_the_pattern() {
+        let pattern = compile("(a|b){500}").unwrap();
+        let mut work = CelWork::new(10_000, None);
+        assert!(pattern.search(&"a".repeat(79), &mut work).is_ok());
+        assert!(work.left() < 200, "{}", work.left());
+        assert!(pattern.search(&"a".repeat(79), &mut work).is_err());
+        assert!(compile_within("(a|b){500}", &mut CelWork::new(50_000, None)).is_err());
+        assert!(compile_within("(a|b){5}", &mut CelWork::new(50_000, None)).is_ok());
     }
 }

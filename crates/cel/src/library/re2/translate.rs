@@ -15,17 +15,20 @@ const MAX_REPEAT: u32 = 1_000;
 /// The maximum depth of groups. (In the original: 1000.)
 const MAX_GROUPS: usize = 240;
 
+/// The size of a class that is a table of Unicode, such as `\pL`: it takes so many times as long to compile as others.
+const TABLE_SIZE: u64 = 64;
+
 const MISSING_PAREN: &str = "missing closing )";
 const INVALID_REPEAT: &str = "invalid repeat count";
 const INVALID_PERL: &str = "invalid or unsupported Perl syntax";
 const INVALID_NAME: &str = "invalid named capture";
 
-/// Translates a pattern.
+/// Translates a pattern. Also gives its size: characters and classes, as often as counts repeat them.
 ///
 /// # Errors
 ///
 /// As Go's package `regexp` reports them.
-pub(super) fn translate(pattern: &str) -> Result<String, Refused> {
+pub(super) fn translate(pattern: &str) -> Result<(String, u64), Refused> {
     let mut translation = Translation {
         pattern,
         rest: pattern,
@@ -33,13 +36,15 @@ pub(super) fn translate(pattern: &str) -> Result<String, Refused> {
         groups: Vec::new(),
         atom: None,
         weight: 1,
+        size: 0,
+        atom_size: 0,
         last_repeat: None,
     };
     while !translation.rest.is_empty() {
         translation.step()?;
     }
     if translation.groups.is_empty() {
-        return Ok(translation.out);
+        return Ok((translation.out, translation.size));
     }
     Err((MISSING_PAREN, pattern.to_owned()))
 }
@@ -48,13 +53,16 @@ struct Translation<'p> {
     pattern: &'p str,
     rest: &'p str,
     out: String,
-    /// For each open group, the largest weight in the group around it so far.
-    groups: Vec<u32>,
+    /// For each open group, the largest weight and the size of the group around it so far.
+    groups: Vec<(u32, u64)>,
     /// The weight of the part that a repetition would apply to: the largest product of nested counts in it. `None` if
     /// there is no such part.
     atom: Option<u32>,
     /// The largest weight in the current group so far.
     weight: u32,
+    /// The size of the group so far, and of what a repetition would repeat.
+    size: u64,
+    atom_size: u64,
     /// The pattern from the repetition directly before the current position on, if there is one.
     last_repeat: Option<&'p str>,
 }
@@ -108,6 +116,9 @@ impl<'p> Translation<'p> {
     fn push_atom(&mut self, text: &str) {
         self.out.push_str(text);
         self.atom = Some(1);
+        let is_table = text.contains(r"\p") || text.contains(r"\P");
+        self.atom_size = if is_table { TABLE_SIZE } else { 1 };
+        self.size = self.size.saturating_add(self.atom_size);
     }
 
     /// A character that stands for itself.
@@ -156,6 +167,9 @@ impl<'p> Translation<'p> {
             }
             self.weight = self.weight.max(weight);
             self.atom = Some(weight);
+            let added = self.atom_size.saturating_mul(u64::from(times - 1));
+            self.size = self.size.saturating_add(added);
+            self.atom_size = self.atom_size.saturating_add(added);
         }
         self.out.push_str(&text(self.rest, before));
         self.last_repeat = Some(before);
@@ -169,20 +183,22 @@ impl<'p> Translation<'p> {
         }
         self.rest = &self.rest[length..];
         self.out.push_str(opening);
-        self.groups.push(self.weight);
-        self.weight = 1;
+        self.groups.push((self.weight, self.size));
+        (self.weight, self.size) = (1, 0);
         self.atom = None;
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), Refused> {
-        let Some(around) = self.groups.pop() else {
+        let Some((around, before)) = self.groups.pop() else {
             return Err(("unexpected )", self.pattern.to_owned()));
         };
         self.rest = &self.rest[1..];
         self.out.push(')');
         self.atom = Some(self.weight);
         self.weight = self.weight.max(around);
+        self.atom_size = self.size;
+        self.size = self.size.saturating_add(before);
         Ok(())
     }
 
