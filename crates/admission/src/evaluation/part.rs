@@ -1,9 +1,13 @@
 //! One part of an evaluation: expressions that share a budget and the values of variables.
 
-use fairgate_cel::{CelBindings, CelValue, EvaluationLimits};
+use fairgate_cel::{CelBindings, CelValue, DEFAULT_WORK_LIMIT};
 
 use super::variables::PolicyVariables;
 use crate::policy::PolicyExpression;
+
+/// The steps that all expressions of a part may take besides those that their cost allows: as many as four expressions
+/// may. Only work that costs nothing takes them.
+const WORK_LIMIT: u64 = 4 * DEFAULT_WORK_LIMIT;
 
 /// The budget does not suffice for the expressions of a part; none of its results counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +20,6 @@ pub(super) struct OutOfBudget;
 pub(super) struct EvaluationPart<'c, 'e> {
     bindings: &'e CelBindings<'c>,
     variables: PolicyVariables<'c, 'e>,
-    interrupted: &'e dyn Fn() -> bool,
     left: u64,
 }
 
@@ -29,8 +32,7 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
     ) -> Self {
         Self {
             bindings,
-            variables: PolicyVariables::new(variables, bindings, interrupted),
-            interrupted,
+            variables: PolicyVariables::new(variables, bindings, interrupted, WORK_LIMIT),
             left: budget,
         }
     }
@@ -53,12 +55,10 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
             Ok(program) => program,
             Err(error) => return Ok(Err(format!("compilation error: {error}"))),
         };
-        let limits = EvaluationLimits {
-            interrupted: Some(self.interrupted),
-            ..EvaluationLimits::default()
-        };
+        let limits = self.variables.limits();
         self.variables.begin(program.height());
         let evaluation = program.evaluate_lazy(self.bindings, &self.variables, &limits);
+        self.variables.take_work(evaluation.work);
         let cost = self.variables.take_cost().saturating_add(evaluation.cost);
         self.left = self.left.checked_sub(cost).ok_or(OutOfBudget)?;
         Ok(evaluation.result.map_err(|error| {

@@ -26,6 +26,8 @@ pub(super) struct PolicyVariables<'c, 'e> {
     values: SmallVec<[OnceCell<CelResult<'c>>; 4]>,
     /// What was spent on variables since [`take_cost`](Self::take_cost).
     cost: Cell<u64>,
+    /// The steps that are left of the part, for variables and expressions.
+    work: Cell<u64>,
     /// The depth that the evaluations in progress have reached.
     height: Cell<u32>,
 }
@@ -35,6 +37,7 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
         variables: &'c [(String, PolicyExpression)],
         bindings: &'e CelBindings<'c>,
         interrupted: &'e dyn Fn() -> bool,
+        work: u64,
     ) -> Self {
         Self {
             variables,
@@ -42,6 +45,7 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
             interrupted,
             values: SmallVec::from_elem(OnceCell::new(), variables.len()),
             cost: Cell::new(0),
+            work: Cell::new(work),
             height: Cell::new(0),
         }
     }
@@ -49,6 +53,21 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
     /// What computing variables has cost since the last call.
     pub(super) fn take_cost(&self) -> u64 {
         self.cost.take()
+    }
+
+    /// The limits of the next evaluation.
+    pub(super) fn limits(&self) -> EvaluationLimits<'e> {
+        let all = EvaluationLimits::default();
+        EvaluationLimits {
+            work: all.work.min(self.work.get()),
+            interrupted: Some(self.interrupted),
+            ..all
+        }
+    }
+
+    /// Takes the steps of an evaluation from those that are left.
+    pub(super) fn take_work(&self, steps: u64) {
+        self.work.set(self.work.get().saturating_sub(steps));
     }
 
     /// Sets the nesting depth of the expression that is evaluated next.
@@ -74,11 +93,8 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
             return fails("evaluate", &"variables nest too deep");
         }
         self.height.set(height);
-        let limits = EvaluationLimits {
-            interrupted: Some(self.interrupted),
-            ..EvaluationLimits::default()
-        };
-        let evaluation = program.evaluate_lazy(self.bindings, self, &limits);
+        let evaluation = program.evaluate_lazy(self.bindings, self, &self.limits());
+        self.take_work(evaluation.work);
         self.height.set(before);
         self.cost
             .set(self.cost.get().saturating_add(evaluation.cost));

@@ -1,5 +1,6 @@
 //! What could run or grow without bound: chains of variables, repetition, and the lookup when no policy matches.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use fairgate_admission::{
@@ -27,6 +28,8 @@ fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
 struct Cluster {
     object: CelJson<'static>,
     namespace: CelJson<'static>,
+    /// How often an evaluation has asked whether to stop.
+    asked: Cell<u32>,
 }
 
 impl Cluster {
@@ -37,6 +40,7 @@ impl Cluster {
         Self {
             object: serde_json::from_str(object).unwrap(),
             namespace: serde_json::from_str(namespace).unwrap(),
+            asked: Cell::new(0),
         }
     }
 }
@@ -71,6 +75,11 @@ impl AdmissionInputs for Cluster {
 
     fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<&CelJson<'_>> {
         Vec::new()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        false
     }
 
     fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
@@ -187,6 +196,39 @@ fn a_variable_is_computed_once_however_often_it_is_used() {
         "validations": [{"expression": uses}],
     });
     assert_eq!(decisions(&spec)[0].0, DecisionKind::Admitted);
+}
+
+#[test]
+fn expressions_whose_cost_says_nothing_of_their_work_share_a_limit() {
+    // A list that is doubled 22 times costs some hundreds; walking over it costs nothing.
+    let list = (0..22).fold("[[]]".to_owned(), |list, _| {
+        format!("[{list}].map(v, v + v)[0]")
+    });
+    let endless = format!("[{list}].exists_one(b, b.exists_one(x, false))");
+    let validations = vec![json!({"expression": endless}); 20];
+    let spec = json!({"validations": validations});
+    let policies = [policy("p", &resources("*", &json!({})), &spec)];
+    let set = PolicySet::compile(&policies, &[binding("p")]);
+    let user = User::new("alice", ["dev"]);
+    let (attributes, cluster) = (creation(&user), Cluster::new());
+    let budgets = EvaluationBudgets {
+        validations: 100_000,
+        ..EvaluationBudgets::default()
+    };
+    let verdict = set.judge(&attributes, &cluster, budgets).unwrap();
+    let decisions = &verdict.evaluations[0].decisions;
+    assert_eq!(decisions.len(), 20);
+    for decision in decisions {
+        assert_eq!(decision.kind, DecisionKind::ErrorDenied);
+        let message = &decision.message;
+        assert!(
+            message.ends_with("too much work that its cost does not count"),
+            "{message}"
+        );
+    }
+    // A hundred iterations ask once, and take three steps each or more: of one expression, and of the budget. Without
+    // the limit all twenty would take as many as the first.
+    assert!(cluster.asked.get() < 20_000, "{}", cluster.asked.get());
 }
 
 /// Two hundred policies about other resources, other operations or other namespaces.
