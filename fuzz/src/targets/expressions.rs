@@ -64,6 +64,20 @@ pub const TARGET: Target = Target {
         ".getHours('Europe/Berlin')",
         ".matches('^[a-z]+(b|c){2,3}$')",
         ".startsWith(",
+        "[[]]",
+        "].map(v, v + v)[0]",
+        ".exists_one(x, false)",
+        ".indexOf(",
+        ".flatten()",
+        ".distinct()",
+        ".sort()",
+        ".reverse()",
+        "sets.contains(",
+        "lists.range(",
+        "'%s'.format([",
+        ".join(",
+        ".split('')",
+        ".replace('', ",
         "+",
         "-",
         "%",
@@ -81,6 +95,10 @@ fn run(data: &[u8]) -> Outcome {
     let environment = CelEnvironment::builder()
         .library(&library::OptionalTypes)
         .library(&library::TwoVariableComprehensions)
+        .library(&library::ListsLibrary)
+        .library(&library::ListsExtension)
+        .library(&library::StringsLibrary { version: 2 })
+        .library(&library::SetsLibrary)
         .variable("object", CelType::Dyn)
         .variable("numbers", CelType::list(CelType::Int))
         .homogeneous_literals(true)
@@ -124,9 +142,11 @@ fn evaluated(
 ) -> (Option<CelErrorKind>, String, u64) {
     let limits = EvaluationLimits {
         cost,
+        work: 200_000,
         ..EvaluationLimits::default()
     };
     let evaluation = program.evaluate_within(bindings, &limits);
+    assert!(evaluation.work <= limits.work);
     match evaluation.result {
         Ok(value) => (None, value.to_string(), evaluation.cost),
         Err(error) => (Some(error.kind()), error.to_string(), evaluation.cost),
