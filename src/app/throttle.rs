@@ -1,15 +1,17 @@
 //! Limits the share of the control runtime that background work after changes takes.
 //!
-//! Built-in objects, conditions and the policy are processed as a whole after every change. That takes
-//! longer the more objects there are, and requests to the hosted API are served by the same thread. So each
-//! task pauses for a multiple of the time it worked; changes during the pause are processed together.
+//! Built-in objects, conditions and the policy are brought up to date after every change. That costs the work
+//! for one object, but the tables of the classifier are rebuilt from all objects, and the same runtime serves
+//! requests to the hosted API. So each task pauses for a multiple of the time it worked; changes during the pause
+//! are processed together.
 
 use std::time::Duration;
 
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 
-/// The pause is this many times as long as the work, so the work takes at most a quarter of the time.
+/// The pause is this many times as long as the work, so the work takes at most a quarter of the time, unless a round
+/// takes so long that [`LONGEST`] cuts its pause short.
 const REST: u32 = 3;
 /// The longest pause. Including the work, a change among thousands of objects takes effect within a
 /// second.

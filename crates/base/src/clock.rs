@@ -1,7 +1,7 @@
 //! The only reader of time.
 //!
-//! Everything else gets time as an argument, so that a seed replays a simulation and a test can set
-//! the time. Monotonic time is [`Time`]: nanoseconds since the process first read the clock.
+//! Everything else gets the time, or a [`Clock`], as an argument, so that a seed replays a simulation and a
+//! test can set the time. Monotonic time is [`Time`]: nanoseconds since the process first read the clock.
 //!
 //! Not here: timers. The runtime has them; [`Clock::instant`] converts their times.
 
@@ -17,7 +17,10 @@ use fairgate_core::time::Time;
 
 /// When this process first read the clock.
 static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "only this file may read the machine's clock"
+    )]
     (Instant::now(), SystemTime::now())
 });
 
@@ -28,7 +31,7 @@ pub struct Clock {
     manual: Option<Arc<Manual>>,
 }
 
-/// A manual clock.
+/// The state of a manual clock, which its clones share.
 #[derive(Debug)]
 struct Manual {
     /// The present time, in nanoseconds since [`Time::ZERO`].
@@ -48,7 +51,10 @@ impl Clock {
 
     /// A manual clock, which stays at `start` until [`advance`](Self::advance) moves it.
     pub fn manual(start: Time) -> Self {
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "only this file may read the machine's clock"
+        )]
         let made = Instant::now();
         let nanos = AtomicU64::new(start.as_nanos());
         Self {
@@ -60,7 +66,10 @@ impl Clock {
     pub fn now(&self) -> Time {
         match &self.manual {
             None => {
-                #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "only this file may read the machine's clock"
+                )]
                 let now = Instant::now();
                 Time::ZERO.plus(now.saturating_duration_since(EPOCH.0))
             }
@@ -68,12 +77,15 @@ impl Clock {
         }
     }
 
-    /// Wall-clock time. May jump; for logs, certificates and tokens only.
+    /// Wall-clock time. It may jump; where that would matter, use [`now`](Self::now).
     pub fn wall(&self) -> SystemTime {
         match &self.manual {
             None =>
             {
-                #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "only this file may read the machine's clock"
+                )]
                 SystemTime::now()
             }
             Some(manual) => EPOCH.1 + manual.now().since(Time::ZERO),
