@@ -171,8 +171,8 @@ pub fn authorizer(host: Arc<dyn CelAuthorizer>) -> CelValue<'static> {
     CelValue::opaque(Authorizer(Asking { host, check }))
 }
 
-/// The value of a variable for a resource, such as `authorizer.requestResource`: group, resource, subresource,
-/// namespace and name are taken from `check`.
+/// The value of a variable for a resource, such as `authorizer.requestResource`: a check that begins as `check`, in
+/// which the host sets group, resource, subresource, namespace and name.
 pub fn resource_check(
     host: Arc<dyn CelAuthorizer>,
     check: AuthorizationCheck,
@@ -233,6 +233,7 @@ impl CelLibrary for AuthorizerLibrary {
 
 impl CelLibrary for AuthorizerSelectors {
     fn declare(&self, to: &mut CelDeclarations) {
+        // In the original, too, these identifiers begin with `authorizer_`, although a check of a resource has them.
         attribute(to, "fieldSelector", "authorizer_fieldselector", |of| {
             &mut of.field_selector
         });
