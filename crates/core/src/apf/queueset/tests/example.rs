@@ -16,7 +16,7 @@ fn compatible_follows_the_documented_example() {
     for (waiter, nanos) in [("B0", 1_000_000), ("B1", 1_001_000), ("B2", 1_002_000)] {
         stage.arrive(Time::from_nanos(nanos), waiter, 1, Work::ONE);
     }
-    assert_eq!(stage.running, ["A0"]);
+    assert_eq!(stage.started, ["A0"]);
     let steps = [
         (10_000, "A0", "B0", 0.0055, 0.010, 0.004),
         (12_000, "B0", "B1", 0.0065, 0.010, 0.006),
@@ -26,7 +26,7 @@ fn compatible_follows_the_documented_example() {
     ];
     for (micros, done, next, r, s0, s1) in steps {
         stage.finish(at(micros), done);
-        assert_eq!(stage.running.last(), Some(&next));
+        assert_eq!(stage.started.last(), Some(&next));
         assert_eq!(
             (stage.set.virtual_time.r().units(), stage.s(0), stage.s(1)),
             (ss(r), ss(s0), ss(s1)),
@@ -50,7 +50,7 @@ fn improved_follows_the_documented_example() {
     for waiter in ["B0", "B1", "B2"] {
         stage.arrive(at(1_000), waiter, 1, Work::ONE);
     }
-    assert_eq!(stage.running, ["A0"]);
+    assert_eq!(stage.started, ["A0"]);
     // Starts and virtual time in milliseconds of one seat.
     let steps = [
         (10_000, "A0", 10, 0, "B0", 0),
@@ -61,7 +61,7 @@ fn improved_follows_the_documented_example() {
     ];
     for (micros, ended, a, b, next, r) in steps {
         stage.finish(at(micros), ended);
-        assert_eq!(stage.running.last(), Some(&next));
+        assert_eq!(stage.started.last(), Some(&next));
         let start = |flow| stage.set.flows.at(flow).certain_start();
         let found = [start(0), start(1), stage.set.virtual_time.r()];
         let millis = [a, b, r].map(|ms| SeatSeconds::product(1, Duration::from_millis(ms)));

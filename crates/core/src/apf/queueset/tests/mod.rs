@@ -52,7 +52,8 @@ fn arriving(waiter: &'static str, hash: u64, work: Work) -> ArrivingRequest<&'st
 struct Stage {
     set: QueueSet<&'static str>,
     ids: std::collections::BTreeMap<&'static str, EntryId>,
-    running: Vec<&'static str>,
+    /// The requests that have started, in this order; those that have finished stay in it.
+    started: Vec<&'static str>,
     blocked: usize,
 }
 
@@ -61,7 +62,7 @@ impl Stage {
         Self {
             set,
             ids: std::collections::BTreeMap::default(),
-            running: Vec::new(),
+            started: Vec::new(),
             blocked: 0,
         }
     }
@@ -75,7 +76,7 @@ impl Stage {
             self.ids.insert(waiter, id);
         }
         if let Admission::Execute(_) = admission {
-            self.running.push(waiter);
+            self.started.push(waiter);
         }
         self.note(&events);
         admission
@@ -113,7 +114,7 @@ impl Stage {
     }
 
     fn note(&mut self, events: &QueueSetEvents<&'static str>) {
-        self.running
+        self.started
             .extend(events.dispatched.iter().map(|(waiter, _)| waiter));
         self.blocked += events.blocked.len();
         self.set.check_invariants();

@@ -22,12 +22,12 @@ fn no_seats_are_drained_for_a_flow_that_is_served_and_has_more_waiting() {
     let mut stage = served_wide_flow();
     stage.arrive(at(2), "narrow 1", 1, Work::ONE);
     stage.arrive(at(2), "narrow 2", 1, Work::ONE);
-    assert_eq!(stage.running, ["wide 0", "narrow 0"]);
+    assert_eq!(stage.started, ["wide 0", "narrow 0"]);
     // The narrow requests have used a seat for 50 ms. That is more than the 9 ms that the wide flow is charged, so
     // the wide flow is next, but the lead is less than eight requests of 9 ms.
     stage.finish(at(50_000), "narrow 0");
     assert_eq!(
-        stage.running[2..],
+        stage.started[2..],
         ["narrow 1"],
         "the seat is not kept free"
     );
@@ -37,7 +37,7 @@ fn no_seats_are_drained_for_a_flow_that_is_served_and_has_more_waiting() {
     );
     // With 100 ms the narrow ones are too far ahead.
     stage.finish(at(100_000), "narrow 1");
-    assert_eq!(stage.running[2..], ["narrow 1"]);
+    assert_eq!(stage.started[2..], ["narrow 1"]);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn seats_are_drained_for_a_flow_with_a_single_request_waiting() {
     stage.arrive(at(1), "wide 1", 0, Work::seats(3));
     stage.arrive(at(2), "narrow 1", 1, Work::ONE);
     stage.finish(at(90_000), "narrow 0");
-    assert_eq!(stage.running.len(), 2, "{:?}", stage.running);
+    assert_eq!(stage.started.len(), 2, "{:?}", stage.started);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn setting_virtual_time_back_keeps_the_order_of_flows() {
     for name in ["executes", "a", "b"] {
         stage.finish(at(0), name);
     }
-    assert_eq!(stage.running, ["executes", "a", "b", "c"]);
+    assert_eq!(stage.started, ["executes", "a", "b", "c"]);
 }
 
 #[test]
@@ -195,19 +195,19 @@ fn no_request_overtakes_a_head_that_waits_only_because_of_overtaking() {
     }
     stage.finish(at(100), "other");
     assert_eq!(
-        stage.running[2..],
+        stage.started[2..],
         ["n1"],
         "its turn comes before the wide one's"
     );
     stage.tick(at(30_200));
     assert_eq!(
-        stage.running[3..],
+        stage.started[3..],
         ["n2", "n3", "n4"],
         "the head has waited ten times as long"
     );
     // Of 20 seats in use, 15 are held by requests that overtook the head; without them it would fit.
     stage.finish(at(31_000), "holder");
-    assert_eq!(stage.running.len(), 6, "{:?}", stage.running);
+    assert_eq!(stage.started.len(), 6, "{:?}", stage.started);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_flow_with_a_single_request_that_fits_goes_before_a_wide_flow_that_keeps_its
     stage.finish(at(3_000), "n0");
     stage.arrive(at(4_000), "n1", 1, Work::ONE);
     stage.finish(at(6_000), "W0");
-    assert_eq!(stage.running, ["n0", "W0", "n1"]);
+    assert_eq!(stage.started, ["n0", "W0", "n1"]);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_cancelled_request_takes_back_its_demand_for_seats() {
 }
 
 #[test]
-fn waiting_requests_are_reported_with_their_queue_and_place() {
+fn waiting_requests_are_reported_with_their_place_and_executing_ones_without() {
     for semantics in [Semantics::Compatible, Semantics::Improved] {
         let mut stage = Stage::new(QueueSet::new(semantics, two_queues(), 1, Time::ZERO));
         for (name, hash) in [("executes", 0), ("a0", 0), ("b0", 1), ("a1", 0)] {
@@ -303,6 +303,7 @@ fn the_round_robin_position_moves_down_when_a_queue_before_it_is_removed() {
     stage.arrive(at(0), "q2", 2, Work::ONE);
     assert_eq!(stage.set.after_robin, 3, "after the last queue");
     stage.reshape(at(1), queues(2, 50, 1));
+    // Compatible removes the queue whose request ends, although it is not the last one.
     stage.finish(at(2), "q0");
     assert_eq!(stage.set.after_robin, 2);
 }
@@ -354,5 +355,5 @@ fn of_flows_with_equal_virtual_starts_the_one_that_waited_first_is_served_first(
     for name in ["x", "y", "z"] {
         stage.finish(at(10), name);
     }
-    assert_eq!(stage.running[6..], ["third", "first", "second"]);
+    assert_eq!(stage.started[6..], ["third", "first", "second"]);
 }

@@ -18,42 +18,42 @@ fn blocked_head(mut set: QueueSet<&'static str>) -> Stage {
 fn a_wide_head_blocks_the_level_and_in_improved_may_be_overtaken() {
     let compatible = blocked_head(set(two_queues(), 50));
     assert_eq!(
-        compatible.running,
+        compatible.started,
         ["holder", "other"],
         "24 seats stay free"
     );
     assert_eq!(compatible.blocked, 1);
     let mut compatible = compatible;
     compatible.finish(at(200), "holder");
-    assert_eq!(compatible.running[2..], ["narrow", "wide"]);
+    assert_eq!(compatible.started[2..], ["narrow", "wide"]);
 
     let mut improved = blocked_head(improved(two_queues(), 50));
     assert_eq!(
-        improved.running,
+        improved.started,
         ["holder", "other"],
         "the head has not waited long enough"
     );
     // A request of the narrow flow is assumed to take 3 ms.
     improved.tick(at(30_098));
-    assert_eq!(improved.running, ["holder", "other"]);
+    assert_eq!(improved.started, ["holder", "other"]);
     // After exactly 30 ms that is a tenth of the head's wait.
     improved.tick(at(30_100));
-    assert_eq!(improved.running, ["holder", "other", "narrow"]);
+    assert_eq!(improved.started, ["holder", "other", "narrow"]);
 }
 
 #[test]
 fn a_request_longer_than_a_tenth_of_the_heads_wait_does_not_overtake_it() {
     let mut stage = blocked_head(improved(two_queues(), 50));
     stage.tick(at(40_100));
-    assert!(stage.running.contains(&"narrow"));
+    assert!(stage.started.contains(&"narrow"));
     // The request took 20 ms; averaged with the assumed 3 ms that makes 11.5 ms.
     stage.finish(at(60_100), "narrow");
     stage.arrive(at(70_000), "next", 0, Work::seats(10));
-    assert!(!stage.running.contains(&"next"));
+    assert!(!stage.started.contains(&"next"));
     stage.tick(at(116_000));
-    assert!(stage.running.contains(&"next"));
+    assert!(stage.started.contains(&"next"));
     stage.finish(at(117_000), "holder");
-    assert!(stage.running.contains(&"wide"), "{:?}", stage.running);
+    assert!(stage.started.contains(&"wide"), "{:?}", stage.started);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn only_improved_dispatches_when_a_blocking_head_is_cancelled() {
         stage.arrive(at(1), "wide", 1, Work::seats(2));
         stage.arrive(at(2), "narrow", 1, Work::seats(1));
         stage.cancel(at(3), "wide");
-        stage.running.contains(&"narrow")
+        stage.started.contains(&"narrow")
     };
     assert!(!after_cancel(set(two_queues(), 10)));
     assert!(after_cancel(improved(two_queues(), 10)));
@@ -167,7 +167,7 @@ fn only_compatible_runs_a_request_wider_than_the_level_beside_lingering_seats() 
     assert!(!improved.executes(at(2), "oversize", 1, Work::seats(6)));
     improved.tick(at(1_000_001));
     assert_eq!(
-        (improved.running.last(), improved.set.summary().seats_in_use),
+        (improved.started.last(), improved.set.summary().seats_in_use),
         (Some(&"oversize"), 4)
     );
 }
@@ -199,13 +199,13 @@ fn shrinking(set: QueueSet<&'static str>) -> Stage {
 fn only_compatible_removes_a_queue_in_use_when_the_deck_shrinks() {
     let compatible = shrinking(set(queues(3, 50, 1), 10));
     assert!(
-        !compatible.running.contains(&"waits"),
+        !compatible.started.contains(&"waits"),
         "its queue was removed under it"
     );
     assert_eq!(compatible.set.summary().waiting, 1);
 
     let improved = shrinking(improved(queues(3, 50, 1), 10));
-    assert!(improved.running.contains(&"waits"));
+    assert!(improved.started.contains(&"waits"));
     let mut improved = improved;
     improved.finish(at(50_000), "waits");
     assert_eq!(improved.set.deck.len(), 1);
@@ -238,7 +238,7 @@ fn requests_that_wait_while_the_semantics_change_are_counted_by_the_new_ones() {
         stage.switch(at(2), semantics);
         assert_eq!(stage.set.summary().waiting_seats, wanted, "{semantics:?}");
         stage.finish(at(3), "busy");
-        assert_eq!(stage.running, ["busy", "waits"]);
+        assert_eq!(stage.started, ["busy", "waits"]);
         assert_eq!(stage.set.summary().waiting_seats, 0, "{semantics:?}");
         stage.finish(at(4), "waits");
         stage.tick(at(1_000_000));

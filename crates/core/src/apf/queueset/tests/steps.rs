@@ -11,7 +11,7 @@ fn the_first_tie_of_a_level_goes_to_the_second_queue() {
     let mut events = QueueSetEvents::default();
     stage.set.set_limit(at(1), 3, 3, &mut events);
     stage.note(&events);
-    assert_eq!(stage.running, ["q1", "q2", "q0"]);
+    assert_eq!(stage.started, ["q1", "q2", "q0"]);
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn an_unsuccessful_search_after_the_first_queue_was_removed_ends_at_the_last_que
     let mut events = QueueSetEvents::default();
     stage.set.set_limit(at(0), 30, 30, &mut events);
     stage.note(&events);
-    assert_eq!(stage.running, ["q1", "q0", "wide", "narrow"]);
+    assert_eq!(stage.started, ["q1", "q0", "wide", "narrow"]);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_cancelled_request_leaves_at_once_and_never_executes() {
     assert!(!stage.set.is_idle());
     stage.finish(at(2_000_000), "first");
     assert!(stage.set.is_idle());
-    assert_eq!(stage.running, ["first"]);
+    assert_eq!(stage.started, ["first"]);
     let counters = stage.set.summary().counters;
     assert_eq!(
         (counters.dispatched, counters.rejected, counters.cancelled),
@@ -105,7 +105,7 @@ fn a_level_that_becomes_exempt_dispatches_a_head_that_did_not_fit() {
     assert!(stage.executes(at(0), "busy", 0, Work::ONE));
     assert!(!stage.executes(at(1), "wide", 1, Work::seats(28)));
     stage.reshape(at(2), Discipline::Exempt);
-    assert_eq!(stage.running, ["busy", "wide"]);
+    assert_eq!(stage.started, ["busy", "wide"]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_deck_that_grows_and_shrinks_keeps_waiting_requests() {
         stage.note(&events);
     }
     stage.finish(at(10), "busy");
-    assert_eq!(stage.running, ["busy", "waits"]);
+    assert_eq!(stage.started, ["busy", "waits"]);
     stage.finish(at(20), "waits");
     assert_eq!(stage.set.deck.len(), 64);
 }
@@ -137,7 +137,7 @@ fn time_that_goes_back_is_clamped() {
     stage.arrive(at(500), "b", 1, Work::ONE);
     stage.finish(at(400), "a");
     assert_eq!(stage.set.now, at(1000));
-    assert_eq!(stage.running, ["a", "b"]);
+    assert_eq!(stage.started, ["a", "b"]);
 }
 
 #[test]
@@ -151,9 +151,9 @@ fn a_smaller_limit_revokes_no_seat_in_use() {
     stage.arrive(at(2), "e", 1, Work::ONE);
     stage.finish(at(3), "a");
     stage.finish(at(3), "b");
-    assert!(!stage.running.contains(&"e"));
+    assert!(!stage.started.contains(&"e"));
     stage.finish(at(4), "c");
-    assert!(stage.running.contains(&"e"));
+    assert!(stage.started.contains(&"e"));
 }
 
 /// A queue set with one request of each width at the head of its own queue, whose virtual start is
@@ -167,7 +167,7 @@ fn heads(
     let mut stage = Stage {
         set,
         ids: std::collections::BTreeMap::default(),
-        running: Vec::new(),
+        started: Vec::new(),
         blocked: 0,
     };
     stage.set.limit = 1000;
@@ -184,19 +184,19 @@ fn heads(
     }
     stage.set.after_robin = 0;
     stage.set.limit = limit;
-    stage.running.clear();
+    stage.started.clear();
     stage
 }
 
 impl Stage {
     /// One attempt to dispatch; who got the seats, and which queue was chosen last.
     fn attempt(&mut self) -> (Vec<&'static str>, u32) {
-        let before = self.running.len();
+        let before = self.started.len();
         let mut events = QueueSetEvents::default();
         self.set.dispatch(None, &mut events);
-        self.running
+        self.started
             .extend(events.dispatched.iter().map(|(waiter, _)| waiter));
-        (self.running[before..].to_vec(), self.set.after_robin)
+        (self.started[before..].to_vec(), self.set.after_robin)
     }
 }
 
