@@ -72,6 +72,7 @@ impl Crowd {
 
     /// Runs all evictions to their end, interleaved at random.
     pub(super) fn run(&mut self) {
+        let most_steps = 2 * MAX_CALLS as usize * self.evictions.len();
         let mut steps = 0;
         loop {
             let is_open =
@@ -80,8 +81,9 @@ impl Crowd {
             if open.is_empty() {
                 break;
             }
+            // A step is a call, or a pause before one.
             steps += 1;
-            assert!(steps < 2 * MAX_CALLS as usize * open.len());
+            assert!(steps <= most_steps);
             let index = index_below(&mut self.random, open.len());
             let one = open.swap_remove(index);
             self.now += Duration::from_millis(100);
@@ -122,7 +124,7 @@ impl Crowd {
     }
 }
 
-/// Sends a call that may be lost, arrive late, or get no response.
+/// Sends a call, which may be lost, arrive late, or get no response. A late write may arrive before it.
 fn send(
     upstream: &mut Upstream,
     call: &UpstreamCall,
