@@ -9,8 +9,8 @@ use crate::{
     read::MalformedObject,
 };
 
-/// Seconds after which a client should retry while the budget is being computed.
-const RETRY_AFTER: u32 = 10;
+/// When a client should retry while the budget is being computed.
+const RETRY_AFTER_SECONDS: u32 = 10;
 
 /// The cause that distinguishes a 429 of a budget from a 429 of flow control.
 const CAUSE: &str = "DisruptionBudget";
@@ -251,7 +251,7 @@ impl EvictionRefusal {
                 let text = format!(
                     "The disruption budget {budget} is still being processed by the server."
                 );
-                StatusDetails::budget(text, RETRY_AFTER)
+                StatusDetails::budget(text, RETRY_AFTER_SECONDS)
             }
             Self::BudgetNegative { budget } | Self::TooManyDisruptedPods { budget } => {
                 about(budget, "policy", "poddisruptionbudget")
