@@ -204,7 +204,8 @@ mod tests {
         let error = |seats, widths: &[u32]| with_threads(seats, 50, widths);
         assert!((error(342, &[100, 100]) - 42.0 / 342.0).abs() < 1e-9);
         assert!(error(342, &[100, 1]).abs() < 1e-9);
-        // Two of 17, or three of 10: 17 seats in the time that 10 take 15.
+        // The level is fuller with two requests of 17 seats, or with three of 10, than with one of each. For equal
+        // shares it spends 34/30 as much time on the three as on the two.
         let both = error(34, &[17, 10]);
         assert!(
             (both - (1.0 - 2.0 / (1.0 + 34.0 / 30.0))).abs() < 0.01,
