@@ -76,8 +76,8 @@ impl ConfigReader {
         });
     }
 
-    /// Whether the text or path under `field` is set, whether or not it is valid. Empty text counts as not set, and is
-    /// also the default.
+    /// Whether `field`, which must be a text or a path that has been read, is set to another value than its default,
+    /// the empty text. A value that is not a text counts as not set, since the default takes its place.
     pub(super) fn is_set(&self, field: &str) -> bool {
         self.effective
             .get(field)

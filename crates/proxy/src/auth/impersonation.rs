@@ -1,8 +1,7 @@
-//! Impersonation (`kubectl --as`), on a gateway without an upstream that authorizes requests.
+//! Impersonation (`kubectl --as`), where [`AuthRules::impersonation`](super::layer::AuthRules::impersonation) allows it.
 //!
-//! Only `system:masters` may impersonate: they may do everything else, too. With an upstream that authorizes requests,
-//! impersonation is refused (see [`super::spoof`]), because the gateway itself sends these headers to the upstream to
-//! name the user.
+//! Only `system:masters` may impersonate: they may do everything else, too. Elsewhere impersonation is refused (see
+//! [`super::spoof`]), because the gateway itself sends these headers to the upstream to name the user.
 
 use std::collections::BTreeMap;
 

@@ -32,7 +32,8 @@ pub struct AuthRules {
     pub authentication: Authenticator,
     /// Configured front-proxy header names, which are never forwarded; the usual names are known.
     pub names: ConfiguredNames,
-    /// Whether `system:masters` may impersonate. False with an upstream that authorizes requests.
+    /// Whether `system:masters` may impersonate; otherwise every request that tries is refused. fairgate sets it in
+    /// the mode `standalone` only, there also with an upstream.
     pub impersonation: bool,
     /// The time limit of a request that does not set a shorter one with `timeout=`.
     pub request_timeout: Duration,
