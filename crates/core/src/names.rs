@@ -1,6 +1,6 @@
 //! The rules for names, labels and keys, with kube-apiserver's messages.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SERVICE_LABEL: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
@@ -54,15 +54,15 @@ pub fn object_name(name: &str, prefix: bool) -> Vec<String> {
 }
 
 /// A prefix may end in a dash, since a suffix will follow.
-fn without_trailing_dash(name: &str) -> String {
-    // kube-apiserver replaces one byte more than the dash.
+fn without_trailing_dash(name: &str) -> Cow<'_, str> {
     match name.strip_suffix('-') {
-        Some(stem) if !stem.is_empty() => {
-            let mut stem = stem.to_owned();
-            stem.pop();
-            stem + "a"
+        None | Some("") => name.into(),
+        // kube-apiserver replaces one byte more than the dash.
+        Some(stem) if stem.ends_with(|last: char| last.is_ascii()) => {
+            (stem[..stem.len() - 1].to_owned() + "a").into()
         }
-        _ => name.to_owned(),
+        // In kube-apiserver the byte is part of a character, which makes the name invalid. So does that character.
+        Some(stem) => stem.into(),
     }
 }
 
@@ -174,8 +174,8 @@ fn against(words: &str, pattern: &str, examples: &[&str]) -> String {
     text
 }
 
-/// Whether this is the key of a label: a name, after an optional DNS subdomain and `/`. It is so exactly
-/// where [`qualified`] finds nothing wrong, and allocates nothing.
+/// Whether this is the key of a label: a name, after an optional DNS subdomain and `/`. True exactly where
+/// [`qualified`] finds nothing wrong, but without an allocation.
 pub fn is_label_key(key: &[u8]) -> bool {
     match key.iter().position(|&byte| byte == b'/') {
         None => is_name(key),
@@ -186,8 +186,8 @@ pub fn is_label_key(key: &[u8]) -> bool {
     }
 }
 
-/// Whether this is the value of a label. It is so exactly where [`label_value`] finds nothing wrong, and
-/// allocates nothing.
+/// Whether this is the value of a label. True exactly where [`label_value`] finds nothing wrong, but without an
+/// allocation.
 pub(crate) fn is_label_value(value: &[u8]) -> bool {
     value.is_empty() || is_name(value)
 }
@@ -229,6 +229,16 @@ mod tests {
         assert!(object_name("a-", true).is_empty());
         assert!(!object_name("A-b", true).is_empty());
         assert!(!object_name("a-", false).is_empty());
+    }
+
+    #[test]
+    fn a_prefix_may_not_end_in_another_character_than_ascii_and_a_dash() {
+        for prefix in ["é-", "a-é-", "x😀-"] {
+            assert_eq!(object_name(prefix, true).len(), 1, "{prefix}");
+        }
+        // One byte more than the dash is replaced, so its length does not count.
+        let longest = "a".repeat(MAX_SUBDOMAIN - 2) + "é-";
+        assert_eq!(object_name(&longest, true).len(), 1);
     }
 
     #[test]
