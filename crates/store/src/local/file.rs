@@ -7,8 +7,8 @@
 //! | `undo` | revision of a change | the key; its revision (0: none) and value before the change |
 //!
 //! `undo` is the history as an undo log: the value after a change is in the next `undo` row of the same
-//! key, or in `state`. So each value is written twice, when it is stored and when it is replaced, and an
-//! inconsistency between the tables is detected.
+//! key, or in `state`. So each value is written twice: when it is stored, and when it is replaced or deleted.
+//! [`Contents::check`] detects tables that contradict each other.
 //!
 //! A new file is created under another name and renamed, so a file under the right name is complete; an
 //! empty file was truncated.
@@ -19,7 +19,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
-    io::ErrorKind,
+    io::{self, ErrorKind},
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -102,7 +102,7 @@ pub(super) struct Contents {
 }
 
 impl StoreFile {
-    /// Opens or creates the file at `path`, checks and reads all of it.
+    /// Opens or creates the file at `path`, and checks and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, Contents), StoreError> {
         let (file, contents) = Self::read(path)?;
         let (seen, found) = (file.lock.noted(), contents.revision);
@@ -230,13 +230,43 @@ fn make(path: &Path) -> Result<(), StoreError> {
         }
         Ok(transaction.commit()?)
     })?;
+    // The parents first: with a failure there is no file, so the next start tries again.
     let named = sync(&name)
+        .and_then(|()| sync_parents(path))
         .and_then(|()| fs::rename(&name, path))
         .and_then(|()| sync(directory(path)));
-    named.map_err(|error| failed(path, "making it", error))?;
-    // The directory may be new too. A parent that cannot be opened was not created here.
-    let _ = directory(path).parent().map(sync);
-    Ok(())
+    named.map_err(|error| failed(path, "making it", error))
+}
+
+/// Makes the directories durable in which the directory of `path` is: each may be new, from now or from a start
+/// that was interrupted.
+fn sync_parents(path: &Path) -> io::Result<()> {
+    // A directory that is not new: this process may not read it, or its file system has nothing to sync.
+    let is_old = |error: &io::Error| {
+        matches!(
+            error.kind(),
+            ErrorKind::PermissionDenied
+                | ErrorKind::ReadOnlyFilesystem
+                | ErrorKind::InvalidInput
+                | ErrorKind::Unsupported
+        )
+    };
+    parents(path).try_for_each(|parent| match sync(parent) {
+        Err(error) if !is_old(&error) => Err(error),
+        _ => Ok(()),
+    })
+}
+
+/// The parent of the directory of `path`, the parent of that, and so on.
+fn parents(path: &Path) -> impl Iterator<Item = &Path> {
+    let parents = directory(path).ancestors().skip(1);
+    parents.map(|parent| {
+        if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        }
+    })
 }
 
 /// Opens the database and compares every page with its checksum.
@@ -298,9 +328,9 @@ fn read(path: &Path, database: &Database) -> Result<Contents, Failure> {
     let mut entries = BTreeMap::new();
     for row in transaction.open_table(STATE)?.iter()? {
         let (key, row) = row?;
-        let (of, value) = row.value();
+        let (written_at, value) = row.value();
         let key: Arc<str> = key.value().into();
-        let entry = StoreEntry::new(key.clone(), Bytes::copy_from_slice(value), of);
+        let entry = StoreEntry::new(key.clone(), Bytes::copy_from_slice(value), written_at);
         entries.insert(key, Arc::new(entry));
     }
     let events = replay(&transaction.open_table(UNDO)?, &entries)?;
@@ -350,7 +380,12 @@ impl Contents {
     /// Checks the invariants of committed data; the error describes the violation.
     pub(super) fn check(&self) -> Result<(), String> {
         let (floor, revision) = (self.floor, self.revision);
-        if floor < FIRST_REVISION || revision < floor {
+        if floor < FIRST_REVISION {
+            return Err(format!(
+                "the floor {floor} is below {FIRST_REVISION}, the first revision"
+            ));
+        }
+        if revision < floor {
             return Err(format!("revision {revision} is below the floor {floor}"));
         }
         // One change per revision, without gaps.
@@ -365,7 +400,10 @@ impl Contents {
                 && had.is_none_or(|had| had < event.revision)
                 && (made.is_some() || had.is_some());
             if !fits {
-                return Err(format!("change {} has another result", event.revision));
+                return Err(format!(
+                    "change {} does not fit the entries before and after it",
+                    event.revision
+                ));
             }
         }
         let recent = |entry: &&Arc<StoreEntry>| entry.revision > floor;
@@ -377,5 +415,34 @@ impl Contents {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_parents_of_a_new_directory_are_synced() {
+        let synced = |path| parents(Path::new(path)).collect::<Vec<_>>();
+        assert_eq!(synced("/a/b/c/store"), ["/a/b", "/a", "/"].map(Path::new));
+        assert_eq!(synced("data/x/store"), ["data", "."].map(Path::new));
+        assert_eq!(synced("../x/store"), ["..", "."].map(Path::new));
+        assert_eq!(synced("data/store"), [Path::new(".")]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_revisions_is_said() {
+        let check = |floor, revision| {
+            let contents = Contents {
+                entries: BTreeMap::new(),
+                events: Vec::new(),
+                floor,
+                revision,
+            };
+            contents.check().unwrap_err()
+        };
+        assert_eq!(check(0, 5), "the floor 0 is below 1, the first revision");
+        assert_eq!(check(5, 4), "revision 4 is below the floor 5");
     }
 }
