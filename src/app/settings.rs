@@ -19,7 +19,7 @@ use fairgate_proxy::{
         UpstreamIdentity, layer::AuthRules,
     },
     fairness::{Caps, Enforcement, FlowControlSettings},
-    forward::{ConnectionLimit, UpstreamProtocol, UpstreamSettings},
+    forward::{ConnectionLimit, ReservedHeaders, UpstreamProtocol, UpstreamSettings},
     serve::{self, DrainSettings, ServeSettings, tls::ServingCertificate},
 };
 use fairgate_upstream::{
@@ -171,11 +171,8 @@ pub(super) fn upstream(config: &Config, endpoint: Endpoint) -> UpstreamSettings 
         ..
     } = &upstream.identity
     {
-        let names = [username, uid, group].map(ToString::to_string);
-        settings.reserved_headers.extend(names);
-        settings
-            .reserved_headers
-            .push(extra_prefix.to_ascii_lowercase());
+        let names = [username, uid, group].map(http::HeaderName::as_str);
+        settings.reserved_headers = ReservedHeaders::new(names, [extra_prefix.as_str()]);
     }
     settings
 }

@@ -1,9 +1,9 @@
 //! Which headers are forwarded.
 //!
-//! The headers of the outgoing request are copied one by one into an empty list; the incoming list is never
-//! edited. Not copied are hop-by-hop headers, including all that a `Connection` line names, and headers that could
-//! pass for an identity, in any spelling. Only then the real identity is added: so no `Connection` line of a
-//! client can remove it.
+//! The headers of the outgoing request are copied one by one into an empty list. Not copied are hop-by-hop headers,
+//! including all that a `Connection` line names, and headers that could pass for an identity, in any spelling. Only
+//! then the real identity is added, so no `Connection` line of a client can remove it. The layer `auth` has removed
+//! the same headers before (`spoof`); nothing here relies on that.
 
 use http::{
     HeaderMap, HeaderValue, Method, Version,
@@ -12,7 +12,7 @@ use http::{
 
 use uuid::{Uuid, fmt::Hyphenated};
 
-use super::{UpstreamSettings, WriteIdentity};
+use super::{ReservedHeaders, UpstreamSettings, WriteIdentity};
 use fairgate_call::{Call, Refusal};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -22,7 +22,7 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const WEBSOCKET_PROTOCOL: HeaderName = HeaderName::from_static("sec-websocket-protocol");
 
 /// Prefix of the entry of `Sec-WebSocket-Protocol` in which browsers send a token.
-const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+const WEBSOCKET_BEARER: &[u8] = b"base64url.bearer.authorization.k8s.io.";
 
 /// Largest head that kube-apiserver accepts.
 const HEAD_BYTES: usize = 1 << 20;
@@ -77,7 +77,7 @@ pub(super) fn clean_reply(headers: &mut HeaderMap) {
     ];
     if headers.contains_key(CONNECTION) {
         let named: Vec<HeaderName> = connection_tokens(headers)
-            .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+            .filter_map(|token| HeaderName::from_bytes(token).ok())
             .collect();
         for name in named {
             headers.remove(name);
@@ -99,28 +99,33 @@ pub(super) fn requested_upgrade(call: &Call) -> Option<HeaderValue> {
         || upgrade.as_bytes().eq_ignore_ascii_case(b"spdy/3.1");
     let is_requested = call.request.version() == Version::HTTP_11
         && headers.get_all(UPGRADE).iter().count() == 1
-        && connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"))
+        && connection_tokens(headers).any(|token| token.eq_ignore_ascii_case(b"upgrade"))
         && matches!(*call.request.method(), Method::GET | Method::POST);
     (known && is_requested && call.kind.is_long_running()).then(|| upgrade.clone())
 }
 
 /// The names in all `Connection` lines.
-fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+fn connection_tokens(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    list(headers, &CONNECTION)
+}
+
+/// The entries of a header that is a comma-separated list, in all its lines.
+fn list<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
     headers
-        .get_all(CONNECTION)
+        .get_all(name)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .filter(|token| !token.is_empty())
+        .flat_map(|line| line.as_bytes().split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|entry| !entry.is_empty())
 }
 
 fn is_named_by_connection(name: &HeaderName, headers: &HeaderMap) -> bool {
     headers.contains_key(CONNECTION)
-        && connection_tokens(headers).any(|token| token.eq_ignore_ascii_case(name.as_str()))
+        && connection_tokens(headers)
+            .any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()))
 }
 
-/// Whether the header is hop-by-hop, or set by the gateway itself.
+/// Whether the header is hop-by-hop, or the gateway sets it (`Host`) or answers it (`Expect`) itself.
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     *name == HOST
         || *name == EXPECT
@@ -142,14 +147,15 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 /// Whether the header could pass for an identity, or for another header that only the gateway may set. `name` is
 /// in lower case. Some servers treat `_` as `-`, so both spellings are reserved.
-fn is_reserved(name: &str, extra: &[String]) -> bool {
+fn is_reserved(name: &str, configured: &ReservedHeaders) -> bool {
     if name.contains('_') {
-        return is_reserved_name(&name.replace('_', "-"), extra);
+        return is_reserved_name(&name.replace('_', "-"), configured);
     }
-    is_reserved_name(name, extra)
+    is_reserved_name(name, configured)
 }
 
-fn is_reserved_name(name: &str, extra: &[String]) -> bool {
+/// As [`is_reserved`], for a name in which every `_` is a `-`.
+fn is_reserved_name(name: &str, configured: &ReservedHeaders) -> bool {
     const PREFIXES: [&str; 4] = [
         "x-remote-",
         "impersonate-",
@@ -162,15 +168,13 @@ fn is_reserved_name(name: &str, extra: &[String]) -> bool {
             "authorization"
                 | "forwarded"
                 | "x-real-ip"
-                | "connection"
+                // Hop-by-hop headers: here for their spellings with `_`.
                 | "content-length"
                 | "proxy-authorization"
                 | "proxy-connection"
                 | "transfer-encoding"
         )
-        || extra
-            .iter()
-            .any(|reserved| name.starts_with(reserved.as_str()))
+        || configured.contain(name)
 }
 
 fn wants_trailers(headers: &HeaderMap) -> bool {
@@ -184,31 +188,17 @@ fn wants_trailers(headers: &HeaderMap) -> bool {
 
 /// Removes the token from a WebSocket's list of protocols.
 fn strip_websocket_token(headers: &mut HeaderMap) {
-    let carries_token = |value: &HeaderValue| {
-        value
-            .to_str()
-            .is_ok_and(|value| value.contains(WEBSOCKET_BEARER))
-    };
-    if !headers
-        .get_all(WEBSOCKET_PROTOCOL)
-        .iter()
-        .any(carries_token)
-    {
+    let is_token = |entry: &&[u8]| entry.starts_with(WEBSOCKET_BEARER);
+    if !list(headers, &WEBSOCKET_PROTOCOL).any(|entry| is_token(&entry)) {
         return;
     }
-    let kept: Vec<String> = headers
-        .get_all(WEBSOCKET_PROTOCOL)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .filter(|entry| !entry.is_empty() && !entry.starts_with(WEBSOCKET_BEARER))
-        .map(ToOwned::to_owned)
+    let kept: Vec<_> = list(headers, &WEBSOCKET_PROTOCOL)
+        .filter(|entry| !is_token(entry))
         .collect();
+    let kept = kept.join(&b", "[..]);
     headers.remove(WEBSOCKET_PROTOCOL);
-    if let Ok(value) = HeaderValue::from_str(&kept.join(", "))
-        && !kept.is_empty()
-    {
+    // Parts of valid values are valid.
+    if let (false, Ok(value)) = (kept.is_empty(), HeaderValue::from_bytes(&kept)) {
         headers.insert(WEBSOCKET_PROTOCOL, value);
     }
 }
@@ -284,7 +274,8 @@ mod tests {
             Ok(())
         };
         let mut settings = UpstreamSettings::new("up:1".parse().unwrap(), None);
-        settings.reserved_headers = vec!["x-my-user".to_owned()];
+        settings.reserved_headers =
+            ReservedHeaders::new(["X-My-User", "x_my_uid"], ["X-My-Extra_"]);
         outgoing(&call, &settings, &identity, false).unwrap()
     }
 
@@ -305,6 +296,10 @@ mod tests {
                 .header("Impersonate-Something-New", "x")
                 .header("X-My-User", "mallory")
                 .header("x_my_user", "mallory")
+                .header("X-My-Uid", "mallory")
+                .header("X_My-Uid", "mallory")
+                .header("X-My-Extra-Scope", "mallory")
+                .header("X_My_Extra_Scope", "mallory")
                 .header("Authorization", "Bearer secret")
                 .header("X-Forwarded-For", "6.6.6.6")
                 .header("Forwarded", "for=6.6.6.6"),
@@ -317,6 +312,39 @@ mod tests {
                 assert!(!value.to_str().unwrap().contains(bad), "{headers:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_header_whose_name_only_begins_like_a_configured_one_passes() {
+        let headers = sent(
+            get()
+                .header("X-My-User-Theme", "dark")
+                .header("X-My-Uid2", "7"),
+        );
+        assert_eq!(headers["x-my-user-theme"], "dark");
+        assert_eq!(headers["x-my-uid2"], "7");
+    }
+
+    #[test]
+    fn lines_with_other_bytes_than_ascii_are_read_too() {
+        let line = |value: &[u8]| HeaderValue::from_bytes(value).unwrap();
+        let headers = sent(
+            get()
+                .header("Connection", line(b"\xe9, X-Secret"))
+                .header("X-Secret", "1")
+                .header(
+                    "Sec-WebSocket-Protocol",
+                    line(b"\xe9, base64url.bearer.authorization.k8s.io.c2VjcmV0, v5"),
+                ),
+        );
+        assert!(!headers.contains_key("x-secret"));
+        assert_eq!(headers["sec-websocket-protocol"], line(b"\xe9, v5"));
+
+        let mut reply = HeaderMap::new();
+        reply.insert("connection", line(b"x-hop, \xe9"));
+        reply.insert("x-hop", line(b"1"));
+        clean_reply(&mut reply);
+        assert!(reply.is_empty(), "{reply:?}");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use connection_event::ConnectionEvent;
 pub use connection_limit::ConnectionLimit;
 pub use identity_writer::WriteIdentity;
 pub use lane::Lane;
-pub use settings::{UpstreamProtocol, UpstreamSettings};
+pub use settings::{ReservedHeaders, UpstreamProtocol, UpstreamSettings};
 
 use connect::ConnectError;
 use connections::LeasedConnection;

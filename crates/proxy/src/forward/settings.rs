@@ -23,8 +23,8 @@ pub struct UpstreamSettings {
     pub deadline_grace: Duration,
     /// The longest pause within the response to an ordinary request: 60 s.
     pub silence: Duration,
-    /// How long the stream of an abandoned request continues before it may be reset, in which most responses
-    /// end: 1 s.
+    /// How long the stream of an abandoned request continues before it may be reset: 1 s, in which most responses
+    /// end.
     pub abandoned_linger: Duration,
     /// How long a tunnel may be idle in both directions: 4 h.
     pub tunnel_idle: Duration,
@@ -43,11 +43,41 @@ pub struct UpstreamSettings {
     pub(crate) keep_alive_timeout: Duration,
     /// Largest head of a response: 1 MiB.
     pub head_bytes: u32,
-    /// More header names that are removed from clients' requests, in lower case: those from which the upstream
-    /// reads an identity.
-    pub reserved_headers: Vec<String>,
+    /// More headers that are removed from clients' requests: those from which the upstream reads an identity.
+    pub reserved_headers: ReservedHeaders,
     /// Receives events of connections.
     pub events: EventSink<ConnectionEvent>,
+}
+
+/// Headers that only the gateway may send to the upstream, in addition to the well-known ones.
+#[derive(Clone, Debug, Default)]
+pub struct ReservedHeaders {
+    names: Vec<Box<str>>,
+    prefixes: Vec<Box<str>>,
+}
+
+impl ReservedHeaders {
+    /// The headers of these names, and those whose names begin with one of these prefixes. The case of letters does
+    /// not matter, and `_` and `-` count as the same character, since some servers treat the two alike.
+    pub fn new<'a>(
+        names: impl IntoIterator<Item = &'a str>,
+        prefixes: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let folded = |name: &str| Box::from(name.to_ascii_lowercase().replace('_', "-"));
+        Self {
+            names: names.into_iter().map(folded).collect(),
+            prefixes: prefixes.into_iter().map(folded).collect(),
+        }
+    }
+
+    /// Whether a header of this name, in lower case and without `_`, is one of them.
+    pub(super) fn contain(&self, name: &str) -> bool {
+        self.names.iter().any(|reserved| name == &**reserved)
+            || self
+                .prefixes
+                .iter()
+                .any(|prefix| name.starts_with(&**prefix))
+    }
 }
 
 /// Which HTTP version to speak upstream.
@@ -84,7 +114,7 @@ impl UpstreamSettings {
             keep_alive_interval: PING_INTERVAL,
             keep_alive_timeout: PING_TIMEOUT,
             head_bytes: 1 << 20,
-            reserved_headers: Vec::new(),
+            reserved_headers: ReservedHeaders::default(),
             events: EventSink::default(),
         }
     }
