@@ -174,6 +174,7 @@ impl HostedApi {
                 Some(access) => Authorizer::Upstream(access),
                 None => Authorizer::BuiltIn(BuiltInRules {
                     readers: config.hosted_api.reader_groups.clone(),
+                    kinds: hosted_kinds(config),
                 }),
             },
             version: config.hosted_api.kubernetes_version.clone(),

@@ -1,21 +1,16 @@
 //! Authorization of requests: by built-in rules, or by the upstream.
 //!
-//! The built-in rules: `system:masters` may do everything. The groups that the configuration names may read
-//! hosted objects and metrics, but not all users, because names of schemas and levels reveal what a cluster
-//! runs. Discovery and OpenAPI are for authenticated users, health checks for everybody.
+//! The built-in rules: `system:masters` may do everything. Only the groups that the configuration names may read
+//! hosted objects and metrics, because names of schemas and levels reveal what a cluster runs. Discovery, OpenAPI and
+//! reviews of oneself are for authenticated users, health checks and `/version` for everybody.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 use serde_json::{Value, json};
 
 use crate::status_error::StatusError;
-use fairgate_admission::kinds::ADMISSION_KINDS;
 use fairgate_core::digest::User;
-use fairgate_objects::{
-    go::Quoted,
-    kind::{Kind, Storage},
-    kinds::KINDS,
-};
+use fairgate_objects::{go::Quoted, kind::Kind};
 use fairgate_upstream::access_review::{
     AccessDecision, AccessReviewError, AccessReviews, Attributes,
 };
@@ -23,21 +18,16 @@ use fairgate_upstream::access_review::{
 /// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// The 403 for a request that is denied; `reason` may be empty.
+/// The 403 for a request that is denied, in kube-apiserver's words; `reason` may be empty.
 pub fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> StatusError {
     let why = if reason.is_empty() {
         String::new()
     } else {
         format!(": {reason}")
     };
-    let who = escaped(&user.name);
+    let sentence = escaped(&sentence(attributes, user));
     if !attributes.is_resource {
-        let path = escaped(&attributes.path);
-        let message = format!(
-            "forbidden: User \"{who}\" cannot {} path \"{path}\"{why}",
-            attributes.verb
-        );
-        return StatusError::forbidden(message, json!({}));
+        return StatusError::forbidden(format!("forbidden: {sentence}{why}"), json!({}));
     }
     let dotted = if attributes.group.is_empty() {
         attributes.resource.clone()
@@ -49,24 +39,31 @@ pub fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> StatusEr
     } else {
         format!(" {}", Quoted(&attributes.name))
     };
-    let sub = if attributes.subresource.is_empty() {
-        String::new()
-    } else {
-        format!("/{}", attributes.subresource)
-    };
-    let place = if attributes.namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace \"{}\"", escaped(&attributes.namespace))
-    };
-    let message = format!(
-        "{dotted}{named} is forbidden: User \"{who}\" cannot {} resource \"{}{sub}\" in API group \
-         \"{}\" {place}{why}",
-        attributes.verb, attributes.resource, attributes.group
-    );
+    let message = format!("{dotted}{named} is forbidden: {sentence}{why}");
     let details =
         crate::status_error::details(&attributes.name, &attributes.group, &attributes.resource);
     StatusError::forbidden(message, details)
+}
+
+/// What the user cannot do.
+fn sentence(attributes: &Attributes, user: &User) -> String {
+    let (who, verb) = (Quoted(&user.name), &attributes.verb);
+    if !attributes.is_resource {
+        return format!("User {who} cannot {verb} path {}", Quoted(&attributes.path));
+    }
+    let resource = match attributes.subresource.as_str() {
+        "" => attributes.resource.clone(),
+        subresource => format!("{}/{subresource}", attributes.resource),
+    };
+    let place = match attributes.namespace.as_str() {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {}", Quoted(namespace)),
+    };
+    format!(
+        "User {who} cannot {verb} resource {} in API group {} {place}",
+        Quoted(&resource),
+        Quoted(&attributes.group)
+    )
 }
 
 /// Decides what a user may do.
@@ -102,6 +99,7 @@ pub fn undecided(target: &str, error: &AccessReviewError) -> String {
     escaped(&text)
 }
 
+/// `text` without markup, as in kube-apiserver: a message that quotes a request must not look like HTML to a browser.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -113,108 +111,157 @@ pub(crate) fn escaped(text: &str) -> String {
 pub struct BuiltInRules {
     /// Groups whose members may read hosted objects and the gateway's metrics.
     pub readers: Vec<String>,
+    /// The kinds of the hosted objects.
+    pub kinds: Vec<&'static Kind>,
 }
+
+/// To whom a rule applies.
+#[derive(Clone, Copy)]
+enum Audience {
+    Everybody,
+    Authenticated,
+    Readers,
+}
+
+/// A rule about resources.
+struct ResourceRule<'a> {
+    audience: Audience,
+    verbs: &'static [&'static str],
+    group: &'a str,
+    resource: &'a str,
+    /// The rule is about this subresource, or if empty, about the resource itself.
+    subresource: &'static str,
+}
+
+const READ: &[&str] = &["get", "list", "watch"];
+/// The groups and resources of the reviews of oneself.
+const SELF_REVIEWS: [(&str, &str); 3] = [
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+];
+
+const READ_PATHS: &[&str] = &["get", "head"];
+/// These paths, and all below them, may be read.
+const PATHS: [(Audience, &[&str]); 3] = [
+    (
+        Audience::Everybody,
+        &["/healthz", "/livez", "/readyz", "/version"],
+    ),
+    (Audience::Authenticated, &["/api", "/apis", "/openapi"]),
+    (Audience::Readers, &["/metrics"]),
+];
 
 impl BuiltInRules {
     /// Whether `user` may make a request with these attributes.
     pub fn allow(&self, user: &User, wanted: &Attributes) -> bool {
         user.in_group(User::MASTERS)
-            || (wanted.is_resource && self.allow_resource(user, wanted))
-            || (!wanted.is_resource && self.allow_path(user, wanted))
+            || if wanted.is_resource {
+                self.allow_resource(user, wanted)
+            } else {
+                self.allow_path(user, wanted)
+            }
     }
 
-    fn reads(&self, user: &User) -> bool {
-        self.readers.iter().any(|group| user.in_group(group))
+    fn includes(&self, audience: Audience, user: &User) -> bool {
+        match audience {
+            Audience::Everybody => true,
+            Audience::Authenticated => user.in_group(AUTHENTICATED),
+            Audience::Readers => self.readers.iter().any(|group| user.in_group(group)),
+        }
+    }
+
+    /// All rules about resources, but that of `system:masters`.
+    fn resource_rules(&self) -> impl Iterator<Item = ResourceRule<'_>> {
+        let reviews = SELF_REVIEWS.iter().map(|(group, resource)| ResourceRule {
+            audience: Audience::Authenticated,
+            verbs: &["create"],
+            group,
+            resource,
+            subresource: "",
+        });
+        let read = |kind: &Kind, subresource| ResourceRule {
+            audience: Audience::Readers,
+            verbs: READ,
+            group: kind.group,
+            resource: kind.plural,
+            subresource,
+        };
+        let kinds = self.kinds.iter().flat_map(move |kind| {
+            let status = kind.has_status.then(|| read(kind, "status"));
+            iter::once(read(kind, "")).chain(status)
+        });
+        reviews.chain(kinds)
     }
 
     fn allow_resource(&self, user: &User, wanted: &Attributes) -> bool {
-        if is_self_review(wanted) {
-            return user.in_group(AUTHENTICATED);
-        }
-        let mut hosted = KINDS.iter().chain(&ADMISSION_KINDS);
-        let hosted =
-            hosted.any(|kind| kind.group == wanted.group && kind.plural == wanted.resource);
-        hosted && ["get", "list", "watch"].contains(&wanted.verb.as_str()) && self.reads(user)
+        self.resource_rules().any(|rule| {
+            rule.group == wanted.group
+                && rule.resource == wanted.resource
+                && rule.subresource == wanted.subresource
+                && rule.verbs.contains(&wanted.verb.as_str())
+                && self.includes(rule.audience, user)
+        })
     }
 
     fn allow_path(&self, user: &User, wanted: &Attributes) -> bool {
-        if !["get", "head"].contains(&wanted.verb.as_str()) {
-            return false;
-        }
-        let below = |root: &str| {
-            wanted
-                .path
-                .strip_prefix(root)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let is_at_or_below = |root: &&str| {
+            let rest = wanted.path.strip_prefix(*root);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        if ["/livez", "/readyz", "/healthz", "/version"]
-            .iter()
-            .any(|path| below(path))
-        {
-            return true;
-        }
-        if ["/api", "/apis", "/openapi"].iter().any(|path| below(path)) {
-            return user.in_group(AUTHENTICATED);
-        }
-        below("/metrics") && self.reads(user)
+        READ_PATHS.contains(&wanted.verb.as_str())
+            && PATHS.iter().any(|(audience, roots)| {
+                roots.iter().any(is_at_or_below) && self.includes(*audience, user)
+            })
     }
 
     /// The status of a `SelfSubjectRulesReview` of `user`, which `kubectl auth can-i --list` shows.
-    pub(crate) fn listed(&self, user: &User, kinds: &[&Kind]) -> Value {
+    pub(crate) fn listed(&self, user: &User) -> Value {
         let every = json!(["*"]);
         let mut resources = Vec::new();
         let mut paths = Vec::new();
-        if user.in_group(AUTHENTICATED) {
-            resources.push(
-                json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
-                "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]}),
-            );
-            resources.push(
-                json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"],
-                "resources": ["selfsubjectreviews"]}),
-            );
-            paths.push(json!({"verbs": ["get"], "nonResourceURLs":
-                ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]}));
-        }
-        paths.push(json!({"verbs": ["get"], "nonResourceURLs":
-            ["/healthz", "/livez", "/readyz", "/version", "/version/"]}));
-        if self.reads(user) {
-            let mut by_group: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-            for kind in kinds.iter().filter(|kind| kind.storage == Storage::Stored) {
-                by_group.entry(kind.group).or_default().push(kind.plural);
-            }
-            for (group, plurals) in by_group {
-                resources.push(json!({"verbs": ["get", "list", "watch"],
-                    "apiGroups": [group], "resources": plurals}));
-            }
-            paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/metrics"]}));
-        }
         if user.in_group(User::MASTERS) {
             resources.push(json!({"verbs": every, "apiGroups": every, "resources": every}));
             paths.push(json!({"verbs": every, "nonResourceURLs": every}));
+        }
+        let rules = self.resource_rules();
+        let mut grouped: BTreeMap<_, Vec<String>> = BTreeMap::new();
+        for rule in rules.filter(|rule| self.includes(rule.audience, user)) {
+            let resource = match rule.subresource {
+                "" => rule.resource.to_owned(),
+                subresource => format!("{}/{subresource}", rule.resource),
+            };
+            let key = (rule.group, rule.verbs);
+            grouped.entry(key).or_default().push(resource);
+        }
+        for ((group, verbs), names) in grouped {
+            resources.push(json!({"verbs": verbs, "apiGroups": [group], "resources": names}));
+        }
+        for (_, roots) in PATHS
+            .iter()
+            .filter(|(audience, _)| self.includes(*audience, user))
+        {
+            let urls = roots
+                .iter()
+                .flat_map(|root| [(*root).to_owned(), format!("{root}/*")]);
+            let urls: Vec<String> = urls.collect();
+            paths.push(json!({"verbs": READ_PATHS, "nonResourceURLs": urls}));
         }
         json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
     }
 }
 
-fn is_self_review(wanted: &Attributes) -> bool {
-    let kinds: &[&str] = match wanted.group.as_str() {
-        "authorization.k8s.io" => &["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
-        "authentication.k8s.io" => &["selfsubjectreviews"],
-        _ => return false,
-    };
-    wanted.verb == "create" && kinds.contains(&wanted.resource.as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use fairgate_core::digest::RequestInfo;
+    use fairgate_objects::kinds::{FLOW_CONTROL, KINDS};
 
     use super::*;
 
     fn rules() -> BuiltInRules {
         BuiltInRules {
             readers: vec!["readers".to_owned()],
+            kinds: KINDS.to_vec(),
         }
     }
 
@@ -272,5 +319,131 @@ mod tests {
         assert!(reported.message.ends_with("path \"/metrics\": not today"));
         let reported = forbidden(&wanted("GET", target), &alice, "not today");
         assert!(reported.message.ends_with("cluster scope: not today"));
+    }
+
+    #[test]
+    fn a_denial_quotes_names_as_go_does_and_then_replaces_markup() {
+        let user = User::new("a\"b\\<c>\u{a0}", [AUTHENTICATED]);
+        let who = r#""a\"b\\&lt;c&gt;\u00a0""#;
+        let path = Attributes {
+            verb: "x&y".to_owned(),
+            path: "/\"<\n".to_owned(),
+            ..Attributes::default()
+        };
+        assert_eq!(
+            forbidden(&path, &user, "<reason>").message,
+            format!(r#"forbidden: User {who} cannot x&amp;y path "/\"&lt;\n": <reason>"#)
+        );
+        let resource = Attributes {
+            verb: "get".to_owned(),
+            is_resource: true,
+            group: "g\"&".to_owned(),
+            resource: "r<".to_owned(),
+            subresource: "s\"".to_owned(),
+            namespace: "n\">".to_owned(),
+            name: "o\"<".to_owned(),
+            ..Attributes::default()
+        };
+        let what = r#"resource "r&lt;/s\"" in API group "g\"&amp;" in the namespace "n\"&gt;""#;
+        // What precedes the sentence keeps its markup.
+        assert_eq!(
+            forbidden(&resource, &user, "").message,
+            format!(r#"r<.g"& "o\"<" is forbidden: User {who} cannot get {what}"#)
+        );
+    }
+
+    /// What `listed` says of a user, checked as RBAC reads such rules.
+    struct ListedRules(Value);
+
+    impl ListedRules {
+        fn of(rules: &BuiltInRules, user: &User) -> Self {
+            Self(rules.listed(user))
+        }
+
+        fn allow(&self, wanted: &Attributes) -> bool {
+            let has = |rule: &Value, field: &str, item: &str| {
+                let listed = rule[field].as_array().unwrap();
+                listed.iter().any(|listed| listed == "*" || listed == item)
+            };
+            let paths = |rule: &Value| {
+                let listed = rule["nonResourceURLs"].as_array().unwrap();
+                listed.iter().map(|url| url.as_str().unwrap()).any(|url| {
+                    url.strip_suffix('*')
+                        .map_or(url == wanted.path, |prefix| wanted.path.starts_with(prefix))
+                })
+            };
+            let resource = match wanted.subresource.as_str() {
+                "" => wanted.resource.clone(),
+                subresource => format!("{}/{subresource}", wanted.resource),
+            };
+            let all = |field: &str| self.0[field].as_array().unwrap().clone();
+            if wanted.is_resource {
+                all("resourceRules").iter().any(|rule| {
+                    has(rule, "verbs", &wanted.verb)
+                        && has(rule, "apiGroups", &wanted.group)
+                        && has(rule, "resources", &resource)
+                })
+            } else {
+                let mut rules = all("nonResourceRules").into_iter();
+                rules.any(|rule| has(&rule, "verbs", &wanted.verb) && paths(&rule))
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_listed_is_what_is_allowed() {
+        let flow_control = "/apis/flowcontrol.apiserver.k8s.io/v1";
+        let budgets = "/apis/policy/v1/namespaces/n/poddisruptionbudgets";
+        let mut targets: Vec<String> = Vec::new();
+        for root in [
+            "/livez", "/readyz", "/healthz", "/version", "/metrics", "/api", "/apis", "/openapi",
+            "/debug", "/logs",
+        ] {
+            targets.extend(["", "/", "/x", "/x/y", "z"].map(|rest| format!("{root}{rest}")));
+        }
+        for resource in ["flowschemas", "prioritylevelconfigurations", "others"] {
+            let base = format!("{flow_control}/{resource}");
+            targets.extend(["", "/a", "/a/status", "/a/scale"].map(|rest| format!("{base}{rest}")));
+        }
+        targets.extend(["", "/a", "/a/status"].map(|rest| format!("{budgets}{rest}")));
+        for review in [
+            "authorization.k8s.io/v1/selfsubjectaccessreviews",
+            "authorization.k8s.io/v1/selfsubjectrulesreviews",
+            "authorization.k8s.io/v1/subjectaccessreviews",
+            "authentication.k8s.io/v1/selfsubjectreviews",
+            "authentication.k8s.io/v1/selfsubjectreviews/a/b",
+        ] {
+            targets.push(format!("/apis/{review}"));
+        }
+        let mut allowed_requests = 0;
+        for user in [
+            User::new("root", [User::MASTERS, AUTHENTICATED]),
+            User::new("r", ["readers", AUTHENTICATED]),
+            User::new("alice", [AUTHENTICATED]),
+            User::new("r", ["readers"]),
+            User::anonymous(),
+        ] {
+            for kinds in [&KINDS[..], &FLOW_CONTROL] {
+                let rules = BuiltInRules {
+                    kinds: kinds.to_vec(),
+                    ..rules()
+                };
+                let listed = ListedRules::of(&rules, &user);
+                for (target, method) in requests(&targets) {
+                    let wanted = wanted(method, target);
+                    let is = rules.allow(&user, &wanted);
+                    assert_eq!(listed.allow(&wanted), is, "{} {method} {target}", user.name);
+                    allowed_requests += u32::from(is);
+                }
+            }
+        }
+        assert!(allowed_requests > 1000, "{allowed_requests}");
+    }
+
+    /// These targets with every method.
+    fn requests(targets: &[String]) -> impl Iterator<Item = (&str, &'static str)> {
+        const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"];
+        let targets = targets.iter();
+        targets.flat_map(|target| METHODS.map(|method| (target.as_str(), method)))
     }
 }

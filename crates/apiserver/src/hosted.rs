@@ -274,8 +274,7 @@ impl Hosted {
             let Authorizer::BuiltIn(rules) = &self.authorizer else {
                 return Err(StatusError::no_route());
             };
-            let kinds = &self.state.kinds;
-            reviews::answer(rules, kinds, kind, request.user(), &mut value)?;
+            reviews::answer(rules, kind, request.user(), &mut value)?;
             let object = Object::new(kind, value);
             ObjectWriter::plain(kind, version, output).object(StatusCode::CREATED, &object)
         })();

@@ -97,14 +97,13 @@ static SELF: Kind = review(
 /// 422, when the spec is invalid.
 pub(crate) fn answer(
     rules: &BuiltInRules,
-    kinds: &[&Kind],
     kind: &Kind,
     user: &User,
     review: &mut Value,
 ) -> Result<(), StatusError> {
     review["status"] = match kind.kind {
         "SelfSubjectReview" => json!({"userInfo": user_info(user)}),
-        "SelfSubjectRulesReview" => rules.listed(user, kinds),
+        "SelfSubjectRulesReview" => rules.listed(user),
         _ => {
             let attributes = reviewed_attributes(review)
                 .map_err(|error| StatusError::invalid(kind.kind, kind.group, "", &[error]))?;
@@ -179,14 +178,17 @@ fn reviewed_attributes(review: &Value) -> Result<Attributes, ApiFieldError> {
 
 #[cfg(test)]
 mod tests {
+    use fairgate_objects::kinds::FLOW_CONTROL;
+
     use super::*;
 
     fn reviewed(kind: &Kind, mut review: Value) -> Result<Value, String> {
         let user = User::new("alice", ["devs", User::AUTHENTICATED]);
         let rules = BuiltInRules {
             readers: vec!["devs".to_owned()],
+            kinds: FLOW_CONTROL.to_vec(),
         };
-        answer(&rules, &[], kind, &user, &mut review)
+        answer(&rules, kind, &user, &mut review)
             .map(|()| review["status"].clone())
             .map_err(|fault| fault.message)
     }
