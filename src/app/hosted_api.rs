@@ -107,7 +107,7 @@ fn open_etcd(_: &config::EtcdConfig, _: &Clock) -> Result<Arc<dyn Store>, StoreE
 ///
 /// Budgets of an upstream's pods are hosted only if this gateway enforces them: the upstream enforces its own
 /// budgets and no others. Likewise the upstream's admission policies: they are hosted if there is no upstream.
-fn hosted_kinds(config: &Config) -> Vec<&'static Kind> {
+pub(super) fn hosted_kinds(config: &Config) -> Vec<&'static Kind> {
     let mut kinds = FLOW_CONTROL.to_vec();
     if !config.has_upstream || enforces_budgets(config) {
         kinds.push(&POD_DISRUPTION_BUDGET);

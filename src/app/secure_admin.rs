@@ -11,6 +11,7 @@ use tower::Layer as _;
 
 use super::{
     ClientAccess, ServeError, access_reviews,
+    hosted_api::hosted_kinds,
     runtimes::Gateway,
     settings::{self, UpstreamClients},
     settings_error::SettingsError,
@@ -119,7 +120,10 @@ fn authorizer(
 ) -> Authorizer {
     if config.mode == GatewayMode::Standalone {
         let readers = config.hosted_api.reader_groups.clone();
-        return Authorizer::BuiltIn(BuiltInRules { readers });
+        return Authorizer::BuiltIn(BuiltInRules {
+            readers,
+            kinds: hosted_kinds(config),
+        });
     }
     let reviews = access_reviews::reviews(config, clients, clock, metrics, control);
     Authorizer::Upstream(reviews)

@@ -125,14 +125,13 @@ impl<'a, 'i> Evaluator<'a, 'i> {
     ) -> CelResult<'a> {
         let left = final_or(self.eval(left))?;
         let right = final_or(self.eval(right))?;
-        let cost = match cost {
-            OperatorCost::One => 1,
-            _ => {
-                // Counting the characters of texts.
-                let work = [&left, &right].map(|of| or_null(of).reading_work());
-                self.work.burn(work[0].saturating_add(work[1]))?;
-                cost::of_operator(cost, or_null(&left), or_null(&right))
-            }
+        let cost = if matches!(cost, OperatorCost::One) {
+            1
+        } else {
+            // Counting the characters of texts.
+            let work = [&left, &right].map(|of| or_null(of).reading_work());
+            self.work.burn(work[0].saturating_add(work[1]))?;
+            cost::of_operator(cost, or_null(&left), or_null(&right))
         };
         let result = match (left, right) {
             (Ok(left), Ok(right)) => operators::binary(operator, &left, &right, &mut self.work),

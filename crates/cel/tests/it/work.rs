@@ -298,7 +298,11 @@ impl World {
 
 /// Why an evaluation ended, or that it did not have to.
 fn end(evaluation: &CelEvaluation<'_>) -> Option<CelErrorKind> {
-    evaluation.result.as_ref().err().map(|error| error.kind())
+    evaluation
+        .result
+        .as_ref()
+        .err()
+        .map(fairgate_cel::CelError::kind)
 }
 
 #[test]
