@@ -272,10 +272,12 @@ impl<'a, 'i> Evaluator<'a, 'i> {
     ) -> Result<(), CelError> {
         let mut failed = None;
         values.retain(|(other, _)| {
-            let equal = equal_within(other, key, &mut self.work);
-            match equal {
+            if failed.is_some() {
+                return false;
+            }
+            match equal_within(other, key, &mut self.work) {
                 Err(error) if error.is_final() => {
-                    failed.get_or_insert(error);
+                    failed = Some(error);
                     false
                 }
                 other => other != Ok(true),
