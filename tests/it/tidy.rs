@@ -5,6 +5,7 @@
 
 mod circles;
 mod documents;
+mod loadtest_modules;
 mod modules;
 mod reference;
 mod sizes;

@@ -23,7 +23,7 @@ use tower::{Layer, Service};
 
 use crate::{
     hosted::Hosted,
-    merged_metrics::{self, MetricsMerger, MetricsRequest},
+    merged_metrics::{self, MetricsRequest},
     merging::{MergeRequest, Merger},
     negotiate::Output,
     random,
@@ -148,8 +148,8 @@ where
             }
             Some((shared, Plan::MergeMetrics(request))) => {
                 merged_metrics::narrow(&mut call.request);
-                let merger = shared.metrics_merger(&call);
-                Box::pin(merger.merge(request, self.inner.call(call)))
+                let merger = shared.merger(&call);
+                Box::pin(merger.merge_metrics(request, self.inner.call(call)))
             }
         };
         HostedFuture::Hosted { reply }
@@ -174,15 +174,6 @@ impl Shared {
             return Plan::MergeMetrics(request);
         }
         MergeRequest::of(&self.hosted, call).map_or(Plan::Forward, Plan::Merge)
-    }
-
-    fn metrics_merger(&self, call: &Call) -> MetricsMerger {
-        MetricsMerger {
-            hosted: Arc::clone(&self.hosted),
-            control: self.control.clone(),
-            until: call.deadline.map(|deadline| self.clock.instant(deadline)),
-            context: Rc::clone(&call.context),
-        }
     }
 
     fn merger(&self, call: &Call) -> Merger {

@@ -52,6 +52,7 @@ mod route;
 mod state;
 mod status_error;
 mod stored;
+mod upstream_body;
 mod watch_stream;
 
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response,
     header::{
@@ -29,13 +29,13 @@ use http::{
     response::Parts,
 };
 use http_body::{Body, Frame};
-use http_body_util::BodyExt as _;
-use tokio::{
-    runtime::Handle,
-    time::{Instant, timeout_at},
-};
 
-use crate::{compression, hosted::Hosted, metrics_text};
+use crate::{
+    compression,
+    merging::Merger,
+    metrics_text,
+    upstream_body::{ReadBody, read},
+};
 use fairgate_call::{BodyError, Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 
 /// The path of the metrics.
@@ -92,25 +92,9 @@ fn is_text(headers: &HeaderMap) -> bool {
     is_plain && is_this_version && !is_coded && !headers.contains_key("content-range")
 }
 
-/// Merges one response.
-pub(super) struct MetricsMerger {
-    pub(super) hosted: Arc<Hosted>,
-    pub(super) control: Handle,
-    /// The deadline of the request.
-    pub(super) until: Option<Instant>,
-    pub(super) context: Rc<RequestContext>,
-}
-
-/// The upstream's response, as far as it was read.
-enum ReadBody {
-    Whole(Bytes),
-    /// It is too long; the rest was not read.
-    TooLong(Bytes, ReplyBody),
-}
-
-impl MetricsMerger {
-    /// Merges the gateway's metrics into the response of `upstream`.
-    pub(super) async fn merge(
+impl Merger {
+    /// Merges metrics.
+    pub(super) async fn merge_metrics(
         self,
         request: MetricsRequest,
         upstream: impl Future<Output = Result<Reply, Refusal>>,
@@ -121,7 +105,7 @@ impl MetricsMerger {
         }
         let memory = &self.hosted.metrics_memory;
         let _merging = self.in_time(memory.merge()).await?;
-        let text = match self.in_time(read(body)).await?? {
+        let text = match self.in_time(read(body, MAX_BYTES)).await?? {
             ReadBody::Whole(text) => text,
             ReadBody::TooLong(begin, rest) => {
                 tracing::warn!(
@@ -138,7 +122,9 @@ impl MetricsMerger {
             }
         };
         self.context.reached(RequestProgress::Done);
-        let merged = self.merged(text.clone(), request.accepts_gzip).await?;
+        let merged = self
+            .merged_metrics(text.clone(), request.accepts_gzip)
+            .await?;
         let (head, bytes) = match merged {
             Some((bytes, is_gzip)) => (merged_head(head, &bytes, is_gzip), bytes),
             None => (head, text),
@@ -149,7 +135,7 @@ impl MetricsMerger {
     }
 
     /// The merged text, and whether it is compressed; `None` if the upstream's is not understood.
-    async fn merged(
+    async fn merged_metrics(
         &self,
         upstream: Bytes,
         accepts_gzip: bool,
@@ -179,16 +165,6 @@ impl MetricsMerger {
             .await
             .map_err(|error| Refusal::Internal(error.to_string().into()))
     }
-
-    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Refusal> {
-        match self.until {
-            None => Ok(work.await),
-            Some(until) => {
-                let done = timeout_at(until, work).await;
-                done.map_err(|_elapsed| Refusal::UpstreamTimeout)
-            }
-        }
-    }
 }
 
 /// The head of the response with the merged text, which may be compressed.
@@ -203,24 +179,6 @@ fn merged_head(mut head: Parts, bytes: &Bytes, is_gzip: bool) -> Parts {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     head
-}
-
-/// Reads a body, up to the limit.
-async fn read(mut body: ReplyBody) -> Result<ReadBody, Refusal> {
-    let mut text = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| match error {
-            BodyError::Idle => Refusal::UpstreamTimeout,
-            _ => Refusal::UpstreamFailed,
-        })?;
-        if let Ok(data) = frame.into_data() {
-            text.extend_from_slice(&data);
-            if text.len() > MAX_BYTES {
-                return Ok(ReadBody::TooLong(text.freeze(), body));
-            }
-        }
-    }
-    Ok(ReadBody::Whole(text.freeze()))
 }
 
 /// A body of which the beginning was read already.
@@ -254,6 +212,8 @@ impl Body for ChainedBody {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
+
     use super::*;
 
     #[test]
@@ -297,15 +257,5 @@ mod tests {
         let whole = body.collect().await.unwrap().to_bytes();
         assert_eq!(whole, "abcd");
         assert_eq!(context.progress.get(), RequestProgress::Done);
-    }
-
-    #[tokio::test]
-    async fn a_body_is_read_up_to_the_limit() {
-        let within = read(ReplyBody::full(vec![b'x'; MAX_BYTES])).await.unwrap();
-        assert!(matches!(within, ReadBody::Whole(text) if text.len() == MAX_BYTES));
-        let beyond = read(ReplyBody::full(vec![b'x'; MAX_BYTES + 1]))
-            .await
-            .unwrap();
-        assert!(matches!(beyond, ReadBody::TooLong(..)));
     }
 }

@@ -9,7 +9,7 @@
 
 use std::{future::Future, rc::Rc, sync::Arc};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{
@@ -18,8 +18,10 @@ use http::{
         IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, LOCATION, RANGE, USER_AGENT, VARY,
     },
 };
-use http_body_util::BodyExt as _;
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     compression,
@@ -32,8 +34,9 @@ use crate::{
     query::Query,
     response::{ApiBody, ApiResponse},
     route::{Route, route},
+    upstream_body::{ReadBody, read},
 };
-use fairgate_call::{BodyError, Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
+use fairgate_call::{Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 use fairgate_core::digest::readable;
 
 /// The maximum length of a document of the upstream in bytes.
@@ -309,7 +312,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
         .unwrap_or_default()
 }
 
-/// Merges one document, on the control runtime.
+/// Merges the gateway's part into one response of the upstream, on the control runtime.
 pub(super) struct Merger {
     pub(super) hosted: Arc<Hosted>,
     pub(super) control: Handle,
@@ -319,7 +322,7 @@ pub(super) struct Merger {
 }
 
 impl Merger {
-    /// Merges the gateway's part into the response of `upstream`.
+    /// Merges a document.
     pub(super) async fn merge(
         self,
         request: MergeRequest,
@@ -392,33 +395,22 @@ impl Merger {
 
     /// Reads the whole body of the upstream's response.
     async fn read(&self, body: ReplyBody) -> Result<Bytes, Refusal> {
-        let reading = whole(body);
-        let read = match self.until {
-            None => reading.await,
-            Some(until) => match tokio::time::timeout_at(until, reading).await {
-                Ok(read) => read,
-                Err(_) => return Err(Refusal::UpstreamTimeout),
-            },
-        }?;
+        let ReadBody::Whole(text) = self.in_time(read(body, MAX_DOCUMENT)).await?? else {
+            tracing::warn!("a document of the upstream is longer than {MAX_DOCUMENT} bytes");
+            return Err(Refusal::UpstreamFailed);
+        };
         self.context.reached(RequestProgress::Done);
-        Ok(read)
+        Ok(text)
     }
-}
 
-async fn whole(mut body: ReplyBody) -> Result<Bytes, Refusal> {
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| match error {
-            BodyError::Idle => Refusal::UpstreamTimeout,
-            _ => Refusal::UpstreamFailed,
-        })?;
-        if let Ok(data) = frame.into_data() {
-            if whole.len() + data.len() > MAX_DOCUMENT {
-                tracing::warn!("a document of the upstream is longer than {MAX_DOCUMENT} bytes");
-                return Err(Refusal::UpstreamFailed);
+    /// Waits for `work`, but not beyond the deadline of the request.
+    pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Refusal> {
+        match self.until {
+            None => Ok(work.await),
+            Some(until) => {
+                let done = timeout_at(until, work).await;
+                done.map_err(|_elapsed| Refusal::UpstreamTimeout)
             }
-            whole.extend_from_slice(&data);
         }
     }
-    Ok(whole.freeze())
 }

@@ -1,5 +1,7 @@
 //! Which module of a crate may use which; the tests are in the parent module.
 
+use super::loadtest_modules::LOADTEST;
+
 /// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
 /// dependencies between crates.
 pub(super) const CRATES: &[(&str, Edges)] = &[
@@ -170,7 +172,10 @@ const ADMISSION: Edges = &[
     ("kinds", &["validate"]),
     ("type_checking", &["environment"]),
     ("params", &["attributes", "inputs", "policy"]),
-    ("evaluation", &["attributes", "inputs", "policy"]),
+    (
+        "evaluation",
+        &["attributes", "environment", "inputs", "policy"],
+    ),
     ("verdict", &["attributes", "evaluation"]),
     (
         "judge",
@@ -390,11 +395,16 @@ const APISERVER: Edges = &[
             "query",
             "response",
             "route",
+            "upstream_body",
         ],
     ),
     ("metrics_text", &[]),
     ("metrics_memory", &[]),
-    ("merged_metrics", &["compression", "hosted", "metrics_text"]),
+    ("upstream_body", &[]),
+    (
+        "merged_metrics",
+        &["compression", "merging", "metrics_text", "upstream_body"],
+    ),
     (
         "layer",
         &[
@@ -519,73 +529,4 @@ const SERVER: Edges = &[
     // Another gateway, with an upstream and clients of its own.
     ("demo", &["app"]),
     ("cli", &["app", "config", "demo", "source"]),
-];
-
-/// The load tests.
-const LOADTEST: Edges = &[
-    ("certificate", &[]),
-    ("process", &[]),
-    ("scenario", &[]),
-    ("figures", &["scenario"]),
-    ("policy", &["scenario"]),
-    ("transport", &["scenario"]),
-    ("upstream", &["scenario"]),
-    ("gateway", &["certificate", "scenario", "transport"]),
-    ("events", &["gateway", "scenario", "transport"]),
-    (
-        "local",
-        &[
-            "certificate",
-            "events",
-            "gateway",
-            "scenario",
-            "transport",
-            "upstream",
-        ],
-    ),
-    ("verdict", &["figures", "scenario"]),
-    ("simulate", &["figures", "policy", "scenario", "verdict"]),
-    (
-        "load",
-        &[
-            "events",
-            "figures",
-            "process",
-            "scenario",
-            "simulate",
-            "transport",
-        ],
-    ),
-    (
-        "measure",
-        &[
-            "events",
-            "figures",
-            "load",
-            "local",
-            "scenario",
-            "simulate",
-            "transport",
-            "upstream",
-        ],
-    ),
-    (
-        "report",
-        &["figures", "load", "measure", "scenario", "verdict"],
-    ),
-    (
-        "cli",
-        &[
-            "certificate",
-            "gateway",
-            "load",
-            "measure",
-            "report",
-            "scenario",
-            "simulate",
-            "transport",
-            "upstream",
-            "verdict",
-        ],
-    ),
 ];

@@ -8,7 +8,7 @@ use std::cell::{Cell, OnceCell};
 use fairgate_cel::{CelBindings, CelError, CelLazyObject, CelResult, EvaluationLimits};
 use smallvec::SmallVec;
 
-use crate::policy::PolicyExpression;
+use crate::{environment::RESERVED, policy::PolicyExpression};
 
 /// The maximum nesting depth of an expression together with the variables that it uses. The original has no limit, and
 /// grows its stack instead.
@@ -128,31 +128,6 @@ impl<'c> CelLazyObject<'c> for PolicyVariables<'c, '_> {
             .collect()
     }
 }
-
-/// Words that the language reserves.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// Decodes a field name whose special characters are escaped, such as `__dot__`; `None` if it has an unknown escape.
 fn unescaped(name: &str) -> Option<Cow<'_, str>> {

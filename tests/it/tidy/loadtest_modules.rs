@@ -1,0 +1,72 @@
+//! Which module of the load tests may use which.
+
+use super::modules::Edges;
+
+/// The load tests.
+pub(super) const LOADTEST: Edges = &[
+    ("certificate", &[]),
+    ("process", &[]),
+    ("scenario", &[]),
+    ("figures", &["scenario"]),
+    ("policy", &["scenario"]),
+    ("transport", &["scenario"]),
+    ("upstream", &["scenario"]),
+    ("gateway", &["certificate", "scenario", "transport"]),
+    ("events", &["gateway", "scenario", "transport"]),
+    (
+        "local",
+        &[
+            "certificate",
+            "events",
+            "gateway",
+            "scenario",
+            "transport",
+            "upstream",
+        ],
+    ),
+    ("verdict", &["figures", "scenario"]),
+    ("simulate", &["figures", "policy", "scenario", "verdict"]),
+    (
+        "load",
+        &[
+            "events",
+            "figures",
+            "process",
+            "scenario",
+            "simulate",
+            "transport",
+        ],
+    ),
+    (
+        "measure",
+        &[
+            "events",
+            "figures",
+            "load",
+            "local",
+            "scenario",
+            "simulate",
+            "transport",
+            "upstream",
+        ],
+    ),
+    (
+        "report",
+        &["figures", "load", "measure", "scenario", "verdict"],
+    ),
+    (
+        "cli",
+        &[
+            "certificate",
+            "gateway",
+            "load",
+            "measure",
+            "report",
+            "scenario",
+            "simulate",
+            "transport",
+            "upstream",
+            "verdict",
+        ],
+    ),
+];
