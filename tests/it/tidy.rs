@@ -3,6 +3,7 @@
 //!
 //! The tests read text, so a name in a string counts, too; comments do not.
 
+mod admitter_modules;
 mod circles;
 mod documents;
 mod loadtest_modules;

@@ -1,5 +1,6 @@
 //! Which module of a crate may use which; the tests are in the parent module.
 
+use super::admitter_modules::ADMITTER;
 use super::loadtest_modules::LOADTEST;
 
 /// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
@@ -16,6 +17,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/admission/src", ADMISSION),
     ("crates/apiserver/src", APISERVER),
     ("crates/evictor/src", EVICTOR),
+    ("crates/admitter/src", ADMITTER),
     ("crates/disruption/src", DISRUPTION),
     ("src", SERVER),
     ("loadtest/src", LOADTEST),

@@ -1,0 +1,105 @@
+//! What is recorded of a judged request: metadata and messages, never the objects.
+
+use std::{fmt, time::Duration};
+
+use fairgate_admission::{AdmissionOperation, EnforcementAction};
+
+use crate::mode::{AdmissionMode, Fidelity};
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmissionDecision {
+    /// No policy denies it.
+    Allowed,
+    /// A policy denies it. With [`AdmissionMode::Audit`] it was forwarded nevertheless.
+    Denied,
+    /// It could not be judged, and was forwarded: the mode is audit, or all policies that match ignore failures.
+    NotJudged,
+    /// It could not be judged, and was refused.
+    Failed,
+}
+
+impl AdmissionDecision {
+    /// All decisions.
+    pub const ALL: [Self; 4] = [Self::Allowed, Self::Denied, Self::NotJudged, Self::Failed];
+
+    /// The name in metrics and in the audit log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::NotJudged => "notJudged",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What one policy did about a request.
+#[derive(Clone, Debug)]
+pub struct RecordedCheck {
+    /// The name of the policy.
+    pub policy: String,
+    /// The name of the binding; empty if the policy itself is configured wrongly.
+    pub binding: String,
+    /// The value of the label `error_type` of `apiserver_validating_admission_policy_check_total`.
+    pub error_type: &'static str,
+    /// What the policy did; none if its validations hold.
+    pub action: Option<EnforcementAction>,
+    /// The message of the validation that failed, or the error; empty if there is none.
+    pub message: String,
+    /// The reason of the `Status` if it denies the request.
+    pub reason: String,
+}
+
+/// What is known of a judged request in the end. Only requests that a policy matched are recorded.
+#[derive(Clone, Debug)]
+pub struct AdmissionRecord {
+    /// The request's `Audit-Id`.
+    pub audit_id: String,
+    /// The mode in which it was judged.
+    pub mode: AdmissionMode,
+    /// What the request does to the object.
+    pub operation: AdmissionOperation,
+    /// The API group of the resource; empty for the core group.
+    pub group: String,
+    /// The version of the resource.
+    pub version: String,
+    /// The resource in the plural.
+    pub resource: String,
+    /// The subresource, or empty.
+    pub subresource: String,
+    /// The namespace, or empty.
+    pub namespace: String,
+    /// The name in the path, or the one of the object; empty if there is none.
+    pub name: String,
+    /// The name of the user.
+    pub user: String,
+    /// The groups of the user.
+    pub groups: Vec<String>,
+    /// Whether the client asked for a dry run.
+    pub dry_run: bool,
+    /// How the object was obtained.
+    pub fidelity: Fidelity,
+    /// What became of it.
+    pub decision: AdmissionDecision,
+    /// Why it could not be judged; empty if it was.
+    pub failure: String,
+    /// What each policy did.
+    pub checks: Vec<RecordedCheck>,
+    /// The warnings that the client got, or would have got.
+    pub warnings: Vec<String>,
+    /// The audit annotations, by key.
+    pub annotations: Vec<(String, String)>,
+    /// CEL cost units by policy.
+    pub costs: Vec<(String, u64)>,
+    /// How long judging took, without waiting for the body and for the upstream.
+    pub judging: Duration,
+    /// How long it took in all.
+    pub total: Duration,
+}
+
+/// Who gets the records.
+pub trait AdmissionRecorder: fmt::Debug + Send + Sync + 'static {
+    /// Takes a record. It is called on the data cores and must not wait.
+    fn record(&self, record: AdmissionRecord);
+}
