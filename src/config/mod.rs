@@ -10,6 +10,7 @@
 //!
 //! Not here: the policy objects, which come from a [`crate::source`].
 
+mod admission;
 mod bearer_token;
 mod error;
 mod file_version;
@@ -26,6 +27,7 @@ use std::{
     time::Duration,
 };
 
+pub use admission::{AdmissionConfig, AdmissionSource};
 pub use bearer_token::BearerTokenFile;
 pub use error::ConfigError;
 pub(crate) use file_version::file_digest;
@@ -65,6 +67,8 @@ pub struct Config {
     pub flow_control: FlowControlConfig,
     /// Evictions of pods.
     pub eviction: EvictionConfig,
+    /// Admission policies for forwarded requests.
+    pub admission: AdmissionConfig,
     /// The admin port.
     pub admin: AdminConfig,
     /// What is logged, and how.

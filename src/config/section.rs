@@ -253,6 +253,14 @@ impl ConfigSection<'_> {
         (!text.is_empty()).then(|| directory.join(text))
     }
 
+    /// The paths of files or directories, relative to the directory of the configuration file; none by default.
+    pub(super) fn paths(&mut self, key: &'static str) -> Vec<PathBuf> {
+        let directory = self.reader.directory.clone();
+        let notation = ("list of paths".to_owned(), None);
+        let texts = self.get_as(key, notation, Vec::new(), values::texts);
+        texts.iter().map(|text| directory.join(text)).collect()
+    }
+
     fn take(&mut self, key: &'static str) -> Option<Value> {
         self.known_keys.push(key);
         self.entries.remove(key).filter(|value| !value.is_null())

@@ -1,9 +1,10 @@
 //! The keywords of settings with a fixed set of values.
 
 use crate::config::{
-    DisruptionControllerMode, EnforcementConfig, EvictionMode, GatewayMode, LogFormat, LogLevel,
-    ProtocolConfig, values::Keyword,
+    AdmissionSource, DisruptionControllerMode, EnforcementConfig, EvictionMode, GatewayMode,
+    LogFormat, LogLevel, ProtocolConfig, values::Keyword,
 };
+use fairgate_admitter::{AdmissionMode, Fidelity};
 use fairgate_core::apf::{objects::Bootstrap, policy::Semantics};
 
 impl Keyword for GatewayMode {
@@ -25,6 +26,30 @@ impl Keyword for EvictionMode {
 
 impl Keyword for DisruptionControllerMode {
     const WORDS: &'static [(&'static str, Self)] = &[("off", Self::Off), ("on", Self::On)];
+}
+
+impl Keyword for Option<AdmissionMode> {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("off", None),
+        ("audit", Some(AdmissionMode::Audit)),
+        ("enforce", Some(AdmissionMode::Enforce)),
+    ];
+}
+
+impl Keyword for AdmissionSource {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("files", Self::Files),
+        ("hosted", Self::Hosted),
+        ("upstream", Self::Upstream),
+    ];
+}
+
+impl Keyword for Fidelity {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("asSent", Self::AsSent),
+        ("completed", Self::Completed),
+        ("dryRun", Self::DryRun),
+    ];
 }
 
 impl Keyword for Semantics {

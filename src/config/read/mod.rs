@@ -3,6 +3,7 @@
 //! The only place with defaults; `config/fairgate.yaml` repeats each with its reason, and a test
 //! compares the two. Large sections have a file each.
 
+mod admission;
 mod authentication;
 mod flow_control;
 mod headers;
@@ -99,6 +100,7 @@ impl Config {
     fn from_values(mut reader: ConfigReader, entries: Map<String, Value>) -> ConfigReading {
         let mut config = reader.root(entries, read);
         validate::validate(&mut reader, &config);
+        admission::validate(&mut reader, &config);
         config.effective = reader.effective;
         ConfigReading {
             config,
@@ -179,6 +181,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
             controller: eviction.keyword("controller", DisruptionControllerMode::Off),
             wait: eviction.section("wait", eviction_wait),
         }),
+        admission: root.section("admission", admission::admission),
         limits: root.section("limits", limits),
         timeouts: root.section("timeouts", timeouts),
         data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),

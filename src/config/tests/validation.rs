@@ -1,6 +1,7 @@
 //! Validation across keys, and values that depend on several keys.
 
 use super::*;
+use fairgate_admitter::{AdmissionMode, Fidelity};
 
 #[test]
 fn an_upstream_is_a_server_and_nothing_more() {
@@ -170,6 +171,92 @@ fn evictions_that_the_gateway_reads_for_need_an_upstream_and_a_credential() {
                 "eviction.controller",
             ),
         ],
+    );
+}
+
+#[test]
+fn admission_policies_need_an_upstream_a_credential_and_policies() {
+    let upstream = json!({"url": "http://127.0.0.1:6443", "tokenFile": "token"});
+    let of = |admission: Value| json!({"upstream": upstream, "admission": admission});
+    let files = |mode: &str| json!({"mode": mode, "policies": {"files": ["token"]}});
+    let (source, named) = ("admission.policies.source", "admission.policies.files");
+    assert_single_findings(
+        "admission",
+        &[
+            (
+                json!({"mode": "standalone", "admission": files("audit")}),
+                Severity::Error,
+                "admission.mode",
+            ),
+            (
+                json!({"upstream": {"url": "http://127.0.0.1:6443"}, "admission": files("audit")}),
+                Severity::Warning,
+                "admission.mode",
+            ),
+            (of(json!({"mode": "audit"})), Severity::Error, named),
+            (of(files("off")), Severity::Warning, named),
+            (
+                of(json!({"mode": "enforce", "policies": {"files": ["token", "absent"]}})),
+                Severity::Error,
+                named,
+            ),
+            (
+                of(
+                    json!({"mode": "enforce", "policies": {"source": "upstream", "files": ["token"]}}),
+                ),
+                Severity::Error,
+                named,
+            ),
+            (
+                of(json!({"mode": "enforce", "policies": {"source": "hosted"}})),
+                Severity::Error,
+                source,
+            ),
+            (
+                json!({"mode": "standalone", "admission": {"policies": {"source": "upstream"}}}),
+                Severity::Error,
+                source,
+            ),
+            (
+                of(json!({"mode": "audit", "guard": true, "policies": {"files": ["token"]}})),
+                Severity::Warning,
+                "admission.guard",
+            ),
+            (
+                of(json!({"bodyBudget": "1Mi"})),
+                Severity::Error,
+                "admission.bodyBudget",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn admission_settings_are_read_as_written() {
+    let scratch = Scratch::new("admission-settings");
+    scratch.file("token", "abc").file("p.yaml", "{}");
+    let reading = scratch.read(json!({
+        "upstream": {"url": "http://127.0.0.1:6443", "tokenFile": "token"},
+        "admission": {
+            "mode": "enforce", "policies": {"files": ["p.yaml"]}, "fidelity": "dryRun", "guard": true,
+            "bodyBudget": "8Mi", "workers": 3,
+        },
+    }));
+    assert_eq!(reading.findings, []);
+    let expected = AdmissionConfig {
+        mode: Some(AdmissionMode::Enforce),
+        source: AdmissionSource::Files,
+        files: vec![scratch.0.join("p.yaml")],
+        fidelity: Fidelity::DryRun,
+        guard: true,
+        body_budget: 8 << 20,
+        workers: NonZeroU32::new(3),
+    };
+    assert_eq!(reading.config.admission, expected);
+    let defaults = read(json!({})).config.admission;
+    assert_eq!(
+        (defaults.mode, defaults.fidelity),
+        (None, Fidelity::Completed)
     );
 }
 

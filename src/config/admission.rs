@@ -1,0 +1,35 @@
+//! The settings of admission policies for forwarded requests.
+
+use std::{num::NonZeroU32, path::PathBuf};
+
+use fairgate_admitter::{AdmissionMode, Fidelity};
+
+/// Admission policies for forwarded requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmissionConfig {
+    /// What becomes of verdicts; `None`: nothing is judged.
+    pub mode: Option<AdmissionMode>,
+    /// Where the policies and bindings come from.
+    pub source: AdmissionSource,
+    /// With [`AdmissionSource::Files`], files and directories of policies, bindings and nothing else.
+    pub files: Vec<PathBuf>,
+    /// How the objects that policies judge are obtained, unless a policy's annotation says otherwise.
+    pub fidelity: Fidelity,
+    /// Whether writes that were judged by the stored object fail if it has changed since.
+    pub guard: bool,
+    /// Bytes of the bodies that each data core may hold for policies.
+    pub body_budget: u64,
+    /// Threads for judgements that take long; `None`: as many as data cores.
+    pub workers: Option<NonZeroU32>,
+}
+
+/// Where the policies and bindings for forwarded requests come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmissionSource {
+    /// From files.
+    Files,
+    /// From the gateway's own API.
+    Hosted,
+    /// From the upstream's API.
+    Upstream,
+}
