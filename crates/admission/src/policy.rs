@@ -11,7 +11,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 
 use crate::environment::PolicyEnvironment;
 use crate::inputs::PolicyParamKind;
-use crate::matching::{LabelRule, ResourceMatcher};
+use crate::matching::{LabelRule, MatchRequest, ResourceMatcher};
 
 /// What an error or a wrong configuration leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,6 +200,12 @@ impl CompiledPolicy {
         };
         compiled.uses = compiled.used_values();
         compiled
+    }
+
+    /// Whether the policy may match a request. A wrong configuration counts as a match.
+    pub(crate) fn may_match(&self, request: &MatchRequest<'_>) -> bool {
+        let matcher = self.matcher.as_ref();
+        matcher.map_or(true, |matcher| matcher.may_match(request))
     }
 
     fn expressions(&self) -> impl Iterator<Item = &PolicyExpression> {

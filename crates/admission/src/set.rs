@@ -7,14 +7,23 @@ use k8s_openapi::api::admissionregistration::v1::{
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::attributes::{AdmissionAttributes, AdmissionObjects};
+use crate::attributes::AdmissionAttributes;
 use crate::evaluation::EvaluationBudgets;
 use crate::inputs::AdmissionInputs;
 use crate::judge::Judge;
 use crate::matching::MatchRequest;
 use crate::matching::index::{Candidates, PolicyIndex};
-use crate::policy::CompiledPolicy;
+use crate::policy::{CompiledPolicy, FailurePolicy};
 use crate::verdict::{AdmissionAbort, AdmissionVerdict};
+
+/// A policy that may match a request whose objects are not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PossiblePolicy<'p> {
+    /// Its name.
+    pub name: &'p str,
+    /// Whether its failure policy is `Ignore`.
+    pub ignores_failures: bool,
+}
 
 /// Compiled policies with their bindings. It does not change; a new one replaces it.
 #[derive(Default)]
@@ -86,24 +95,40 @@ impl PolicySet {
     /// Whether any policy may match the request, whose objects need not be known yet: if none does, no body has to be
     /// read. It asks the host for the namespace and for equivalent resources alone, and allocates nothing.
     ///
+    /// A creation without a name in its path may match rules for names, because the object has the name.
+    ///
     /// It costs some searches in hash tables, and a comparison for each policy that is about this resource.
     pub fn may_match(
         &self,
         attributes: &AdmissionAttributes<'_>,
         inputs: &dyn AdmissionInputs,
     ) -> bool {
-        let request = MatchRequest {
-            attributes,
-            inputs,
-            objects: AdmissionObjects::default(),
-        };
+        let request = MatchRequest::before_body(attributes, inputs);
         let candidates = self.candidates(&request);
-        candidates.iter().any(|number| {
-            let matcher = &self.policies[*number as usize].matcher;
-            matcher
-                .as_ref()
-                .map_or(true, |matcher| matcher.may_match(&request))
-        })
+        let mut policies = candidates.iter().map(|number| self.numbered(*number));
+        policies.any(|policy| policy.may_match(&request))
+    }
+
+    /// The policies that may match the request, in order; [`may_match`](Self::may_match) says whether there are any.
+    pub fn possible<'a>(
+        &'a self,
+        attributes: &AdmissionAttributes<'_>,
+        inputs: &dyn AdmissionInputs,
+    ) -> Vec<PossiblePolicy<'a>> {
+        let request = MatchRequest::before_body(attributes, inputs);
+        let candidates = self.candidates(&request);
+        let policies = candidates.iter().map(|number| self.numbered(*number));
+        let possible = policies.filter(|policy| policy.may_match(&request));
+        possible
+            .map(|policy| PossiblePolicy {
+                name: &policy.name,
+                ignores_failures: policy.failure_policy == FailurePolicy::Ignore,
+            })
+            .collect()
+    }
+
+    fn numbered(&self, number: u32) -> &CompiledPolicy {
+        &self.policies[number as usize]
     }
 
     /// Judges a request. All policies are evaluated, also after the first that denies it.
@@ -122,11 +147,12 @@ impl PolicySet {
             attributes,
             inputs,
             objects,
+            is_name_unknown: false,
         };
         let candidates = self.candidates(&request);
         let mut judge = Judge::new(request, budgets);
         for number in candidates {
-            judge.policy(&self.policies[number as usize])?;
+            judge.policy(self.numbered(number))?;
         }
         Ok(judge.verdict())
     }

@@ -102,7 +102,8 @@ fn exact_or_any(items: &[String], wanted: &str) -> bool {
     items.iter().any(|item| item == "*" || item == wanted)
 }
 
-/// The first rule that matches: the resource as requested before equivalent ones, those rule by rule.
+/// The first rule that matches: the resource as requested before equivalent ones, those rule by rule. With `any_name`,
+/// names do not count.
 ///
 /// # Errors
 ///
@@ -110,13 +111,13 @@ fn exact_or_any(items: &[String], wanted: &str) -> bool {
 pub(super) fn find<'a>(
     rules: &[ResourceRule],
     is_equivalent: bool,
+    any_name: bool,
     request: &MatchRequest<'a>,
 ) -> Result<Option<MatchedResource<'a>>, String> {
     let attributes = request.attributes;
     let requested = attributes.resource;
-    let exact = |rule: &ResourceRule| {
-        rule.matches(attributes, &requested) && rule.takes_name(attributes.name)
-    };
+    let takes_name = |rule: &ResourceRule| any_name || rule.takes_name(attributes.name);
+    let exact = |rule: &ResourceRule| rule.matches(attributes, &requested) && takes_name(rule);
     if rules.iter().any(exact) {
         return Ok(Some(MatchedResource {
             resource: requested,
@@ -140,7 +141,7 @@ pub(super) fn find<'a>(
                     other.resource
                 ));
             };
-            if rule.takes_name(attributes.name) {
+            if takes_name(rule) {
                 let resource = other.resource;
                 return Ok(Some(MatchedResource { resource, kind }));
             }
