@@ -98,6 +98,14 @@ impl HostedLayer {
     }
 }
 
+impl HostedLayer {
+    /// Whether the hosted API answers a call, and not the upstream. It costs some comparisons of the path.
+    pub fn answers(&self, call: &Call) -> bool {
+        let shared = self.shared.as_ref();
+        shared.is_some_and(|shared| matches!(shared.plan(call), Plan::Serve))
+    }
+}
+
 impl<S> Layer<S> for HostedLayer {
     type Service = HostedService<S>;
 
