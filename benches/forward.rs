@@ -32,7 +32,7 @@ use fairgate_proxy::{
     },
     fairness::{Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate},
     forward::{Forward, UpstreamSettings},
-    stack::{EvictionLayers, stack},
+    stack::{AdmissionLayers, EvictionLayers, stack},
 };
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::{client::conn::http1, server, service::service_fn};
@@ -116,6 +116,7 @@ fn gateway(flow_control: &Arc<FlowControl>, upstream: SocketAddr) -> Gateway {
             &auth,
             &FairnessLayer::new(gate),
             &none,
+            &AdmissionLayers::none(),
             &EvictionLayers::none(),
             &none,
             forward,

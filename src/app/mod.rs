@@ -54,6 +54,9 @@ use crate::{
 };
 use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
+use fairgate_admitter::{
+    AdmissionLayer, AdmissionService, AdmissionWaitLayer, AdmissionWaitService, Admitter,
+};
 use fairgate_apiserver::{
     Hosted, HostedLayer, HostedService as Served, Ownership, namespaces::Namespaces,
 };
@@ -71,7 +74,7 @@ use fairgate_proxy::{
     fairness::{FairnessLayer, FlowControl, Gate, layer::Fairness},
     forward::{Forward, UpstreamSettings},
     serve::{ServeSettings, tls::ServingCertificate},
-    stack::{EvictionLayers, stack},
+    stack::{AdmissionLayers, EvictionLayers, stack},
 };
 use fairgate_store::{Store, StoreError};
 use fairgate_upstream::{endpoint::Endpoint, tls::UpstreamTls};
@@ -199,6 +202,7 @@ where
         telemetry: Arc::clone(&telemetry),
         rules: Arc::clone(&access.rules),
         flow_control: Arc::clone(&flow_control),
+        admitter: None,
         evictor: evictor.clone(),
         hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
         ownership: ownership(&config),
@@ -468,6 +472,7 @@ struct StackParts {
     telemetry: Arc<Telemetry>,
     rules: Arc<ArcSwap<AuthRules>>,
     flow_control: Arc<FlowControl>,
+    admitter: Option<Arc<Admitter>>,
     evictor: Option<Arc<Evictor>>,
     hosted: Option<Arc<Hosted>>,
     ownership: Ownership,
@@ -509,6 +514,7 @@ where
                 context.clock.clone(),
             ),
         };
+        let admission = admission_layers(parts.admitter.as_ref(), &hosted, &context.control);
         let forward = Forward::new(
             Arc::clone(&parts.forward.settings),
             Rc::new(parts.forward.identity.clone()),
@@ -527,10 +533,26 @@ where
             &auth,
             &fairness,
             &inside_fairness,
+            &admission,
             &evictions,
             &hosted,
             forward,
         )
+    }
+}
+
+/// The layers of admission policies for forwarded requests, of one core.
+fn admission_layers(
+    admitter: Option<&Arc<Admitter>>,
+    hosted: &HostedLayer,
+    control: &Handle,
+) -> AdmissionLayers<AdmissionWaitLayer, AdmissionLayer> {
+    let judge = admitter.map_or_else(AdmissionLayer::none, |admitter| {
+        AdmissionLayer::new(Arc::clone(admitter), hosted.clone(), control.clone())
+    });
+    AdmissionLayers {
+        wait: AdmissionWaitLayer::of(&judge),
+        judge,
     }
 }
 
@@ -543,7 +565,8 @@ fn ownership(config: &Config) -> Ownership {
     }
 }
 
-/// The service inside flow control: the debug dumps, evictions, then the hosted API, then the upstream.
-pub type InnerService = Dumps<EvictionService<Served<Forward>>>;
+/// The service inside flow control: the debug dumps, admission policies, evictions, then the hosted API, then the upstream.
+pub type InnerService = Dumps<AdmissionService<EvictionService<Served<Forward>>>>;
 
-type CoreStack<S> = Traced<HandleRefusal<Auth<EvictionWaitService<Fairness<S>>>>>;
+type CoreStack<S> =
+    Traced<HandleRefusal<Auth<AdmissionWaitService<EvictionWaitService<Fairness<S>>>>>>;
