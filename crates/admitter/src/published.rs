@@ -15,6 +15,8 @@ pub struct ForwardedPolicies {
     /// The fidelity of each policy of `set` by its name, sorted by name: what its annotation asks for, or else what is
     /// configured.
     pub fidelity: Vec<(String, Fidelity)>,
+    /// Whether the policies are those of files of the gateway: only these judge requests for policies and bindings.
+    pub are_static: bool,
 }
 
 /// Where the policies in force are published.
