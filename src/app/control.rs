@@ -10,6 +10,7 @@ use tokio::{
 
 use super::{
     ServeError,
+    admission::AdmissionPolicies,
     disruption::Disruption,
     followed_files::{self, FollowedFiles},
     hosted_api::HostedApi,
@@ -40,6 +41,7 @@ pub(super) struct ControlTasks {
     pub(super) reviews: Option<TokenReviews>,
     pub(super) policies: Policies,
     pub(super) hosting: Option<HostedApi>,
+    pub(super) admission: Option<AdmissionPolicies>,
     pub(super) disruption: Option<Disruption>,
     /// The files whose renewed contents are used at once.
     pub(super) renewals: Vec<FollowedFiles>,
@@ -69,13 +71,7 @@ impl ControlTasks {
             control.spawn(hosting.register_metrics(&self.telemetry).run());
             hosting.start(&control, &self.clients.streams);
         }
-        if let Some(following) = &self.policies.following {
-            checks = following.add_health_check(checks);
-            following.register_metrics(&self.telemetry);
-        }
-        if let Some(disruption) = &self.disruption {
-            checks = disruption.add_health_check(checks);
-        }
+        checks = self.add_checks_of_followers(checks);
         let view = OperatorEndpoints::new(Arc::clone(&self.telemetry), checks);
         if let Some(hosting) = &self.hosting {
             hosting.serve_on_main_port(&view);
@@ -94,6 +90,9 @@ impl ControlTasks {
         control.spawn(Arc::clone(&self.telemetry).run());
         self.start_flow_control(&control);
         control.spawn(followed_files::follow(self.renewals));
+        if let Some(admission) = self.admission {
+            admission.start(&control);
+        }
         if let Some(disruption) = self.disruption {
             disruption.start(&self.telemetry, gateway);
         }
@@ -124,6 +123,22 @@ impl ControlTasks {
         };
         control.spawn(reload.run(hangup));
         Ok(admin)
+    }
+
+    /// Adds the health checks of what follows the upstream, and registers its metrics.
+    fn add_checks_of_followers(&self, mut checks: HealthChecks) -> HealthChecks {
+        if let Some(following) = &self.policies.following {
+            checks = following.add_health_check(checks);
+            following.register_metrics(&self.telemetry);
+        }
+        if let Some(disruption) = &self.disruption {
+            checks = disruption.add_health_check(checks);
+        }
+        if let Some(admission) = &self.admission {
+            checks = admission.add_health_check(checks);
+            admission.register_metrics(&self.telemetry);
+        }
+        checks
     }
 
     /// Serves `endpoints` on the admin ports.

@@ -12,17 +12,19 @@ use std::{
 use tokio::{runtime, sync::watch};
 
 use super::{
-    followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
-    hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
+    admission::UpstreamResources, followed_budgets::FollowedBudgets,
+    followed_namespaces::NamespaceFollower, hosted_budgets::HostedBudgets,
+    stored_objects::StoredObjects, throttle::Throttle,
 };
 use crate::{
-    config::{self, Config, EvictionMode},
+    config::{self, AdmissionSource, Config, EvictionMode},
     observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
     source::store::SETTLE,
 };
 use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
 use fairgate_apiserver::{
-    AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings, ServedSubresource,
+    AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings, ParamResources,
+    ServedSubresource,
     authorize::{Authorizer, BuiltInRules},
     namespaces::Namespaces,
     reconcile::{Bootstrapper, ConditionWriter, TypeCheckWriter, UnreachableSchema},
@@ -106,13 +108,14 @@ fn open_etcd(_: &config::EtcdConfig, _: &Clock) -> Result<Arc<dyn Store>, StoreE
 /// The kinds that this gateway hosts.
 ///
 /// Budgets of an upstream's pods are hosted only if this gateway enforces them: the upstream enforces its own
-/// budgets and no others. Likewise the upstream's admission policies: they are hosted if there is no upstream.
+/// budgets and no others. Likewise admission policies: they are hosted if there is no upstream, or if they are those for
+/// forwarded requests.
 pub(super) fn hosted_kinds(config: &Config) -> Vec<&'static Kind> {
     let mut kinds = FLOW_CONTROL.to_vec();
     if !config.has_upstream || enforces_budgets(config) {
         kinds.push(&POD_DISRUPTION_BUDGET);
     }
-    if !config.has_upstream {
+    if !config.has_upstream || config.admission.source == AdmissionSource::Hosted {
         kinds.extend(ADMISSION_KINDS);
     }
     kinds
@@ -147,6 +150,8 @@ pub(super) struct HostedApi {
     in_upstream_namespaces: bool,
     bootstrap: Bootstrap,
     main_port: Arc<MainPortEndpoints>,
+    /// The resources of the upstream, if they are known.
+    pub(super) param_resources: Arc<UpstreamResources>,
     /// Whether the built-in objects are known to be in the store.
     ensured: Arc<AtomicBool>,
     /// The FlowSchemas that the policy in force can never match.
@@ -163,6 +168,7 @@ impl HostedApi {
         clock: &Clock,
     ) -> Self {
         let main_port = Arc::new(MainPortEndpoints::default());
+        let param_resources = Arc::new(UpstreamResources::default());
         let in_upstream_namespaces = namespaces.is_some();
         let hosted = Hosted::new(HostedSettings {
             kinds: hosted_kinds(config),
@@ -179,6 +185,7 @@ impl HostedApi {
             },
             version: config.hosted_api.kubernetes_version.clone(),
             address: config.listen.address.to_string(),
+            param_resources: Some(Arc::clone(&param_resources) as Arc<dyn ParamResources>),
             admin: main_port.clone(),
         });
         Self {
@@ -188,6 +195,7 @@ impl HostedApi {
             in_upstream_namespaces,
             bootstrap: config.flow_control.bootstrap,
             main_port,
+            param_resources,
             ensured: Arc::default(),
             unreachable: watch::Sender::default(),
         }

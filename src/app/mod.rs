@@ -8,6 +8,7 @@
 //! borrowed seats, handle `reload`, and serve the admin port.
 
 mod access_reviews;
+mod admission;
 mod certificate_expiry;
 mod control;
 pub(crate) mod data_directory;
@@ -52,6 +53,7 @@ use crate::{
         recorder::Traced,
     },
 };
+use admission::AdmissionPolicies;
 use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
 use fairgate_admitter::{
@@ -188,9 +190,15 @@ where
     let clients = upstream.clients;
     let hosting = open_hosting(&config, &clients, &clock, &metrics, &control_runtime)?;
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
-    let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let cores = settings::cores(&config);
-    let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
+    let loaded = load_policies(
+        &config,
+        hash_key,
+        hosting.as_ref(),
+        &clients,
+        &clock,
+        &metrics,
+    );
     let (policies, policy) = control_runtime.block_on(loaded)?;
     let flow_control = new_flow_control(&config, cores, policy, &clock);
     let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
@@ -198,6 +206,7 @@ where
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
+    let admission = AdmissionPolicies::new(&config, hosted, &clients, &clock, control)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
         rules: Arc::clone(&access.rules),
@@ -214,8 +223,13 @@ where
     let mut gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
     evictions::end_waits_with(evictor, &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
-    let credential = upstream.credential;
-    let renewals = renewals::files(&config, shown, upstream.tls, &credential, &telemetry);
+    let renewals = renewals::files(
+        &config,
+        shown,
+        upstream.tls,
+        &upstream.credential,
+        &telemetry,
+    );
     let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock);
     let control = ControlTasks {
         config,
@@ -225,6 +239,7 @@ where
         reviews: access.reviews,
         policies,
         hosting,
+        admission,
         disruption,
         renewals,
         clock,
@@ -246,10 +261,12 @@ where
 async fn load_policies(
     config: &Config,
     hash_key: [u8; 16],
-    from: ObjectsFrom<'_>,
+    hosting: Option<&HostedApi>,
+    clients: &UpstreamClients,
     clock: &Clock,
     metrics: &GatewayMetrics,
 ) -> Result<(Policies, Policy), ServeError> {
+    let from = policies_from(config, hosting, clients, clock);
     let loaded = Policies::load(config, hash_key, from).await;
     let (mut policies, compiled) = loaded.map_err(ServeError::Policies)?;
     metrics.policy_applied(clock.now(), compiled.findings.len());

@@ -288,6 +288,12 @@ metrics! {
         "Warnings about the policy in force; the log and `fairgate check` name them.";
     SOURCE_AGE: Gauge, Seconds, Alpha, [] = "fairgate_source_age_seconds",
         "Time since the policy was last in sync with the upstream's objects; 0 while it is.";
+    ADMISSION_POLICIES: Gauge, Count, Alpha, [] = "fairgate_admission_policies",
+        "Admission policies with a binding that are in force for forwarded requests (admission.mode).";
+    ADMISSION_POLICIES_AGE: Gauge, Seconds, Alpha, [] = "fairgate_admission_policies_age_seconds",
+        "Time since the admission policies in force were those of their source; 0 while they are.";
+    ADMISSION_SYNCED: Gauge, Boolean, Alpha, [] = "fairgate_admission_synced",
+        "1 while the admission policies are in force that their source has, and the namespaces, params and resources that they need are up to date, else 0.";
     STORE_UP: Gauge, Boolean, Alpha, [] = "fairgate_store_up",
         "1 while the store of the hosted API can be read and written, else 0.";
     STORE_REVISION: Gauge, Count, Alpha, [] = "fairgate_store_revision",

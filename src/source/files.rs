@@ -189,8 +189,8 @@ pub(crate) fn load_raw_from(name: &str, input: impl io::Read) -> RawDocuments {
     read_from(name, input).into_documents()
 }
 
-/// The files of a directory at one moment.
-struct Snapshot {
+/// Files at one moment.
+pub(super) struct Snapshot {
     revision: Revision,
     files: Vec<(String, io::Result<Vec<u8>>)>,
 }
@@ -201,6 +201,24 @@ impl Snapshot {
             Ok(paths) => Self::from_files(read_all(&paths)),
             Err(error) => Self::failed(directory, &error.to_string()),
         }
+    }
+
+    /// Files, and the files of directories, in the order given.
+    pub(super) fn of_paths(paths: &[PathBuf]) -> Self {
+        let mut files = Vec::new();
+        for path in paths {
+            if path.is_dir() {
+                files.extend(Self::of(path).files);
+            } else {
+                files.extend(read_all(std::slice::from_ref(path)));
+            }
+        }
+        Self::from_files(files)
+    }
+
+    /// The revision; equal revisions have equal contents.
+    pub(super) fn revision(&self) -> &Revision {
+        &self.revision
     }
 
     fn failed(directory: &Path, error: &str) -> Self {
@@ -245,7 +263,7 @@ impl Snapshot {
         }
     }
 
-    fn into_documents(self) -> RawDocuments {
+    pub(super) fn into_documents(self) -> RawDocuments {
         let mut all = RawDocuments::default();
         for (name, contents) in self.files {
             let documents = contents

@@ -5,6 +5,8 @@
 //! outcome by [`PolicySource::report`]. For sets the size of a policy; large sets such as pods need a reflector
 //! of their own.
 
+pub(crate) mod admission_files;
+pub(crate) mod admission_store;
 pub(crate) mod files;
 pub mod kube;
 pub(crate) mod store;

@@ -5,6 +5,7 @@
 
 mod admitter_modules;
 mod circles;
+mod cluster_modules;
 mod documents;
 mod loadtest_modules;
 mod modules;
@@ -32,6 +33,11 @@ const BEHIND: &[(&str, &[&str])] = &[
     (
         "use kube::",
         &[
+            "crates/cluster/src/follower.rs",
+            "crates/cluster/src/live_reads.rs",
+            "crates/cluster/src/objects.rs",
+            "crates/cluster/src/resources.rs",
+            "crates/cluster/src/state.rs",
             "crates/disruption/src/budget_feed.rs",
             "crates/upstream/src/watched_object.rs",
             "crates/disruption/src/watches.rs",

@@ -22,6 +22,7 @@ use crate::{
     negotiate::{self, Output, Produces},
     object_writer::ObjectWriter,
     ownership::ServedSubresource,
+    param_rights::{ParamResources, ParamRights},
     query::{self, Query},
     request::{self, ApiRequest, Caller, MAX_BODY},
     response::ApiResponse,
@@ -65,6 +66,8 @@ pub struct HostedSettings {
     pub address: String,
     /// Where the namespaces of hosted objects are; `None`: every namespace exists.
     pub namespaces: Option<Arc<dyn Namespaces>>,
+    /// The resources of kinds that admission policies take as params; `None`: they are not known.
+    pub param_resources: Option<Arc<dyn ParamResources>>,
     /// Serves metrics, health and dumps.
     pub admin: Arc<dyn AdminEndpoints>,
 }
@@ -116,6 +119,10 @@ impl Hosted {
                 kinds,
                 namespaces: settings.namespaces,
                 policies,
+                param_rights: ParamRights {
+                    authorizer: settings.authorizer.clone(),
+                    resources: settings.param_resources,
+                },
             },
             authorizer: settings.authorizer,
             admin: settings.admin,

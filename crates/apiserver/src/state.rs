@@ -7,7 +7,9 @@ use std::sync::{
 
 use serde_json::Value;
 
-use crate::{admission::PolicyEnforcer, namespaces::Namespaces, negotiate::Media};
+use crate::{
+    admission::PolicyEnforcer, namespaces::Namespaces, negotiate::Media, param_rights::ParamRights,
+};
 use fairgate_base::clock::Clock;
 use fairgate_objects::{
     codec,
@@ -24,6 +26,8 @@ pub(crate) struct ApiState {
     pub(crate) namespaces: Option<Arc<dyn Namespaces>>,
     /// Judges writes by the admission policies that are hosted; `None`: there are none.
     pub(crate) policies: Option<PolicyEnforcer>,
+    /// Checks whether the authors of policies may read their params.
+    pub(crate) param_rights: ParamRights,
     /// Objects that were sent at the beginning of watches, by the position of their kind in `kinds`.
     pub(crate) initial_events: Box<[AtomicU64]>,
 }

@@ -164,6 +164,7 @@ impl InNamespaces {
             version: "v1.36.3".to_owned(),
             address: "127.0.0.1:6443".to_owned(),
             namespaces: Some(namespaces.clone()),
+            param_resources: None,
             admin: Arc::new(NoAdmin),
         });
         Self {

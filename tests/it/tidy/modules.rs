@@ -1,6 +1,7 @@
 //! Which module of a crate may use which; the tests are in the parent module.
 
 use super::admitter_modules::ADMITTER;
+use super::cluster_modules::CLUSTER;
 use super::loadtest_modules::LOADTEST;
 
 /// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
@@ -18,6 +19,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/apiserver/src", APISERVER),
     ("crates/evictor/src", EVICTOR),
     ("crates/admitter/src", ADMITTER),
+    ("crates/cluster/src", CLUSTER),
     ("crates/disruption/src", DISRUPTION),
     ("src", SERVER),
     ("loadtest/src", LOADTEST),
@@ -308,7 +310,11 @@ const APISERVER: Edges = &[
     ("fuzzing", &["route"]),
     ("namespaces", &["status_error"]),
     ("admission", &["authorize", "status_error", "stored"]),
-    ("state", &["admission", "namespaces", "negotiate"]),
+    ("param_rights", &["authorize", "status_error", "stored"]),
+    (
+        "state",
+        &["admission", "namespaces", "negotiate", "param_rights"],
+    ),
     ("namespace_records", &["state"]),
     (
         "calls",
@@ -375,6 +381,7 @@ const APISERVER: Edges = &[
             "negotiate",
             "object_writer",
             "ownership",
+            "param_rights",
             "query",
             "request",
             "response",

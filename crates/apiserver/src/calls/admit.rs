@@ -1,6 +1,7 @@
 //! Admission of writes by the policies that are hosted.
 //!
-//! A write is admitted after it was validated, in every attempt to store it.
+//! A write is admitted after it was validated, in every attempt to store it. That authors of policies may read their
+//! params is part of their validation, and is checked here, where a check may wait.
 
 use serde_json::{Value, json};
 
@@ -106,12 +107,19 @@ impl CallContext<'_> {
     }
 
     async fn admit(&self, write: HostedWrite<'_>) -> Result<(), StatusError> {
-        let Some(policies) = &self.state.policies else {
-            return Ok(());
-        };
         if self.request.caller == Caller::Gateway {
             return Ok(());
         }
+        if let (Some(object), "") = (write.object, write.subresource) {
+            let (rights, store) = (&self.state.param_rights, &*self.state.store);
+            let old = write.old_object;
+            rights
+                .check(store, write.kind, object, old, write.user)
+                .await?;
+        }
+        let Some(policies) = &self.state.policies else {
+            return Ok(());
+        };
         let judgement = policies.judge(&*self.state.store, &write).await?;
         for warning in judgement.warnings {
             self.warn(warning);

@@ -1,0 +1,182 @@
+//! Whether the author of an admission policy or binding may read the params that it refers to.
+//!
+//! Otherwise a policy could tell its author what is in them. As in kube-apiserver, a policy needs the right to read all
+//! objects of its kind of params, and a binding that to read the params it names. If the resource of the kind is not
+//! known, the right to read all resources of its group is needed.
+//!
+//! Source: Kubernetes `pkg/registry/admissionregistration`, `authz.go` of both kinds.
+
+use std::sync::Arc;
+
+use fairgate_admission::kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING};
+use fairgate_core::digest::User;
+use fairgate_objects::{field_error::ApiFieldError, kind::Kind, metadata};
+use fairgate_store::{ReadRevision, Store};
+use fairgate_upstream::access_review::Attributes;
+use serde_json::Value;
+
+use crate::{authorize::Authorizer, status_error::StatusError, stored};
+
+/// Knows the resources of kinds.
+pub trait ParamResources: Send + Sync {
+    /// The resource, in the plural, whose objects are of a kind in a version such as `v1` or `apps/v1`.
+    fn resource(&self, api_version: &str, kind: &str) -> Option<String>;
+}
+
+/// Checks the rights of authors.
+pub(crate) struct ParamRights {
+    pub(crate) authorizer: Authorizer,
+    pub(crate) resources: Option<Arc<dyn ParamResources>>,
+}
+
+impl ParamRights {
+    /// Checks the rights of `user`, who creates a valid `object`, or replaces `old` by it.
+    ///
+    /// # Errors
+    ///
+    /// 422, if one is missing.
+    pub(crate) async fn check(
+        &self,
+        store: &dyn Store,
+        kind: &'static Kind,
+        object: &Value,
+        old: Option<&Value>,
+        user: &User,
+    ) -> Result<(), StatusError> {
+        if user.in_group(User::MASTERS) {
+            return Ok(());
+        }
+        let missing = if kind.is_same_resource(&VALIDATING_ADMISSION_POLICY) {
+            let missing = self.of_policy(object, old, user).await;
+            missing.map(|why| ("spec.paramKind", why))
+        } else if kind.is_same_resource(&VALIDATING_ADMISSION_POLICY_BINDING) {
+            let missing = self.of_binding(store, object, old, user).await;
+            missing.map(|why| ("spec.paramRef", why))
+        } else {
+            None
+        };
+        let Some((field, why)) = missing else {
+            return Ok(());
+        };
+        let errors = [ApiFieldError::forbidden(field, why)];
+        let name = metadata::name(object);
+        Err(StatusError::invalid(kind.kind, kind.group, name, &errors))
+    }
+
+    /// Why the author of a policy may not refer to its kind of params.
+    async fn of_policy(&self, policy: &Value, old: Option<&Value>, user: &User) -> Option<String> {
+        let kind = &policy["spec"]["paramKind"];
+        if kind.is_null() || old.is_some_and(|old| old["spec"]["paramKind"] == *kind) {
+            return None;
+        }
+        let wanted = Attributes {
+            name: "*".to_owned(),
+            namespace: "*".to_owned(),
+            ..self.reading(kind)
+        };
+        let named = format!(
+            "kind={}, apiVersion={}",
+            text(&kind["kind"]),
+            text(&kind["apiVersion"])
+        );
+        let refused = format!(
+            "user {} must have \"get\" permission on all objects of the referenced paramKind ({named})",
+            shown(user)
+        );
+        self.refusal(user, &wanted, refused).await
+    }
+
+    /// Why the author of a binding may not refer to its params.
+    async fn of_binding(
+        &self,
+        store: &dyn Store,
+        binding: &Value,
+        old: Option<&Value>,
+        user: &User,
+    ) -> Option<String> {
+        let (spec, params) = (&binding["spec"], &binding["spec"]["paramRef"]);
+        let is_same = |old: &Value| {
+            old["spec"]["paramRef"] == *params && old["spec"]["policyName"] == spec["policyName"]
+        };
+        if params.is_null() || old.is_some_and(is_same) {
+            return None;
+        }
+        let kind = param_kind(store, text(&spec["policyName"])).await;
+        let wanted = Attributes {
+            name: text(&params["name"]).to_owned(),
+            namespace: text(&params["namespace"]).to_owned(),
+            ..self.reading(&kind)
+        };
+        let refused = format!(
+            "user {} does not have \"get\" permission on the object referenced by paramRef",
+            shown(user)
+        );
+        self.refusal(user, &wanted, refused).await
+    }
+
+    /// Reading an object of a kind; of any kind if it is null.
+    fn reading(&self, kind: &Value) -> Attributes {
+        let (api_version, name) = (text(&kind["apiVersion"]), text(&kind["kind"]));
+        let (group, version) = match api_version.split_once('/') {
+            _ if kind.is_null() => ("*", "*"),
+            Some(parts) => parts,
+            None => ("", api_version),
+        };
+        let resources = self.resources.as_ref();
+        let resource = resources.and_then(|known| known.resource(api_version, name));
+        Attributes {
+            verb: "get".to_owned(),
+            is_resource: true,
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: resource.unwrap_or_else(|| "*".to_owned()),
+            subresource: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+            path: String::new(),
+        }
+    }
+
+    /// `refused` if the user may not do what is `wanted`, or why that cannot be decided.
+    async fn refusal(&self, user: &User, wanted: &Attributes, refused: String) -> Option<String> {
+        match self.authorizer.decide(user, wanted).await {
+            Ok(decision) if decision.allowed => None,
+            Ok(_) => Some(refused),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+}
+
+/// The kind of params of a policy; null if there is none, or no such policy.
+async fn param_kind(store: &dyn Store, policy: &str) -> Value {
+    let kind = &VALIDATING_ADMISSION_POLICY;
+    let key = format!("{}{policy}", kind.key_prefix());
+    let found = store.get(&key, ReadRevision::Newest).await;
+    let object = found
+        .ok()
+        .flatten()
+        .map(|entry| stored::object(kind, &entry));
+    match object {
+        Some(Ok(policy)) => policy.stored()["spec"]["paramKind"].clone(),
+        _ => Value::Null,
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A user as Go prints one.
+fn shown(user: &User) -> String {
+    let extra = user.extra.iter();
+    let extra: Vec<String> = extra
+        .map(|(key, values)| format!("{key}:[{}]", values.join(" ")))
+        .collect();
+    format!(
+        "&{{{} {} [{}] map[{}]}}",
+        user.name,
+        user.uid,
+        user.groups.join(" "),
+        extra.join(" ")
+    )
+}

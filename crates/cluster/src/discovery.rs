@@ -1,0 +1,239 @@
+//! Keeps the table of the upstream's resources up to date.
+//!
+//! Two aggregated documents hold everything; a server that has none is asked for each version. The table is read again
+//! every 30 s, and soon after somebody asked for a resource that is not in it, which may just have been defined.
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use fairgate_base::clock::Clock;
+use fairgate_core::{
+    sync::{Mutex, lock},
+    time::Time,
+};
+use fairgate_upstream::{client::ApiClient, path::push_segment};
+use http::{
+    HeaderValue, Request, StatusCode,
+    header::{ACCEPT, USER_AGENT},
+};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+
+use crate::resources::{DiscoveredResource, ResourceTable, items, of_groups, of_version, text};
+
+/// How often the table is read if nobody misses a resource.
+const REFRESH: Duration = Duration::from_secs(30);
+/// The shortest pause between two readings. While unknown resources stay unknown, the pause grows to [`REFRESH`].
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest time for one document.
+const DOCUMENT_LIMIT: Duration = Duration::from_secs(30);
+/// The largest document that is read, in bytes.
+const MAX_DOCUMENT: usize = 32 << 20;
+/// How many versions of groups are asked for one by one.
+const MAX_VERSIONS: usize = 1000;
+/// What is asked for: aggregated documents, or else the others.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                          application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// The table of resources, and whoever keeps it up to date.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    client: ApiClient,
+    clock: Clock,
+    table: ArcSwap<ResourceTable>,
+    /// Counts the readings; 0 until the table was read.
+    readings: watch::Sender<u64>,
+    /// A resource is missed.
+    missed: Notify,
+    state: Mutex<DiscoveryState>,
+}
+
+#[derive(Debug)]
+struct DiscoveryState {
+    read: Time,
+    failure: Option<String>,
+}
+
+impl Discovery {
+    pub(crate) fn new(client: ApiClient, clock: Clock) -> Self {
+        let read = clock.now();
+        Self {
+            client,
+            clock,
+            table: ArcSwap::default(),
+            readings: watch::Sender::new(0),
+            missed: Notify::new(),
+            state: Mutex::new(DiscoveryState {
+                read,
+                failure: None,
+            }),
+        }
+    }
+
+    /// The table; empty until it was read.
+    pub(crate) fn table(&self) -> arc_swap::Guard<Arc<ResourceTable>> {
+        self.table.load()
+    }
+
+    /// Whether the table was read.
+    pub(crate) fn is_read(&self) -> bool {
+        *self.readings.borrow() > 0
+    }
+
+    /// Counts the readings.
+    pub(crate) fn readings(&self) -> watch::Receiver<u64> {
+        self.readings.subscribe()
+    }
+
+    /// Somebody asked for a resource that is not in the table. Wakes whoever reads it, and costs next to nothing.
+    pub(crate) fn miss(&self) {
+        self.missed.notify_one();
+    }
+
+    /// Why the table could not be read the last time.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let state = lock(&self.state);
+        let why = state.failure.as_ref()?;
+        let seconds = self.clock.now().since(state.read).as_secs();
+        Some(format!("resources: not read for {seconds} s: {why}"))
+    }
+
+    /// Keeps the table up to date until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            let began = self.clock.now();
+            pause = match self.read().await {
+                Ok(true) => SHORTEST_PAUSE,
+                Ok(false) | Err(()) => (pause * 2).min(REFRESH),
+            };
+            let rest = self.clock.now().since(began);
+            tokio::time::sleep(pause.saturating_sub(rest)).await;
+            if !self.is_read() {
+                continue;
+            }
+            tokio::select! {
+                () = self.missed.notified() => {}
+                () = tokio::time::sleep(REFRESH.saturating_sub(pause)) => {}
+            }
+        }
+    }
+
+    /// Reads the table; returns whether it has become larger or smaller.
+    async fn read(&self) -> Result<bool, ()> {
+        match self.resources().await {
+            Ok(found) => {
+                let table = ResourceTable::new(found);
+                let changed = table.len() != self.table.load().len();
+                self.table.store(Arc::new(table));
+                self.readings.send_modify(|count| *count += 1);
+                let mut state = lock(&self.state);
+                state.read = self.clock.now();
+                if state.failure.take().is_some() {
+                    tracing::info!("the upstream's resources are known again");
+                }
+                Ok(changed)
+            }
+            Err(why) => {
+                let mut state = lock(&self.state);
+                if state.failure.as_ref() != Some(&why) {
+                    tracing::warn!(%why, "cannot read which resources the upstream has; trying again");
+                    state.failure = Some(why);
+                }
+                Err(())
+            }
+        }
+    }
+
+    async fn resources(&self) -> Result<Vec<DiscoveredResource>, String> {
+        let mut found = Vec::new();
+        for path in ["/api", "/apis"] {
+            // A server without core group, or without others, is none the less a server.
+            let Some(document) = self.document(path).await? else {
+                continue;
+            };
+            if document["kind"] == "APIGroupDiscoveryList" {
+                found.extend(of_groups(&document));
+            } else {
+                found.extend(self.of_versions(path, &document).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The resources of all versions that a document without resources names. A version that cannot be read, such as
+    /// one of an aggregated API server that is down, is left out.
+    async fn of_versions(
+        &self,
+        path: &str,
+        document: &Value,
+    ) -> Result<Vec<DiscoveredResource>, String> {
+        let versions = named_versions(document);
+        let mut found = Vec::new();
+        for (group, version) in versions {
+            let mut target = path.to_owned();
+            for part in [&group, &version]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+            {
+                target.push('/');
+                push_segment(&mut target, part);
+            }
+            match self.document(&target).await {
+                Ok(Some(list)) => found.extend(of_version(&list, &group, &version)),
+                Ok(None) => {}
+                Err(why) => {
+                    tracing::debug!(path = target, %why, "resources of this version are not known");
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// A discovery document; none if there is none.
+    async fn document(&self, path: &str) -> Result<Option<Value>, String> {
+        let reading = self.read_document(path);
+        let read = tokio::time::timeout(DOCUMENT_LIMIT, reading).await;
+        read.unwrap_or_else(|_| Err(format!("{path}: the response took too long")))
+    }
+
+    async fn read_document(&self, path: &str) -> Result<Option<Value>, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("{path}: {error}");
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = path.parse().map_err(|error| failed(&error))?;
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static(AGGREGATED));
+        headers.insert(USER_AGENT, HeaderValue::from_static("fairgate"));
+        let response = self
+            .client
+            .send(request)
+            .await
+            .map_err(|error| failed(&error))?;
+        let status = response.status();
+        if status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        if !status.is_success() {
+            return Err(failed(&format_args!("the upstream answered {status}")));
+        }
+        let body = Limited::new(response.into_body(), MAX_DOCUMENT)
+            .collect()
+            .await;
+        let body = body.map_err(|error| failed(&error))?.to_bytes();
+        serde_json::from_slice(&body)
+            .map(Some)
+            .map_err(|error| failed(&error))
+    }
+}
+
+/// The groups and versions in an `APIVersions` or `APIGroupList`.
+fn named_versions(document: &Value) -> Vec<(String, String)> {
+    let of = |group: &str, version: &Value| (group.to_owned(), text(version).to_owned());
+    let core = items(&document["versions"]).map(|version| of("", version));
+    let groups = items(&document["groups"]).flat_map(|group| {
+        let versions = items(&group["versions"]);
+        versions.map(|version| of(text(&group["name"]), &version["version"]))
+    });
+    core.chain(groups).take(MAX_VERSIONS).collect()
+}

@@ -1,0 +1,188 @@
+//! Follows the objects of one kind by list and watch.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use fairgate_admission::PolicyParamKind;
+use fairgate_base::clock::Clock;
+use fairgate_upstream::{
+    client::ApiClient,
+    kube_transport::KubeTransport,
+    watch_error::WatchError,
+    watched_object::{WatchedObject, Whole},
+};
+use futures_util::StreamExt as _;
+use kube::{
+    Api,
+    core::ApiResource,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, watcher},
+    },
+};
+use tokio::{runtime::Handle, task::AbortHandle};
+
+use crate::{
+    discovery::Discovery,
+    objects::{FollowedObjects, KeptForm},
+    watch_health::WatchHealth,
+};
+
+/// After how many seconds the upstream should end a watch, which is then opened again.
+const WATCH_SECONDS: u32 = 120;
+/// The pause before a kind is looked for again that the upstream does not serve any more.
+const ABSENT_PAUSE: Duration = Duration::from_secs(1);
+/// The pause before objects are listed again that take too much memory.
+const LARGE_PAUSE: Duration = Duration::from_secs(60);
+
+/// What followers need.
+#[derive(Clone)]
+pub(crate) struct FollowSettings {
+    /// A client with a connection for each request.
+    pub(crate) streams: ApiClient,
+    pub(crate) control: Handle,
+    pub(crate) clock: Clock,
+    pub(crate) discovery: Arc<Discovery>,
+}
+
+/// What is followed.
+#[derive(Clone, Debug)]
+pub(crate) enum FollowedKind {
+    /// A resource that every server has.
+    Known(ApiResource),
+    /// The first of these kinds that the upstream serves.
+    FirstServed(Vec<PolicyParamKind>),
+}
+
+/// Follows the objects of one kind until it is dropped.
+pub(crate) struct Follower<T> {
+    pub(crate) objects: Arc<FollowedObjects<T>>,
+    pub(crate) health: Arc<WatchHealth>,
+    task: AbortHandle,
+}
+
+impl<T> Drop for Follower<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl<T> fmt::Debug for Follower<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower")
+            .field("health", &self.health)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: KeptForm> Follower<T> {
+    /// Starts to follow `kind`, which messages call `what`.
+    pub(crate) fn start(settings: &FollowSettings, kind: FollowedKind, what: &'static str) -> Self {
+        let objects = Arc::new(FollowedObjects::default());
+        let health = WatchHealth::new(settings.clock.clone(), what);
+        let following = Following {
+            settings: settings.clone(),
+            kind,
+            objects: Arc::clone(&objects),
+            health: Arc::clone(&health),
+        };
+        let task = settings.control.spawn(following.run()).abort_handle();
+        Self {
+            objects,
+            health,
+            task,
+        }
+    }
+
+    /// Waits until the objects have been listed.
+    pub(crate) async fn listed(&self) {
+        let mut changes = self.objects.changes();
+        // The sender is part of `objects`, which `self` holds.
+        let _ = changes.wait_for(|changes| *changes > 0).await;
+    }
+}
+
+struct Following<T> {
+    settings: FollowSettings,
+    kind: FollowedKind,
+    objects: Arc<FollowedObjects<T>>,
+    health: Arc<WatchHealth>,
+}
+
+impl<T: KeptForm> Following<T> {
+    async fn run(self) {
+        loop {
+            let resource = self.resource().await;
+            let pause = self.watch(&resource).await;
+            self.settings.discovery.miss();
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// The resource to watch. Waits until the upstream serves it.
+    async fn resource(&self) -> ApiResource {
+        let kinds = match &self.kind {
+            FollowedKind::Known(resource) => return resource.clone(),
+            FollowedKind::FirstServed(kinds) => kinds,
+        };
+        let discovery = &self.settings.discovery;
+        let mut readings = discovery.readings();
+        loop {
+            let is_read = *readings.borrow_and_update() > 0;
+            let found = {
+                let table = discovery.table();
+                let mut found = kinds.iter().filter_map(|kind| table.of_kind(kind));
+                found.next().map(|(resource, _)| resource.clone())
+            };
+            if let Some(resource) = found {
+                return resource;
+            }
+            if is_read {
+                let names = kinds.iter().map(shown).collect::<Vec<_>>().join(" or ");
+                self.health
+                    .failed(&names, "the upstream does not serve this kind".to_owned());
+                self.objects.clear();
+                discovery.miss();
+            }
+            if readings.changed().await.is_err() {
+                // Nobody reads the table any more: the gateway stops.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Follows the objects until that makes no sense any more. Returns the pause after which to try again.
+    async fn watch(&self, resource: &ApiResource) -> Duration {
+        let FollowSettings { streams, clock, .. } = &self.settings;
+        let health = Arc::clone(&self.health);
+        let client = KubeTransport::new(streams.clone(), clock.clone(), health).into_client();
+        let api = Api::<WatchedObject<Whole>>::all_with(client, resource);
+        let settings = watcher::Config::default().timeout(WATCH_SECONDS);
+        let mut events = watcher(api, settings).default_backoff().boxed();
+        let (api_version, kind) = (&resource.api_version, &resource.kind);
+        while let Some(event) = events.next().await {
+            match event.map_err(WatchError::from) {
+                Ok(event) => {
+                    if self.objects.take(api_version, kind, event).is_err() {
+                        let why = "the objects take too much memory".to_owned();
+                        self.health.failed(kind, why);
+                        return LARGE_PAUSE;
+                    }
+                }
+                // The watch begins again with a list.
+                Err(WatchError::Refused { code: 410, .. }) => {}
+                Err(error) => {
+                    self.health.failed(kind, error.to_string());
+                    if matches!(error, WatchError::Refused { code: 404, .. }) {
+                        return ABSENT_PAUSE;
+                    }
+                }
+            }
+        }
+        ABSENT_PAUSE
+    }
+}
+
+fn shown(kind: &PolicyParamKind) -> String {
+    let PolicyParamKind { api_version, kind } = kind;
+    format!("{api_version} {kind}")
+}

@@ -1,0 +1,34 @@
+//! What judging forwarded requests needs to know of the cluster behind the gateway.
+//!
+//! [`UpstreamState`] is a [`ClusterState`](fairgate_admitter::ClusterState): it follows namespaces and the params that
+//! policies name by watch, reads single objects that are not known yet, and learns from discovery which resources there
+//! are. It follows only what the policies in force need.
+//!
+//! [`PolicyPublisher`] makes [`PublishedPolicies`](fairgate_admitter::PublishedPolicies) out of what a [`PolicyFeed`]
+//! yields. [`UpstreamPolicies`] is the feed of the upstream's own objects; those of files and of the hosted API are
+//! the host's.
+//!
+//! Everything here runs on the control runtime. Data cores only read: a search in a table behind a lock that writers
+//! hold for one insertion.
+//!
+//! Not here: judging (`fairgate-admission`), and what becomes of requests (`fairgate-admitter`).
+
+mod discovery;
+mod follower;
+mod live_reads;
+mod objects;
+mod policy_documents;
+mod publisher;
+mod resources;
+mod state;
+#[cfg(test)]
+mod tests;
+mod upstream_policies;
+mod watch_health;
+
+pub use policy_documents::{
+    FIDELITY_ANNOTATION, PolicyDocument, PolicyDocuments, PreparedPolicies,
+};
+pub use publisher::{PolicyFeed, PolicyPublisher, PublishingStatus};
+pub use state::{ClusterNeeds, ClusterSettings, UpstreamState};
+pub use upstream_policies::UpstreamPolicies;

@@ -1,0 +1,255 @@
+//! Compiles what a source yields, and publishes it when what the policies need is known.
+
+use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
+
+use fairgate_admitter::{Fidelity, PublishedPolicies};
+use fairgate_base::clock::Clock;
+use fairgate_core::{
+    finding::{Finding, Severity},
+    sync::{Mutex, lock},
+    time::Time,
+};
+
+use crate::{
+    policy_documents::{PolicyDocuments, PreparedPolicies},
+    state::{ClusterNeeds, UpstreamState},
+};
+
+/// How long new policies wait for their params. Those in force stay until then.
+const PARAMS_LIMIT: Duration = Duration::from_millis(500);
+/// A source that was up to date a shorter time ago counts as up to date.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A source of policies and bindings.
+pub trait PolicyFeed: Send {
+    /// The next set: the first call returns the current one, later calls wait for a change.
+    ///
+    /// Cancel-safe: a call that is dropped loses no change.
+    fn next(&mut self) -> impl Future<Output = PolicyDocuments> + Send;
+}
+
+/// Reads how long ago a source was up to date; zero while it is.
+type ReadAge = Box<dyn Fn() -> Duration + Send + Sync>;
+
+/// Whether the policies in force are those of their source.
+pub struct PublishingStatus {
+    clock: Clock,
+    source_age: ReadAge,
+    state: Mutex<PublishingState>,
+}
+
+struct PublishingState {
+    /// The number of policies in force; `None` until there are any published.
+    policies: Option<usize>,
+    /// Since when the policies in force are not those of the source.
+    behind_since: Option<Time>,
+    /// Whether the last set was invalid.
+    is_rejected: bool,
+}
+
+impl fmt::Debug for PublishingStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PublishingStatus")
+            .field("policies", &self.policies())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PublishingStatus {
+    /// The status of a source that was up to date `source_age` ago.
+    pub fn new(
+        clock: Clock,
+        source_age: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let began = clock.now();
+        Arc::new(Self {
+            clock,
+            source_age: Box::new(source_age),
+            state: Mutex::new(PublishingState {
+                policies: None,
+                behind_since: Some(began),
+                is_rejected: false,
+            }),
+        })
+    }
+
+    /// The number of policies in force, with a binding.
+    pub fn policies(&self) -> usize {
+        lock(&self.state).policies.unwrap_or_default()
+    }
+
+    /// For how long the policies in force have not been those of their source; zero while they are.
+    pub fn age(&self) -> Duration {
+        let behind = lock(&self.state).behind_since;
+        let behind = behind.map(|since| self.clock.now().since(since));
+        behind.unwrap_or_default().max((self.source_age)())
+    }
+
+    /// Why the policies in force are not those of their source; `None` if they are, or were a moment ago.
+    pub fn problem(&self) -> Option<String> {
+        let age = self.age();
+        let state = lock(&self.state);
+        if !state.is_rejected && age < GRACE {
+            return None;
+        }
+        let seconds = age.as_secs();
+        let now = match state.policies {
+            None => "no policies are in force yet, and requests that may be subject to them wait",
+            Some(_) => "the last good policies stay in force",
+        };
+        let why = if state.is_rejected {
+            "invalid"
+        } else {
+            "not up to date"
+        };
+        Some(format!("{why} for {seconds} s; {now}"))
+    }
+
+    fn received(&self) {
+        let now = self.clock.now();
+        lock(&self.state).behind_since.get_or_insert(now);
+    }
+
+    fn rejected(&self) {
+        lock(&self.state).is_rejected = true;
+    }
+
+    fn published(&self, policies: usize) {
+        *lock(&self.state) = PublishingState {
+            policies: Some(policies),
+            behind_since: None,
+            is_rejected: false,
+        };
+    }
+}
+
+/// Publishes the policies of a source.
+#[derive(Debug)]
+pub struct PolicyPublisher {
+    /// Where they are published.
+    pub published: Arc<PublishedPolicies>,
+    /// What they need.
+    pub state: Arc<UpstreamState>,
+    /// The fidelity of policies without annotation.
+    pub fidelity: Fidelity,
+    /// What is reported about it.
+    pub status: Arc<PublishingStatus>,
+}
+
+impl PolicyPublisher {
+    /// Publishes each set of `feed`, until it is dropped. To be called inside the control runtime.
+    pub async fn run(self, mut feed: impl PolicyFeed) {
+        let mut logged = LoggedFindings::default();
+        let mut in_force = ClusterNeeds::default();
+        let mut documents = feed.next().await;
+        loop {
+            self.status.received();
+            let Some(prepared) = self.prepare(documents, &mut logged).await else {
+                documents = feed.next().await;
+                continue;
+            };
+            let needs = prepared.needs.clone();
+            // Until the new policies are in force, the old ones need what they needed.
+            self.state.follow(&in_force.or(&needs));
+            tokio::select! {
+                biased;
+                newer = feed.next() => {
+                    documents = newer;
+                    continue;
+                }
+                () = self.ready() => {}
+            }
+            let count = prepared.policies.set.len();
+            self.published.publish(prepared.policies);
+            self.status.published(count);
+            tracing::info!(policies = count, "admission policies applied");
+            self.state.follow(&needs);
+            in_force = needs;
+            documents = feed.next().await;
+        }
+    }
+
+    /// Waits until what the policies need is known: the namespaces, and the params for a short time.
+    async fn ready(&self) {
+        self.state.namespaces_listed().await;
+        // Params that cannot be listed are an error of the binding.
+        let _ = tokio::time::timeout(PARAMS_LIMIT, self.state.params_listed()).await;
+    }
+
+    /// Compiles a set on the blocking pool. `None` if it is invalid.
+    async fn prepare(
+        &self,
+        documents: PolicyDocuments,
+        logged: &mut LoggedFindings,
+    ) -> Option<PreparedPolicies> {
+        let fidelity = self.fidelity;
+        let prepared = tokio::task::spawn_blocking(move || documents.prepare(fidelity)).await;
+        match prepared {
+            Ok(Ok(prepared)) => {
+                logged.log(&prepared.findings);
+                Some(prepared)
+            }
+            Ok(Err(findings)) => {
+                self.status.rejected();
+                logged.log(&findings);
+                tracing::error!(
+                    "the admission policies are invalid; the last good ones stay in force"
+                );
+                None
+            }
+            Err(error) => {
+                tracing::error!(%error, "the admission policies cannot be compiled; the last good ones stay in force");
+                self.status.rejected();
+                None
+            }
+        }
+    }
+}
+
+/// The findings of the last set, so that the same ones are logged once.
+#[derive(Debug, Default)]
+struct LoggedFindings(BTreeSet<String>);
+
+impl LoggedFindings {
+    fn log(&mut self, findings: &[Finding]) {
+        let mut now = BTreeSet::new();
+        for finding in findings {
+            let text = finding.to_string();
+            if !self.0.contains(&text) {
+                match finding.severity {
+                    Severity::Error => tracing::error!("{text}"),
+                    Severity::Warning => tracing::warn!("{text}"),
+                }
+            }
+            now.insert(text);
+        }
+        self.0 = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_says_since_when_policies_are_behind_and_why() {
+        let clock = Clock::manual(Time::ZERO);
+        let status = PublishingStatus::new(clock.clone(), || Duration::ZERO);
+        clock.advance(Duration::from_secs(3));
+        let problem = "not up to date for 3 s; no policies are in force yet, and requests that may be subject to them wait";
+        assert_eq!(status.problem().as_deref(), Some(problem));
+        status.published(2);
+        assert_eq!(
+            (status.age(), status.problem(), status.policies()),
+            (Duration::ZERO, None, 2)
+        );
+        status.received();
+        status.rejected();
+        clock.advance(Duration::from_secs(4));
+        let problem = "invalid for 4 s; the last good policies stay in force";
+        assert_eq!(status.problem().as_deref(), Some(problem));
+        assert_eq!(status.policies(), 2);
+        status.published(1);
+        assert_eq!(status.problem(), None);
+    }
+}

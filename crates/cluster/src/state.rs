@@ -1,0 +1,267 @@
+//! What is known of the cluster behind the gateway.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use fairgate_admission::{InputFailure, ParamScope, PolicyParamKind};
+use fairgate_admitter::{ClusterState, LookupFuture, ServedResource, SharedObject};
+use fairgate_base::clock::Clock;
+use fairgate_upstream::client::ApiClient;
+use kube::core::{ApiResource, GroupVersionKind};
+use tokio::{runtime::Handle, task::AbortHandle};
+
+use crate::{
+    discovery::Discovery,
+    follower::{FollowSettings, FollowedKind, Follower},
+    live_reads::LiveReads,
+};
+
+/// The longest time for reading a param, as in kube-apiserver.
+const PARAM_LIMIT: Duration = Duration::from_secs(1);
+/// The longest time for reading a namespace.
+const NAMESPACE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What an [`UpstreamState`] needs.
+#[derive(Clone)]
+pub struct ClusterSettings {
+    /// Sends short requests in the gateway's own name.
+    pub client: ApiClient,
+    /// The same, with a connection for each request.
+    pub streams: ApiClient,
+    /// The runtime of all requests.
+    pub control: Handle,
+    /// The clock.
+    pub clock: Clock,
+}
+
+/// What policies need to know of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterNeeds {
+    /// Whether they need the namespaces.
+    pub namespaces: bool,
+    /// The kinds of params.
+    pub params: BTreeSet<PolicyParamKind>,
+}
+
+impl ClusterNeeds {
+    /// What either of them needs.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        Self {
+            namespaces: self.namespaces || other.namespaces,
+            params: self.params.union(&other.params).cloned().collect(),
+        }
+    }
+}
+
+type ParamFollowers = BTreeMap<PolicyParamKind, Arc<Follower<SharedObject>>>;
+
+/// What is known of an upstream, kept up to date by watches of what policies need.
+pub struct UpstreamState {
+    following: FollowSettings,
+    reads: LiveReads,
+    namespaces: ArcSwapOption<Follower<SharedObject>>,
+    params: ArcSwap<ParamFollowers>,
+    discovering: AbortHandle,
+}
+
+impl Drop for UpstreamState {
+    fn drop(&mut self) {
+        self.discovering.abort();
+    }
+}
+
+impl fmt::Debug for UpstreamState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UpstreamState")
+            .field("namespaces", &self.namespaces.load())
+            .field("params", &self.params.load())
+            .finish_non_exhaustive()
+    }
+}
+
+impl UpstreamState {
+    /// Starts to read which resources the upstream has; follows nothing else yet.
+    pub fn start(settings: ClusterSettings) -> Arc<Self> {
+        let ClusterSettings {
+            client,
+            streams,
+            control,
+            clock,
+        } = settings;
+        let discovery = Arc::new(Discovery::new(client.clone(), clock.clone()));
+        let discovering = control.spawn(Arc::clone(&discovery).run()).abort_handle();
+        Arc::new(Self {
+            reads: LiveReads::new(client, control.clone(), clock.clone()),
+            following: FollowSettings {
+                streams,
+                control,
+                clock,
+                discovery,
+            },
+            namespaces: ArcSwapOption::empty(),
+            params: ArcSwap::default(),
+            discovering,
+        })
+    }
+
+    pub(crate) fn following(&self) -> &FollowSettings {
+        &self.following
+    }
+
+    /// Follows what `needs` names, and nothing else any more. To be called by one task.
+    pub fn follow(&self, needs: &ClusterNeeds) {
+        let settings = &self.following;
+        if !needs.namespaces {
+            self.namespaces.store(None);
+        } else if self.namespaces.load().is_none() {
+            let kind = FollowedKind::Known(namespace_resource());
+            let follower = Follower::start(settings, kind, "namespaces");
+            self.namespaces.store(Some(Arc::new(follower)));
+        }
+        let known = self.params.load();
+        let wanted = needs.params.iter().map(|kind| {
+            let follower = known.get(kind).cloned().unwrap_or_else(|| {
+                let wanted = FollowedKind::FirstServed(vec![kind.clone()]);
+                Arc::new(Follower::start(settings, wanted, "params"))
+            });
+            (kind.clone(), follower)
+        });
+        let wanted: ParamFollowers = wanted.collect();
+        self.params.store(Arc::new(wanted));
+    }
+
+    /// The resource, in the plural, whose objects are of this kind, if it is known.
+    pub fn param_resource(&self, kind: &PolicyParamKind) -> Option<String> {
+        let discovery = &self.following.discovery;
+        let table = discovery.table();
+        let found = table
+            .of_kind(kind)
+            .map(|(resource, _)| resource.plural.clone());
+        if found.is_none() {
+            discovery.miss();
+        }
+        found
+    }
+
+    /// Waits until the namespaces have been listed, if they are followed.
+    pub async fn namespaces_listed(&self) {
+        let follower = self.namespaces.load_full();
+        if let Some(follower) = follower {
+            follower.listed().await;
+        }
+    }
+
+    /// Waits until all params that are followed have been listed.
+    pub async fn params_listed(&self) {
+        let followers = self.params.load_full();
+        for follower in followers.values() {
+            follower.listed().await;
+        }
+    }
+
+    /// Why something is not up to date; `None` if everything is that policies need.
+    pub fn problem(&self) -> Option<String> {
+        let namespaces = self.namespaces.load_full();
+        let namespaces = namespaces.and_then(|follower| follower.health.problem());
+        let params = self.params.load_full();
+        let mut params = params.iter().filter_map(|(kind, follower)| {
+            let problem = follower.health.problem()?;
+            Some(format!("{} {}: {problem}", kind.api_version, kind.kind))
+        });
+        namespaces
+            .or_else(|| params.next())
+            .or_else(|| self.following.discovery.problem())
+    }
+}
+
+/// The resource of namespaces.
+fn namespace_resource() -> ApiResource {
+    let kind = GroupVersionKind::gvk("", "v1", "Namespace");
+    ApiResource::from_gvk_with_plural(&kind, "namespaces")
+}
+
+/// That the upstream has no such kind, in kube-apiserver's words.
+fn unknown_kind(kind: &PolicyParamKind) -> String {
+    let PolicyParamKind { api_version, kind } = kind;
+    format!("failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'")
+}
+
+impl ClusterState for UpstreamState {
+    fn resource(
+        &self,
+        group: &str,
+        version: &str,
+        resource: &str,
+        subresource: &str,
+    ) -> Option<Arc<ServedResource>> {
+        let discovery = &self.following.discovery;
+        let table = discovery.table();
+        let found = table.resource(group, version, resource, subresource);
+        if found.is_none() {
+            discovery.miss();
+        }
+        found.cloned()
+    }
+
+    fn namespace(&self, name: &str) -> Option<SharedObject> {
+        let follower = self.namespaces.load();
+        follower.as_ref()?.objects.get("", name)
+    }
+
+    fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a> {
+        Box::pin(async move {
+            let resource = namespace_resource();
+            self.reads.read(&resource, "", name, NAMESPACE_LIMIT).await
+        })
+    }
+
+    fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String> {
+        let discovery = &self.following.discovery;
+        if let Some((_, scope)) = discovery.table().of_kind(kind) {
+            return Ok(*scope);
+        }
+        discovery.miss();
+        Err(unknown_kind(kind))
+    }
+
+    fn are_params_known(&self, kind: &PolicyParamKind) -> bool {
+        let params = self.params.load();
+        params
+            .get(kind)
+            .is_some_and(|follower| follower.objects.is_listed())
+    }
+
+    fn param(&self, kind: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject> {
+        let params = self.params.load();
+        params.get(kind)?.objects.get(namespace, name)
+    }
+
+    fn read_param<'a>(
+        &'a self,
+        kind: &'a PolicyParamKind,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> LookupFuture<'a> {
+        Box::pin(async move {
+            let found = self.following.discovery.table().of_kind(kind).cloned();
+            let Some((resource, _)) = found else {
+                return Err(InputFailure::Failed(unknown_kind(kind)));
+            };
+            self.reads
+                .read(&resource, namespace, name, PARAM_LIMIT)
+                .await
+        })
+    }
+
+    fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<SharedObject> {
+        let params = self.params.load();
+        let follower = params.get(kind);
+        follower.map_or_else(Vec::new, |follower| follower.objects.all(namespace))
+    }
+}

@@ -1,0 +1,158 @@
+//! The policies and bindings of the upstream, followed by watch.
+
+use std::{sync::Arc, time::Duration};
+
+use fairgate_admission::PolicyParamKind;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::{
+    follower::{FollowedKind, Follower},
+    policy_documents::{PolicyDocument, PolicyDocuments},
+    publisher::PolicyFeed,
+    resources::text,
+    state::UpstreamState,
+    watch_health::WatchHealth,
+};
+
+/// The kinds, with what messages call their objects.
+const KINDS: [(&str, &str); 2] = [
+    ("ValidatingAdmissionPolicy", "policies"),
+    ("ValidatingAdmissionPolicyBinding", "bindings"),
+];
+
+/// The versions, preferred first.
+const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// A change is reported when no event has arrived for this long, but after [`BURST`] at the latest.
+const QUIET: Duration = Duration::from_millis(50);
+/// The longest time for which a change waits for others.
+const BURST: Duration = Duration::from_millis(400);
+
+/// The policies and bindings of an upstream.
+pub struct UpstreamPolicies {
+    kinds: [FollowedPolicies; 2],
+    /// Whether something changed since the last set.
+    has_changed: bool,
+    /// Whether to warn if the upstream seems to process policies itself.
+    warns_of_enforcement: bool,
+}
+
+struct FollowedPolicies {
+    follower: Follower<Arc<Value>>,
+    changes: watch::Receiver<u64>,
+}
+
+impl std::fmt::Debug for UpstreamPolicies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UpstreamPolicies").finish_non_exhaustive()
+    }
+}
+
+impl UpstreamPolicies {
+    /// Starts to follow the policies of the upstream of `state`. With `warns_of_enforcement`, it logs a warning if the
+    /// upstream seems to enforce them itself.
+    pub fn start(state: &UpstreamState, warns_of_enforcement: bool) -> Self {
+        let kinds = KINDS.map(|(kind, what)| {
+            let versions = VERSIONS.map(|version| PolicyParamKind {
+                api_version: format!("admissionregistration.k8s.io/{version}"),
+                kind: kind.to_owned(),
+            });
+            let kind = FollowedKind::FirstServed(versions.to_vec());
+            let follower = Follower::start(state.following(), kind, what);
+            let changes = follower.objects.changes();
+            FollowedPolicies { follower, changes }
+        });
+        Self {
+            kinds,
+            has_changed: false,
+            warns_of_enforcement,
+        }
+    }
+
+    /// Reads the time since both kinds were up to date.
+    pub fn age(&self) -> impl Fn() -> Duration + Send + Sync + use<> {
+        let health = self.kinds.each_ref().map(FollowedPolicies::health);
+        move || {
+            health
+                .each_ref()
+                .map(|one| one.age())
+                .into_iter()
+                .max()
+                .unwrap_or_default()
+        }
+    }
+
+    /// Waits for a change of either kind.
+    async fn changed(&mut self) {
+        let [policies, bindings] = &mut self.kinds;
+        // The senders are part of the followers.
+        tokio::select! {
+            _ = policies.changes.changed() => {}
+            _ = bindings.changes.changed() => {}
+        }
+    }
+
+    fn is_listed(&self) -> bool {
+        let mut kinds = self.kinds.iter();
+        kinds.all(|kind| kind.follower.objects.is_listed())
+    }
+
+    /// The controller of a server that enforces policies writes their status.
+    fn warn_of_enforcement(&mut self, objects: &[Arc<Value>]) {
+        let is_processed =
+            |object: &&Arc<Value>| object["status"]["observedGeneration"].is_number();
+        let Some(processed) = objects.iter().find(is_processed) else {
+            return;
+        };
+        if std::mem::take(&mut self.warns_of_enforcement) {
+            tracing::warn!(
+                policy = text(&processed["metadata"]["name"]),
+                "the upstream processes this policy, so it probably enforces policies itself: each would be enforced twice; set admission.mode to off or audit"
+            );
+        }
+    }
+}
+
+impl FollowedPolicies {
+    fn health(&self) -> Arc<WatchHealth> {
+        Arc::clone(&self.follower.health)
+    }
+}
+
+impl PolicyFeed for UpstreamPolicies {
+    async fn next(&mut self) -> PolicyDocuments {
+        loop {
+            while !(self.has_changed && self.is_listed()) {
+                self.changed().await;
+                self.has_changed = true;
+            }
+            let burst =
+                async { while tokio::time::timeout(QUIET, self.changed()).await.is_ok() {} };
+            let _ = tokio::time::timeout(BURST, burst).await;
+            // The upstream may have stopped to serve a kind meanwhile.
+            if self.is_listed() {
+                break;
+            }
+        }
+        self.has_changed = false;
+        let mut documents = Vec::new();
+        for (at, (_, what)) in KINDS.into_iter().enumerate() {
+            let objects = self.kinds[at].follower.objects.all("");
+            self.warn_of_enforcement(&objects);
+            documents.extend(objects.iter().map(|object| {
+                let name = text(&object["metadata"]["name"]);
+                let version = text(&object["metadata"]["resourceVersion"]);
+                PolicyDocument {
+                    origin: format!("{what} {name} of the upstream at {version}"),
+                    object: Value::clone(object),
+                }
+            }));
+        }
+        PolicyDocuments {
+            documents,
+            findings: Vec::new(),
+            are_files: false,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Whether the objects of one kind are up to date.
+//!
+//! They are while they are listed and the watch is open. Their age is the time since they were last so.
+
+use std::{sync::Arc, time::Duration};
+
+use fairgate_base::clock::Clock;
+use fairgate_core::{
+    sync::{Mutex, lock},
+    time::Time,
+};
+use fairgate_upstream::kube_transport::{ObservedWatch, WatchObserver};
+
+/// Watches end regularly and are opened again; a gap of this length is not a problem.
+const RENEWAL_GRACE: Duration = Duration::from_secs(2);
+
+/// Whether a watch is open, and since when it is not.
+#[derive(Debug)]
+pub(crate) struct WatchHealth {
+    clock: Clock,
+    /// What is watched, in the plural.
+    what: &'static str,
+    state: Mutex<HealthState>,
+}
+
+#[derive(Debug)]
+struct HealthState {
+    open: usize,
+    /// When a watch was last open; the start if none ever was.
+    last: Time,
+    /// The failure that was logged last, until a watch is open again.
+    failure: Option<String>,
+}
+
+impl WatchHealth {
+    pub(crate) fn new(clock: Clock, what: &'static str) -> Arc<Self> {
+        let last = clock.now();
+        Arc::new(Self {
+            clock,
+            what,
+            state: Mutex::new(HealthState {
+                open: 0,
+                last,
+                failure: None,
+            }),
+        })
+    }
+
+    /// The time since the watch was last open; zero while it is.
+    pub(crate) fn age(&self) -> Duration {
+        let state = lock(&self.state);
+        match state.open {
+            0 => self.clock.now().since(state.last),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Why the objects are not up to date; `None` if they are, or were a moment ago.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let age = self.age();
+        if age < RENEWAL_GRACE {
+            return None;
+        }
+        let state = lock(&self.state);
+        let why = state.failure.as_deref().unwrap_or("no response yet");
+        let (what, seconds) = (self.what, age.as_secs());
+        Some(format!("{what}: not watched for {seconds} s: {why}"))
+    }
+
+    /// The objects cannot be listed or watched. The same reason is logged once until they can.
+    pub(crate) fn failed(&self, kind: &str, why: String) {
+        let mut state = lock(&self.state);
+        if state.failure.as_ref() != Some(&why) {
+            let what = self.what;
+            tracing::warn!(kind, %why, "cannot watch {what} for admission; trying again");
+            state.failure = Some(why);
+        }
+    }
+}
+
+impl WatchObserver for WatchHealth {
+    fn opened(self: Arc<Self>) -> Box<dyn ObservedWatch> {
+        let mut state = lock(&self.state);
+        state.open += 1;
+        if state.failure.take().is_some() {
+            tracing::info!("{} are watched again", self.what);
+        }
+        drop(state);
+        let last_received = self.clock.now();
+        Box::new(OpenWatch {
+            health: self,
+            last_received,
+        })
+    }
+}
+
+/// An open watch.
+struct OpenWatch {
+    health: Arc<WatchHealth>,
+    /// When anything was last received on it, its end included.
+    last_received: Time,
+}
+
+impl ObservedWatch for OpenWatch {
+    fn received(&mut self) {
+        self.last_received = self.health.clock.now();
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        let mut state = lock(&self.health.state);
+        state.open -= 1;
+        state.last = state.last.max(self.last_received);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_is_the_time_since_the_last_sign_of_life() {
+        let clock = Clock::manual(Time::ZERO);
+        let health = WatchHealth::new(clock.clone(), "namespaces");
+        let second = Duration::from_secs(1);
+        clock.advance(3 * second);
+        assert_eq!(health.age(), 3 * second);
+        health.failed("Namespace", "refused".to_owned());
+        let problem = "namespaces: not watched for 3 s: refused";
+        assert_eq!(health.problem().as_deref(), Some(problem));
+        let mut open = Arc::clone(&health).opened();
+        clock.advance(second);
+        assert_eq!((health.age(), health.problem()), (Duration::ZERO, None));
+        open.received();
+        clock.advance(5 * second);
+        drop(open);
+        assert_eq!(health.age(), 5 * second);
+        let problem = "namespaces: not watched for 5 s: no response yet";
+        assert_eq!(health.problem().as_deref(), Some(problem));
+    }
+}

@@ -1,0 +1,164 @@
+//! Admission policies for forwarded requests: where they come from, and what is known of the upstream for them.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use tokio::runtime::Handle;
+
+use super::{ServeError, hosted_api::HostedApi, settings::UpstreamClients};
+use crate::{
+    config::{AdmissionSource, Config},
+    observe::{HealthChecks, Telemetry, catalogue},
+    source::{admission_files::AdmissionFiles, admission_store::AdmissionStore},
+};
+use fairgate_admission::PolicyParamKind;
+use fairgate_admitter::{AdmissionMode, Fidelity, PublishedPolicies};
+use fairgate_apiserver::ParamResources;
+use fairgate_base::clock::Clock;
+use fairgate_cluster::{
+    ClusterSettings, PolicyDocuments, PolicyFeed, PolicyPublisher, PublishingStatus,
+    UpstreamPolicies, UpstreamState,
+};
+
+/// The policies of a gateway that judges forwarded requests.
+pub(super) struct AdmissionPolicies {
+    /// The policies in force; none until their source has been read.
+    pub(super) published: Arc<PublishedPolicies>,
+    /// What is known of the upstream.
+    pub(super) state: Arc<UpstreamState>,
+    status: Arc<PublishingStatus>,
+    source: ConfiguredPolicies,
+    fidelity: Fidelity,
+}
+
+/// The resources of the upstream; none as long as nobody needs to know them.
+#[derive(Default)]
+pub(super) struct UpstreamResources(OnceLock<Arc<UpstreamState>>);
+
+impl ParamResources for UpstreamResources {
+    fn resource(&self, api_version: &str, kind: &str) -> Option<String> {
+        let kind = PolicyParamKind {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        };
+        self.0.get()?.param_resource(&kind)
+    }
+}
+
+/// The configured source.
+enum ConfiguredPolicies {
+    Files(AdmissionFiles),
+    Hosted(AdmissionStore),
+    Upstream(UpstreamPolicies),
+}
+
+impl PolicyFeed for ConfiguredPolicies {
+    async fn next(&mut self) -> PolicyDocuments {
+        match self {
+            Self::Files(files) => files.next().await,
+            Self::Hosted(stored) => stored.next().await,
+            Self::Upstream(followed) => followed.next().await,
+        }
+    }
+}
+
+impl AdmissionPolicies {
+    /// What is configured; `None` if forwarded requests are not judged. Requests to the upstream run on `control`.
+    ///
+    /// # Errors
+    ///
+    /// All findings, if the policies in files are invalid.
+    pub(super) fn new(
+        config: &Config,
+        hosting: Option<&HostedApi>,
+        clients: &UpstreamClients,
+        clock: &Clock,
+        control: &Handle,
+    ) -> Result<Option<Self>, ServeError> {
+        let Some(mode) = config.admission.mode.filter(|_| config.has_upstream) else {
+            return Ok(None);
+        };
+        let fidelity = config.admission.fidelity;
+        let files = AdmissionFiles::new(config.admission.files.clone());
+        if config.admission.source == AdmissionSource::Files {
+            let prepared = files.load().prepare(fidelity);
+            prepared.map_err(ServeError::Policies)?;
+        }
+        let state = UpstreamState::start(ClusterSettings {
+            client: clients.reviews.clone(),
+            streams: clients.streams.clone(),
+            control: control.clone(),
+            clock: clock.clone(),
+        });
+        if let Some(hosting) = hosting {
+            let _ = hosting.param_resources.0.set(Arc::clone(&state));
+        }
+        let up_to_date = || Duration::ZERO;
+        let (source, status) = match (config.admission.source, hosting) {
+            (AdmissionSource::Hosted, Some(hosting)) => {
+                let stored = AdmissionStore::new(Arc::clone(&hosting.store));
+                // The health of the store has metrics and a check of its own.
+                let status = PublishingStatus::new(clock.clone(), up_to_date);
+                (ConfiguredPolicies::Hosted(stored), status)
+            }
+            (AdmissionSource::Upstream, _) => {
+                let enforces = mode == AdmissionMode::Enforce;
+                let followed = UpstreamPolicies::start(&state, enforces);
+                let status = PublishingStatus::new(clock.clone(), followed.age());
+                (ConfiguredPolicies::Upstream(followed), status)
+            }
+            // Validation of the configuration refuses hosted policies without an API that hosts them.
+            (AdmissionSource::Files | AdmissionSource::Hosted, _) => {
+                let status = PublishingStatus::new(clock.clone(), up_to_date);
+                (ConfiguredPolicies::Files(files), status)
+            }
+        };
+        Ok(Some(Self {
+            published: Arc::default(),
+            state,
+            status,
+            source,
+            fidelity,
+        }))
+    }
+
+    /// Adds the policies to the health checks.
+    pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
+        let (status, state) = (Arc::clone(&self.status), Arc::clone(&self.state));
+        checks.note("admission", move || {
+            status.problem().or_else(|| state.problem())
+        })
+    }
+
+    /// Registers the metrics.
+    pub(super) fn register_metrics(&self, telemetry: &Telemetry) {
+        let metrics = telemetry.metrics();
+        let status = Arc::clone(&self.status);
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        metrics.observe_gauge(&catalogue::ADMISSION_POLICIES, move || {
+            status.policies() as f64
+        });
+        let status = Arc::clone(&self.status);
+        metrics.observe_gauge(&catalogue::ADMISSION_POLICIES_AGE, move || {
+            status.age().as_secs_f64()
+        });
+        let (status, state) = (Arc::clone(&self.status), Arc::clone(&self.state));
+        metrics.observe_gauge(&catalogue::ADMISSION_SYNCED, move || {
+            let problem = status.problem().or_else(|| state.problem());
+            f64::from(u8::from(problem.is_none()))
+        });
+    }
+
+    /// Publishes the policies from now on. To be called inside the control runtime.
+    pub(super) fn start(self, control: &Handle) {
+        let publisher = PolicyPublisher {
+            published: self.published,
+            state: self.state,
+            fidelity: self.fidelity,
+            status: self.status,
+        };
+        control.spawn(publisher.run(self.source));
+    }
+}

@@ -1,0 +1,27 @@
+//! Which module of what is known of the cluster may use which.
+
+use super::modules::Edges;
+
+/// What is known of the cluster.
+pub(super) const CLUSTER: Edges = &[
+    ("objects", &[]),
+    ("watch_health", &[]),
+    ("resources", &[]),
+    ("discovery", &["resources"]),
+    ("live_reads", &["objects"]),
+    ("follower", &["discovery", "objects", "watch_health"]),
+    ("state", &["discovery", "follower", "live_reads"]),
+    ("policy_documents", &["resources", "state"]),
+    ("publisher", &["policy_documents", "state"]),
+    (
+        "upstream_policies",
+        &[
+            "follower",
+            "policy_documents",
+            "publisher",
+            "resources",
+            "state",
+            "watch_health",
+        ],
+    ),
+];
