@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::attributes::{AdmissionAttributes, AdmissionObjects};
 use crate::evaluation::EvaluationBudgets;
 use crate::inputs::AdmissionInputs;
-use crate::judge::Judge;
+use crate::judge::{Judge, SharedValues};
 use crate::matching::MatchRequest;
 use crate::matching::index::{Candidates, PolicyIndex};
 use crate::policy::CompiledPolicy;
@@ -124,9 +124,10 @@ impl PolicySet {
             objects,
         };
         let candidates = self.candidates(&request);
-        let mut judge = Judge::new(request, budgets);
+        let mut judge = Judge::new(request, budgets, candidates.len());
+        let mut values = SharedValues::default();
         for number in candidates {
-            judge.policy(&self.policies[number as usize])?;
+            judge.policy(&self.policies[number as usize], &mut values)?;
         }
         Ok(judge.verdict())
     }

@@ -31,7 +31,7 @@ pub(crate) struct MatchRequest<'a> {
 }
 
 /// The resource and kind that a policy judges a request as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MatchedResource<'a> {
     pub(crate) resource: GroupVersionResource<'a>,
     pub(crate) kind: GroupVersionKind<'a>,
