@@ -9,7 +9,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicySpec, Validation,
 };
 
-use crate::environment::PolicyEnvironment;
+use crate::environment::{PolicyEnvironment, PolicyVariableNumbers};
 use crate::inputs::PolicyParamKind;
 use crate::matching::{LabelRule, MatchRequest, ResourceMatcher};
 
@@ -129,6 +129,7 @@ pub(crate) struct CompiledPolicy {
     pub(crate) param_kind: Option<PolicyParamKind>,
     /// Makes the bindings of an evaluation: declares all that expressions of the policy may see.
     pub(crate) environment: CelEnvironment,
+    pub(crate) numbers: PolicyVariableNumbers,
     /// Sorted by name; of several with the same name, the last.
     pub(crate) variables: Vec<(String, PolicyExpression)>,
     pub(crate) conditions: Vec<PolicyExpression>,
@@ -195,6 +196,7 @@ impl CompiledPolicy {
                 .collect(),
             uses: UsedValues::default(),
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
+            numbers: PolicyVariableNumbers::of(environment.full()),
             environment: environment.full().clone(),
             name,
         };
@@ -273,6 +275,16 @@ impl PolicyValidation {
                 .reason
                 .clone()
                 .unwrap_or_else(|| "Invalid".to_owned()),
+        }
+    }
+}
+
+impl PolicyValidation {
+    /// The message where no messageExpression gives one.
+    pub(crate) fn own_message(&self) -> String {
+        match &*self.message {
+            "" => format!("failed expression: {}", self.expression.source.trim()),
+            message => message.to_owned(),
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::attributes::AdmissionAttributes;
 use crate::evaluation::EvaluationBudgets;
 use crate::inputs::AdmissionInputs;
-use crate::judge::Judge;
+use crate::judge::{Judge, SharedValues};
 use crate::matching::MatchRequest;
 use crate::matching::index::{Candidates, PolicyIndex};
 use crate::policy::{CompiledPolicy, FailurePolicy};
@@ -150,9 +150,10 @@ impl PolicySet {
             is_name_unknown: false,
         };
         let candidates = self.candidates(&request);
-        let mut judge = Judge::new(request, budgets);
+        let mut judge = Judge::new(request, budgets, candidates.len());
+        let mut values = SharedValues::default();
         for number in candidates {
-            judge.policy(self.numbered(number))?;
+            judge.policy(self.numbered(number), &mut values)?;
         }
         Ok(judge.verdict())
     }

@@ -49,7 +49,7 @@ impl<'a> MatchRequest<'a> {
 }
 
 /// The resource and kind that a policy judges a request as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MatchedResource<'a> {
     pub(crate) resource: GroupVersionResource<'a>,
     pub(crate) kind: GroupVersionKind<'a>,
