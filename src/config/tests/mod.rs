@@ -30,7 +30,8 @@ impl Scratch {
         self
     }
 
-    /// Files of two authorities, `ca.crt` and `other.crt`, and of a leaf, `leaf.crt` and `leaf.key`.
+    /// Files of two authorities, `ca.crt` and `other.crt`, of a leaf, `leaf.crt` and `leaf.key`, and a key of no
+    /// certificate, `wrong.key`.
     fn pki(&self) -> &Self {
         let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let leaf = made();
