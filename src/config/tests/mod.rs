@@ -225,6 +225,27 @@ fn a_broken_file_is_named_with_its_key() {
 }
 
 #[test]
+fn a_broken_file_for_etcd_is_named_with_its_key() {
+    let scratch = Scratch::new("etcd");
+    scratch.pki().file("password", b"\xff");
+    let reading = scratch.read(json!({"store": {"etcd": {
+        "endpoints": ["https://e:2379"], "caFile": "leaf.key",
+        "clientCertificate": {"certFile": "leaf.crt", "keyFile": "wrong.key"},
+        "user": "u", "passwordFile": "password",
+    }}}));
+    let mut found = fields(&reading, Severity::Error);
+    found.sort_unstable();
+    assert_eq!(
+        found,
+        [
+            "store.etcd.caFile",
+            "store.etcd.clientCertificate.keyFile",
+            "store.etcd.passwordFile",
+        ]
+    );
+}
+
+#[test]
 fn the_errors_of_a_token_file_are_reported_by_line_and_without_tokens() {
     let scratch = Scratch::new("tokens");
     scratch
