@@ -237,7 +237,7 @@ async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
         None => work.await?,
         Some(deadline) => match tokio::time::timeout_at(deadline, work).await {
             Ok(response) => response?,
-            Err(_) => return Ok(reply(timed_out(), &shared.clock)),
+            Err(_) => timed_out(),
         },
     };
     set_audit_id(&mut response, audit_id);
