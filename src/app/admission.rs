@@ -1,9 +1,6 @@
 //! Admission policies for forwarded requests: where they come from, and what is known of the upstream for them.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::runtime::Handle;
 
@@ -13,13 +10,11 @@ use crate::{
     observe::{HealthChecks, Telemetry, catalogue},
     source::{admission_files::AdmissionFiles, admission_store::AdmissionStore},
 };
-use fairgate_admission::PolicyParamKind;
 use fairgate_admitter::{AdmissionMode, Fidelity, PublishedPolicies};
-use fairgate_apiserver::ParamResources;
 use fairgate_base::clock::Clock;
 use fairgate_cluster::{
-    ClusterSettings, PolicyDocuments, PolicyFeed, PolicyPublisher, PublishingStatus,
-    UpstreamPolicies, UpstreamState,
+    ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
+    PublishingStatus, UpstreamPolicies,
 };
 
 /// The policies of a gateway that judges forwarded requests.
@@ -27,24 +22,10 @@ pub(super) struct AdmissionPolicies {
     /// The policies in force; none until their source has been read.
     pub(super) published: Arc<PublishedPolicies>,
     /// What is known of the upstream.
-    pub(super) state: Arc<UpstreamState>,
+    pub(super) state: Arc<FollowedCluster>,
     status: Arc<PublishingStatus>,
     source: ConfiguredPolicies,
     fidelity: Fidelity,
-}
-
-/// The resources of the upstream; none as long as nobody needs to know them.
-#[derive(Default)]
-pub(super) struct UpstreamResources(OnceLock<Arc<UpstreamState>>);
-
-impl ParamResources for UpstreamResources {
-    fn resource(&self, api_version: &str, kind: &str) -> Option<String> {
-        let kind = PolicyParamKind {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-        };
-        self.0.get()?.param_resource(&kind)
-    }
 }
 
 /// The configured source.
@@ -86,14 +67,14 @@ impl AdmissionPolicies {
             let prepared = files.load().prepare(fidelity);
             prepared.map_err(ServeError::Policies)?;
         }
-        let state = UpstreamState::start(ClusterSettings {
+        let state = FollowedCluster::start(ClusterSettings {
             client: clients.reviews.clone(),
             streams: clients.streams.clone(),
             control: control.clone(),
             clock: clock.clone(),
         });
         if let Some(hosting) = hosting {
-            let _ = hosting.param_resources.0.set(Arc::clone(&state));
+            hosting.param_resources.set(&state);
         }
         let up_to_date = || Duration::ZERO;
         let (source, status) = match (config.admission.source, hosting) {

@@ -12,9 +12,9 @@ use std::{
 use tokio::{runtime, sync::watch};
 
 use super::{
-    admission::UpstreamResources, followed_budgets::FollowedBudgets,
-    followed_namespaces::NamespaceFollower, hosted_budgets::HostedBudgets,
-    stored_objects::StoredObjects, throttle::Throttle,
+    followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
+    hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
+    upstream_resources::UpstreamResources,
 };
 use crate::{
     config::{self, AdmissionSource, Config, EvictionMode},

@@ -33,8 +33,9 @@ mod settings_error;
 mod source_status;
 mod stored_objects;
 mod throttle;
+mod upstream_resources;
 
-use std::{net::SocketAddr, num::NonZero, path::PathBuf, rc::Rc, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Runtime};
@@ -190,17 +191,10 @@ where
     let clients = upstream.clients;
     let hosting = open_hosting(&config, &clients, &clock, &metrics, &control_runtime)?;
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
-    let cores = settings::cores(&config);
-    let loaded = load_policies(
-        &config,
-        hash_key,
-        hosting.as_ref(),
-        &clients,
-        &clock,
-        &metrics,
-    );
+    let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
+    let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
     let (policies, policy) = control_runtime.block_on(loaded)?;
-    let flow_control = new_flow_control(&config, cores, policy, &clock);
+    let flow_control = new_flow_control(&config, policy, &clock);
     let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
     let control = control_runtime.handle();
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
@@ -218,18 +212,12 @@ where
         forward: ForwardParts::new(&config, upstream.endpoint, &upstream.credential, metrics)?,
     };
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
-    let serve = access.serve;
-    let app = AppSettings { serve, cores };
+    let app = app_settings(&config, access.serve);
     let mut gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
     evictions::end_waits_with(evictor, &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
-    let renewals = renewals::files(
-        &config,
-        shown,
-        upstream.tls,
-        &upstream.credential,
-        &telemetry,
-    );
+    let credential = upstream.credential;
+    let renewals = renewals::files(&config, shown, upstream.tls, &credential, &telemetry);
     let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock);
     let control = ControlTasks {
         config,
@@ -261,12 +249,10 @@ where
 async fn load_policies(
     config: &Config,
     hash_key: [u8; 16],
-    hosting: Option<&HostedApi>,
-    clients: &UpstreamClients,
+    from: ObjectsFrom<'_>,
     clock: &Clock,
     metrics: &GatewayMetrics,
 ) -> Result<(Policies, Policy), ServeError> {
-    let from = policies_from(config, hosting, clients, clock);
     let loaded = Policies::load(config, hash_key, from).await;
     let (mut policies, compiled) = loaded.map_err(ServeError::Policies)?;
     metrics.policy_applied(clock.now(), compiled.findings.len());
@@ -394,13 +380,15 @@ fn new_telemetry(
     )
 }
 
+/// How the data cores serve clients.
+fn app_settings(config: &Config, serve: ServeSettings) -> AppSettings {
+    let cores = settings::cores(config);
+    AppSettings { serve, cores }
+}
+
 /// The state that all data cores share, with `policy` in force.
-fn new_flow_control(
-    config: &Config,
-    cores: NonZero<usize>,
-    policy: Policy,
-    clock: &Clock,
-) -> Arc<FlowControl> {
+fn new_flow_control(config: &Config, policy: Policy, clock: &Clock) -> Arc<FlowControl> {
+    let cores = settings::cores(config);
     FlowControl::new(
         u16::try_from(cores.get()).unwrap_or(u16::MAX),
         Arc::new(policy),

@@ -20,7 +20,7 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-use crate::resources::{DiscoveredResource, ResourceTable, items, of_groups, of_version, text};
+use crate::resources::{ListedResource, ResourceTable, items, of_groups, of_version, text};
 
 /// How often the table is read if nobody misses a resource.
 const REFRESH: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// The table of resources, and whoever keeps it up to date.
 #[derive(Debug)]
-pub(crate) struct Discovery {
+pub(crate) struct ResourceDiscovery {
     client: ApiClient,
     clock: Clock,
     table: ArcSwap<ResourceTable>,
@@ -46,16 +46,16 @@ pub(crate) struct Discovery {
     readings: watch::Sender<u64>,
     /// A resource is missed.
     missed: Notify,
-    state: Mutex<DiscoveryState>,
+    state: Mutex<ReadingState>,
 }
 
 #[derive(Debug)]
-struct DiscoveryState {
+struct ReadingState {
     read: Time,
     failure: Option<String>,
 }
 
-impl Discovery {
+impl ResourceDiscovery {
     pub(crate) fn new(client: ApiClient, clock: Clock) -> Self {
         let read = clock.now();
         Self {
@@ -64,7 +64,7 @@ impl Discovery {
             table: ArcSwap::default(),
             readings: watch::Sender::new(0),
             missed: Notify::new(),
-            state: Mutex::new(DiscoveryState {
+            state: Mutex::new(ReadingState {
                 read,
                 failure: None,
             }),
@@ -146,7 +146,7 @@ impl Discovery {
         }
     }
 
-    async fn resources(&self) -> Result<Vec<DiscoveredResource>, String> {
+    async fn resources(&self) -> Result<Vec<ListedResource>, String> {
         let mut found = Vec::new();
         for path in ["/api", "/apis"] {
             // A server without core group, or without others, is none the less a server.
@@ -168,7 +168,7 @@ impl Discovery {
         &self,
         path: &str,
         document: &Value,
-    ) -> Result<Vec<DiscoveredResource>, String> {
+    ) -> Result<Vec<ListedResource>, String> {
         let versions = named_versions(document);
         let mut found = Vec::new();
         for (group, version) in versions {

@@ -22,8 +22,8 @@ use kube::{
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
-    discovery::Discovery,
-    objects::{FollowedObjects, KeptForm},
+    discovery::ResourceDiscovery,
+    objects::{KeptForm, KindObjects},
     watch_health::WatchHealth,
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct FollowSettings {
     pub(crate) streams: ApiClient,
     pub(crate) control: Handle,
     pub(crate) clock: Clock,
-    pub(crate) discovery: Arc<Discovery>,
+    pub(crate) discovery: Arc<ResourceDiscovery>,
 }
 
 /// What is followed.
@@ -55,7 +55,7 @@ pub(crate) enum FollowedKind {
 
 /// Follows the objects of one kind until it is dropped.
 pub(crate) struct Follower<T> {
-    pub(crate) objects: Arc<FollowedObjects<T>>,
+    pub(crate) objects: Arc<KindObjects<T>>,
     pub(crate) health: Arc<WatchHealth>,
     task: AbortHandle,
 }
@@ -77,7 +77,7 @@ impl<T> fmt::Debug for Follower<T> {
 impl<T: KeptForm> Follower<T> {
     /// Starts to follow `kind`, which messages call `what`.
     pub(crate) fn start(settings: &FollowSettings, kind: FollowedKind, what: &'static str) -> Self {
-        let objects = Arc::new(FollowedObjects::default());
+        let objects = Arc::new(KindObjects::default());
         let health = WatchHealth::new(settings.clock.clone(), what);
         let following = Following {
             settings: settings.clone(),
@@ -104,7 +104,7 @@ impl<T: KeptForm> Follower<T> {
 struct Following<T> {
     settings: FollowSettings,
     kind: FollowedKind,
-    objects: Arc<FollowedObjects<T>>,
+    objects: Arc<KindObjects<T>>,
     health: Arc<WatchHealth>,
 }
 

@@ -1,6 +1,6 @@
 //! What judging forwarded requests needs to know of the cluster behind the gateway.
 //!
-//! [`UpstreamState`] is a [`ClusterState`](fairgate_admitter::ClusterState): it follows namespaces and the params that
+//! [`FollowedCluster`] is a [`ClusterState`](fairgate_admitter::ClusterState): it follows namespaces and the params that
 //! policies name by watch, reads single objects that are not known yet, and learns from discovery which resources there
 //! are. It follows only what the policies in force need.
 //!
@@ -30,5 +30,5 @@ pub use policy_documents::{
     FIDELITY_ANNOTATION, PolicyDocument, PolicyDocuments, PreparedPolicies,
 };
 pub use publisher::{PolicyFeed, PolicyPublisher, PublishingStatus};
-pub use state::{ClusterNeeds, ClusterSettings, UpstreamState};
+pub use state::{ClusterNeeds, ClusterSettings, FollowedCluster};
 pub use upstream_policies::UpstreamPolicies;

@@ -61,7 +61,7 @@ pub(crate) struct TooManyObjects;
 
 /// The objects of one kind.
 #[derive(Debug)]
-pub(crate) struct FollowedObjects<T> {
+pub(crate) struct KindObjects<T> {
     known: RwLock<KnownObjects<T>>,
     max_bytes: usize,
     /// Counts the changes since the objects were first listed; 0 until then.
@@ -94,13 +94,13 @@ impl<T> Default for HeldObjects<T> {
     }
 }
 
-impl<T: KeptForm> Default for FollowedObjects<T> {
+impl<T: KeptForm> Default for KindObjects<T> {
     fn default() -> Self {
         Self::limited(MAX_BYTES)
     }
 }
 
-impl<T: KeptForm> FollowedObjects<T> {
+impl<T: KeptForm> KindObjects<T> {
     fn limited(max_bytes: usize) -> Self {
         Self {
             known: RwLock::new(KnownObjects {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     fn take(
-        objects: &FollowedObjects<SharedObject>,
+        objects: &KindObjects<SharedObject>,
         event: Event<WatchedObject<Whole>>,
     ) -> Result<(), TooManyObjects> {
         objects.take("v1", "ConfigMap", event)
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn objects_are_those_of_the_last_complete_list_and_the_events_after_it() {
-        let objects = FollowedObjects::default();
+        let objects = KindObjects::default();
         take(&objects, Event::Init).unwrap();
         take(&objects, Event::InitApply(object("a", "x", "1"))).unwrap();
         assert!(!objects.is_listed() && objects.get("a", "x").is_none());
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn too_many_objects_are_dropped_and_do_not_count_as_listed() {
-        let objects = FollowedObjects::limited(4 << 10);
+        let objects = KindObjects::limited(4 << 10);
         take(&objects, Event::Init).unwrap();
         take(&objects, Event::InitDone).unwrap();
         let long = "x".repeat(3 << 10);

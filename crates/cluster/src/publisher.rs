@@ -12,7 +12,7 @@ use fairgate_core::{
 
 use crate::{
     policy_documents::{PolicyDocuments, PreparedPolicies},
-    state::{ClusterNeeds, UpstreamState},
+    state::{ClusterNeeds, FollowedCluster},
 };
 
 /// How long new policies wait for their params. Those in force stay until then.
@@ -129,7 +129,7 @@ pub struct PolicyPublisher {
     /// Where they are published.
     pub published: Arc<PublishedPolicies>,
     /// What they need.
-    pub state: Arc<UpstreamState>,
+    pub state: Arc<FollowedCluster>,
     /// The fidelity of policies without annotation.
     pub fidelity: Fidelity,
     /// What is reported about it.

@@ -24,7 +24,7 @@ const MOVED: [(&str, &str, &str); 7] = [
 
 /// A resource or subresource, as a discovery document lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DiscoveredResource {
+pub(crate) struct ListedResource {
     pub(crate) resource: ResourceKind,
     /// The subresource, or empty.
     pub(crate) subresource: String,
@@ -48,7 +48,7 @@ struct TableEntry {
 
 impl ResourceTable {
     /// The table of these resources.
-    pub(crate) fn new(mut discovered: Vec<DiscoveredResource>) -> Self {
+    pub(crate) fn new(mut discovered: Vec<ListedResource>) -> Self {
         discovered.truncate(MAX_RESOURCES);
         let mut families: BTreeMap<(String, String, String), Vec<ResourceKind>> = BTreeMap::new();
         for one in &discovered {
@@ -63,8 +63,8 @@ impl ResourceTable {
         table
     }
 
-    fn insert(&mut self, one: DiscoveredResource, equivalents: Vec<ResourceKind>) {
-        let DiscoveredResource {
+    fn insert(&mut self, one: ListedResource, equivalents: Vec<ResourceKind>) {
+        let ListedResource {
             resource,
             subresource,
             is_namespaced,
@@ -124,7 +124,7 @@ impl ResourceTable {
 }
 
 /// What resources with the same objects have in common: group (the present one, where it has moved), name, subresource.
-fn family(one: &DiscoveredResource) -> (String, String, String) {
+fn family(one: &ListedResource) -> (String, String, String) {
     let ResourceKind {
         group, resource, ..
     } = &one.resource;
@@ -136,7 +136,7 @@ fn family(one: &DiscoveredResource) -> (String, String, String) {
 }
 
 /// The resources of an `APIGroupDiscoveryList`, in `apidiscovery.k8s.io` `v2` or `v2beta1`.
-pub(crate) fn of_groups(list: &Value) -> Vec<DiscoveredResource> {
+pub(crate) fn of_groups(list: &Value) -> Vec<ListedResource> {
     let mut found = Vec::new();
     for group in items(&list["items"]) {
         let name = text(&group["metadata"]["name"]);
@@ -145,7 +145,7 @@ pub(crate) fn of_groups(list: &Value) -> Vec<DiscoveredResource> {
             for resource in items(&version["resources"]) {
                 let (plural, scope) = (text(&resource["resource"]), text(&resource["scope"]));
                 let mut push = |subresource: &str, kind: &Value| {
-                    found.push(DiscoveredResource {
+                    found.push(ListedResource {
                         resource: ResourceKind {
                             group: of.0.to_owned(),
                             version: of.1.to_owned(),
@@ -178,7 +178,7 @@ fn response_kind(kind: &Value, of: (&str, &str)) -> Option<[String; 3]> {
 }
 
 /// The resources of an `APIResourceList`, of which `group` and `version` are known.
-pub(crate) fn of_version(list: &Value, group: &str, version: &str) -> Vec<DiscoveredResource> {
+pub(crate) fn of_version(list: &Value, group: &str, version: &str) -> Vec<ListedResource> {
     let resources = items(&list["resources"]);
     let found = resources.map(|one| {
         let name = text(&one["name"]);
@@ -196,7 +196,7 @@ pub(crate) fn of_version(list: &Value, group: &str, version: &str) -> Vec<Discov
                 kind.to_owned(),
             ]
         });
-        DiscoveredResource {
+        ListedResource {
             resource: ResourceKind {
                 group: group.to_owned(),
                 version: version.to_owned(),

@@ -16,7 +16,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
-    discovery::Discovery,
+    discovery::ResourceDiscovery,
     follower::{FollowSettings, FollowedKind, Follower},
     live_reads::LiveReads,
 };
@@ -26,7 +26,7 @@ const PARAM_LIMIT: Duration = Duration::from_secs(1);
 /// The longest time for reading a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What an [`UpstreamState`] needs.
+/// What an [`FollowedCluster`] needs.
 #[derive(Clone)]
 pub struct ClusterSettings {
     /// Sends short requests in the gateway's own name.
@@ -62,7 +62,7 @@ impl ClusterNeeds {
 type ParamFollowers = BTreeMap<PolicyParamKind, Arc<Follower<SharedObject>>>;
 
 /// What is known of an upstream, kept up to date by watches of what policies need.
-pub struct UpstreamState {
+pub struct FollowedCluster {
     following: FollowSettings,
     reads: LiveReads,
     namespaces: ArcSwapOption<Follower<SharedObject>>,
@@ -70,22 +70,22 @@ pub struct UpstreamState {
     discovering: AbortHandle,
 }
 
-impl Drop for UpstreamState {
+impl Drop for FollowedCluster {
     fn drop(&mut self) {
         self.discovering.abort();
     }
 }
 
-impl fmt::Debug for UpstreamState {
+impl fmt::Debug for FollowedCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UpstreamState")
+        f.debug_struct("FollowedCluster")
             .field("namespaces", &self.namespaces.load())
             .field("params", &self.params.load())
             .finish_non_exhaustive()
     }
 }
 
-impl UpstreamState {
+impl FollowedCluster {
     /// Starts to read which resources the upstream has; follows nothing else yet.
     pub fn start(settings: ClusterSettings) -> Arc<Self> {
         let ClusterSettings {
@@ -94,7 +94,7 @@ impl UpstreamState {
             control,
             clock,
         } = settings;
-        let discovery = Arc::new(Discovery::new(client.clone(), clock.clone()));
+        let discovery = Arc::new(ResourceDiscovery::new(client.clone(), clock.clone()));
         let discovering = control.spawn(Arc::clone(&discovery).run()).abort_handle();
         Arc::new(Self {
             reads: LiveReads::new(client, control.clone(), clock.clone()),
@@ -192,7 +192,7 @@ fn unknown_kind(kind: &PolicyParamKind) -> String {
     format!("failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'")
 }
 
-impl ClusterState for UpstreamState {
+impl ClusterState for FollowedCluster {
     fn resource(
         &self,
         group: &str,

@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::mpsc::UnboundedSender};
 
 use crate::{
-    ClusterNeeds, ClusterSettings, PolicyPublisher, PublishingStatus, UpstreamPolicies,
-    UpstreamState,
+    ClusterNeeds, ClusterSettings, FollowedCluster, PolicyPublisher, PublishingStatus,
+    UpstreamPolicies,
 };
 
 type WatchSender = UnboundedSender<std::io::Result<Bytes>>;
@@ -223,12 +223,12 @@ fn usual() -> (StandIn, TestUpstream) {
     (api, upstream)
 }
 
-fn follow(upstream: &TestUpstream) -> Arc<UpstreamState> {
+fn follow(upstream: &TestUpstream) -> Arc<FollowedCluster> {
     let client = |reuse| {
         let endpoint = Endpoint::new(upstream.address.to_string().parse().unwrap(), None);
         ApiClient::new(endpoint, Arc::new(HeaderMap::new), reuse)
     };
-    UpstreamState::start(ClusterSettings {
+    FollowedCluster::start(ClusterSettings {
         client: client(ConnectionReuse::Pooled),
         streams: client(ConnectionReuse::PerRequest),
         control: Handle::current(),

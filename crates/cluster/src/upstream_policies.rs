@@ -11,7 +11,7 @@ use crate::{
     policy_documents::{PolicyDocument, PolicyDocuments},
     publisher::PolicyFeed,
     resources::text,
-    state::UpstreamState,
+    state::FollowedCluster,
     watch_health::WatchHealth,
 };
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for UpstreamPolicies {
 impl UpstreamPolicies {
     /// Starts to follow the policies of the upstream of `state`. With `warns_of_enforcement`, it logs a warning if the
     /// upstream seems to enforce them itself.
-    pub fn start(state: &UpstreamState, warns_of_enforcement: bool) -> Self {
+    pub fn start(state: &FollowedCluster, warns_of_enforcement: bool) -> Self {
         let kinds = KINDS.map(|(kind, what)| {
             let versions = VERSIONS.map(|version| PolicyParamKind {
                 api_version: format!("admissionregistration.k8s.io/{version}"),
