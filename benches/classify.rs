@@ -10,6 +10,7 @@ use fairgate_core::{
     apf::{ObjectSet, Policy, PolicySettings, SchemaIndex, Semantics},
     digest::{RequestDigest, RequestInfo, User},
 };
+use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
 use serde_json::{Value, json};
 
 const SIZES: [usize; 3] = [0, 1_000, 10_000];
@@ -71,7 +72,7 @@ fn main() {
             .map(|i| (shape.request)(i * 7919 % largest))
             .collect();
         for (policy, size) in policies.iter().zip(SIZES) {
-            check(policy, &requests, size);
+            check(policy, &Scan::new(policy), &requests, size);
         }
         let indexed: Vec<f64> = policies
             .iter()
@@ -80,7 +81,10 @@ fn main() {
         let scanned: Vec<f64> = policies
             .iter()
             .zip([40, 1, 1])
-            .map(|(policy, rounds)| median(&requests, rounds, |request| scan(policy, request)))
+            .map(|(policy, rounds)| {
+                let scan = Scan::new(policy);
+                median(&requests, rounds, |request| scan.classify(request))
+            })
             .collect();
         println!(
             "{:<31} {:>6.0} {:>9.0} {:>9.0}   {:>4.2}x   {:>6.0} {:>8.0} {:>9.0}",
@@ -122,9 +126,9 @@ fn median(
     runs[RUNS / 2]
 }
 
-fn check(policy: &Policy, requests: &[RequestDigest], size: usize) {
+fn check(policy: &Policy, scan: &Scan, requests: &[RequestDigest], size: usize) {
     for request in requests {
-        let (found, expected) = (policy.classify(request).schema, scan(policy, request));
+        let (found, expected) = (policy.classify(request).schema, scan.classify(request));
         assert_eq!(found, expected, "with {size} schemas: {request:?}");
     }
 }
@@ -142,45 +146,59 @@ fn policy(documents: impl Iterator<Item = Value>) -> Policy {
     }
 }
 
-// The baseline: all schemas in order, compared as text. It supports only what these objects use.
+/// The baseline: all schemas in order, compared as text. It supports only what these objects use.
+struct Scan {
+    rules: Vec<Vec<PolicyRulesWithSubjects>>,
+    catch_all: SchemaIndex,
+}
 
-fn scan(policy: &Policy, digest: &RequestDigest) -> SchemaIndex {
-    (0..)
-        .zip(policy.schemas())
-        .map(|(at, _)| SchemaIndex(at))
-        .find(|&schema| {
-            policy.rules(schema).iter().any(|rule| {
-                let info = &digest.info;
-                rule.subjects
-                    .iter()
-                    .any(|subject| is_subject(subject, &digest.user))
-                    && if info.is_resource {
-                        rule.resource_rules.iter().flatten().any(|part| {
-                            lists(&part.verbs, info.verb.as_str().as_bytes())
-                                && lists(&part.resources, info.resource())
-                                && lists(&part.api_groups, info.group())
-                                && if info.namespace().is_empty() {
-                                    part.cluster_scope == Some(true)
-                                } else {
-                                    let namespaces = part.namespaces.as_deref().unwrap_or_default();
-                                    lists(namespaces, info.namespace())
-                                }
-                        })
+impl Scan {
+    fn new(policy: &Policy) -> Self {
+        let schemas = (0..).map(SchemaIndex).zip(policy.schemas());
+        Self {
+            rules: schemas.map(|(schema, _)| policy.rules(schema)).collect(),
+            catch_all: policy.catch_all(),
+        }
+    }
+
+    fn classify(&self, digest: &RequestDigest) -> SchemaIndex {
+        (0..)
+            .map(SchemaIndex)
+            .zip(&self.rules)
+            .find(|(_, rules)| rules.iter().any(|rule| is_match(rule, digest)))
+            .map_or(self.catch_all, |(schema, _)| schema)
+    }
+}
+
+fn is_match(rule: &PolicyRulesWithSubjects, digest: &RequestDigest) -> bool {
+    let info = &digest.info;
+    rule.subjects
+        .iter()
+        .any(|subject| is_subject(subject, &digest.user))
+        && if info.is_resource {
+            rule.resource_rules.iter().flatten().any(|part| {
+                lists(&part.verbs, info.verb.as_str().as_bytes())
+                    && lists(&part.resources, info.resource())
+                    && lists(&part.api_groups, info.group())
+                    && if info.namespace().is_empty() {
+                        part.cluster_scope == Some(true)
                     } else {
-                        rule.non_resource_rules.iter().flatten().any(|part| {
-                            lists(&part.verbs, info.verb.as_str().as_bytes())
-                                && part.non_resource_urls.iter().any(|url| {
-                                    url == "*"
-                                        || info
-                                            .path()
-                                            .strip_prefix(url.as_bytes())
-                                            .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-                                })
-                        })
+                        let namespaces = part.namespaces.as_deref().unwrap_or_default();
+                        lists(namespaces, info.namespace())
                     }
             })
-        })
-        .unwrap_or(policy.catch_all())
+        } else {
+            rule.non_resource_rules.iter().flatten().any(|part| {
+                lists(&part.verbs, info.verb.as_str().as_bytes())
+                    && part.non_resource_urls.iter().any(|url| {
+                        url == "*"
+                            || info
+                                .path()
+                                .strip_prefix(url.as_bytes())
+                                .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+                    })
+            })
+        }
 }
 
 fn is_subject(subject: &k8s_openapi::api::flowcontrol::v1::Subject, user: &User) -> bool {

@@ -24,7 +24,7 @@ type Apiserver struct {
 	running *process
 }
 
-// StartApiserver starts one and waits until it is ready. Its objects are kept below a prefix of its name. The
+// StartApiserver starts one and waits until it is ready. Its objects are kept below a prefix of its own. The
 // program is a kube-apiserver, "" being the cluster's own. It ends with the cluster.
 func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserver, error) {
 	if program == "" {
@@ -38,7 +38,12 @@ func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserv
 	if server.Admin, err = c.adminOf(server.Endpoint); err != nil {
 		return nil, err
 	}
-	arguments := append(c.apiserverFlags(port), "--etcd-prefix=/"+name)
+	c.mutex.Lock()
+	c.started++
+	// A prefix of its own: with go test -count, an earlier run has left its objects below that of the same name.
+	prefix := fmt.Sprintf("/%s-%d", name, c.started)
+	c.mutex.Unlock()
+	arguments := append(c.apiserverFlags(port), "--etcd-prefix="+prefix)
 	if server.running, err = startProcess(c.Dir, name, program, append(arguments, more...)...); err != nil {
 		return nil, err
 	}

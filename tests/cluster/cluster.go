@@ -55,6 +55,7 @@ type Cluster struct {
 
 	mutex   sync.Mutex
 	further []*Apiserver // see StartApiserver
+	started int          // of these
 }
 
 // An Endpoint is where a client sends its requests.

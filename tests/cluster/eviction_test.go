@@ -391,15 +391,15 @@ func clearShared(ctx context.Context, admin kubernetes.Interface, namespace stri
 	return admin.PolicyV1().PodDisruptionBudgets(namespace).Delete(ctx, "shared", metav1.DeleteOptions{})
 }
 
-// evictionNamespace is a namespace, and a user who may evict in it and nothing else.
-func evictionNamespace(t *testing.T, ctx context.Context, server *Apiserver, name string) User {
+// evictionNamespace is a new namespace, and a user who may evict pods and nothing else.
+func evictionNamespace(t *testing.T, ctx context.Context, server *Apiserver, purpose string) (name string, drainer User) {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	must[*corev1.Namespace](t)(server.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
-	drainer := must[User](t)(shared.NewUser("drainer-of-" + name))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: purpose + "-"}}
+	name = must[*corev1.Namespace](t)(server.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})).Name
+	drainer = must[User](t)(shared.NewUser("drainer-of-" + name))
 	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}}
 	succeeds(t, GrantRules(ctx, server.Admin, drainer.Name, drainer.Name, []rbacv1.PolicyRule{rule}))
-	return drainer
+	return name, drainer
 }
 
 func evictingClient(t *testing.T, at Endpoint, user User) kubernetes.Interface {
@@ -415,7 +415,7 @@ func TestTwoFairgatesShareTheBudget(t *testing.T) {
 	t.Parallel()
 	server := must[*Apiserver](t)(evictionBed())
 	ctx := inTime(t, 13*time.Minute)
-	drainer := evictionNamespace(t, ctx, server, "shared")
+	namespace, drainer := evictionNamespace(t, ctx, server, "shared")
 	var clients []kubernetes.Interface
 	for range 2 {
 		gateway := evictingFairgate(t, server.URL)
@@ -423,7 +423,7 @@ func TestTwoFairgatesShareTheBudget(t *testing.T) {
 		clients = append(clients, evictingClient(t, gateway.Endpoint, drainer))
 	}
 	for run := range *evictionRuns {
-		granted, err := shareBudget(ctx, server.Admin, "shared", clients)
+		granted, err := shareBudget(ctx, server.Admin, namespace, clients)
 		if err != nil || granted != 10 {
 			t.Fatalf("run %d: %d granted, %v", run, granted, err)
 		}
@@ -437,19 +437,19 @@ func TestEvictionsNeedTheRightToEvict(t *testing.T) {
 	t.Parallel()
 	server := must[*Apiserver](t)(evictionBed())
 	ctx := inTime(t, 3*time.Minute)
-	drainer := evictionNamespace(t, ctx, server, "allowed")
-	succeeds(t, makeShared(ctx, server.Admin, "allowed", 2, 1))
+	namespace, drainer := evictionNamespace(t, ctx, server, "allowed")
+	succeeds(t, makeShared(ctx, server.Admin, namespace, 2, 1))
 	gateway := evictingFairgate(t, server.URL)
 	succeeds(t, gateway.Start())
-	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "pod-0", Namespace: "allowed"}}
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "pod-0", Namespace: namespace}}
 	stranger := must[User](t)(shared.NewUser("stranger-to-evictions"))
-	err := evictingClient(t, gateway.Endpoint, stranger).PolicyV1().Evictions("allowed").Evict(ctx, eviction)
-	direct := evictingClient(t, server.Endpoint, stranger).PolicyV1().Evictions("allowed").Evict(ctx, eviction)
+	err := evictingClient(t, gateway.Endpoint, stranger).PolicyV1().Evictions(namespace).Evict(ctx, eviction)
+	direct := evictingClient(t, server.Endpoint, stranger).PolicyV1().Evictions(namespace).Evict(ctx, eviction)
 	if !apierrors.IsForbidden(err) || err.Error() != direct.Error() {
 		t.Errorf("a stranger got %v, from the server itself %v", err, direct)
 	}
-	succeeds(t, evictingClient(t, gateway.Endpoint, drainer).PolicyV1().Evictions("allowed").Evict(ctx, eviction))
-	if _, err := server.Admin.CoreV1().Pods("allowed").Get(ctx, "pod-0", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	succeeds(t, evictingClient(t, gateway.Endpoint, drainer).PolicyV1().Evictions(namespace).Evict(ctx, eviction))
+	if _, err := server.Admin.CoreV1().Pods(namespace).Get(ctx, "pod-0", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the pod is there: %v", err)
 	}
 }
@@ -459,13 +459,13 @@ func TestEvictionsPerSecond(t *testing.T) {
 	aboutFairgate(t)
 	server := must[*Apiserver](t)(evictionBed())
 	ctx := inTime(t, 8*time.Minute)
-	drainer := evictionNamespace(t, ctx, server, "rate")
+	namespace, drainer := evictionNamespace(t, ctx, server, "rate")
 	gateway := evictingFairgate(t, server.URL)
 	succeeds(t, gateway.Start())
 	const count, clients = 128, 16
 	rates := map[string]float64{}
 	for name, at := range map[string]Endpoint{"server": server.Endpoint, "fairgate": gateway.Endpoint} {
-		succeeds(t, makeShared(ctx, server.Admin, "rate", count, count))
+		succeeds(t, makeShared(ctx, server.Admin, namespace, count, count))
 		client := evictingClient(t, at, drainer)
 		var next atomic.Int64
 		var group sync.WaitGroup
@@ -479,8 +479,8 @@ func TestEvictionsPerSecond(t *testing.T) {
 					if index >= count {
 						return
 					}
-					eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", index), Namespace: "rate"}}
-					if err := client.PolicyV1().Evictions("rate").Evict(ctx, eviction); err != nil {
+					eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", index), Namespace: namespace}}
+					if err := client.PolicyV1().Evictions(namespace).Evict(ctx, eviction); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
@@ -488,7 +488,7 @@ func TestEvictionsPerSecond(t *testing.T) {
 		}
 		group.Wait()
 		rates[name] = count / time.Since(from).Seconds()
-		succeeds(t, clearShared(ctx, server.Admin, "rate"))
+		succeeds(t, clearShared(ctx, server.Admin, namespace))
 	}
 	t.Logf("EVICTIONS_PER_SECOND %s", asJSON(rates))
 }
@@ -499,14 +499,14 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 	t.Parallel()
 	server := must[*Apiserver](t)(evictionBed())
 	ctx := inTime(t, 10*time.Minute)
-	drainer := evictionNamespace(t, ctx, server, "disturbed")
+	namespace, drainer := evictionNamespace(t, ctx, server, "disturbed")
 	random := rand.New(rand.NewPCG(*evictionSeed, 2))
 	const count, allowed = 30, 10
 	gone := 0
 	for run := range 12 {
 		valve := must[*Valve](t)(NewValve(strings.TrimPrefix(server.URL, "https://")))
 		gateway := must[*Fairgate](t)(shared.NewFairgate(FairgateOptions{Mode: "impersonate", User: evictionUser, Upstream: "https://" + valve.Address, Eviction: "authoritative"}))
-		succeeds(t, gateway.Start(), makeShared(ctx, server.Admin, "disturbed", count, allowed))
+		succeeds(t, gateway.Start(), makeShared(ctx, server.Admin, namespace, count, allowed))
 		client := evictingClient(t, gateway.Endpoint, drainer)
 		short, stop := context.WithTimeout(ctx, 20*time.Second)
 		var group sync.WaitGroup
@@ -515,8 +515,8 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 			group.Add(1)
 			go func() {
 				defer group.Done()
-				eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", index), Namespace: "disturbed"}}
-				if client.PolicyV1().Evictions("disturbed").Evict(short, eviction) == nil {
+				eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", index), Namespace: namespace}}
+				if client.PolicyV1().Evictions(namespace).Evict(short, eviction) == nil {
 					granted.Add(1)
 				}
 			}()
@@ -538,8 +538,8 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 		stop()
 		_ = gateway.Stop()
 		valve.Close()
-		budget := must[*policyv1.PodDisruptionBudget](t)(server.Admin.PolicyV1().PodDisruptionBudgets("disturbed").Get(ctx, "shared", metav1.GetOptions{}))
-		left := must[*corev1.PodList](t)(server.Admin.CoreV1().Pods("disturbed").List(ctx, metav1.ListOptions{}))
+		budget := must[*policyv1.PodDisruptionBudget](t)(server.Admin.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, "shared", metav1.GetOptions{}))
+		left := must[*corev1.PodList](t)(server.Admin.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{}))
 		there := map[string]bool{}
 		for _, pod := range left.Items {
 			// kube-apiserver marks a pod before it removes it, and leaves it marked if it is cut off in between:
@@ -561,7 +561,7 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 			t.Errorf("run %d: %d granted, %d evicted, the budget allows %d", run, granted.Load(), evicted, budget.Status.DisruptionsAllowed)
 		}
 		gone += evicted
-		succeeds(t, clearShared(ctx, server.Admin, "disturbed"))
+		succeeds(t, clearShared(ctx, server.Admin, namespace))
 	}
 	t.Logf("EVICTIONS_DISTURBED {\"gone\":%d}", gone)
 }

@@ -69,8 +69,8 @@ func (r ShippedRole) of(user string) string {
 	return user + ":" + strings.ReplaceAll(r.File, "/", ":") + ":" + r.Name
 }
 
-// Grant gives a user exactly what the roles allow, and waits until that is in force. It is done again after
-// [Revoke] only.
+// Grant gives a user exactly what the roles allow, and waits until that is in force. A user who has the roles already, from
+// an earlier run of the test, keeps them.
 func Grant(ctx context.Context, admin kubernetes.Interface, user string, roles ...ShippedRole) error {
 	for _, shipped := range roles {
 		role, err := shipped.Read()
@@ -87,7 +87,11 @@ func Grant(ctx context.Context, admin kubernetes.Interface, user string, roles .
 // GrantRules grants a user the rights of rules, by a role of that name, and waits until that is in force.
 func GrantRules(ctx context.Context, admin kubernetes.Interface, user, name string, rules []rbacv1.PolicyRule) error {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
-	if _, err := admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
+	_, err := admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = admin.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
+	}
+	if err != nil {
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -95,7 +99,7 @@ func GrantRules(ctx context.Context, admin kubernetes.Interface, user, name stri
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
-	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return untilAllowed(ctx, admin, user, rules, true)

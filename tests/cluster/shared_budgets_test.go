@@ -28,15 +28,14 @@ var leaseOfAnEtcd = regexp.MustCompile(`fairgate-disruption-controller-[0-9a-f]{
 
 // hostedBudgets is a namespace whose budget two fairgates host in one etcd.
 type hostedBudgets struct {
-	t        *testing.T
-	ctx      context.Context
-	server   *Apiserver
-	gateways []*Fairgate
-	admins   []kubernetes.Interface // of each gateway
-	made     int
+	t         *testing.T
+	ctx       context.Context
+	server    *Apiserver
+	gateways  []*Fairgate
+	admins    []kubernetes.Interface // of each gateway
+	made      int
+	namespace string
 }
-
-const sharedNamespace = "hosted-in-etcd"
 
 // Two fairgates host a budget in one etcd, with the shipped roles alone: one of them counts it, both evict by it, and
 // exactly as many pods go as it allows. After the one that counts was restarted, pods are still counted; when the namespace is
@@ -48,10 +47,11 @@ func TestTwoFairgatesHostBudgetsInOneEtcd(t *testing.T) {
 	h.server = must[*Apiserver](t)(shared.StartApiserver("hosted-budgets", "", controlledBedFlags...))
 	const user = "shares-budgets"
 	succeeds(t, Grant(h.ctx, h.server.Admin, user, ImpersonatorRole, OverlayRole, PrecheckRole, EvictionRole, ControllerRole, LeaseRole))
-	drainer := evictionNamespace(t, h.ctx, h.server, sharedNamespace)
+	namespace, drainer := evictionNamespace(t, h.ctx, h.server, "hosted-in-etcd")
+	h.namespace = namespace
 	var drainers []kubernetes.Interface
 	for range 2 {
-		gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", Source: "overlay", User: user, Upstream: h.server.URL, Eviction: "authoritative", Counts: true, Prefix: "/hosted-budgets-of-fairgate"})
+		gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", Source: "overlay", User: user, Upstream: h.server.URL, Eviction: "authoritative", Counts: true, Prefix: "/of-fairgate-" + namespace})
 		succeeds(t, gateway.Start())
 		h.gateways = append(h.gateways, gateway)
 		h.admins = append(h.admins, evictingClient(t, gateway.Endpoint, shared.admin))
@@ -60,7 +60,7 @@ func TestTwoFairgatesHostBudgetsInOneEtcd(t *testing.T) {
 	h.grantLease(user)
 	least := intstr.FromInt32(hostedPods - hostedAllowed)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, Selector: &metav1.LabelSelector{}}}
-	must[*policyv1.PodDisruptionBudget](t)(h.admins[0].PolicyV1().PodDisruptionBudgets(sharedNamespace).Create(h.ctx, budget, metav1.CreateOptions{}))
+	must[*policyv1.PodDisruptionBudget](t)(h.admins[0].PolicyV1().PodDisruptionBudgets(h.namespace).Create(h.ctx, budget, metav1.CreateOptions{}))
 	for range hostedPods {
 		h.makePod()
 	}
@@ -76,7 +76,7 @@ func TestTwoFairgatesHostBudgetsInOneEtcd(t *testing.T) {
 	if granted := h.evictAll(drainers); granted != 1 {
 		t.Errorf("%d evictions were granted after the leader was restarted, want 1", granted)
 	}
-	succeeds(t, h.server.Admin.CoreV1().Namespaces().Delete(h.ctx, sharedNamespace, metav1.DeleteOptions{}))
+	succeeds(t, h.server.Admin.CoreV1().Namespaces().Delete(h.ctx, h.namespace, metav1.DeleteOptions{}))
 	succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
 		left, err := h.admins[0].PolicyV1().PodDisruptionBudgets("").List(h.ctx, metav1.ListOptions{})
 		return err == nil && len(left.Items) == 0, err
@@ -104,7 +104,7 @@ func (h *hostedBudgets) grantLease(user string) {
 func (h *hostedBudgets) makePod() {
 	h.t.Helper()
 	h.made++
-	pods := h.server.Admin.CoreV1().Pods(sharedNamespace)
+	pods := h.server.Admin.CoreV1().Pods(h.namespace)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", h.made)}, Spec: pausedPod()}
 	pod = must[*corev1.Pod](h.t)(pods.Create(h.ctx, pod, metav1.CreateOptions{}))
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
@@ -117,7 +117,7 @@ func (h *hostedBudgets) awaits(allowed, healthy int32) {
 	for _, admin := range h.admins {
 		var last policyv1.PodDisruptionBudgetStatus
 		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
-			budget, err := admin.PolicyV1().PodDisruptionBudgets(sharedNamespace).Get(h.ctx, "all", metav1.GetOptions{})
+			budget, err := admin.PolicyV1().PodDisruptionBudgets(h.namespace).Get(h.ctx, "all", metav1.GetOptions{})
 			if err != nil {
 				return false, err
 			}
@@ -133,14 +133,14 @@ func (h *hostedBudgets) awaits(allowed, healthy int32) {
 // evictAll evicts all pods at once, through the gateways by turns, and returns how many evictions were granted.
 func (h *hostedBudgets) evictAll(drainers []kubernetes.Interface) int {
 	h.t.Helper()
-	list := must[*corev1.PodList](h.t)(h.server.Admin.CoreV1().Pods(sharedNamespace).List(h.ctx, metav1.ListOptions{}))
+	list := must[*corev1.PodList](h.t)(h.server.Admin.CoreV1().Pods(h.namespace).List(h.ctx, metav1.ListOptions{}))
 	var granted atomic.Int64
 	var group sync.WaitGroup
 	for index, pod := range list.Items {
 		group.Go(func() {
-			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: sharedNamespace}}
+			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: h.namespace}}
 			for {
-				err := drainers[index%len(drainers)].PolicyV1().Evictions(sharedNamespace).Evict(h.ctx, eviction)
+				err := drainers[index%len(drainers)].PolicyV1().Evictions(h.namespace).Evict(h.ctx, eviction)
 				if err == nil {
 					granted.Add(1)
 				} else if !apierrors.IsTooManyRequests(err) {
@@ -153,7 +153,7 @@ func (h *hostedBudgets) evictAll(drainers []kubernetes.Interface) int {
 		})
 	}
 	group.Wait()
-	left := must[*corev1.PodList](h.t)(h.server.Admin.CoreV1().Pods(sharedNamespace).List(h.ctx, metav1.ListOptions{}))
+	left := must[*corev1.PodList](h.t)(h.server.Admin.CoreV1().Pods(h.namespace).List(h.ctx, metav1.ListOptions{}))
 	if gone := len(list.Items) - len(left.Items); gone != int(granted.Load()) {
 		h.t.Errorf("%d pods are gone, %d evictions were granted", gone, granted.Load())
 	}

@@ -6,9 +6,8 @@
 //! other's conditions without end.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use http::{Method, StatusCode};
@@ -18,9 +17,10 @@ use super::{
     Hosted, ReconcileError,
     changes::{ChangedObject, ChangedObjects},
     path,
+    recent_writes::RecentWrites,
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::{apf::objects::dangling_condition, time::Time};
+use fairgate_core::apf::objects::dangling_condition;
 use fairgate_objects::{
     kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
     metadata,
@@ -35,10 +35,6 @@ const UNREACHABLE_MANAGER: &str = "fairgate-unreachable";
 const UNREACHABLE: &str = "Unreachable";
 /// The reason of the condition `Unreachable`: schemas of higher precedence match everything that this one matches.
 const COVERED: &str = "Covered";
-
-/// The maximum number of writes of one object within [`WINDOW`].
-const MAX_WRITES: usize = 6;
-const WINDOW: Duration = Duration::from_secs(60);
 
 /// A schema that no request can match.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,14 +51,13 @@ pub struct ConditionWriter {
     hosted: Arc<Hosted>,
     clock: Clock,
     changed: ChangedObjects,
-    /// The level that each schema names.
-    levels_of: BTreeMap<String, String>,
+    /// The level that each schema names. Schemas share the text if that level exists.
+    levels_of: BTreeMap<Box<str>, Arc<str>>,
     /// The levels that exist.
-    levels: BTreeSet<String>,
+    levels: BTreeSet<Arc<str>>,
     /// The messages of schemas that no request can match.
     unreachable: BTreeMap<String, String>,
-    /// When each object was written within [`WINDOW`].
-    writes: BTreeMap<String, VecDeque<Time>>,
+    writes: RecentWrites,
 }
 
 impl ConditionWriter {
@@ -77,7 +72,7 @@ impl ConditionWriter {
             levels_of: BTreeMap::new(),
             levels: BTreeSet::new(),
             unreachable: BTreeMap::new(),
-            writes: BTreeMap::new(),
+            writes: RecentWrites::default(),
         }
     }
 
@@ -92,6 +87,7 @@ impl ConditionWriter {
         &mut self,
         unreachable: &[UnreachableSchema],
     ) -> Result<bool, ReconcileError> {
+        self.writes.expire(self.clock.now());
         self.changed.collect().await?;
         self.note_unreachable(unreachable);
         let mut all_written = true;
@@ -128,14 +124,14 @@ impl ConditionWriter {
 
     /// Records that a level was created or deleted, which changes whether its schemas are dangling.
     fn note_level(&mut self, level: &ChangedObject) {
-        let name = &level.name;
+        let name = level.name.as_str();
         let is_news = if level.object.is_some() {
-            self.levels.insert(name.clone())
+            self.levels.insert(name.into())
         } else {
             self.levels.remove(name)
         };
         if is_news {
-            let schemas = self.levels_of.iter().filter(|(_, of)| *of == name);
+            let schemas = self.levels_of.iter().filter(|(_, of)| &***of == name);
             for (schema, _) in schemas {
                 self.changed.add(&FLOW_SCHEMA, schema);
             }
@@ -146,15 +142,17 @@ impl ConditionWriter {
     async fn reconcile_schema(&mut self, changed: &ChangedObject) -> Result<bool, ReconcileError> {
         let name = &changed.name;
         let Some(schema) = changed.object.as_ref().map(Object::stored) else {
-            self.levels_of.remove(name);
-            self.writes.remove(name);
+            self.levels_of.remove(name.as_str());
+            self.writes.forget(name);
             return Ok(true);
         };
         let level = schema["spec"]["priorityLevelConfiguration"]["name"]
             .as_str()
             .unwrap_or_default();
-        self.levels_of.insert(name.clone(), level.to_owned());
-        let dangling = json!(dangling_condition(level, self.levels.contains(level)));
+        let existing = self.levels.get(level);
+        let dangling = json!(dangling_condition(level, existing.is_some()));
+        let level = existing.map_or_else(|| level.into(), Arc::clone);
+        self.levels_of.insert(name.as_str().into(), level);
         let is_dangling_written = self
             .write_condition(name, schema, DANGLING_MANAGER, "Dangling", Some(dangling))
             .await?;
@@ -185,7 +183,7 @@ impl ConditionWriter {
         if !differs(schema, ty, desired.as_ref()) {
             return Ok(true);
         }
-        if !self.may_write(name) {
+        if !self.writes.allow(self.clock.now(), name) {
             return Ok(false);
         }
         let written = match desired {
@@ -264,23 +262,6 @@ impl ConditionWriter {
         self.hosted
             .call(Method::PATCH, &path, query, content_type, Some(body))
             .await
-    }
-
-    /// Counts a write; false if there were [`MAX_WRITES`] within [`WINDOW`].
-    fn may_write(&mut self, name: &str) -> bool {
-        let now = self.clock.now();
-        let writes = self.writes.entry(name.to_owned()).or_default();
-        while writes
-            .front()
-            .is_some_and(|first| now.since(*first) >= WINDOW)
-        {
-            writes.pop_front();
-        }
-        if writes.len() >= MAX_WRITES {
-            return false;
-        }
-        writes.push_back(now);
-        true
     }
 }
 

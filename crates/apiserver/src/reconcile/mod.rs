@@ -8,6 +8,7 @@ mod bootstrap;
 mod changes;
 mod cleanup;
 mod conditions;
+mod recent_writes;
 mod type_checks;
 
 use std::sync::Arc;

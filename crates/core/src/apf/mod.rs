@@ -10,6 +10,7 @@ pub mod dispatcher;
 pub mod level;
 pub mod objects;
 mod order;
+mod packed_rules;
 pub mod policy;
 pub mod queueset;
 pub mod ratio;

@@ -102,7 +102,7 @@ impl Gate {
         self.deliver(out);
 
         if let Some(length) = queue_length {
-            let cells = policy.flow(flow.schema).cells();
+            let cells = policy.cells(flow.schema);
             cells.queue_length.observe(f64::from(length));
         }
         let request = NewRequest {
@@ -125,7 +125,7 @@ impl Gate {
     ) -> AdmissionOutcome {
         let NewRequest { policy, flow, .. } = &request;
         let observes = policy.enforcement == Enforcement::Observe;
-        let cells = policy.flow(flow.schema).cells();
+        let cells = policy.cells(flow.schema);
         match arrival {
             Arrival::Execute(ticket) => {
                 if !policy.view.is_exempt(flow.level) {
@@ -164,9 +164,10 @@ impl Gate {
                 .estimates()
                 .estimate(now, &call.digest.info, policy.estimator, cap);
         let facts = policy.flow(flow.schema);
-        facts.cells().seats.observe(f64::from(work.max_seats()));
+        let cells = policy.cells(flow.schema);
+        cells.seats.observe(f64::from(work.max_seats()));
         if let Some(watchers) = watchers {
-            facts.cells().watch_count.observe(f64::from(watchers));
+            cells.watch_count.observe(f64::from(watchers));
         }
         let context = &call.context;
         let _ = context.trace.schema.set(Arc::clone(&facts.schema));
@@ -190,7 +191,7 @@ impl Gate {
             hold,
             !policy.view.is_exempt(level),
             request.waiter,
-            Arc::clone(policy.flow(schema).cells()),
+            Arc::clone(policy.cells(schema)),
             &request.call.digest,
             request.call.kind,
             request.now,
@@ -226,7 +227,7 @@ impl Gate {
         }
         queued.cancel_uncounted();
         let reason = RejectReason::QueueFull;
-        policy.flow(schema).cells().rejected(reason).increment();
+        policy.cells(schema).rejected(reason).increment();
         AdmissionOutcome::Reject(self.rejection(&policy, schema, reason))
     }
 
@@ -310,7 +311,7 @@ impl QueuedRequest {
         self.place = None;
         self.leave_queue();
         let now = self.gate.now();
-        let cells = Arc::clone(self.policy.flow(self.schema).cells());
+        let cells = Arc::clone(self.policy.cells(self.schema));
         let waited = now.since(self.since);
         cells.wait_executed.observe_duration(waited);
         self.gate.cells.filter.observe_duration(waited);
@@ -333,7 +334,7 @@ impl QueuedRequest {
             return;
         };
         self.leave_queue();
-        let cells = self.policy.flow(self.schema).cells();
+        let cells = self.policy.cells(self.schema);
         cells.rejected(RejectReason::TimeOut).increment();
         let waited = self.waited();
         match self.policy.view.policy().settings().semantics {

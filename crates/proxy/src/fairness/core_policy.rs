@@ -15,7 +15,7 @@ use super::{
 };
 use fairgate_call::{FlowUids, SpoolLimits};
 use fairgate_core::{
-    apf::{Policy, SchemaIndex, dispatcher::PolicyView, policy::Schema, work::EstimatorSettings},
+    apf::{SchemaIndex, dispatcher::PolicyView, policy::Schema, work::EstimatorSettings},
     cells::FlowCells,
 };
 
@@ -34,9 +34,17 @@ pub struct CorePolicy {
     pub estimator: EstimatorSettings,
     /// How much of slowly read replies may be spooled.
     pub spool: SpoolLimits,
-    flows: Box<[FlowFacts]>,
+    core: u16,
+    flows: Arc<PolicyFlows>,
+}
+
+/// What requests need of the FlowSchemas of a policy. All cores share it.
+#[derive(Debug)]
+pub(super) struct PolicyFlows {
+    /// In the order of the policy.
+    facts: Box<[FlowFacts]>,
     /// The index of each FlowSchema by its stable id; [`GONE`] for those that the policy no longer has.
-    index_by_id: Vec<u32>,
+    index_by_id: Box<[u32]>,
 }
 
 const GONE: u32 = u32::MAX;
@@ -49,7 +57,6 @@ pub(super) type CellsOfCores = Arc<[OnceLock<Arc<FlowCells>>]>;
 #[derive(Clone, Debug)]
 pub struct FlowFacts {
     cells: CellsOfCores,
-    core: u16,
     /// Name of the schema.
     pub schema: Arc<str>,
     /// Name of its level.
@@ -58,39 +65,46 @@ pub struct FlowFacts {
     pub uids: FlowUids,
 }
 
-impl FlowFacts {
-    /// The counters of the FlowSchema on this core, allocated by the first call.
-    pub fn cells(&self) -> &Arc<FlowCells> {
-        self.cells[self.core as usize].get_or_init(Arc::default)
-    }
-}
-
-impl CorePolicy {
-    /// The policy for `core`, with the counters of each schema and its UIDs.
-    pub(super) fn new<'u>(
-        core: u16,
-        view: Arc<PolicyView<Waiter>>,
-        settings: &FlowControlSettings,
-        of_schemas: impl ExactSizeIterator<Item = (&'u CellsOfCores, &'u FlowUids)>,
-    ) -> Self {
-        let policy = Arc::clone(view.policy());
+impl PolicyFlows {
+    /// The FlowSchemas of `view`, whose counters are `cells`, in the same order.
+    pub(super) fn new(view: &PolicyView<Waiter>, cells: &[CellsOfCores]) -> Self {
+        let policy = view.policy();
         let mut index_by_id = Vec::new();
-        let mut flows = Vec::with_capacity(of_schemas.len());
-        for ((index, schema), (cells, uids)) in (0..).zip(policy.schemas()).zip(of_schemas) {
+        for (index, _) in (0..).zip(policy.schemas()) {
             let id = view.schema_id(SchemaIndex(index)).0 as usize;
             if index_by_id.len() <= id {
                 index_by_id.resize(id + 1, GONE);
             }
             index_by_id[id] = index;
-            let level = &policy.levels()[schema.level.0 as usize];
-            flows.push(FlowFacts {
-                cells: Arc::clone(cells),
-                core,
-                schema: Arc::clone(&schema.name),
-                level: Arc::clone(&level.name),
-                uids: uids.clone(),
-            });
         }
+        let uids: Vec<HeaderValue> = policy.levels().iter().map(|l| uid_header(&l.uid)).collect();
+        let facts = |(schema, cells): (&Schema, &CellsOfCores)| {
+            let level = schema.level.0 as usize;
+            FlowFacts {
+                cells: Arc::clone(cells),
+                schema: Arc::clone(&schema.name),
+                level: Arc::clone(&policy.levels()[level].name),
+                uids: FlowUids {
+                    schema: uid_header(&schema.uid),
+                    level: uids[level].clone(),
+                },
+            }
+        };
+        Self {
+            facts: policy.schemas().iter().zip(cells).map(facts).collect(),
+            index_by_id: index_by_id.into(),
+        }
+    }
+}
+
+impl CorePolicy {
+    /// The policy for `core`; `flows` are those of the same view.
+    pub(super) fn new(
+        core: u16,
+        view: Arc<PolicyView<Waiter>>,
+        settings: &FlowControlSettings,
+        flows: Arc<PolicyFlows>,
+    ) -> Self {
         Self {
             view,
             enforcement: settings.enforcement,
@@ -98,31 +112,26 @@ impl CorePolicy {
             max_queued: settings.max_queued,
             estimator: settings.estimator,
             spool: settings.spool,
-            flows: flows.into(),
-            index_by_id,
+            core,
+            flows,
         }
     }
 
     /// What a request needs of the FlowSchema that it matched.
     pub fn flow(&self, schema: SchemaIndex) -> &FlowFacts {
-        &self.flows[schema.0 as usize]
+        &self.flows.facts[schema.0 as usize]
     }
 
-    /// The cells of a FlowSchema by its stable id, which survives policy changes.
+    /// The counters of a FlowSchema on this core, allocated by the first call.
+    pub fn cells(&self, schema: SchemaIndex) -> &Arc<FlowCells> {
+        self.flow(schema).cells[self.core as usize].get_or_init(Arc::default)
+    }
+
+    /// The counters of a FlowSchema by its stable id, which survives policy changes.
     pub(super) fn cells_of(&self, id: u32) -> Option<&FlowCells> {
-        let index = *self.index_by_id.get(id as usize)?;
-        self.flows.get(index as usize).map(|facts| &**facts.cells())
+        let index = *self.flows.index_by_id.get(id as usize)?;
+        (index != GONE).then(|| &**self.cells(SchemaIndex(index)))
     }
-}
-
-/// The UIDs of each schema and its level as header values, which all cores share.
-pub(super) fn flow_uids(policy: &Policy) -> Vec<FlowUids> {
-    let levels: Vec<HeaderValue> = policy.levels().iter().map(|l| uid_header(&l.uid)).collect();
-    let uids = |schema: &Schema| FlowUids {
-        schema: uid_header(&schema.uid),
-        level: levels[schema.level.0 as usize].clone(),
-    };
-    policy.schemas().iter().map(uids).collect()
 }
 
 /// A UID as a header value, never empty. One that is no valid header value is replaced by a fixed text.

@@ -13,7 +13,7 @@ use std::{
 use super::{
     abandoned::AbandonedRequests,
     borrowing_trigger::BorrowingTrigger,
-    core_policy::{self, CellsOfCores, CorePolicy},
+    core_policy::{CellsOfCores, CorePolicy, PolicyFlows},
     long_running::LongRunning,
     message::GateMessage,
     premature_resets::UserResets,
@@ -259,10 +259,9 @@ impl FlowControl {
             .map(|key| before.remove(key).unwrap_or_else(new))
             .collect();
         *registry = keys.into_iter().zip(cells.iter().cloned()).collect();
-        let uids = core_policy::flow_uids(view.policy());
+        let flows = Arc::new(PolicyFlows::new(&view, &cells));
         for (core, mailbox) in (0..).zip(&self.mailboxes) {
-            let of_schemas = cells.iter().zip(&uids);
-            let policy = CorePolicy::new(core, Arc::clone(&view), &settings, of_schemas);
+            let policy = CorePolicy::new(core, Arc::clone(&view), &settings, Arc::clone(&flows));
             mailbox.post([GateMessage::Policy(Arc::new(policy))]);
         }
     }

@@ -450,6 +450,10 @@ impl Shared {
                 (None, Some(loading)) => loading.entries.get(&key).cloned(),
                 (None, None) => self.mirror.get(&key)?,
             };
+            // All versions share one copy of the key.
+            let key = before
+                .as_ref()
+                .map_or(key, |before| Arc::clone(&before.key));
             let after = match event.event_type() {
                 EventType::Put => Some(made(key.clone(), found)?),
                 EventType::Delete => None,

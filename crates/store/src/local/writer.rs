@@ -344,6 +344,10 @@ impl Batch {
             });
         }
         let revision = newest + 1;
+        // All versions share one copy of the key.
+        let key = before
+            .as_ref()
+            .map_or(key, |before| Arc::clone(&before.key));
         let after = value.map(|value| Arc::new(StoreEntry::new(key.clone(), value, revision)));
         self.staged.insert(key.clone(), after.clone());
         let event = StoreEvent::new(revision, key, before.clone(), after.clone());

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
-
 use super::{
     ANY, CLUSTER, Classifier, CombinedSchema, EVERY_PATH, FlowHash, LevelSpec, NAMED_GROUP,
     NAMED_PATH, NAMED_RESOURCE, PATH, Schema, SchemaIndex, Shapes, Subject, UNKNOWN,
@@ -12,6 +10,7 @@ use super::{
     numbering::{NumberedRule, Numbering, PathPart, ResourcePart},
     tuples::{TupleKey, Tuples},
 };
+use crate::apf::packed_rules::PackedRules;
 
 /// How many combinations are listed before a rule is kept whole.
 ///
@@ -34,7 +33,7 @@ impl Budget {
 /// A schema to classify by.
 pub(in crate::apf) struct ClassifierSchema<'a> {
     pub(in crate::apf) schema: &'a Schema,
-    pub(in crate::apf) rules: &'a [PolicyRulesWithSubjects],
+    pub(in crate::apf) rules: &'a PackedRules,
     /// The number of the schema that had the same rules in the classifier before.
     pub(in crate::apf) known: Option<SchemaIndex>,
 }
@@ -69,12 +68,13 @@ impl Classifier {
             .iter()
             .map(|schema| match (before, schema.known) {
                 (Some(before), Some(known)) => Arc::clone(&before.rules[known.0 as usize]),
-                _ => numbering.rules(schema.rules),
+                _ => numbering.rules(&schema.rules.unpack()),
             })
             .collect();
         if before.is_none() {
             numbering.all_are_used();
         }
+        numbering.shrink();
         let classes = Classes::of(rules.iter().flat_map(|rules| rules.iter()), numbering.len());
         let mut table = Table::new(budget, classes.subjects as usize);
         for (schema, rules) in (0..).zip(&rules) {

@@ -76,8 +76,8 @@ struct NameSlot {
 #[derive(Clone, Copy)]
 struct NameEntry {
     scope: NameScope,
-    start: usize,
-    len: usize,
+    start: u32,
+    len: u32,
 }
 
 const FREE: NameSlot = NameSlot { tag: 0, number: 0 };
@@ -98,6 +98,12 @@ impl Names {
     /// How many names there are.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Gives back the memory for further names.
+    pub(super) fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+        self.bytes.shrink_to_fit();
     }
 
     /// The name of a number, and its scope.
@@ -123,10 +129,11 @@ impl Names {
         if slot.number != 0 {
             return slot.number - 1;
         }
+        let small = |length| u32::try_from(length).expect("names of less than 4 GiB");
         self.entries.push(NameEntry {
             scope,
-            start: self.bytes.len(),
-            len: name.len(),
+            start: small(self.bytes.len()),
+            len: small(name.len()),
         });
         self.bytes.extend_from_slice(name);
         let number = u32::try_from(self.entries.len()).expect("fewer than 2^32 names");
@@ -161,7 +168,7 @@ impl Names {
     }
 
     fn name(&self, entry: &NameEntry) -> &[u8] {
-        &self.bytes[entry.start..entry.start + entry.len]
+        &self.bytes[entry.start as usize..][..entry.len as usize]
     }
 
     fn grow(&mut self) {

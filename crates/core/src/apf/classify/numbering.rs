@@ -97,6 +97,12 @@ impl Numbering {
         self.names.len()
     }
 
+    /// Gives back the memory for further names. Vectors grow to up to twice of what they hold.
+    pub(super) fn shrink(&mut self) {
+        self.names.shrink();
+        self.parents.shrink_to_fit();
+    }
+
     /// To be called when all rules that count have just been numbered.
     pub(super) fn all_are_used(&mut self) {
         self.used = self.len();

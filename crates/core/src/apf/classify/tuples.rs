@@ -5,70 +5,90 @@ use std::ops::Range;
 /// A tuple of a rule; the index defines the meaning of each number.
 pub(super) type TupleKey = [u32; 4];
 
-/// Open addressing, at most a quarter full, so that chains are short. Clients cannot choose the numbers, so the
-/// hash needs no key.
+/// Open addressing, at most a quarter full, so that chains are short; the slots are small, so that free ones cost
+/// little memory. Clients cannot choose the numbers, so the hash needs no key.
 pub(super) struct Tuples {
     slots: Box<[TupleSlot]>,
+    entries: Box<[TupleEntry]>,
 }
 
 #[derive(Clone, Copy)]
 struct TupleSlot {
+    /// Bits of the hash that do not choose the slot. They differ for most other keys.
+    tag: u32,
+    /// The index of the entry plus 1; 0 in a free slot.
+    number: u32,
+}
+
+struct TupleEntry {
     key: TupleKey,
     start: u32,
     end: u32,
 }
 
-/// No range is empty, so this one marks a free slot.
-const FREE: TupleSlot = TupleSlot {
-    key: [0; 4],
-    start: 0,
-    end: 0,
-};
+const FREE: TupleSlot = TupleSlot { tag: 0, number: 0 };
 
 impl Tuples {
-    /// A table of these entries, whose keys are distinct and whose ranges are not empty.
+    /// A table of these entries, whose keys are distinct.
     pub(super) fn new(entries: &[(TupleKey, Range<u32>)]) -> Self {
         let len = (entries.len() * 4).max(4).next_power_of_two();
         let mut slots = vec![FREE; len].into_boxed_slice();
-        for (key, range) in entries {
-            debug_assert!(!range.is_empty());
-            let mut at = hash(*key) & (len - 1);
-            while slots[at].end != 0 {
+        for (number, (key, _)) in (1..).zip(entries) {
+            let hash = hash(*key);
+            let mut at = first_slot(hash, len);
+            while slots[at].number != 0 {
                 at = (at + 1) & (len - 1);
             }
-            slots[at] = TupleSlot {
-                key: *key,
-                start: range.start,
-                end: range.end,
-            };
+            let tag = tag(hash);
+            slots[at] = TupleSlot { tag, number };
         }
-        Self { slots }
+        let entry = |(key, range): &(TupleKey, Range<u32>)| TupleEntry {
+            key: *key,
+            start: range.start,
+            end: range.end,
+        };
+        Self {
+            slots,
+            entries: entries.iter().map(entry).collect(),
+        }
     }
 
     /// The range of a key.
     pub(super) fn find(&self, key: TupleKey) -> Option<Range<usize>> {
-        let mask = self.slots.len() - 1;
-        let mut at = hash(key) & mask;
+        let hash = hash(key);
+        let len = self.slots.len();
+        let mut at = first_slot(hash, len);
         loop {
             super::count();
             let slot = self.slots[at];
-            if slot.end == 0 {
+            if slot.number == 0 {
                 return None;
             }
-            if slot.key == key {
-                return Some(slot.start as usize..slot.end as usize);
+            if slot.tag == tag(hash) {
+                let entry = &self.entries[slot.number as usize - 1];
+                if entry.key == key {
+                    return Some(entry.start as usize..entry.end as usize);
+                }
             }
-            at = (at + 1) & mask;
+            at = (at + 1) & (len - 1);
         }
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "masked by the caller")]
-fn hash([a, b, c, d]: TupleKey) -> usize {
+#[expect(clippy::cast_possible_truncation, reason = "masked")]
+const fn first_slot(hash: u64, len: usize) -> usize {
+    hash as usize & (len - 1)
+}
+
+const fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+fn hash([a, b, c, d]: TupleKey) -> u64 {
     let low = (u64::from(a) << 32 | u64::from(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let high = (u64::from(c) << 32 | u64::from(d)).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
     let mixed = (low ^ high.rotate_left(29)).wrapping_mul(0x1656_67b1_9e37_79f9);
-    (mixed ^ (mixed >> 32)) as usize
+    mixed ^ (mixed >> 32)
 }
 
 #[cfg(test)]

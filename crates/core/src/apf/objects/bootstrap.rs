@@ -58,11 +58,21 @@ pub enum SpecOwner {
 /// Generation 1 means never edited. An object without a generation comes from a file that a user
 /// wrote, so it counts as edited.
 pub fn spec_owner(annotation: Option<&str>, generation: Option<i64>) -> SpecOwner {
-    match annotation.and_then(parse_bool) {
+    owner(annotation.and_then(parse_bool), is_unedited(generation))
+}
+
+/// [`spec_owner`] of an object whose annotation is this boolean, or none.
+pub(super) fn owner(autoupdate: Option<bool>, is_unedited: bool) -> SpecOwner {
+    match autoupdate {
         Some(true) => SpecOwner::BuiltIn,
-        None if generation == Some(1) => SpecOwner::BuiltIn,
+        None if is_unedited => SpecOwner::BuiltIn,
         Some(false) | None => SpecOwner::Author,
     }
+}
+
+/// Whether an object of this generation was never edited.
+pub(super) fn is_unedited(generation: Option<i64>) -> bool {
+    generation == Some(1)
 }
 
 /// The value of the annotation [`AUTOUPDATE`].

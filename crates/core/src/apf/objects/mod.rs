@@ -6,6 +6,7 @@
 //! [`super::policy`]), and no file is read.
 
 pub mod bootstrap;
+mod compact;
 pub mod defaults;
 mod parsed;
 mod read;
@@ -14,18 +15,18 @@ pub mod validate;
 
 use std::{collections::HashMap, sync::Arc};
 
-use k8s_openapi::{
-    api::flowcontrol::v1::{FlowSchema, FlowSchemaCondition, PriorityLevelConfiguration},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::api::flowcontrol::v1::{FlowSchemaCondition, PriorityLevelConfiguration};
 use serde_json::Value;
 
 use crate::finding::{Finding, Severity};
 pub use bootstrap::Bootstrap;
+pub use compact::CompactFlowSchema;
+pub(in crate::apf) use compact::is_pattern;
 pub use parsed::ParsedDocument;
 pub use read::GROUP;
 
 use bootstrap::SpecOwner;
+use compact::Upkeep;
 use parsed::{ParsedObject, UsableObject};
 
 /// The kind of a FlowSchema.
@@ -47,7 +48,7 @@ pub struct Located<T> {
 /// A complete set of policy objects, as given, and the findings about it.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectSet {
-    flow_schemas: Vec<Arc<Located<FlowSchema>>>,
+    flow_schemas: Vec<Arc<Located<CompactFlowSchema>>>,
     priority_levels: Vec<Arc<Located<PriorityLevelConfiguration>>>,
     findings: Vec<Finding>,
     bootstrap: Bootstrap,
@@ -61,7 +62,7 @@ pub struct ObjectSet {
 #[derive(Clone, Debug, Default)]
 pub struct EffectiveSet {
     /// In no particular order.
-    pub flow_schemas: Vec<Arc<Located<FlowSchema>>>,
+    pub flow_schemas: Vec<Arc<Located<CompactFlowSchema>>>,
     /// In no particular order.
     pub priority_levels: Vec<Arc<Located<PriorityLevelConfiguration>>>,
     /// Objects that do not take effect as written, and why.
@@ -95,7 +96,7 @@ impl ObjectSet {
     #[cfg(test)]
     pub(crate) fn from_objects(
         origin: &str,
-        flow_schemas: impl IntoIterator<Item = FlowSchema>,
+        flow_schemas: impl IntoIterator<Item = k8s_openapi::api::flowcontrol::v1::FlowSchema>,
         priority_levels: impl IntoIterator<Item = PriorityLevelConfiguration>,
     ) -> Self {
         let mut document = ParsedDocument::default();
@@ -116,7 +117,7 @@ impl ObjectSet {
     }
 
     /// The schemas as given, with defaults.
-    pub fn flow_schemas(&self) -> &[Arc<Located<FlowSchema>>] {
+    pub fn flow_schemas(&self) -> &[Arc<Located<CompactFlowSchema>>] {
         &self.flow_schemas
     }
 
@@ -151,7 +152,7 @@ impl ObjectSet {
                 .extend(self.keep(located, &mut set.findings));
         }
         if self.bootstrap == Bootstrap::Suggested {
-            let schemas = bootstrap::flow_schemas().iter();
+            let schemas = CompactFlowSchema::built_in().iter();
             let levels = bootstrap::priority_levels().iter();
             set.flow_schemas
                 .extend(schemas.filter_map(|s| self.suggested(s)));
@@ -167,9 +168,8 @@ impl ObjectSet {
         located: &Arc<Located<T>>,
         findings: &mut Vec<Finding>,
     ) -> Option<Arc<Located<T>>> {
-        let metadata = located.object.metadata();
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let annotation = bootstrap::autoupdate(metadata);
+        let name = located.object.name();
+        let upkeep = located.object.upkeep();
         let mut warn = |message: &str, remedy: &str| {
             findings.push(Finding {
                 severity: Severity::Warning,
@@ -182,7 +182,7 @@ impl ObjectSet {
             });
         };
         let Some(original) = T::built_in(name) else {
-            if annotation.and_then(bootstrap::parse_bool) == Some(true) {
+            if upkeep.autoupdate == Some(true) {
                 warn(
                     "is true on an object that is not built in, so the object is left out, as an \
                      API server would delete it",
@@ -194,8 +194,8 @@ impl ObjectSet {
         };
         let as_given = bootstrap::is_mandatory(name)
             || self.bootstrap == Bootstrap::Mandatory
-            || bootstrap::spec_owner(annotation, metadata.generation) == SpecOwner::Author
-            || located.object.same_spec(original);
+            || upkeep.owner() == SpecOwner::Author
+            || located.object.has_same_spec(original);
         if as_given {
             return Some(Arc::clone(located));
         }
@@ -203,17 +203,15 @@ impl ObjectSet {
             "keeps the object at its built-in spec, so the spec given here has no effect",
             "set the annotation to \"false\" to use this spec, or remove the object",
         );
-        let mut object = original.clone();
-        *object.metadata_mut() = metadata.clone();
         Some(Arc::new(Located {
             origin: Arc::clone(&located.origin),
-            object,
+            object: original.instead_of(&located.object),
         }))
     }
 
     /// The suggested built-in object, unless one of its name is given.
     fn suggested<T: PolicyObject>(&self, object: &T) -> Option<Arc<Located<T>>> {
-        let name = object.metadata().name.as_deref()?;
+        let name = object.name();
         let is_added =
             !bootstrap::is_mandatory(name) && !self.seen.contains_key(&(T::KIND, name.into()));
         is_added.then(|| Arc::new(Located::built_in(object)))
@@ -296,51 +294,69 @@ pub fn dangling_condition(level: &str, exists: bool) -> FlowSchemaCondition {
 trait PolicyObject: Clone + 'static {
     const KIND: &'static str;
 
-    fn metadata(&self) -> &ObjectMeta;
-    fn metadata_mut(&mut self) -> &mut ObjectMeta;
+    fn name(&self) -> &str;
+    fn upkeep(&self) -> Upkeep;
     /// The built-in object of this name.
     fn built_in(name: &str) -> Option<&'static Self>;
     /// Whether the specs mean the same.
-    fn same_spec(&self, other: &Self) -> bool;
+    fn has_same_spec(&self, other: &Self) -> bool;
+    /// This spec with the metadata of `given`.
+    fn instead_of(&self, given: &Self) -> Self;
 }
 
-impl PolicyObject for FlowSchema {
+impl PolicyObject for CompactFlowSchema {
     const KIND: &'static str = FLOW_SCHEMA;
 
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+    fn upkeep(&self) -> Upkeep {
+        self.upkeep
     }
 
     fn built_in(name: &str) -> Option<&'static Self> {
-        bootstrap::flow_schema(name)
+        Self::built_in_of(name)
     }
 
-    fn same_spec(&self, other: &Self) -> bool {
-        validate::same_schema_spec(self.spec.as_ref(), other.spec.as_ref())
+    fn has_same_spec(&self, other: &Self) -> bool {
+        self.has_same_spec(other)
+    }
+
+    fn instead_of(&self, given: &Self) -> Self {
+        Self {
+            name: Arc::clone(&given.name),
+            uid: Arc::clone(&given.uid),
+            upkeep: given.upkeep,
+            ..self.clone()
+        }
     }
 }
 
 impl PolicyObject for PriorityLevelConfiguration {
     const KIND: &'static str = PRIORITY_LEVEL;
 
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+    fn upkeep(&self) -> Upkeep {
+        Upkeep::of(&self.metadata)
     }
 
     fn built_in(name: &str) -> Option<&'static Self> {
         bootstrap::priority_level(name)
     }
 
-    fn same_spec(&self, other: &Self) -> bool {
+    fn has_same_spec(&self, other: &Self) -> bool {
         self.spec == other.spec
+    }
+
+    fn instead_of(&self, given: &Self) -> Self {
+        Self {
+            metadata: given.metadata.clone(),
+            ..self.clone()
+        }
     }
 }
 

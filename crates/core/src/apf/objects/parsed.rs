@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 
 use super::{
-    FLOW_SCHEMA, Located, PRIORITY_LEVEL, bootstrap, defaults,
+    CompactFlowSchema, FLOW_SCHEMA, Located, PRIORITY_LEVEL, bootstrap, defaults,
     validate::{self, FieldError},
 };
 use crate::finding::{Finding, Severity};
@@ -38,7 +38,7 @@ pub(super) struct ParsedObject {
 /// An object without errors.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum UsableObject {
-    FlowSchema(Arc<Located<FlowSchema>>),
+    FlowSchema(Arc<Located<CompactFlowSchema>>),
     PriorityLevel(Arc<Located<PriorityLevelConfiguration>>),
 }
 
@@ -63,16 +63,19 @@ impl ParsedDocument {
         &self.objects
     }
 
+    /// Gives back the memory for further objects. Most documents have one.
+    pub(super) fn shrink(&mut self) {
+        self.objects.shrink_to_fit();
+    }
+
     pub(super) fn add_flow_schema(&mut self, origin: &str, mut object: FlowSchema) {
         defaults::flow_schema(&mut object);
         let errors = validate::flow_schema(&object);
         let mut parsed = ParsedObject::new(origin, FLOW_SCHEMA, &object.metadata, errors);
-        keep_policy_metadata(&mut object.metadata);
         if parsed.findings.is_empty() {
-            let origin = Arc::clone(&parsed.origin);
             parsed.usable = Some(UsableObject::FlowSchema(Arc::new(Located {
-                origin,
-                object,
+                origin: Arc::clone(&parsed.origin),
+                object: CompactFlowSchema::new(Arc::clone(&parsed.name), &object),
             })));
         }
         self.objects.push(parsed);
@@ -156,8 +159,7 @@ impl UsableObject {
     fn has_same_policy(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::FlowSchema(one), Self::FlowSchema(other)) => {
-                let (one, other) = (&one.object, &other.object);
-                one.spec == other.spec && is_same_object(&one.metadata, &other.metadata)
+                one.object.has_same_policy(&other.object)
             }
             (Self::PriorityLevel(one), Self::PriorityLevel(other)) => {
                 let (one, other) = (&one.object, &other.object);

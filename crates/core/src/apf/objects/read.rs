@@ -145,6 +145,7 @@ impl ParsedDocument {
     pub fn parse(origin: &str, value: Value) -> Self {
         let mut document = Self::default();
         read(&mut document, origin, value, None, MAX_LIST_DEPTH);
+        document.shrink();
         document
     }
 }

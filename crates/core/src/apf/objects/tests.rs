@@ -159,18 +159,11 @@ fn what_kubectl_prints_is_accepted_as_it_is() {
     assert_eq!(reported(&set), Vec::<String>::new());
     let schema = &set.flow_schemas()[0];
     assert_eq!(&*schema.origin, "f.yaml, document 1, items[0]");
-    assert_eq!(schema.object.metadata.generation, Some(1));
-    assert_eq!(
-        schema.object.metadata.uid.as_deref(),
-        Some("4c1f6aee-5a2c-4a3e-8f0a-0d4b4f1c9d11")
-    );
-    let mut same = schema.object.clone();
-    same.metadata = bootstrap::flow_schema("global-default")
-        .unwrap()
-        .metadata
-        .clone();
-    same.status = None;
-    assert_eq!(&same, bootstrap::flow_schema("global-default").unwrap());
+    assert!(schema.object.upkeep.is_unedited);
+    assert_eq!(&*schema.object.uid, "4c1f6aee-5a2c-4a3e-8f0a-0d4b4f1c9d11");
+    let built_in = CompactFlowSchema::built_in_of("global-default").unwrap();
+    assert!(schema.object.has_same_spec(built_in));
+    assert_eq!(schema.object.name, built_in.name);
     assert_eq!(set.priority_levels().len(), 1);
     assert_eq!(set.effective().findings, []);
 }
@@ -389,13 +382,12 @@ fn annotation_and_generation_decide_whether_a_suggested_object_keeps_its_given_s
             let found: Vec<_> = set
                 .flow_schemas
                 .iter()
-                .filter(|s| s.object.metadata.name.as_deref() == Some("global-default"))
+                .filter(|s| &*s.object.name == "global-default")
                 .collect();
             assert_eq!(found.len(), 1, "{context}");
-            assert_eq!(found[0].object.metadata.uid.as_deref(), Some("given"));
-            let precedence = found[0].object.spec.as_ref().unwrap().matching_precedence;
+            assert_eq!(&*found[0].object.uid, "given");
             let expected = if differs && keeps_given { 77 } else { 9900 };
-            assert_eq!(precedence, Some(expected), "{context}");
+            assert_eq!(found[0].object.precedence, expected, "{context}");
             let warned = differs && !keeps_given;
             assert_eq!(set.findings.len(), usize::from(warned), "{context}");
             assert!(set.findings.iter().all(|f| !f.is_error()));
@@ -421,8 +413,7 @@ fn without_suggested_objects_others_are_taken_as_they_are() {
     let effective = set.effective();
     assert_eq!(effective.findings, []);
     assert_eq!(effective.flow_schemas.len(), 1);
-    let spec = effective.flow_schemas[0].object.spec.as_ref().unwrap();
-    assert_eq!(spec.matching_precedence, Some(77));
+    assert_eq!(effective.flow_schemas[0].object.precedence, 77);
     assert_eq!(effective.priority_levels, []);
 }
 
@@ -452,7 +443,7 @@ fn an_object_that_a_server_would_delete_is_left_out() {
         let kept = effective
             .flow_schemas
             .iter()
-            .any(|s| s.object.metadata.name.as_deref() == Some("mine"));
+            .any(|s| &*s.object.name == "mine");
         (kept, effective.findings.len())
     };
     assert_eq!(with("true"), (false, 1));

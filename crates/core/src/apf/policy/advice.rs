@@ -8,7 +8,9 @@ use crate::{
     apf::{
         borrowing::LevelLimits,
         classify::{Classifier, Cover},
-        objects::{BUILT_IN, FLOW_SCHEMA, PRIORITY_LEVEL, bootstrap},
+        objects::{
+            BUILT_IN, CompactFlowSchema, FLOW_SCHEMA, PRIORITY_LEVEL, bootstrap, is_pattern,
+        },
         spec::{LevelKind, LimitResponse, Queuing, Semantics},
         units::Seats,
     },
@@ -155,7 +157,7 @@ pub(super) fn on_schemas(candidates: &[SchemaCandidate], classifier: &Classifier
                 remedy,
             ));
         };
-        for (field, resource) in idle_resources(candidate) {
+        for (field, resource) in idle_resources(&candidate.object.object) {
             warn(
                 &field,
                 format!("{resource:?} matches no request: only * stands for more than itself"),
@@ -196,14 +198,17 @@ pub(super) fn on_schemas(candidates: &[SchemaCandidate], classifier: &Classifier
 }
 
 /// Entries of `resources` that look like patterns, which do not exist.
-fn idle_resources(candidate: &SchemaCandidate) -> Vec<(String, &str)> {
+fn idle_resources(schema: &CompactFlowSchema) -> Vec<(String, String)> {
     let mut idle = Vec::new();
-    for (i, rule) in candidate.rules().iter().enumerate() {
-        for (j, part) in rule.resource_rules.iter().flatten().enumerate() {
-            for (k, resource) in part.resources.iter().enumerate() {
-                if resource != "*" && resource.contains('*') {
+    if !schema.has_pattern {
+        return idle;
+    }
+    for (i, rule) in schema.rules.unpack().into_iter().enumerate() {
+        for (j, part) in rule.resource_rules.into_iter().flatten().enumerate() {
+            for (k, resource) in part.resources.into_iter().enumerate() {
+                if is_pattern(&resource) {
                     let field = format!("spec.rules[{i}].resourceRules[{j}].resources[{k}]");
-                    idle.push((field, resource.as_str()));
+                    idle.push((field, resource));
                 }
             }
         }

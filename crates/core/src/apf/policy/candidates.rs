@@ -2,30 +2,15 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PolicyRulesWithSubjects};
-
 use crate::apf::{
-    objects::Located,
+    objects::{CompactFlowSchema, Located},
     spec::{LevelSpec, Schema},
 };
 
 /// A schema that takes part in matching, and its object.
 pub(super) struct SchemaCandidate {
     pub(super) schema: Schema,
-    pub(super) object: Arc<Located<FlowSchema>>,
-}
-
-impl SchemaCandidate {
-    pub(super) fn rules(&self) -> &[PolicyRulesWithSubjects] {
-        rules(&self.object)
-    }
-}
-
-/// The rules of a schema.
-pub(super) fn rules(schema: &Located<FlowSchema>) -> &[PolicyRulesWithSubjects] {
-    let spec = schema.object.spec.as_ref();
-    spec.and_then(|spec| spec.rules.as_deref())
-        .unwrap_or_default()
+    pub(super) object: Arc<Located<CompactFlowSchema>>,
 }
 
 /// A level, and where its object comes from.

@@ -3,9 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use k8s_openapi::{
-    api::flowcontrol::v1::{
-        FlowSchema, LimitedPriorityLevelConfiguration, PriorityLevelConfiguration,
-    },
+    api::flowcontrol::v1::{LimitedPriorityLevelConfiguration, PriorityLevelConfiguration},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -18,8 +16,11 @@ use super::{
 use crate::{
     apf::{
         classify::{Classifier, ClassifierSchema},
-        objects::{EffectiveSet, FLOW_SCHEMA, Located, ObjectSet, PRIORITY_LEVEL, bootstrap},
-        spec::{Distinguisher, LevelKind, LevelSpec, LimitResponse, Queuing, Schema, SchemaIndex},
+        objects::{
+            CompactFlowSchema, EffectiveSet, FLOW_SCHEMA, Located, ObjectSet, PRIORITY_LEVEL,
+            bootstrap,
+        },
+        spec::{LevelKind, LevelSpec, LimitResponse, Queuing, Schema, SchemaIndex},
     },
     finding::{Finding, Severity},
 };
@@ -118,14 +119,14 @@ fn candidates_view<'a>(
 ) -> Vec<ClassifierSchema<'a>> {
     let schema = |candidate: &'a SchemaCandidate| ClassifierSchema {
         schema: &candidate.schema,
-        rules: candidate.rules(),
+        rules: &candidate.object.object.rules,
         known: known.find(&candidate.object).map(|(index, _)| index),
     };
     candidates.iter().map(schema).collect()
 }
 
 /// The schemas of the policy before, by their objects.
-struct KnownSchemas<'a>(HashMap<*const Located<FlowSchema>, (SchemaIndex, &'a Schema)>);
+struct KnownSchemas<'a>(HashMap<*const Located<CompactFlowSchema>, (SchemaIndex, &'a Schema)>);
 
 impl<'a> KnownSchemas<'a> {
     fn of(policy: Option<&'a Policy>) -> Self {
@@ -138,7 +139,7 @@ impl<'a> KnownSchemas<'a> {
     }
 
     /// The schema of the same object. The policy before keeps its objects, so an address is of one object.
-    fn find(&self, object: &Arc<Located<FlowSchema>>) -> Option<(SchemaIndex, &'a Schema)> {
+    fn find(&self, object: &Arc<Located<CompactFlowSchema>>) -> Option<(SchemaIndex, &'a Schema)> {
         self.0.get(&Arc::as_ptr(object)).copied()
     }
 }
@@ -174,7 +175,7 @@ fn compile_level(given: &Located<PriorityLevelConfiguration>) -> LevelCandidate 
     };
     LevelCandidate {
         spec: LevelSpec {
-            uid: uid(PRIORITY_LEVEL, &object.metadata),
+            uid: uid(&object.metadata),
             name: name(&object.metadata),
             shares: natural(shares),
             lendable_percent: natural(lendable_percent),
@@ -204,7 +205,7 @@ fn limited_kind(limited: &LimitedPriorityLevelConfiguration) -> LevelKind {
 
 /// The schemas that take part, by precedence and then name, with the mandatory ones at the ends.
 fn in_matching_order(
-    given: Vec<Arc<Located<FlowSchema>>>,
+    given: Vec<Arc<Located<CompactFlowSchema>>>,
     levels: &[LevelSpec],
     known: &KnownSchemas<'_>,
     dangling: &mut Vec<Arc<str>>,
@@ -243,25 +244,24 @@ fn mandatory_candidate(
     levels: &[LevelSpec],
     known: &KnownSchemas<'_>,
 ) -> Option<SchemaCandidate> {
-    let built_in = Located::built_in(bootstrap::flow_schema(name)?);
+    let built_in = Located::built_in(CompactFlowSchema::built_in_of(name)?);
     compile_schema(Arc::new(built_in), levels, known).ok()
 }
 
 /// The schema, or the finding that its level does not exist.
 fn compile_schema(
-    given: Arc<Located<FlowSchema>>,
+    given: Arc<Located<CompactFlowSchema>>,
     levels: &[LevelSpec],
     known: &KnownSchemas<'_>,
 ) -> Result<SchemaCandidate, Box<Finding>> {
-    let metadata = &given.object.metadata;
-    let spec = given.object.spec.as_ref();
-    let level_name = spec.map_or("", |spec| spec.priority_level_configuration.name.as_str());
+    let object = &given.object;
+    let level_name = &*object.level;
     let Some(level) = level_by_name(levels, level_name) else {
         return Err(Box::new(Finding {
             severity: Severity::Warning,
             origin: given.origin.to_string(),
             kind: FLOW_SCHEMA.to_owned(),
-            name: metadata.name.clone().unwrap_or_default(),
+            name: object.name.to_string(),
             field: "spec.priorityLevelConfiguration.name".to_owned(),
             message: format!(
                 "names the PriorityLevelConfiguration {level_name:?}, which does not exist, so the \
@@ -280,22 +280,16 @@ fn compile_schema(
             object: given,
         });
     }
-    let method = spec.and_then(|spec| spec.distinguisher_method.as_ref());
-    let distinguisher = method.map(|method| {
-        if method.type_ == "ByNamespace" {
-            Distinguisher::ByNamespace
-        } else {
-            Distinguisher::ByUser
-        }
-    });
+    let uid = match &*object.uid {
+        "" => stable_uid(FLOW_SCHEMA, &object.name).into(),
+        _ => Arc::clone(&object.uid),
+    };
     let schema = Schema {
-        uid: uid(FLOW_SCHEMA, metadata),
-        name: name(metadata),
-        precedence: spec
-            .and_then(|spec| spec.matching_precedence)
-            .unwrap_or_default(),
+        uid,
+        name: Arc::clone(&object.name),
+        precedence: object.precedence,
         level,
-        distinguisher,
+        distinguisher: object.distinguisher,
     };
     Ok(SchemaCandidate {
         schema,
@@ -307,9 +301,9 @@ fn name(metadata: &ObjectMeta) -> Arc<str> {
     metadata.name.as_deref().unwrap_or_default().into()
 }
 
-fn uid(kind: &str, metadata: &ObjectMeta) -> Arc<str> {
+fn uid(metadata: &ObjectMeta) -> Arc<str> {
     match metadata.uid.as_deref() {
-        None | Some("") => stable_uid(kind, metadata.name.as_deref().unwrap_or_default()).into(),
+        None | Some("") => stable_uid(PRIORITY_LEVEL, &name(metadata)).into(),
         Some(uid) => uid.into(),
     }
 }

@@ -9,9 +9,9 @@ mod compile;
 
 use std::{fmt, sync::Arc};
 
-pub use advice::is_unreachable;
+use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
 
-use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PolicyRulesWithSubjects};
+pub use advice::is_unreachable;
 
 pub use super::classify::{Mismatch, RuleMatch, RuleMismatch};
 pub use super::spec::{
@@ -20,7 +20,8 @@ pub use super::spec::{
 };
 use super::{
     classify::{Classifier, explain_rules},
-    objects::Located,
+    objects::{CompactFlowSchema, Located},
+    packed_rules::PackedRules,
     units::Seats,
 };
 use crate::{digest::RequestDigest, finding::Finding};
@@ -41,7 +42,7 @@ pub struct Policy {
     settings: PolicySettings,
     schemas: Box<[Schema]>,
     /// The object of each schema, whose rules are for explanations.
-    objects: Box<[Arc<Located<FlowSchema>>]>,
+    objects: Box<[Arc<Located<CompactFlowSchema>>]>,
     levels: Box<[LevelSpec]>,
     catch_all: SchemaIndex,
     classifier: Classifier,
@@ -84,13 +85,17 @@ impl Policy {
         u32::try_from(at).ok().map(SchemaIndex)
     }
 
-    /// The rules of one schema.
+    /// The rules of one schema. Costs an allocation for each list and text.
     ///
     /// # Panics
     ///
     /// If `index` is of another policy that has more schemas.
-    pub fn rules(&self, index: SchemaIndex) -> &[PolicyRulesWithSubjects] {
-        candidates::rules(&self.objects[index.0 as usize])
+    pub fn rules(&self, index: SchemaIndex) -> Vec<PolicyRulesWithSubjects> {
+        self.packed_rules(index).unpack()
+    }
+
+    pub(super) fn packed_rules(&self, index: SchemaIndex) -> &PackedRules {
+        &self.objects[index.0 as usize].object.rules
     }
 
     /// The schema of requests that no other schema matches.
@@ -161,7 +166,7 @@ impl Policy {
         schema: SchemaIndex,
         digest: &RequestDigest,
     ) -> Result<RuleMatch, Vec<RuleMismatch>> {
-        explain_rules(self.rules(schema), digest)
+        explain_rules(&self.rules(schema), digest)
     }
 }
 

@@ -225,7 +225,7 @@ proptest! {
             .zip((0..).map(SchemaIndex))
             .map(|(schema, index)| ClassifierSchema {
                 schema,
-                rules: policy.rules(index),
+                rules: policy.packed_rules(index),
                 known: None,
             })
             .collect();
