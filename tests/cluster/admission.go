@@ -182,9 +182,12 @@ const (
 		`"spec":{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"},"matchConstraints":{"namespaceSelector":{"matchLabels":{"s":"@all"}},"objectSelector":{"matchExpressions":[{"key":"fence","operator":"Exists"}]},` +
 		`"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},"validations":[%s]}}`
 	fenceBinding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"@fence","labels":{"s":"@all"}},` +
-		`"spec":{"policyName":"@fence","validationActions":["Warn"],"paramRef":{"name":"@steps","namespace":"@ns","parameterNotFoundAction":"Allow"},"matchResources":{"objectSelector":{"matchLabels":{"fence":"f%d"}}}}}`
+		`"spec":{"policyName":"@fence","validationActions":["Warn"],"paramRef":{"name":"@steps","namespace":"default","parameterNotFoundAction":"Allow"},"matchResources":{"objectSelector":{"matchLabels":{"fence":"f%d"}}}}}`
 	fenceValidation = `{"expression":"false","messageExpression":"'fence %d, params ' + params.data.step + ', namespace ' + namespaceObject.metadata.labels.step"}`
 )
+
+// stepsPath is where the params of fences are: no policy of a session is about that namespace.
+const stepsPath = "/api/v1/namespaces/default/configmaps"
 
 // begin makes the namespace, with more labels if there are any.
 func (j *judgement) begin(labels ...string) {
@@ -193,7 +196,7 @@ func (j *judgement) begin(labels ...string) {
 		more += "," + label
 	}
 	j.post("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"@ns","labels":{"s":"@all","step":"0"`+more+`}}}`)
-	j.post(in("configmaps"), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"@steps"},"data":{"step":"0"}}`)
+	j.post(stepsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"@steps"},"data":{"step":"0"}}`)
 }
 
 // settle waits until all changes so far are known to the server.
@@ -205,14 +208,24 @@ func (j *judgement) settle() {
 	} else {
 		step := fmt.Sprintf(`"step":"%d"`, j.changes)
 		j.patch("/api/v1/namespaces/@ns", mergePatch, `{"metadata":{"labels":{`+step+`}}}`)
-		j.patch(in("configmaps/@steps"), mergePatch, `{"data":{`+step+`}}`)
+		j.patch(stepsPath+"/@steps", mergePatch, `{"data":{`+step+`}}`)
 		j.patch(policiesPath+"/@fence", mergePatch, `{"spec":{"validations":[`+validation+`]}}`)
 		j.patch(bindingsPath+"/@fence", mergePatch, fmt.Sprintf(`{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"fence":"f%d"}}}}}`, j.changes))
 	}
-	j.post(in("configmaps?dryRun=All"), fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"@probe","labels":{"fence":"f%d"}}}`, j.changes))
+	j.post(in("configmaps?dryRun=All"), fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"@probe","labels":{"fence":"f%d"}},"data":{"mode":"probe","size":"0"}}`, j.changes))
 	last := &j.Requests[len(j.Requests)-1]
 	last.Until, last.Warning = warned, fmt.Sprintf("fence %[1]d, params %[1]d, namespace %[1]d", j.changes)
 	j.changes++
+}
+
+// replacePolicy and replaceBinding replace the one of the session that has this name.
+func (j *judgement) replacePolicy(name, document string)  { j.replace(policiesPath, name, document) }
+func (j *judgement) replaceBinding(name, document string) { j.replace(bindingsPath, name, document) }
+
+func (j *judgement) replace(path, name, document string) {
+	// A policy and its binding have one name, so the version is that of the one which was read last.
+	j.get(path + "/" + name)
+	j.put(path+"/"+name, edited(document, `metadata.resourceVersion="{{rv:`+name+`}}"`))
 }
 
 // end lists what is there afterwards, and deletes the policies.

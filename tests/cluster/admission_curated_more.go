@@ -37,13 +37,13 @@ func judgedWarnings(j *judgement) {
 	for number := range 30 {
 		many = append(many, validation(`!('many' in object.metadata.labels)`, fmt.Sprintf(`"message":"%d %s"`, number, strings.Repeat("b", 20*number))))
 	}
-	j.put(policiesPath+"/@a", judgedPolicy("@a", mustHold(many...)))
+	j.replacePolicy("@a", judgedPolicy("@a", mustHold(many...)))
 	j.settle()
 	j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@x", `metadata.labels.many="yes"`))
 	j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@x", `metadata.labels.many="yes"`, `what=5`))
 	// One policy warns, one refuses.
 	j.patch(bindingsPath+"/@a", mergePatch, `{"spec":{"validationActions":["Warn","Audit"]}}`)
-	j.put(policiesPath+"/@a", judgedPolicy("@a", mustHold(`!('one' in object.metadata.labels)`)))
+	j.replacePolicy("@a", judgedPolicy("@a", mustHold(`!('one' in object.metadata.labels)`)))
 	j.post(policiesPath, judgedPolicy("@b", mustHold(`!('deny' in object.metadata.labels)`)))
 	j.post(bindingsPath, binding("@b", `spec.validationActions=["Deny","Audit"]`))
 	j.settle()
@@ -92,23 +92,23 @@ func judgedParams(j *judgement) {
 		`{"selector":{"matchLabels":{"set":"none"}},"parameterNotFoundAction":"Allow"}`,
 		`null`,
 	} {
-		j.put(bindingsPath+"/@a", binding("@a", reference(text)))
+		j.replaceBinding("@a", binding("@a", reference(text)))
 		j.settle()
 		write()
 	}
 	j.delete("/api/v1/namespaces/default/configmaps/@far")
 	// A request without a namespace, and params that need one.
-	j.put(policiesPath+"/@a", policy("@a", `spec.paramKind={"apiVersion":"v1","kind":"ConfigMap"}`, `spec.matchConstraints={"objectSelector":{"matchLabels":{"s":"@all"}},"resourceRules":[`+rule("judged.example.com", "ceilings", "*")+`]}`, mustHold(`params == null || params.data.forbidden != 'fast'`)))
+	j.replacePolicy("@a", policy("@a", `spec.paramKind={"apiVersion":"v1","kind":"ConfigMap"}`, `spec.matchConstraints={"objectSelector":{"matchLabels":{"s":"@all"}},"resourceRules":[`+rule("judged.example.com", "ceilings", "*")+`]}`, mustHold(`params == null || params.data.forbidden != 'fast'`)))
 	for _, text := range []string{`{"name":"@p2","parameterNotFoundAction":"Allow"}`, `{"name":"@p2","namespace":"@ns","parameterNotFoundAction":"Allow"}`} {
 		for _, failure := range []string{"Fail", "Ignore"} {
 			j.patch(policiesPath+"/@a", mergePatch, `{"spec":{"failurePolicy":"`+failure+`"}}`)
-			j.put(bindingsPath+"/@a", binding("@a", reference(text)))
+			j.replaceBinding("@a", binding("@a", reference(text)))
 			j.settle()
 			j.post("/apis/judged.example.com/v1/ceilings?dryRun=All", of(ceilingDocument, "@c"))
 		}
 	}
 	// A kind that nobody knows.
-	j.put(policiesPath+"/@a", judgedPolicy("@a", `spec.paramKind={"apiVersion":"example.com/v1","kind":"Nothing"}`, rules(rule("", "secrets", "*"))))
+	j.replacePolicy("@a", judgedPolicy("@a", `spec.paramKind={"apiVersion":"example.com/v1","kind":"Nothing"}`, rules(rule("", "secrets", "*"))))
 	j.settle()
 	j.post(in("secrets?dryRun=All"), of(secretDocument, "@x"))
 	j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@x"))
@@ -142,7 +142,7 @@ func judgedCustomParams(j *judgement) {
 	j.delete(limits + "/@l")
 	most("e", 422, 1)
 	j.patch(item, mergePatch, `{"metadata":{"annotations":{"a":"b"}}}`)
-	j.put(bindingsPath+"/@a", binding("@a", `spec.paramRef={"selector":{"matchLabels":{"set":"a"}},"parameterNotFoundAction":"Deny"}`))
+	j.replaceBinding("@a", binding("@a", `spec.paramRef={"selector":{"matchLabels":{"set":"a"}},"parameterNotFoundAction":"Deny"}`))
 	j.settle()
 	for _, replicas := range []int{1, 3, 5} {
 		// With 5, each of two params refuses, in an order that the server leaves to chance.
@@ -173,7 +173,7 @@ func judgedCeilings(j *judgement) {
 	}
 	write()
 	for _, text := range []string{`{"name":"@c","namespace":"default","parameterNotFoundAction":"Deny"}`, `{"selector":{"matchLabels":{"s":"@all"}},"parameterNotFoundAction":"Deny"}`, `{"name":"@none","parameterNotFoundAction":"Deny"}`, `{"name":"@none","parameterNotFoundAction":"Allow"}`} {
-		j.put(bindingsPath+"/@a", binding("@a", "spec.paramRef="+text))
+		j.replaceBinding("@a", binding("@a", "spec.paramRef="+text))
 		j.settle()
 		write()
 	}
@@ -279,9 +279,9 @@ func judgedSelectors(j *judgement) {
 	j.delete(in("configmaps/@free"))
 	j.delete(maps + "?labelSelector=s%3D@all")
 	// All of a server, whatever the kind: in this namespace.
-	j.put(policiesPath+"/@a", judgedPolicy("@a", `spec.matchConstraints.resourceRules=[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"],"scope":"Namespaced"}]`,
+	j.replacePolicy("@a", judgedPolicy("@a", `spec.matchConstraints.resourceRules=[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"],"scope":"Namespaced"}]`,
 		mustHold(validation(`object == null || !('deny' in object.metadata.?labels.orValue({}))`, `"messageExpression":"request.kind.kind + ' ' + request.resource.resource + ' ' + request.?subResource.orValue('')"`))))
-	j.put(bindingsPath+"/@a", binding("@a"))
+	j.replaceBinding("@a", binding("@a"))
 	j.settle()
 	deny := `metadata.labels.deny="yes"`
 	for _, one := range []struct{ path, document string }{{"configmaps", configMapDocument}, {"pods", podDocument}, {"apps/v1:deployments", deployDocument}, {"judged.example.com/v1:things", thingDocument}, {"endpoints", endpointDocument}} {
@@ -309,7 +309,6 @@ func judgedExemptions(j *judgement) {
 		{"/apis/authentication.k8s.io/v1/selfsubjectreviews", `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`},
 		{"/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"x","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
 		{"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`},
-		{"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{"namespace":"none"}}`},
 		{"/apis/authorization.k8s.io/v1/namespaces/@ns/localsubjectaccessreviews", `{"apiVersion":"authorization.k8s.io/v1","kind":"LocalSubjectAccessReview","metadata":{"namespace":"@ns"},"spec":{"user":"x","resourceAttributes":{"namespace":"@ns","verb":"get","resource":"pods"}}}`},
 		{policiesPath + "?dryRun=All", policy("@c")},
 		{bindingsPath + "?dryRun=All", binding("@c")},

@@ -57,7 +57,7 @@ var commonHolds = []string{
 	`'note' in object.metadata.annotations`, `object.metadata.?annotations.orValue({}).exists(k, k == 'note') || request.operation == 'CREATE'`, `authorizer.group('').resource('configmaps').namespace(request.namespace).check('get').allowed()`, `!has(object.metadata.uid)`,
 }
 
-var commonSays = []string{`request.operation + ' ' + request.?name.orValue('unnamed')`, `'labels ' + object.metadata.labels.map(k, k).filter(k, k != 's').join(',')`, `object.metadata.annotations.note`, `namespaceObject.metadata.labels.env`, `string(variables.count) + ' annotations'`, `' '`, `'a' + '\n'`, `string(oldObject == null) + request.kind.kind`}
+var commonSays = []string{`request.operation + ' ' + request.?name.orValue('unnamed')`, `'labels ' + object.metadata.labels.map(k, k).filter(k, k != 's').join(',')`, `string(object.metadata.annotations.note)`, `namespaceObject.metadata.labels.env`, `string(variables.count) + ' annotations'`, `' '`, `'a' + '\n'`, `string(oldObject == null) + request.kind.kind`}
 
 var randomKinds = []*judgedKind{
 	{
@@ -78,7 +78,7 @@ var randomKinds = []*judgedKind{
 		json:      []string{`{"op":"add","path":"/stringData","value":{"password":"newest"}}`, `{"op":"replace","path":"/data/password","value":"eA=="}`},
 		holds:     []string{`!has(object.stringData)`, `object.type == 'Opaque'`, `object.data.password != 'b3RoZXI='`, `string(base64.decode(object.data.password)).size() > 3`},
 		since:     []string{`object.data == oldObject.data`, `object.type == oldObject.type`},
-		says:      []string{`object.type + ' ' + string(object.?data.orValue({}).size())`, `object.data.password`},
+		says:      []string{`object.type + ' ' + string(object.?data.orValue({}).size())`, `string(object.data.password)`},
 	},
 	{
 		resource: "services", path: "services", document: serviceDocument, built: true, subresources: "services/status",
@@ -109,7 +109,7 @@ var randomKinds = []*judgedKind{
 		json:      []string{`{"op":"replace","path":"/spec/replicas","value":7}`, `{"op":"remove","path":"/spec/replicas"}`, `{"op":"add","path":"/spec/template/spec/containers/-","value":{"name":"j","image":"bad/j"}}`},
 		holds:     []string{`object.spec.replicas <= 3`, `object.spec.replicas == 1`, `object.spec.template.spec.containers.all(c, c.image.startsWith('good/'))`, `object.spec.strategy.type == 'RollingUpdate' && object.spec.strategy.rollingUpdate.maxSurge == '25%'`, `object.spec.template.spec.containers.size() == 1`, `!has(object.spec.paused)`, `object.spec.template.spec.containers.all(c, c.imagePullPolicy == 'Always')`, `object.spec.revisionHistoryLimit == 10`},
 		since:     []string{`object.spec.replicas >= oldObject.spec.replicas`, `object.spec.template == oldObject.spec.template`, `object.metadata.generation == oldObject.metadata.generation`},
-		says:      []string{`'replicas ' + string(object.spec.replicas)`, `object.spec.template.spec.containers.map(c, c.name + '=' + c.image).join(',')`, `object.spec.strategy.type`},
+		says:      []string{`'replicas ' + string(object.spec.replicas)`, `object.spec.template.spec.containers.map(c, c.name + '=' + c.image).join(',')`, `string(object.spec.strategy.type)`},
 	},
 	{
 		group: "judged.example.com", resource: "things", path: "judged.example.com/v1:things", document: thingDocument, subresources: "things/status,things/scale",
@@ -164,9 +164,9 @@ func (d *judgedDice) change() {
 	case 1:
 		d.patch(in("configmaps/@param"), mergePatch, `{"data":{"most":"`+choose(d, "1", "9", "x")+`"}}`)
 	case 2:
-		d.put(policiesPath+"/@a", d.policy("@a"))
+		d.replacePolicy("@a", d.policy("@a"))
 	case 3:
-		d.put(bindingsPath+"/@a", d.binding("@a", choose(d, `["Deny"]`, `["Warn"]`, `["Audit"]`)))
+		d.replaceBinding("@a", d.binding("@a", choose(d, `["Deny"]`, `["Warn"]`, `["Audit"]`)))
 	}
 	d.settle()
 }
@@ -197,7 +197,7 @@ func (d *judgedDice) policy(name string) string {
 			`{"name":"d","expression":"request.?subResource.orValue('') == ''"}`, `{"name":"e","expression":"object.metadata.labels.tier == 'gold'"}`, `{"name":"f","expression":"request.kind.kind != 'Pod'"}`), ",")+`]`)
 	}
 	if d.one(6) {
-		edits = append(edits, `spec.auditAnnotations=[{"key":"k","valueExpression":"`+choose(d, `'v ' + request.operation`, `object.metadata.annotations.note`, `null`)+`"}]`)
+		edits = append(edits, `spec.auditAnnotations=[{"key":"k","valueExpression":"`+choose(d, `'v ' + request.operation`, `string(object.metadata.annotations.note)`, `null`)+`"}]`)
 	}
 	withParams := name == "@a" && d.one(3)
 	if withParams {
