@@ -189,17 +189,25 @@ func KnownDifferences(more string) ([]KnownDifference, error) {
 		if file == "" {
 			continue
 		}
-		text, err := os.ReadFile(file)
+		listed, err := readDifferences(file)
 		if err != nil {
 			return nil, err
-		}
-		var listed []KnownDifference
-		if err := json.Unmarshal(text, &listed); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		known = append(known, listed...)
 	}
 	return known, nil
+}
+
+func readDifferences(file string) ([]KnownDifference, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var listed []KnownDifference
+	if err := json.Unmarshal(text, &listed); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return listed, nil
 }
 
 // Summary says in one line how many requests were played and how they were answered. Differences are all that

@@ -59,13 +59,17 @@ func playedSessions() []Session {
 
 // playAll plays sessions and returns their results, in order.
 func playAll(ctx context.Context, target *Target, sessions []Session) ([][]Exchange, error) {
+	return playAtOnce(ctx, target, sessions, sessionsAtOnce)
+}
+
+func playAtOnce(ctx context.Context, target *Target, sessions []Session, atOnce int) ([][]Exchange, error) {
 	if err := target.Clear(ctx, sessions); err != nil {
 		return nil, err
 	}
 	played, failures := make([][]Exchange, len(sessions)), make([]error, len(sessions))
 	numbers := make(chan int)
 	var workers sync.WaitGroup
-	for range sessionsAtOnce {
+	for range atOnce {
 		workers.Go(func() {
 			for number := range numbers {
 				played[number], failures[number] = target.Play(ctx, sessions[number])

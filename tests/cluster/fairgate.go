@@ -36,6 +36,10 @@ type FairgateOptions struct {
 	Wait     string // how long evictions of administrators wait for their budgets; not at all when empty
 	Prefix   string // of what it hosts in the cluster's etcd; a file of its own when empty
 	Secure   bool   // whether it has a secure admin port
+
+	Admission      string // what becomes of admission policies on forwarded requests; off when empty
+	AdmissionFiles string // the file of their policies; the upstream's own objects when empty
+	Fidelity       string // how the objects that they judge are obtained; dryRun when empty
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
@@ -103,6 +107,18 @@ eviction:
     limit: {{ .Wait }}
     groups: ["system:masters"]
 {{- end }}
+{{- if .Admission }}
+admission:
+  mode: {{ .Admission }}
+  fidelity: {{ .Fidelity }}
+  policies:
+{{- if .AdmissionFiles }}
+    source: files
+    files: [{{ .AdmissionFiles }}]
+{{- else }}
+    source: upstream
+{{- end }}
+{{- end }}
 admin:
   address: {{ .Admin }}
 {{- if .Secure }}
@@ -139,6 +155,9 @@ type fairgateFields struct {
 	Etcd            string // URL
 	Prefix          string
 	Secure          string // host:port; no secure admin port when empty
+	Admission       string
+	AdmissionFiles  string
+	Fidelity        string
 }
 
 // FairgateUser is whom fairgate itself is to the upstream where that does not matter. It has the rights that
@@ -175,6 +194,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
 		Etcd: c.etcd.URL, Prefix: options.Prefix,
+		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)

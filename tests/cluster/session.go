@@ -49,6 +49,8 @@ type Request struct {
 	// Until repeats the request until it is answered with this code, or, if it is [warned], with a warning: a
 	// real server notices within seconds that a policy has changed.
 	Until int `json:"until,omitempty"`
+	// Warning has to be in one of the warnings that a request is repeated for.
+	Warning string `json:"untilWarning,omitempty"`
 }
 
 // warned is the code of warnings in HTTP, which no answer has.
@@ -271,11 +273,14 @@ func (t *Target) sendUntil(ctx context.Context, request Request, seen *normalise
 	if request.Until == 0 {
 		return t.send(ctx, request, seen)
 	}
-	before := seen.clone()
-	err = poll(untilLimit, 100*time.Millisecond, func() (bool, error) {
+	before, interval := seen.clone(), 100*time.Millisecond
+	if request.Warning != "" {
+		interval = 300 * time.Millisecond // many sessions wait so at once
+	}
+	err = poll(untilLimit, interval, func() (bool, error) {
 		*seen = *before.clone() // only the last answer counts
 		response, err = t.send(ctx, request, seen)
-		isWarned := request.Until == warned && len(response.Headers.Warning) > 0
+		isWarned := request.Until == warned && slices.ContainsFunc(response.Headers.Warning, func(one string) bool { return strings.Contains(one, request.Warning) })
 		return isWarned || response.Code == request.Until, err
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
