@@ -1,4 +1,4 @@
-//! Scenarios of evictions together with the controller, by number.
+//! Scenarios of evictions together with the controller, numbered from `x01`.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The scenarios of the controller, by number.
+//! The scenarios of the controller. Each has a number, from `c01`; those that are missing here are tested in `finders`
+//! and `stale_target`.
 
 use std::time::Duration;
 
@@ -215,13 +216,13 @@ fn c16_entries_of_granted_evictions_are_pruned() {
     let mut budget = cluster.budgets["foo"].clone();
     budget["status"]["disruptedPods"] =
         json!({"p1": ago(0), "p2": ago(180), "p3": ago(60), "notthere": ago(0)});
-    let kept = ago(60);
+    let (now, kept) = (ago(0), ago(60));
     cluster.store_budget("foo", budget);
     for name in ["p2", "p3"] {
         cluster.put_pod(name, None, true);
     }
     cluster.store_pod(json!({
-        "metadata": {"name": "p1", "namespace": "ns", "deletionTimestamp": ago_text(&cluster)},
+        "metadata": {"name": "p1", "namespace": "ns", "deletionTimestamp": now},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }));
     cluster.settle();
@@ -232,10 +233,6 @@ fn c16_entries_of_granted_evictions_are_pruned() {
     cluster.pass(61 * SECOND);
     assert_eq!(cluster.figures(), (1, 2, 1, 3));
     assert_eq!(cluster.status().get("disruptedPods"), None);
-}
-
-fn ago_text(cluster: &Cluster) -> String {
-    cluster.now().to_string()
 }
 
 #[test]

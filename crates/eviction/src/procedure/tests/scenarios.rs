@@ -1,4 +1,5 @@
-//! The scenarios of evictions against a model of a store, by number.
+//! The scenarios of evictions against a model of a store. Each has a number, from `e01`; a test of `tests/it/eviction`
+//! with the same number is about the same scenario.
 
 use serde_json::{Value, json};
 
