@@ -9,6 +9,7 @@
 
 mod access_reviews;
 mod admission;
+mod admission_recorder;
 mod certificate_expiry;
 mod control;
 pub(crate) mod data_directory;
@@ -200,12 +201,12 @@ where
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
-    let admission = AdmissionPolicies::new(&config, hosted, &clients, &clock, control)?;
+    let admission = AdmissionPolicies::new(&config, hosted, &clients, &clock, metrics, control)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
         rules: Arc::clone(&access.rules),
         flow_control: Arc::clone(&flow_control),
-        admitter: None,
+        admitter: admission.as_ref().map(AdmissionPolicies::admitter),
         evictor: evictor.clone(),
         hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
         ownership: ownership(&config),
@@ -236,10 +237,9 @@ where
         hash_key,
         secure_admin,
     };
-    let admin = control.start(&mut gateway)?;
     Ok(Running {
+        admin: control.start(&mut gateway)?,
         gateway,
-        admin,
         flow_control,
         store,
     })
