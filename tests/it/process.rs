@@ -102,6 +102,11 @@ impl GatewayProcess {
         }
     }
 
+    /// Writes a file in the directory of the configuration.
+    pub fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.directory.join(name), content).unwrap();
+    }
+
     /// A line of `/proc/PID/status` about memory, in MiB: `VmRSS` is the resident memory, `VmHWM` its maximum so far.
     pub fn mebibytes(&self, key: &str) -> usize {
         let path = format!("/proc/{}/status", self.child.id());

@@ -5,6 +5,7 @@ mod authorization;
 mod budgets;
 mod documents;
 mod metrics;
+mod param_rights;
 mod upstream;
 
 use bytes::Bytes;
@@ -28,6 +29,7 @@ root-token,root,root-uid,system:masters
 alice-token,alice,alice-uid,devs
 bob-token,bob,bob-uid,devs
 carol-token,carol,carol-uid,devs
+dave-token,dave,dave-uid,devs
 mallory-token,mallory,mallory-uid,devs
 ";
 

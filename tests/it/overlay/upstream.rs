@@ -1,5 +1,6 @@
 //! The fake API server behind the gateway of these tests: a few documents and objects, and access reviews. Alice may
-//! read, Carol may also patch, reviews for Bob fail, and Mallory may not read the documents at the root.
+//! read, Carol may also patch, Dave may write admission policies and read objects named "allowed", reviews for Bob fail,
+//! and Mallory may not read the documents at the root.
 
 use std::{
     future::Future,
@@ -263,6 +264,11 @@ fn review_response(review: &Value) -> TestReply {
     let answer = match (spec["user"].as_str().unwrap(), verb.unwrap()) {
         ("bob", _) => return with_status(StatusCode::SERVICE_UNAVAILABLE, text("no idea")),
         ("carol", "patch") => json_of(&json!({"status": {"allowed": true}})),
+        ("dave", _) => {
+            let of = &spec["resourceAttributes"];
+            let allowed = of["group"] == "admissionregistration.k8s.io" || of["name"] == "allowed";
+            json_of(&json!({"status": {"allowed": allowed}}))
+        }
         _ if reads => json_of(&json!({"status": {"allowed": true}})),
         _ => json_of(&json!({"status": {"allowed": false, "reason": "not on a Friday"}})),
     };

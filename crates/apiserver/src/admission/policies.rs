@@ -16,11 +16,19 @@ use fairgate_objects::{
     kind::{Kind, KindVersion},
     object::Object,
 };
-use fairgate_store::{ReadRevision, Store, StoreEntry};
+use fairgate_store::{ReadRevision, Store, StoreEntry, Watch};
 
-/// Keeps the policies compiled. They are compiled again when a write comes after a change.
+/// Keeps the policies compiled. They are listed, and if need be compiled again, when a write comes after a change.
 #[derive(Default)]
-pub(super) struct PolicyCache(Mutex<Arc<PoliciesInForce>>);
+pub(super) struct PolicyCache(Mutex<CachedPolicies>);
+
+/// The policies that were compiled last.
+#[derive(Default)]
+struct CachedPolicies {
+    in_force: Arc<PoliciesInForce>,
+    /// Sees the changes since they were listed; `None` if these are not known.
+    changes: Option<Watch>,
+}
 
 /// Compiled policies.
 #[derive(Default)]
@@ -57,7 +65,18 @@ impl PrefixStamp {
 impl PolicyCache {
     /// The policies that the last write was judged by.
     pub(super) fn last(&self) -> Arc<PoliciesInForce> {
-        Arc::clone(&lock(&self.0))
+        Arc::clone(&lock(&self.0).in_force)
+    }
+
+    /// The policies that were compiled last, if nothing has changed since.
+    fn unchanged(&self) -> Option<Arc<PoliciesInForce>> {
+        let mut cached = lock(&self.0);
+        let changes = cached.changes.as_mut()?.ready();
+        if !changes.is_ok_and(|changes| changes.is_empty()) {
+            cached.changes = None;
+            return None;
+        }
+        Some(Arc::clone(&cached.in_force))
     }
 
     /// The policies that are in the cache of the store.
@@ -65,17 +84,24 @@ impl PolicyCache {
         &self,
         store: &dyn Store,
     ) -> Result<Arc<PoliciesInForce>, StatusError> {
+        if let Some(unchanged) = self.unchanged() {
+            return Ok(unchanged);
+        }
+        // The watch begins before the objects are read, so that it sees every change that they do not show.
+        let prefix = VALIDATING_ADMISSION_POLICY.group_prefix();
+        let changes = store.watch(&prefix, store.cached_revision()).ok();
         let policies = entries(store, &VALIDATING_ADMISSION_POLICY).await?;
         let bindings = entries(store, &VALIDATING_ADMISSION_POLICY_BINDING).await?;
         let stamps = [&policies, &bindings].map(|entries| PrefixStamp::of(entries));
         // While one compiles, others wait for it instead of doing the same.
-        let mut last = lock(&self.0);
-        if last.stamps != stamps {
+        let mut cached = lock(&self.0);
+        if cached.in_force.stamps != stamps {
             let policies = decoded(&VALIDATING_ADMISSION_POLICY, &policies)?;
             let bindings = decoded(&VALIDATING_ADMISSION_POLICY_BINDING, &bindings)?;
-            *last = Arc::new(PoliciesInForce::compile(stamps, &policies, &bindings)?);
+            cached.in_force = Arc::new(PoliciesInForce::compile(stamps, &policies, &bindings)?);
         }
-        Ok(Arc::clone(&last))
+        cached.changes = changes;
+        Ok(Arc::clone(&cached.in_force))
     }
 }
 
