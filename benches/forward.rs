@@ -32,7 +32,7 @@ use fairgate_proxy::{
     },
     fairness::{Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate},
     forward::{Forward, UpstreamSettings},
-    stack::{EvictionLayers, stack},
+    stack::{AdmissionLayers, EvictionLayers, stack},
 };
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::{client::conn::http1, server, service::service_fn};
@@ -116,6 +116,7 @@ fn gateway(flow_control: &Arc<FlowControl>, upstream: SocketAddr) -> Gateway {
             &auth,
             &FairnessLayer::new(gate),
             &none,
+            &AdmissionLayers::none(),
             &EvictionLayers::none(),
             &none,
             forward,
@@ -124,8 +125,8 @@ fn gateway(flow_control: &Arc<FlowControl>, upstream: SocketAddr) -> Gateway {
     Gateway::start(settings, control, build).expect("loopback has ports")
 }
 
-/// CPU time of the data cores so far, in clock ticks.
-fn data_ticks() -> u64 {
+/// CPU time of the data cores so far, in nanoseconds.
+fn data_cpu_nanos() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").expect("this is Linux");
     let of = |task: fs::DirEntry| {
         let name = fs::read_to_string(task.path().join("comm")).ok()?;
@@ -192,10 +193,10 @@ fn main() {
     let (rounds, time) = if is_quick() { (1, 100) } else { (9, 1_000) };
     let measure = |enforcement| {
         flow_control.configure(flow_control_settings(enforcement));
-        let before = data_ticks();
+        let before = data_cpu_nanos();
         let answered = runtime.block_on(load(gateway.address(), Duration::from_millis(time)));
         #[expect(clippy::cast_precision_loss, reason = "for display")]
-        let nanos = (data_ticks() - before) as f64 / answered.max(1) as f64;
+        let nanos = (data_cpu_nanos() - before) as f64 / answered.max(1) as f64;
         (nanos, answered)
     };
     measure(Enforcement::Off);

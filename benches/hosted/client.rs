@@ -87,7 +87,7 @@ impl Client {
         assert_eq!(status, StatusCode::OK, "{text:?}");
     }
 
-    /// Lists all objects; returns the size of the response in bytes.
+    /// Lists all objects; returns the body of the response.
     pub(crate) async fn list(&self) -> Bytes {
         let (status, text) = self.call(Method::GET, SCHEMAS, String::new()).await;
         assert_eq!(status, StatusCode::OK, "{text:?}");

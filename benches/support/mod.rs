@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "not every bench uses everything")]
 
+pub(crate) mod original;
 pub(crate) mod pod;
 
 use std::{
@@ -42,8 +43,9 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Measures the cases that `cases` makes, as the arguments say. The first is the baseline.
-pub(crate) fn measure(question: &str, cases: Vec<Case<'_>>) {
+/// Measures the cases that `cases` makes, as the arguments say. The first is the baseline. Returns the nanoseconds of
+/// each; nothing if it was started to count the instructions of one case.
+pub(crate) fn measure(question: &str, cases: Vec<Case<'_>>) -> Vec<f64> {
     let arguments: Vec<String> = std::env::args().collect();
     if let Some(rounds) = rounds_of(&arguments) {
         // Under callgrind: one case, the given number of rounds, no output.
@@ -51,7 +53,7 @@ pub(crate) fn measure(question: &str, cases: Vec<Case<'_>>) {
         let case = cases.into_iter().find(|case| case.name == *wanted);
         let mut run = (case.expect("the case exists").set_up)();
         (0..rounds).for_each(|_| run());
-        return;
+        return Vec::new();
     }
     let count = arguments
         .iter()
@@ -61,7 +63,7 @@ pub(crate) fn measure(question: &str, cases: Vec<Case<'_>>) {
         "{:<44} {:>9} {:>8} {:>7} {:>13}",
         "", "ns", "ratio", "allocs", "instructions"
     );
-    let mut baseline = None;
+    let mut measured = Vec::with_capacity(cases.len());
     for case in cases {
         let mut run = (case.set_up)();
         let nanos = median(&mut run);
@@ -71,12 +73,14 @@ pub(crate) fn measure(question: &str, cases: Vec<Case<'_>>) {
         } else {
             "-".to_owned()
         };
-        let ratio = nanos / *baseline.get_or_insert(nanos);
+        measured.push(nanos);
+        let ratio = nanos / measured[0];
         println!(
             "{:<44} {nanos:>9.0} {ratio:>7.2}x {allocations:>7.2} {instructions:>13}",
             case.name
         );
     }
+    measured
 }
 
 /// Whether only a smoke run is wanted.

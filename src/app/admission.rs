@@ -4,23 +4,32 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::runtime::Handle;
 
-use super::{ServeError, hosted_api::HostedApi, settings::UpstreamClients};
+use super::{
+    ServeError, access_reviews,
+    admission_recorder::LoggingRecorder,
+    hosted_api::HostedApi,
+    settings::{self, UpstreamClients},
+};
 use crate::{
     config::{AdmissionSource, Config},
-    observe::{HealthChecks, Telemetry, catalogue},
+    observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue},
     source::{admission_files::AdmissionFiles, admission_store::AdmissionStore},
 };
-use fairgate_admitter::{AdmissionMode, Fidelity, PublishedPolicies};
+use fairgate_admitter::{
+    AdmissionMode, Admitter, AdmitterSettings, ClusterState, Fidelity, PublishedPolicies,
+};
 use fairgate_base::clock::Clock;
 use fairgate_cluster::{
     ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
     PublishingStatus, UpstreamPolicies,
 };
+use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 /// The policies of a gateway that judges forwarded requests.
 pub(super) struct AdmissionPolicies {
     /// The policies in force; none until their source has been read.
     pub(super) published: Arc<PublishedPolicies>,
+    admitter: Arc<Admitter>,
     /// What is known of the upstream.
     pub(super) state: Arc<FollowedCluster>,
     status: Arc<PublishingStatus>,
@@ -56,6 +65,7 @@ impl AdmissionPolicies {
         hosting: Option<&HostedApi>,
         clients: &UpstreamClients,
         clock: &Clock,
+        metrics: &Arc<GatewayMetrics>,
         control: &Handle,
     ) -> Result<Option<Self>, ServeError> {
         let Some(mode) = config.admission.mode.filter(|_| config.has_upstream) else {
@@ -96,13 +106,23 @@ impl AdmissionPolicies {
                 (ConfiguredPolicies::Files(files), status)
             }
         };
+        let published = Arc::default();
+        let access = access_reviews::reviews(config, clients, clock, metrics, control);
+        let client = clients.reviews.clone();
+        let admitter = new_admitter(config, mode, &published, &state, access, client, clock);
         Ok(Some(Self {
-            published: Arc::default(),
+            published,
+            admitter,
             state,
             status,
             source,
             fidelity,
         }))
+    }
+
+    /// Judges forwarded requests by these policies.
+    pub(super) fn admitter(&self) -> Arc<Admitter> {
+        Arc::clone(&self.admitter)
     }
 
     /// Adds the policies to the health checks.
@@ -142,4 +162,29 @@ impl AdmissionPolicies {
         };
         control.spawn(publisher.run(self.source));
     }
+}
+
+/// Judges requests by the policies that are published, in a cluster that is followed.
+fn new_admitter(
+    config: &Config,
+    mode: AdmissionMode,
+    published: &Arc<PublishedPolicies>,
+    state: &Arc<FollowedCluster>,
+    access: AccessReviews,
+    client: ApiClient,
+    clock: &Clock,
+) -> Arc<Admitter> {
+    let workers = config.admission.workers;
+    let cores = settings::cores(config).get();
+    Admitter::new(AdmitterSettings {
+        mode,
+        policies: Arc::clone(published),
+        cluster: Arc::clone(state) as Arc<dyn ClusterState>,
+        recorder: Arc::new(LoggingRecorder::new(clock.clone())),
+        access,
+        client,
+        body_budget: usize::try_from(config.admission.body_budget).unwrap_or(usize::MAX),
+        workers: workers.map_or(cores, |workers| workers.get() as usize),
+        clock: clock.clone(),
+    })
 }

@@ -82,7 +82,7 @@ pub(super) fn eviction_waits(metrics: &Arc<GatewayMetrics>) -> EventSink<Evictio
 
 /// Shows how many evictions wait, where any may.
 pub(super) fn waiting_evictions(metrics: &GatewayMetrics, evictor: &Arc<Evictor>) {
-    if !evictor.may_hold() {
+    if !evictor.may_wait() {
         return;
     }
     let of = Arc::downgrade(evictor);

@@ -9,6 +9,7 @@
 
 mod access_reviews;
 mod admission;
+mod admission_recorder;
 mod certificate_expiry;
 mod control;
 pub(crate) mod data_directory;
@@ -57,6 +58,9 @@ use crate::{
 use admission::AdmissionPolicies;
 use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
+use fairgate_admitter::{
+    AdmissionLayer, AdmissionService, AdmissionWaitLayer, AdmissionWaitService, Admitter,
+};
 use fairgate_apiserver::{
     Hosted, HostedLayer, HostedService as Served, Ownership, namespaces::Namespaces,
 };
@@ -74,7 +78,7 @@ use fairgate_proxy::{
     fairness::{FairnessLayer, FlowControl, Gate, layer::Fairness},
     forward::{Forward, UpstreamSettings},
     serve::{ServeSettings, tls::ServingCertificate},
-    stack::{EvictionLayers, stack},
+    stack::{AdmissionLayers, EvictionLayers, stack},
 };
 use fairgate_store::{Store, StoreError};
 use fairgate_upstream::{endpoint::Endpoint, tls::UpstreamTls};
@@ -197,11 +201,12 @@ where
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
-    let admission = AdmissionPolicies::new(&config, hosted, &clients, &clock, control)?;
+    let admission = AdmissionPolicies::new(&config, hosted, &clients, &clock, metrics, control)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
         rules: Arc::clone(&access.rules),
         flow_control: Arc::clone(&flow_control),
+        admitter: admission.as_ref().map(AdmissionPolicies::admitter),
         evictor: evictor.clone(),
         hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
         ownership: ownership(&config),
@@ -232,10 +237,9 @@ where
         hash_key,
         secure_admin,
     };
-    let admin = control.start(&mut gateway)?;
     Ok(Running {
+        admin: control.start(&mut gateway)?,
         gateway,
-        admin,
         flow_control,
         store,
     })
@@ -473,6 +477,7 @@ struct StackParts {
     telemetry: Arc<Telemetry>,
     rules: Arc<ArcSwap<AuthRules>>,
     flow_control: Arc<FlowControl>,
+    admitter: Option<Arc<Admitter>>,
     evictor: Option<Arc<Evictor>>,
     hosted: Option<Arc<Hosted>>,
     ownership: Ownership,
@@ -514,6 +519,7 @@ where
                 context.clock.clone(),
             ),
         };
+        let admission = admission_layers(parts.admitter.as_ref(), &hosted, &context.control);
         let forward = Forward::new(
             Arc::clone(&parts.forward.settings),
             Rc::new(parts.forward.identity.clone()),
@@ -532,10 +538,26 @@ where
             &auth,
             &fairness,
             &inside_fairness,
+            &admission,
             &evictions,
             &hosted,
             forward,
         )
+    }
+}
+
+/// The layers of admission policies for forwarded requests, of one core.
+fn admission_layers(
+    admitter: Option<&Arc<Admitter>>,
+    hosted: &HostedLayer,
+    control: &Handle,
+) -> AdmissionLayers<AdmissionWaitLayer, AdmissionLayer> {
+    let judge = admitter.map_or_else(AdmissionLayer::none, |admitter| {
+        AdmissionLayer::new(Arc::clone(admitter), hosted.clone(), control.clone())
+    });
+    AdmissionLayers {
+        wait: AdmissionWaitLayer::of(&judge),
+        judge,
     }
 }
 
@@ -548,7 +570,8 @@ fn ownership(config: &Config) -> Ownership {
     }
 }
 
-/// The service inside flow control: the debug dumps, evictions, then the hosted API, then the upstream.
-pub type InnerService = Dumps<EvictionService<Served<Forward>>>;
+/// The service inside flow control: the debug dumps, admission policies, evictions, then the hosted API, then the upstream.
+pub type InnerService = Dumps<AdmissionService<EvictionService<Served<Forward>>>>;
 
-type CoreStack<S> = Traced<HandleRefusal<Auth<EvictionWaitService<Fairness<S>>>>>;
+type CoreStack<S> =
+    Traced<HandleRefusal<Auth<AdmissionWaitService<EvictionWaitService<Fairness<S>>>>>>;

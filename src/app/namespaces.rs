@@ -40,8 +40,8 @@ impl UpstreamNamespaces {
         }
         let body = Limited::new(response.into_body(), MAX_NAMESPACE);
         let body = body.collect().await.map_err(|error| error.to_string())?;
-        let namespace: Value =
-            serde_json::from_slice(&body.to_bytes()).map_err(|error| error.to_string())?;
+        // A text that is not JSON is no Namespace either; a proxy may have sent it.
+        let namespace: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
         // Objects of a namespace that does not exist are deleted, so a proxy's 404 must not count.
         let is_absent = namespace["kind"] == "Status"
             && namespace["reason"] == "NotFound"
@@ -50,7 +50,9 @@ impl UpstreamNamespaces {
             return Ok(NamespaceState::Absent);
         }
         if !status.is_success() || namespace["kind"] != "Namespace" {
-            return Err("the response is not a Namespace".to_owned());
+            return Err(format!(
+                "the upstream answered {status} without a Namespace"
+            ));
         }
         let is_deleted = namespace["metadata"]["deletionTimestamp"].is_string();
         if is_deleted || namespace["status"]["phase"] == "Terminating" {

@@ -119,12 +119,20 @@ impl Reload {
         } else if let Some(nudge) = &self.nudge {
             nudge.notify_one();
         }
-        for key in self.config.restart_needed_for(&new) {
+        for key in restart_needed(&self.started_with, &self.config, &new) {
             tracing::warn!(%key, "this key changed; it takes effect after a restart");
         }
         self.config = new;
         applied
     }
+}
+
+/// The keys that changed from `last` to `new` and need a restart. A key that has its value of the start again needs none.
+fn restart_needed(started_with: &Config, last: &Config, new: &Config) -> Vec<String> {
+    let differing = started_with.restart_needed_for(new);
+    let mut changed = last.restart_needed_for(new);
+    changed.retain(|key| differing.contains(key));
+    changed
 }
 
 fn log_outcome(applied: bool, findings: &[Finding]) {
@@ -193,6 +201,16 @@ mod tests {
             }
         }
         assert!(changing >= 12 && others >= 10, "{changing}, {others}");
+    }
+
+    #[test]
+    fn a_restart_is_needed_for_changed_keys_until_they_have_their_first_values_again() {
+        let (one, two) = (parse("dataCores: 1"), parse("dataCores: 2"));
+        assert_eq!(restart_needed(&one, &one, &two), ["dataCores"]);
+        assert!(restart_needed(&one, &two, &two).is_empty());
+        assert!(restart_needed(&one, &two, &one).is_empty());
+        let three = parse("dataCores: 3");
+        assert_eq!(restart_needed(&one, &two, &three), ["dataCores"]);
     }
 
     #[test]

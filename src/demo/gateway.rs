@@ -37,7 +37,7 @@ use fairgate_proxy::{
     fairness::{Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate},
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
-    stack::{EvictionLayers, stack},
+    stack::{AdmissionLayers, EvictionLayers, stack},
 };
 
 /// The priority level of all requests in the embedded policies.
@@ -111,6 +111,7 @@ impl DemoGateway {
                 &auth,
                 &FairnessLayer::new(gate),
                 &dumps,
+                &AdmissionLayers::none(),
                 &EvictionLayers::none(),
                 &Identity::new(),
                 forward,

@@ -303,7 +303,7 @@ metrics! {
     UPSTREAM_UP: Gauge, Boolean, Alpha, [] = "fairgate_upstream_up",
         "1 if the last attempt to open a connection to the upstream for a request succeeded, else 0.";
     CERTIFICATE_EXPIRY: Gauge, Seconds, Alpha, ["certificate"] = "fairgate_certificate_expiry_timestamp_seconds",
-        "When a certificate ends, in seconds since 1970: the one that clients see (serving), the secure admin port's own (admin), or the one that the upstream sees (upstream).";
+        "When a certificate expires, in seconds since 1970: the one that clients see (serving), the secure admin port's own (admin), or the one that the upstream sees (upstream).";
     WAIT_LIMIT: Gauge, Seconds, Alpha, [] = "fairgate_wait_limit_seconds",
         "The longest time that a request without a deadline of its own may wait in a queue.";
     HANDSHAKE_ERRORS: Counter, Count, Alpha, ["apiserver"] = "apiserver_tls_handshake_errors_total",

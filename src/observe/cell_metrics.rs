@@ -111,11 +111,9 @@ struct CurrentRequests {
 impl Flows {
     fn read(flow_control: &FlowControl) -> Self {
         let mut counted: BTreeMap<Names, FlowTotals> = BTreeMap::new();
-        // Schemas without requests are shown with zeros.
-        let unused = FlowCells::default();
         flow_control.visit_cells(|level, schema, cores| {
+            // Schemas without requests are shown with zeros, too.
             let totals = counted.entry((level.into(), schema.into())).or_default();
-            totals.add(&unused);
             cores.for_each(|cells| totals.add(cells));
         });
         let mut present: BTreeMap<Names, CurrentRequests> = counted

@@ -167,7 +167,7 @@ pub(crate) struct RawConnection {
 }
 
 impl RawConnection {
-    /// Opens a connection with `settings`, and reads everything that arrives.
+    /// Opens a connection with these settings, and reads everything that arrives.
     pub(crate) async fn open(address: SocketAddr, values: &[(u16, u32)]) -> io::Result<Self> {
         Self::start(address, values, true).await
     }

@@ -183,7 +183,7 @@ func write(t *testing.T, directory, name, text string) {
 	}
 }
 
-// certify writes a certificate that ends after this time, and its key.
+// certify writes a certificate that expires after this time, and its key.
 func certify(t *testing.T, directory string, life time.Duration) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -59,15 +59,20 @@ fn a_target_without_a_path_arrives_as_the_root() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = TestUpstream::saying(speaks, "hello");
         let gate = Gate::before(&upstream);
-        for target in ["http://a", "http://a#b", "#b"] {
+        for (target, expected) in [("http://a", 200), ("http://a#b", 200), ("#b", 400)] {
             let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-            raw(gate.address(), request.as_bytes());
+            assert_eq!(
+                status(&raw(gate.address(), request.as_bytes())),
+                expected,
+                "{target}"
+            );
         }
-        let seen = upstream.seen();
-        assert!(seen.len() >= 2, "{seen:?}");
-        for request in seen {
-            assert_eq!(request.target, "/");
-        }
+        let targets: Vec<_> = upstream
+            .seen()
+            .into_iter()
+            .map(|seen| seen.target)
+            .collect();
+        assert_eq!(targets, ["/"; 2]);
     }
 }
 

@@ -14,6 +14,7 @@ mod process;
 mod rules;
 
 mod abuse;
+mod admission_forwarded;
 mod admission_policies;
 mod ceilings;
 mod demo;

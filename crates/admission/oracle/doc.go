@@ -1,6 +1,7 @@
 // Command oracle writes what the crate fairgate-admission is tested with, from the original.
 //
 //	go run . [flags] cases FILE    policies, bindings and requests with what Kubernetes makes of them, as JSON lines
+//	go run . timings <QUESTION     how long Kubernetes takes to judge; the bench admission asks
 //
 // The cases are those of the directory curated, and pairs of policy and request that are drawn at random. Kubernetes'
 // own dispatcher, matcher, compiler and validator of admission policies judge them, in the version that go.mod pins.

@@ -20,8 +20,22 @@ import (
 
 var baseEnvironment = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 
-// compile makes the validator of a policy out of the parts that the plugin makes it of, each behind a meter.
+// compile makes the validator of a policy with each part behind a meter.
 func compile(policy *v1.ValidatingAdmissionPolicy, log *meterLog) (validating.Validator, error) {
+	validator, err := validatorOf(policy, func(part celplugin.ConditionEvaluator, stage int) celplugin.ConditionEvaluator {
+		return meter{part, stage, log}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return meteredValidator{validator, policy.Name, log}, nil
+}
+
+// unmetered leaves a part as it is.
+func unmetered(part celplugin.ConditionEvaluator, _ int) celplugin.ConditionEvaluator { return part }
+
+// validatorOf makes the validator of a policy out of the parts that the plugin makes it of, each passed through wrap.
+func validatorOf(policy *v1.ValidatingAdmissionPolicy, wrap func(celplugin.ConditionEvaluator, int) celplugin.ConditionEvaluator) (validating.Validator, error) {
 	all := celplugin.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil, HasAuthorizer: true}
 	messages := celplugin.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil}
 	compiler, err := celplugin.NewCompositedCompiler(baseEnvironment)
@@ -32,7 +46,7 @@ func compile(policy *v1.ValidatingAdmissionPolicy, log *meterLog) (validating.Va
 		compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, all, environment.StoredExpressions)
 	}
 	condition := func(stage int, options celplugin.OptionalVariableDeclarations, expressions []celplugin.ExpressionAccessor) celplugin.ConditionEvaluator {
-		return meter{compiler.CompileCondition(expressions, options, environment.StoredExpressions), stage, log}
+		return wrap(compiler.CompileCondition(expressions, options, environment.StoredExpressions), stage)
 	}
 	var conditions, validations, texts, annotations []celplugin.ExpressionAccessor
 	for _, c := range policy.Spec.MatchConditions {
@@ -53,9 +67,8 @@ func compile(policy *v1.ValidatingAdmissionPolicy, log *meterLog) (validating.Va
 	if len(conditions) > 0 {
 		matcher = matchconditions.NewMatcher(condition(stageConditions, all, conditions), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
 	}
-	validator := validating.NewValidator(condition(stageValidations, all, validations), matcher,
-		condition(stageAnnotations, all, annotations), condition(stageMessages, messages, texts), policy.Spec.FailurePolicy, nil)
-	return meteredValidator{validator, policy.Name, log}, nil
+	return validating.NewValidator(condition(stageValidations, all, validations), matcher,
+		condition(stageAnnotations, all, annotations), condition(stageMessages, messages, texts), policy.Spec.FailurePolicy, nil), nil
 }
 
 // The parts of an evaluation, in the order of their costs in the corpus.

@@ -14,7 +14,9 @@ use fairgate_cel::library::{
     ListsLibrary, OptionalTypes, QuantityLibrary, RegexLibrary, SemverLibrary, SetsLibrary,
     StringsLibrary, TwoVariableComprehensions, UrlLibrary,
 };
-use fairgate_cel::{CelEnvironment, CelEnvironmentBuilder, CelLibrary, CelObjectType, CelType};
+use fairgate_cel::{
+    CelEnvironment, CelEnvironmentBuilder, CelLibrary, CelObjectType, CelType, CelVariable,
+};
 
 /// Words that have a meaning in expressions.
 pub(crate) const RESERVED: [&str; 21] = [
@@ -79,6 +81,34 @@ impl PolicyEnvironment {
         let of = field_type(of);
         self.full.declare_field(VARIABLES, name, of.clone());
         self.unauthorized.declare_field(VARIABLES, name, of);
+    }
+}
+
+/// The variables that expressions of a policy see; those that its environment does not declare are absent.
+#[derive(Clone, Copy)]
+pub(crate) struct PolicyVariableNumbers {
+    pub(crate) object: Option<CelVariable>,
+    pub(crate) old_object: Option<CelVariable>,
+    pub(crate) namespace: Option<CelVariable>,
+    pub(crate) request: Option<CelVariable>,
+    pub(crate) variables: Option<CelVariable>,
+    pub(crate) params: Option<CelVariable>,
+    pub(crate) authorizer: Option<CelVariable>,
+    pub(crate) resource_check: Option<CelVariable>,
+}
+
+impl PolicyVariableNumbers {
+    pub(crate) fn of(environment: &CelEnvironment) -> Self {
+        Self {
+            object: environment.variable("object"),
+            old_object: environment.variable("oldObject"),
+            namespace: environment.variable("namespaceObject"),
+            request: environment.variable("request"),
+            variables: environment.variable("variables"),
+            params: environment.variable("params"),
+            authorizer: environment.variable("authorizer"),
+            resource_check: environment.variable("authorizer.requestResource"),
+        }
     }
 }
 

@@ -29,12 +29,16 @@ const MAX_ANNOTATION: usize = 10 * 1024;
 pub(crate) struct Judge<'a> {
     request: MatchRequest<'a>,
     budgets: EvaluationBudgets,
+    /// The namespace of the request, once it is known.
+    namespace: OnceCell<Option<&'a CelJson<'a>>>,
     verdict: AdmissionVerdict<'a>,
 }
 
-/// What all evaluations of a policy share. Values are made when the first evaluation needs them.
+/// What all evaluations of policies that match as the same resource share. Values are made when the first evaluation
+/// needs them.
 #[derive(Default)]
-struct PolicyValues<'a> {
+pub(crate) struct SharedValues<'a> {
+    matched: MatchedResource<'a>,
     request: OnceCell<CelJson<'a>>,
     requested: OnceCell<CelJson<'a>>,
     namespace: OnceCell<CelJson<'a>>,
@@ -46,11 +50,19 @@ struct PolicyValues<'a> {
 type CollectedAnnotations<'a> = Vec<(&'a str, Vec<String>)>;
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(request: MatchRequest<'a>, budgets: EvaluationBudgets) -> Self {
+    /// For a request that at most `policies` match.
+    pub(crate) fn new(
+        request: MatchRequest<'a>,
+        budgets: EvaluationBudgets,
+        policies: usize,
+    ) -> Self {
+        let mut verdict = AdmissionVerdict::default();
+        verdict.evaluations.reserve(policies);
         Self {
             request,
             budgets,
-            verdict: AdmissionVerdict::default(),
+            namespace: OnceCell::new(),
+            verdict,
         }
     }
 
@@ -58,8 +70,12 @@ impl<'a> Judge<'a> {
         self.verdict
     }
 
-    /// Judges by one policy.
-    pub(crate) fn policy(&mut self, policy: &'a CompiledPolicy) -> Result<(), AdmissionAbort> {
+    /// Judges by one policy. `values` are those of the policy before.
+    pub(crate) fn policy(
+        &mut self,
+        policy: &'a CompiledPolicy,
+        values: &mut SharedValues<'a>,
+    ) -> Result<(), AdmissionAbort> {
         let matched = match &policy.matcher {
             Ok(matcher) => matcher.matches(&self.request),
             Err(error) => Err(error.clone()),
@@ -81,10 +97,15 @@ impl<'a> Judge<'a> {
                 return Ok(());
             }
         };
-        let mut values = PolicyValues::default();
+        if values.matched != matched {
+            *values = SharedValues {
+                matched,
+                ..SharedValues::default()
+            };
+        }
         let mut annotations = CollectedAnnotations::new();
         for binding in &policy.bindings {
-            let params = match self.params(policy, scope, binding, matched, &mut values) {
+            let params = match self.params(policy, scope, binding, values) {
                 Ok(Some(params)) => params,
                 Ok(None) => continue,
                 Err(error) => {
@@ -94,7 +115,7 @@ impl<'a> Judge<'a> {
             };
             let namespace = self.namespace()?;
             for param in params {
-                let mut evaluation = self.evaluate(policy, matched, namespace, &values, param);
+                let mut evaluation = self.evaluate(policy, namespace, values, param);
                 evaluation.binding = &binding.name;
                 self.act(policy, binding, &evaluation, &mut annotations);
                 self.verdict.evaluations.push(evaluation);
@@ -113,8 +134,7 @@ impl<'a> Judge<'a> {
         policy: &CompiledPolicy,
         scope: Option<ParamScope>,
         binding: &PolicyBinding,
-        matched: MatchedResource<'a>,
-        values: &mut PolicyValues<'a>,
+        values: &mut SharedValues<'a>,
     ) -> Result<Option<params::Params<'a>>, String> {
         if let Some(matcher) = &binding.matcher {
             let matcher = matcher.as_ref().map_err(String::clone)?;
@@ -126,7 +146,7 @@ impl<'a> Judge<'a> {
         let inputs = self.request.inputs;
         let params = params::collect(policy, scope, binding.params.as_ref(), namespace, inputs)?;
         if values.objects.is_none() && !params.is_empty() {
-            let converted = inputs.objects(matched.kind);
+            let converted = inputs.objects(values.matched.kind);
             let failed = |why| format!("failed to convert object version: {why}");
             values.objects = Some(converted.map_err(failed)?);
         }
@@ -135,29 +155,39 @@ impl<'a> Judge<'a> {
 
     /// The namespace of the request, if it has one; a namespace object counts as having none.
     fn namespace(&self) -> Result<Option<&'a CelJson<'a>>, AdmissionAbort> {
+        if let Some(known) = self.namespace.get() {
+            return Ok(*known);
+        }
         let attributes = self.request.attributes;
         let name = attributes.namespace;
-        if name.is_empty() || attributes.is_namespace_kind() {
-            return Ok(None);
-        }
-        match self.request.inputs.namespace(name) {
-            Ok(namespace) => Ok(Some(namespace)),
-            Err(InputFailure::NotFound) => Err(AdmissionAbort::NamespaceNotFound(name.to_owned())),
-            Err(InputFailure::Failed(why)) => Err(AdmissionAbort::NamespaceFailed(why)),
-        }
+        let found = if name.is_empty() || attributes.is_namespace_kind() {
+            None
+        } else {
+            Some(
+                self.request
+                    .inputs
+                    .namespace(name)
+                    .map_err(|why| match why {
+                        InputFailure::NotFound => {
+                            AdmissionAbort::NamespaceNotFound(name.to_owned())
+                        }
+                        InputFailure::Failed(why) => AdmissionAbort::NamespaceFailed(why),
+                    })?,
+            )
+        };
+        Ok(*self.namespace.get_or_init(|| found))
     }
 
     fn evaluate(
         &self,
         policy: &'a CompiledPolicy,
-        matched: MatchedResource<'a>,
         namespace: Option<&'a CelJson<'a>>,
-        values: &PolicyValues<'a>,
+        values: &SharedValues<'a>,
         param: Option<&'a CelJson<'a>>,
     ) -> PolicyEvaluation<'a> {
         let attributes = self.request.attributes;
         let uses = policy.uses;
-        let requested = attributes.resource;
+        let (matched, requested) = (values.matched, attributes.resource);
         let request = uses.request.then(|| {
             let make = || request_value(attributes, matched.resource, matched.kind);
             values.request.get_or_init(make)

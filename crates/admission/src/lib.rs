@@ -56,7 +56,7 @@ pub use evaluation::{
     PolicyAnnotationResult, PolicyDecision, PolicyEvaluation,
 };
 pub use inputs::{AdmissionInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind};
-pub use set::PolicySet;
+pub use set::{PolicySet, PossiblePolicy};
 pub use type_checking::expression_warnings;
 pub use verdict::{
     AdmissionAbort, AdmissionVerdict, EnforcementAction, PolicyCheck, PolicyDenial,

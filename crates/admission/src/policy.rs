@@ -9,9 +9,9 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicySpec, Validation,
 };
 
-use crate::environment::PolicyEnvironment;
+use crate::environment::{PolicyEnvironment, PolicyVariableNumbers};
 use crate::inputs::PolicyParamKind;
-use crate::matching::{LabelRule, ResourceMatcher};
+use crate::matching::{LabelRule, MatchRequest, ResourceMatcher};
 
 /// What an error or a wrong configuration leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +129,7 @@ pub(crate) struct CompiledPolicy {
     pub(crate) param_kind: Option<PolicyParamKind>,
     /// Makes the bindings of an evaluation: declares all that expressions of the policy may see.
     pub(crate) environment: CelEnvironment,
+    pub(crate) numbers: PolicyVariableNumbers,
     /// Sorted by name; of several with the same name, the last.
     pub(crate) variables: Vec<(String, PolicyExpression)>,
     pub(crate) conditions: Vec<PolicyExpression>,
@@ -195,11 +196,18 @@ impl CompiledPolicy {
                 .collect(),
             uses: UsedValues::default(),
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
+            numbers: PolicyVariableNumbers::of(environment.full()),
             environment: environment.full().clone(),
             name,
         };
         compiled.uses = compiled.used_values();
         compiled
+    }
+
+    /// Whether the policy may match a request. A wrong configuration counts as a match.
+    pub(crate) fn may_match(&self, request: &MatchRequest<'_>) -> bool {
+        let matcher = self.matcher.as_ref();
+        matcher.map_or(true, |matcher| matcher.may_match(request))
     }
 
     fn expressions(&self) -> impl Iterator<Item = &PolicyExpression> {
@@ -267,6 +275,16 @@ impl PolicyValidation {
                 .reason
                 .clone()
                 .unwrap_or_else(|| "Invalid".to_owned()),
+        }
+    }
+}
+
+impl PolicyValidation {
+    /// The message where no messageExpression gives one.
+    pub(crate) fn own_message(&self) -> String {
+        match &*self.message {
+            "" => format!("failed expression: {}", self.expression.source.trim()),
+            message => message.to_owned(),
         }
     }
 }

@@ -7,14 +7,23 @@ use k8s_openapi::api::admissionregistration::v1::{
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::attributes::{AdmissionAttributes, AdmissionObjects};
+use crate::attributes::AdmissionAttributes;
 use crate::evaluation::EvaluationBudgets;
 use crate::inputs::AdmissionInputs;
-use crate::judge::Judge;
+use crate::judge::{Judge, SharedValues};
 use crate::matching::MatchRequest;
 use crate::matching::index::{Candidates, PolicyIndex};
-use crate::policy::CompiledPolicy;
+use crate::policy::{CompiledPolicy, FailurePolicy};
 use crate::verdict::{AdmissionAbort, AdmissionVerdict};
+
+/// A policy that may match a request whose objects are not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PossiblePolicy<'p> {
+    /// Its name.
+    pub name: &'p str,
+    /// Whether its failure policy is `Ignore`.
+    pub ignores_failures: bool,
+}
 
 /// Compiled policies with their bindings. It does not change; a new one replaces it.
 #[derive(Default)]
@@ -27,9 +36,8 @@ impl PolicySet {
     /// Compiles policies. They are evaluated in the order given, each with its bindings in the order given; policies
     /// without binding are left out, bindings without policy are ignored.
     ///
-    /// Nothing here fails: an expression that does not compile becomes an error when it is needed, and a wrong
-    /// configuration one of the requests that match, as in kube-apiserver. The objects are taken as they are: defaults
-    /// have been filled in.
+    /// Nothing here fails, as in kube-apiserver: an expression that does not compile is an error when it is needed, and
+    /// a wrong configuration is an error for each request that matches. The objects must have their defaults.
     ///
     /// It costs about 0.1 ms for a policy of usual size.
     pub fn compile(
@@ -58,7 +66,7 @@ impl PolicySet {
     ///
     /// # Errors
     ///
-    /// When one is no such object. Those that were validated are.
+    /// When one of them is not a policy or a binding. Objects that were validated cause no error.
     pub fn from_json(policies: &[&Value], bindings: &[&Value]) -> Result<Self, serde_json::Error> {
         let policies = policies
             .iter()
@@ -86,24 +94,40 @@ impl PolicySet {
     /// Whether any policy may match the request, whose objects need not be known yet: if none does, no body has to be
     /// read. It asks the host for the namespace and for equivalent resources alone, and allocates nothing.
     ///
+    /// A creation without a name in its path may match rules for names, because the object has the name.
+    ///
     /// It costs some searches in hash tables, and a comparison for each policy that is about this resource.
     pub fn may_match(
         &self,
         attributes: &AdmissionAttributes<'_>,
         inputs: &dyn AdmissionInputs,
     ) -> bool {
-        let request = MatchRequest {
-            attributes,
-            inputs,
-            objects: AdmissionObjects::default(),
-        };
+        let request = MatchRequest::before_body(attributes, inputs);
         let candidates = self.candidates(&request);
-        candidates.iter().any(|number| {
-            let matcher = &self.policies[*number as usize].matcher;
-            matcher
-                .as_ref()
-                .map_or(true, |matcher| matcher.may_match(&request))
-        })
+        let mut policies = candidates.iter().map(|number| self.numbered(*number));
+        policies.any(|policy| policy.may_match(&request))
+    }
+
+    /// The policies that may match the request, in order; [`may_match`](Self::may_match) says whether there are any.
+    pub fn possible<'a>(
+        &'a self,
+        attributes: &AdmissionAttributes<'_>,
+        inputs: &dyn AdmissionInputs,
+    ) -> Vec<PossiblePolicy<'a>> {
+        let request = MatchRequest::before_body(attributes, inputs);
+        let candidates = self.candidates(&request);
+        let policies = candidates.iter().map(|number| self.numbered(*number));
+        let possible = policies.filter(|policy| policy.may_match(&request));
+        possible
+            .map(|policy| PossiblePolicy {
+                name: &policy.name,
+                ignores_failures: policy.failure_policy == FailurePolicy::Ignore,
+            })
+            .collect()
+    }
+
+    fn numbered(&self, number: u32) -> &CompiledPolicy {
+        &self.policies[number as usize]
     }
 
     /// Judges a request. All policies are evaluated, also after the first that denies it.
@@ -122,11 +146,13 @@ impl PolicySet {
             attributes,
             inputs,
             objects,
+            is_name_unknown: false,
         };
         let candidates = self.candidates(&request);
-        let mut judge = Judge::new(request, budgets);
+        let mut judge = Judge::new(request, budgets, candidates.len());
+        let mut values = SharedValues::default();
         for number in candidates {
-            judge.policy(&self.policies[number as usize])?;
+            judge.policy(self.numbered(number), &mut values)?;
         }
         Ok(judge.verdict())
     }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use fairgate_admission::PolicySet;
+use tokio::sync::Notify;
 
 use crate::mode::Fidelity;
 
 /// The policies that forwarded requests are judged by. It does not change; a new one replaces it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ForwardedPolicies {
     /// The policies with their bindings, compiled.
     pub set: PolicySet,
@@ -24,16 +25,45 @@ pub struct ForwardedPolicies {
 /// Empty until policies, bindings and namespaces have been listed once: requests that may be subject to policies wait
 /// until then.
 #[derive(Debug, Default)]
-pub struct PublishedPolicies(ArcSwapOption<ForwardedPolicies>);
+pub struct PublishedPolicies {
+    current: ArcSwapOption<ForwardedPolicies>,
+    is_known: Notify,
+}
+
+impl ForwardedPolicies {
+    /// The fidelity of a policy.
+    pub(crate) fn fidelity_of(&self, policy: &str) -> Option<Fidelity> {
+        let by_name = |(name, _): &(String, Fidelity)| name.as_str().cmp(policy);
+        let at = self.fidelity.binary_search_by(by_name).ok()?;
+        Some(self.fidelity[at].1)
+    }
+}
 
 impl PublishedPolicies {
     /// The policies in force; none until they are known.
     pub fn current(&self) -> Option<Arc<ForwardedPolicies>> {
-        self.0.load_full()
+        self.current.load_full()
+    }
+
+    /// The same, borrowed: cheaper where they are only looked at.
+    pub(crate) fn borrowed(&self) -> Guard<Option<Arc<ForwardedPolicies>>> {
+        self.current.load()
+    }
+
+    /// Waits until policies are known.
+    pub(crate) async fn known(&self) {
+        loop {
+            let published = self.is_known.notified();
+            if self.current.load().is_some() {
+                return;
+            }
+            published.await;
+        }
     }
 
     /// Replaces the policies in force.
     pub fn publish(&self, policies: ForwardedPolicies) {
-        self.0.store(Some(Arc::new(policies)));
+        self.current.store(Some(Arc::new(policies)));
+        self.is_known.notify_waiters();
     }
 }

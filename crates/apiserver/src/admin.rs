@@ -34,7 +34,7 @@ pub trait AdminEndpoints: Send + Sync {
 
 /// Serves a request for metrics, health or a dump.
 pub(super) async fn serve(
-    operators: &Arc<dyn AdminEndpoints>,
+    endpoints: &Arc<dyn AdminEndpoints>,
     request: &ApiRequest,
 ) -> ApiResponse {
     if ![Method::GET, Method::HEAD].contains(&request.method) {
@@ -42,7 +42,7 @@ pub(super) async fn serve(
     }
     // Everybody may see the health checks.
     let reasons = request.user().in_group(User::MASTERS);
-    match operators.ask(&request.path, &request.query, reasons).await {
+    match endpoints.ask(&request.path, &request.query, reasons).await {
         None => ApiResponse::not_found(),
         Some(found) => {
             let mut response = ApiResponse::text(found.status, found.text);

@@ -98,6 +98,14 @@ impl HostedLayer {
     }
 }
 
+impl HostedLayer {
+    /// Whether the hosted API answers a call, and not the upstream. It costs some comparisons of the path.
+    pub fn answers(&self, call: &Call) -> bool {
+        let shared = self.shared.as_ref();
+        shared.is_some_and(|shared| matches!(shared.plan(call), Plan::Serve))
+    }
+}
+
 impl<S> Layer<S> for HostedLayer {
     type Service = HostedService<S>;
 
@@ -229,7 +237,7 @@ async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
         None => work.await?,
         Some(deadline) => match tokio::time::timeout_at(deadline, work).await {
             Ok(response) => response?,
-            Err(_) => return Ok(reply(timed_out(), &shared.clock)),
+            Err(_) => timed_out(),
         },
     };
     set_audit_id(&mut response, audit_id);

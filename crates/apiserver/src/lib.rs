@@ -57,6 +57,7 @@ mod upstream_body;
 mod watch_stream;
 
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};
+pub use admission::KnownAnswers;
 pub use hosted::{Hosted, HostedSettings};
 pub use layer::{HostedLayer, HostedService, Ownership};
 pub use negotiate::{Media, Output, Representation};

@@ -31,11 +31,12 @@ pub fn output(request: &ApiRequest) -> Result<Output, StatusError> {
 }
 
 impl PostOptions {
-    /// Reads them, in the API server's order. The body must have been read before, if it was not too long.
+    /// Reads the options, after the body of the request was read.
     ///
     /// # Errors
     ///
-    /// 415, 413, 422.
+    /// The first of these that applies, in the API server's order: 415 for an unknown media type, 413 if the body was
+    /// too long to be read, 422 for invalid options.
     pub fn read(request: &ApiRequest) -> Result<Self, StatusError> {
         let media = negotiate::input(request.header("content-type"))?;
         request.body()?;

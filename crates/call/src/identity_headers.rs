@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::header_names::RequestHeaderNames;
 
-/// The header lines of an identity. Cloning shares it.
+/// Which kind of headers carries the user of a request to the upstream. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamIdentity {
     /// `Impersonate-*` headers, with a credential of the gateway that is allowed to impersonate.

@@ -239,6 +239,7 @@ impl CelOverload {
     }
 
     /// Whether this overload accepts the arguments.
+    #[inline]
     pub(crate) fn accepts(&self, args: &[CelValue<'_>]) -> bool {
         args.len() == self.args.len()
             && (!self.guarded || args.iter().zip(&self.args).all(|(arg, of)| is_of(arg, of)))
@@ -258,7 +259,10 @@ impl fmt::Debug for CelOverload {
 /// Whether a value is of a type. As in the original, only the first entry of a list or map is looked at.
 fn is_of(value: &CelValue<'_>, of: &CelType) -> bool {
     match (of, value) {
-        (CelType::Dyn | CelType::Parameter(_), _) => true,
+        (CelType::Dyn | CelType::Parameter(_), _)
+        | (CelType::String, CelValue::String(_))
+        | (CelType::Int, CelValue::Int(_))
+        | (CelType::Bool, CelValue::Bool(_)) => true,
         (CelType::List(_), CelValue::List(list)) => {
             let element = of.element().expect("a list has one parameter");
             list.get(0).is_none_or(|first| is_of(&first, element))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::checker::{CheckerScope, check};
 use crate::declarations::{CelLibrary, CelObjectType};
 use crate::library::{StandardLibrary, StandardMacros};
-use crate::program::{CelBindings, CelProgram};
+use crate::program::{CelBindings, CelProgram, CelVariable};
 use crate::source::CelIssues;
 use crate::syntax::parse;
 use crate::types::CelType;
@@ -89,6 +89,12 @@ impl CelEnvironment {
         let checked = check(&ast, source, &self.scope).map_err(CelCompileError::Issues)?;
         CelProgram::compile(&ast, &checked, declarations, self.variables.clone())
             .map_err(CelCompileError::Program)
+    }
+
+    /// The variable `name`, to bind values to; `None` if the environment does not declare it.
+    pub fn variable(&self, name: &str) -> Option<CelVariable> {
+        let (number, _) = self.scope.variables.get(name)?;
+        Some(CelVariable(*number))
     }
 
     /// Bindings for the variables of this environment, without any values yet.

@@ -82,7 +82,8 @@ pub use declarations::{
 pub use document::{CelJson, JsonObject};
 pub use environment::{CelCompileError, CelEnvironment, CelEnvironmentBuilder};
 pub use program::{
-    CelBindings, CelEvaluation, CelLazyObject, CelProgram, DEFAULT_COST_LIMIT, EvaluationLimits,
+    CelBindings, CelEvaluation, CelLazyObject, CelProgram, CelVariable, DEFAULT_COST_LIMIT,
+    EvaluationLimits,
 };
 pub use source::{CelIssue, CelIssues, CodePosition};
 pub use syntax::{CelMacro, ExpandMacro, ExprId, FoldParts, MacroError, MacroExpansion};

@@ -114,7 +114,7 @@ impl Evictor {
     }
 
     /// Whether any eviction may wait.
-    pub fn may_hold(&self) -> bool {
+    pub fn may_wait(&self) -> bool {
         self.mode == EvictionMode::Authoritative && !self.wait.limit.is_zero()
     }
 

@@ -46,23 +46,20 @@ impl UpstreamObjects {
         Self { client, clock }
     }
 
-    /// Makes a call about pods or budgets of a namespace. It takes at most half a minute.
+    /// Makes a call about pods or budgets of a namespace. It takes at most [`CALL_LIMIT`].
     pub(crate) async fn call(
         &self,
         namespace: &str,
         call: &UpstreamCall,
     ) -> CallReply<UpstreamResponse> {
         let sent = self.now();
-        let called = match request(namespace, call) {
-            None => None,
-            Some(request) => {
-                let calling = self.send(request, call);
-                let called = tokio::time::timeout(CALL_LIMIT, calling).await;
-                Some(called.unwrap_or((CallOutcome::Unknown, None)))
-            }
+        let (outcome, date) = match request(namespace, call) {
+            Some(request) => tokio::time::timeout(CALL_LIMIT, self.send(request, call))
+                .await
+                .unwrap_or((CallOutcome::Unknown, None)),
+            // Names that do not fit into a request line belong to no object.
+            None => (CallOutcome::NotSent, None),
         };
-        // Names that do not fit into a request line belong to no object.
-        let (outcome, date) = called.unwrap_or((CallOutcome::NotSent, None));
         CallReply {
             outcome,
             sent,

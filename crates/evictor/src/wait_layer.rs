@@ -55,7 +55,7 @@ impl EvictionWaitLayer {
     pub fn of(eviction: &EvictionLayer) -> Self {
         let shared = eviction.data_side();
         Self {
-            shared: shared.filter(|shared| shared.evictor.may_hold()).cloned(),
+            shared: shared.filter(|shared| shared.evictor.may_wait()).cloned(),
         }
     }
 }

@@ -79,13 +79,14 @@ impl Object {
     }
 
     fn form(&self, version: &KindVersion) -> &VersionForm {
-        let index = self
-            .kind
-            .versions
-            .iter()
-            .position(|one| one.name == version.name)
-            .unwrap_or(0);
-        self.forms[index].get_or_init(|| VersionForm {
+        let mut versions = self.kind.versions.iter();
+        let index = versions.position(|one| one.name == version.name);
+        debug_assert!(
+            index.is_some(),
+            "{} is not a version of the kind",
+            version.name
+        );
+        self.forms[index.unwrap_or(0)].get_or_init(|| VersionForm {
             value: (version.name != self.kind.stored().name)
                 .then(|| versioned(self.kind, version, &self.stored)),
             json: OnceLock::new(),
@@ -140,8 +141,11 @@ fn decode(kind: &Kind, bytes: &[u8], revision: u64) -> Result<Value, CorruptObje
     };
     let mut value: Value =
         serde_json::from_slice(bytes).map_err(|error| corrupt(&error.to_string()))?;
-    if value["kind"] != kind.kind || !value["metadata"].is_object() {
+    if value["kind"] != kind.kind {
         return Err(corrupt("it is of another kind"));
+    }
+    if !value["metadata"].is_object() {
+        return Err(corrupt("it has no metadata"));
     }
     (kind.stored().default)(&mut value);
     metadata::set(&mut value, "resourceVersion", json!(revision.to_string()));

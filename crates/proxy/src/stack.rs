@@ -7,10 +7,14 @@
 //! - [`HandleRefusal`] turns refusals and panics of the inner layers into replies, which `trace` then sees.
 //! - `auth` authenticates the user and makes the [`Call`](fairgate_call::Call): classification needs the user, and an
 //!   unauthenticated request must not wait for a seat.
+//! - `admission.wait` holds requests that may be subject to admission policies until these are known. It is outside of flow
+//!   control, so that they hold no seat meanwhile.
 //! - `evictions.wait` holds evictions that their budget refuses, and sends them again. It is outside of flow control,
 //!   so that they hold no seat meanwhile, and each attempt waits for a seat like any request.
 //! - `fairness` makes the call wait until it has a seat: everything inside of it costs the upstream work.
 //! - `dumps` serves the debug dumps of the queues. As in kube-apiserver, requests for them are subject to flow control.
+//! - `admission.judge` judges requests by admission policies, if the gateway is configured to, before anything is done for
+//!   them. It may read the object from the upstream, and send the request as a dry run: work for the upstream, too.
 //! - `evictions.decide` carries out evictions, if the gateway is configured to: that is work for the upstream, so it needs
 //!   a seat. It does not use the layers further inside, because it calls the upstream with the gateway's own credentials.
 //! - `hosted` serves requests for the hosted API, if there is one; it costs work as the upstream does.
@@ -22,6 +26,25 @@
 use tower::{Layer, layer::util::Identity};
 
 use fairgate_call::handle_refusal::{HandleRefusal, HandleRefusalLayer};
+
+/// The layers of admission policies for forwarded requests.
+#[derive(Clone, Debug)]
+pub struct AdmissionLayers<Wait, Judge> {
+    /// Holds requests until the policies are known.
+    pub wait: Wait,
+    /// Judges requests, and refuses those that are denied.
+    pub judge: Judge,
+}
+
+impl AdmissionLayers<Identity, Identity> {
+    /// No layers: forwarded requests are not judged.
+    pub fn none() -> Self {
+        Self {
+            wait: Identity::new(),
+            judge: Identity::new(),
+        }
+    }
+}
 
 /// The layers of evictions.
 #[derive(Clone, Debug)]
@@ -43,25 +66,34 @@ impl EvictionLayers<Identity, Identity> {
 }
 
 /// The request path, from the outermost layer to the innermost service.
-pub fn stack<Trace, Auth, Wait, Fairness, Dumps, Decide, Hosted, Leaf>(
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the arguments are the layers, in their order"
+)]
+pub fn stack<Trace, Auth, Hold, Wait, Fairness, Dumps, Judge, Decide, Hosted, Leaf>(
     trace: &Trace,
     auth: &Auth,
     fairness: &Fairness,
     dumps: &Dumps,
+    admission: &AdmissionLayers<Hold, Judge>,
     evictions: &EvictionLayers<Wait, Decide>,
     hosted: &Hosted,
     leaf: Leaf,
 ) -> Trace::Service
 where
     Trace: Layer<HandleRefusal<Auth::Service>>,
-    Auth: Layer<Wait::Service>,
+    Auth: Layer<Hold::Service>,
+    Hold: Layer<Wait::Service>,
     Wait: Layer<Fairness::Service>,
     Fairness: Layer<Dumps::Service>,
-    Dumps: Layer<Decide::Service>,
+    Dumps: Layer<Judge::Service>,
+    Judge: Layer<Decide::Service>,
     Decide: Layer<Hosted::Service>,
     Hosted: Layer<Leaf>,
 {
     let answering = evictions.decide.layer(hosted.layer(leaf));
-    let seated = fairness.layer(dumps.layer(answering));
-    trace.layer(HandleRefusalLayer.layer(auth.layer(evictions.wait.layer(seated))))
+    let judging = admission.judge.layer(answering);
+    let seated = fairness.layer(dumps.layer(judging));
+    let waiting = admission.wait.layer(evictions.wait.layer(seated));
+    trace.layer(HandleRefusalLayer.layer(auth.layer(waiting)))
 }

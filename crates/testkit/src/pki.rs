@@ -53,7 +53,8 @@ impl Authority {
         let mut params = authority(name);
         params.not_after = rcgen::date_time_ymd(1970, 1, 1) + seconds(not_after);
         let issuer = CertifiedIssuer::signed_by(params, key(), &self.issuer).unwrap();
-        let path = vec![issuer.der().clone()];
+        let mut path = vec![issuer.der().clone()];
+        path.extend(self.path.iter().cloned());
         Self { issuer, path }
     }
 
@@ -81,7 +82,7 @@ impl Authority {
         (chain, PrivateKeyDer::Pkcs8(key.serialize_der().into()))
     }
 
-    /// A certificate and its key in PEM.
+    /// A certificate, without intermediate ones, and its key, in PEM.
     pub fn issue_pem(&self, leaf: &Leaf) -> (String, String) {
         let key = key();
         let certificate = leaf.0.signed_by(&key, &self.issuer).unwrap();

@@ -37,7 +37,8 @@ pub(crate) struct LevelState {
     pub(crate) limit: f64,
 }
 
-/// Reads the metrics of all `targets` until the load is over, and adds them up. Failures to read leave gaps.
+/// Reads the metrics of all `targets` until the load is over, and adds up their seats and queues. Failures to read leave
+/// gaps. The limit of a level is the highest: the targets are a gateway and the one that replaces it, with equal limits.
 pub(crate) async fn follow(targets: Vec<Arc<LoadTarget>>, timing: Timing) -> Vec<LevelSample> {
     let sources: Vec<MetricsSource> = targets.into_iter().map(MetricsSource::new).collect();
     let mut samples = Vec::new();
@@ -115,6 +116,7 @@ async fn scrape(pool: &ConnectionPool, request: &Request<Full<Bytes>>) -> Option
 /// The state of each level in metrics in Prometheus' text format.
 fn levels(text: &str) -> BTreeMap<String, LevelState> {
     let mut levels: BTreeMap<String, LevelState> = BTreeMap::new();
+    let (mut nominal, mut current) = (BTreeMap::new(), BTreeMap::new());
     for line in text.lines() {
         let Some(rest) = line.strip_prefix("apiserver_flowcontrol_") else {
             continue;
@@ -130,21 +132,21 @@ fn levels(text: &str) -> BTreeMap<String, LevelState> {
         else {
             continue;
         };
-        let state = |levels: &mut BTreeMap<String, LevelState>,
-                     change: &dyn Fn(&mut LevelState)| {
-            change(levels.entry(level.to_owned()).or_default());
-        };
         match metric {
-            "current_inqueue_requests" => state(&mut levels, &|level| level.queued += value),
-            "current_executing_seats" => state(&mut levels, &|level| level.seats += value),
-            "current_limit_seats" => state(&mut levels, &|level| level.limit = value),
-            "nominal_limit_seats" => state(&mut levels, &|level| {
-                if level.limit == 0.0 {
-                    level.limit = value;
-                }
-            }),
+            "current_inqueue_requests" => {
+                levels.entry(level.to_owned()).or_default().queued += value;
+            }
+            "current_executing_seats" => {
+                levels.entry(level.to_owned()).or_default().seats += value;
+            }
+            "current_limit_seats" => drop(current.insert(level.to_owned(), value)),
+            "nominal_limit_seats" => drop(nominal.insert(level.to_owned(), value)),
             _ => {}
         }
+    }
+    // A current limit may be 0. It replaces the nominal one.
+    for (level, limit) in nominal.into_iter().chain(current) {
+        levels.entry(level).or_default().limit = limit;
     }
     levels
 }
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_summed_over_schemas() {
+    fn levels_are_summed_over_schemas_and_have_their_current_limit() {
         let text = "\
 # HELP apiserver_flowcontrol_current_inqueue_requests waiting
 apiserver_flowcontrol_current_inqueue_requests{apiserver=\"a\",flow_schema=\"x\",priority_level=\"work\"} 3
@@ -176,6 +178,8 @@ apiserver_flowcontrol_current_executing_seats{flow_schema=\"x\",priority_level=\
 apiserver_flowcontrol_nominal_limit_seats{priority_level=\"work\"} 12
 apiserver_flowcontrol_current_limit_seats{priority_level=\"work\"} 10
 apiserver_flowcontrol_nominal_limit_seats{priority_level=\"exempt\"} 1
+apiserver_flowcontrol_current_limit_seats{priority_level=\"lent\"} 0
+apiserver_flowcontrol_nominal_limit_seats{priority_level=\"lent\"} 5
 nonsense{ 3
 ";
         let found = levels(text);
@@ -185,6 +189,7 @@ nonsense{ 3
             limit: 10.0,
         };
         assert_eq!(found["work"], work);
-        assert_eq!(found.len(), 2);
+        assert_eq!([found["exempt"].limit, found["lent"].limit], [1.0, 0.0]);
+        assert_eq!(found.len(), 3);
     }
 }

@@ -1,9 +1,10 @@
 //! Reads the certificates and keys in files that the configuration names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::config::{
-    Authorities, CertificateAndKey, FileVersion, pem, section::ConfigSection, values::InvalidValue,
+    Authorities, CertificateAndKey, FileVersion, Secret, pem, section::ConfigSection,
+    values::InvalidValue,
 };
 
 /// The CA certificates in the file under `key`, if one is set.
@@ -17,10 +18,27 @@ pub(super) fn authorities(
 
 /// The certificate and key in the files under `certFile` and `keyFile`, if set.
 pub(super) fn certificate_and_key(section: &mut ConfigSection<'_>) -> Option<CertificateAndKey> {
-    let paths = (section.path("certFile"), section.path("keyFile"));
-    let (cert, key) = match paths {
-        (Some(cert), Some(key)) => (cert, key),
-        (None, None) => return None,
+    let (cert, key) = pair_paths(section)?;
+    read_pair(section, &cert, &key)
+}
+
+/// The contents of the files under `certFile` and `keyFile`, if set: a certificate and its key.
+pub(super) fn certificate_and_key_pem(
+    section: &mut ConfigSection<'_>,
+) -> Option<(Vec<u8>, Secret<Vec<u8>>)> {
+    let (cert, key) = pair_paths(section)?;
+    read_pair(section, &cert, &key)?;
+    let fields = [section.field("certFile"), section.field("keyFile")];
+    let cert = section.reader.contents(&fields[0], &cert)?;
+    let key = section.reader.contents(&fields[1], &key)?;
+    Some((cert, Secret::new(key)))
+}
+
+/// The paths under `certFile` and `keyFile`, of which both or neither must be set.
+fn pair_paths(section: &mut ConfigSection<'_>) -> Option<(PathBuf, PathBuf)> {
+    match (section.path("certFile"), section.path("keyFile")) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
         (cert, _) => {
             let (given, missing) = match cert {
                 Some(_) => ("certFile", "keyFile"),
@@ -32,18 +50,25 @@ pub(super) fn certificate_and_key(section: &mut ConfigSection<'_>) -> Option<Cer
                 format!("not set, but {given} is"),
                 format!("set {missing} too, or neither"),
             );
-            return None;
+            None
         }
-    };
-    let chain = read_file(section, "certFile", &cert, |pem| {
-        pem::certificates(pem).map(|chain| (chain, FileVersion::new(&cert, pem)))
+    }
+}
+
+fn read_pair(
+    section: &mut ConfigSection<'_>,
+    cert: &Path,
+    key: &Path,
+) -> Option<CertificateAndKey> {
+    let chain = read_file(section, "certFile", cert, |pem| {
+        pem::certificates(pem).map(|chain| (chain, FileVersion::new(cert, pem)))
     });
-    let secret = read_file(section, "keyFile", &key, |pem| {
-        pem::private_key(pem).map(|secret| (secret, FileVersion::new(&key, pem)))
+    let secret = read_file(section, "keyFile", key, |pem| {
+        pem::private_key(pem).map(|secret| (secret, FileVersion::new(key, pem)))
     });
     let ((chain, chain_file), (secret, key_file)) = (chain?, secret?);
     pem::certificate_and_key(chain, secret, [chain_file, key_file])
-        .map_err(|invalid| report(section, "keyFile", &key, invalid))
+        .map_err(|invalid| report(section, "keyFile", key, invalid))
         .ok()
 }
 

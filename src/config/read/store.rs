@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{HOUR, SECOND};
+use super::{HOUR, SECOND, pem_files};
 use crate::config::{
-    EtcdConfig, HostedApiConfig, Secret, StoreConfig, UpstreamUrl,
+    EtcdConfig, HostedApiConfig, Secret, StoreConfig, UpstreamUrl, pem,
     section::ConfigSection,
     values::{self, InvalidValue, Keyword},
 };
@@ -90,17 +90,17 @@ fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
     let prefix = section.get("prefix", "/fairgate".to_owned(), etcd_prefix);
     let ca = section.path("caFile");
     let authorities_pem = ca.and_then(|path| {
-        let field = section.field("caFile");
-        section.reader.contents(&field, &path)
+        pem_files::read_file(section, "caFile", &path, |text| {
+            pem::authorities(&path, text).map(|_| text.to_vec())
+        })
     });
-    let client_pem = section.section("clientCertificate", pem_pair);
+    let client_pem = section.section("clientCertificate", pem_files::certificate_and_key_pem);
     let user = section.text("user");
-    let password = section.path("passwordFile").and_then(|path| {
-        let field = section.field("passwordFile");
-        section.reader.contents(&field, &path)
-    });
-    let password = password.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
-    if user.is_empty() != password.is_none() {
+    let password_file = section.path("passwordFile");
+    let password = password_file
+        .as_ref()
+        .and_then(|path| pem_files::read_file(section, "passwordFile", path, password));
+    if user.is_empty() != password_file.is_none() {
         let field = section.field("user");
         section.reader.error(
             &field,
@@ -147,24 +147,14 @@ fn etcd_prefix(value: &Value) -> Result<String, InvalidValue> {
     ))
 }
 
-/// The contents of the certificate and key files, if set.
-fn pem_pair(section: &mut ConfigSection<'_>) -> Option<(Vec<u8>, Secret<Vec<u8>>)> {
-    let paths = (section.path("certFile"), section.path("keyFile"));
-    let (Some(cert), Some(key)) = paths else {
-        if paths.0.is_some() || paths.1.is_some() {
-            let field = section.field("certFile");
-            section.reader.error(
-                &field,
-                "certFile and keyFile must be set together",
-                "set both, or neither",
-            );
-        }
-        return None;
-    };
-    let fields = [section.field("certFile"), section.field("keyFile")];
-    let cert = section.reader.contents(&fields[0], &cert)?;
-    let key = section.reader.contents(&fields[1], &key)?;
-    Some((cert, Secret::new(key)))
+fn password(contents: &[u8]) -> Result<String, InvalidValue> {
+    match std::str::from_utf8(contents) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(_) => Err(InvalidValue::new(
+            "the file is not UTF-8 text",
+            "write only the password into it",
+        )),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,8 @@ impl Scratch {
         self
     }
 
-    /// Files of two authorities, `ca.crt` and `other.crt`, and of a leaf, `leaf.crt` and `leaf.key`.
+    /// Files of two authorities, `ca.crt` and `other.crt`, of a leaf, `leaf.crt` and `leaf.key`, and a key of no
+    /// certificate, `wrong.key`.
     fn pki(&self) -> &Self {
         let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let leaf = made();
@@ -220,6 +221,27 @@ fn a_broken_file_is_named_with_its_key() {
             .findings
             .iter()
             .any(|m| m.message.contains("wrong.key"))
+    );
+}
+
+#[test]
+fn a_broken_file_for_etcd_is_named_with_its_key() {
+    let scratch = Scratch::new("etcd");
+    scratch.pki().file("password", b"\xff");
+    let reading = scratch.read(json!({"store": {"etcd": {
+        "endpoints": ["https://e:2379"], "caFile": "leaf.key",
+        "clientCertificate": {"certFile": "leaf.crt", "keyFile": "wrong.key"},
+        "user": "u", "passwordFile": "password",
+    }}}));
+    let mut found = fields(&reading, Severity::Error);
+    found.sort_unstable();
+    assert_eq!(
+        found,
+        [
+            "store.etcd.caFile",
+            "store.etcd.clientCertificate.keyFile",
+            "store.etcd.passwordFile",
+        ]
     );
 }
 

@@ -9,7 +9,7 @@ mod cluster;
 mod control_plane;
 mod disruption;
 mod faults;
-mod gateway;
+pub(crate) mod gateway;
 mod namespaces;
 mod precheck;
 mod waiting;

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use fairgate_proxy::fairness::Enforcement;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -230,6 +231,35 @@ async fn an_abandoned_response_keeps_its_seat_until_the_upstream_has_ended_it() 
         assert_eq!(gate.flow_control().abandoned.cancelled(), 0);
         assert_eq!(gate.flow_control().abandoned.running(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_log_that_is_cancelled_does_not_count_any_longer_in_observe_mode() {
+    let (hand, mut hands) = mpsc::unbounded_channel();
+    let upstream = TestUpstream::start(Speaks::Http1, move |_| {
+        let (send, answer) = crate::upstream::streamed();
+        hand.send(send).unwrap();
+        async move { http::Response::new(answer) }
+    });
+    let rules = Rules::small(1, Full::queue(10)).set(|set| {
+        set.enforcement = Enforcement::Observe;
+    });
+    let gate = Gate::governed(&upstream, &rules);
+    for mut client in TestClient::both(gate.address()).await {
+        let log = "/api/v1/namespaces/a/pods/p/log?follow=true";
+        let mut body = client.get(log).await.into_body();
+        let answer = soon(hands.recv()).await.unwrap();
+        answer.send(Ok("half".into())).unwrap();
+        assert!(crate::client::piece(&mut body).await.is_some());
+        drop(body);
+        client.abandon().await;
+        until(|| gate.flow_control().abandoned.running() == 1).await;
+        assert_eq!(gate.flow_control().long_running.running(), 1);
+        // More than the gateway discards of a response that may never end.
+        answer.send(Ok(vec![b'x'; 2 << 20].into())).unwrap();
+        until(|| gate.flow_control().long_running.running() == 0).await;
+    }
+    assert_eq!(gate.flow_control().abandoned.cancelled(), 2);
 }
 
 /// A time limit that requests reach in these tests, though not before even a loaded machine has sent them upstream.

@@ -66,7 +66,7 @@ async fn all_pages_show_one_revision_whatever_is_written_meanwhile() {
             };
             assert_eq!(items(&page).len(), limit);
             target = format!("{LEVELS}?limit={limit}&continue={token}");
-            // These writes fall before, behind and at the end of the page.
+            // These writes change objects before, at and after the end of the page.
             let name = format!("p-{:02}", random.below(20));
             let patch =
                 json!({"spec": {"limited": {"nominalConcurrencyShares": random.below(99)}}});

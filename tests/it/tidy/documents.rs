@@ -23,7 +23,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/observing.md",
     "docs/policies.md",
     "docs/quick-start.md",
-    "docs/runbooks/FairgateCertificateEnds.md",
+    "docs/runbooks/FairgateCertificateExpires.md",
     "docs/runbooks/FairgateDown.md",
     "docs/runbooks/FairgateExemptShare.md",
     "docs/runbooks/FairgateFlowDominates.md",

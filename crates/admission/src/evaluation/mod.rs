@@ -7,7 +7,7 @@ mod part;
 pub(crate) mod values;
 mod variables;
 
-use fairgate_cel::{CelBindings, CelJson, CelValue};
+use fairgate_cel::{CelBindings, CelJson, CelValue, CelVariable};
 
 use crate::attributes::AdmissionObjects;
 use crate::inputs::AdmissionInputs;
@@ -193,9 +193,6 @@ enum ConditionResult {
     Error(String),
 }
 
-/// The results of a part's expressions.
-type PartResults<'c> = Vec<Result<CelValue<'c>, String>>;
-
 struct PolicyRun<'p, 'c, 'e> {
     policy: &'p CompiledPolicy,
     context: &'e EvaluationContext<'c>,
@@ -208,47 +205,40 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         context: &'e EvaluationContext<'c>,
         param: Option<&'c CelJson<'c>>,
     ) -> Self {
-        let value = |node: Option<&'c CelJson<'c>>| node.map_or(CelValue::Null, CelValue::json);
-        let mut bindings = policy.environment.bindings().with_lazy("variables");
-        bindings.set("object", value(context.objects.object));
-        bindings.set("oldObject", value(context.objects.old_object));
-        if policy.param_kind.is_some() {
-            bindings.set("params", value(param));
-        }
         let mut run = Self {
             policy,
             context,
-            bindings,
+            bindings: policy.environment.bindings(),
         };
-        run.bind_authorizer();
+        let numbers = &policy.numbers;
+        if let Some(variables) = numbers.variables {
+            run.bindings.bind_lazily(variables);
+        }
+        run.bind(numbers.object, context.objects.object);
+        run.bind(numbers.old_object, context.objects.old_object);
+        run.bind(numbers.params, param);
+        run.bind_opaque(numbers.authorizer, context.authorizer.as_ref());
+        run.bind_opaque(numbers.resource_check, context.resource_check.as_ref());
         run
     }
 
-    fn bind(&mut self, name: &str, node: Option<&'c CelJson<'c>>) {
-        self.bindings
-            .set(name, node.map_or(CelValue::Null, CelValue::json));
+    fn bind(&mut self, variable: Option<CelVariable>, node: Option<&'c CelJson<'c>>) {
+        if let Some(variable) = variable {
+            let value = node.map_or(CelValue::Null, CelValue::json);
+            self.bindings.bind(variable, Some(value));
+        }
     }
 
-    fn bind_authorizer(&mut self) {
-        let named = [
-            ("authorizer", &self.context.authorizer),
-            ("authorizer.requestResource", &self.context.resource_check),
-        ];
-        for (name, value) in named {
-            if let Some(value) = value {
-                self.bindings.set(name, value.clone());
-            }
+    fn bind_opaque(&mut self, variable: Option<CelVariable>, value: Option<&CelValue<'c>>) {
+        if let Some(variable) = variable {
+            self.bindings.bind(variable, value.cloned());
         }
     }
 
     /// Messages and audit annotations have no authorizer.
     fn unbind_authorizer(&mut self) {
-        if self.context.authorizer.is_some() || self.context.resource_check.is_some() {
-            let bindings = self.bindings.clone();
-            self.bindings = bindings
-                .without("authorizer")
-                .without("authorizer.requestResource");
-        }
+        self.bind_opaque(self.policy.numbers.authorizer, None);
+        self.bind_opaque(self.policy.numbers.resource_check, None);
     }
 
     fn error(&self, message: String) -> PolicyDecision<'p> {
@@ -263,43 +253,51 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         }
     }
 
-    /// Runs a part with what is bound now; returns the results and what is left of the budget.
+    /// Runs a part with what is bound now, and passes on each result; returns what is left of the budget.
     fn part(
         &self,
         expressions: impl Iterator<Item = &'p PolicyExpression>,
         budget: u64,
-    ) -> Result<(PartResults<'c>, u64), OutOfBudget> {
+        mut each: impl FnMut(Result<CelValue<'c>, String>),
+    ) -> Result<u64, OutOfBudget> {
         let mut expressions = expressions.peekable();
         if expressions.peek().is_none() {
-            return Ok((Vec::new(), budget));
+            return Ok(budget);
         }
         let inputs = self.context.inputs;
         let interrupted = || inputs.is_interrupted();
         let mut part =
             EvaluationPart::new(&self.policy.variables, &self.bindings, &interrupted, budget);
-        let results: Result<Vec<_>, _> = expressions.map(|one| part.evaluate(one)).collect();
-        Ok((results?, part.left()))
+        for expression in expressions {
+            each(part.evaluate(expression)?);
+        }
+        Ok(part.left())
     }
 
     /// All conditions are evaluated, so that one that is false counts for more than an error before it.
     fn conditions(&mut self, cost: &mut PartCost) -> ConditionResult {
-        self.bind("request", self.context.requested);
-        self.bind("namespaceObject", None);
+        self.bind(self.policy.numbers.request, self.context.requested);
+        self.bind(self.policy.numbers.namespace, None);
         let budget = self.context.budgets.conditions;
-        let results = match self.part(self.policy.conditions.iter(), budget) {
-            Ok((results, left)) => {
-                *cost = PartCost::Spent(budget - left);
-                results
-            }
+        let (mut is_false, mut errors) = (false, Vec::new());
+        let left = self.part(
+            self.policy.conditions.iter(),
+            budget,
+            |result| match result {
+                Ok(value) => is_false |= matches!(value, CelValue::Bool(false)),
+                Err(error) => errors.push(error),
+            },
+        );
+        match left {
+            Ok(left) => *cost = PartCost::Spent(budget - left),
             Err(error) => {
                 *cost = PartCost::OverBudget;
                 return self.failed_conditions(&[error.to_string()]);
             }
-        };
-        if results.contains(&Ok(CelValue::Bool(false))) {
+        }
+        if is_false {
             return ConditionResult::NotMet;
         }
-        let errors: Vec<_> = results.into_iter().filter_map(Result::err).collect();
         if errors.is_empty() {
             return ConditionResult::Met;
         }
@@ -318,55 +316,82 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         &mut self,
         costs: &mut EvaluationCosts,
     ) -> Result<Vec<PolicyDecision<'p>>, OutOfBudget> {
-        self.bind("request", self.context.request);
-        self.bind("namespaceObject", self.context.namespace);
+        self.bind(self.policy.numbers.request, self.context.request);
+        self.bind(self.policy.numbers.namespace, self.context.namespace);
         let budget = self.context.budgets.validations;
-        let validations = self.policy.validations.iter();
-        let expressions = validations.clone().map(|one| &one.expression);
+        let validations = &self.policy.validations;
         costs.validations = PartCost::OverBudget;
-        let (results, left) = self.part(expressions, budget)?;
+        let mut decisions = Vec::with_capacity(validations.len());
+        let expressions = validations.iter().map(|one| &one.expression);
+        let left = self.part(expressions, budget, |result| {
+            decisions.push(match result {
+                Ok(value) => decision(&validations[decisions.len()], &value),
+                Err(error) => self.error(error),
+            });
+        })?;
         costs.validations = PartCost::Spent(budget - left);
         self.unbind_authorizer();
-        let expressions = validations
-            .clone()
-            .filter_map(|one| one.message_expression.as_ref());
-        let messages = self.part(expressions, left);
-        let (mut messages, out_of_budget) = match messages {
-            Ok((messages, after)) => {
-                costs.messages = PartCost::Spent(left - after);
-                (messages.into_iter(), None)
-            }
+        costs.messages = match self.messages(&mut decisions, left) {
+            Ok(after) => PartCost::Spent(left - after),
             Err(error) => {
-                costs.messages = PartCost::OverBudget;
-                (Vec::new().into_iter(), Some(error))
+                let judged = |one: &&mut PolicyDecision<'p>| {
+                    matches!(one.kind, DecisionKind::Admitted | DecisionKind::Denied)
+                };
+                for decision in decisions.iter_mut().filter(judged) {
+                    *decision = self.error(format!("failed messageExpression: {error}"));
+                }
+                PartCost::OverBudget
             }
         };
-        let decisions = validations.zip(results).map(|(validation, result)| {
-            let has_message = validation.message_expression.is_some();
-            let message = has_message.then(|| messages.next()).flatten();
-            match (result, out_of_budget) {
-                (Err(error), _) => self.error(error),
-                (Ok(_), Some(error)) => self.error(format!("failed messageExpression: {error}")),
-                (Ok(value), None) => decision(validation, &value, message.as_ref()),
+        Ok(decisions)
+    }
+
+    /// Evaluates the messages of all validations, and gives those that do not hold theirs. Returns what is left of the
+    /// budget.
+    fn messages(
+        &self,
+        decisions: &mut [PolicyDecision<'p>],
+        budget: u64,
+    ) -> Result<u64, OutOfBudget> {
+        let with_message = |(at, one): (usize, &'p PolicyValidation)| {
+            one.message_expression.as_ref().map(|message| (at, message))
+        };
+        let validations = self.policy.validations.iter();
+        let messages = validations.clone().enumerate().filter_map(with_message);
+        let mut places = messages.clone().map(|(at, _)| at);
+        let left = self.part(messages.map(|(_, message)| message), budget, |result| {
+            let decision = places.next().and_then(|at| decisions.get_mut(at));
+            if let (Some(decision), Ok(value)) = (decision, result)
+                && decision.kind == DecisionKind::Denied
+                && let Some(text) = usable_message(&value)
+            {
+                text.clone_into(&mut decision.message);
             }
-        });
-        Ok(decisions.collect())
+        })?;
+        for (decision, validation) in decisions.iter_mut().zip(validations) {
+            if decision.kind == DecisionKind::Denied && decision.message.is_empty() {
+                decision.message = validation.own_message();
+            }
+        }
+        Ok(left)
     }
 
     fn annotations(&mut self) -> Result<(Vec<PolicyAnnotationResult<'p>>, u64), OutOfBudget> {
-        self.bind("namespaceObject", self.context.full_namespace);
+        self.bind(self.policy.numbers.namespace, self.context.full_namespace);
         let budget = self.context.budgets.annotations;
-        let annotations = self.policy.annotations.iter();
-        let (results, left) = self.part(annotations.clone().map(|one| &one.expression), budget)?;
+        let annotations = &self.policy.annotations;
         let ignore = self.policy.failure_policy == FailurePolicy::Ignore;
-        let all = annotations
-            .zip(results)
-            .map(|(annotation, result)| PolicyAnnotationResult {
+        let mut all = Vec::with_capacity(annotations.len());
+        let expressions = annotations.iter().map(|one| &one.expression);
+        let left = self.part(expressions, budget, |result| {
+            let annotation = &annotations[all.len()];
+            all.push(PolicyAnnotationResult {
                 key: &annotation.key,
                 result: annotation_result(annotation, result, ignore),
                 is_publishable: annotation.is_publishable,
             });
-        Ok((all.collect(), budget - left))
+        })?;
+        Ok((all, budget - left))
     }
 }
 
@@ -384,37 +409,24 @@ fn aggregate(errors: &[String]) -> String {
     }
 }
 
-/// The decision of a validation that has a value.
-fn decision<'p>(
-    validation: &'p PolicyValidation,
-    value: &CelValue<'_>,
-    message: Option<&Result<CelValue<'_>, String>>,
-) -> PolicyDecision<'p> {
-    if *value == CelValue::Bool(true) {
-        return PolicyDecision {
-            kind: DecisionKind::Admitted,
-            reason: "",
-            message: String::new(),
-        };
-    }
-    let computed = match message {
-        Some(Ok(value)) => value.as_str().map(str::trim),
-        _ => None,
-    };
-    let usable = |text: &&str| text.len() <= MAX_MESSAGE && !text.contains('\n');
-    let texts = [
-        computed.filter(usable).unwrap_or_default(),
-        &validation.message,
-    ];
-    let message = match texts.into_iter().find(|text| !text.is_empty()) {
-        Some(text) => text.to_owned(),
-        None => format!("failed expression: {}", validation.expression.source.trim()),
+/// The decision of a validation that has a value, without a message yet.
+fn decision<'p>(validation: &'p PolicyValidation, value: &CelValue<'_>) -> PolicyDecision<'p> {
+    let (kind, reason) = match value {
+        CelValue::Bool(true) => (DecisionKind::Admitted, ""),
+        _ => (DecisionKind::Denied, validation.reason.as_str()),
     };
     PolicyDecision {
-        kind: DecisionKind::Denied,
-        reason: &validation.reason,
-        message,
+        kind,
+        reason,
+        message: String::new(),
     }
+}
+
+/// The text of a messageExpression, if it can be used.
+fn usable_message<'v>(value: &'v CelValue<'_>) -> Option<&'v str> {
+    let text = value.as_str()?.trim();
+    let usable = !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
+    usable.then_some(text)
 }
 
 fn annotation_result(

@@ -11,7 +11,7 @@ use crate::attributes::{AdmissionAttributes, GroupVersionKind, GroupVersionResou
 type JsonMembers<'a> = Vec<(Cow<'a, str>, CelJson<'a>)>;
 
 fn object(members: JsonMembers<'_>) -> CelJson<'_> {
-    CelJson::Object(JsonObject::new(members))
+    CelJson::Object(JsonObject::of_distinct(members))
 }
 
 fn text(value: &str) -> CelJson<'_> {
@@ -44,7 +44,8 @@ pub(crate) fn request_value<'a>(
     resource: GroupVersionResource<'a>,
     kind: GroupVersionKind<'a>,
 ) -> CelJson<'a> {
-    let mut members = vec![
+    let mut members = Vec::with_capacity(15);
+    members.extend([
         ("uid".into(), text("")),
         ("kind".into(), kind_value(kind)),
         ("resource".into(), resource_value(resource)),
@@ -62,7 +63,7 @@ pub(crate) fn request_value<'a>(
             "options".into(),
             attributes.options.cloned().unwrap_or(CelJson::Null),
         ),
-    ];
+    ]);
     let optional = [
         ("subResource", attributes.subresource),
         ("requestSubResource", attributes.subresource),
@@ -79,7 +80,7 @@ pub(crate) fn request_value<'a>(
 
 fn user_value<'a>(attributes: &AdmissionAttributes<'a>) -> CelJson<'a> {
     let user = attributes.user;
-    let mut members = JsonMembers::new();
+    let mut members = JsonMembers::with_capacity(4);
     for (name, value) in [("username", &user.name), ("uid", &user.uid)] {
         if !value.is_empty() {
             members.push((name.into(), text(value)));

@@ -107,7 +107,12 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
 
 impl<'c> CelLazyObject<'c> for PolicyVariables<'c, '_> {
     fn field(&self, name: &str) -> Option<CelResult<'c>> {
-        let name = unescaped(name)?;
+        // Nearly all names are plain.
+        let name = if name.as_bytes().windows(2).any(|two| two == b"__") {
+            unescaped(name)?
+        } else {
+            Cow::Borrowed(name)
+        };
         let at = self
             .variables
             .binary_search_by(|(of, _)| of.as_str().cmp(&name))

@@ -8,22 +8,15 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
+use super::rules::OPERATIONS;
 use super::selector::label;
 use super::{MatchRequest, ResourceMatcher, labels};
-use crate::attributes::AdmissionOperation;
 
 /// How many policies a lookup can find without allocating.
 const INLINE: usize = 32;
 
 /// The numbers of the policies that may match, in order, each once.
 pub(crate) type Candidates = SmallVec<[u32; INLINE]>;
-
-const OPERATIONS: [AdmissionOperation; 4] = [
-    AdmissionOperation::Create,
-    AdmissionOperation::Update,
-    AdmissionOperation::Delete,
-    AdmissionOperation::Connect,
-];
 
 /// Policies by what they match.
 #[derive(Default)]
@@ -120,10 +113,7 @@ impl PolicyIndex {
             return;
         };
         let attributes = request.attributes;
-        let operation = OPERATIONS
-            .iter()
-            .position(|one| *one == attributes.operation)
-            .unwrap_or_default();
+        let operation = attributes.operation as usize;
         for entry in entries {
             if *entry.subresource == *"*" || *entry.subresource == *attributes.subresource {
                 entry.operations[operation].collect(request, found);

@@ -28,10 +28,28 @@ pub(crate) struct MatchRequest<'a> {
     pub(crate) inputs: &'a dyn AdmissionInputs,
     /// The objects as they were sent; none as long as they are not known.
     pub(crate) objects: AdmissionObjects<'a>,
+    /// Whether the name is in an object that is not known yet: rules for any name may match.
+    pub(crate) is_name_unknown: bool,
+}
+
+impl<'a> MatchRequest<'a> {
+    /// A request whose body has not been read.
+    pub(crate) fn before_body(
+        attributes: &'a AdmissionAttributes<'a>,
+        inputs: &'a dyn AdmissionInputs,
+    ) -> Self {
+        let creates = attributes.operation == AdmissionOperation::Create;
+        Self {
+            attributes,
+            inputs,
+            objects: AdmissionObjects::default(),
+            is_name_unknown: creates && attributes.name.is_empty(),
+        }
+    }
 }
 
 /// The resource and kind that a policy judges a request as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MatchedResource<'a> {
     pub(crate) resource: GroupVersionResource<'a>,
     pub(crate) kind: GroupVersionKind<'a>,
@@ -114,7 +132,7 @@ impl ResourceMatcher {
         &self,
         request: &MatchRequest<'a>,
     ) -> Result<Option<MatchedResource<'a>>, String> {
-        let excluded = rules::find(&self.exclusions, self.is_equivalent, request)?;
+        let excluded = rules::find(&self.exclusions, self.is_equivalent, false, request)?;
         if excluded.is_some() {
             return Ok(None);
         }
@@ -124,7 +142,8 @@ impl ResourceMatcher {
                 kind: request.attributes.kind,
             }));
         }
-        rules::find(&self.rules, self.is_equivalent, request)
+        let any_name = request.is_name_unknown;
+        rules::find(&self.rules, self.is_equivalent, any_name, request)
     }
 
     fn selects_namespace(&self, request: &MatchRequest<'_>) -> Result<bool, String> {

@@ -5,6 +5,14 @@ use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 use super::{MatchRequest, MatchedResource};
 use crate::attributes::{AdmissionAttributes, AdmissionOperation, GroupVersionResource};
 
+/// All operations, each at its number.
+pub(super) const OPERATIONS: [AdmissionOperation; 4] = [
+    AdmissionOperation::Create,
+    AdmissionOperation::Update,
+    AdmissionOperation::Delete,
+    AdmissionOperation::Connect,
+];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleScope {
     Any,
@@ -17,7 +25,8 @@ enum RuleScope {
 /// One rule: all of its parts must match.
 pub(crate) struct ResourceRule {
     scope: RuleScope,
-    operations: Vec<String>,
+    /// Whether it takes each operation, in the order of the type's variants.
+    operations: [bool; 4],
     groups: Vec<String>,
     versions: Vec<String>,
     /// Patterns of resource and subresource.
@@ -40,7 +49,10 @@ impl ResourceRule {
                 Some("Cluster") => RuleScope::Cluster,
                 Some(_) => RuleScope::Unknown,
             },
-            operations: of.operations.clone().unwrap_or_default(),
+            operations: OPERATIONS.map(|one| {
+                let named = of.operations.as_deref().unwrap_or_default();
+                exact_or_any(named, one.name())
+            }),
             groups: of.api_groups.clone().unwrap_or_default(),
             versions: of.api_versions.clone().unwrap_or_default(),
             resources: resources.map(split).collect(),
@@ -54,7 +66,7 @@ impl ResourceRule {
     }
 
     pub(super) fn takes_operation(&self, operation: AdmissionOperation) -> bool {
-        exact_or_any(&self.operations, operation.name())
+        self.operations[operation as usize]
     }
 
     fn matches(
@@ -102,7 +114,8 @@ fn exact_or_any(items: &[String], wanted: &str) -> bool {
     items.iter().any(|item| item == "*" || item == wanted)
 }
 
-/// The first rule that matches: the resource as requested before equivalent ones, those rule by rule.
+/// The first rule that matches: the resource as requested before equivalent ones, those rule by rule. With `any_name`,
+/// names do not count.
 ///
 /// # Errors
 ///
@@ -110,13 +123,13 @@ fn exact_or_any(items: &[String], wanted: &str) -> bool {
 pub(super) fn find<'a>(
     rules: &[ResourceRule],
     is_equivalent: bool,
+    any_name: bool,
     request: &MatchRequest<'a>,
 ) -> Result<Option<MatchedResource<'a>>, String> {
     let attributes = request.attributes;
     let requested = attributes.resource;
-    let exact = |rule: &ResourceRule| {
-        rule.matches(attributes, &requested) && rule.takes_name(attributes.name)
-    };
+    let takes_name = |rule: &ResourceRule| any_name || rule.takes_name(attributes.name);
+    let exact = |rule: &ResourceRule| rule.matches(attributes, &requested) && takes_name(rule);
     if rules.iter().any(exact) {
         return Ok(Some(MatchedResource {
             resource: requested,
@@ -140,7 +153,7 @@ pub(super) fn find<'a>(
                     other.resource
                 ));
             };
-            if rule.takes_name(attributes.name) {
+            if takes_name(rule) {
                 let resource = other.resource;
                 return Ok(Some(MatchedResource { resource, kind }));
             }

@@ -1,13 +1,15 @@
 //! The crate as its users see it.
 //!
 //! `original` compares verdicts with those of Kubernetes' own dispatcher (`crates/admission/oracle`);
-//! `world` is the cluster in which the requests of that corpus are judged; `limits` tries what could run without bound.
+//! `world` is the cluster in which the requests of that corpus are judged; `limits` tries what could run without bound;
+//! `allocations` counts what the request path allocates.
 
 #![expect(
     clippy::unwrap_used,
     reason = "helpers of tests fail the test that calls them"
 )]
 
+mod allocations;
 mod known;
 mod limits;
 mod original;

@@ -3,7 +3,7 @@
 //! Expressions cannot wait. A check that is not answered yet is noted; the authorizer is asked, and the write is judged
 //! again.
 
-use std::{mem, sync::Arc};
+use std::{fmt, mem, sync::Arc};
 
 use crate::authorize::Authorizer;
 use fairgate_cel::library::authorizer::{AuthorizationAnswer, AuthorizationCheck, CelAuthorizer};
@@ -15,28 +15,24 @@ use fairgate_upstream::access_review::Attributes;
 
 /// The answers to the checks of one write.
 #[derive(Default)]
-pub(super) struct KnownAnswers {
+pub struct KnownAnswers {
     known: Mutex<Vec<(AuthorizationCheck, AuthorizationAnswer)>>,
     missing: Mutex<Vec<AuthorizationCheck>>,
 }
 
 impl KnownAnswers {
-    pub(super) fn new() -> Arc<Self> {
+    /// No answers yet.
+    pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
     /// The checks that were not answered, each once.
-    pub(super) fn take_missing(&self) -> Vec<AuthorizationCheck> {
+    pub fn take_missing(&self) -> Vec<AuthorizationCheck> {
         mem::take(&mut *lock(&self.missing))
     }
 
     /// Asks the authorizer about a check of a request of `user`.
-    pub(super) async fn ask(
-        &self,
-        authorizer: &Authorizer,
-        user: &User,
-        check: AuthorizationCheck,
-    ) {
+    pub async fn ask(&self, authorizer: &Authorizer, user: &User, check: AuthorizationCheck) {
         let service_account = check.service_account.as_ref();
         let service_account = service_account.map(|(namespace, name)| account(namespace, name));
         let user = service_account.as_ref().unwrap_or(user);
@@ -52,6 +48,21 @@ impl KnownAnswers {
             },
         };
         lock(&self.known).push((check, answer));
+    }
+
+    /// Answers a check with an error, without asking anybody.
+    pub fn fail(&self, check: AuthorizationCheck, error: String) {
+        let answer = AuthorizationAnswer {
+            error: Some(error),
+            ..AuthorizationAnswer::default()
+        };
+        lock(&self.known).push((check, answer));
+    }
+}
+
+impl fmt::Debug for KnownAnswers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KnownAnswers").finish_non_exhaustive()
     }
 }
 

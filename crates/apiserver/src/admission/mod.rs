@@ -14,7 +14,7 @@ mod policies;
 use serde_json::Value;
 
 use crate::{authorize::Authorizer, status_error::StatusError};
-use answers::KnownAnswers;
+pub use answers::KnownAnswers;
 use fairgate_admission::{
     AdmissionAttributes, AdmissionOperation, AdmissionVerdict, EvaluationBudgets, GroupVersionKind,
     GroupVersionResource, PolicyDenial,

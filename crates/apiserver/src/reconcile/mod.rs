@@ -21,6 +21,7 @@ pub use conditions::{ConditionWriter, UnreachableSchema};
 pub use type_checks::TypeCheckWriter;
 
 use crate::{
+    calls::GATEWAY_USER,
     hosted::Hosted,
     negotiate::Output,
     request::{ApiRequest, Caller},
@@ -30,8 +31,6 @@ use crate::{
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
 use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::{ReadRevision, StoreError};
-
-use crate::calls::GATEWAY_USER;
 
 /// Why the gateway could not read or write an object of the API that it hosts.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -92,7 +91,11 @@ impl Hosted {
         }))
     }
 
-    /// Makes a request of the gateway itself; the error is that of [`serve_own`](Self::serve_own).
+    /// Makes a request of the gateway itself, with [`serve_own`](Self::serve_own).
+    ///
+    /// # Errors
+    ///
+    /// [`ReconcileError::Refused`], when the response is no success.
     async fn call(
         &self,
         method: Method,
@@ -101,12 +104,6 @@ impl Hosted {
         content_type: &'static str,
         body: Option<&Value>,
     ) -> Result<(), ReconcileError> {
-        let refused = |status, message| ReconcileError::Refused {
-            method: method.clone(),
-            path: path.to_owned(),
-            status,
-            message,
-        };
         let response = self
             .serve_own(method.clone(), path, query, content_type, body)
             .await;
@@ -120,7 +117,12 @@ impl Hosted {
                 .unwrap_or_default(),
             ApiBody::Watch(_) => String::new(),
         };
-        Err(refused(response.status, message))
+        Err(ReconcileError::Refused {
+            method,
+            path: path.to_owned(),
+            status: response.status,
+            message,
+        })
     }
 
     /// Serves a request of the gateway itself. It is not authorized: `serve` leaves that to `admit`,

@@ -1,4 +1,4 @@
-//! Comprehensions.
+//! Type-checks comprehensions.
 
 use super::{Checker, Expr, ExprId, FoldLocals, Local};
 use crate::types::CelType;

@@ -60,12 +60,12 @@ pub struct AuthorizationAnswer {
 
 /// The host that decides, and the check as built so far.
 #[derive(Clone)]
-struct Asking {
+struct CheckBuilder {
     host: Arc<dyn CelAuthorizer>,
     check: AuthorizationCheck,
 }
 
-impl Asking {
+impl CheckBuilder {
     /// The bytes that are copied with it.
     fn text_len(&self) -> usize {
         let of = &self.check;
@@ -136,25 +136,25 @@ macro_rules! receiver {
 
 receiver!(
     Authorizer,
-    Asking,
+    CheckBuilder,
     "Authorizer",
     "The user or service account that checks are about."
 );
 receiver!(
     PathCheck,
-    Asking,
+    CheckBuilder,
     "PathCheck",
     "A check of a path, without a verb yet."
 );
 receiver!(
     GroupCheck,
-    Asking,
+    CheckBuilder,
     "GroupCheck",
     "A check of an API group, without a resource yet."
 );
 receiver!(
     ResourceCheck,
-    Asking,
+    CheckBuilder,
     "ResourceCheck",
     "A check of a resource, without a verb yet."
 );
@@ -168,7 +168,7 @@ receiver!(
 /// The value of the variable `authorizer`, whose checks are about the user of the request.
 pub fn authorizer(host: Arc<dyn CelAuthorizer>) -> CelValue<'static> {
     let check = AuthorizationCheck::default();
-    CelValue::opaque(Authorizer(Asking { host, check }))
+    CelValue::opaque(Authorizer(CheckBuilder { host, check }))
 }
 
 /// The value of a variable for a resource, such as `authorizer.requestResource`: a check that begins as `check`, in
@@ -177,7 +177,7 @@ pub fn resource_check(
     host: Arc<dyn CelAuthorizer>,
     check: AuthorizationCheck,
 ) -> CelValue<'static> {
-    CelValue::opaque(ResourceCheck(Asking { host, check }))
+    CelValue::opaque(ResourceCheck(CheckBuilder { host, check }))
 }
 
 /// The type of the variable `authorizer`.
@@ -286,9 +286,9 @@ fn attribute(
         [resource_check_type(), CelType::String],
         resource_check_type(),
         fixed(move |args| {
-            let mut asking = ResourceCheck::of(args)?.clone();
-            text(args, 1)?.clone_into(field(&mut asking.check));
-            Ok(CelValue::opaque(ResourceCheck(asking)))
+            let mut builder = ResourceCheck::of(args)?.clone();
+            text(args, 1)?.clone_into(field(&mut builder.check));
+            Ok(CelValue::opaque(ResourceCheck(builder)))
         }),
     )));
 }
@@ -344,45 +344,45 @@ fn declare_decision(to: &mut CelDeclarations) {
     );
 }
 
-fn ask(asking: &Asking, verb: &str) -> CelValue<'static> {
-    let mut check = asking.check.clone();
+fn ask(builder: &CheckBuilder, verb: &str) -> CelValue<'static> {
+    let mut check = builder.check.clone();
     verb.clone_into(&mut check.verb);
-    CelValue::opaque(Decision(asking.host.authorize(&check)))
+    CelValue::opaque(Decision(builder.host.authorize(&check)))
 }
 
 fn make_path<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    let (mut asking, path) = (Authorizer::of(args)?.clone(), text(args, 1)?);
+    let (mut builder, path) = (Authorizer::of(args)?.clone(), text(args, 1)?);
     if path.trim().is_empty() {
         return Err(CelError::new("path must not be empty"));
     }
-    asking.check.path = Some(path.to_owned());
-    Ok(CelValue::opaque(PathCheck(asking)))
+    builder.check.path = Some(path.to_owned());
+    Ok(CelValue::opaque(PathCheck(builder)))
 }
 
 fn make_group<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    let mut asking = Authorizer::of(args)?.clone();
-    text(args, 1)?.clone_into(&mut asking.check.group);
-    Ok(CelValue::opaque(GroupCheck(asking)))
+    let mut builder = Authorizer::of(args)?.clone();
+    text(args, 1)?.clone_into(&mut builder.check.group);
+    Ok(CelValue::opaque(GroupCheck(builder)))
 }
 
 fn make_resource<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    let (mut asking, resource) = (GroupCheck::of(args)?.clone(), text(args, 1)?);
+    let (mut builder, resource) = (GroupCheck::of(args)?.clone(), text(args, 1)?);
     if resource.trim().is_empty() {
         return Err(CelError::new("resource must not be empty"));
     }
-    resource.clone_into(&mut asking.check.resource);
-    Ok(CelValue::opaque(ResourceCheck(asking)))
+    resource.clone_into(&mut builder.check.resource);
+    Ok(CelValue::opaque(ResourceCheck(builder)))
 }
 
 fn service_account<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     let (namespace, name) = (text(args, 1)?, text(args, 2)?);
-    let mut asking = Authorizer::of(args)?.clone();
+    let mut builder = Authorizer::of(args)?.clone();
     if !dns1123_subdomain(name).is_empty() {
         return Err(CelError::new("Invalid service account name"));
     }
     if !dns1123_label(namespace).is_empty() {
         return Err(CelError::new("Invalid service account namespace"));
     }
-    asking.check.service_account = Some((namespace.to_owned(), name.to_owned()));
-    Ok(CelValue::opaque(Authorizer(asking)))
+    builder.check.service_account = Some((namespace.to_owned(), name.to_owned()));
+    Ok(CelValue::opaque(Authorizer(builder)))
 }

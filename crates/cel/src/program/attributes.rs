@@ -1,8 +1,9 @@
 //! Variables, selections and indexes.
 
 use super::CelLazyObject;
-use super::eval::{Evaluator, Slot};
+use super::eval::{Evaluator, Slot, is_final};
 use super::plan::{Attribute, AttributeRoot, Code, CodeId, Qualifier, QualifierKey};
+use crate::document::{CelJson, JsonObject};
 use crate::value::{
     CelError, CelMap, CelResult, CelStr, CelValue, LOOKUP, double_to_int, work_of_bytes,
 };
@@ -11,9 +12,7 @@ impl<'a> Evaluator<'a, '_> {
     /// The value of an attribute, with the cost of referring to it.
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> CelResult<'a> {
         let value = self.resolve(attribute);
-        if let Err(error) = &value
-            && error.is_final()
-        {
+        if is_final(&value) {
             return value;
         }
         let conditional = matches!(attribute.root, AttributeRoot::Conditional { .. });
@@ -36,11 +35,27 @@ impl<'a> Evaluator<'a, '_> {
         let program = self.program;
         match &program.code[id.index()] {
             Code::Attribute(attribute) => self.resolve(attribute),
+            Code::Local(number) => self.local(*number).and_then(unnest),
             _ => self.eval(id),
         }
     }
 
+    /// The value of a comprehension's variable, with the cost of referring to it.
+    pub(super) fn local_reference(&mut self, number: u32) -> CelResult<'a> {
+        let value = self.local(number).and_then(unnest);
+        if is_final(&value) {
+            return value;
+        }
+        self.charge(1)?;
+        value
+    }
+
     fn resolve(&mut self, attribute: &'a Attribute) -> CelResult<'a> {
+        if !attribute.qualifiers.is_empty()
+            && let Some(object) = self.document(&attribute.root)
+        {
+            return self.members(object, &attribute.qualifiers, attribute.test_only);
+        }
         let root = match &attribute.root {
             AttributeRoot::Variable(number) if self.bindings.is_lazy(*number) => {
                 return self.lazy_attribute(attribute);
@@ -60,7 +75,69 @@ impl<'a> Evaluator<'a, '_> {
         self.qualify_all(root, &attribute.qualifiers, attribute.test_only)
     }
 
+    /// The JSON object that a variable is, if it is one.
+    fn document(&self, root: &AttributeRoot) -> Option<&'a JsonObject<'a>> {
+        let value = match root {
+            AttributeRoot::Variable(number) if !self.bindings.is_lazy(*number) => {
+                self.bindings.get(*number)?
+            }
+            AttributeRoot::Local(number) => match &self.slots[*number as usize] {
+                Slot::Set(Ok(value)) => value,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        match value {
+            CelValue::Map(map) => map.as_json(),
+            _ => None,
+        }
+    }
+
+    /// As [`qualify_rest`](Self::qualify_rest), in a document. As long as the qualifiers are fields of objects, no values
+    /// are made of these objects.
+    fn members(
+        &mut self,
+        mut object: &'a JsonObject<'a>,
+        qualifiers: &'a [Qualifier],
+        test_only: bool,
+    ) -> CelResult<'a> {
+        let mut rest = qualifiers;
+        while let Some((
+            Qualifier {
+                key: QualifierKey::Field(name),
+                optional: false,
+            },
+            others,
+        )) = rest.split_first()
+        {
+            self.work.burn(work_of_bytes(name.len()))?;
+            let found = object.get(name);
+            self.charge(1)?;
+            if test_only && others.is_empty() {
+                return Ok(CelValue::Bool(found.is_some()));
+            }
+            rest = others;
+            match found {
+                Some(CelJson::Object(inner)) => object = inner,
+                Some(other) if rest.is_empty() => return Ok(CelValue::json(other)),
+                Some(other) => {
+                    return self.qualify_rest(CelValue::json(other), false, rest, test_only);
+                }
+                None => {
+                    let key = CelValue::String(CelStr::Borrowed(name));
+                    return Err(self.work.error(&[("no such key: ", &key)], ""));
+                }
+            }
+        }
+        let value = CelValue::Map(CelMap::json(object));
+        if rest.is_empty() {
+            return Ok(value);
+        }
+        self.qualify_rest(value, false, rest, test_only)
+    }
+
     /// A field of the variable that is computed on demand, or all of them.
+    #[inline(never)]
     fn lazy_attribute(&mut self, attribute: &'a Attribute) -> CelResult<'a> {
         let Some(lazy) = self.lazy else {
             return Err(CelError::new("no such attribute(s)"));
@@ -122,6 +199,7 @@ impl<'a> Evaluator<'a, '_> {
         value
     }
 
+    #[inline(never)]
     fn qualify_all(
         &mut self,
         root: CelValue<'a>,
@@ -223,7 +301,15 @@ impl<'a> Evaluator<'a, '_> {
 
 /// Flattens an optional value that holds another one, as the original does wherever a value passes through a variable
 /// or a conditional. If the innermost value is absent, the result holds null.
+#[inline]
 fn unnest(value: CelValue<'_>) -> CelResult<'_> {
+    if matches!(value, CelValue::Optional(Some(_))) {
+        return unnest_optional(value);
+    }
+    Ok(value)
+}
+
+fn unnest_optional(value: CelValue<'_>) -> CelResult<'_> {
     let CelValue::Optional(Some(of)) = &value else {
         return Ok(value);
     };

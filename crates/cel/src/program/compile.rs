@@ -3,18 +3,18 @@
 //! Folding changes the cost, so exactly what the original folds is folded: list and map literals of constants, type
 //! conversions of constants, `in` over lists of constants, and constant patterns.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::constants::ConstantSet;
 use super::plan::{
     Attribute, AttributeRoot, BinaryOperator, CallCode, CallCost, Code, CodeId, EntryCode,
-    FoldCode, OperatorCost, Qualifier, QualifierKey, UnaryOperator,
+    FoldCode, FoldCondition, OperatorCost, Qualifier, QualifierKey, UnaryOperator,
 };
 use super::{CelDeclarations, CelFunctionDecl};
 use crate::checker::{Checked, Reference};
 use crate::syntax::{Ast, Expr, ExprId, Fold, MapEntry};
 use crate::value::{
-    CelError, CelMap, CelValue, CelWork, DEFAULT_WORK_LIMIT, MapKey, double_to_int, double_to_uint,
+    CelError, CelMap, CelValue, CelWork, DEFAULT_WORK_LIMIT, double_to_int, double_to_uint,
 };
 
 /// The result of compiling.
@@ -55,6 +55,11 @@ pub(super) fn compile(
         used: Vec::new(),
     };
     let root = compiler.compile(ast.root)?;
+    for code in &mut compiler.code {
+        if let Some(number) = plain_local(code) {
+            *code = Code::Local(number);
+        }
+    }
     Ok(CompiledCode {
         code: compiler.code,
         root,
@@ -371,7 +376,7 @@ impl Compiler<'_> {
         if list.is_empty() {
             return Some(self.push(Code::Const(CelValue::Bool(false))));
         }
-        let mut set = HashSet::new();
+        let mut all = Vec::with_capacity(list.len());
         for element in list {
             if matches!(element, CelValue::Double(of) if of.is_nan()) {
                 continue;
@@ -387,10 +392,10 @@ impl Compiler<'_> {
             if !primitive {
                 return None;
             }
-            set.insert(MapKey::of(&element)?);
-            add_equal_numbers(&element, &mut set);
+            add_equal_numbers(&element, &mut all);
+            all.push(element);
         }
-        Some(self.push(Code::InSet(value, set)))
+        Some(self.push(Code::InSet(value, ConstantSet::new(all))))
     }
 
     fn list(&mut self, elements: &[ExprId], optional: &[bool]) -> Result<CodeId, CelError> {
@@ -443,6 +448,7 @@ impl Compiler<'_> {
         let condition = self.compile(fold.condition)?;
         let step = self.compile(fold.step)?;
         self.grow_in_place(step, locals.accumulator);
+        let condition = self.fold_condition(condition, locals.accumulator);
         let result = self.compile(fold.result)?;
         Ok(self.push(Code::Fold(Box::new(FoldCode {
             range,
@@ -455,12 +461,29 @@ impl Compiler<'_> {
         }))))
     }
 
+    /// The condition of a comprehension, in the forms that the macros of the language have.
+    fn fold_condition(&self, condition: CodeId, accumulator: u32) -> FoldCondition {
+        let code = |id: CodeId| &self.code[id.index()];
+        let is_accumulator = |id: CodeId| plain_local(code(id)) == Some(accumulator);
+        match code(condition) {
+            Code::Const(CelValue::Bool(true)) => FoldCondition::Always,
+            Code::Unary(UnaryOperator::NotStrictlyFalse, of) if is_accumulator(*of) => {
+                FoldCondition::Unless(false)
+            }
+            Code::Unary(UnaryOperator::NotStrictlyFalse, of) => match code(*of) {
+                Code::Unary(UnaryOperator::Not, of) if is_accumulator(*of) => {
+                    FoldCondition::Unless(true)
+                }
+                _ => FoldCondition::Code(condition),
+            },
+            _ => FoldCondition::Code(condition),
+        }
+    }
+
     /// Lets the accumulator grow in place, if the step only adds something to it.
     fn grow_in_place(&mut self, step: CodeId, accumulator: u32) {
-        let is_accumulator = |code: &[Code], id: CodeId| {
-            matches!(&code[id.index()], Code::Attribute(of)
-                if of.qualifiers.is_empty() && matches!(of.root, AttributeRoot::Local(number) if number == accumulator))
-        };
+        let is_accumulator =
+            |code: &[Code], id: CodeId| plain_local(&code[id.index()]) == Some(accumulator);
         let grown = match &self.code[step.index()] {
             Code::Attribute(of) => {
                 if let AttributeRoot::Conditional { yes, .. } = of.root
@@ -504,6 +527,17 @@ impl Compiler<'_> {
     }
 }
 
+/// The number of the comprehension's variable that `code` is without any qualifier.
+fn plain_local(code: &Code) -> Option<u32> {
+    match code {
+        Code::Attribute(of) if of.qualifiers.is_empty() && !of.test_only => match of.root {
+            AttributeRoot::Local(number) => Some(number),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn cost_of_operator(operator: BinaryOperator, overload: &str) -> OperatorCost {
     match (operator, overload) {
         (BinaryOperator::Equals | BinaryOperator::NotEquals, _) => OperatorCost::Equality,
@@ -516,8 +550,8 @@ fn cost_of_operator(operator: BinaryOperator, overload: &str) -> OperatorCost {
 
 /// Adds the numbers of other types that equal `element`, as the original finds them.
 #[expect(clippy::cast_precision_loss, reason = "as the original converts")]
-fn add_equal_numbers(element: &CelValue<'_>, set: &mut HashSet<MapKey>) {
-    let mut add = |value: CelValue<'_>| set.extend(MapKey::of(&value));
+fn add_equal_numbers(element: &CelValue<'_>, all: &mut Vec<CelValue<'_>>) {
+    let mut add = |value| all.push(value);
     match element {
         CelValue::Int(value) => {
             add(CelValue::Double(*value as f64));

@@ -13,11 +13,13 @@ pub(super) const MAP: u64 = 30;
 pub(super) const OBJECT: u64 = 40;
 
 /// A tenth of `size`, rounded up: the cost of reading text.
+#[inline]
 pub(crate) fn tenth(size: u64) -> u64 {
     size.div_ceil(10)
 }
 
 /// The cost of an operator. An operand that is an error is given as `null`.
+#[inline]
 pub(super) fn of_operator(cost: OperatorCost, left: &CelValue<'_>, right: &CelValue<'_>) -> u64 {
     match cost {
         OperatorCost::One => 1,
@@ -33,6 +35,7 @@ pub(super) fn of_operator(cost: OperatorCost, left: &CelValue<'_>, right: &CelVa
     }
 }
 
+#[inline]
 fn smaller(left: &CelValue<'_>, right: &CelValue<'_>) -> u64 {
     tenth(left.cost_size().min(right.cost_size()))
 }
@@ -42,22 +45,22 @@ fn smaller(left: &CelValue<'_>, right: &CelValue<'_>) -> u64 {
 /// # Errors
 ///
 /// When walking over a value takes more than `work` allows.
+#[inline]
 pub(super) fn of_call(
     cost: CallCost,
     args: &[CelValue<'_>],
     result: &CelValue<'_>,
     work: &mut CelWork<'_>,
 ) -> Result<u64, CelError> {
-    for rule in [cost.overload, cost.function].into_iter().flatten() {
-        let cost = match rule {
-            CostRule::Function(cost) => cost(args, result),
-            CostRule::Traversal => Some(traversal(&args[0], work)?),
-        };
-        if let Some(cost) = cost {
-            return Ok(cost);
-        }
+    let mut by = |rule: Option<CostRule>| match rule {
+        None => Ok(None),
+        Some(CostRule::Function(cost)) => Ok(cost(args, result)),
+        Some(CostRule::Traversal) => traversal(&args[0], work).map(Some),
+    };
+    if let Some(cost) = by(cost.overload)? {
+        return Ok(cost);
     }
-    Ok(1)
+    Ok(by(cost.function)?.unwrap_or(1))
 }
 
 /// The cost of traversing a value and all that it contains: for strings and bytes a tenth of the length in bytes,

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::plan::{CallCode, Code, CodeId, EntryCode, OperatorCost};
 use super::{CelBindings, CelLazyObject, CelProgram, EvaluationLimits, cost, operators};
-use crate::value::{CelError, CelMap, CelResult, CelValue, CelWork, LOOKUP, MapKey, equal_within};
+use crate::value::{CelError, CelMap, CelResult, CelValue, CelWork, LOOKUP, equal_within};
 
 /// The steps of calling a function, besides those of reading its arguments.
 const CALL: u64 = 4;
@@ -31,6 +31,7 @@ pub(super) struct Evaluator<'a, 'i> {
 }
 
 impl<'a, 'i> Evaluator<'a, 'i> {
+    #[inline]
     pub(super) fn new(
         program: &'a CelProgram,
         bindings: &'i CelBindings<'a>,
@@ -49,6 +50,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         }
     }
 
+    #[inline]
     pub(super) fn cost(&self) -> u64 {
         self.cost
     }
@@ -58,6 +60,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
     /// # Errors
     ///
     /// When the cost is over the limit.
+    #[inline]
     pub(super) fn charge(&mut self, cost: u64) -> Result<(), CelError> {
         self.cost = self.cost.saturating_add(cost);
         self.work.allow_for(cost);
@@ -65,6 +68,16 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             return Err(CelError::cost_limit());
         }
         Ok(())
+    }
+
+    /// Adds 1 to the cost, so many times: it ends one over the limit, as one by one.
+    ///
+    /// # Errors
+    ///
+    /// When the cost is over the limit.
+    pub(super) fn charge_each(&mut self, times: u64) -> Result<(), CelError> {
+        let left = self.limits.cost.saturating_sub(self.cost);
+        self.charge(times.min(left.saturating_add(1)))
     }
 
     /// Takes back one unit of cost, for a presence test.
@@ -78,6 +91,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         match &program.code[id.index()] {
             Code::Const(value) => Ok(value.borrowed()),
             Code::Attribute(attribute) => self.attribute(attribute),
+            Code::Local(number) => self.local_reference(*number),
             Code::Unary(operator, operand) => self.unary(*operator, *operand),
             Code::Binary {
                 operator,
@@ -95,8 +109,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             Code::InSet(value, set) => {
                 let value = self.eval(*value)?;
                 self.work.burn(LOOKUP + value.reading_work())?;
-                let found = MapKey::of(&value).is_some_and(|key| set.contains(&key));
-                Ok(CelValue::Bool(found))
+                Ok(CelValue::Bool(set.contains(&value)))
             }
             Code::OptionalOr(left, right) => self.optional_or(*left, *right, false),
             Code::OptionalOrValue(left, right) => self.optional_or(*left, *right, true),
@@ -107,15 +120,14 @@ impl<'a, 'i> Evaluator<'a, 'i> {
 
     fn unary(&mut self, operator: super::plan::UnaryOperator, operand: CodeId) -> CelResult<'a> {
         let operand = self.eval(operand);
-        if let Err(error) = &operand
-            && error.is_final()
-        {
+        if is_final(&operand) {
             return operand;
         }
         self.charge(1)?;
         operators::unary(operator, operand)
     }
 
+    #[inline(never)]
     fn binary(
         &mut self,
         operator: super::plan::BinaryOperator,
@@ -123,8 +135,14 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         left: CodeId,
         right: CodeId,
     ) -> CelResult<'a> {
-        let left = final_or(self.eval(left))?;
-        let right = final_or(self.eval(right))?;
+        let left = self.eval(left);
+        if is_final(&left) {
+            return left;
+        }
+        let right = self.eval(right);
+        if is_final(&right) {
+            return right;
+        }
         let cost = if matches!(cost, OperatorCost::One) {
             1
         } else {
@@ -137,7 +155,9 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             (Ok(left), Ok(right)) => operators::binary(operator, &left, &right, &mut self.work),
             (Err(error), _) | (_, Err(error)) => Err(error),
         };
-        let result = final_or(result)?;
+        if is_final(&result) {
+            return result;
+        }
         self.charge(cost)?;
         result
     }
@@ -161,8 +181,9 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         }
     }
 
+    #[inline(never)]
     fn call(&mut self, call: &'a CallCode) -> CelResult<'a> {
-        let mut args: SmallVec<[CelValue<'a>; 2]> = SmallVec::with_capacity(call.args.len());
+        let mut args: SmallVec<[CelValue<'a>; 3]> = SmallVec::with_capacity(call.args.len());
         let mut failed = None;
         for arg in &call.args {
             match self.eval(*arg) {
@@ -183,13 +204,17 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         self.work.burn(reading)?;
         let result = match failed {
             Some(error) => Err(error),
-            None => final_or(invoke(call, &args, &mut self.work))?,
+            None => invoke(call, &args, &mut self.work),
         };
+        if is_final(&result) {
+            return result;
+        }
         let cost = cost::of_call(call.cost, &args, or_null(&result), &mut self.work)?;
         self.charge(cost)?;
         result
     }
 
+    #[inline(never)]
     fn list(&mut self, elements: &[CodeId], optional: &[bool]) -> CelResult<'a> {
         let mut values = Vec::with_capacity(elements.len());
         for (at, element) in elements.iter().enumerate() {
@@ -217,13 +242,14 @@ impl<'a, 'i> Evaluator<'a, 'i> {
     }
 
     /// Ends the evaluation of a literal with an error. It costs as much as without the error.
-    fn failed_literal(&mut self, cost: u64, error: CelError) -> CelResult<'a> {
+    pub(super) fn failed_literal(&mut self, cost: u64, error: CelError) -> CelResult<'a> {
         if !error.is_final() {
             self.charge(cost)?;
         }
         Err(error)
     }
 
+    #[inline(never)]
     fn map(&mut self, entries: &[EntryCode]) -> CelResult<'a> {
         let map = self.entries(entries).and_then(CelMap::new);
         match map {
@@ -287,6 +313,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
     }
 
     /// An object literal, which always fails: values of types with declared fields come from the host only.
+    #[inline(never)]
     fn object(&mut self, name: &str, fields: &[CodeId]) -> CelResult<'a> {
         for field in fields {
             if let Err(error) = self.eval(*field) {
@@ -299,6 +326,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         )
     }
 
+    #[inline(never)]
     fn optional_or(&mut self, left: CodeId, right: CodeId, unwrap: bool) -> CelResult<'a> {
         match self.eval(left)? {
             CelValue::Optional(None) => self.eval(right),
@@ -323,15 +351,14 @@ fn invoke<'a>(call: &CallCode, args: &[CelValue<'a>], work: &mut CelWork<'_>) ->
     }
 }
 
-/// Separates the errors that no operator can absorb, which end the evaluation.
-fn final_or(result: CelResult<'_>) -> Result<CelResult<'_>, CelError> {
-    match result {
-        Err(error) if error.is_final() => Err(error),
-        other => Ok(other),
-    }
+/// Whether this is an error that ends the evaluation, because no operator may absorb it.
+#[inline]
+pub(super) fn is_final(result: &CelResult<'_>) -> bool {
+    matches!(result, Err(error) if error.is_final())
 }
 
 /// The value that the cost is computed from. An error counts as `null`.
+#[inline]
 fn or_null<'r, 'a>(result: &'r CelResult<'a>) -> &'r CelValue<'a> {
     result.as_ref().unwrap_or(&CelValue::Null)
 }

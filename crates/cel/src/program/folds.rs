@@ -2,23 +2,34 @@
 
 use std::mem;
 
-use super::INTERRUPT_CHECK_FREQUENCY;
+use smallvec::{SmallVec, smallvec};
+
 use super::attributes::go_type;
-use super::eval::{Evaluator, Slot};
-use super::plan::{CodeId, FoldCode};
+use super::eval::{Evaluator, Slot, is_final};
+use super::plan::{Code, CodeId, FoldCode, FoldCondition};
+use super::{INTERRUPT_CHECK_FREQUENCY, cost};
+use crate::document::CelJson;
 use crate::value::{CelError, CelListIter, CelMap, CelResult, CelValue};
 
 /// The list or map that a comprehension iterates over.
 enum FoldRange<'l, 'a> {
+    Json(&'a [CelJson<'a>]),
     List(CelListIter<'l, 'a>),
     Map(&'l CelMap<'a>),
 }
 
+/// The elements of a list that is appended; nearly always one.
+type ListElements<'a> = SmallVec<[CelValue<'a>; 1]>;
+
 impl<'a> Evaluator<'a, '_> {
+    #[inline(never)]
     pub(super) fn fold(&mut self, fold: &'a FoldCode) -> CelResult<'a> {
         let range = self.eval(fold.range)?;
         let (mut range, count) = match &range {
-            CelValue::List(list) => (FoldRange::List(list.iter()), list.len()),
+            CelValue::List(list) => match list.as_json() {
+                Some(elements) => (FoldRange::Json(elements), elements.len()),
+                None => (FoldRange::List(list.iter()), list.len()),
+            },
             CelValue::Map(map) => (FoldRange::Map(map), map.len()),
             other => return Err(not_iterable(other, fold.second_variable.is_some())),
         };
@@ -26,15 +37,11 @@ impl<'a> Evaluator<'a, '_> {
         for at in 0..count {
             self.work.burn(1)?;
             self.set_variables(fold, &mut range, at);
-            match self.eval(fold.condition) {
-                Ok(CelValue::Bool(false)) => break,
-                Err(error) if error.is_final() => return Err(error),
-                _ => {}
+            if !self.goes_on(fold)? {
+                break;
             }
             let next = self.eval(fold.step);
-            if let Err(error) = &next
-                && error.is_final()
-            {
+            if is_final(&next) {
                 return next;
             }
             self.slots[fold.accumulator as usize] = Slot::Set(next);
@@ -45,9 +52,42 @@ impl<'a> Evaluator<'a, '_> {
         result
     }
 
+    /// Whether the condition of a comprehension lets it go on.
+    fn goes_on(&mut self, fold: &FoldCode) -> Result<bool, CelError> {
+        let end = match fold.condition {
+            FoldCondition::Always => {
+                self.work.burn(1)?;
+                return Ok(true);
+            }
+            FoldCondition::Unless(end) => end,
+            FoldCondition::Code(condition) => {
+                return match self.eval(condition) {
+                    Ok(CelValue::Bool(false)) => Ok(false),
+                    Err(error) if error.is_final() => Err(error),
+                    _ => Ok(true),
+                };
+            }
+        };
+        // `@not_strictly_false(accumulator)`, or of `!accumulator`: each name and each operator counts.
+        let parts = if end { 3 } else { 2 };
+        self.work.burn(parts)?;
+        let at = fold.accumulator as usize;
+        if let Slot::Unset = self.slots[at]
+            && let Err(error) = self.local(fold.accumulator)
+            && error.is_final()
+        {
+            return Err(error);
+        }
+        self.charge_each(parts)?;
+        let ended = matches!(&self.slots[at], Slot::Set(Ok(CelValue::Bool(of))) if *of == end);
+        Ok(!ended)
+    }
+
     fn set_variables(&mut self, fold: &FoldCode, range: &mut FoldRange<'_, 'a>, at: usize) {
         let index = || i64::try_from(at).map_or(CelValue::Null, CelValue::Int);
         let (first, second) = match (range, fold.second_variable) {
+            (FoldRange::Json(elements), None) => (CelValue::json(&elements[at]), None),
+            (FoldRange::Json(elements), Some(_)) => (index(), Some(CelValue::json(&elements[at]))),
             (FoldRange::List(list), None) => (list.next().unwrap_or(CelValue::Null), None),
             (FoldRange::List(list), Some(_)) => {
                 (index(), Some(list.next().unwrap_or(CelValue::Null)))
@@ -76,27 +116,50 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     /// The accumulator's next value `accumulator + list`; the accumulator grows in place.
+    #[inline(never)]
     pub(super) fn append(&mut self, accumulator: u32, list: CodeId) -> CelResult<'a> {
         self.start(accumulator)?;
-        let added = self.eval(list);
+        let added = self.elements_of(list);
         if let Err(error) = &added
             && error.is_final()
         {
-            return added;
+            return Err(error.clone());
         }
         self.charge(1)?;
         match (self.take(accumulator)?, added?) {
-            (CelValue::List(mut list), CelValue::List(added)) => {
+            (CelValue::List(mut list), Some(added)) => {
                 self.work.burn(added.len() as u64)?;
-                let added: Vec<_> = added.iter().collect();
-                list.append(&added, &mut self.work)?;
+                list.append(added, &mut self.work)?;
                 Ok(CelValue::List(list))
             }
             _ => Err(CelError::no_such_overload()),
         }
     }
 
+    /// The elements of a list, which is not made if it is a literal with one element. `None` if it is no list.
+    fn elements_of(&mut self, list: CodeId) -> Result<Option<ListElements<'a>>, CelError> {
+        let program = self.program;
+        if let Code::List { elements, optional } = &program.code[list.index()]
+            && let ([only], []) = (&**elements, &**optional)
+        {
+            self.work.burn(1)?;
+            let value = match self.eval(*only) {
+                Ok(value) => value,
+                Err(error) => return self.failed_literal(cost::LIST, error).map(|_| None),
+            };
+            let checked = value.check_as_element();
+            self.charge(cost::LIST)?;
+            checked?;
+            return Ok(Some(smallvec![value]));
+        }
+        match self.eval(list)? {
+            CelValue::List(list) => Ok(Some(list.iter().collect())),
+            _ => Ok(None),
+        }
+    }
+
     /// The accumulator's next value with entries inserted; the accumulator grows in place.
+    #[inline(never)]
     pub(super) fn insert(&mut self, accumulator: u32, args: &'a [CodeId]) -> CelResult<'a> {
         self.start(accumulator)?;
         let mut values = Vec::with_capacity(args.len());

@@ -1,6 +1,6 @@
 //! The depth of code, which limits the recursion of its evaluation.
 
-use super::plan::{Attribute, AttributeRoot, Code, CodeId, QualifierKey};
+use super::plan::{Attribute, AttributeRoot, Code, CodeId, FoldCondition, QualifierKey};
 
 /// The maximum number of nested evaluations when `root` is evaluated.
 ///
@@ -37,7 +37,7 @@ impl Heights<'_> {
 /// The pieces of code that a piece evaluates.
 fn parts(code: &Code) -> Vec<CodeId> {
     match code {
-        Code::Const(_) => Vec::new(),
+        Code::Const(_) | Code::Local(_) => Vec::new(),
         Code::Attribute(attribute) => of_attribute(attribute),
         Code::Unary(_, part) | Code::InSet(part, _) | Code::Append { list: part, .. } => {
             vec![*part]
@@ -57,7 +57,13 @@ fn parts(code: &Code) -> Vec<CodeId> {
             .iter()
             .flat_map(|entry| [entry.key, entry.value])
             .collect(),
-        Code::Fold(fold) => vec![fold.range, fold.condition, fold.step, fold.result],
+        Code::Fold(fold) => {
+            let mut parts = vec![fold.range, fold.step, fold.result];
+            if let FoldCondition::Code(condition) = fold.condition {
+                parts.push(condition);
+            }
+            parts
+        }
     }
 }
 

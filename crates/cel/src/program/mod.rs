@@ -3,6 +3,7 @@
 mod attributes;
 mod bindings;
 mod compile;
+mod constants;
 mod cost;
 mod eval;
 mod folds;
@@ -21,7 +22,7 @@ use crate::value::{CelError, CelResult, DEFAULT_WORK_LIMIT};
 use eval::Evaluator;
 use plan::{Code, CodeId};
 
-pub use bindings::{CelBindings, CelLazyObject};
+pub use bindings::{CelBindings, CelLazyObject, CelVariable};
 
 /// The default cost limit of one evaluation, in the original's cost units.
 pub const DEFAULT_COST_LIMIT: u64 = 1_000_000;

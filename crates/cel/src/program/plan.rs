@@ -1,11 +1,11 @@
 //! The code of a program: a tree in an arena, with variables as numbers.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::constants::ConstantSet;
 use super::{CelFunction, CelFunctionDecl};
 use crate::declarations::CostRule;
-use crate::value::{CelValue, MapKey};
+use crate::value::CelValue;
 
 /// The number of a piece of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,7 @@ impl CodeId {
         Self(u32::try_from(index).expect("the size of programs is bounded"))
     }
 
+    #[inline]
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
@@ -25,6 +26,8 @@ impl CodeId {
 pub(super) enum Code {
     Const(CelValue<'static>),
     Attribute(Box<Attribute>),
+    /// A variable of a comprehension, by number, without any qualifier.
+    Local(u32),
     Unary(UnaryOperator, CodeId),
     Binary {
         operator: BinaryOperator,
@@ -44,7 +47,7 @@ pub(super) enum Code {
     Object(Box<str>, Box<[CodeId]>),
     Fold(Box<FoldCode>),
     /// `value in [constants]`
-    InSet(CodeId, HashSet<MapKey>),
+    InSet(CodeId, ConstantSet),
     /// `left.or(right)`
     OptionalOr(CodeId, CodeId),
     /// `left.orValue(right)`
@@ -124,9 +127,20 @@ pub(super) struct FoldCode {
     pub(super) accumulator: u32,
     pub(super) variable: u32,
     pub(super) second_variable: Option<u32>,
-    pub(super) condition: CodeId,
+    pub(super) condition: FoldCondition,
     pub(super) step: CodeId,
     pub(super) result: CodeId,
+}
+
+/// When a comprehension goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FoldCondition {
+    /// To the end.
+    Always,
+    /// As long as the accumulator is not this value: `all` and `exists`.
+    Unless(bool),
+    /// As long as this is not `false`.
+    Code(CodeId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,6 +64,7 @@ impl CelError {
     }
 
     /// The kind of this error.
+    #[inline]
     pub fn kind(&self) -> CelErrorKind {
         self.0.0
     }
@@ -74,6 +75,7 @@ impl CelError {
     }
 
     /// Whether this error ends the evaluation, because no operator may absorb it.
+    #[inline]
     pub(crate) fn is_final(&self) -> bool {
         self.kind() != CelErrorKind::Evaluation
     }

@@ -51,11 +51,22 @@ impl<'a> CelList<'a> {
     }
 
     /// The elements of a JSON array.
+    #[inline]
     pub fn json(elements: &'a [CelJson<'a>]) -> Self {
         Self(ListKind::Json(elements))
     }
 
+    /// The elements, if the list is a JSON array.
+    #[inline]
+    pub(crate) fn as_json(&self) -> Option<&'a [CelJson<'a>]> {
+        match &self.0 {
+            ListKind::Json(elements) => Some(elements),
+            ListKind::Borrowed(_) | ListKind::Shared(_) | ListKind::Joined(_) => None,
+        }
+    }
+
     /// The number of elements.
+    #[inline]
     pub fn len(&self) -> usize {
         match &self.0 {
             ListKind::Json(elements) => elements.len(),
@@ -147,26 +158,27 @@ impl<'a> CelList<'a> {
     /// Appends `values`, in place if there is no other reference to the list.
     pub(crate) fn append(
         &mut self,
-        values: &[CelValue<'a>],
+        values: impl IntoIterator<Item = CelValue<'a>> + AsRef<[CelValue<'a>]>,
         work: &mut CelWork<'_>,
     ) -> Result<(), CelError> {
         if let ListKind::Shared(data) = &mut self.0
             && let Some(data) = Arc::get_mut(data)
         {
             let mut size = data.size;
-            let added = ValueSize::of(values);
+            let added = ValueSize::of(values.as_ref());
             size.add(added);
             data.size = size.check()?;
-            data.values.extend_from_slice(values);
+            data.values.extend(values);
             return Ok(());
         }
         work.burn(2 * self.len() as u64)?;
         let mut all: Vec<_> = self.iter().collect();
-        all.extend_from_slice(values);
+        all.extend(values);
         *self = Self::new(all)?;
         Ok(())
     }
 
+    #[inline]
     pub(super) fn borrowed(&'a self) -> Self {
         Self(match &self.0 {
             ListKind::Shared(data) => ListKind::Borrowed(data),
@@ -311,9 +323,9 @@ mod tests {
         let mut list = numbers(0, 2);
         let held = list.clone();
         let mut work = CelWork::new(1_000, None);
-        list.append(&[CelValue::Int(2)], &mut work).unwrap();
+        list.append([CelValue::Int(2)], &mut work).unwrap();
         assert_eq!((list.len(), held.len()), (3, 2));
-        list.append(&[CelValue::Int(3)], &mut work).unwrap();
+        list.append([CelValue::Int(3)], &mut work).unwrap();
         assert_eq!(list.get(3), Some(CelValue::Int(3)));
     }
 }

@@ -162,11 +162,22 @@ impl<'a> CelMap<'a> {
     }
 
     /// The members of a JSON object.
+    #[inline]
     pub fn json(object: &'a JsonObject<'a>) -> Self {
         Self(MapKind::Json(object))
     }
 
+    /// The JSON object, if the map is one.
+    #[inline]
+    pub(crate) fn as_json(&self) -> Option<&'a JsonObject<'a>> {
+        match &self.0 {
+            MapKind::Json(object) => Some(object),
+            MapKind::Borrowed(_) | MapKind::Shared(_) => None,
+        }
+    }
+
     /// The number of entries.
+    #[inline]
     pub fn len(&self) -> usize {
         match &self.0 {
             MapKind::Json(object) => object.members().len(),
@@ -191,6 +202,7 @@ impl<'a> CelMap<'a> {
     }
 
     /// The value of the string `key`.
+    #[inline]
     pub fn get_str(&self, key: &str) -> Option<CelValue<'a>> {
         match &self.0 {
             MapKind::Json(object) => object.get(key).map(CelValue::json),
@@ -267,6 +279,7 @@ impl<'a> CelMap<'a> {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn borrowed(&'a self) -> Self {
         Self(match &self.0 {
             MapKind::Shared(data) => MapKind::Borrowed(data),

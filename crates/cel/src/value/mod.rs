@@ -148,6 +148,15 @@ impl<'a> CelValue<'a> {
         Ok(Self::Optional(Some(Arc::new(CelOptional { value, size }))))
     }
 
+    /// Whether a list of this value alone can be made.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub(crate) fn check_as_element(&self) -> Result<(), CelError> {
+        ValueSize::of([self]).check().map(|_| ())
+    }
+
     /// A value of a type that a library or the host defines.
     pub fn opaque(value: impl CelOpaque + 'static) -> Self {
         Self::Opaque(Arc::new(value))
@@ -159,6 +168,7 @@ impl<'a> CelValue<'a> {
     }
 
     /// The value of a JSON document, which is borrowed.
+    #[inline]
     pub fn json(node: &'a CelJson<'a>) -> Self {
         match node {
             CelJson::Null => Self::Null,
@@ -173,6 +183,7 @@ impl<'a> CelValue<'a> {
 
     /// The same value, borrowed: no reference count changes for text, lists and maps.
     #[must_use]
+    #[inline]
     pub fn borrowed(&'a self) -> Self {
         match self {
             Self::String(text) => Self::String(CelStr::Borrowed(text)),
@@ -212,6 +223,7 @@ impl<'a> CelValue<'a> {
     }
 
     /// The text, if this is a string.
+    #[inline]
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -257,6 +269,7 @@ impl<'a> CelValue<'a> {
 
     /// The size that costs are computed from: the number of code points, bytes, elements or entries; that of the value
     /// inside an optional value; what an opaque value says; 1 for everything else.
+    #[inline]
     pub fn cost_size(&self) -> u64 {
         match self {
             Self::String(text) => text.code_points(),

@@ -15,6 +15,7 @@ pub enum CelStr<'a> {
 
 impl CelStr<'_> {
     /// The number of code points. It costs `O(n)`, and is fast for ASCII.
+    #[inline]
     pub fn code_points(&self) -> u64 {
         if self.is_ascii() {
             return self.len() as u64;
@@ -33,6 +34,7 @@ impl CelStr<'_> {
 impl Deref for CelStr<'_> {
     type Target = str;
 
+    #[inline]
     fn deref(&self) -> &str {
         match self {
             Self::Borrowed(text) => text,
@@ -86,6 +88,7 @@ impl CelBytes<'_> {
 impl Deref for CelBytes<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         match self {
             Self::Borrowed(bytes) => bytes,

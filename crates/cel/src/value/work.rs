@@ -31,37 +31,43 @@ pub struct CelWork<'i> {
     slice: u64,
     /// Steps after those.
     rest: u64,
+    /// Cost whose steps are not among them yet.
+    charged: u64,
     limit: u64,
     interrupted: Option<&'i dyn Fn() -> bool>,
 }
 
 impl<'i> CelWork<'i> {
     /// A budget of `limit` steps. `interrupted` is asked now and then; `true` ends the work.
+    #[inline]
     pub fn new(limit: u64, interrupted: Option<&'i dyn Fn() -> bool>) -> Self {
         let slice = limit.min(STEPS_BETWEEN_LOOKS);
         Self {
             slice,
             rest: limit - slice,
+            charged: 0,
             limit,
             interrupted,
         }
     }
 
     /// The steps that are left.
+    #[inline]
     pub fn left(&self) -> u64 {
-        self.slice.saturating_add(self.rest)
+        let allowed = self.charged.saturating_mul(STEPS_PER_COST);
+        self.slice.saturating_add(self.rest).saturating_add(allowed)
     }
 
     /// The steps that were taken of the limit: those that the cost did not allow.
+    #[inline]
     pub fn taken(&self) -> u64 {
         self.limit.saturating_sub(self.left())
     }
 
     /// Adds the steps that a cost allows.
+    #[inline]
     pub(crate) fn allow_for(&mut self, cost: u64) {
-        self.rest = self
-            .rest
-            .saturating_add(cost.saturating_mul(STEPS_PER_COST));
+        self.charged = self.charged.saturating_add(cost);
     }
 
     /// Takes `steps` from the budget, before or while they are done.
@@ -85,7 +91,9 @@ impl<'i> CelWork<'i> {
         if self.interrupted.is_some_and(|interrupted| interrupted()) {
             return Err(CelError::interrupted());
         }
-        let Some(left) = self.left().checked_sub(steps) else {
+        let left = self.left().checked_sub(steps);
+        self.charged = 0;
+        let Some(left) = left else {
             (self.slice, self.rest) = (0, 0);
             return Err(CelError::work_limit());
         };
@@ -159,12 +167,14 @@ impl ValuePrinter for WorkPrinter<'_, '_> {
 pub(crate) const LOOKUP: u64 = 3;
 
 /// The steps of reading or copying so many bytes.
+#[inline]
 pub(crate) fn bytes(count: usize) -> u64 {
     count as u64 / 32
 }
 
 impl CelValue<'_> {
     /// The steps of reading a text, or the whole of an opaque value; none for all others.
+    #[inline]
     pub(crate) fn reading_work(&self) -> u64 {
         match self {
             Self::String(text) => bytes(text.len()),

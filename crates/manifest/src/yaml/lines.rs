@@ -187,6 +187,13 @@ impl<'de> Visitor<'de> for KeyVisitor<'_> {
     fn visit_u64<E: de::Error>(self, v: u64) -> Result<Self::Value, E> {
         Ok((v.to_string(), None))
     }
+
+    fn visit_f64<E: de::Error>(self, v: f64) -> Result<Self::Value, E> {
+        let number = serde_json::Number::from_f64(v);
+        let number =
+            number.ok_or_else(|| E::custom(format!("{v} is not a number JSON can write")))?;
+        Ok((number.to_string(), None))
+    }
 }
 
 #[cfg(test)]
@@ -212,6 +219,18 @@ mod tests {
         ];
         let expected = expected.map(|(path, line)| (path.to_owned(), line));
         assert_eq!(lines, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn keys_are_named_as_in_the_document() {
+        let text = b"1: {a: b}\n-2: {a: b}\n1.0: {a: b}\ntrue: {a: b}\n";
+        let found: Vec<_> = lines(text).unwrap().into_iter().collect();
+        let expected = [("-2.a", 2), ("1.0.a", 3), ("1.a", 1), ("true.a", 4)];
+        assert_eq!(found, expected.map(|(path, line)| (path.to_owned(), line)));
+        let documents = crate::yaml::documents(text).unwrap();
+        let mut keys: Vec<_> = documents[0].as_object().unwrap().keys().collect();
+        keys.sort();
+        assert_eq!(keys, ["-2", "1", "1.0", "true"]);
     }
 
     #[test]

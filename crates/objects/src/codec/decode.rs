@@ -81,8 +81,8 @@ pub fn check_type(value: &Value, api_version: &str, kind: &str) -> Result<(), St
 /// The message about a kind that kube-apiserver does not know in a version such as `policy/v1`.
 pub(crate) fn unregistered_kind(kind: &str, version: &str) -> String {
     let kind = Quoted(kind);
-    match version.rsplit_once('/') {
-        Some((group, INTERNAL)) => format!(
+    match version.rsplit_once('/').unwrap_or(("", version)) {
+        (group, INTERNAL) => format!(
             "no kind {kind} is registered for the internal version of group {} in scheme \"{SCHEME}\"",
             Quoted(group)
         ),

@@ -139,6 +139,10 @@ fn other_kinds_and_versions_are_refused_with_the_messages_of_kube_apiserver() {
             format!(r#"DeleteOptions in version "__internal" cannot be handled as a FlowSchema: no kind "DeleteOptions" is registered for the internal version of group "{GROUP}" {UNKNOWN}"#),
         ),
         (
+            json!({"kind": "DeleteOptions", "apiVersion": "__internal"}),
+            format!(r#"DeleteOptions in version "__internal" cannot be handled as a FlowSchema: no kind "DeleteOptions" is registered for the internal version of group "" {UNKNOWN}"#),
+        ),
+        (
             json!({"KIND": "Pod", "apiVersion": "v1"}),
             r#"Pod in version "v1" cannot be handled as a FlowSchema: converting (v1.Pod) to (flowcontrol.FlowSchema): unknown conversion"#.to_owned(),
         ),

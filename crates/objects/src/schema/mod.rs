@@ -47,7 +47,7 @@ pub enum Type {
     RawExtension,
     /// A 32-bit number or a string.
     IntOrString,
-    /// An amount with a unit, such as `1500m`; a string, though a number is taken for one.
+    /// An amount with a unit, such as `1500m`: a string, or a number, which is read as one.
     Quantity,
     /// An object with known fields.
     Object(&'static Struct),
@@ -203,13 +203,13 @@ pub enum PatchStrategy {
     Plain,
     /// A list whose items with an equal value of this field are merged.
     MergeBy(&'static str),
-    /// The same; clients say besides which fields of an item stay.
+    /// The same; clients may also list the fields that an item keeps.
     MergeByRetainingKeys(&'static str),
     /// A list of plain values that is merged as a set.
     MergeSet,
     /// An object that is replaced as a whole.
     Replace,
-    /// An object that is merged; clients say besides which of its fields stay.
+    /// An object that is merged; clients may also list the fields that it keeps.
     RetainKeys,
 }
 
@@ -239,7 +239,7 @@ impl Struct {
 }
 
 impl MapType {
-    /// A map whose values are each owned for themselves.
+    /// A map of which each value has owners of its own.
     pub const fn of(value: Type) -> Self {
         Self {
             value,
@@ -258,7 +258,7 @@ impl List {
         }
     }
 
-    /// A list of plain values, each owned for itself.
+    /// A list of plain values, each of which has owners of its own.
     pub const fn set(item: Type) -> Self {
         Self {
             item,

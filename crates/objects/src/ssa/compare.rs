@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     path::{PathElement, same},
     path_set::PathSet,
-    shape::{MergeKind, field_type, fields, form, item_step, items},
+    shape::{MergeKind, field_type, fields, item_step, items, merge_kind},
 };
 use crate::schema::{List, Type};
 
@@ -64,7 +64,7 @@ fn visit(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> (Option<ValueCh
         (Some(_), None) => Some(ValueChange::Removed),
         _ => None,
     };
-    let below = match form(ty) {
+    let below = match merge_kind(ty) {
         MergeKind::Object if fields(old).is_some() || fields(new).is_some() => {
             visit_fields(ty, old, new)
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     path::PathElement,
     path_set::PathSet,
-    shape::{MergeKind, declared, field_type, form, item_step, items},
+    shape::{MergeKind, declared, field_type, item_step, items, merge_kind},
 };
 use crate::schema::{List, Type};
 
@@ -22,7 +22,7 @@ pub(super) fn field_set(ty: &Type, value: &Value) -> PathSet {
 
 /// The paths below a value, and whether the value is itself a leaf.
 fn below(ty: &Type, value: &Value) -> (PathSet, bool) {
-    match form(ty) {
+    match merge_kind(ty) {
         MergeKind::Leaf => (PathSet::default(), true),
         MergeKind::Object => (fields_of(ty, value), false),
         MergeKind::Items(list) => (items_of(list, value), false),

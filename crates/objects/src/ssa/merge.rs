@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 use super::{
     path::PathElement,
     path_set::PathSet,
-    shape::{MergeKind, field_type, fields, form, item_step, items},
+    shape::{MergeKind, field_type, fields, item_step, items, merge_kind},
 };
 use crate::schema::{List, Type};
 
 /// The live value with the applied one merged into it. Only replaced values are lost; a null
 /// replaces scalars and atomic values only.
 pub(super) fn merge(ty: &Type, live: &Value, applied: &Value) -> Value {
-    match form(ty) {
+    match merge_kind(ty) {
         MergeKind::Object if fields(Some(live)).is_some() || fields(Some(applied)).is_some() => {
             merge_fields(ty, live, applied)
         }
@@ -145,7 +145,7 @@ impl<'a> ListMerge<'a> {
 /// The value without the paths of a set. Containers that lose everything become null, and so do
 /// atomic values of which parts are to be removed.
 pub(super) fn remove(ty: &Type, value: &Value, gone: &PathSet) -> Value {
-    match form(ty) {
+    match merge_kind(ty) {
         MergeKind::Object => remove_fields(ty, value, gone),
         MergeKind::Items(list) => remove_items(list, value, gone),
         MergeKind::Leaf if value.is_object() || value.is_array() => Value::Null,

@@ -23,8 +23,8 @@ pub(super) enum MergeKind {
     Items(&'static List),
 }
 
-/// How values of a type are merged and owned.
-pub(super) fn form(ty: &Type) -> MergeKind {
+/// The merge kind of a type.
+pub(super) fn merge_kind(ty: &Type) -> MergeKind {
     match ty {
         Type::Object(shape) if !shape.atomic => MergeKind::Object,
         Type::Map(map) if !map.atomic => MergeKind::Object,
@@ -60,7 +60,7 @@ pub(super) fn step_type(ty: &Type, step: &PathElement) -> Option<&'static Type> 
     }
 }
 
-/// The fields of an object; none if it is something else.
+/// The fields of an object; none if it has none, or is something else.
 pub(super) fn fields(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value
         .and_then(Value::as_object)
@@ -184,5 +184,5 @@ pub(super) fn reconciled(set: &PathSet, ty: &Type) -> PathSet {
 
 fn is_atomic(ty: &Type) -> bool {
     matches!(ty, Type::Object(_) | Type::List(_) | Type::Map(_))
-        && matches!(form(ty), MergeKind::Leaf)
+        && matches!(merge_kind(ty), MergeKind::Leaf)
 }

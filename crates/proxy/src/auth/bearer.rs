@@ -47,8 +47,10 @@ pub(crate) enum ProtocolError {
 ///
 /// The format is the scheme `Bearer` in any case, one space, the token; what follows another space is ignored.
 pub(crate) fn from_authorization(headers: &HeaderMap) -> Option<&[u8]> {
-    let (token, _rest) = authorization_pieces(headers)?;
-    (!token.is_empty()).then_some(token)
+    let value = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
+    let mut pieces = value.split(|&byte| byte == b' ');
+    let is_bearer = pieces.next()?.eq_ignore_ascii_case(b"bearer");
+    pieces.next().filter(|token| is_bearer && !token.is_empty())
 }
 
 /// The token among the subprotocols of a WebSocket request, decoded.
@@ -95,17 +97,6 @@ pub(super) fn without_tokens(headers: &HeaderMap) -> Option<Vec<u8>> {
         .filter(|protocol| !carries_token(protocol))
         .collect();
     Some(rest.join(&b','))
-}
-
-/// The token and what follows it, for the scheme `Bearer`.
-fn authorization_pieces(headers: &HeaderMap) -> Option<(&[u8], Option<&[u8]>)> {
-    let value = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
-    let mut pieces = value.splitn(3, |&byte| byte == b' ');
-    let scheme = pieces.next()?;
-    if !scheme.eq_ignore_ascii_case(b"bearer") {
-        return None;
-    }
-    Some((pieces.next()?, pieces.next()))
 }
 
 fn is_websocket(headers: &HeaderMap) -> bool {

@@ -18,7 +18,8 @@ pub(super) struct LongRunningGuard {
     entry: LongRunningEntry,
     gate: Rc<Gate>,
     context: Rc<RequestContext>,
-    /// Whether the limits are enforced. If not, they do not limit how many abandoned requests continue.
+    /// Whether the limits are enforced. If not, they do not limit how many abandoned requests continue, so a request
+    /// stops counting when it is cancelled.
     enforced: bool,
 }
 
@@ -79,7 +80,9 @@ impl LongRunningGuard {
             return;
         }
         drop(abandoned);
-        tokio::time::sleep_until(until).await;
+        if self.enforced {
+            tokio::time::sleep_until(until).await;
+        }
         drop(self.entry);
     }
 }

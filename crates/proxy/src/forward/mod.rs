@@ -348,7 +348,8 @@ impl Forwarder {
 
 /// Why an attempt failed.
 enum AttemptFailure {
-    /// The upstream has not processed it; here is its complete body.
+    /// It may be sent again: the upstream has not processed it, or it is a read that the end of an idle connection
+    /// interrupted. Here is its complete body.
     Again(ClientBody),
     /// The upstream has not processed it, but part of the body is lost.
     Unsent,

@@ -28,7 +28,7 @@ use fairgate_core::sync::{Mutex, lock};
 pub(crate) const FREE_BYTES_PER_CONNECTION: usize = 8 << 10;
 
 /// The size of a block, in bytes.
-pub(crate) const SLOT: usize = 16 << 10;
+pub(crate) const BLOCK_BYTES: usize = 16 << 10;
 
 /// The memory that all unfinished heads of a process may take together (`limits.unfinishedHeaderBytes`).
 #[derive(Debug)]
@@ -42,7 +42,7 @@ struct Ledger {
     total: usize,
     next: u64,
     heads: BTreeMap<u64, UnfinishedHead>,
-    blocks: Blocks,
+    pool: BlockPool,
 }
 
 #[derive(Debug)]
@@ -51,14 +51,14 @@ struct UnfinishedHead {
     bytes: usize,
     since: Instant,
     signal: Arc<DropSignal>,
-    /// The blocks in which it is kept, and its length.
-    slots: Vec<usize>,
+    /// The numbers of the blocks in which it is kept, and its length.
+    blocks: Vec<usize>,
     len: usize,
 }
 
 /// The allocation that heads are kept in.
 #[derive(Debug, Default)]
-struct Blocks {
+struct BlockPool {
     memory: Vec<u8>,
     free: Vec<usize>,
     /// Blocks from here on were never used.
@@ -86,8 +86,8 @@ impl HeadBudget {
     }
 
     /// The number of blocks: those that fit into the budget, and one more, so that there is always one.
-    fn slots(&self) -> usize {
-        self.limit / SLOT + 1
+    fn block_count(&self) -> usize {
+        self.limit / BLOCK_BYTES + 1
     }
 
     /// Drops heads if the budget is exceeded; returns them.
@@ -108,7 +108,7 @@ impl HeadBudget {
             bytes: 0,
             since: now,
             signal: Arc::clone(&signal),
-            slots: Vec::new(),
+            blocks: Vec::new(),
             len: 0,
         };
         ledger.heads.insert(id, held);
@@ -120,11 +120,11 @@ impl HeadBudget {
     }
 }
 
-impl Blocks {
-    /// Takes one of this many blocks.
-    fn take(&mut self, slots: usize) -> usize {
+impl BlockPool {
+    /// Takes a block of the pool, which has `count`. Returns its number.
+    fn take(&mut self, count: usize) -> usize {
         if self.memory.is_empty() {
-            self.memory = vec![0; slots * SLOT];
+            self.memory = vec![0; count * BLOCK_BYTES];
         }
         self.free.pop().unwrap_or_else(|| {
             self.fresh += 1;
@@ -132,32 +132,32 @@ impl Blocks {
         })
     }
 
-    fn free(&mut self, slots: Vec<usize>) {
-        self.free.extend(slots);
+    fn free(&mut self, blocks: Vec<usize>) {
+        self.free.extend(blocks);
         if self.free.len() == self.fresh {
             *self = Self::default();
         }
     }
 
-    fn slot(&mut self, slot: usize) -> &mut [u8] {
-        &mut self.memory[slot * SLOT..][..SLOT]
+    fn block(&mut self, number: usize) -> &mut [u8] {
+        &mut self.memory[number * BLOCK_BYTES..][..BLOCK_BYTES]
     }
 }
 
 impl Ledger {
     /// Adds `bytes` to a head. They are counted already, so there are blocks for them.
-    fn append(&mut self, id: u64, mut bytes: &[u8], slots: usize) -> bool {
-        let Self { heads, blocks, .. } = self;
+    fn append(&mut self, id: u64, mut bytes: &[u8], block_count: usize) -> bool {
+        let Self { heads, pool, .. } = self;
         let Some(held) = heads.get_mut(&id) else {
             return false;
         };
         while !bytes.is_empty() {
-            let (slot, at) = (held.len / SLOT, held.len % SLOT);
-            if slot == held.slots.len() {
-                held.slots.push(blocks.take(slots));
+            let (index, at) = (held.len / BLOCK_BYTES, held.len % BLOCK_BYTES);
+            if index == held.blocks.len() {
+                held.blocks.push(pool.take(block_count));
             }
-            let fits = bytes.len().min(SLOT - at);
-            blocks.slot(held.slots[slot])[at..at + fits].copy_from_slice(&bytes[..fits]);
+            let fits = bytes.len().min(BLOCK_BYTES - at);
+            pool.block(held.blocks[index])[at..at + fits].copy_from_slice(&bytes[..fits]);
             held.len += fits;
             bytes = &bytes[fits..];
         }
@@ -175,7 +175,7 @@ impl Ledger {
     fn remove(&mut self, id: u64) -> Option<Arc<DropSignal>> {
         let held = self.heads.remove(&id)?;
         self.total -= held.bytes;
-        self.blocks.free(held.slots);
+        self.pool.free(held.blocks);
         Some(held.signal)
     }
 
@@ -221,10 +221,10 @@ impl HeadCharge {
         let Some(held) = ledger.heads.get(&self.id) else {
             return false;
         };
-        let slots = (held.len + bytes.len()).div_ceil(SLOT);
-        ledger.set_bytes(self.id, slots * SLOT);
+        let blocks = (held.len + bytes.len()).div_ceil(BLOCK_BYTES);
+        ledger.set_bytes(self.id, blocks * BLOCK_BYTES);
         let dropped = self.budget.make_room(&mut ledger, now);
-        let kept = ledger.append(self.id, bytes, self.budget.slots());
+        let kept = ledger.append(self.id, bytes, self.budget.block_count());
         drop(ledger);
         notify(dropped);
         kept
@@ -234,15 +234,17 @@ impl HeadCharge {
     /// was dropped.
     pub(super) fn copy(&self, start: usize, buf: &mut ReadBuf<'_>) -> usize {
         let mut ledger = lock(&self.budget.ledger);
-        let Ledger { heads, blocks, .. } = &mut *ledger;
+        let Ledger { heads, pool, .. } = &mut *ledger;
         let Some(held) = heads.get(&self.id) else {
             return 0;
         };
         let mut at = start;
         while at < held.len && buf.remaining() > 0 {
-            let here = (SLOT - at % SLOT).min(held.len - at).min(buf.remaining());
-            let slot = blocks.slot(held.slots[at / SLOT]);
-            buf.put_slice(&slot[at % SLOT..][..here]);
+            let here = (BLOCK_BYTES - at % BLOCK_BYTES)
+                .min(held.len - at)
+                .min(buf.remaining());
+            let block = pool.block(held.blocks[at / BLOCK_BYTES]);
+            buf.put_slice(&block[at % BLOCK_BYTES..][..here]);
             at += here;
         }
         at - start
@@ -284,11 +286,11 @@ mod tests {
 
     #[test]
     fn slow_large_heads_are_dropped_and_quick_ones_are_not() {
-        let budget = HeadBudget::new(10 * SLOT);
+        let budget = HeadBudget::new(10 * BLOCK_BYTES);
         let start = now();
         let old: Vec<_> = (0..10).map(|_| budget.charge(start)).collect();
         for charge in &old {
-            assert!(charge.keep(&[0; SLOT], start));
+            assert!(charge.keep(&[0; BLOCK_BYTES], start));
         }
         assert!(
             !old.iter().any(is_dropped),
@@ -296,10 +298,10 @@ mod tests {
         );
         let later = start + Duration::from_secs(1);
         let new = budget.charge(later);
-        assert!(new.keep(&vec![0; 2 * SLOT], later));
+        assert!(new.keep(&vec![0; 2 * BLOCK_BYTES], later));
         assert!(!is_dropped(&new));
         assert_eq!(old.iter().filter(|charge| is_dropped(charge)).count(), 5);
-        assert!(budget.used() <= 75 * SLOT / 10, "{}", budget.used());
+        assert!(budget.used() <= 75 * BLOCK_BYTES / 10, "{}", budget.used());
         drop((old, new));
         assert_eq!(budget.used(), 0);
     }
@@ -320,22 +322,22 @@ mod tests {
             out.extend_from_slice(buf.filled());
         }
         assert!(out == all);
-        assert_eq!(budget.used(), 8 * SLOT);
+        assert_eq!(budget.used(), 8 * BLOCK_BYTES);
         drop((one, other));
-        assert_eq!(lock(&budget.ledger).blocks.memory.capacity(), 0);
+        assert_eq!(lock(&budget.ledger).pool.memory.capacity(), 0);
     }
 
     #[test]
-    fn the_slots_of_a_dropped_head_are_free_for_others() {
-        let budget = HeadBudget::new(10 * SLOT);
+    fn the_blocks_of_a_dropped_head_are_free_for_others() {
+        let budget = HeadBudget::new(10 * BLOCK_BYTES);
         let start = now();
         let (old, new) = (budget.charge(start), budget.charge(start));
-        assert!(old.keep(&vec![1; 6 * SLOT], start));
+        assert!(old.keep(&vec![1; 6 * BLOCK_BYTES], start));
         let later = start + Duration::from_secs(1);
-        assert!(new.keep(&vec![2; 5 * SLOT], later));
+        assert!(new.keep(&vec![2; 5 * BLOCK_BYTES], later));
         assert!(is_dropped(&old) && !is_dropped(&new));
         assert!(!old.keep(&[1], later));
-        assert!(new.keep(&vec![2; 5 * SLOT], later));
+        assert!(new.keep(&vec![2; 5 * BLOCK_BYTES], later));
         let mut room = [0; 10];
         assert_eq!(old.copy(0, &mut ReadBuf::new(&mut room)), 0);
         assert_eq!(new.copy(0, &mut ReadBuf::new(&mut room)), 10);

@@ -27,7 +27,7 @@ use tokio::{
 use super::{
     chunked::ChunkScanner,
     defence::{Defence, Offence},
-    head_budget::{FREE_BYTES_PER_CONNECTION, HeadCharge, SLOT},
+    head_budget::{BLOCK_BYTES, FREE_BYTES_PER_CONNECTION, HeadCharge},
     head_limits::HeadLimits,
     head_scan::{HeadFacts, HeadScanner},
     held_bytes::HeldBytes,
@@ -204,7 +204,7 @@ impl Http1Reader {
         if self.large.is_none() && self.held.len() < FREE_BYTES_PER_CONNECTION {
             return self.held.poll_fill(socket, cx);
         }
-        let mut scratch = [0; SLOT];
+        let mut scratch = [0; BLOCK_BYTES];
         let mut read = ReadBuf::new(&mut scratch);
         ready!(Pin::new(socket).poll_read(cx, &mut read))?;
         self.enlarge(read.filled());

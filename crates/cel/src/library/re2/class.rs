@@ -123,21 +123,45 @@ pub(super) fn unicode(text: &str) -> Result<(String, &str), Refused> {
         Some(name) => (!negated, name),
         None => (negated, name),
     };
-    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let class = if name == "Any" {
-        if negated {
-            r"[^\x00-\x{10FFFF}]"
-        } else {
-            r"[\x00-\x{10FFFF}]"
-        }
-        .to_owned()
-    } else {
-        format!(r"\{}{{{name}}}", if negated { 'P' } else { 'p' })
-    };
-    if !plain || regex::Regex::new(&class).is_err() {
-        return Err((INVALID_RANGE, whole.to_owned()));
+    match property(name) {
+        Some((class, complement)) => Ok((if negated { complement } else { class }, rest)),
+        None => Err((INVALID_RANGE, whole.to_owned())),
     }
-    Ok((class, rest))
+}
+
+/// The class of a general category or a script, and the class of all other characters.
+///
+/// As in Go, the case of letters does not matter, nor do underscores, dashes and spaces. Categories have short and long
+/// names, scripts only long ones. (Go 1.25 and 1.26 do not find the scripts whose names have an underscore.)
+fn property(name: &str) -> Option<(String, String)> {
+    const ANY: &str = r"[\x00-\x{10FFFF}]";
+    const NONE: &str = r"[^\x00-\x{10FFFF}]";
+    /// The scripts whose long name has four letters, as all short names have.
+    const FOUR_LETTERS: [&str; 7] = ["ahom", "cham", "kawi", "lisu", "modi", "thai", "toto"];
+
+    let name = name.replace(['_', '-', ' '], "").to_ascii_lowercase();
+    let pair = |class: &str, complement: &str| Some((class.to_owned(), complement.to_owned()));
+    match &*name {
+        "any" => return pair(ANY, NONE),
+        "ascii" => return pair(r"[\x00-\x7F]", r"[^\x00-\x7F]"),
+        "assigned" => return pair(r"\P{gc=Cn}", r"\p{gc=Cn}"),
+        // No text has surrogates.
+        "cs" | "surrogate" => return pair(NONE, ANY),
+        _ => {}
+    }
+    // The crate `regex` ignores a leading `is`, with which no name in Unicode begins.
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if name.is_empty() || !is_plain || name.starts_with("is") {
+        return None;
+    }
+    let is_script = name.len() != 4 || FOUR_LETTERS.contains(&&*name);
+    let kind = ["gc", "sc"].into_iter().find(|kind| {
+        (*kind == "gc" || is_script) && regex::Regex::new(&format!(r"\p{{{kind}={name}}}")).is_ok()
+    })?;
+    Some((
+        format!(r"\p{{{kind}={name}}}"),
+        format!(r"\P{{{kind}={name}}}"),
+    ))
 }
 
 /// The character of the escape at the start of `text`, and the text after it.

@@ -1,10 +1,5 @@
 //! Literals, identifiers, calls, lists, maps, objects and parentheses.
 
-#![expect(
-    clippy::unnecessary_wraps,
-    reason = "all grammar rules return a Result"
-)]
-
 use super::{
     CelBytes, CelValue, Expr, ExprId, MapEntry, MessageField, Parsed, Parser, RESERVED, Stop,
     Token, TokenKind, literals,
@@ -71,11 +66,14 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A literal; `negative` if a minus sign precedes it.
+    /// A literal; `negative` if a minus sign precedes it, which belongs to signed numbers only.
     fn literal(&mut self, negative: bool) -> Result<Parsed, Stop> {
         let first = self.peek();
         if negative {
             self.next();
+            if !matches!(self.peek().kind, TokenKind::Int | TokenKind::Float) {
+                return Err(self.no_alternative("-"));
+            }
         }
         let token = self.next();
         let value = match token.kind {
@@ -114,15 +112,16 @@ impl<'s> Parser<'s> {
         let dot = if self.take(".").is_some() { "." } else { "" };
         let token = self.peek();
         if token.kind != TokenKind::Ident {
-            let message = format!("no viable alternative at input '{dot}{}'", token.text);
-            self.report(token.offset, format!("Syntax error: {message}"));
-            return Err(Stop);
+            return Err(self.no_alternative(dot));
         }
         if let Some(object) = self.object(dot)? {
             return Ok(object);
         }
         self.next();
         if RESERVED.contains(&token.text) {
+            if self.take("(").is_some() {
+                self.arguments()?;
+            }
             let message = format!("reserved identifier: {}", token.text);
             self.report(start.offset, message);
             return Ok(self.leaf(start.offset, Expr::Error));
@@ -134,6 +133,17 @@ impl<'s> Parser<'s> {
             return Ok(Parsed { id, depth });
         }
         Ok(self.leaf(token.offset, Expr::Ident(name.into())))
+    }
+
+    /// Reports that nothing can begin with `before` and the next token.
+    fn no_alternative(&mut self, before: &str) -> Stop {
+        let token = self.peek();
+        let message = format!(
+            "Syntax error: no viable alternative at input '{before}{}'",
+            token.text
+        );
+        self.report(token.offset, message);
+        Stop
     }
 
     /// An object literal `a.b{field: value}`, if one begins at the next token.
@@ -208,7 +218,7 @@ impl<'s> Parser<'s> {
     fn list(&mut self) -> Result<Parsed, Stop> {
         let open: Token<'s> = self.next();
         let (mut elements, mut optional, mut depth) = (Vec::new(), Vec::new(), 0);
-        while !self.is("]") && !self.is(",") {
+        while !(self.is("]") || elements.is_empty() && self.is(",")) {
             if elements.is_empty() && !self.is("?") {
                 self.begins(ExpressionStart::List)?;
             }
@@ -216,10 +226,9 @@ impl<'s> Parser<'s> {
             let element: Parsed = self.expr()?;
             depth = depth.max(element.depth);
             elements.push(element.id);
-            if !self.is(",") || self.closes_after_comma("]") {
+            if self.take(",").is_none() {
                 break;
             }
-            self.next();
         }
         self.take(",");
         self.expect("]")?;
@@ -236,17 +245,10 @@ impl<'s> Parser<'s> {
         Ok(Parsed { id, depth })
     }
 
-    /// Whether `close` follows the next token, which is a comma.
-    fn closes_after_comma(&self, close: &str) -> bool {
-        self.tokens
-            .get(self.at + 1)
-            .is_some_and(|token| token.kind == TokenKind::Symbol && token.text == close)
-    }
-
     fn map(&mut self) -> Result<Parsed, Stop> {
         let open = self.next();
         let (mut entries, mut depth) = (Vec::new(), 0);
-        while !self.is("}") && !self.is(",") {
+        while !(self.is("}") || entries.is_empty() && self.is(",")) {
             if entries.is_empty() && !self.is("?") {
                 self.begins(ExpressionStart::Map)?;
             }
@@ -260,10 +262,9 @@ impl<'s> Parser<'s> {
                 value: value.id,
                 optional,
             });
-            if !self.is(",") || self.closes_after_comma("}") {
+            if self.take(",").is_none() {
                 break;
             }
-            self.next();
         }
         self.take(",");
         self.expect("}")?;

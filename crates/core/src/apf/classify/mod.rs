@@ -213,8 +213,8 @@ impl Classifier {
             self.visit(accounts, &mut request, &mut best);
         }
         for group in &user.groups {
-            // Nothing precedes the first schema. The built-in policy has `exempt` there, whose only user is in
-            // `system:masters`, so its members save the lookups of their other groups.
+            // Nothing precedes the first schema. The built-in policy has `exempt` there, whose only subject is the
+            // group `system:masters`, so its members save the lookups of their other groups.
             if best == 0 {
                 break;
             }

@@ -65,12 +65,12 @@ async fn keys_of_the_first_format_are_migrated_by_replicas_that_start_at_once() 
             store.cached_revision()
         );
         create(&*store, &key, "new").await;
-        let deleted = store
+        let created = store
             .get(&key, ReadRevision::Newest)
             .await
             .unwrap()
             .unwrap();
-        let at = Precondition::At(deleted.revision);
+        let at = Precondition::At(created.revision);
         store.write(&key, at, None).await.unwrap();
     }
 }

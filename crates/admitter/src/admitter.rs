@@ -1,0 +1,83 @@
+//! What all data cores share.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use fairgate_apiserver::authorize::Authorizer;
+use fairgate_base::{clock::Clock, log_limit::LogLimit};
+use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
+use tokio::sync::Semaphore;
+
+use crate::{
+    cluster_state::ClusterState, mode::AdmissionMode, published::PublishedPolicies,
+    record::AdmissionRecorder, upstream_objects::UpstreamReader,
+};
+
+/// How long a request waits until the policies are known, as in kube-apiserver.
+const READY_LIMIT: Duration = Duration::from_secs(10);
+
+/// What an [`Admitter`] needs.
+#[derive(Debug)]
+pub struct AdmitterSettings {
+    /// What becomes of verdicts.
+    pub mode: AdmissionMode,
+    /// The policies in force.
+    pub policies: Arc<PublishedPolicies>,
+    /// What is known of the cluster.
+    pub cluster: Arc<dyn ClusterState>,
+    /// Who gets the records of judged requests.
+    pub recorder: Arc<dyn AdmissionRecorder>,
+    /// Answers `authorizer.….check(…)`, and whether the user of a refused request was allowed to make it.
+    pub access: AccessReviews,
+    /// Makes the gateway's own requests.
+    pub client: ApiClient,
+    /// How many bytes of bodies and stored objects a data core may hold for judging. Decoded, they take several times as
+    /// much memory.
+    pub body_budget: usize,
+    /// How many requests are judged on worker threads at a time; at least 1.
+    pub workers: usize,
+    /// The clock.
+    pub clock: Clock,
+}
+
+/// Judges forwarded requests by policies, for all data cores.
+pub struct Admitter {
+    pub(crate) mode: AdmissionMode,
+    pub(crate) policies: Arc<PublishedPolicies>,
+    pub(crate) cluster: Arc<dyn ClusterState>,
+    pub(crate) recorder: Arc<dyn AdmissionRecorder>,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) upstream: UpstreamReader,
+    pub(crate) body_budget: usize,
+    pub(crate) clock: Clock,
+    pub(crate) workers: Arc<Semaphore>,
+    /// How long a request waits until the policies are known.
+    pub(crate) ready_limit: Duration,
+    pub(crate) failures: LogLimit,
+}
+
+impl Admitter {
+    /// An admitter for one upstream.
+    pub fn new(settings: AdmitterSettings) -> Arc<Self> {
+        Arc::new(Self {
+            mode: settings.mode,
+            policies: settings.policies,
+            cluster: settings.cluster,
+            recorder: settings.recorder,
+            authorizer: Authorizer::Upstream(settings.access),
+            upstream: UpstreamReader::new(settings.client),
+            body_budget: settings.body_budget,
+            clock: settings.clock,
+            workers: Arc::new(Semaphore::new(settings.workers.max(1))),
+            ready_limit: READY_LIMIT,
+            failures: LogLimit::new(10),
+        })
+    }
+}
+
+impl fmt::Debug for Admitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admitter")
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}

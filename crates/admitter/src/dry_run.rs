@@ -1,0 +1,161 @@
+//! The upstream's dry run of a request: what the object will be, with defaults, mutations and server-side apply.
+//!
+//! It is the client's own request with `dryRun=All`, as the same user, within the same seat.
+
+use std::{rc::Rc, sync::Arc};
+
+use bytes::Bytes;
+use fairgate_call::{Call, ClientBody, Refusal, Reply, ReplyBody, RequestProgress};
+use fairgate_objects::codec::json;
+use http::{
+    HeaderValue, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, RETRY_AFTER, WARNING},
+    response,
+    uri::PathAndQuery,
+};
+use http_body_util::{BodyExt as _, Limited};
+use serde_json::Value;
+use tower::Service;
+
+/// The largest response that is read, in bytes.
+const MAX_RESPONSE: usize = 16 << 20;
+
+/// The result of a dry run.
+#[derive(Debug)]
+pub(crate) enum DryRunEnd {
+    /// The object as it would be stored.
+    Object(Value, DryRunReply),
+    /// The upstream carries the request out, but does not return its object.
+    NoObject,
+    /// The upstream refuses the request: status, `Retry-After`, body.
+    Refused(StatusCode, Option<HeaderValue>, Bytes),
+    /// The upstream failed.
+    Failed(String),
+}
+
+/// The response to a dry run.
+#[derive(Debug)]
+pub(crate) struct DryRunReply {
+    head: response::Parts,
+    body: Bytes,
+}
+
+impl DryRunReply {
+    pub(crate) fn into_reply(self) -> Reply {
+        Response::from_parts(self.head, ReplyBody::full(self.body))
+    }
+}
+
+/// Makes dry runs of requests.
+pub(crate) trait DryRuns {
+    /// Sends `call` with this body as a dry run.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of an inner layer.
+    async fn dry_run(&mut self, call: &Call, body: &Bytes) -> Result<DryRunEnd, Refusal>;
+}
+
+/// Makes them through the inner service.
+pub(crate) struct ThroughInner<'s, S>(pub(crate) &'s mut S);
+
+impl<S> DryRuns for ThroughInner<'_, S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+{
+    async fn dry_run(&mut self, call: &Call, body: &Bytes) -> Result<DryRunEnd, Refusal> {
+        let Some(dry) = dry_call(call, body) else {
+            return Ok(DryRunEnd::Failed("its URL is too long".to_owned()));
+        };
+        let reply = self.0.call(dry).await?;
+        let (mut head, body) = reply.into_parts();
+        let body = Limited::new(body, MAX_RESPONSE).collect().await;
+        // The upstream is done with it, and nothing has been changed.
+        call.context.progress.set(RequestProgress::NotSent);
+        let Ok(body) = body.map(http_body_util::Collected::to_bytes) else {
+            let why = "the response to the dry run is incomplete or too long";
+            return Ok(DryRunEnd::Failed(why.to_owned()));
+        };
+        if head.status.is_client_error() {
+            let retry_after = head.headers.get(RETRY_AFTER).cloned();
+            return Ok(DryRunEnd::Refused(head.status, retry_after, body));
+        }
+        if !head.status.is_success() {
+            let why = format!("the upstream answered the dry run with {}", head.status);
+            return Ok(DryRunEnd::Failed(why));
+        }
+        let object = json::parse(&body).map(|read| read.value);
+        let Some(object) = object.ok().filter(Value::is_object) else {
+            let why = "the response to the dry run is no object";
+            return Ok(DryRunEnd::Failed(why.to_owned()));
+        };
+        if object["kind"] == "Status" {
+            return Ok(DryRunEnd::NoObject);
+        }
+        if !call_is_dry(call) {
+            // They come again with the response to the request itself.
+            head.headers.remove(WARNING);
+        }
+        head.headers.remove(CONTENT_LENGTH);
+        Ok(DryRunEnd::Object(object, DryRunReply { head, body }))
+    }
+}
+
+fn call_is_dry(call: &Call) -> bool {
+    call.request
+        .uri()
+        .query()
+        .is_some_and(|query| query.contains("dryRun"))
+}
+
+/// The request as a dry run, whose response is JSON; `None` if its target would be too long.
+fn dry_call(call: &Call, body: &Bytes) -> Option<Call> {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.method = call.request.method().clone();
+    head.uri = dry_target(call.request.uri())?;
+    head.version = call.request.version();
+    head.headers = call.request.headers().clone();
+    head.headers.remove(ACCEPT_ENCODING);
+    let json = HeaderValue::from_static("application/json");
+    head.headers.insert(ACCEPT, json);
+    Some(Call {
+        request: Request::from_parts(head, ClientBody::full(body.clone())),
+        digest: Arc::clone(&call.digest),
+        identity: call.identity.clone(),
+        kind: call.kind,
+        peer: Rc::clone(&call.peer),
+        received: call.received,
+        deadline: call.deadline,
+        context: Rc::clone(&call.context),
+    })
+}
+
+fn dry_target(uri: &Uri) -> Option<Uri> {
+    let query = uri.query().unwrap_or_default();
+    let kept = query.split('&').filter(|pair| {
+        let key = pair.split('=').next().unwrap_or_default();
+        !pair.is_empty() && key != "dryRun"
+    });
+    let kept: Vec<&str> = kept.chain(["dryRun=All"]).collect();
+    let target = format!("{}?{}", uri.path(), kept.join("&"));
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(PathAndQuery::try_from(target).ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_keeps_its_parameters() {
+        for (target, dry) in [
+            ("/a/b", "/a/b?dryRun=All"),
+            ("/a?x=1&force", "/a?x=1&force&dryRun=All"),
+            ("/a?dryRun=All&x=%20", "/a?x=%20&dryRun=All"),
+            ("/a?dryRun=&", "/a?dryRun=All"),
+        ] {
+            assert_eq!(dry_target(&Uri::from_static(target)).unwrap(), dry);
+        }
+    }
+}

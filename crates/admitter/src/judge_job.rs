@@ -1,0 +1,259 @@
+//! One pass of judging: from the objects of a request to a verdict that needs nothing of it any more. It can run on any
+//! thread.
+
+use std::{
+    cell::{Cell, RefCell},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use fairgate_admission::{
+    AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, EnforcementAction,
+    EvaluationBudgets, PartCost, PolicyEvaluation,
+};
+use fairgate_apiserver::KnownAnswers;
+use fairgate_base::clock::Clock;
+use fairgate_cel::CelJson;
+use fairgate_core::time::Time;
+use http::StatusCode;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::{
+    cluster_state::ClusterState,
+    facts::{WriteFacts, equivalents},
+    judge_inputs::{JudgeInputs, KeptObjects, MissingInput, ReadInputs},
+    published::ForwardedPolicies,
+    record::RecordedCheck,
+};
+
+/// A request that is to be judged, with its objects and what has been read for it.
+#[derive(Debug)]
+pub(crate) struct JudgeJob {
+    pub(crate) policies: Arc<ForwardedPolicies>,
+    pub(crate) cluster: Arc<dyn ClusterState>,
+    pub(crate) facts: Arc<WriteFacts>,
+    pub(crate) object: Option<Arc<Value>>,
+    pub(crate) old_object: Option<Arc<Value>>,
+    pub(crate) read: ReadInputs,
+    pub(crate) answers: Arc<KnownAnswers>,
+    pub(crate) clock: Clock,
+    /// Set when nobody waits for the verdict any more.
+    pub(crate) is_abandoned: Arc<AtomicBool>,
+}
+
+/// The result of a pass.
+#[derive(Debug)]
+pub(crate) enum JudgePass {
+    Done(JudgedWrite),
+    /// It took too long, and its verdict is that of an interrupted evaluation.
+    Interrupted(JudgedWrite),
+    /// It needs what is not known.
+    Missing(Vec<MissingInput>),
+}
+
+/// What policies say about a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JudgedWrite {
+    /// Code and `Status` of the refusal.
+    pub(crate) refusal: Option<(StatusCode, Value)>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) annotations: Vec<(String, String)>,
+    pub(crate) checks: Vec<RecordedCheck>,
+    pub(crate) costs: Vec<(String, u64)>,
+}
+
+impl JudgeJob {
+    /// Judges once, until `until`, after which expressions are interrupted.
+    pub(crate) fn pass(&self, until: Time) -> JudgePass {
+        let facts = &*self.facts;
+        let options = facts.options.as_ref().map(read);
+        let must_stop = || self.is_abandoned.load(Ordering::Relaxed) || self.clock.now() >= until;
+        let equivalents = equivalents(facts.served.as_deref());
+        let inputs = JudgeInputs {
+            cluster: &*self.cluster,
+            read: &self.read,
+            kind: facts.group_version_kind(),
+            objects: [&self.object, &self.old_object].map(|one| one.as_deref().map(read)),
+            equivalents: &equivalents,
+            answers: Arc::clone(&self.answers),
+            must_stop: &must_stop,
+            kept: KeptObjects::default(),
+            missing: RefCell::default(),
+            was_stopped: Cell::new(false),
+        };
+        let attributes = facts.attributes(options.as_ref());
+        let budgets = EvaluationBudgets::default();
+        let verdict = self.policies.set.judge(&attributes, &inputs, budgets);
+        let missing = inputs.missing.take();
+        if !missing.is_empty() {
+            return JudgePass::Missing(missing);
+        }
+        let [object, old_object] = &inputs.objects;
+        let objects = AdmissionObjects {
+            object: object.as_ref(),
+            old_object: old_object.as_ref(),
+        };
+        let judged = match verdict {
+            Ok(verdict) => JudgedWrite::of(verdict, &attributes, objects),
+            Err(abort) => JudgedWrite::aborted(&abort),
+        };
+        if inputs.was_stopped.get() {
+            JudgePass::Interrupted(judged)
+        } else {
+            JudgePass::Done(judged)
+        }
+    }
+}
+
+/// A value as expressions see it; it borrows the texts.
+fn read(value: &Value) -> CelJson<'_> {
+    CelJson::deserialize(value).unwrap_or(CelJson::Null)
+}
+
+impl JudgedWrite {
+    fn of(
+        verdict: AdmissionVerdict<'_>,
+        attributes: &AdmissionAttributes<'_>,
+        objects: AdmissionObjects<'_>,
+    ) -> Self {
+        let refusal = verdict.denials.first().map(|denial| {
+            let code = StatusCode::from_u16(denial.code());
+            let code = code.unwrap_or(StatusCode::UNPROCESSABLE_ENTITY);
+            (code, denial.status(attributes, objects))
+        });
+        let mut costs: Vec<(String, u64)> = Vec::new();
+        for evaluation in &verdict.evaluations {
+            let cost = cost_of(evaluation);
+            match costs.iter_mut().find(|(of, _)| of == evaluation.policy) {
+                Some((_, sum)) => *sum = sum.saturating_add(cost),
+                None => costs.push((evaluation.policy.to_owned(), cost)),
+            }
+        }
+        Self {
+            refusal,
+            checks: checks_of(&verdict),
+            costs,
+            warnings: verdict.warnings,
+            annotations: verdict.audit_annotations,
+        }
+    }
+
+    fn aborted(abort: &AdmissionAbort) -> Self {
+        let status = abort.status();
+        let code = status["code"]
+            .as_u64()
+            .and_then(|code| u16::try_from(code).ok());
+        let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+        Self {
+            refusal: Some((code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), status)),
+            ..Self::default()
+        }
+    }
+
+    /// Adds what policies say about another object of the same request. The first refusal counts.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.refusal = self.refusal.take().or(other.refusal);
+        self.warnings.extend(other.warnings);
+        self.checks.extend(other.checks);
+        for (key, value) in other.annotations {
+            if self.annotations.iter().all(|(known, _)| *known != key) {
+                self.annotations.push((key, value));
+            }
+        }
+        for (policy, cost) in other.costs {
+            match self.costs.iter_mut().find(|(of, _)| *of == policy) {
+                Some((_, sum)) => *sum = sum.saturating_add(cost),
+                None => self.costs.push((policy, cost)),
+            }
+        }
+    }
+}
+
+fn cost_of(evaluation: &PolicyEvaluation<'_>) -> u64 {
+    let costs = evaluation.costs;
+    let parts = [
+        costs.conditions,
+        costs.validations,
+        costs.messages,
+        costs.annotations,
+    ];
+    let spent = parts.into_iter().map(|part| match part {
+        PartCost::Spent(cost) => cost,
+        PartCost::NotRun | PartCost::OverBudget => 0,
+    });
+    spent.sum()
+}
+
+/// What each policy did: one entry for each action, and one for each evaluation in which nothing failed.
+fn checks_of(verdict: &AdmissionVerdict<'_>) -> Vec<RecordedCheck> {
+    let mut denials = verdict.denials.iter();
+    let mut checks = Vec::new();
+    for check in &verdict.checks {
+        // Every count of a denial belongs to the next denial of this binding.
+        let denial = (check.action == EnforcementAction::Deny)
+            .then(|| denials.find(|denial| denial.binding == Some(check.binding)))
+            .flatten();
+        let message = match denial {
+            Some(denial) => denial.message.clone(),
+            None => failed_message(verdict, check.policy, check.binding),
+        };
+        checks.push(RecordedCheck {
+            policy: check.policy.to_owned(),
+            binding: check.binding.to_owned(),
+            error_type: check.error_type,
+            action: Some(check.action),
+            message,
+            reason: denial.map_or_else(String::new, |denial| denial.reason.to_owned()),
+        });
+    }
+    // Wrong configurations are not counted in the original's metric, but deny.
+    let configured = |check: &&RecordedCheck| check.action == Some(EnforcementAction::Deny);
+    if checks.iter().filter(configured).count() < verdict.denials.len() {
+        for denial in &verdict.denials {
+            let is_known = checks.iter().any(|check| {
+                check.policy == denial.policy
+                    && Some(&*check.binding) == denial.binding
+                    && check.message == denial.message
+            });
+            if !is_known {
+                checks.push(RecordedCheck {
+                    policy: denial.policy.to_owned(),
+                    binding: denial.binding.unwrap_or_default().to_owned(),
+                    error_type: "invalid_error",
+                    action: Some(EnforcementAction::Deny),
+                    message: denial.message.clone(),
+                    reason: denial.reason.to_owned(),
+                });
+            }
+        }
+    }
+    checks.extend(verdict.evaluations.iter().filter_map(passed));
+    checks
+}
+
+/// The first message of a decision that a binding did not admit.
+fn failed_message(verdict: &AdmissionVerdict<'_>, policy: &str, binding: &str) -> String {
+    let of = |one: &&PolicyEvaluation<'_>| one.policy == policy && one.binding == binding;
+    let evaluations = verdict.evaluations.iter().filter(of);
+    let mut decisions = evaluations.flat_map(|one| &one.decisions);
+    let failed = decisions.find(|decision| !decision.message.is_empty());
+    failed.map_or_else(String::new, |decision| decision.message.clone())
+}
+
+fn passed(evaluation: &PolicyEvaluation<'_>) -> Option<RecordedCheck> {
+    let holds = evaluation
+        .decisions
+        .iter()
+        .all(|one| one.message.is_empty());
+    (holds && !evaluation.decisions.is_empty()).then(|| RecordedCheck {
+        policy: evaluation.policy.to_owned(),
+        binding: evaluation.binding.to_owned(),
+        error_type: "no_error",
+        action: None,
+        message: String::new(),
+        reason: String::new(),
+    })
+}

@@ -1,0 +1,165 @@
+//! Judges a request in as many passes as it needs: between two of them what is missing is read, and the authorizer is
+//! asked.
+//!
+//! A pass begins on the data core. If it takes longer than [`ON_CORE`], or the objects are large, it runs on one of a few
+//! worker threads, so that other requests of the core do not wait.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use fairgate_admission::InputFailure;
+use tokio::runtime::Handle;
+
+use crate::{
+    admitter::Admitter,
+    judge_inputs::{MissingInput, ReadParam},
+    judge_job::{JudgeJob, JudgePass, JudgedWrite},
+};
+
+/// How long a pass may take on a data core.
+const ON_CORE: Duration = Duration::from_micros(200);
+/// How long a pass may take on a worker thread; expressions are then interrupted.
+const ON_WORKER: Duration = Duration::from_secs(2);
+/// The size in bytes of objects above which they are judged on a worker thread at once.
+pub(crate) const LARGE: usize = 32 << 10;
+/// How many checks of the authorizer one request may cause.
+const MAX_CHECKS: usize = 32;
+/// How many passes a request is judged in at most. Every pass but the last finds something missing.
+const MAX_PASSES: usize = 64;
+/// How long all checks of the authorizer after one pass may take.
+const CHECK_LIMIT: Duration = Duration::from_secs(10);
+/// How long a request waits for the params of a kind.
+const PARAMS_LIMIT: Duration = Duration::from_secs(1);
+
+/// Sets the flag of a job when nobody waits for it any more.
+struct AbandonOnDrop(Arc<AtomicBool>);
+
+impl Drop for AbandonOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A judged request, and how long judging took without waiting.
+pub(crate) struct JudgedIn {
+    pub(crate) judged: JudgedWrite,
+    pub(crate) judging: Duration,
+}
+
+impl Admitter {
+    /// Judges a request; `is_large` if it is not to be judged on the data core. Worker threads are those of `control`.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be judged.
+    pub(crate) async fn judge(
+        &self,
+        mut job: JudgeJob,
+        is_large: bool,
+        control: &Handle,
+    ) -> Result<JudgedIn, String> {
+        let _abandon = AbandonOnDrop(Arc::clone(&job.is_abandoned));
+        let mut judging = Duration::ZERO;
+        let mut asked = 0;
+        let mut on_worker = is_large;
+        for _ in 0..MAX_PASSES {
+            let started = self.clock.now();
+            let mut pass = None;
+            if !on_worker {
+                let quick = job.pass(started.plus(ON_CORE));
+                on_worker = matches!(quick, JudgePass::Interrupted(_));
+                pass = Some(quick).filter(|_| !on_worker);
+            }
+            let pass = if let Some(pass) = pass {
+                pass
+            } else {
+                let (returned, pass) = self.pass_on_worker(job, control).await?;
+                job = returned;
+                pass
+            };
+            judging += self.clock.now().since(started);
+            let mut missing = Vec::new();
+            let judged = match pass {
+                JudgePass::Done(judged) | JudgePass::Interrupted(judged) => Some(judged),
+                JudgePass::Missing(inputs) => {
+                    missing = inputs;
+                    None
+                }
+            };
+            let checks = job.answers.take_missing();
+            if let Some(judged) = judged.filter(|_| checks.is_empty()) {
+                return Ok(JudgedIn { judged, judging });
+            }
+            self.read_missing(&mut job, missing).await;
+            let all = checks.len();
+            let checks = checks.into_iter().enumerate();
+            let (allowed, refused): (Vec<_>, Vec<_>) =
+                checks.partition(|(index, _)| asked + index < MAX_CHECKS);
+            asked += all;
+            for (_, check) in refused {
+                let error = format!("more than {MAX_CHECKS} authorization checks in one request");
+                job.answers.fail(check, error);
+            }
+            for (_, check) in allowed {
+                let user = Arc::clone(&job.facts.user);
+                let asking = job.answers.ask(&self.authorizer, &user, check.clone());
+                if tokio::time::timeout(CHECK_LIMIT, asking).await.is_err() {
+                    let error = "the authorizer did not answer in time".to_owned();
+                    job.answers.fail(check, error);
+                }
+            }
+        }
+        Err("it takes too many reads to judge the request".to_owned())
+    }
+
+    async fn pass_on_worker(
+        &self,
+        job: JudgeJob,
+        control: &Handle,
+    ) -> Result<(JudgeJob, JudgePass), String> {
+        let turn = Arc::clone(&self.workers).acquire_owned().await;
+        let turn = turn.map_err(|error| error.to_string())?;
+        let working = control.spawn_blocking(move || {
+            // Held to the end, also if the client has disconnected: the thread is in use until then.
+            let _turn = turn;
+            let until = job.clock.now().plus(ON_WORKER);
+            let pass = job.pass(until);
+            (job, pass)
+        });
+        working.await.map_err(|error| error.to_string())
+    }
+
+    async fn read_missing(&self, job: &mut JudgeJob, missing: Vec<MissingInput>) {
+        for input in missing {
+            match input {
+                MissingInput::Namespace(name) => {
+                    let found = self.cluster.read_namespace(&name).await;
+                    job.read.namespaces.push((name, found));
+                }
+                MissingInput::Param(kind, namespace, name) => {
+                    let reading = self.cluster.read_param(&kind, &namespace, &name);
+                    let found = tokio::time::timeout(PARAMS_LIMIT, reading).await;
+                    let found = found.unwrap_or_else(|_elapsed| {
+                        Err(InputFailure::Failed("timed out".to_owned()))
+                    });
+                    let key = (kind, namespace, name);
+                    job.read.params.push(ReadParam { key, found });
+                }
+                MissingInput::Params(kind) => {
+                    let known = async {
+                        while !self.cluster.are_params_known(&kind) {
+                            tokio::time::sleep(PARAMS_LIMIT / 20).await;
+                        }
+                    };
+                    let _ = tokio::time::timeout(PARAMS_LIMIT, known).await;
+                    job.read.awaited.push(kind);
+                }
+            }
+        }
+    }
+}

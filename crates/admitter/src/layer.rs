@@ -1,0 +1,136 @@
+//! The layer inside flow control: judges requests before they are forwarded.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use pin_project_lite::pin_project;
+use tokio::runtime::Handle;
+use tower::{Layer, Service};
+
+use crate::{
+    admitter::Admitter,
+    mode::AdmissionMode,
+    side::{AdmissionSide, Concern},
+};
+use fairgate_apiserver::HostedLayer;
+use fairgate_call::{Call, Refusal, Reply};
+
+/// Puts an [`Admitter`] in front of a service.
+#[derive(Clone, Debug)]
+pub struct AdmissionLayer {
+    shared: Option<Rc<AdmissionSide>>,
+}
+
+impl AdmissionLayer {
+    /// A layer that forwards every request unchanged.
+    pub fn none() -> Self {
+        Self { shared: None }
+    }
+
+    /// A layer for one data core. What `hosted` answers is not judged here, because the hosted API judges it. The
+    /// gateway's own requests and its worker threads are on `control`.
+    pub fn new(admitter: Arc<Admitter>, hosted: HostedLayer, control: Handle) -> Self {
+        Self {
+            shared: Some(AdmissionSide::new(admitter, hosted, control)),
+        }
+    }
+
+    pub(crate) fn side(&self) -> Option<&Rc<AdmissionSide>> {
+        self.shared.as_ref()
+    }
+}
+
+impl<S> Layer<S> for AdmissionLayer {
+    type Service = AdmissionService<S>;
+
+    fn layer(&self, inner: S) -> AdmissionService<S> {
+        AdmissionService {
+            shared: self.shared.clone(),
+            inner,
+        }
+    }
+}
+
+/// See [`AdmissionLayer`].
+#[derive(Clone, Debug)]
+pub struct AdmissionService<S> {
+    shared: Option<Rc<AdmissionSide>>,
+    inner: S,
+}
+
+impl<S> Service<Call> for AdmissionService<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
+    S::Future: 'static,
+{
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Admitting<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let Some(shared) = &self.shared else {
+            return Admitting::Passing {
+                future: self.inner.call(call),
+            };
+        };
+        let is_ready = match shared.concern(&call) {
+            Concern::None => {
+                return Admitting::Passing {
+                    future: self.inner.call(call),
+                };
+            }
+            Concern::Judge(policies) => {
+                let answer = Rc::clone(shared).admit(call, policies, self.inner.clone());
+                return Admitting::Judging {
+                    answer: Box::pin(answer),
+                };
+            }
+            Concern::NotReady if shared.admitter.mode == AdmissionMode::Audit => {
+                shared.record_unknown(&call);
+                return Admitting::Passing {
+                    future: self.inner.call(call),
+                };
+            }
+            Concern::NotReady => false,
+            Concern::Disguised => true,
+        };
+        let reply = AdmissionSide::refusal(&call, is_ready);
+        Admitting::Judging {
+            answer: Box::pin(std::future::ready(Ok(reply))),
+        }
+    }
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+pin_project! {
+    /// The future of [`AdmissionService`].
+    #[project = AdmittingProjection]
+    pub enum Admitting<F> {
+        Passing { #[pin] future: F },
+        Judging { answer: Answer },
+    }
+}
+
+impl<F> Future for Admitting<F>
+where
+    F: Future<Output = Result<Reply, Refusal>>,
+{
+    type Output = Result<Reply, Refusal>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            AdmittingProjection::Passing { future } => future.poll(cx),
+            AdmittingProjection::Judging { answer } => answer.as_mut().poll(cx),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What finding the policies that may match asks for, before a body is read. Nothing here allocates.
+
+use std::{cell::OnceCell, sync::Arc};
+
+use fairgate_admission::{
+    AdmissionInputs, AdmissionObjects, EquivalentResource, GroupVersionKind, GroupVersionResource,
+    InputFailure, ParamScope, PolicyParamKind,
+};
+use fairgate_apiserver::KnownAnswers;
+use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
+
+use crate::cluster_state::{ClusterState, SharedObject};
+
+/// The namespace of a request and its equivalent resources.
+pub(crate) struct MatchInputs<'a> {
+    cluster: &'a dyn ClusterState,
+    equivalents: &'a [EquivalentResource<'a>],
+    /// A request has one namespace.
+    namespace: OnceCell<Option<SharedObject>>,
+}
+
+impl<'a> MatchInputs<'a> {
+    pub(crate) fn new(
+        cluster: &'a dyn ClusterState,
+        equivalents: &'a [EquivalentResource<'a>],
+    ) -> Self {
+        Self {
+            cluster,
+            equivalents,
+            namespace: OnceCell::new(),
+        }
+    }
+}
+
+impl AdmissionInputs for MatchInputs<'_> {
+    fn objects(&self, _: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
+        Ok(AdmissionObjects::default())
+    }
+
+    fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
+        let found = self.namespace.get_or_init(|| self.cluster.namespace(name));
+        let found = found.as_ref().map(|found| &**found);
+        // It may exist. Either way the policy may match.
+        found.ok_or(InputFailure::NotFound)
+    }
+
+    fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
+        self.equivalents
+    }
+
+    fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
+        Err(String::new())
+    }
+
+    fn params_known(&self, _: &PolicyParamKind) -> bool {
+        false
+    }
+
+    fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Result<&CelJson<'_>, InputFailure> {
+        Err(InputFailure::NotFound)
+    }
+
+    fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<&CelJson<'_>> {
+        Vec::new()
+    }
+
+    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
+        KnownAnswers::new()
+    }
+}

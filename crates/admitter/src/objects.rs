@@ -1,0 +1,344 @@
+//! From the body of a request to the object that policies judge.
+//!
+//! Bodies of built-in kinds are read along their tables, so that policies see what kube-apiserver would read, also where a
+//! body has a member twice. Other objects are taken as they are.
+
+use std::sync::LazyLock;
+
+use fairgate_apiserver::StatusError;
+use fairgate_core::digest::RequestInfo;
+use fairgate_objects::{
+    codec::{self, BodyFormat, ExpectedType, RegisteredType, json, yaml},
+    field_error::ApiFieldError,
+    patch::{self, PatchError, Patched},
+    schema::{BuiltInKind, Struct, built_in, built_in_kinds, canonical},
+};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::{facts::WriteFacts, mode::Fidelity};
+
+/// The media types of bodies that can be read.
+const MEDIA_TYPES: [(&str, BodyFormat); 3] = [
+    ("application/json", BodyFormat::Json),
+    ("application/yaml", BodyFormat::Yaml),
+    ("application/vnd.kubernetes.protobuf", BodyFormat::Protobuf),
+];
+
+/// The media types of patches that can be applied here.
+const PATCH_TYPES: [(&str, PatchFormat); 4] = [
+    ("application/json-patch+json", PatchFormat::Json),
+    ("application/merge-patch+json", PatchFormat::Merge),
+    (
+        "application/strategic-merge-patch+json",
+        PatchFormat::Strategic,
+    ),
+    ("application/apply-patch+yaml", PatchFormat::Apply),
+];
+
+/// The type of a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatchFormat {
+    Json,
+    Merge,
+    Strategic,
+    /// Server-side apply, of which only the upstream knows the result.
+    Apply,
+}
+
+/// The format of a body. Without a content type it is JSON.
+///
+/// # Errors
+///
+/// 415.
+pub(crate) fn body_format(content_type: &str) -> Result<BodyFormat, StatusError> {
+    let name = media_type(content_type).to_ascii_lowercase();
+    if name.is_empty() {
+        return Ok(BodyFormat::Json);
+    }
+    let known = MEDIA_TYPES.iter().find(|(media, _)| *media == name);
+    let names = MEDIA_TYPES.map(|(media, _)| media);
+    known
+        .map(|(_, format)| *format)
+        .ok_or_else(|| StatusError::unsupported_media_type(&names))
+}
+
+/// The type of a patch.
+///
+/// # Errors
+///
+/// 415.
+pub(crate) fn patch_format(content_type: &str) -> Result<PatchFormat, StatusError> {
+    let name = media_type(content_type);
+    let known = PATCH_TYPES.iter().find(|(media, _)| *media == name);
+    known.map(|(_, format)| *format).ok_or_else(unknown_patch)
+}
+
+/// 415 for a patch, as from the router of kube-apiserver.
+fn unknown_patch() -> StatusError {
+    StatusError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        "415: Unsupported Media Type",
+    )
+    .with_details(json!({}))
+}
+
+fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// The object in a body.
+///
+/// # Errors
+///
+/// 400 if it cannot be read, and 415 for protobuf of a kind that is not built in.
+pub(crate) fn decode(
+    format: BodyFormat,
+    body: &[u8],
+    facts: &WriteFacts,
+    fidelity: Fidelity,
+) -> Result<Value, StatusError> {
+    let kind = facts.group_version_kind();
+    let Some(shape) = built_in(kind.group, kind.version, kind.kind) else {
+        return decode_plain(format, body);
+    };
+    if fidelity == Fidelity::AsSent && format == BodyFormat::Json {
+        // Where a member is there twice, kube-apiserver merges both values, and so does the table.
+        if let Ok(read) = json::parse(body)
+            && read.duplicates.is_empty()
+            && read.value.is_object()
+        {
+            return Ok(read.value);
+        }
+    }
+    let decoded = decode_as(format, body, shape, [kind.group, kind.version, kind.kind]);
+    let decoded = decoded.or_else(|error| {
+        // The one subresource whose bodies may be of two versions.
+        let other = built_in("policy", "v1beta1", "Eviction").filter(|_| kind.kind == "Eviction");
+        let other = other.map(|shape| {
+            let read = decode_as(format, body, shape, ["policy", "v1beta1", "Eviction"]);
+            read.map(|mut value| {
+                value["apiVersion"] = json!(facts.api_version());
+                value
+            })
+        });
+        other.and_then(Result::ok).ok_or(error)
+    });
+    decoded.map_err(StatusError::bad_request)
+}
+
+fn decode_as(
+    format: BodyFormat,
+    body: &[u8],
+    shape: &'static Struct,
+    [group, version, kind]: [&str; 3],
+) -> Result<Value, String> {
+    let expect = ExpectedType {
+        group,
+        version,
+        kind,
+        shape,
+        scheme: &SCHEME,
+    };
+    let decoded = codec::decode_body(format, body, &expect, false);
+    decoded
+        .map(|decoded| decoded.value)
+        .map_err(|error| error.to_string())
+}
+
+/// An object of a kind without a table.
+fn decode_plain(format: BodyFormat, body: &[u8]) -> Result<Value, StatusError> {
+    let value = match format {
+        BodyFormat::Json => json::parse(body)
+            .map(|read| read.value)
+            .map_err(|error| error.to_string()),
+        BodyFormat::Yaml => yaml::parse(body)
+            .map(|read| read.value)
+            .map_err(|error| error.to_string()),
+        BodyFormat::Protobuf => {
+            let accepted = [MEDIA_TYPES[0].0, MEDIA_TYPES[1].0];
+            return Err(StatusError::unsupported_media_type(&accepted));
+        }
+    };
+    let value = value.map_err(StatusError::bad_request)?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    Err(StatusError::bad_request(
+        "the body of the request is not an object",
+    ))
+}
+
+/// All kinds that the API server knows: its messages differ for known and unknown kinds.
+static SCHEME: LazyLock<Vec<RegisteredType<'static>>> = LazyLock::new(|| {
+    let known = |kind: &BuiltInKind| RegisteredType {
+        group: kind.group,
+        version: kind.version,
+        kind: kind.kind,
+        shape: Some(kind.shape),
+    };
+    built_in_kinds().iter().map(known).collect()
+});
+
+/// The delete options in a body.
+///
+/// # Errors
+///
+/// 400 or 415.
+pub(crate) fn delete_options(content_type: &str, body: &[u8]) -> Result<Value, StatusError> {
+    let format = body_format(content_type)?;
+    codec::decode_options(format, body).map_err(|error| StatusError::bad_request(error.to_string()))
+}
+
+/// Applies a patch to the stored object.
+///
+/// # Errors
+///
+/// As kube-apiserver: 400, 413, 415, 422, 500.
+pub(crate) fn patched(
+    how: PatchFormat,
+    old: &Value,
+    body: &[u8],
+    facts: &WriteFacts,
+) -> Result<Value, StatusError> {
+    const VALIDATION: codec::FieldValidation = codec::FieldValidation::Ignore;
+    let kind = facts.group_version_kind();
+    let shape = built_in(kind.group, kind.version, kind.kind);
+    let patched = match (how, shape) {
+        (PatchFormat::Json, _) => patch::json_patch(old, body, VALIDATION),
+        (PatchFormat::Merge, _) => patch::merge_patch(old, body, VALIDATION),
+        (PatchFormat::Strategic, Some(shape)) => patch::strategic(shape, old, body, VALIDATION),
+        (PatchFormat::Strategic | PatchFormat::Apply, _) => return Err(unknown_patch()),
+    };
+    let patched = patched.map_err(|error| match error {
+        PatchError::BadRequest(text) => StatusError::bad_request(text),
+        PatchError::TooLarge(text) => StatusError::too_large(&text),
+        PatchError::Unprocessable => StatusError::unprocessable(),
+        PatchError::Internal(text) => StatusError::internal(text),
+    })?;
+    let Some(shape) = shape else {
+        return Ok(patched.value);
+    };
+    decode_patched(how, shape, &patched, facts)
+}
+
+fn decode_patched(
+    how: PatchFormat,
+    shape: &'static Struct,
+    patched: &Patched,
+    facts: &WriteFacts,
+) -> Result<Value, StatusError> {
+    let refuse = |text: String| {
+        let error = ApiFieldError::patched(&patched.quoted(), text);
+        StatusError::invalid("", "", "", &[error])
+    };
+    let mut value = patched.value.clone();
+    if how == PatchFormat::Strategic {
+        codec::unstructured::restore(shape, &mut value).map_err(refuse)?;
+    }
+    let [_, version, kind] = &facts.kind;
+    if how != PatchFormat::Strategic {
+        codec::check_type(&value, &facts.api_version(), kind).map_err(refuse)?;
+    }
+    let decoded = canonical::decode_version(shape, version, &value);
+    let mut value = decoded.map_err(|error| refuse(error.to_string()))?.value;
+    value["apiVersion"] = json!(facts.api_version());
+    value["kind"] = json!(kind);
+    Ok(value)
+}
+
+/// Adds what the gateway itself knows of an object that is written: version, kind and namespace of the URL.
+pub(crate) fn complete(object: &mut Value, facts: &WriteFacts) {
+    let Value::Object(members) = object else {
+        return;
+    };
+    let [_, version, kind] = &facts.kind;
+    for (key, text) in [("apiVersion", facts.api_version()), ("kind", kind.clone())] {
+        let is_missing = members.get(key).is_none_or(|value| value == "");
+        if is_missing && !version.is_empty() {
+            members.insert(key.to_owned(), json!(text));
+        }
+    }
+    if facts.namespace.is_empty() || facts.is_namespace() {
+        return;
+    }
+    let metadata = members.entry("metadata").or_insert_with(|| json!({}));
+    if let Value::Object(metadata) = metadata {
+        let is_missing = metadata.get("namespace").is_none_or(|value| value == "");
+        if is_missing {
+            metadata.insert("namespace".to_owned(), json!(facts.namespace));
+        }
+    }
+}
+
+/// Keeps what a write does not change: status or all but status, and the metadata that only the server sets.
+///
+/// `has_status` is whether the resource has the subresource `status`; without it, status is an ordinary field.
+pub(crate) fn settle(
+    object: &mut Value,
+    old: Option<&Value>,
+    facts: &WriteFacts,
+    has_status: bool,
+) {
+    const SERVER_SET: [&str; 5] = [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+    ];
+    let Value::Object(members) = object else {
+        return;
+    };
+    let is_status = facts.subresource == "status";
+    let old_member = |key: &str| old.and_then(|old| old.get(key)).cloned();
+    if is_status {
+        if let Some(Value::Object(old)) = old {
+            members.retain(|key, _| key == "status" || key == "metadata");
+            for (key, value) in old {
+                if key != "status" && key != "metadata" {
+                    members.insert(key.clone(), value.clone());
+                }
+            }
+        }
+    } else if facts.subresource.is_empty() && has_status {
+        match old_member("status") {
+            Some(status) => members.insert("status".to_owned(), status),
+            None => members.remove("status"),
+        };
+    }
+    let Some(Value::Object(old)) = old.and_then(|old| old.get("metadata")) else {
+        return;
+    };
+    if let Some(Value::Object(metadata)) = members.get_mut("metadata") {
+        for key in SERVER_SET {
+            match old.get(key) {
+                Some(value) => metadata.insert(key.to_owned(), value.clone()),
+                None => metadata.remove(key),
+            };
+        }
+    }
+}
+
+/// The name of an object; empty if it has none.
+pub(crate) fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// The content type of a request; empty if it has none, or if it is not UTF-8.
+pub(crate) fn content_type(headers: &http::HeaderMap) -> &str {
+    let value = headers.get(http::header::CONTENT_TYPE);
+    value
+        .and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
+        .unwrap_or_default()
+}
+
+/// The path of the object that a request changes.
+pub(crate) fn stored_path(path: &str, info: &RequestInfo) -> String {
+    // The one subresource that can be written but not read.
+    match info.subresource() {
+        b"finalize" => path.trim_end_matches("/finalize").to_owned(),
+        _ => path.to_owned(),
+    }
+}

@@ -1,0 +1,221 @@
+//! The options of a request, as policies see them: `request.options` of writes, and the object of upgrades.
+
+use fairgate_core::digest::{RequestInfo, query_pairs};
+use serde_json::{Map, Value, json};
+
+use crate::write_request::WriteVerb;
+
+/// The API version of the options of writes.
+const OPTIONS_VERSION: &str = "meta.k8s.io/v1";
+
+/// The decoded parameters of a query.
+#[derive(Debug)]
+pub(crate) struct QueryParameters(Vec<(String, String)>);
+
+impl QueryParameters {
+    pub(crate) fn parse(query: &str) -> Self {
+        Self(query_pairs(query).collect())
+    }
+
+    fn first(&self, key: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let of_key = self.0.iter().filter(move |(name, _)| name == key);
+        of_key.map(|(_, value)| value.as_str())
+    }
+
+    fn flag(&self, key: &str) -> Option<bool> {
+        let value = self.first(key)?;
+        Some(value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+
+    /// Whether nothing is to be stored.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.first("dryRun").is_some_and(|value| !value.is_empty())
+    }
+
+    /// The options of a `POST`, `PUT` or `PATCH`. As in kube-apiserver, those of a patch look like those of an update.
+    pub(crate) fn write_options(&self, verb: WriteVerb) -> Value {
+        let kind = match verb {
+            WriteVerb::Create => "CreateOptions",
+            _ => "UpdateOptions",
+        };
+        let mut options = options_of(kind);
+        let dry_run: Vec<&str> = self.all("dryRun").collect();
+        if !dry_run.is_empty() {
+            options.insert("dryRun".to_owned(), json!(dry_run));
+        }
+        for key in ["fieldManager", "fieldValidation"] {
+            if let Some(text) = self.first(key).filter(|text| !text.is_empty()) {
+                options.insert(key.to_owned(), json!(text));
+            }
+        }
+        Value::Object(options)
+    }
+
+    /// The options of a `DELETE` without a body.
+    pub(crate) fn delete_options(&self) -> Value {
+        let mut options = Map::new();
+        let seconds = self.first("gracePeriodSeconds");
+        if let Some(seconds) = seconds.and_then(|text| text.parse::<i64>().ok()) {
+            options.insert("gracePeriodSeconds".to_owned(), json!(seconds));
+        }
+        if let Some(orphan) = self.flag("orphanDependents") {
+            options.insert("orphanDependents".to_owned(), json!(orphan));
+        }
+        if let Some(policy) = self.first("propagationPolicy") {
+            options.insert("propagationPolicy".to_owned(), json!(policy));
+        }
+        let dry_run: Vec<&str> = self.all("dryRun").collect();
+        if !dry_run.is_empty() {
+            options.insert("dryRun".to_owned(), json!(dry_run));
+        }
+        let mut preconditions = Map::new();
+        for key in ["uid", "resourceVersion"] {
+            if let Some(wanted) = self.first(key) {
+                preconditions.insert(key.to_owned(), json!(wanted));
+            }
+        }
+        if !preconditions.is_empty() {
+            options.insert("preconditions".to_owned(), preconditions.into());
+        }
+        Value::Object(options)
+    }
+
+    /// The object of an upgrade, and its kind in `v1`: the options that its query describes.
+    pub(crate) fn connect_options(&self, info: &RequestInfo) -> (&'static str, Value) {
+        let kind = match (info.resource(), info.subresource()) {
+            (_, b"exec") => "PodExecOptions",
+            (_, b"attach") => "PodAttachOptions",
+            (_, b"portforward") => "PodPortForwardOptions",
+            (b"services", _) => "ServiceProxyOptions",
+            (b"nodes", _) => "NodeProxyOptions",
+            _ => "PodProxyOptions",
+        };
+        let mut options = Map::new();
+        options.insert("apiVersion".to_owned(), json!("v1"));
+        options.insert("kind".to_owned(), json!(kind));
+        match kind {
+            "PodExecOptions" | "PodAttachOptions" => {
+                for key in ["stdin", "stdout", "stderr", "tty"] {
+                    if self.flag(key) == Some(true) {
+                        options.insert(key.to_owned(), json!(true));
+                    }
+                }
+                if let Some(container) = self.first("container").filter(|one| !one.is_empty()) {
+                    options.insert("container".to_owned(), json!(container));
+                }
+                let command: Vec<&str> = self.all("command").collect();
+                if kind == "PodExecOptions" && !command.is_empty() {
+                    options.insert("command".to_owned(), json!(command));
+                }
+            }
+            "PodPortForwardOptions" => {
+                let numbers = self.all("ports").flat_map(|ports| ports.split(','));
+                let ports: Vec<i32> = numbers.filter_map(|port| port.parse().ok()).collect();
+                if !ports.is_empty() {
+                    options.insert("ports".to_owned(), json!(ports));
+                }
+            }
+            _ => {
+                let path = proxied_path(info);
+                if !path.is_empty() {
+                    options.insert("path".to_owned(), json!(path));
+                }
+            }
+        }
+        (kind, Value::Object(options))
+    }
+}
+
+fn options_of(kind: &str) -> Map<String, Value> {
+    let mut options = Map::new();
+    options.insert("apiVersion".to_owned(), json!(OPTIONS_VERSION));
+    options.insert("kind".to_owned(), json!(kind));
+    options
+}
+
+/// Delete options with their version and kind.
+pub(crate) fn delete_options_of(sent: Value) -> Value {
+    let mut options = options_of("DeleteOptions");
+    if let Value::Object(sent) = sent {
+        for (key, value) in sent {
+            if key != "apiVersion" && key != "kind" {
+                options.insert(key, value);
+            }
+        }
+    }
+    Value::Object(options)
+}
+
+/// The path behind `proxy`, with the slash at its beginning, and the one at its end if the request has it.
+fn proxied_path(info: &RequestInfo) -> String {
+    let parts: Vec<_> = info.parts().skip(3).map(String::from_utf8_lossy).collect();
+    let mut path = parts.join("/");
+    if !path.is_empty() && !path.starts_with('/') {
+        path.insert(0, '/');
+    }
+    if info.path().ends_with(b"/") && !path.ends_with('/') {
+        path.push('/');
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connect(target: &str) -> Value {
+        let info = RequestInfo::from_target("GET", target).unwrap();
+        let query = target.split_once('?').map_or("", |(_, query)| query);
+        QueryParameters::parse(query).connect_options(&info).1
+    }
+
+    #[test]
+    fn upgrades_have_the_options_of_their_query() {
+        let pod = "/api/v1/namespaces/a/pods/p";
+        assert_eq!(
+            connect(&format!(
+                "{pod}/exec?command=rm&command=-r%20f&stdin=true&tty=0&container=c&stdout"
+            )),
+            json!({"apiVersion": "v1", "kind": "PodExecOptions", "command": ["rm", "-r f"],
+                "stdin": true, "stdout": true, "container": "c"})
+        );
+        assert_eq!(
+            connect(&format!("{pod}/attach?command=x&stderr=1")),
+            json!({"apiVersion": "v1", "kind": "PodAttachOptions", "stderr": true})
+        );
+        assert_eq!(
+            connect(&format!("{pod}/portforward?ports=80,443&ports=8080")),
+            json!({"apiVersion": "v1", "kind": "PodPortForwardOptions", "ports": [80, 443, 8080]})
+        );
+        assert_eq!(
+            connect("/api/v1/nodes/n/proxy/a/b/"),
+            json!({"apiVersion": "v1", "kind": "NodeProxyOptions", "path": "/a/b/"})
+        );
+        assert_eq!(
+            connect("/api/v1/namespaces/a/services/s/proxy"),
+            json!({"apiVersion": "v1", "kind": "ServiceProxyOptions"})
+        );
+    }
+
+    #[test]
+    fn writes_have_the_options_of_their_query() {
+        let query = QueryParameters::parse("dryRun=All&fieldManager=me&pretty=1");
+        assert!(query.is_dry_run());
+        assert_eq!(
+            query.write_options(WriteVerb::Patch),
+            json!({"apiVersion": "meta.k8s.io/v1", "kind": "UpdateOptions", "dryRun": ["All"],
+                "fieldManager": "me"})
+        );
+        let query = QueryParameters::parse("gracePeriodSeconds=5&uid=u&orphanDependents=false");
+        assert_eq!(
+            delete_options_of(query.delete_options()),
+            json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "gracePeriodSeconds": 5,
+                "orphanDependents": false, "preconditions": {"uid": "u"}})
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! What is done about one request, before its body is read.
+
+use std::sync::Arc;
+
+use fairgate_admission::{AdmissionAttributes, AdmissionOperation, PossiblePolicy};
+use fairgate_core::digest::User;
+
+use crate::{
+    admitter::Admitter,
+    cluster_state::{ClusterState, ServedResource},
+    facts::{WriteFacts, equivalents, kind_of},
+    match_inputs::MatchInputs,
+    mode::Fidelity,
+    options::QueryParameters,
+    published::ForwardedPolicies,
+    write_request::WriteRequest,
+};
+
+/// How a request is judged.
+#[derive(Debug)]
+pub(crate) struct JudgePlan {
+    pub(crate) policies: Arc<ForwardedPolicies>,
+    pub(crate) facts: WriteFacts,
+    pub(crate) query: QueryParameters,
+    /// The greatest fidelity that one of the policies asks for.
+    pub(crate) fidelity: Fidelity,
+    /// Whether a policy that may match wants the request refused if it cannot be judged.
+    pub(crate) refuses_failures: bool,
+}
+
+/// Whether any policy may match a request. Costs some searches in hash tables, and allocates nothing.
+pub(crate) fn may_match(
+    admitter: &Admitter,
+    policies: &ForwardedPolicies,
+    write: &WriteRequest<'_>,
+    user: &User,
+) -> bool {
+    if policies.set.is_empty() {
+        return false;
+    }
+    let cluster = &*admitter.cluster;
+    let served = served(cluster, write);
+    let served = served.as_deref();
+    let equivalents = equivalents(served);
+    let inputs = MatchInputs::new(cluster, &equivalents);
+    operations(write).any(|operation| {
+        let attributes = write.attributes(operation, kind_of(served), user);
+        !is_exempt(policies, &attributes) && policies.set.may_match(&attributes, &inputs)
+    })
+}
+
+/// Whether no policy is about a request, whatever its rules say.
+fn is_exempt(policies: &ForwardedPolicies, attributes: &AdmissionAttributes<'_>) -> bool {
+    let is_policy = attributes.resource.group == "admissionregistration.k8s.io";
+    attributes.is_exempt() && !(is_policy && policies.are_static)
+}
+
+/// What the request may turn out to do.
+fn operations(write: &WriteRequest<'_>) -> impl Iterator<Item = AdmissionOperation> {
+    let creates = write.may_create().then_some(AdmissionOperation::Create);
+    std::iter::once(write.operation).chain(creates)
+}
+
+fn served(cluster: &dyn ClusterState, write: &WriteRequest<'_>) -> Option<Arc<ServedResource>> {
+    let of = write.resource;
+    cluster.resource(of.group, of.version, of.resource, write.subresource)
+}
+
+impl JudgePlan {
+    /// The plan for a request that policies may match.
+    pub(crate) fn new(
+        policies: &Arc<ForwardedPolicies>,
+        cluster: &dyn ClusterState,
+        write: &WriteRequest<'_>,
+        user: &Arc<User>,
+        query: &str,
+    ) -> Self {
+        let served = served(cluster, write);
+        let mut possible: Vec<PossiblePolicy<'_>> = Vec::new();
+        {
+            let served = served.as_deref();
+            let equivalents = equivalents(served);
+            let inputs = MatchInputs::new(cluster, &equivalents);
+            for operation in operations(write) {
+                let attributes = write.attributes(operation, kind_of(served), user);
+                possible.extend(policies.set.possible(&attributes, &inputs));
+            }
+        }
+        let fidelities = possible
+            .iter()
+            .filter_map(|policy| policies.fidelity_of(policy.name));
+        let fidelity = fidelities.max().unwrap_or(Fidelity::Completed);
+        let refuses_failures = possible.iter().any(|policy| !policy.ignores_failures);
+        let query = QueryParameters::parse(query);
+        let mut facts = WriteFacts::new(write, user, served);
+        facts.dry_run = query.is_dry_run();
+        Self {
+            policies: Arc::clone(policies),
+            facts,
+            query,
+            fidelity,
+            refuses_failures,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Makes the records of judged requests.
+
+use uuid::Uuid;
+
+use crate::{
+    admitter::Admitter,
+    evaluate::{Evaluated, Unjudged},
+    mode::AdmissionMode,
+    plan::JudgePlan,
+    record::{AdmissionDecision, AdmissionRecord},
+};
+use fairgate_core::time::Time;
+
+/// The record of a request with this ID, which was judged from `started` until now.
+pub(crate) fn record_of(
+    admitter: &Admitter,
+    plan: &JudgePlan,
+    id: u128,
+    started: Time,
+    end: Result<&Evaluated, &Unjudged>,
+) -> AdmissionRecord {
+    let facts = &plan.facts;
+    let judged = end.map(|end| end.judged.clone()).unwrap_or_default();
+    let (decision, failure) = match end {
+        Ok(end) if end.judged.refusal.is_some() => (AdmissionDecision::Denied, String::new()),
+        Ok(_) => (AdmissionDecision::Allowed, String::new()),
+        Err(unjudged) => {
+            let is_refused = admitter.mode == AdmissionMode::Enforce
+                && (plan.refuses_failures || !matches!(unjudged, Unjudged::Failed(_)));
+            let decision = if is_refused {
+                AdmissionDecision::Failed
+            } else {
+                AdmissionDecision::NotJudged
+            };
+            (decision, failure_of(unjudged))
+        }
+    };
+    AdmissionRecord {
+        audit_id: Uuid::from_u128(id).to_string(),
+        mode: admitter.mode,
+        operation: facts.operation,
+        group: facts.group.clone(),
+        version: facts.version.clone(),
+        resource: facts.resource.clone(),
+        subresource: facts.subresource.clone(),
+        namespace: facts.namespace.clone(),
+        name: facts.name.clone(),
+        user: facts.user.name.clone(),
+        groups: facts.user.groups.clone(),
+        dry_run: facts.dry_run,
+        fidelity: plan.fidelity,
+        decision,
+        failure,
+        checks: judged.checks,
+        warnings: judged.warnings,
+        annotations: judged.annotations,
+        costs: judged.costs,
+        judging: end.map(|end| end.judging).unwrap_or_default(),
+        total: admitter.clock.now().since(started),
+    }
+}
+
+/// Why a request could not be judged. Texts of clients are not in it.
+fn failure_of(unjudged: &Unjudged) -> String {
+    match unjudged {
+        Unjudged::Refused(refused) if refused.reason.is_empty() => format!(
+            "the upstream answered its dry run with {}",
+            refused.response.status.as_u16()
+        ),
+        Unjudged::Refused(refused) => {
+            format!("{} ({})", refused.reason, refused.response.status.as_u16())
+        }
+        Unjudged::Failed(why) => why.clone(),
+        Unjudged::Absent => "there is no such object".to_owned(),
+        Unjudged::Inner(refusal) => refusal.reason().to_owned(),
+    }
+}

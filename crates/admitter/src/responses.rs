@@ -1,0 +1,137 @@
+//! The responses to requests that are not forwarded.
+
+use bytes::Bytes;
+use fairgate_apiserver::{ApiBody, ApiResponse, Output, StatusError};
+use fairgate_call::{Reply, ReplyBody, RequestContext};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header::RETRY_AFTER};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{body_budget::MAX_BODY, warnings};
+
+/// Marks refusals of the gateway itself; its value is the reason.
+const REASON: HeaderName = HeaderName::from_static("x-fairgate-reason");
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// Why a request is not forwarded, in one word.
+pub(crate) mod reasons {
+    /// A policy denies it.
+    pub(crate) const DENIED: &str = "admission-denied";
+    /// The policies are not known yet.
+    pub(crate) const NOT_READY: &str = "admission-not-ready";
+    /// The bodies that are being judged use up the memory for them.
+    pub(crate) const NO_ROOM: &str = "admission-memory";
+    /// Its body, its options or its path cannot be judged.
+    pub(crate) const MALFORMED: &str = "admission-malformed";
+    /// What is needed to judge it could not be read.
+    pub(crate) const FAILED: &str = "admission-failed";
+    /// The user is not allowed to make it.
+    pub(crate) const FORBIDDEN: &str = "forbidden";
+}
+
+/// A response, and why the request is not forwarded; empty if the upstream made it.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) response: ApiResponse,
+    pub(crate) reason: &'static str,
+}
+
+impl Refused {
+    /// An error before there is a verdict.
+    pub(crate) fn error(error: &StatusError, reason: &'static str, output: Output) -> Self {
+        Self {
+            response: ApiResponse::error(error, output),
+            reason,
+        }
+    }
+
+    /// The body is too long.
+    pub(crate) fn too_long(output: Output) -> Self {
+        let error = StatusError::too_large(&format!("limit is {MAX_BODY}"));
+        Self::error(&error, reasons::MALFORMED, output)
+    }
+
+    /// There is no memory for the body now.
+    pub(crate) fn no_room(output: Output) -> Self {
+        let error = StatusError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "TooManyRequests",
+            "fairgate: too many bytes of requests are being judged by admission policies",
+        );
+        let error = error.with_details(json!({"retryAfterSeconds": 1}));
+        Self::error(&error, reasons::NO_ROOM, output)
+    }
+
+    /// What is needed to judge the request could not be read.
+    pub(crate) fn failed(why: &str, output: Output) -> Self {
+        let text = format!("fairgate: the request cannot be judged by admission policies: {why}");
+        Self::error(&StatusError::unavailable(text), reasons::FAILED, output)
+    }
+
+    /// A verdict.
+    pub(crate) fn denied(code: StatusCode, status: &Value, output: Output) -> Self {
+        Self {
+            response: ApiResponse::status(code, status, output),
+            reason: reasons::DENIED,
+        }
+    }
+
+    /// An error response of the upstream to the dry run of the request.
+    pub(crate) fn by_upstream(
+        status: StatusCode,
+        retry_after: Option<HeaderValue>,
+        body: Bytes,
+        output: Output,
+    ) -> Self {
+        let value = serde_json::from_slice::<Value>(&body).ok();
+        let mut response = match value.filter(|value| value["kind"] == "Status") {
+            Some(value) => ApiResponse::status(status, &value, output),
+            None => ApiResponse::text(status, body),
+        };
+        if let Some(seconds) = retry_after {
+            response.headers.insert(RETRY_AFTER, seconds);
+        }
+        Self {
+            response,
+            reason: "",
+        }
+    }
+
+    /// The policies are not known, although the request has waited for them.
+    pub(crate) fn not_ready(group: &str, resource: &str, name: &str, output: Output) -> Self {
+        let qualified = match group {
+            "" => resource.to_owned(),
+            group => format!("{resource}.{group}"),
+        };
+        let shown = if name.is_empty() { "Unknown" } else { name };
+        let mut details = json!({"name": shown, "kind": resource});
+        if !group.is_empty() {
+            details["group"] = json!(group);
+        }
+        let text = "not yet ready to handle request";
+        let message = format!("{qualified} \"{shown}\" is forbidden: {text}");
+        let error = StatusError::forbidden(message, details);
+        Self::error(&error, reasons::NOT_READY, output)
+    }
+
+    /// The reply to a request, with the warnings of policies.
+    pub(crate) fn reply(self, warnings: &[String], context: &RequestContext) -> Reply {
+        let body = match self.response.body {
+            ApiBody::Full(bytes) => ReplyBody::full(bytes),
+            ApiBody::Watch(_) => ReplyBody::empty(),
+        };
+        let mut reply = Response::new(body);
+        *reply.status_mut() = self.response.status;
+        *reply.headers_mut() = self.response.headers;
+        let headers = reply.headers_mut();
+        warnings::merge(headers, warnings);
+        if !self.reason.is_empty() {
+            headers.insert(REASON, HeaderValue::from_static(self.reason));
+            context.trace.reason.set(Some(self.reason));
+        }
+        if let Ok(id) = HeaderValue::from_str(&Uuid::from_u128(context.id).to_string()) {
+            headers.insert(AUDIT_ID, id);
+        }
+        reply
+    }
+}

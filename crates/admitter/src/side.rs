@@ -1,0 +1,447 @@
+//! What a data core does with a request: it finds out whether policies are about it, judges it, and forwards or refuses it.
+
+use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use fairgate_admission::GroupVersionKind;
+use fairgate_apiserver::{ApiRequest, HostedLayer, Output, StatusError, access, posted};
+use fairgate_call::{Call, Refusal, Reply};
+use fairgate_core::{
+    digest::{RequestInfo, normalized_path, readable},
+    time::Time,
+};
+use fairgate_upstream::{access_review::Attributes, path::push_segment};
+use http::{Method, StatusCode, header::UPGRADE};
+use tokio::{runtime::Handle, time::Instant};
+use tower::Service;
+
+use crate::{
+    admitter::Admitter,
+    body_budget::{self, BodyBudget, ReadBody},
+    dry_run::{DryRuns, ThroughInner},
+    evaluate::{Evaluated, Evaluation, OldRead, Unjudged},
+    mode::AdmissionMode,
+    objects,
+    plan::{self, JudgePlan},
+    published::ForwardedPolicies,
+    record::AdmissionRecord,
+    recording::record_of,
+    responses::{Refused, reasons},
+    warnings,
+    write_request::{Subject, WriteRequest, WriteVerb},
+};
+
+/// How many requests of a core may be judged while they are already forwarded.
+const MAX_AUDITS: usize = 256;
+/// How long a request without a deadline may be judged.
+const JUDGE_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the requests of one core share.
+#[derive(Debug)]
+pub(crate) struct AdmissionSide {
+    pub(crate) admitter: Arc<Admitter>,
+    pub(crate) hosted: HostedLayer,
+    pub(crate) control: Handle,
+    budget: Rc<BodyBudget>,
+    audits: Cell<usize>,
+}
+
+/// What policies have to do with a request.
+#[derive(Debug)]
+pub(crate) enum Concern {
+    /// Nothing.
+    None,
+    /// One may match it.
+    Judge(Arc<ForwardedPolicies>),
+    /// They are not known yet.
+    NotReady,
+    /// A server that cleans paths would understand it as another request, which policies may match.
+    Disguised,
+}
+
+/// A request while it is counted among those that are judged in the background.
+struct CountedAudit(Rc<AdmissionSide>);
+
+impl Drop for CountedAudit {
+    fn drop(&mut self) {
+        self.0.audits.set(self.0.audits.get() - 1);
+    }
+}
+
+impl AdmissionSide {
+    pub(crate) fn new(admitter: Arc<Admitter>, hosted: HostedLayer, control: Handle) -> Rc<Self> {
+        Rc::new(Self {
+            budget: BodyBudget::new(admitter.body_budget),
+            admitter,
+            hosted,
+            control,
+            audits: Cell::new(0),
+        })
+    }
+
+    /// Classifies a request. Without a match it allocates nothing.
+    pub(crate) fn concern(&self, call: &Call) -> Concern {
+        let info = &call.digest.info;
+        let subject = Subject::of(info);
+        if self.is_disguised(call, &subject) {
+            return Concern::Disguised;
+        }
+        let Subject::Write(write) = subject else {
+            return Concern::None;
+        };
+        let policies = self.admitter.policies.borrowed();
+        let Some(policies) = &*policies else {
+            let kind = GroupVersionKind::default();
+            let attributes = write.attributes(write.operation, kind, &call.digest.user);
+            let is_exempt = attributes.is_exempt();
+            return if is_exempt || self.hosted.answers(call) {
+                Concern::None
+            } else {
+                Concern::NotReady
+            };
+        };
+        if !self.may_match(policies, &write, call) || self.hosted.answers(call) {
+            return Concern::None;
+        }
+        Concern::Judge(Arc::clone(policies))
+    }
+
+    fn may_match(
+        &self,
+        policies: &ForwardedPolicies,
+        write: &WriteRequest<'_>,
+        call: &Call,
+    ) -> bool {
+        plan::may_match(&self.admitter, policies, write, &call.digest.user)
+    }
+
+    /// Whether a server that cleans paths, or reads them differently, would execute a request that policies may match.
+    fn is_disguised(&self, call: &Call, subject: &Subject<'_>) -> bool {
+        let path = call.digest.info.path();
+        let method = call.request.method();
+        let may_write = *method != Method::GET || call.request.headers().contains_key(UPGRADE);
+        let is_odd = || {
+            memchr::memmem::find(path, b"//").is_some()
+                || memchr::memmem::find(path, b"/.").is_some()
+        };
+        if self.admitter.mode == AdmissionMode::Audit || !may_write {
+            return false;
+        }
+        if matches!(subject, Subject::Unreadable) {
+            return true;
+        }
+        if !is_odd() {
+            return false;
+        }
+        let mut cleaned = String::new();
+        for segment in normalized_path(&readable(path)).split('/').skip(1) {
+            cleaned.push('/');
+            push_segment(&mut cleaned, segment);
+        }
+        let Ok(info) = RequestInfo::parse(method.as_str(), cleaned.as_bytes(), None) else {
+            return true;
+        };
+        let policies = self.admitter.policies.borrowed();
+        match (Subject::of(&info), subject, &*policies) {
+            (Subject::Write(cleaned), Subject::Write(write), _) if cleaned == *write => false,
+            (Subject::Write(cleaned), _, Some(policies)) => {
+                self.may_match(policies, &cleaned, call)
+            }
+            (Subject::None, ..) => false,
+            _ => true,
+        }
+    }
+
+    /// Judges a request, and forwards or refuses it.
+    pub(crate) async fn admit<S>(
+        self: Rc<Self>,
+        call: Call,
+        policies: Arc<ForwardedPolicies>,
+        mut inner: S,
+    ) -> Result<Reply, Refusal>
+    where
+        S: Service<Call, Response = Reply, Error = Refusal> + 'static,
+    {
+        let digest = Arc::clone(&call.digest);
+        let Subject::Write(write) = Subject::of(&digest.info) else {
+            return inner.call(call).await;
+        };
+        let query = call.request.uri().query().unwrap_or_default();
+        let cluster = &*self.admitter.cluster;
+        let plan = JudgePlan::new(&policies, cluster, &write, &digest.user, query);
+        let output = output(&call);
+        let evaluation = Evaluation {
+            admitter: Arc::clone(&self.admitter),
+            control: self.control.clone(),
+            plan,
+            info: digest.info.clone(),
+            content_type: objects::content_type(call.request.headers()).to_owned(),
+            path: call.request.uri().path().trim_end_matches('/').to_owned(),
+            raw_query: query.to_owned(),
+            body: Bytes::new(),
+            output,
+            share: self.budget.share(),
+            is_answered: Rc::default(),
+        };
+        match self.admitter.mode {
+            AdmissionMode::Audit => self.audit(call, evaluation, inner).await,
+            AdmissionMode::Enforce => self.enforce(call, evaluation, inner).await,
+        }
+    }
+
+    async fn enforce<S>(
+        &self,
+        mut call: Call,
+        mut evaluation: Evaluation,
+        mut inner: S,
+    ) -> Result<Reply, Refusal>
+    where
+        S: Service<Call, Response = Reply, Error = Refusal>,
+    {
+        let started = self.admitter.clock.now();
+        let until = self.deadline(&call, started);
+        let read = self.read_body(&mut call, &mut evaluation, until).await;
+        let end = if let Err(unjudged) = read {
+            Err(unjudged)
+        } else {
+            let old = evaluation.start_read();
+            let mut runs = ThroughInner(&mut inner);
+            evaluation.run(old, Some((&mut runs, &call))).await
+        };
+        let id = call.context.id;
+        match end {
+            Ok(end) => {
+                let denial = end.judged.refusal.clone();
+                let warnings = end.judged.warnings.clone();
+                let recorded = self.recorded(&evaluation, id, started, Ok(&end));
+                if let Some((code, status)) = denial {
+                    let refused = Refused::denied(code, &status, evaluation.output);
+                    let (refused, warnings) = self.authorized(&call, refused, &warnings).await;
+                    self.admitter.recorder.record(recorded);
+                    return Ok(refused.reply(warnings, &call.context));
+                }
+                self.admitter.recorder.record(recorded);
+                let mut reply = match end.reply {
+                    Some(reply) => reply.into_reply(),
+                    None => inner.call(call).await?,
+                };
+                // A user who may not make the request learns nothing of policies.
+                let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+                if !refusals.contains(&reply.status()) {
+                    warnings::merge(reply.headers_mut(), &warnings);
+                }
+                Ok(reply)
+            }
+            Err(unjudged) => {
+                if !matches!(
+                    unjudged,
+                    Unjudged::Absent | Unjudged::Inner(Refusal::ClientGone)
+                ) {
+                    let record = self.recorded(&evaluation, id, started, Err(&unjudged));
+                    self.admitter.recorder.record(record);
+                }
+                self.not_judged(unjudged, call, &evaluation, inner).await
+            }
+        }
+    }
+
+    /// What becomes of a request without a verdict.
+    async fn not_judged<S>(
+        &self,
+        unjudged: Unjudged,
+        call: Call,
+        evaluation: &Evaluation,
+        mut inner: S,
+    ) -> Result<Reply, Refusal>
+    where
+        S: Service<Call, Response = Reply, Error = Refusal>,
+    {
+        let refuses = evaluation.plan.refuses_failures;
+        match unjudged {
+            Unjudged::Absent => inner.call(call).await,
+            Unjudged::Refused(refused) => Ok(refused.reply(&[], &call.context)),
+            Unjudged::Inner(Refusal::UpstreamUnreachable | Refusal::UpstreamFull) if !refuses => {
+                inner.call(call).await
+            }
+            Unjudged::Inner(refusal) => Err(refusal),
+            Unjudged::Failed(why) => {
+                if let Some(left_out) = self.admitter.failures.admit(self.admitter.clock.now()) {
+                    tracing::warn!(%why, refuses, left_out, "cannot judge a request by admission policies");
+                }
+                if refuses {
+                    let refused = Refused::failed(&why, evaluation.output);
+                    return Ok(refused.reply(&[], &call.context));
+                }
+                inner.call(call).await
+            }
+        }
+    }
+
+    /// A refusal, or if the user is not allowed to make the request at all, that refusal: policies may tell what only
+    /// users who may write the object are to know.
+    async fn authorized<'w>(
+        &self,
+        call: &Call,
+        refused: Refused,
+        warnings: &'w [String],
+    ) -> (Refused, &'w [String]) {
+        let attributes = Attributes::of(&call.digest.info);
+        let request = ApiRequest::of(call);
+        match access::authorize(&self.admitter.authorizer, &request, &attributes).await {
+            Ok(()) => (refused, warnings),
+            Err(response) => {
+                let reason = reasons::FORBIDDEN;
+                (Refused { response, reason }, &[])
+            }
+        }
+    }
+
+    /// Forwards a request, and judges it meanwhile.
+    async fn audit<S>(
+        self: Rc<Self>,
+        mut call: Call,
+        mut evaluation: Evaluation,
+        mut inner: S,
+    ) -> Result<Reply, Refusal>
+    where
+        S: Service<Call, Response = Reply, Error = Refusal>,
+    {
+        let started = self.admitter.clock.now();
+        let until = self.deadline(&call, started);
+        let read = self.read_body(&mut call, &mut evaluation, until).await;
+        let id = call.context.id;
+        let is_busy = self.audits.get() >= MAX_AUDITS;
+        if let (Ok(()), false) = (&read, is_busy) {
+            self.audits.set(self.audits.get() + 1);
+            let counted = CountedAudit(Rc::clone(&self));
+            let is_answered = Rc::clone(&evaluation.is_answered);
+            let old = evaluation.start_read();
+            tokio::task::spawn_local(judge_in_background(counted, evaluation, old, id, started));
+            let reply = inner.call(call).await;
+            is_answered.set(true);
+            return reply;
+        }
+        let unjudged = match read {
+            Err(unjudged) => unjudged,
+            Ok(()) => Unjudged::Failed("too many requests are being judged".to_owned()),
+        };
+        let record = self.recorded(&evaluation, id, started, Err(&unjudged));
+        self.admitter.recorder.record(record);
+        if let Unjudged::Inner(refusal) = unjudged {
+            return Err(refusal);
+        }
+        inner.call(call).await
+    }
+
+    /// Reads the body, which stays in the call.
+    async fn read_body(
+        &self,
+        call: &mut Call,
+        evaluation: &mut Evaluation,
+        until: Instant,
+    ) -> Result<(), Unjudged> {
+        let refused = |refused: Refused| Err(refused.into());
+        let output = evaluation.output;
+        let verb = evaluation.plan.facts.verb;
+        let bad = |error: &StatusError| Refused::error(error, reasons::MALFORMED, output);
+        let format = match verb {
+            WriteVerb::Connect => return Ok(()),
+            WriteVerb::Create | WriteVerb::Update => {
+                objects::body_format(&evaluation.content_type).map(|_| ())
+            }
+            WriteVerb::Patch => objects::patch_format(&evaluation.content_type).map(|_| ()),
+            WriteVerb::Delete | WriteVerb::DeleteCollection => Ok(()),
+        };
+        if let Err(error) = format {
+            return refused(bad(&error));
+        }
+        let reading = body_budget::read(call.request.body_mut(), &mut evaluation.share);
+        match tokio::time::timeout_at(until, reading).await {
+            Ok(ReadBody::Whole(body)) => {
+                evaluation.body = body;
+                Ok(())
+            }
+            Ok(ReadBody::TooLong) => refused(Refused::too_long(output)),
+            Ok(ReadBody::NoRoom) => refused(Refused::no_room(output)),
+            Ok(ReadBody::Broken) => Err(Unjudged::Inner(Refusal::ClientGone)),
+            Err(_elapsed) => refused(bad(&StatusError::timeout())),
+        }
+    }
+
+    fn deadline(&self, call: &Call, started: Time) -> Instant {
+        let until = call.deadline.unwrap_or_else(|| started.plus(JUDGE_LIMIT));
+        self.admitter.clock.instant(until)
+    }
+
+    /// The reply to a request that is refused because of its path or because policies are not known.
+    pub(crate) fn refusal(call: &Call, is_ready: bool) -> Reply {
+        let output = output(call);
+        let refused = match Subject::of(&call.digest.info) {
+            Subject::Write(write) if !is_ready => {
+                let of = write.resource;
+                Refused::not_ready(of.group, of.resource, write.name, output)
+            }
+            _ => Refused::error(&StatusError::no_route(), reasons::MALFORMED, output),
+        };
+        refused.reply(&[], &call.context)
+    }
+
+    /// Records that a request was forwarded although the policies are not known.
+    pub(crate) fn record_unknown(&self, call: &Call) {
+        let Subject::Write(write) = Subject::of(&call.digest.info) else {
+            return;
+        };
+        let policies = Arc::new(ForwardedPolicies::default());
+        let (cluster, user) = (&*self.admitter.cluster, &call.digest.user);
+        let plan = JudgePlan::new(&policies, cluster, &write, user, "");
+        let unjudged = Unjudged::Failed("the policies are not known yet".to_owned());
+        let now = self.admitter.clock.now();
+        let id = call.context.id;
+        let record = record_of(&self.admitter, &plan, id, now, Err(&unjudged));
+        self.admitter.recorder.record(record);
+    }
+
+    fn recorded(
+        &self,
+        evaluation: &Evaluation,
+        id: u128,
+        started: Time,
+        end: Result<&Evaluated, &Unjudged>,
+    ) -> AdmissionRecord {
+        record_of(&self.admitter, &evaluation.plan, id, started, end)
+    }
+}
+
+/// Judges a request that is already forwarded.
+async fn judge_in_background(
+    counted: CountedAudit,
+    mut evaluation: Evaluation,
+    old: OldRead,
+    id: u128,
+    started: Time,
+) {
+    let none = None::<(&mut NoDryRuns, &Call)>;
+    let judging = evaluation.run(old, none);
+    let end = tokio::time::timeout(JUDGE_LIMIT, judging).await;
+    let end = end.unwrap_or_else(|_elapsed| Err(Unjudged::Failed("timed out".to_owned())));
+    if matches!(end, Err(Unjudged::Absent)) {
+        return;
+    }
+    let side = &counted.0;
+    let record = side.recorded(&evaluation, id, started, end.as_ref());
+    side.admitter.recorder.record(record);
+}
+
+/// In audit mode there are none.
+enum NoDryRuns {}
+
+impl DryRuns for NoDryRuns {
+    async fn dry_run(&mut self, _: &Call, _: &Bytes) -> Result<crate::dry_run::DryRunEnd, Refusal> {
+        match *self {}
+    }
+}
+
+/// The format in which the client wants a `Status`.
+fn output(call: &Call) -> Output {
+    posted::output(&ApiRequest::of(call)).unwrap_or(Output::JSON)
+}

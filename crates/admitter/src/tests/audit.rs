@@ -1,0 +1,147 @@
+//! Audit mode, and policies that are not known yet.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::world::{World, policy};
+use crate::{AdmissionDecision, AdmissionMode, AdmissionRecord};
+
+const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+
+/// Waits for a record.
+async fn recorded(world: &World, number: usize) -> AdmissionRecord {
+    let waiting = async {
+        while world.records.all().len() < number {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+    waited.expect("a record comes");
+    world.records.all().pop().unwrap()
+}
+
+#[test]
+fn in_audit_mode_requests_are_forwarded_and_the_verdict_is_recorded() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Audit);
+        let mut one = policy("p", " configmaps", "object.data.a == 'x'");
+        one["actions"] = json!(["Deny", "Audit"]);
+        one["fidelity"] = json!("dryRun");
+        world.enforce(&[one]);
+        let body = json!({"metadata": {"name": "m"}, "data": {"a": "y"}});
+        let got = world.json("POST", MAPS, &body).await;
+        assert_eq!((got.code, got.warnings()), (200, vec![]));
+        assert_eq!(world.targets(), [format!("POST {MAPS}")]);
+        let record = recorded(&world, 1).await;
+        assert_eq!(record.decision, AdmissionDecision::Denied);
+        assert_eq!(
+            record.annotations[0].0,
+            "validation.policy.admission.k8s.io/validation_failure"
+        );
+        assert_eq!(record.name, "m");
+    });
+}
+
+#[test]
+fn in_audit_mode_an_update_is_judged_by_what_was_stored_before_it() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Audit);
+        world.enforce(&[policy(
+            "p",
+            " configmaps",
+            "oldObject.data.a == object.data.a",
+        )]);
+        let path = format!("{MAPS}/m");
+        world.store(
+            &path,
+            json!({"metadata": {"name": "m"}, "data": {"a": "1"}}),
+        );
+        world.inside.turns.set(200);
+        let body = json!({"metadata": {"name": "m"}, "data": {"a": "2"}});
+        assert_eq!(world.json("PUT", &path, &body).await.code, 200);
+        assert_eq!(
+            recorded(&world, 1).await.decision,
+            AdmissionDecision::Denied
+        );
+        // The upstream is faster than the read of the object.
+        world.inside.turns.set(0);
+        assert_eq!(world.json("PUT", &path, &body).await.code, 200);
+        let record = recorded(&world, 2).await;
+        assert_eq!(
+            record.decision,
+            AdmissionDecision::NotJudged,
+            "{}",
+            record.failure
+        );
+    });
+}
+
+#[test]
+fn in_audit_mode_wrong_bodies_are_forwarded() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Audit);
+        world.enforce(&[policy("p", " configmaps", "false")]);
+        for (number, (content_type, body)) in [
+            ("application/json", "{"),
+            ("text/plain", "x"),
+            ("application/vnd.kubernetes.protobuf", "k8s\0\u{1}"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let call = world.call("POST", MAPS, content_type, body.into());
+            assert_eq!(world.send(call).await.code, 200);
+            assert_eq!(world.sent()[number].body, body);
+            let record = recorded(&world, number + 1).await;
+            assert_eq!(record.decision, AdmissionDecision::NotJudged);
+        }
+    });
+}
+
+#[test]
+fn until_policies_are_known_requests_wait() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let body = json!({"metadata": {"name": "m"}});
+        let waiting = world.json("POST", MAPS, &body);
+        let publishing = async {
+            tokio::task::yield_now().await;
+            assert!(world.sent().is_empty());
+            world.enforce(&[policy("p", " configmaps", "false")]);
+        };
+        let (got, ()) = tokio::join!(waiting, publishing);
+        assert_eq!(got.code, 422);
+        let got = world.json("GET", MAPS, &Value::Null).await;
+        assert_eq!(got.code, 200);
+    });
+}
+
+#[test]
+fn x24_without_policies_requests_are_refused_in_the_end() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        assert_eq!(
+            world.json("GET", MAPS, &Value::Null).await.code,
+            200,
+            "reads do not wait"
+        );
+        let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        assert_eq!(
+            world.json("POST", review, &json!({})).await.code,
+            200,
+            "it is exempt"
+        );
+        let got = world.json("PUT", &format!("{MAPS}/m"), &json!({})).await;
+        assert_eq!((got.code, got.reason()), (403, "admission-not-ready"));
+        assert_eq!(
+            got.message(),
+            "configmaps \"m\" is forbidden: not yet ready to handle request"
+        );
+        assert_eq!(got.json()["reason"], "Forbidden");
+        let audit = World::new(AdmissionMode::Audit);
+        assert_eq!(audit.json("POST", MAPS, &json!({})).await.code, 200);
+        let record = audit.records.all().pop().unwrap();
+        assert_eq!(record.decision, AdmissionDecision::NotJudged);
+    });
+}

@@ -1,0 +1,153 @@
+//! Bodies in all formats, and hostile ones.
+
+use bytes::Bytes;
+use fairgate_objects::{
+    codec::{envelope, protobuf, yaml},
+    schema::core_v1,
+};
+use serde_json::json;
+
+use super::world::{World, policy};
+use crate::AdmissionMode;
+
+const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+const WIDGETS: &str = "/apis/x.io/v1/namespaces/ns/widgets";
+
+#[test]
+fn g10_bodies_are_read_in_every_format() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let expression = "object.kind == 'ConfigMap' && object.data.a == 'x' && object.metadata.namespace == 'ns'";
+        world.enforce(&[policy("p", " configmaps", expression)]);
+        for (value, code) in [("x", 200), ("y", 422)] {
+            let body = json!({"metadata": {"name": "m"}, "data": {"a": value}});
+            let sealed = protobuf::encode(&core_v1::CONFIG_MAP, &body);
+            for (content_type, bytes) in [
+                ("application/json", body.to_string().into_bytes()),
+                (
+                    "application/json; charset=utf-8",
+                    body.to_string().into_bytes(),
+                ),
+                ("", body.to_string().into_bytes()),
+                ("application/yaml", yaml::encode(&body).into_bytes()),
+                (
+                    "application/vnd.kubernetes.protobuf",
+                    envelope::seal("v1", "ConfigMap", &sealed),
+                ),
+            ] {
+                let call = world.call("POST", MAPS, content_type, bytes.into());
+                let got = world.send(call).await;
+                assert_eq!(got.code, code, "{content_type}: {got:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn unknown_content_types_are_refused_only_if_a_policy_may_match() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[
+            policy("p", " configmaps", "true"),
+            policy("q", "x.io widgets", "true"),
+        ]);
+        for (path, content_type, code) in [
+            (MAPS, "application/cbor", 415),
+            (MAPS, "text/plain", 415),
+            (WIDGETS, "application/vnd.kubernetes.protobuf", 415),
+            ("/api/v1/namespaces/ns/secrets", "application/cbor", 200),
+        ] {
+            let call = world.call("POST", path, content_type, "x".into());
+            let got = world.send(call).await;
+            assert_eq!(got.code, code, "{path} {content_type}: {got:?}");
+        }
+    });
+}
+
+#[test]
+fn hostile_bodies_get_a_clear_status() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[
+            policy("p", " configmaps", "true"),
+            policy("q", "x.io widgets", "true"),
+        ]);
+        let deep = format!("{}{}", "{\"a\":".repeat(1_000_000), "}".repeat(1_000_000));
+        let list = format!("[{}]", "[".repeat(1_000_000));
+        for path in [MAPS, WIDGETS] {
+            for (body, code) in [
+                ("{".to_owned(), 400),
+                ("[]".to_owned(), 400),
+                (deep[..3_000_000].to_owned(), 400),
+                (list.clone(), 400),
+                ("x".repeat((3 << 20) + 1), 413),
+            ] {
+                let shown = &body[..body.len().min(20)];
+                for content_type in ["application/json", "application/yaml"] {
+                    let call = world.call("POST", path, content_type, body.clone().into());
+                    let got = world.send(call).await;
+                    assert_eq!(got.code, code, "{path} {content_type} {shown}: {got:?}");
+                    assert_eq!(got.json()["kind"], "Status");
+                }
+            }
+        }
+        assert!(world.sent().is_empty());
+    });
+}
+
+#[test]
+fn a_member_that_is_there_twice_hides_nothing() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        for fidelity in ["asSent", "completed"] {
+            let mut one = policy("p", " configmaps", "!has(object.data.bad)");
+            one["fidelity"] = json!(fidelity);
+            world.enforce(&[one]);
+            // Go's decoder merges both values into one map.
+            let body = r#"{"metadata":{"name":"m"},"data":{"bad":"x"},"data":{"good":"y"}}"#;
+            let call = world.call("POST", MAPS, "application/json", Bytes::from(body));
+            assert_eq!(world.send(call).await.code, 422, "{fidelity}");
+        }
+    });
+}
+
+#[test]
+fn without_memory_for_a_body_the_client_retries() {
+    World::run(|| async {
+        let world = World::with_budget(AdmissionMode::Enforce, 1000);
+        world.enforce(&[policy("p", " configmaps", "true")]);
+        let body = json!({"metadata": {"name": "m"}, "data": {"a": "x".repeat(1000)}});
+        let got = world.json("POST", MAPS, &body).await;
+        assert_eq!((got.code, got.reason()), (429, "admission-memory"));
+        assert_eq!(got.headers["retry-after"], "1");
+        let body = json!({"metadata": {"name": "m"}});
+        for _ in 0..50 {
+            assert_eq!(
+                world.json("POST", MAPS, &body).await.code,
+                200,
+                "memory is returned"
+            );
+        }
+    });
+}
+
+#[test]
+fn paths_that_a_server_may_clean_cannot_pass_by_policies() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[policy("p", " configmaps", "false")]);
+        let body = json!({"metadata": {"name": "m"}});
+        for path in [
+            "//api/v1/namespaces/ns/configmaps",
+            "/api/v1/namespaces//ns/configmaps",
+            "/api/v1/namespaces/ns/pods/../configmaps",
+            "/x/../api/v1/namespaces/ns/./configmaps",
+        ] {
+            let got = world.json("POST", path, &body).await;
+            assert!(got.code == 404 || got.code == 422, "{path}: {got:?}");
+        }
+        assert!(world.sent().is_empty());
+        let proxied = "/api/v1/namespaces/ns/services/s/proxy//a/../b";
+        assert_eq!(world.json("POST", proxied, &body).await.code, 200);
+    });
+}

@@ -1,0 +1,262 @@
+//! Patches, dry runs, and how faithful objects are.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use http::Response;
+use serde_json::{Value, json};
+
+use super::world::{Sent, World, policy};
+use crate::{AdmissionDecision, AdmissionMode, Fidelity};
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/ns/deployments";
+
+fn deployment(spec: &Value) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})
+}
+
+/// The upstream's answer to a dry run: the body with a default.
+fn defaulted(sent: &Sent) -> Response<String> {
+    let mut object: Value = serde_json::from_slice(&sent.body).unwrap();
+    if object["spec"]["replicas"].is_null() {
+        object["spec"]["replicas"] = json!(1);
+    }
+    let response = Response::builder().header("warning", "299 - \"w\"");
+    response.body(object.to_string()).unwrap()
+}
+
+#[test]
+fn g01_only_a_dry_run_shows_defaults() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(defaulted);
+        for (fidelity, code, requests) in [
+            ("asSent", 422, 0),
+            ("completed", 422, 0),
+            ("dryRun", 200, 2),
+        ] {
+            let mut one = policy("p", "apps deployments", "object.spec.replicas == 1");
+            one["fidelity"] = json!(fidelity);
+            world.enforce(&[one]);
+            let got = world
+                .json("POST", DEPLOYMENTS, &deployment(&json!({})))
+                .await;
+            assert_eq!(got.code, code, "{fidelity}: {got:?}");
+            assert_eq!(world.sent().len(), requests, "{fidelity}");
+        }
+        let sent = world.sent();
+        assert_eq!(sent[0].target, format!("{DEPLOYMENTS}?dryRun=All"));
+        assert_eq!(sent[0].headers["accept"], "application/json");
+        assert_eq!(sent[1].target, DEPLOYMENTS);
+        assert_eq!(sent[0].body, sent[1].body);
+        assert_eq!(world.records.all()[2].fidelity, Fidelity::DryRun);
+    });
+}
+
+#[test]
+fn a_request_is_judged_with_the_greatest_fidelity_that_a_policy_asks_for() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(defaulted);
+        let mut one = policy("a", "apps deployments", "true");
+        one["fidelity"] = json!("asSent");
+        let mut two = policy("b", "apps deployments", "has(object.spec.replicas)");
+        two["fidelity"] = json!("dryRun");
+        world.enforce(&[one, two]);
+        let got = world
+            .json("POST", DEPLOYMENTS, &deployment(&json!({})))
+            .await;
+        assert_eq!((got.code, got.warnings()), (200, vec!["299 - \"w\""]));
+    });
+}
+
+#[test]
+fn g03_an_apply_is_judged_by_its_result() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(|sent: &Sent| {
+            let merged = deployment(&json!({"replicas": 9, "paused": true}));
+            assert_eq!(sent.method, "PATCH");
+            Response::new(merged.to_string())
+        });
+        let path = format!("{DEPLOYMENTS}/d");
+        let expression = "object.spec.replicas != 9 || oldObject == null";
+        world.enforce(&[policy("p", "apps deployments", expression)]);
+        let body = Bytes::from(deployment(&json!({"paused": true})).to_string());
+        let target = format!("{path}?fieldManager=me");
+        let apply = || {
+            world.call(
+                "PATCH",
+                &target,
+                "application/apply-patch+yaml",
+                body.clone(),
+            )
+        };
+        assert_eq!(world.send(apply()).await.code, 200, "it creates the object");
+        world.store(&path, deployment(&json!({"replicas": 9})));
+        assert_eq!(world.send(apply()).await.code, 422);
+        let targets = world.targets();
+        let dry = format!("PATCH {target}&dryRun=All");
+        assert_eq!(targets, [dry.clone(), format!("PATCH {target}"), dry]);
+    });
+}
+
+#[test]
+fn g04_what_the_upstream_refuses_in_the_dry_run_is_its_own_response() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(|_| {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "invalid", "reason": "Invalid", "code": 422});
+            let response = Response::builder().status(422);
+            response.body(status.to_string()).unwrap()
+        });
+        let mut one = policy("p", "apps deployments", "false");
+        one["fidelity"] = json!("dryRun");
+        world.enforce(&[one]);
+        let got = world
+            .json("POST", DEPLOYMENTS, &deployment(&json!({})))
+            .await;
+        assert_eq!((got.code, got.reason()), (422, ""));
+        assert_eq!(got.message(), "invalid");
+        assert_eq!(world.sent().len(), 1);
+    });
+}
+
+#[test]
+fn g05_a_dry_run_that_fails_counts_as_the_failure_policy_says() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(|sent: &Sent| {
+            let is_dry = sent.target.contains("dryRun");
+            let response = Response::builder().status(if is_dry { 500 } else { 201 });
+            response.body("{}".to_owned()).unwrap()
+        });
+        for (failure_policy, code) in [("Fail", 503), ("Ignore", 201)] {
+            let mut one = policy("p", "apps deployments", "false");
+            one["fidelity"] = json!("dryRun");
+            one["spec"]["failurePolicy"] = json!(failure_policy);
+            world.enforce(&[one]);
+            let got = world
+                .json("POST", DEPLOYMENTS, &deployment(&json!({})))
+                .await;
+            assert_eq!(got.code, code);
+        }
+    });
+}
+
+#[test]
+fn a_clients_own_dry_run_is_sent_once() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(defaulted);
+        let mut one = policy(
+            "p",
+            "apps deployments",
+            "request.dryRun && object.spec.replicas == 1",
+        );
+        one["fidelity"] = json!("dryRun");
+        world.enforce(&[one]);
+        let target = format!("{DEPLOYMENTS}?dryRun=All");
+        let got = world.json("POST", &target, &deployment(&json!({}))).await;
+        assert_eq!((got.code, got.warnings()), (200, vec!["299 - \"w\""]));
+        assert_eq!(got.json()["spec"]["replicas"], 1);
+        assert_eq!(world.targets(), [format!("POST {target}")]);
+    });
+}
+
+#[test]
+fn patches_are_applied_to_the_stored_object() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let path = format!("{DEPLOYMENTS}/d");
+        let image = |image: &str| json!({"template": {"spec": {"containers": [{"name": "c", "image": image}]}}});
+        let mut old = deployment(&image("old"));
+        old["spec"]["replicas"] = json!(3);
+        world.store(&path, old);
+        let expression = "object.spec.replicas == oldObject.spec.replicas && \
+             object.spec.template.spec.containers.all(c, c.image != 'bad' && c.name == 'c')";
+        world.enforce(&[policy("p", "apps deployments", expression)]);
+        let json_patch = |value: &str| json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": value}]);
+        let strategic = |value: &str| json!({"spec": image(value)});
+        for (content_type, good, bad) in [
+            (
+                "application/json-patch+json",
+                json_patch("good"),
+                json_patch("bad"),
+            ),
+            (
+                "application/strategic-merge-patch+json",
+                strategic("good"),
+                strategic("bad"),
+            ),
+            (
+                "application/merge-patch+json",
+                json!({"spec": {"paused": true}}),
+                json!({"spec": {"replicas": 4}}),
+            ),
+        ] {
+            for (patch, code) in [(good, 200), (bad, 422)] {
+                let call = world.call("PATCH", &path, content_type, patch.to_string().into());
+                let got = world.send(call).await;
+                assert_eq!(got.code, code, "{content_type} {patch}: {got:?}");
+            }
+        }
+        let call = world.call("PATCH", &path, "application/json-patch+json", "{".into());
+        assert_eq!(world.send(call).await.code, 400);
+        let call = world.call("PATCH", &path, "text/plain", "{}".into());
+        let got = world.send(call).await;
+        assert_eq!((got.code, got.reason()), (415, "admission-malformed"));
+        let absent = format!("{DEPLOYMENTS}/absent");
+        let got = world
+            .json("PATCH", &absent, &json!({"spec": {"replicas": 4}}))
+            .await;
+        assert_eq!(got.code, 200, "the upstream says that it does not exist");
+    });
+}
+
+#[test]
+fn status_and_the_servers_metadata_are_not_the_clients() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let path = format!("{DEPLOYMENTS}/d");
+        let mut old = deployment(&json!({"replicas": 3}));
+        old["status"] = json!({"replicas": 2});
+        old["metadata"]["uid"] = json!("u");
+        world.store(&path, old);
+        let expression = "object.status.replicas == 2 && object.metadata.uid == 'u' && \
+             object.metadata.namespace == 'ns'";
+        world.enforce(&[policy("p", "apps deployments", expression)]);
+        let mut body = deployment(&json!({"replicas": 3}));
+        body["status"] = json!({"replicas": 7});
+        let got = world.json("PUT", &path, &body).await;
+        assert_eq!(got.code, 200, "{got:?}");
+        let expression = "object.spec.replicas == 3 && object.status.replicas == 7";
+        world.enforce(&[policy("p", "apps deployments/status", expression)]);
+        let path = format!("{path}/status");
+        let mut old = deployment(&json!({"replicas": 3}));
+        old["status"] = json!({"replicas": 2});
+        world.store(&path, old);
+        body["spec"]["replicas"] = json!(9);
+        let got = world.json("PUT", &path, &body).await;
+        assert_eq!(got.code, 200, "{got:?}");
+    });
+}
+
+#[test]
+fn an_apply_cannot_be_judged_in_audit_mode() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Audit);
+        let path = format!("{DEPLOYMENTS}/d");
+        world.store(&path, deployment(&json!({})));
+        world.inside.turns.set(200);
+        world.enforce(&[policy("p", "apps deployments", "false")]);
+        let body = Bytes::from(deployment(&json!({})).to_string());
+        let call = world.call("PATCH", &path, "application/apply-patch+yaml", body);
+        assert_eq!(world.send(call).await.code, 200);
+        assert_eq!(world.targets(), [format!("PATCH {path}")], "no dry run");
+        let record = world.records.all().pop().unwrap();
+        assert_eq!(record.decision, AdmissionDecision::NotJudged);
+        assert!(record.failure.contains("dry run"), "{}", record.failure);
+    });
+}

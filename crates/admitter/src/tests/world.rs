@@ -1,0 +1,468 @@
+//! A cluster in memory, and the layers before it.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use fairgate_admission::{InputFailure, ParamScope, PolicyParamKind, PolicySet};
+use fairgate_apiserver::HostedLayer;
+use fairgate_base::clock::Clock;
+use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext};
+use fairgate_cel::CelJson;
+use fairgate_core::digest::{RequestDigest, RequestInfo, User};
+use fairgate_testkit::upstream::{Speaks, TestUpstream, full};
+use fairgate_upstream::{
+    access_review::{AccessReviewSettings, AccessReviews},
+    client::{ApiClient, ConnectionReuse},
+    endpoint::Endpoint,
+    review::ReviewClient,
+};
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tokio::task::LocalSet;
+use tower::{Layer, Service};
+
+use crate::{
+    AdmissionLayer, AdmissionMode, AdmissionRecord, AdmissionRecorder, AdmissionWaitLayer,
+    Admitter, AdmitterSettings, ClusterState, Fidelity, ForwardedPolicies, LookupFuture,
+    PublishedPolicies, ResourceKind, ServedResource, SharedObject,
+};
+
+/// The objects of the upstream by path.
+pub(super) type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
+
+/// What is known of the cluster.
+#[derive(Debug)]
+pub(super) struct TestCluster {
+    resources: Vec<(Arc<ServedResource>, &'static str)>,
+    pub(super) namespaces: Mutex<BTreeMap<String, SharedObject>>,
+    /// Namespaces that are not known, but can be read.
+    pub(super) unknown: Mutex<BTreeMap<String, Value>>,
+    pub(super) params: Mutex<Vec<Value>>,
+}
+
+pub(super) fn shared(value: &Value) -> SharedObject {
+    fn owned(value: &Value) -> CelJson<'static> {
+        match value {
+            Value::Null => CelJson::Null,
+            Value::Bool(flag) => CelJson::Bool(*flag),
+            Value::Number(number) => number.as_i64().map_or(CelJson::Null, CelJson::Int),
+            Value::String(text) => CelJson::String(text.clone().into()),
+            Value::Array(items) => CelJson::Array(items.iter().map(owned).collect()),
+            Value::Object(members) => {
+                let members = members.iter();
+                let members = members.map(|(key, value)| (key.clone().into(), owned(value)));
+                CelJson::Object(fairgate_cel::JsonObject::new(members.collect()))
+            }
+        }
+    }
+    Arc::new(owned(value))
+}
+
+impl Default for TestCluster {
+    fn default() -> Self {
+        let resource = |[group, resource, subresource]: [&'static str; 3], kind: [&str; 3]| {
+            let one = ResourceKind {
+                group: group.to_owned(),
+                version: "v1".to_owned(),
+                resource: resource.to_owned(),
+                kind: Some(kind.map(str::to_owned)),
+            };
+            let served = ServedResource {
+                resource: one.clone(),
+                is_namespaced: resource != "namespaces",
+                equivalents: vec![one],
+            };
+            (Arc::new(served), subresource)
+        };
+        let deployment = ["apps", "v1", "Deployment"];
+        Self {
+            resources: vec![
+                resource(["apps", "deployments", ""], deployment),
+                resource(["apps", "deployments", "status"], deployment),
+                resource(["", "pods", ""], ["", "v1", "Pod"]),
+                resource(["", "pods", "exec"], ["", "v1", "PodExecOptions"]),
+                resource(["", "configmaps", ""], ["", "v1", "ConfigMap"]),
+                resource(["", "namespaces", ""], ["", "v1", "Namespace"]),
+                resource(["x.io", "widgets", ""], ["x.io", "v1", "Widget"]),
+            ],
+            namespaces: Mutex::default(),
+            unknown: Mutex::default(),
+            params: Mutex::default(),
+        }
+    }
+}
+
+impl ClusterState for TestCluster {
+    fn resource(
+        &self,
+        group: &str,
+        version: &str,
+        resource: &str,
+        subresource: &str,
+    ) -> Option<Arc<ServedResource>> {
+        let is_this = |(one, sub): &&(Arc<ServedResource>, &str)| {
+            let of = &one.resource;
+            (&*of.group, &*of.version, &*of.resource, *sub)
+                == (group, version, resource, subresource)
+        };
+        let found = self.resources.iter().find(is_this);
+        found.map(|(found, _)| Arc::clone(found))
+    }
+
+    fn namespace(&self, name: &str) -> Option<SharedObject> {
+        self.namespaces.lock().unwrap().get(name).cloned()
+    }
+
+    fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a> {
+        let found = self.unknown.lock().unwrap().get(name).map(shared);
+        Box::pin(std::future::ready(found.ok_or(InputFailure::NotFound)))
+    }
+
+    fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
+        Ok(ParamScope::Namespaced)
+    }
+
+    fn are_params_known(&self, _: &PolicyParamKind) -> bool {
+        true
+    }
+
+    fn param(&self, _: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject> {
+        let params = self.params.lock().unwrap();
+        let metadata = json!({"namespace": namespace, "name": name});
+        let found = params.iter().find(|param| param["metadata"] == metadata);
+        found.map(shared)
+    }
+
+    fn read_param<'a>(
+        &'a self,
+        _: &'a PolicyParamKind,
+        _: &'a str,
+        _: &'a str,
+    ) -> LookupFuture<'a> {
+        Box::pin(std::future::ready(Err(InputFailure::NotFound)))
+    }
+
+    fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<SharedObject> {
+        self.params.lock().unwrap().iter().map(shared).collect()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Records(Mutex<Vec<AdmissionRecord>>);
+
+impl AdmissionRecorder for Records {
+    fn record(&self, record: AdmissionRecord) {
+        self.0.lock().unwrap().push(record);
+    }
+}
+
+impl Records {
+    pub(super) fn all(&self) -> Vec<AdmissionRecord> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// A request that reached the services further inside.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) method: String,
+    pub(super) target: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+type Answer = dyn Fn(&Sent) -> Response<String>;
+
+/// The services further inside.
+#[derive(Clone)]
+pub(super) struct Inside {
+    pub(super) sent: Rc<RefCell<Vec<Sent>>>,
+    pub(super) answer: Rc<Answer>,
+    /// How often the answer is delayed by a turn of the runtime.
+    pub(super) turns: Rc<Cell<u32>>,
+}
+
+impl Service<Call> for Inside {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move {
+            let (head, body) = call.request.into_parts();
+            let body = body.collect().await.map_err(|_| Refusal::ClientGone)?;
+            let sent = Sent {
+                method: head.method.to_string(),
+                target: head.uri.to_string(),
+                headers: head.headers,
+                body: body.to_bytes(),
+            };
+            let reply = (this.answer)(&sent);
+            this.sent.borrow_mut().push(sent);
+            for _ in 0..this.turns.get() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Ok(reply.map(ReplyBody::full))
+        })
+    }
+}
+
+/// Layers, and what is behind them.
+pub(super) struct World {
+    pub(super) cluster: Arc<TestCluster>,
+    pub(super) policies: Arc<PublishedPolicies>,
+    pub(super) records: Arc<Records>,
+    pub(super) objects: Objects,
+    pub(super) inside: Inside,
+    pub(super) layer: AdmissionLayer,
+    pub(super) user: User,
+    pub(super) upstream: TestUpstream,
+}
+
+/// What a client got.
+#[derive(Debug)]
+pub(super) struct Got {
+    pub(super) code: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Got {
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub(super) fn message(&self) -> String {
+        self.json()["message"].as_str().unwrap().to_owned()
+    }
+
+    pub(super) fn warnings(&self) -> Vec<&str> {
+        let all = self.headers.get_all("warning").iter();
+        all.map(|value| value.to_str().unwrap()).collect()
+    }
+
+    pub(super) fn reason(&self) -> &str {
+        let reason = self.headers.get("x-fairgate-reason");
+        reason.map_or("", |reason| reason.to_str().unwrap())
+    }
+}
+
+impl World {
+    pub(super) fn new(mode: AdmissionMode) -> Self {
+        Self::with_budget(mode, 32 << 20)
+    }
+
+    /// A world in which a core may hold this many bytes.
+    pub(super) fn with_budget(mode: AdmissionMode, body_budget: usize) -> Self {
+        let objects = Objects::default();
+        let upstream = stored(&objects);
+        let authority = upstream.address.to_string().parse().unwrap();
+        let endpoint = Endpoint::new(authority, None);
+        let client = ApiClient::new(endpoint, Arc::new(HeaderMap::new), ConnectionReuse::Pooled);
+        let (clock, control) = (Clock::system(), tokio::runtime::Handle::current());
+        let access = AccessReviews::new(
+            AccessReviewSettings::default(),
+            ReviewClient::access(client.clone()),
+            clock.clone(),
+            control.clone(),
+        );
+        let cluster = Arc::<TestCluster>::default();
+        let default = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": "ns", "labels": {"env": "prod"}}});
+        let namespaces = &cluster.namespaces;
+        namespaces
+            .lock()
+            .unwrap()
+            .insert("ns".to_owned(), shared(&default));
+        let (policies, records) = (Arc::<PublishedPolicies>::default(), Arc::default());
+        let mut admitter = Admitter::new(AdmitterSettings {
+            mode,
+            policies: Arc::clone(&policies),
+            cluster: Arc::clone(&cluster) as Arc<dyn ClusterState>,
+            recorder: Arc::clone(&records) as Arc<dyn AdmissionRecorder>,
+            access,
+            client,
+            body_budget,
+            workers: 1,
+            clock,
+        });
+        let settings = Arc::get_mut(&mut admitter).unwrap();
+        settings.ready_limit = Duration::from_millis(50);
+        Self {
+            layer: AdmissionLayer::new(admitter, HostedLayer::none(), control),
+            cluster,
+            policies,
+            records,
+            objects,
+            inside: Inside {
+                sent: Rc::default(),
+                answer: Rc::new(|_| Response::new("{\"kind\":\"Done\"}".to_owned())),
+                turns: Rc::default(),
+            },
+            user: User::new("alice", ["devs"]),
+            upstream,
+        }
+    }
+
+    /// Runs a test in a world, on the thread of a core.
+    pub(super) fn run<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        LocalSet::new().block_on(&runtime, async { test().await });
+    }
+
+    /// Puts policies into force, each with the fidelity that it asks for.
+    pub(super) fn enforce(&self, policies: &[Value]) {
+        let (mut objects, mut bindings, mut fidelity) = (Vec::new(), Vec::new(), Vec::new());
+        for one in policies {
+            let name = one["name"].as_str().unwrap();
+            let mut spec = one["spec"].clone();
+            spec["matchConstraints"]["namespaceSelector"] =
+                one.get("namespaces").cloned().unwrap_or_else(|| json!({}));
+            spec["matchConstraints"]["objectSelector"] = json!({});
+            spec["matchConstraints"]["matchPolicy"] = json!("Equivalent");
+            let actions = one.get("actions").cloned();
+            let mut binding = json!({"policyName": name,
+                "validationActions": actions.unwrap_or_else(|| json!(["Deny"]))});
+            if let Some(params) = one.get("paramRef") {
+                binding["paramRef"] = params.clone();
+            }
+            objects.push(json!({"metadata": {"name": name}, "spec": spec}));
+            bindings.push(json!({"metadata": {"name": format!("{name}-b")}, "spec": binding}));
+            let wanted = one["fidelity"].as_str().and_then(Fidelity::of_name);
+            fidelity.push((name.to_owned(), wanted.unwrap_or(Fidelity::Completed)));
+        }
+        fidelity.sort();
+        let (objects, bindings): (Vec<_>, Vec<_>) =
+            (objects.iter().collect(), bindings.iter().collect());
+        let set = PolicySet::from_json(&objects, &bindings).unwrap();
+        self.policies.publish(ForwardedPolicies {
+            set,
+            fidelity,
+            are_static: false,
+        });
+    }
+
+    pub(super) fn store(&self, path: &str, object: Value) {
+        self.objects.lock().unwrap().insert(path.to_owned(), object);
+    }
+
+    pub(super) fn sent(&self) -> Vec<Sent> {
+        self.inside.sent.borrow().clone()
+    }
+
+    /// The requests that reached the services further inside.
+    pub(super) fn targets(&self) -> Vec<String> {
+        let sent = self.sent();
+        let line = |one: &Sent| format!("{} {}", one.method, one.target);
+        sent.iter().map(line).collect()
+    }
+
+    pub(super) fn call(&self, method: &str, target: &str, content_type: &str, body: Bytes) -> Call {
+        let mut request = Request::new(ClientBody::full(body));
+        *request.method_mut() = method.parse().unwrap();
+        *request.uri_mut() = target.parse().unwrap();
+        if !content_type.is_empty() {
+            let value = content_type.parse().unwrap();
+            request.headers_mut().insert("content-type", value);
+        }
+        let context = RequestContext::new(request.method().clone(), None, 7);
+        let inbound = Inbound {
+            request,
+            peer: Rc::new(Peer::local()),
+            received: Clock::system().now(),
+            context: Rc::new(context),
+        };
+        let digest = RequestDigest {
+            info: RequestInfo::from_target(method, target).unwrap(),
+            user: Arc::new(self.user.clone()),
+        };
+        Call::new(inbound, Arc::new(digest), Duration::from_secs(20)).unwrap()
+    }
+
+    pub(super) async fn send(&self, call: Call) -> Got {
+        let waiting = AdmissionWaitLayer::of(&self.layer);
+        let mut service = waiting.layer(self.layer.layer(self.inside.clone()));
+        let reply = service.call(call).await.unwrap();
+        let (head, body) = reply.into_parts();
+        Got {
+            code: head.status.as_u16(),
+            headers: head.headers,
+            body: body.collect().await.unwrap().to_bytes(),
+        }
+    }
+
+    /// Sends JSON.
+    pub(super) async fn json(&self, method: &str, target: &str, body: &Value) -> Got {
+        let body = match body {
+            Value::Null => Bytes::new(),
+            body => body.to_string().into(),
+        };
+        let content_type = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        self.send(self.call(method, target, content_type, body))
+            .await
+    }
+}
+
+/// A policy with one validation, for all operations on resources such as `apps/deployments`.
+pub(super) fn policy(name: &str, resource: &str, expression: &str) -> Value {
+    let (group, resource) = resource.split_once(' ').unwrap();
+    json!({"name": name, "spec": {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{"apiGroups": [group], "apiVersions": ["*"],
+            "operations": ["*"], "resources": [resource], "scope": "*"}]},
+        "validations": [{"expression": expression}],
+    }})
+}
+
+/// The upstream, as far as the gateway asks it in its own name.
+fn stored(objects: &Objects) -> TestUpstream {
+    let objects = Arc::clone(objects);
+    TestUpstream::start(Speaks::Http1, move |request| {
+        let objects = Arc::clone(&objects);
+        async move {
+            let path = request.uri().path().to_owned();
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            if path.ends_with("/subjectaccessreviews") {
+                let mut review: Value = serde_json::from_slice(&body).unwrap();
+                let is_allowed = review["spec"]["user"] != "mallory";
+                review["status"] = json!({"allowed": is_allowed, "reason": "rbac"});
+                return Response::new(full(review.to_string()));
+            }
+            let found = objects.lock().unwrap().get(&path).cloned();
+            match found {
+                Some(Value::String(error)) => {
+                    let mut response = Response::new(full(error));
+                    *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+                    response
+                }
+                Some(object) => Response::new(full(object.to_string())),
+                None => {
+                    let mut response = Response::new(full("{\"kind\":\"Status\"}"));
+                    *response.status_mut() = http::StatusCode::NOT_FOUND;
+                    response
+                }
+            }
+        }
+    })
+}
