@@ -57,7 +57,7 @@ impl AdmissionStore {
             for entry in &page.entries {
                 match document(kind, entry) {
                     Ok(document) => set.documents.push(document),
-                    Err(finding) => set.findings.push(finding),
+                    Err(finding) => set.findings.push(*finding),
                 }
             }
         }
@@ -95,7 +95,7 @@ fn is_policy(event: &StoreEvent) -> bool {
 }
 
 /// The object of an entry; if it cannot be read, a warning, since the others have effect.
-fn document(kind: &'static Kind, entry: &StoreEntry) -> Result<PolicyDocument, Finding> {
+fn document(kind: &'static Kind, entry: &StoreEntry) -> Result<PolicyDocument, Box<Finding>> {
     let origin = format!("{} in the store at {}", entry.key, entry.revision);
     match Object::decode(kind, &entry.bytes(), entry.revision) {
         Ok(object) => {
@@ -104,7 +104,7 @@ fn document(kind: &'static Kind, entry: &StoreEntry) -> Result<PolicyDocument, F
             object["kind"] = kind.kind.into();
             Ok(PolicyDocument { origin, object })
         }
-        Err(error) => Err(Finding {
+        Err(error) => Err(Box::new(Finding {
             severity: Severity::Warning,
             origin,
             kind: kind.kind.to_owned(),
@@ -112,6 +112,6 @@ fn document(kind: &'static Kind, entry: &StoreEntry) -> Result<PolicyDocument, F
             field: String::new(),
             message: format!("cannot be read, so it has no effect: {error}"),
             remedy: "delete it and create it again".to_owned(),
-        }),
+        })),
     }
 }

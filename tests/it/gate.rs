@@ -21,7 +21,7 @@ use fairgate_core::{
 use fairgate_proxy::{
     fairness::{FairnessLayer, FlowControl, Gate as FairnessGate},
     forward::{Forward, UpstreamProtocol, UpstreamSettings, WriteIdentity},
-    stack::{EvictionLayers, stack},
+    stack::{AdmissionLayers, EvictionLayers, stack},
 };
 use http::{HeaderMap, HeaderValue};
 use tower::{Layer, Service, layer::util::Identity};
@@ -142,6 +142,7 @@ impl Gate {
                     &TestAuth,
                     &fairness,
                     &Identity::new(),
+                    &AdmissionLayers::none(),
                     &EvictionLayers::none(),
                     &Identity::new(),
                     leaf,
@@ -187,6 +188,7 @@ impl Gate {
                     &TestAuth,
                     &fairness(&flow_control, &core),
                     &Identity::new(),
+                    &AdmissionLayers::none(),
                     &EvictionLayers::none(),
                     &Identity::new(),
                     leaf(),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fairgate::app::{AppSettings, CoreContext, Gateway, StartError, runtimes::control_runtime};
-use fairgate_proxy::stack::{EvictionLayers, stack};
+use fairgate_proxy::stack::{AdmissionLayers, EvictionLayers, stack};
 
 use tower::layer::util::Identity;
 
@@ -31,6 +31,7 @@ fn a_second_gateway_cannot_take_the_same_address() {
             &TestAuth,
             &fairness(&flow_control, &core),
             &Identity::new(),
+            &AdmissionLayers::none(),
             &EvictionLayers::none(),
             &Identity::new(),
             Nowhere,

@@ -189,7 +189,14 @@ nonsense{ 3
             limit: 10.0,
         };
         assert_eq!(found["work"], work);
-        assert_eq!([found["exempt"].limit, found["lent"].limit], [1.0, 0.0]);
+        let limited = |limit: f64| LevelState {
+            limit,
+            ..LevelState::default()
+        };
+        assert_eq!(
+            (found["exempt"], found["lent"]),
+            (limited(1.0), limited(0.0))
+        );
         assert_eq!(found.len(), 3);
     }
 }
