@@ -7,7 +7,7 @@ use crate::config::{
     section::{ConfigReader, ConfigSection},
     values,
 };
-use fairgate_admitter::{AdmissionMode, Fidelity};
+use fairgate_admitter::Fidelity;
 
 pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
     let (source, files) = section.section("policies", |policies| {
@@ -19,7 +19,6 @@ pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
         source,
         files,
         fidelity: section.keyword("fidelity", Fidelity::Completed),
-        guard: section.get("guard", false, values::flag),
         body_budget: section.ranged("bodyBudget", 64 << 20, &(4 << 20..=64 << 30), values::bytes),
         workers: NonZeroU32::new(section.ranged("workers", 0, &(0..=256), values::count)),
     }
@@ -29,7 +28,7 @@ pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
 pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
     let admission = &config.admission;
     validate_source(reader, config);
-    let Some(mode) = admission.mode else {
+    if admission.mode.is_none() {
         if !admission.files.is_empty() {
             reader.warning(
                 "admission.policies.files",
@@ -38,7 +37,7 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
             );
         }
         return;
-    };
+    }
     if !config.has_upstream {
         reader.error(
             "admission.mode",
@@ -50,13 +49,6 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
             "admission.mode",
             "the gateway has no credential for the upstream, where it reads namespaces and objects in its own name",
             "set upstream.tokenFile, or use https and upstream.clientCertificate",
-        );
-    }
-    if admission.guard && mode == AdmissionMode::Audit {
-        reader.warning(
-            "admission.guard",
-            "has no effect: with admission.mode: audit requests are forwarded as they are",
-            "remove it, or set admission.mode to enforce",
         );
     }
 }
