@@ -15,9 +15,10 @@ pub(crate) struct Generator {
     flows: Vec<u64>,
     /// Time passes in multiples of this, in nanoseconds.
     quantum: u64,
-    /// The maximum of quanta between two events.
+    /// Between two events, fewer quanta pass than this.
     quanta: u64,
-    widest: u64,
+    /// A wide request has fewer seats than this.
+    width_end: u64,
     /// Chances in percent.
     wide: u64,
     lingers: u64,
@@ -69,7 +70,7 @@ impl Generator {
             flows: (0..flows).map(|_| random.number()).collect(),
             quantum,
             quanta: *random.pick(&[2, 3, 10, 1_000, 1_000_000]),
-            widest: *random.pick(&[2, 3, 11, 30]),
+            width_end: *random.pick(&[2, 3, 11, 30]),
             wide: *random.pick(&[0, 0, 10, 30, 90]),
             lingers: *random.pick(&[0, 0, 10, 30, 90]),
             arrivals: random.within(35..65),
@@ -92,7 +93,7 @@ impl Generator {
     fn long(&mut self) {
         self.long = true;
         (self.quantum, self.quanta) = (1_000_000_000_000_007, 50);
-        (self.widest, self.wide) = (200, 90);
+        (self.width_end, self.wide) = (200, 90);
         (self.arrivals, self.finishes) = (40, 50);
         self.flows.truncate(3);
     }
@@ -133,7 +134,8 @@ impl Generator {
         self.next += 1;
         let wide = self.random.chance(self.wide);
         let lingers = self.random.chance(self.lingers);
-        let width = |random: &mut Random| u32::try_from(random.within(1..self.widest)).unwrap_or(1);
+        let width =
+            |random: &mut Random| u32::try_from(random.within(1..self.width_end)).unwrap_or(1);
         let initial = if wide { width(&mut self.random) } else { 1 };
         let last = if lingers && self.random.chance(90) {
             width(&mut self.random)

@@ -82,7 +82,7 @@ async fn send_incomplete_head(admin: SocketAddr, begun: Instant) -> bool {
     tokio::time::timeout(left, closed).await.is_ok()
 }
 
-/// Probes ten times a second. Returns the number of probes with a response in time, and of all probes.
+/// Probes again and again, 100 ms after each response. Returns the number of probes with a response in time, and of all probes.
 async fn probe(admin: SocketAddr, lasts: Duration) -> (usize, usize) {
     let (begun, mut answered, mut probes) = (now(), 0, 0);
     while begun.elapsed() < lasts {

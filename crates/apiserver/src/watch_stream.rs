@@ -67,6 +67,7 @@ pub struct WatchStream {
     duration: Duration,
     /// Set at the first poll, because the timers belong to the runtime that polls.
     times: Option<Times>,
+    /// Whether an object was sent: the first table of a watch has the column definitions.
     head_sent: bool,
 }
 

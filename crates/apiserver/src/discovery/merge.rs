@@ -126,7 +126,8 @@ fn merge_item(mut upstream: Value, own: Value, owned: &OwnedResources) -> Value 
     upstream
 }
 
-/// Removes the owned resources of a version of the upstream. Returns false if only these were there.
+/// Removes the owned resources of a version of the upstream. Returns false if the version is to be removed, too: it is
+/// one of [`EMPTIED_VERSIONS`], and nothing else was there.
 fn remove_owned(version: &mut Value, group: &str, owned: &OwnedResources) -> bool {
     let Some(Value::Array(resources)) = version.get_mut("resources") else {
         return true;

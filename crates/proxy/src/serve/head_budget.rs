@@ -3,8 +3,7 @@
 //! Until a head is complete its user is unknown, so its cost must not depend on how many connections there are.
 //! Every connection may hold a few KiB of a head; the rest counts against one budget for the whole process. When the
 //! budget is used up, heads are dropped until a quarter of it is free: those that have held the most bytes for the
-//! longest time. A client that sends a large head at normal speed holds it only for a moment, and is never among
-//! them.
+//! longest time. A client that sends a large head at normal speed holds it only for a moment, so others go first.
 //!
 //! The bytes are kept in blocks of one allocation of the budget's size, which is freed when the last block is. The
 //! system provides only those pages of so large an allocation that are used, and takes all of them back at once;
