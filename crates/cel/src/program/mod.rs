@@ -8,6 +8,7 @@ mod cost;
 mod eval;
 mod folds;
 mod height;
+mod logic;
 mod operators;
 mod plan;
 

@@ -1,24 +1,14 @@
-//! Arithmetic, comparisons and logic.
+//! Arithmetic and comparisons.
 
 use std::cmp::Ordering;
 
-use super::plan::{BinaryOperator, UnaryOperator};
+use super::plan::BinaryOperator;
 use crate::value::{
     CelBytes, CelError, CelResult, CelValue, CelWork, LOOKUP, equal_within, work_of_bytes,
 };
 
-pub(super) fn unary(operator: UnaryOperator, operand: CelResult<'_>) -> CelResult<'_> {
-    match (operator, operand) {
-        (UnaryOperator::NotStrictlyFalse, Ok(CelValue::Bool(value))) => Ok(CelValue::Bool(value)),
-        (UnaryOperator::NotStrictlyFalse, _) => Ok(CelValue::Bool(true)),
-        (_, Err(error)) => Err(error),
-        (UnaryOperator::Not, Ok(CelValue::Bool(value))) => Ok(CelValue::Bool(!value)),
-        (UnaryOperator::Not, Ok(_)) => Err(CelError::no_such_overload()),
-        (UnaryOperator::Negate, Ok(value)) => negate(&value),
-    }
-}
-
-fn negate<'a>(value: &CelValue<'_>) -> CelResult<'a> {
+/// `-value`
+pub(super) fn negate<'a>(value: &CelValue<'_>) -> CelResult<'a> {
     match value {
         CelValue::Int(value) => {
             let negated = value.checked_neg();
