@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::plan::{CallCode, Code, CodeId, EntryCode, OperatorCost, UnaryOperator};
+use super::plan::{CallCode, Code, CodeId, EntryCode, OperatorCost};
 use super::{CelBindings, CelLazyObject, CelProgram, EvaluationLimits, cost, operators};
 use crate::value::{CelError, CelMap, CelResult, CelValue, CelWork, LOOKUP, equal_within};
 
@@ -92,16 +92,15 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             Code::Const(value) => Ok(value.borrowed()),
             Code::Attribute(attribute) => self.attribute(attribute),
             Code::Local(number) => self.local_reference(*number),
-            Code::Unary(UnaryOperator::Negate, operand) => self.negate(*operand),
+            Code::Unary(operator, operand) => self.unary(*operator, *operand),
             Code::Binary {
                 operator,
                 cost,
                 left,
                 right,
             } => self.binary(*operator, *cost, *left, *right),
-            logic @ (Code::Unary(..) | Code::And(_) | Code::Or(_)) => {
-                self.logic(logic).map(CelValue::Bool)
-            }
+            Code::And(terms) => self.logic(terms, false),
+            Code::Or(terms) => self.logic(terms, true),
             Code::Call(call) => self.call(call),
             Code::List { elements, optional } => self.list(elements, optional),
             Code::Map(entries) => self.map(entries),
@@ -117,6 +116,15 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             Code::Append { accumulator, list } => self.append(*accumulator, *list),
             Code::Insert { accumulator, args } => self.insert(*accumulator, args),
         }
+    }
+
+    fn unary(&mut self, operator: super::plan::UnaryOperator, operand: CodeId) -> CelResult<'a> {
+        let operand = self.eval(operand);
+        if is_final(&operand) {
+            return operand;
+        }
+        self.charge(1)?;
+        operators::unary(operator, operand)
     }
 
     #[inline(never)]
@@ -152,6 +160,25 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         }
         self.charge(cost)?;
         result
+    }
+
+    /// `&&` with `stop` false, `||` with `stop` true. A term equal to `stop` decides the result, even if others fail.
+    fn logic(&mut self, terms: &[CodeId], stop: bool) -> CelResult<'a> {
+        let mut failed = None;
+        for term in terms {
+            let error = match self.eval(*term) {
+                Ok(CelValue::Bool(value)) if value == stop => return Ok(CelValue::Bool(stop)),
+                Ok(CelValue::Bool(_)) => continue,
+                Ok(_) => CelError::no_such_overload(),
+                Err(error) if error.is_final() => return Err(error),
+                Err(error) => error,
+            };
+            failed.get_or_insert(error);
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(CelValue::Bool(!stop)),
+        }
     }
 
     #[inline(never)]

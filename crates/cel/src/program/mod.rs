@@ -8,7 +8,6 @@ mod cost;
 mod eval;
 mod folds;
 mod height;
-mod logic;
 mod operators;
 mod plan;
 

@@ -1,14 +1,24 @@
-//! Arithmetic and comparisons.
+//! Arithmetic, comparisons and logic.
 
 use std::cmp::Ordering;
 
-use super::plan::BinaryOperator;
+use super::plan::{BinaryOperator, UnaryOperator};
 use crate::value::{
     CelBytes, CelError, CelResult, CelValue, CelWork, LOOKUP, equal_within, work_of_bytes,
 };
 
-/// `-value`
-pub(super) fn negate<'a>(value: &CelValue<'_>) -> CelResult<'a> {
+pub(super) fn unary(operator: UnaryOperator, operand: CelResult<'_>) -> CelResult<'_> {
+    match (operator, operand) {
+        (UnaryOperator::NotStrictlyFalse, Ok(CelValue::Bool(value))) => Ok(CelValue::Bool(value)),
+        (UnaryOperator::NotStrictlyFalse, _) => Ok(CelValue::Bool(true)),
+        (_, Err(error)) => Err(error),
+        (UnaryOperator::Not, Ok(CelValue::Bool(value))) => Ok(CelValue::Bool(!value)),
+        (UnaryOperator::Not, Ok(_)) => Err(CelError::no_such_overload()),
+        (UnaryOperator::Negate, Ok(value)) => negate(&value),
+    }
+}
+
+fn negate<'a>(value: &CelValue<'_>) -> CelResult<'a> {
     match value {
         CelValue::Int(value) => {
             let negated = value.checked_neg();
