@@ -23,12 +23,12 @@ const MAX_RESPONSE: usize = 16 << 20;
 /// The result of a dry run.
 #[derive(Debug)]
 pub(crate) enum DryRunEnd {
-    /// The object as it would be stored.
-    Object(Value, DryRunReply),
+    /// The object as it would be stored, the response, and its warnings.
+    Object(Value, DryRunReply, Vec<HeaderValue>),
     /// The upstream carries the request out, but does not return its object.
     NoObject,
-    /// The upstream refuses the request: status, `Retry-After`, body.
-    Refused(StatusCode, Option<HeaderValue>, Bytes),
+    /// The upstream refuses the request.
+    Refused(StatusCode, DryRunRefusal),
     /// The upstream failed.
     Failed(String),
 }
@@ -38,6 +38,14 @@ pub(crate) enum DryRunEnd {
 pub(crate) struct DryRunReply {
     head: response::Parts,
     body: Bytes,
+}
+
+/// What the client gets of an error response to a dry run.
+#[derive(Debug)]
+pub(crate) struct DryRunRefusal {
+    pub(crate) retry_after: Option<HeaderValue>,
+    pub(crate) warnings: Vec<HeaderValue>,
+    pub(crate) body: Bytes,
 }
 
 impl DryRunReply {
@@ -76,9 +84,14 @@ where
             let why = "the response to the dry run is incomplete or too long";
             return Ok(DryRunEnd::Failed(why.to_owned()));
         };
+        let warnings: Vec<HeaderValue> = head.headers.get_all(WARNING).iter().cloned().collect();
         if head.status.is_client_error() {
-            let retry_after = head.headers.get(RETRY_AFTER).cloned();
-            return Ok(DryRunEnd::Refused(head.status, retry_after, body));
+            let refusal = DryRunRefusal {
+                retry_after: head.headers.get(RETRY_AFTER).cloned(),
+                warnings,
+                body,
+            };
+            return Ok(DryRunEnd::Refused(head.status, refusal));
         }
         if !head.status.is_success() {
             let why = format!("the upstream answered the dry run with {}", head.status);
@@ -97,7 +110,11 @@ where
             head.headers.remove(WARNING);
         }
         head.headers.remove(CONTENT_LENGTH);
-        Ok(DryRunEnd::Object(object, DryRunReply { head, body }))
+        Ok(DryRunEnd::Object(
+            object,
+            DryRunReply { head, body },
+            warnings,
+        ))
     }
 }
 
