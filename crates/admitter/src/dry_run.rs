@@ -147,13 +147,24 @@ fn dry_call(call: &Call, body: &Bytes) -> Option<Call> {
     })
 }
 
+/// The target with `dryRun=All`, unless the client itself asks for a dry run in plain letters: the upstream refuses what it
+/// does not know of these, in its own words.
 fn dry_target(uri: &Uri) -> Option<Uri> {
     let query = uri.query().unwrap_or_default();
-    let kept = query.split('&').filter(|pair| {
-        let key = pair.split('=').next().unwrap_or_default();
-        !pair.is_empty() && key != "dryRun"
+    let is_plain =
+        |value: &str| !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let mut is_dry = false;
+    let kept = query.split('&').filter(|pair| match pair.split_once('=') {
+        Some(("dryRun", value)) => {
+            is_dry |= is_plain(value);
+            is_plain(value)
+        }
+        _ => !pair.is_empty() && *pair != "dryRun",
     });
-    let kept: Vec<&str> = kept.chain(["dryRun=All"]).collect();
+    let mut kept: Vec<&str> = kept.collect();
+    if !is_dry {
+        kept.push("dryRun=All");
+    }
     let target = format!("{}?{}", uri.path(), kept.join("&"));
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(PathAndQuery::try_from(target).ok()?);
@@ -169,7 +180,9 @@ mod tests {
         for (target, dry) in [
             ("/a/b", "/a/b?dryRun=All"),
             ("/a?x=1&force", "/a?x=1&force&dryRun=All"),
-            ("/a?dryRun=All&x=%20", "/a?x=%20&dryRun=All"),
+            ("/a?dryRun=All&x=%20", "/a?dryRun=All&x=%20"),
+            ("/a?dryRun=x", "/a?dryRun=x"),
+            ("/a?dryRun=%zz&dryRun", "/a?dryRun=All"),
             ("/a?dryRun=&", "/a?dryRun=All"),
         ] {
             assert_eq!(dry_target(&Uri::from_static(target)).unwrap(), dry);
