@@ -326,6 +326,11 @@ impl Evaluation {
                 WriteVerb::Update | WriteVerb::Patch => AdmissionOperation::Create,
                 _ => self.plan.facts.operation,
             };
+            if let Some(options) = &mut self.plan.facts.options
+                && self.plan.facts.operation == AdmissionOperation::Create
+            {
+                options["kind"] = json!("CreateOptions");
+            }
             return Ok(None);
         };
         if !self.share.take(stored.length) {
