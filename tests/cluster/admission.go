@@ -98,6 +98,13 @@ func (s Session) numbered(play int) Session {
 	for i := range other.Requests {
 		request := &other.Requests[i]
 		request.Path, request.Query, request.Body, request.Warning = swap(request.Path), swap(request.Query), swap(request.Body), swap(request.Warning)
+		if len(request.Headers) > 0 {
+			headers := map[string]string{}
+			for name, value := range request.Headers {
+				headers[name] = swap(value)
+			}
+			request.Headers = headers
+		}
 		if data, err := base64.StdEncoding.DecodeString(request.Base64); err == nil {
 			// The mark and the number have one length, so lengths in protobuf hold.
 			request.Base64 = base64.StdEncoding.EncodeToString([]byte(swap(string(data))))

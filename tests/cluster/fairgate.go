@@ -39,6 +39,7 @@ type FairgateOptions struct {
 
 	Admission      string // what becomes of admission policies on forwarded requests; off when empty
 	AdmissionFiles string // the file of their policies; the upstream's own objects when empty
+	AdmissionLog   string // the file of its audit log; none when empty
 	Fidelity       string // how the objects that they judge are obtained; dryRun when empty
 }
 
@@ -118,6 +119,10 @@ admission:
 {{- else }}
     source: upstream
 {{- end }}
+{{- if .AdmissionLog }}
+  audit:
+    file: {{ .AdmissionLog }}
+{{- end }}
 {{- end }}
 admin:
   address: {{ .Admin }}
@@ -157,6 +162,7 @@ type fairgateFields struct {
 	Secure          string // host:port; no secure admin port when empty
 	Admission       string
 	AdmissionFiles  string
+	AdmissionLog    string
 	Fidelity        string
 }
 
@@ -194,7 +200,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
 		Etcd: c.etcd.URL, Prefix: options.Prefix,
-		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
+		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, AdmissionLog: options.AdmissionLog, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)

@@ -23,12 +23,12 @@ const MAX_RESPONSE: usize = 16 << 20;
 /// The result of a dry run.
 #[derive(Debug)]
 pub(crate) enum DryRunEnd {
-    /// The object as it would be stored.
-    Object(Value, DryRunReply),
+    /// The object as it would be stored, the response, and its warnings.
+    Object(Value, DryRunReply, Vec<HeaderValue>),
     /// The upstream carries the request out, but does not return its object.
     NoObject,
-    /// The upstream refuses the request: status, `Retry-After`, body.
-    Refused(StatusCode, Option<HeaderValue>, Bytes),
+    /// The upstream refuses the request.
+    Refused(StatusCode, DryRunRefusal),
     /// The upstream failed.
     Failed(String),
 }
@@ -38,6 +38,14 @@ pub(crate) enum DryRunEnd {
 pub(crate) struct DryRunReply {
     head: response::Parts,
     body: Bytes,
+}
+
+/// What the client gets of an error response to a dry run.
+#[derive(Debug)]
+pub(crate) struct DryRunRefusal {
+    pub(crate) retry_after: Option<HeaderValue>,
+    pub(crate) warnings: Vec<HeaderValue>,
+    pub(crate) body: Bytes,
 }
 
 impl DryRunReply {
@@ -76,9 +84,14 @@ where
             let why = "the response to the dry run is incomplete or too long";
             return Ok(DryRunEnd::Failed(why.to_owned()));
         };
+        let warnings: Vec<HeaderValue> = head.headers.get_all(WARNING).iter().cloned().collect();
         if head.status.is_client_error() {
-            let retry_after = head.headers.get(RETRY_AFTER).cloned();
-            return Ok(DryRunEnd::Refused(head.status, retry_after, body));
+            let refusal = DryRunRefusal {
+                retry_after: head.headers.get(RETRY_AFTER).cloned(),
+                warnings,
+                body,
+            };
+            return Ok(DryRunEnd::Refused(head.status, refusal));
         }
         if !head.status.is_success() {
             let why = format!("the upstream answered the dry run with {}", head.status);
@@ -97,7 +110,11 @@ where
             head.headers.remove(WARNING);
         }
         head.headers.remove(CONTENT_LENGTH);
-        Ok(DryRunEnd::Object(object, DryRunReply { head, body }))
+        Ok(DryRunEnd::Object(
+            object,
+            DryRunReply { head, body },
+            warnings,
+        ))
     }
 }
 
@@ -130,13 +147,24 @@ fn dry_call(call: &Call, body: &Bytes) -> Option<Call> {
     })
 }
 
+/// The target with `dryRun=All`, unless the client itself asks for a dry run in plain letters: the upstream refuses what it
+/// does not know of these, in its own words.
 fn dry_target(uri: &Uri) -> Option<Uri> {
     let query = uri.query().unwrap_or_default();
-    let kept = query.split('&').filter(|pair| {
-        let key = pair.split('=').next().unwrap_or_default();
-        !pair.is_empty() && key != "dryRun"
+    let is_plain =
+        |value: &str| !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let mut is_dry = false;
+    let kept = query.split('&').filter(|pair| match pair.split_once('=') {
+        Some(("dryRun", value)) => {
+            is_dry |= is_plain(value);
+            is_plain(value)
+        }
+        _ => !pair.is_empty() && *pair != "dryRun",
     });
-    let kept: Vec<&str> = kept.chain(["dryRun=All"]).collect();
+    let mut kept: Vec<&str> = kept.collect();
+    if !is_dry {
+        kept.push("dryRun=All");
+    }
     let target = format!("{}?{}", uri.path(), kept.join("&"));
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(PathAndQuery::try_from(target).ok()?);
@@ -152,7 +180,9 @@ mod tests {
         for (target, dry) in [
             ("/a/b", "/a/b?dryRun=All"),
             ("/a?x=1&force", "/a?x=1&force&dryRun=All"),
-            ("/a?dryRun=All&x=%20", "/a?x=%20&dryRun=All"),
+            ("/a?dryRun=All&x=%20", "/a?dryRun=All&x=%20"),
+            ("/a?dryRun=x", "/a?dryRun=x"),
+            ("/a?dryRun=%zz&dryRun", "/a?dryRun=All"),
             ("/a?dryRun=&", "/a?dryRun=All"),
         ] {
             assert_eq!(dry_target(&Uri::from_static(target)).unwrap(), dry);

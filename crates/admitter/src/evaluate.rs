@@ -13,6 +13,7 @@ use fairgate_admission::AdmissionOperation;
 use fairgate_apiserver::{KnownAnswers, Output, StatusError};
 use fairgate_call::{Call, Refusal};
 use fairgate_core::digest::RequestInfo;
+use http::HeaderValue;
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, task::JoinHandle};
 
@@ -46,6 +47,8 @@ pub(crate) struct Evaluation {
     pub(crate) body: Bytes,
     pub(crate) output: Output,
     pub(crate) share: BodyShare,
+    /// The warnings of the upstream about the dry run.
+    pub(crate) dry_warnings: Vec<HeaderValue>,
     /// Whether the upstream has answered the request itself: what is read from then on is too new.
     pub(crate) is_answered: Rc<Cell<bool>>,
 }
@@ -143,8 +146,13 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
-        let object = self.decoded()?;
-        let (object, reply) = self.final_object(object, None, dry).await?;
+        let (object, reply) = match self.dry_object(dry).await? {
+            Some(found) => found,
+            None => {
+                let object = self.decoded()?;
+                (self.settled(object, None), None)
+            }
+        };
         self.name_by(&object);
         let mut end = self.judge(Some(object), None).await?;
         end.reply = reply;
@@ -157,9 +165,14 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
-        let object = self.decoded()?;
         let old = self.old(old).await?;
-        let (object, reply) = self.final_object(object, old.as_ref(), dry).await?;
+        let (object, reply) = match self.dry_object(dry).await? {
+            Some(found) => found,
+            None => {
+                let object = self.decoded()?;
+                (self.settled(object, old.as_ref()), None)
+            }
+        };
         let mut end = self.judge(Some(object), old).await?;
         end.reply = reply;
         Ok(end)
@@ -171,9 +184,9 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
-        let format = objects::patch_format(&self.content_type).map_err(|error| self.bad(&error))?;
+        let format = objects::patch_format(&self.content_type);
         let old = self.old(old).await?;
-        if format == PatchFormat::Apply {
+        if matches!(format, Ok(PatchFormat::Apply)) {
             let (object, reply) = self.applied(dry).await?;
             let mut end = self.judge(Some(object), old).await?;
             end.reply = reply;
@@ -182,10 +195,15 @@ impl Evaluation {
         let Some(old) = old else {
             return Err(Unjudged::Absent);
         };
-        let facts = &self.plan.facts;
-        let patched = objects::patched(format, &old, &self.body, facts);
-        let object = patched.map_err(|error| self.bad(&error))?;
-        let (object, reply) = self.final_object(object, Some(&old), dry).await?;
+        let (object, reply) = match self.dry_object(dry).await? {
+            Some(found) => found,
+            None => {
+                let format = format.map_err(|error| self.bad(&error))?;
+                let patched = objects::patched(format, &old, &self.body, &self.plan.facts);
+                let object = patched.map_err(|error| self.bad(&error))?;
+                (self.settled(object, Some(&old)), None)
+            }
+        };
         let mut end = self.judge(Some(object), Some(old)).await?;
         end.reply = reply;
         Ok(end)
@@ -278,17 +296,21 @@ impl Evaluation {
         self.plan.facts.kind = [group, version, kind].map(str::to_owned);
     }
 
+    /// Takes the kind of an object if the upstream's discovery does not tell it.
+    fn set_kind_by(&mut self, object: &Value) {
+        if self.plan.facts.kind[2].is_empty() {
+            let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+            self.set_kind(&text("apiVersion"), &text("kind"));
+        }
+    }
+
     /// The object in the body.
     fn decoded(&mut self) -> Result<Value, Unjudged> {
         let format = objects::body_format(&self.content_type).map_err(|error| self.bad(&error))?;
         let (facts, fidelity) = (&self.plan.facts, self.plan.fidelity);
         let decoded = objects::decode(format, &self.body, facts, fidelity);
         let mut object = decoded.map_err(|error| self.bad(&error))?;
-        if self.plan.facts.kind[2].is_empty() {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
-            self.set_kind(&api_version, &kind);
-        }
+        self.set_kind_by(&object);
         if self.plan.fidelity > Fidelity::AsSent {
             objects::complete(&mut object, &self.plan.facts);
         }
@@ -304,38 +326,40 @@ impl Evaluation {
                 WriteVerb::Update | WriteVerb::Patch => AdmissionOperation::Create,
                 _ => self.plan.facts.operation,
             };
+            if let Some(options) = &mut self.plan.facts.options
+                && self.plan.facts.operation == AdmissionOperation::Create
+            {
+                options["kind"] = json!("CreateOptions");
+            }
             return Ok(None);
         };
         if !self.share.take(stored.length) {
             return Err(Unjudged::from(Refused::no_room(self.output)));
         }
-        if self.plan.facts.kind[2].is_empty() {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let value = &stored.value;
-            let (api_version, kind) = (text(&value["apiVersion"]), text(&value["kind"]));
-            self.set_kind(&api_version, &kind);
-        }
+        self.set_kind_by(&stored.value);
         Ok(Some(stored.value))
     }
 
-    /// The object as policies are to see it, at the fidelity that they ask for.
-    async fn final_object<D: DryRuns>(
+    /// The result of a dry run, if policies ask for that and the upstream returns the object. The body is then the
+    /// upstream's to read, and wrong ones are refused in its words.
+    async fn dry_object<D: DryRuns>(
         &mut self,
-        mut object: Value,
-        old: Option<&Value>,
         dry: Option<(&mut D, &Call)>,
-    ) -> Result<(Value, Option<DryRunReply>), Unjudged> {
-        if self.plan.fidelity == Fidelity::DryRun {
-            match dry {
-                None => self.plan.fidelity = Fidelity::Completed,
-                Some((dry, call)) => {
-                    if let Some((object, reply)) = self.dry_run(dry, call).await? {
-                        return Ok((object, reply));
-                    }
-                    self.plan.fidelity = Fidelity::Completed;
-                }
-            }
+    ) -> Result<Option<(Value, Option<DryRunReply>)>, Unjudged> {
+        if self.plan.fidelity < Fidelity::DryRun {
+            return Ok(None);
         }
+        if let Some((dry, call)) = dry
+            && let Some(found) = self.dry_run(dry, call).await?
+        {
+            return Ok(Some(found));
+        }
+        self.plan.fidelity = Fidelity::Completed;
+        Ok(None)
+    }
+
+    /// The object that a body describes, as policies are to see it at the fidelity that they ask for.
+    fn settled(&self, mut object: Value, old: Option<&Value>) -> Value {
         if self.plan.fidelity > Fidelity::AsSent {
             let facts = &self.plan.facts;
             let (group, version) = (&facts.group, &facts.version);
@@ -343,7 +367,7 @@ impl Evaluation {
             let status = cluster.resource(group, version, &facts.resource, "status");
             objects::settle(&mut object, old, facts, status.is_some());
         }
-        Ok((object, None))
+        object
     }
 
     /// The result of server-side apply.
@@ -361,7 +385,7 @@ impl Evaluation {
     }
 
     async fn dry_run<D: DryRuns>(
-        &self,
+        &mut self,
         dry: &mut D,
         call: &Call,
     ) -> Result<Option<(Value, Option<DryRunReply>)>, Unjudged> {
@@ -370,15 +394,17 @@ impl Evaluation {
             return Err(Unjudged::Inner(Refusal::ClientGone));
         }
         match end.map_err(Unjudged::Inner)? {
-            DryRunEnd::Object(object, reply) => {
+            DryRunEnd::Object(object, reply, warnings) => {
+                self.dry_warnings = warnings;
+                self.set_kind_by(&object);
                 let is_plain = self.output.form.is_none()
                     && self.output.media == fairgate_apiserver::Media::Json;
                 let reply = Some(reply).filter(|_| self.plan.facts.dry_run && is_plain);
                 Ok(Some((object, reply)))
             }
             DryRunEnd::NoObject => Ok(None),
-            DryRunEnd::Refused(status, retry_after, body) => {
-                let refused = Refused::by_upstream(status, retry_after, body, self.output);
+            DryRunEnd::Refused(status, refusal) => {
+                let refused = Refused::by_upstream(status, refusal, self.output);
                 Err(refused.into())
             }
             DryRunEnd::Failed(why) => Err(Unjudged::Failed(why)),

@@ -109,8 +109,14 @@ impl QueryParameters {
                     options.insert("container".to_owned(), json!(container));
                 }
                 let command: Vec<&str> = self.all("command").collect();
-                if kind == "PodExecOptions" && !command.is_empty() {
-                    options.insert("command".to_owned(), json!(command));
+                if kind == "PodExecOptions" {
+                    // Unlike the others, the original writes this member also without a value.
+                    let value = if command.is_empty() {
+                        Value::Null
+                    } else {
+                        json!(command)
+                    };
+                    options.insert("command".to_owned(), value);
                 }
             }
             "PodPortForwardOptions" => {
@@ -183,6 +189,10 @@ mod tests {
             )),
             json!({"apiVersion": "v1", "kind": "PodExecOptions", "command": ["rm", "-r f"],
                 "stdin": true, "stdout": true, "container": "c"})
+        );
+        assert_eq!(
+            connect(&format!("{pod}/exec?stdout=1")),
+            json!({"apiVersion": "v1", "kind": "PodExecOptions", "command": null, "stdout": true})
         );
         assert_eq!(
             connect(&format!("{pod}/attach?command=x&stderr=1")),

@@ -1,13 +1,15 @@
 //! The responses to requests that are not forwarded.
 
-use bytes::Bytes;
 use fairgate_apiserver::{ApiBody, ApiResponse, Output, StatusError};
 use fairgate_call::{Reply, ReplyBody, RequestContext};
-use http::{HeaderName, HeaderValue, Response, StatusCode, header::RETRY_AFTER};
+use http::{
+    HeaderName, HeaderValue, Response, StatusCode,
+    header::{RETRY_AFTER, WARNING},
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::{body_budget::MAX_BODY, warnings};
+use crate::{body_budget::MAX_BODY, dry_run::DryRunRefusal, warnings};
 
 /// Marks refusals of the gateway itself; its value is the reason.
 const REASON: HeaderName = HeaderName::from_static("x-fairgate-reason");
@@ -68,28 +70,36 @@ impl Refused {
         Self::error(&StatusError::unavailable(text), reasons::FAILED, output)
     }
 
-    /// A verdict.
-    pub(crate) fn denied(code: StatusCode, status: &Value, output: Output) -> Self {
+    /// A verdict. The warnings are those of the upstream about the dry run of the request.
+    pub(crate) fn denied(
+        code: StatusCode,
+        status: &Value,
+        warnings: &[HeaderValue],
+        output: Output,
+    ) -> Self {
+        let mut response = ApiResponse::status(code, status, output);
+        for warning in warnings {
+            response.headers.append(WARNING, warning.clone());
+        }
         Self {
-            response: ApiResponse::status(code, status, output),
+            response,
             reason: reasons::DENIED,
         }
     }
 
     /// An error response of the upstream to the dry run of the request.
-    pub(crate) fn by_upstream(
-        status: StatusCode,
-        retry_after: Option<HeaderValue>,
-        body: Bytes,
-        output: Output,
-    ) -> Self {
+    pub(crate) fn by_upstream(status: StatusCode, refusal: DryRunRefusal, output: Output) -> Self {
+        let body = refusal.body;
         let value = serde_json::from_slice::<Value>(&body).ok();
         let mut response = match value.filter(|value| value["kind"] == "Status") {
             Some(value) => ApiResponse::status(status, &value, output),
             None => ApiResponse::text(status, body),
         };
-        if let Some(seconds) = retry_after {
+        if let Some(seconds) = refusal.retry_after {
             response.headers.insert(RETRY_AFTER, seconds);
+        }
+        for warning in refusal.warnings {
+            response.headers.append(WARNING, warning);
         }
         Self {
             response,

@@ -20,7 +20,7 @@ use crate::{
     body_budget::{self, BodyBudget, ReadBody},
     dry_run::{DryRuns, ThroughInner},
     evaluate::{Evaluated, Evaluation, OldRead, Unjudged},
-    mode::AdmissionMode,
+    mode::{AdmissionMode, Fidelity},
     objects,
     plan::{self, JudgePlan},
     published::ForwardedPolicies,
@@ -181,6 +181,7 @@ impl AdmissionSide {
             body: Bytes::new(),
             output,
             share: self.budget.share(),
+            dry_warnings: Vec::new(),
             is_answered: Rc::default(),
         };
         match self.admitter.mode {
@@ -215,7 +216,8 @@ impl AdmissionSide {
                 let warnings = end.judged.warnings.clone();
                 let recorded = self.recorded(&evaluation, id, started, Ok(&end));
                 if let Some((code, status)) = denial {
-                    let refused = Refused::denied(code, &status, evaluation.output);
+                    let refused =
+                        Refused::denied(code, &status, &evaluation.dry_warnings, evaluation.output);
                     let (refused, warnings) = self.authorized(&call, refused, &warnings).await;
                     self.admitter.recorder.record(recorded);
                     return Ok(refused.reply(warnings, &call.context));
@@ -344,8 +346,11 @@ impl AdmissionSide {
         let output = evaluation.output;
         let verb = evaluation.plan.facts.verb;
         let bad = |error: &StatusError| Refused::error(error, reasons::MALFORMED, output);
+        let is_dry = evaluation.plan.fidelity == Fidelity::DryRun;
         let format = match verb {
             WriteVerb::Connect => return Ok(()),
+            // The dry run tells what the upstream does not understand.
+            _ if is_dry && self.admitter.mode == AdmissionMode::Enforce => Ok(()),
             WriteVerb::Create | WriteVerb::Update => {
                 objects::body_format(&evaluation.content_type).map(|_| ())
             }

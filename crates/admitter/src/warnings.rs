@@ -3,13 +3,13 @@
 use fairgate_admission::warning_headers;
 use http::{HeaderMap, HeaderValue, header::WARNING};
 
-/// Adds warnings to the headers of a response: those of policies first, then those that it has. The limits of
-/// kube-apiserver apply to all of them together.
+/// Adds warnings of policies to the headers of a response, after those that it has: kube-apiserver warns of unknown and
+/// deprecated fields before it asks policies. Its limits apply to all of them together.
 pub(crate) fn merge(headers: &mut HeaderMap, own: &[String]) {
     if own.is_empty() {
         return;
     }
-    let (mut texts, mut others) = (own.to_vec(), Vec::new());
+    let (mut texts, mut others) = (Vec::new(), Vec::new());
     for value in headers.get_all(WARNING) {
         match text_of(value) {
             Some(text) => texts.push(text),
@@ -17,6 +17,7 @@ pub(crate) fn merge(headers: &mut HeaderMap, own: &[String]) {
         }
     }
     headers.remove(WARNING);
+    texts.extend_from_slice(own);
     for value in warning_headers(texts.iter().map(String::as_str)) {
         if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
             headers.append(WARNING, value);
@@ -60,16 +61,16 @@ mod tests {
     }
 
     #[test]
-    fn own_warnings_come_first_and_each_text_once() {
+    fn own_warnings_come_last_and_each_text_once() {
         assert_eq!(
             merged(
                 &["a \"b\"", "c"],
                 &[r#"299 - "d""#, r#"299 - "c""#, "199 x \"y\""]
             ),
             [
-                r#"299 - "a \"b\"""#,
-                r#"299 - "c""#,
                 r#"299 - "d""#,
+                r#"299 - "c""#,
+                r#"299 - "a \"b\"""#,
                 "199 x \"y\""
             ]
         );
@@ -86,7 +87,7 @@ mod tests {
             )],
         );
         assert_eq!(all.len(), 2);
-        assert_eq!(all[0].len(), 256 + 8);
+        assert_eq!(all[1].len(), 256 + 8);
     }
 
     #[test]

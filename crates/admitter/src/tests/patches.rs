@@ -146,6 +146,46 @@ fn g05_a_dry_run_that_fails_counts_as_the_failure_policy_says() {
 }
 
 #[test]
+fn a_refusal_has_the_warnings_of_the_dry_run() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(defaulted);
+        let mut one = policy("p", "apps deployments", "false");
+        one["fidelity"] = json!("dryRun");
+        world.enforce(&[one]);
+        let got = world
+            .json("POST", DEPLOYMENTS, &deployment(&json!({})))
+            .await;
+        assert_eq!((got.code, got.warnings()), (422, vec!["299 - \"w\""]));
+    });
+}
+
+#[test]
+fn a_body_that_the_dry_run_does_not_accept_is_refused_in_the_words_of_the_upstream() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(|_| {
+            let status =
+                json!({"kind": "Status", "apiVersion": "v1", "code": 400, "message": "mine"});
+            let response = Response::builder().status(400);
+            let response = response.header("warning", "299 - \"w\"");
+            response.body(status.to_string()).unwrap()
+        });
+        let mut one = policy("p", "apps deployments", "false");
+        one["fidelity"] = json!("dryRun");
+        world.enforce(&[one]);
+        for content_type in ["application/json", "text/plain"] {
+            let call = world.call("POST", DEPLOYMENTS, content_type, "{".into());
+            let got = world.send(call).await;
+            assert_eq!((got.code, got.warnings()), (400, vec!["299 - \"w\""]));
+            assert_eq!(got.json()["message"], "mine");
+            assert_eq!(got.reason(), "");
+        }
+        assert_eq!(world.sent().len(), 2);
+    });
+}
+
+#[test]
 fn a_clients_own_dry_run_is_sent_once() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);

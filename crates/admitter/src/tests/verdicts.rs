@@ -75,7 +75,7 @@ fn g06_a_user_who_may_not_make_the_request_learns_nothing_of_policies() {
 }
 
 #[test]
-fn g08_own_warnings_come_before_those_of_the_upstream() {
+fn g08_own_warnings_come_after_those_of_the_upstream() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
         let mut warn = policy("p", " configmaps", "false");
@@ -90,8 +90,8 @@ fn g08_own_warnings_come_before_those_of_the_upstream() {
         assert_eq!(
             got.warnings(),
             [
-                "299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p-b': failed expression: false\"",
-                "299 - \"old\""
+                "299 - \"old\"",
+                "299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p-b': failed expression: false\""
             ]
         );
         world.inside.answer = std::rc::Rc::new(|_| {
