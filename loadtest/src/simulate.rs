@@ -35,7 +35,6 @@ pub(crate) const IGNORED: &[&str] = &[
     "gateway.tls",
     "clients[].connection",
     "clients[].load.open.arrivals",
-    "clients[].load.open.burst",
     "clients[].load.open.ramp",
     "clients[].requests[].body",
     "clients[].requests[].readRate",
@@ -115,9 +114,13 @@ pub(crate) struct ClientBaseline {
 
 /// The baseline of each client, in the order of the scenario.
 pub(crate) fn baselines(scenario: &Scenario, policy: &Policy) -> Vec<ClientBaseline> {
-    let brief = scenario
+    let mut brief = scenario
         .clone()
         .shortened(std::time::Duration::from_millis(100));
+    for (brief, client) in brief.clients.iter_mut().zip(&scenario.clients) {
+        // Watches that are held for a shorter time would begin more often.
+        brief.requests.clone_from(&client.requests);
+    }
     let everybody: Vec<&ClientSpec> = brief.clients.iter().collect();
     let figures = with_fairness(&brief, policy, &everybody, &mut Vec::new());
     let clients = scenario.clients.iter().zip(figures);
@@ -152,6 +155,12 @@ fn with_fairness(
             remarks.push(format!(
                 "{}: all its requests count for the level {}",
                 client.name, level.name
+            ));
+        }
+        if matches!(client.load, LoadSpec::Open(open) if open.burst.is_some()) {
+            remarks.push(format!(
+                "{}: its bursts only raise the mean rate",
+                client.name
             ));
         }
         levels
@@ -370,9 +379,11 @@ fn percentiles(values: &[f64], refused: u64) -> LatencyFigures {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
-        scenario::{known_keys, parse},
+        scenario::{ArrivalProcess, OpenLoad, known_keys, parse},
         verdict::{holds, judge},
     };
 
@@ -399,6 +410,38 @@ mod tests {
     fn the_same_scenario_gives_the_same_figures() {
         let play = || format!("{:?}", play(&elephant_and_mice()).unwrap());
         assert_eq!(play(), play());
+    }
+
+    /// The scenario with another load of its first client.
+    fn with_load(rate: f64, burst: Option<(u32, Duration)>) -> Scenario {
+        let mut scenario = elephant_and_mice();
+        scenario.clients[0].load = LoadSpec::Open(OpenLoad {
+            rate,
+            arrivals: ArrivalProcess::Poisson,
+            ramp: None,
+            burst,
+        });
+        scenario
+    }
+
+    #[test]
+    fn bursts_raise_the_mean_rate() {
+        let bursts = with_load(1.0, Some((10, Duration::from_secs(2))));
+        let even = with_load(6.0, None);
+        let name = &even.clients[0].name;
+        let remark = format!("{name}: its bursts only raise the mean rate");
+        let (played, same) = (play(&bursts).unwrap(), play(&even).unwrap());
+        assert_eq!(played.remarks, [remark]);
+        assert_eq!(same.remarks, [""; 0]);
+        assert_eq!(
+            played.evidence.clients[0].requests,
+            same.evidence.clients[0].requests
+        );
+        let ideal = |scenario: &Scenario| {
+            let policy = policy_objects::compile(scenario, &scenario.policy).unwrap();
+            baselines(scenario, &policy)[0].ideal_share.to_bits()
+        };
+        assert_eq!(ideal(&bursts), ideal(&even));
     }
 
     #[test]

@@ -256,13 +256,10 @@ impl Scenario {
             for request in &mut client.requests {
                 scale(&mut request.hold);
             }
-            if let LoadSpec::Open(open) = &mut client.load {
-                if let Some((_, over)) = &mut open.ramp {
-                    scale(over);
-                }
-                if let Some((_, every)) = &mut open.burst {
-                    scale(every);
-                }
+            if let LoadSpec::Open(open) = &mut client.load
+                && let Some((_, over)) = &mut open.ramp
+            {
+                scale(over);
             }
         }
         self.events

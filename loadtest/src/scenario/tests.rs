@@ -118,11 +118,16 @@ fn an_unreadable_scenario_is_one_mistake() {
 
 #[test]
 fn a_shortened_scenario_keeps_its_rates() {
-    let scenario = parse("s.yaml", "s", SMALL.as_bytes()).usable().unwrap();
+    let text = SMALL.replace("{rate: 2}", "{rate: 2, burst: {size: 5, every: 2s}}");
+    let scenario = parse("s.yaml", "s", text.as_bytes()).usable().unwrap();
+    let LoadSpec::Open(load) = scenario.clients[0].load else {
+        panic!("it is open");
+    };
+    assert_eq!(load.burst, Some((5, Duration::from_secs(2))));
     let short = scenario.shortened(Duration::from_secs(1));
     assert_eq!(
         (short.duration, short.warm_up),
         (Duration::from_secs(1), Duration::from_millis(200))
     );
-    assert!(matches!(short.clients[0].load, LoadSpec::Open(open) if open.rate > 1.9));
+    assert_eq!(short.clients[0].load, LoadSpec::Open(load));
 }
