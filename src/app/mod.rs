@@ -9,6 +9,7 @@
 
 mod access_reviews;
 mod admission;
+pub mod admission_log;
 mod admission_recorder;
 mod certificate_expiry;
 mod control;

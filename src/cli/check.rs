@@ -4,7 +4,13 @@ use std::{io, path::PathBuf};
 
 use serde::Serialize;
 
-use super::{Outcome, OutputFormat, PolicyArgs, Streams, budgets, policy::LoadedPolicy, table};
+use super::{
+    Outcome, OutputFormat, PolicyArgs, Streams,
+    admission::{review, text::write_finding},
+    budgets,
+    policy::LoadedPolicy,
+    table,
+};
 use fairgate_core::{
     apf::{
         Seats,
@@ -20,7 +26,8 @@ use fairgate_core::{
 ///
 /// Reports all errors at once, each with file, object, field and remedy, and warns about probable
 /// mistakes: an unreachable FlowSchema, a missing priority level, a priority level with fewer seats than
-/// its largest request takes. With --budgets it reviews disruption budgets, too. If the configuration is
+/// its largest request takes. With --budgets it reviews disruption budgets, with --admission admission
+/// policies, too. If the configuration is
 /// usable, it also shows the limits of each priority level in seats.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -29,6 +36,8 @@ Examples:
   fairgate check --config fairgate.yaml --policies policies/
   kubectl get flowschemas,prioritylevelconfigurations -o yaml | fairgate check --policies -
   kubectl get poddisruptionbudgets,pods -A -o yaml | fairgate check --budgets -
+  fairgate check --admission policies/
+  kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | fairgate check --admission -
 
 Exit codes: 0 usable, possibly with warnings; 1 not usable; 2 wrong usage.")]
 pub(super) struct CheckArgs {
@@ -45,6 +54,15 @@ pub(super) struct CheckArgs {
     /// of other kinds are skipped.
     #[arg(long, value_name = "DIR|FILE|-")]
     budgets: Option<PathBuf>,
+    /// Review the admission policies and bindings in a file or in the files of a directory, or from standard
+    /// input with `-`; can be repeated. The default is admission.policies.files of the configuration.
+    ///
+    /// Reports what a server would refuse, with the position of errors in expressions; expressions that do
+    /// not fit the kinds that they are for; policies and bindings without each other; expressions that may
+    /// cost more than they are allowed to; policies whose failure would stop a cluster. Objects of other
+    /// kinds are skipped.
+    #[arg(long, value_name = "DIR|FILE|-")]
+    admission: Vec<PathBuf>,
     /// The output format.
     #[arg(long, value_enum, default_value_t)]
     output: OutputFormat,
@@ -82,29 +100,39 @@ struct LevelSummary {
 
 pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
     let loaded = LoadedPolicy::read(args.config.as_deref(), &args.policies, streams.input);
-    let is_about_budgets =
-        args.budgets.is_some() && args.config.is_none() && args.policies.policies.is_none();
-    let policy = loaded.policy.as_ref().filter(|_| !is_about_budgets);
+    let is_about_others = args.budgets.is_some() || !args.admission.is_empty();
+    let is_about_others =
+        is_about_others && args.config.is_none() && args.policies.policies.is_none();
+    let policy = loaded.policy.as_ref().filter(|_| !is_about_others);
+    let admission = match args.admission.as_slice() {
+        [] => loaded.config.admission.files.clone(),
+        given => given.to_vec(),
+    };
     let mut report = CheckReport {
         ok: true,
         total_seats: loaded.config.flow_control.total_seats,
         levels: policy.map(level_summaries).unwrap_or_default(),
-        findings: if is_about_budgets {
+        findings: if is_about_others {
             // They would be about the built-in objects, which the operator has not written.
             Vec::new()
         } else {
             loaded.findings
         },
     };
+    let inputs = args.policies.policies.iter().chain(&args.budgets);
+    let inputs = inputs.chain(&args.admission);
+    if inputs.filter(|from| from.as_os_str() == "-").count() > 1 {
+        writeln!(
+            streams.err,
+            "standard input is given for more than one of --policies, --budgets and --admission"
+        )?;
+        return Ok(Outcome::Failure);
+    }
+    if !admission.is_empty() {
+        let found = review::review(&admission, streams.input);
+        report.findings.extend(found);
+    }
     if let Some(from) = &args.budgets {
-        let is_read = from.as_os_str() == "-" && args.policies.policies.as_ref() == Some(from);
-        if is_read {
-            writeln!(
-                streams.err,
-                "standard input is given for both --policies and --budgets"
-            )?;
-            return Ok(Outcome::Failure);
-        }
         let found = budgets::review(from, streams.input);
         report.findings.extend(found);
     }
@@ -126,7 +154,7 @@ pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Out
 impl CheckReport {
     fn write(&self, streams: &mut Streams<'_>) -> io::Result<()> {
         for finding in &self.findings {
-            writeln!(streams.err, "{finding}")?;
+            write_finding(streams.err, finding)?;
         }
         let errors = self.findings.iter().filter(|f| f.is_error()).count();
         let warnings = self.findings.len() - errors;

@@ -6,6 +6,7 @@
 //! Exit codes: 0 success, 1 failure, 2 wrong usage. Errors and warnings go to standard error, results to
 //! standard output.
 
+mod admission;
 mod budgets;
 mod check;
 mod demo;
@@ -42,6 +43,8 @@ Examples:
     fairgate serve --config fairgate.yaml
   See how a request would be classified, and why:
     fairgate explain --as alice --as-group system:authenticated GET /api/v1/pods
+  See what admission policies would say about objects:
+    fairgate policy test -f policies/ -f deployment.yaml
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.";
 
@@ -51,6 +54,7 @@ enum Command {
     Check(check::CheckArgs),
     Explain(explain::ExplainArgs),
     Demo(demo::DemoArgs),
+    Policy(admission::PolicyCommand),
 }
 
 /// The output format.
@@ -88,6 +92,8 @@ enum Outcome {
     Success,
     /// Something is wrong; it has been reported.
     Failure,
+    /// The files that were given cannot be used; it has been reported.
+    Unusable,
 }
 
 /// Runs the command of this process's arguments.
@@ -108,6 +114,7 @@ pub fn main() -> ExitCode {
     match run(&cli.command, streams) {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
         Ok(Outcome::Failure) => ExitCode::FAILURE,
+        Ok(Outcome::Unusable) => ExitCode::from(2),
         // The reader has closed the pipe: `fairgate … | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
@@ -123,6 +130,7 @@ fn run(command: &Command, mut streams: Streams<'_>) -> io::Result<Outcome> {
         Command::Check(args) => check::run(args, &mut streams),
         Command::Explain(args) => explain::run(args, &mut streams),
         Command::Demo(args) => demo::run(args, &mut streams),
+        Command::Policy(command) => admission::run(command, &mut streams),
     }?;
     streams.out.flush()?;
     Ok(outcome)

@@ -19,6 +19,19 @@ pub struct AdmissionConfig {
     pub body_budget: u64,
     /// Threads for judgements that take long; `None`: as many as data cores.
     pub workers: Option<NonZeroU32>,
+    /// Where what policies find is written.
+    pub audit: AdmissionAuditConfig,
+}
+
+/// The audit log of admission policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmissionAuditConfig {
+    /// The file; `-` is standard output. `None`: nothing is written.
+    pub file: Option<PathBuf>,
+    /// Bytes of a file before it is renamed.
+    pub max_size: u64,
+    /// Renamed files that are kept.
+    pub max_files: u32,
 }
 
 /// Where the policies and bindings for forwarded requests come from.

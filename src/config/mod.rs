@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-pub use admission::{AdmissionConfig, AdmissionSource};
+pub use admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionSource};
 pub use bearer_token::BearerTokenFile;
 pub use error::ConfigError;
 pub(crate) use file_version::file_digest;

@@ -253,6 +253,18 @@ impl ConfigSection<'_> {
         (!text.is_empty()).then(|| directory.join(text))
     }
 
+    /// As [`path`](Self::path); `-` stands for itself.
+    pub(super) fn path_or_dash(&mut self, key: &'static str) -> Option<PathBuf> {
+        let directory = self.reader.directory.clone();
+        let notation = ("path, or -".to_owned(), None);
+        let text = self.get_as(key, notation, String::new(), values::text);
+        match &*text {
+            "" => None,
+            "-" => Some(PathBuf::from("-")),
+            path => Some(directory.join(path)),
+        }
+    }
+
     /// The paths of files or directories, relative to the directory of the configuration file; none by default.
     pub(super) fn paths(&mut self, key: &'static str) -> Vec<PathBuf> {
         let directory = self.reader.directory.clone();

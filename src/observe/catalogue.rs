@@ -344,6 +344,16 @@ metrics! {
         "Evictions that wait for their disruption budgets (eviction.wait).";
     EVICTION_WAIT: Histogram, Seconds, Alpha, ["outcome"] = "fairgate_eviction_wait_duration_seconds",
         "How long evictions waited for their disruption budgets, by how they ended: granted, refused after the longest wait, rejected or failed for another reason, or abandoned by their client.";
+    ADMISSION_CHECKS: Counter, Count, Beta, ["apiserver", "enforcement_action", "error_type", "policy", "policy_binding"] = "apiserver_validating_admission_policy_check_total",
+        "Validations of admission policies that did not hold, and errors, by what was done about them. With admission.mode: audit nothing is denied, and this counts what would have been.";
+    ADMISSION_CHECK_DURATION: Histogram, Seconds, Beta, ["apiserver", "enforcement_action", "error_type", "policy", "policy_binding"] = "apiserver_validating_admission_policy_check_duration_seconds",
+        "How long it took to judge the requests that apiserver_validating_admission_policy_check_total counts, by all policies together.";
+    ADMISSION_REQUESTS: Counter, Count, Alpha, ["decision", "mode"] = "fairgate_admission_requests_total",
+        "Forwarded requests that admission policies matched, by what the policies say: allowed, denied, notJudged (forwarded nevertheless) or failed (refused, because they could not be judged).";
+    ADMISSION_COST: Counter, Count, Alpha, ["policy"] = "fairgate_admission_policy_cost_total",
+        "What evaluating each admission policy cost, in CEL cost units.";
+    ADMISSION_AUDIT_DROPPED: Counter, Count, Alpha, [] = "fairgate_admission_audit_dropped_total",
+        "Records of judged requests that were neither counted nor written to the audit log (admission.audit), because too many waited or the file could not be written.";
     DISRUPTION_LEADER: Gauge, Boolean, Alpha, [] = "fairgate_disruption_controller_leader",
         "1 while this gateway runs the disruption controller (eviction.controller), 0 while another one does.";
     DISRUPTION_SYNCS: Counter, Count, Alpha, ["outcome"] = "fairgate_disruption_syncs_total",

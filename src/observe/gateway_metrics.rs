@@ -15,11 +15,12 @@ use std::{
     },
 };
 
-use metrics::{Counter, Gauge, SharedString, counter, gauge, with_local_recorder};
+use metrics::{Counter, Gauge, Label, SharedString, counter, gauge, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_process::Collector;
 
 use super::{
+    admission_metrics::CheckDurations,
     catalogue::{self, MetricDef},
     exposition::Exposition,
     shared_histogram::SharedHistogram,
@@ -51,6 +52,7 @@ pub struct GatewayMetrics {
     is_global: AtomicBool,
     observed: Mutex<Vec<Observed>>,
     histograms: Mutex<BTreeMap<&'static str, Arc<SharedHistogram>>>,
+    check_durations: Arc<CheckDurations>,
 }
 
 type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
@@ -143,6 +145,7 @@ impl GatewayMetrics {
                 is_global: AtomicBool::new(false),
                 observed: Mutex::default(),
                 histograms: Mutex::default(),
+                check_durations: Arc::default(),
                 recorder: Arc::clone(&recorder),
             }
         });
@@ -328,6 +331,23 @@ impl GatewayMetrics {
         with_local_recorder(&self.recorder, || counter!(metric.name, &labels))
     }
 
+    /// A counter of `metric` for values of its labels that are known only now. The caller bounds how many there are.
+    pub(crate) fn counter_of_labels(
+        &self,
+        metric: &MetricDef,
+        labels: impl Iterator<Item = (&'static str, String)>,
+    ) -> Counter {
+        let labels: Vec<Label> = labels
+            .map(|(name, value)| Label::new(name, value))
+            .collect();
+        with_local_recorder(&self.recorder, || counter!(metric.name, labels))
+    }
+
+    /// The histograms of how long policies took to judge requests.
+    pub(super) fn check_durations(&self) -> Arc<CheckDurations> {
+        Arc::clone(&self.check_durations)
+    }
+
     /// The histogram `metric`, with an empty one for each value of its label.
     pub(crate) fn histogram(
         &self,
@@ -375,6 +395,9 @@ impl GatewayMetrics {
             }
             if let Some(histogram) = histograms.get(metric.name) {
                 histogram.write(text);
+            }
+            if metric.name == catalogue::ADMISSION_CHECK_DURATION.name {
+                self.check_durations.write(text, metric);
             }
         }
         debug_assert!(

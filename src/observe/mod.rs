@@ -13,6 +13,7 @@
 
 pub(crate) mod admin;
 mod admin_connections;
+mod admission_metrics;
 mod aligned_table;
 pub mod catalogue;
 mod cell_metrics;
@@ -30,6 +31,7 @@ pub(crate) mod log;
 pub(crate) mod recorder;
 mod request_counts;
 mod request_metrics;
+mod rotated_file;
 mod sampler;
 pub(crate) mod secure_endpoints;
 mod shared_histogram;
@@ -39,10 +41,12 @@ mod tests;
 pub(crate) mod upstream_counts;
 
 pub(crate) use admin::AdminServer;
+pub(crate) use admission_metrics::AdmissionMetrics;
 pub(crate) use checks::HealthChecks;
 pub use dumps_layer::Dumps;
 pub(crate) use endpoints::OperatorEndpoints;
 pub use gateway_metrics::GatewayMetrics;
 pub(crate) use gateway_metrics::{AbandonedStreamEnd, UpstreamFailure};
 pub use log::LogError;
+pub(crate) use rotated_file::RotatedFile;
 pub(crate) use telemetry::Telemetry;

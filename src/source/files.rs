@@ -189,6 +189,17 @@ pub(crate) fn load_raw_from(name: &str, input: impl io::Read) -> RawDocuments {
     read_from(name, input).into_documents()
 }
 
+/// The contents of a file, or of the files of a directory, each with its name. For a caller that may block.
+pub(crate) fn load_texts(path: &Path) -> Vec<(String, io::Result<Vec<u8>>)> {
+    if !path.is_dir() {
+        return read_all(&[path.to_owned()]);
+    }
+    match policy_files(path) {
+        Ok(paths) => read_all(&paths),
+        Err(error) => vec![(path.display().to_string(), Err(error))],
+    }
+}
+
 /// Files at one moment.
 pub(super) struct Snapshot {
     revision: Revision,

@@ -15,6 +15,7 @@ mod rules;
 
 mod abuse;
 mod admission_forwarded;
+mod admission_log;
 mod admission_policies;
 mod ceilings;
 mod demo;
@@ -33,6 +34,7 @@ mod listening;
 mod metrics;
 mod overlay;
 mod panics;
+mod policy_test;
 mod pooling;
 mod resets;
 mod rotation;

@@ -6,6 +6,7 @@ use fairgate_cel::CelJson;
 use fairgate_cel::library::authorizer::CelAuthorizer;
 
 use crate::attributes::{AdmissionObjects, GroupVersionKind, GroupVersionResource};
+use crate::observer::JudgeObserver;
 
 /// Why a namespace or a param is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,5 +103,10 @@ pub trait AdmissionInputs {
     /// Whether to stop: asked now and then by comprehensions. The expression ends with `operation interrupted`.
     fn is_interrupted(&self) -> bool {
         false
+    }
+
+    /// Who sees how the verdict comes about, if anybody does.
+    fn observer(&self) -> Option<&dyn JudgeObserver> {
+        None
     }
 }

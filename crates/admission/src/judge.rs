@@ -115,6 +115,9 @@ impl<'a> Judge<'a> {
             };
             let namespace = self.namespace()?;
             for param in params {
+                if let Some(observer) = self.request.inputs.observer() {
+                    observer.evaluation(&policy.name, &binding.name, param);
+                }
                 let mut evaluation = self.evaluate(policy, namespace, values, param);
                 evaluation.binding = &binding.name;
                 self.act(policy, binding, &evaluation, &mut annotations);
@@ -327,6 +330,9 @@ impl<'a> Judge<'a> {
         binding: Option<&'a str>,
         error: &str,
     ) {
+        if let Some(observer) = self.request.inputs.observer() {
+            observer.configuration_error(&policy.name, binding, error);
+        }
         let what = if binding.is_some() {
             "binding"
         } else {

@@ -33,12 +33,14 @@
 //! Not here: reading policies, converting objects between versions, HTTP, watches.
 
 mod attributes;
+mod built_in;
 mod environment;
 mod evaluation;
 mod inputs;
 mod judge;
 pub mod kinds;
 mod matching;
+mod observer;
 mod params;
 mod policy;
 mod set;
@@ -51,12 +53,14 @@ pub use attributes::{
     AdmissionAttributes, AdmissionObjects, AdmissionOperation, GroupVersionKind,
     GroupVersionResource,
 };
+pub use built_in::{BuiltInResource, built_in_resource, built_in_resources, typed_kinds};
 pub use evaluation::{
     AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationCosts, PartCost,
     PolicyAnnotationResult, PolicyDecision, PolicyEvaluation,
 };
 pub use inputs::{AdmissionInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind};
-pub use set::{PolicySet, PossiblePolicy};
+pub use observer::{ExpressionRole, ExpressionStep, JudgeObserver};
+pub use set::{PolicyMismatch, PolicySet, PossiblePolicy};
 pub use type_checking::expression_warnings;
 pub use verdict::{
     AdmissionAbort, AdmissionVerdict, EnforcementAction, PolicyCheck, PolicyDenial,

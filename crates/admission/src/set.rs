@@ -11,8 +11,8 @@ use crate::attributes::AdmissionAttributes;
 use crate::evaluation::EvaluationBudgets;
 use crate::inputs::AdmissionInputs;
 use crate::judge::{Judge, SharedValues};
-use crate::matching::MatchRequest;
 use crate::matching::index::{Candidates, PolicyIndex};
+use crate::matching::{MatchRequest, ResourceMatcher};
 use crate::policy::{CompiledPolicy, FailurePolicy};
 use crate::verdict::{AdmissionAbort, AdmissionVerdict};
 
@@ -23,6 +23,17 @@ pub struct PossiblePolicy<'p> {
     pub name: &'p str,
     /// Whether its failure policy is `Ignore`.
     pub ignores_failures: bool,
+}
+
+/// A policy or binding that is not for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyMismatch<'p> {
+    /// The name of the policy.
+    pub policy: &'p str,
+    /// The name of the binding that excludes the request; `None` if the policy does.
+    pub binding: Option<&'p str>,
+    /// The field of `matchConstraints` or `matchResources` that says so, such as `objectSelector`.
+    pub field: &'static str,
 }
 
 /// Compiled policies with their bindings. It does not change; a new one replaces it.
@@ -155,6 +166,45 @@ impl PolicySet {
             judge.policy(self.numbered(number), &mut values)?;
         }
         Ok(judge.verdict())
+    }
+
+    /// The policies and bindings that are not for this request, and why. For tools that explain a verdict.
+    pub fn mismatches<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        inputs: &'a dyn AdmissionInputs,
+    ) -> Vec<PolicyMismatch<'a>> {
+        let objects = inputs.objects(attributes.kind).unwrap_or_default();
+        let request = MatchRequest {
+            attributes,
+            inputs,
+            objects,
+            is_name_unknown: false,
+        };
+        let mut found = Vec::new();
+        for policy in &self.policies {
+            let mut mismatch = |binding, matcher: &ResourceMatcher| {
+                let field = matcher.mismatch(&request);
+                found.extend(field.map(|field| PolicyMismatch {
+                    policy: &policy.name,
+                    binding,
+                    field,
+                }));
+                field.is_some()
+            };
+            let Ok(matcher) = &policy.matcher else {
+                continue;
+            };
+            if mismatch(None, matcher) {
+                continue;
+            }
+            for binding in &policy.bindings {
+                if let Some(Ok(matcher)) = &binding.matcher {
+                    mismatch(Some(&binding.name), matcher);
+                }
+            }
+        }
+        found
     }
 
     fn candidates(&self, request: &MatchRequest<'_>) -> Candidates {

@@ -30,6 +30,7 @@
 //! Not here: following policies, params and namespaces, and the audit log.
 
 mod admitter;
+pub mod audit;
 mod body_budget;
 mod cluster_state;
 mod dry_run;

@@ -1,9 +1,9 @@
 //! Reads `admission`: admission policies for forwarded requests.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, path::Path};
 
 use crate::config::{
-    AdmissionConfig, AdmissionSource, Config, GatewayMode,
+    AdmissionAuditConfig, AdmissionConfig, AdmissionSource, Config, GatewayMode,
     section::{ConfigReader, ConfigSection},
     values,
 };
@@ -21,6 +21,15 @@ pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
         fidelity: section.keyword("fidelity", Fidelity::Completed),
         body_budget: section.ranged("bodyBudget", 64 << 20, &(4 << 20..=64 << 30), values::bytes),
         workers: NonZeroU32::new(section.ranged("workers", 0, &(0..=256), values::count)),
+        audit: section.section("audit", audit),
+    }
+}
+
+fn audit(section: &mut ConfigSection<'_>) -> AdmissionAuditConfig {
+    AdmissionAuditConfig {
+        file: section.path_or_dash("file"),
+        max_size: section.ranged("maxSize", 100 << 20, &(1 << 20..=64 << 30), values::bytes),
+        max_files: section.ranged("maxFiles", 5, &(0..=1000), values::count),
     }
 }
 
@@ -28,7 +37,22 @@ pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
 pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
     let admission = &config.admission;
     validate_source(reader, config);
+    let directory = admission.audit.file.as_deref().and_then(Path::parent);
+    if directory.is_some_and(|directory| !directory.as_os_str().is_empty() && !directory.is_dir()) {
+        reader.error(
+            "admission.audit.file",
+            "its directory does not exist",
+            "create it, or check the path, which is relative to the directory of the configuration file",
+        );
+    }
     if admission.mode.is_none() {
+        if admission.audit.file.is_some() {
+            reader.warning(
+                "admission.audit.file",
+                "has no effect: admission.mode is off",
+                "set admission.mode to audit or enforce, or remove it",
+            );
+        }
         if !admission.files.is_empty() {
             reader.warning(
                 "admission.policies.files",

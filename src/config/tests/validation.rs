@@ -218,6 +218,18 @@ fn admission_policies_need_an_upstream_a_credential_and_policies() {
                 source,
             ),
             (
+                of(json!({"audit": {"file": "-"}})),
+                Severity::Warning,
+                "admission.audit.file",
+            ),
+            (
+                of(
+                    json!({"mode": "audit", "policies": {"files": ["token"]}, "audit": {"file": "absent/a"}}),
+                ),
+                Severity::Error,
+                "admission.audit.file",
+            ),
+            (
                 of(json!({"bodyBudget": "1Mi"})),
                 Severity::Error,
                 "admission.bodyBudget",
@@ -235,6 +247,7 @@ fn admission_settings_are_read_as_written() {
         "admission": {
             "mode": "enforce", "policies": {"files": ["p.yaml"]}, "fidelity": "dryRun",
             "bodyBudget": "8Mi", "workers": 3,
+            "audit": {"file": "audit.jsonl", "maxSize": "2Mi", "maxFiles": 9},
         },
     }));
     assert_eq!(reading.findings, []);
@@ -245,8 +258,15 @@ fn admission_settings_are_read_as_written() {
         fidelity: Fidelity::DryRun,
         body_budget: 8 << 20,
         workers: NonZeroU32::new(3),
+        audit: AdmissionAuditConfig {
+            file: Some(scratch.0.join("audit.jsonl")),
+            max_size: 2 << 20,
+            max_files: 9,
+        },
     };
     assert_eq!(reading.config.admission, expected);
+    let dash = read(json!({"admission": {"audit": {"file": "-"}}})).config;
+    assert_eq!(dash.admission.audit.file, Some(PathBuf::from("-")));
     let defaults = read(json!({})).config.admission;
     assert_eq!(
         (defaults.mode, defaults.fidelity),

@@ -95,4 +95,5 @@ pub(super) const ADMITTER: Edges = &[
     ),
     ("layer", &["admitter", "mode", "side"]),
     ("wait_layer", &["layer", "mode", "side"]),
+    ("audit", &["mode", "record"]),
 ];

@@ -41,6 +41,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/runbooks/README.md",
     "docs/sidecar.md",
     "docs/standalone.md",
+    "docs/testing-admission-policies.md",
     "docs/troubleshooting.md",
 ];
 

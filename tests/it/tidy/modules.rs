@@ -169,7 +169,9 @@ const ADMISSION: Edges = &[
     ("attributes", &[]),
     ("environment", &[]),
     ("warnings", &[]),
-    ("inputs", &["attributes"]),
+    ("built_in", &[]),
+    ("observer", &[]),
+    ("inputs", &["attributes", "observer"]),
     ("matching", &["attributes", "inputs"]),
     ("policy", &["environment", "inputs", "matching"]),
     ("validate", &["environment", "policy"]),
@@ -178,7 +180,7 @@ const ADMISSION: Edges = &[
     ("params", &["attributes", "inputs", "policy"]),
     (
         "evaluation",
-        &["attributes", "environment", "inputs", "policy"],
+        &["attributes", "environment", "inputs", "observer", "policy"],
     ),
     ("verdict", &["attributes", "evaluation"]),
     (

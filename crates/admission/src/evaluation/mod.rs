@@ -11,6 +11,7 @@ use fairgate_cel::{CelBindings, CelJson, CelValue, CelVariable};
 
 use crate::attributes::AdmissionObjects;
 use crate::inputs::AdmissionInputs;
+use crate::observer::ExpressionRole;
 use crate::policy::{
     CompiledPolicy, FailurePolicy, PolicyAnnotation, PolicyExpression, PolicyValidation,
 };
@@ -112,6 +113,23 @@ pub struct PolicyAnnotationResult<'p> {
     pub result: AnnotationResult,
     /// Whether the key can be published.
     pub(crate) is_publishable: bool,
+}
+
+impl PolicyAnnotationResult<'_> {
+    /// Whether it denies the request.
+    pub fn denies(&self) -> bool {
+        matches!(self.result, AnnotationResult::ErrorDenied(_))
+    }
+
+    /// The error, if it has one.
+    pub fn error(&self) -> Option<&str> {
+        match &self.result {
+            AnnotationResult::ErrorIgnored(error) | AnnotationResult::ErrorDenied(error) => {
+                Some(error)
+            }
+            AnnotationResult::Published(_) | AnnotationResult::Absent => None,
+        }
+    }
 }
 
 /// What evaluating one policy with one param gave.
@@ -256,7 +274,8 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
     /// Runs a part with what is bound now, and passes on each result; returns what is left of the budget.
     fn part(
         &self,
-        expressions: impl Iterator<Item = &'p PolicyExpression>,
+        role: ExpressionRole,
+        expressions: impl Iterator<Item = (usize, &'p PolicyExpression)>,
         budget: u64,
         mut each: impl FnMut(Result<CelValue<'c>, String>),
     ) -> Result<u64, OutOfBudget> {
@@ -266,10 +285,15 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         }
         let inputs = self.context.inputs;
         let interrupted = || inputs.is_interrupted();
-        let mut part =
-            EvaluationPart::new(&self.policy.variables, &self.bindings, &interrupted, budget);
-        for expression in expressions {
-            each(part.evaluate(expression)?);
+        let mut part = EvaluationPart::new(
+            &self.policy.variables,
+            &self.bindings,
+            inputs,
+            &interrupted,
+            (role, budget),
+        );
+        for (index, expression) in expressions {
+            each(part.evaluate(index, expression)?);
         }
         Ok(part.left())
     }
@@ -281,7 +305,8 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         let budget = self.context.budgets.conditions;
         let (mut is_false, mut errors) = (false, Vec::new());
         let left = self.part(
-            self.policy.conditions.iter(),
+            ExpressionRole::Condition,
+            self.policy.conditions.iter().enumerate(),
             budget,
             |result| match result {
                 Ok(value) => is_false |= matches!(value, CelValue::Bool(false)),
@@ -322,8 +347,8 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         let validations = &self.policy.validations;
         costs.validations = PartCost::OverBudget;
         let mut decisions = Vec::with_capacity(validations.len());
-        let expressions = validations.iter().map(|one| &one.expression);
-        let left = self.part(expressions, budget, |result| {
+        let expressions = validations.iter().map(|one| &one.expression).enumerate();
+        let left = self.part(ExpressionRole::Validation, expressions, budget, |result| {
             decisions.push(match result {
                 Ok(value) => decision(&validations[decisions.len()], &value),
                 Err(error) => self.error(error),
@@ -359,7 +384,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         let validations = self.policy.validations.iter();
         let messages = validations.clone().enumerate().filter_map(with_message);
         let mut places = messages.clone().map(|(at, _)| at);
-        let left = self.part(messages.map(|(_, message)| message), budget, |result| {
+        let left = self.part(ExpressionRole::Message, messages, budget, |result| {
             let decision = places.next().and_then(|at| decisions.get_mut(at));
             if let (Some(decision), Ok(value)) = (decision, result)
                 && decision.kind == DecisionKind::Denied
@@ -382,8 +407,8 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         let annotations = &self.policy.annotations;
         let ignore = self.policy.failure_policy == FailurePolicy::Ignore;
         let mut all = Vec::with_capacity(annotations.len());
-        let expressions = annotations.iter().map(|one| &one.expression);
-        let left = self.part(expressions, budget, |result| {
+        let expressions = annotations.iter().map(|one| &one.expression).enumerate();
+        let left = self.part(ExpressionRole::Annotation, expressions, budget, |result| {
             let annotation = &annotations[all.len()];
             all.push(PolicyAnnotationResult {
                 key: &annotation.key,

@@ -3,6 +3,8 @@
 use fairgate_cel::{CelBindings, CelValue, DEFAULT_WORK_LIMIT};
 
 use super::variables::PolicyVariables;
+use crate::inputs::AdmissionInputs;
+use crate::observer::{ExpressionRole, ExpressionStep};
 use crate::policy::PolicyExpression;
 
 /// The steps that all expressions of a part may take besides those that their cost allows: as many as four expressions
@@ -19,6 +21,8 @@ pub(super) struct OutOfBudget;
 /// Expressions that share a budget and the values of variables.
 pub(super) struct EvaluationPart<'c, 'e> {
     bindings: &'e CelBindings<'c>,
+    inputs: &'e dyn AdmissionInputs,
+    role: ExpressionRole,
     variables: PolicyVariables<'c, 'e>,
     left: u64,
 }
@@ -27,12 +31,16 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
     pub(super) fn new(
         variables: &'c [(String, PolicyExpression)],
         bindings: &'e CelBindings<'c>,
+        inputs: &'e dyn AdmissionInputs,
         interrupted: &'e dyn Fn() -> bool,
-        budget: u64,
+        (role, budget): (ExpressionRole, u64),
     ) -> Self {
+        let observer = inputs.observer();
         Self {
             bindings,
-            variables: PolicyVariables::new(variables, bindings, interrupted, WORK_LIMIT),
+            inputs,
+            role,
+            variables: PolicyVariables::new(variables, bindings, interrupted, observer, WORK_LIMIT),
             left: budget,
         }
     }
@@ -42,30 +50,47 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
         self.left
     }
 
-    /// The value of an expression, or the text of its error.
+    /// The value of the expression with this index in its list, or the text of its error.
     ///
     /// # Errors
     ///
     /// When the budget does not suffice.
     pub(super) fn evaluate(
         &mut self,
+        index: usize,
         expression: &'c PolicyExpression,
     ) -> Result<Result<CelValue<'c>, String>, OutOfBudget> {
+        let (result, cost) = self.run(expression);
+        if let Some(observer) = self.inputs.observer() {
+            observer.expression(&ExpressionStep {
+                role: self.role,
+                index,
+                name: "",
+                result: result.as_ref().map_err(String::as_str),
+                cost,
+            });
+        }
+        let cost = self.variables.take_cost().saturating_add(cost);
+        self.left = self.left.checked_sub(cost).ok_or(OutOfBudget)?;
+        Ok(result)
+    }
+
+    /// The value of an expression and its cost, without that of variables.
+    fn run(&mut self, expression: &'c PolicyExpression) -> (Result<CelValue<'c>, String>, u64) {
         let program = match &expression.program {
             Ok(program) => program,
-            Err(error) => return Ok(Err(format!("compilation error: {error}"))),
+            Err(error) => return (Err(format!("compilation error: {error}")), 0),
         };
         let limits = self.variables.limits();
         self.variables.begin(program.height());
         let evaluation = program.evaluate_lazy(self.bindings, &self.variables, &limits);
         self.variables.take_work(evaluation.work);
-        let cost = self.variables.take_cost().saturating_add(evaluation.cost);
-        self.left = self.left.checked_sub(cost).ok_or(OutOfBudget)?;
-        Ok(evaluation.result.map_err(|error| {
+        let result = evaluation.result.map_err(|error| {
             format!(
                 "expression '{}' resulted in error: {error}",
                 expression.source
             )
-        }))
+        });
+        (result, evaluation.cost)
     }
 }

@@ -8,7 +8,9 @@ use std::cell::{Cell, OnceCell};
 use fairgate_cel::{CelBindings, CelError, CelLazyObject, CelResult, EvaluationLimits};
 use smallvec::SmallVec;
 
-use crate::{environment::RESERVED, policy::PolicyExpression};
+use crate::environment::RESERVED;
+use crate::observer::{ExpressionRole, ExpressionStep, JudgeObserver};
+use crate::policy::PolicyExpression;
 
 /// The maximum nesting depth of an expression together with the variables that it uses. The original has no limit, and
 /// grows its stack instead.
@@ -23,6 +25,7 @@ pub(super) struct PolicyVariables<'c, 'e> {
     variables: &'c [(String, PolicyExpression)],
     bindings: &'e CelBindings<'c>,
     interrupted: &'e dyn Fn() -> bool,
+    observer: Option<&'e dyn JudgeObserver>,
     values: SmallVec<[OnceCell<CelResult<'c>>; 4]>,
     /// What was spent on variables since [`take_cost`](Self::take_cost).
     cost: Cell<u64>,
@@ -37,12 +40,14 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
         variables: &'c [(String, PolicyExpression)],
         bindings: &'e CelBindings<'c>,
         interrupted: &'e dyn Fn() -> bool,
+        observer: Option<&'e dyn JudgeObserver>,
         work: u64,
     ) -> Self {
         Self {
             variables,
             bindings,
             interrupted,
+            observer,
             values: SmallVec::from_elem(OnceCell::new(), variables.len()),
             cost: Cell::new(0),
             work: Cell::new(work),
@@ -75,7 +80,8 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
         self.height.set(height);
     }
 
-    fn compute(&self, name: &str, expression: &'c PolicyExpression) -> CelResult<'c> {
+    /// The value of a variable and its cost, without that of other variables.
+    fn compute(&self, name: &str, expression: &'c PolicyExpression) -> (CelResult<'c>, u64) {
         let fails = |how: &str, why: &dyn std::fmt::Display| {
             Err(CelError::new(format!(
                 "composited variable \"{name}\" fails to {how}: {why}"
@@ -83,25 +89,24 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
         };
         let program = match &expression.program {
             Ok(program) => program,
-            Err(error) => return fails("compile", error),
+            Err(error) => return (fails("compile", error), 0),
         };
         let before = self.height.get();
         let height = before
             .saturating_add(program.height())
             .saturating_add(HEIGHT_OF_VARIABLE);
         if height > MAX_HEIGHT {
-            return fails("evaluate", &"variables nest too deep");
+            return (fails("evaluate", &"variables nest too deep"), 0);
         }
         self.height.set(height);
         let evaluation = program.evaluate_lazy(self.bindings, self, &self.limits());
         self.take_work(evaluation.work);
         self.height.set(before);
-        self.cost
-            .set(self.cost.get().saturating_add(evaluation.cost));
-        match evaluation.result {
+        let value = match evaluation.result {
             Ok(value) => Ok(value),
             Err(error) => fails("evaluate", &error),
-        }
+        };
+        (value, evaluation.cost)
     }
 }
 
@@ -120,7 +125,20 @@ impl<'c> CelLazyObject<'c> for PolicyVariables<'c, '_> {
         if let Some(known) = self.values[at].get() {
             return Some(known.clone());
         }
-        let value = self.compute(&name, &self.variables[at].1);
+        let (value, cost) = self.compute(&name, &self.variables[at].1);
+        self.cost.set(self.cost.get().saturating_add(cost));
+        if let Some(observer) = self.observer {
+            let error = value.as_ref().err().map(ToString::to_string);
+            observer.expression(&ExpressionStep {
+                role: ExpressionRole::Variable,
+                index: 0,
+                name: &name,
+                result: value
+                    .as_ref()
+                    .map_err(|_| error.as_deref().unwrap_or_default()),
+                cost,
+            });
+        }
         // It is already set if the variable uses itself, which is possible when several variables have the same name.
         let _ = self.values[at].set(value.clone());
         Some(value)

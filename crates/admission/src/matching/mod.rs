@@ -122,6 +122,22 @@ impl ResourceMatcher {
         Ok(Some(matched))
     }
 
+    /// The field because of which the request does not match; `None` if it matches.
+    pub(crate) fn mismatch(&self, request: &MatchRequest<'_>) -> Option<&'static str> {
+        if self.selects_namespace(request) == Ok(false) {
+            return Some("namespaceSelector");
+        }
+        let is_selected =
+            |rule: &LabelRule| rule.is_everything() || selects_objects(rule, request.objects);
+        if self.objects.as_ref().is_ok_and(|rule| !is_selected(rule)) {
+            return Some("objectSelector");
+        }
+        if let Ok(Some(_)) = rules::find(&self.exclusions, self.is_equivalent, false, request) {
+            return Some("excludeResourceRules");
+        }
+        matches!(self.matches_resource(request), Ok(None)).then_some("resourceRules")
+    }
+
     /// Whether a request whose objects are not known yet may match. An error counts as a match.
     pub(crate) fn may_match(&self, request: &MatchRequest<'_>) -> bool {
         self.selects_namespace(request) != Ok(false)

@@ -1,10 +1,57 @@
 //! The lines on which the keys of a document stand, for messages about their values.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    fmt,
+};
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{ExpansionBudget, YamlError, check_depth, checked};
+use super::{ExpansionBudget, YamlError, check_depth, checked, documents};
+use serde_json::Value;
+
+/// A document with the lines of its keys.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LocatedDocument {
+    /// The document.
+    pub value: Value,
+    /// The line of each key by its path, counted from 1 in the whole text, as [`lines()`] has it. The empty path is the
+    /// document itself.
+    pub lines: BTreeMap<String, usize>,
+}
+
+impl LocatedDocument {
+    /// The line of a path, or of the nearest one above it that has a line; 1 if there is none.
+    pub fn line(&self, path: &str) -> usize {
+        let mut path = path;
+        loop {
+            if let Some(line) = self.lines.get(path) {
+                return *line;
+            }
+            match path.rfind(['.', '[']) {
+                Some(end) => path = &path[..end],
+                None => return self.lines.get("").copied().unwrap_or(1),
+            }
+        }
+    }
+}
+
+/// The documents of `text` as [`documents()`](super::documents()) reads them, with the lines of their keys.
+///
+/// # Errors
+///
+/// As [`documents()`](super::documents()).
+pub fn located_documents(text: &[u8]) -> Result<Vec<LocatedDocument>, YamlError> {
+    let values = documents(text)?;
+    let lines = lines_of_all(text, usize::MAX).unwrap_or_default();
+    let mut lines = lines.into_iter();
+    let located = values.into_iter().map(|value| LocatedDocument {
+        value,
+        lines: lines.next().unwrap_or_default(),
+    });
+    Ok(located.collect())
+}
 
 /// The line of each key of the first document of `text`, counted from 1.
 ///
@@ -17,23 +64,43 @@ use super::{ExpansionBudget, YamlError, check_depth, checked};
 ///
 /// As [`documents()`](super::documents()), except for repeated keys.
 pub fn lines(text: &[u8]) -> Result<BTreeMap<String, usize>, YamlError> {
+    let first = lines_of_all(text, 1)?.into_iter().next();
+    let mut lines = first.unwrap_or_default();
+    lines.remove("");
+    Ok(lines)
+}
+
+/// The lines of the first `count` documents that are not empty.
+fn lines_of_all(text: &[u8], count: usize) -> Result<Vec<BTreeMap<String, usize>>, YamlError> {
     let text = checked(text)?;
     check_depth(text)?;
-    let found = RefCell::default();
-    let visitor = LineVisitor {
-        text,
-        path: "",
-        budget: &ExpansionBudget::of(text),
-        found: &found,
-    };
-    if let Some(document) = serde_yaml::Deserializer::from_str(text).next() {
+    let budget = ExpansionBudget::of(text);
+    let mut all = Vec::new();
+    for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
+        let found = RefCell::default();
+        let visitor = LineVisitor {
+            text,
+            path: "",
+            budget: &budget,
+            is_empty: &Cell::new(true),
+            found: &found,
+        };
         let outcome = visitor.deserialize(document);
-        outcome.map_err(|error| YamlError::Syntax {
-            document: 1,
+        let first = outcome.map_err(|error| YamlError::Syntax {
+            document: index + 1,
             message: error.to_string(),
         })?;
+        if visitor.is_empty.get() {
+            continue;
+        }
+        let mut places = found.into_inner();
+        places.extend(first.map(|place| (String::new(), place)));
+        all.push(to_lines(text, places));
+        if all.len() == count {
+            break;
+        }
     }
-    Ok(to_lines(text, found.into_inner()))
+    Ok(all)
 }
 
 /// Converts positions in `text` to lines, in one pass.
@@ -55,6 +122,8 @@ struct LineVisitor<'a> {
     text: &'a str,
     path: &'a str,
     budget: &'a ExpansionBudget,
+    /// Cleared by the first value that is not null.
+    is_empty: &'a Cell<bool>,
     found: &'a RefCell<BTreeMap<String, usize>>,
 }
 
@@ -81,6 +150,7 @@ impl<'de> DeserializeSeed<'de> for LineVisitor<'_> {
 macro_rules! without_position {
     ($($visit:ident: $ty:ty),*) => {
         $(fn $visit<E: de::Error>(self, _: $ty) -> Result<Self::Value, E> {
+            self.is_empty.set(false);
             self.budget.spend(1).map(|()| None)
         })*
     };
@@ -104,15 +174,18 @@ impl<'de> Visitor<'de> for LineVisitor<'_> {
     }
 
     fn visit_borrowed_str<E: de::Error>(self, v: &'de str) -> Result<Self::Value, E> {
+        self.is_empty.set(false);
         self.budget.spend(v.len().saturating_add(1))?;
         Ok(position(self.text, v))
     }
 
     fn visit_str<E: de::Error>(self, v: &str) -> Result<Self::Value, E> {
+        self.is_empty.set(false);
         self.budget.spend(v.len().saturating_add(1)).map(|()| None)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        self.is_empty.set(false);
         self.budget.spend(1)?;
         let mut first = None;
         for index in 0.. {
@@ -133,6 +206,7 @@ impl<'de> Visitor<'de> for LineVisitor<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        self.is_empty.set(false);
         self.budget.spend(1)?;
         let mut first = None;
         while let Some((key, place)) = map.next_key_seed(KeyVisitor { text: self.text })? {
@@ -231,6 +305,20 @@ mod tests {
         let mut keys: Vec<_> = documents[0].as_object().unwrap().keys().collect();
         keys.sort();
         assert_eq!(keys, ["-2", "1", "1.0", "true"]);
+    }
+
+    #[test]
+    fn every_document_has_its_lines() {
+        let text = "# a\n---\na: 1\nb:\n- c\n---\n---\n'x': {y: 2}\n---\n7\n";
+        let all = located_documents(text.as_bytes()).unwrap();
+        let lines = |path| all.iter().map(|one| one.line(path)).collect::<Vec<_>>();
+        assert_eq!(all.len(), 3);
+        assert_eq!(lines(""), [3, 8, 1]);
+        assert_eq!(lines("b[0].absent"), [5, 8, 1]);
+        assert_eq!(lines("x.y"), [3, 8, 1]);
+        let json = b"{\"a\":\n {\"b\": [1,\n \"c\"]}}";
+        let one = &located_documents(json).unwrap()[0];
+        assert_eq!((one.line("a.b[1]"), one.line("a.b[0]")), (3, 2));
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! an error. [`manifest()`] reads bodies sent to an API server, which must accept what kube-apiserver accepts:
 //! booleans of YAML 1.1 such as `yes`, and repeated keys, which it reports.
 //!
-//! [`lines()`] says on which lines the keys of a document stand, for messages about their values.
+//! [`lines()`] says on which lines the keys of a document stand, for messages about their values, and
+//! [`located_documents()`] reads documents together with these lines.
 //!
 //! Not here: what the values mean.
 
@@ -24,7 +25,7 @@ use serde::de;
 
 pub use self::{
     documents::documents,
-    lines::lines,
+    lines::{LocatedDocument, lines, located_documents},
     manifest::{MAX_REPEATED, Manifest, NO_JSON, NO_KEY, RepeatedKey, manifest},
 };
 

@@ -1,0 +1,276 @@
+//! One line of the audit log.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{AdmissionDecision, AdmissionRecord, RecordedCheck};
+
+/// The most bytes of a text.
+const MAX_TEXT: usize = 2048;
+
+/// The most warnings, checks and annotations of a line.
+const MAX_ITEMS: usize = 100;
+
+/// The most groups of a user.
+const MAX_GROUPS: usize = 50;
+
+/// Stands for a text that may contain values of a Secret.
+const SECRET: &str = "(not recorded: the object is a Secret)";
+
+/// What one policy did about a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AuditCheck {
+    /// The name of the policy.
+    pub policy: String,
+    /// The name of the binding; empty if the policy itself is configured wrongly.
+    pub binding: String,
+    /// `deny`, `warn`, `audit`, or `allow` for an error that is ignored.
+    pub action: String,
+    /// `no_error`, `compile_error`, `out_of_budget` or `invalid_error`, as in
+    /// `apiserver_validating_admission_policy_check_total`.
+    pub error_type: String,
+    /// The reason of the `Status` if it denies the request.
+    pub reason: String,
+    /// The message of the validation that failed, or the error.
+    pub message: String,
+}
+
+/// A judged request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AuditEntry {
+    /// When it was judged: RFC 3339, in milliseconds.
+    pub time: String,
+    /// The request's `Audit-Id`.
+    #[serde(rename = "auditID")]
+    pub audit_id: String,
+    /// `audit` or `enforce`.
+    pub mode: String,
+    /// `denied`, `allowed`, `notJudged` or `failed`. In the mode `audit`, it was forwarded in any case.
+    pub decision: String,
+    /// Such as `CREATE`.
+    pub operation: String,
+    /// The API group of the resource; empty for the core group.
+    pub group: String,
+    /// The version of the resource.
+    pub version: String,
+    /// The resource in the plural.
+    pub resource: String,
+    /// The subresource, or empty.
+    pub subresource: String,
+    /// The namespace, or empty.
+    pub namespace: String,
+    /// The name of the object, or empty.
+    pub name: String,
+    /// The name of the user.
+    pub user: String,
+    /// The groups of the user.
+    pub groups: Vec<String>,
+    /// Whether the client asked for a dry run.
+    pub dry_run: bool,
+    /// How the object was obtained: `asSent`, `completed` or `dryRun`.
+    pub fidelity: String,
+    /// Why it could not be judged; empty if it was.
+    pub failure: String,
+    /// What policies did; those whose validations hold are left out.
+    pub policies: Vec<AuditCheck>,
+    /// The warnings that the client got, or would have got.
+    pub warnings: Vec<String>,
+    /// The audit annotations, with the keys that kube-apiserver gives them.
+    pub annotations: BTreeMap<String, String>,
+    /// How long judging took, in seconds, without waiting for the body and for the upstream.
+    pub judging_seconds: f64,
+}
+
+impl AuditEntry {
+    /// The entry of a record that was made at `time` (RFC 3339); `None` if there is nothing to report: no policy
+    /// did anything about the request.
+    pub fn of(record: AdmissionRecord, time: String) -> Option<Self> {
+        let is_secret = record.group.is_empty() && record.resource == "secrets";
+        let kept = |text: String| match is_secret {
+            true if text.is_empty() => text,
+            true => SECRET.to_owned(),
+            false => cut(text),
+        };
+        let acting = record.checks.into_iter();
+        let acting = acting.filter_map(|check| of_check(check, &kept));
+        let policies: Vec<_> = acting.take(MAX_ITEMS).collect();
+        let is_quiet = policies.is_empty()
+            && record.warnings.is_empty()
+            && record.annotations.is_empty()
+            && record.decision == AdmissionDecision::Allowed;
+        if is_quiet {
+            return None;
+        }
+        let warnings = record.warnings.into_iter().take(MAX_ITEMS).map(kept);
+        let annotations = record.annotations.into_iter().take(MAX_ITEMS);
+        Some(Self {
+            time,
+            audit_id: cut(record.audit_id),
+            mode: record.mode.as_str().to_owned(),
+            decision: record.decision.as_str().to_owned(),
+            operation: record.operation.name().to_owned(),
+            group: cut(record.group),
+            version: cut(record.version),
+            resource: cut(record.resource),
+            subresource: cut(record.subresource),
+            namespace: cut(record.namespace),
+            name: cut(record.name),
+            user: cut(record.user),
+            groups: record
+                .groups
+                .into_iter()
+                .take(MAX_GROUPS)
+                .map(cut)
+                .collect(),
+            dry_run: record.dry_run,
+            fidelity: record.fidelity.as_str().to_owned(),
+            failure: cut(record.failure),
+            policies,
+            warnings: warnings.collect(),
+            annotations: annotations
+                .map(|(key, value)| (cut(key), kept(value)))
+                .collect(),
+            judging_seconds: record.judging.as_secs_f64(),
+        })
+    }
+
+    /// The entry as a line of JSON, with its line feed.
+    pub fn line(&self) -> Vec<u8> {
+        // Strings, numbers and booleans can always be written.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+}
+
+fn of_check(check: RecordedCheck, kept: &impl Fn(String) -> String) -> Option<AuditCheck> {
+    Some(AuditCheck {
+        policy: cut(check.policy),
+        binding: cut(check.binding),
+        action: check.action?.label().to_owned(),
+        error_type: check.error_type.to_owned(),
+        reason: cut(check.reason),
+        message: kept(check.message),
+    })
+}
+
+/// The first [`MAX_TEXT`] bytes of a text, cut at a character boundary.
+fn cut(mut text: String) -> String {
+    if text.len() > MAX_TEXT {
+        let mut end = MAX_TEXT - '…'.len_utf8();
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fairgate_admission::{AdmissionOperation, EnforcementAction, VALIDATION_FAILURE};
+
+    use super::*;
+    use crate::mode::{AdmissionMode, Fidelity};
+
+    fn record(resource: &str, action: Option<EnforcementAction>) -> AdmissionRecord {
+        AdmissionRecord {
+            audit_id: "a-1".to_owned(),
+            mode: AdmissionMode::Audit,
+            operation: AdmissionOperation::Create,
+            group: String::new(),
+            version: "v1".to_owned(),
+            resource: resource.to_owned(),
+            subresource: String::new(),
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            user: "alice".to_owned(),
+            groups: vec!["system:authenticated".to_owned()],
+            dry_run: false,
+            fidelity: Fidelity::Completed,
+            decision: AdmissionDecision::Allowed,
+            failure: String::new(),
+            checks: vec![RecordedCheck {
+                policy: "p".to_owned(),
+                binding: "b".to_owned(),
+                error_type: "invalid_error",
+                action,
+                message: "the value is topsecret\nsecond line".to_owned(),
+                reason: "Invalid".to_owned(),
+            }],
+            warnings: Vec::new(),
+            annotations: Vec::new(),
+            costs: vec![("p".to_owned(), 7)],
+            judging: Duration::from_micros(1500),
+            total: Duration::from_millis(2),
+        }
+    }
+
+    fn entry(record: AdmissionRecord) -> Option<AuditEntry> {
+        AuditEntry::of(record, "2026-01-02T03:04:05.678Z".to_owned())
+    }
+
+    #[test]
+    fn what_policies_did_is_one_line_that_can_be_read_again() {
+        let mut record = record("pods", Some(EnforcementAction::Deny));
+        record.decision = AdmissionDecision::Denied;
+        record.annotations = vec![(VALIDATION_FAILURE.to_owned(), "[]".to_owned())];
+        let entry = entry(record).unwrap();
+        let line = entry.line();
+        assert_eq!(
+            line.iter().position(|byte| *byte == b'\n'),
+            Some(line.len() - 1)
+        );
+        let text = String::from_utf8(line.clone()).unwrap();
+        for part in [
+            r#""time":"2026-01-02T03:04:05.678Z","auditID":"a-1","mode":"audit","decision":"denied""#,
+            r#""policy":"p","binding":"b","action":"deny","errorType":"invalid_error""#,
+            r#""annotations":{"validation.policy.admission.k8s.io/validation_failure":"[]"}"#,
+            r#""judgingSeconds":0.0015"#,
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        assert_eq!(serde_json::from_slice::<AuditEntry>(&line).unwrap(), entry);
+    }
+
+    #[test]
+    fn a_request_that_no_policy_did_anything_about_makes_no_line() {
+        assert_eq!(entry(record("pods", None)), None);
+        let mut failed = record("pods", None);
+        failed.decision = AdmissionDecision::NotJudged;
+        failed.failure = "the body is too long".to_owned();
+        assert_eq!(entry(failed).unwrap().failure, "the body is too long");
+    }
+
+    #[test]
+    fn nothing_that_may_come_from_a_secret_is_written() {
+        let mut record = record("secrets", Some(EnforcementAction::Warn));
+        record.warnings = vec!["it is topsecret".to_owned()];
+        record.annotations = vec![("p/k".to_owned(), "topsecret".to_owned())];
+        let text = String::from_utf8(entry(record).unwrap().line()).unwrap();
+        assert!(!text.contains("topsecret"), "{text}");
+        assert!(text.contains(r#""policy":"p""#), "{text}");
+    }
+
+    #[test]
+    fn a_line_has_a_bounded_length() {
+        let mut record = record("pods", Some(EnforcementAction::Audit));
+        let long = "é".repeat(100_000);
+        record.checks = vec![record.checks[0].clone(); 1000];
+        for check in &mut record.checks {
+            check.message.clone_from(&long);
+        }
+        record.warnings = vec![long.clone(); 1000];
+        record.groups = vec![long.clone(); 1000];
+        record.user = long;
+        let entry = entry(record).unwrap();
+        assert!(entry.user.len() <= MAX_TEXT && entry.user.ends_with("é…"));
+        assert!(entry.line().len() < 600_000);
+    }
+}

@@ -1,0 +1,344 @@
+//! `fairgate policy test` as its users call it: the binary, on files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use serde_json::{Value, json};
+
+/// A directory with files, which is removed with it.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(files: &[(&str, &str)]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fairgate-policy-test-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir_all(&directory).unwrap();
+        for (name, text) in files {
+            fs::write(directory.join(name), text).unwrap();
+        }
+        Self(directory)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Exit code, standard output, standard error.
+fn policy_test(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_fairgate"))
+        .args(["policy", "test"])
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+/// The shipped examples.
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("config/admission")
+}
+
+fn as_json(arguments: &[&str], directory: &Path) -> (i32, Value) {
+    let arguments = [arguments, &["--output", "json"]].concat();
+    let (code, out, err) = policy_test(directory, &arguments);
+    let value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    (code, value)
+}
+
+const POLICY: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: names}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*']}
+  validations:
+  - expression: request.operation == 'DELETE' || object.metadata.name.startsWith('a')
+";
+
+#[test]
+fn the_shipped_cases_come_as_they_expect() {
+    let arguments = ["-f", "policies", "--cases", "cases.yaml"];
+    let (code, out, err) = policy_test(&examples(), &arguments);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    assert!(
+        out.ends_with("5 cases: 5 as expected, 0 otherwise\n"),
+        "{out}"
+    );
+}
+
+#[test]
+fn each_policy_is_shown_with_its_expressions_and_their_costs() {
+    let arguments = [
+        "-f",
+        "policies",
+        "-f",
+        "deployments.yaml",
+        "--params",
+        "limits.yaml",
+        "--namespace-object",
+        "namespaces.yaml",
+    ];
+    let (code, report) = as_json(&arguments, &examples());
+    assert_eq!(code, 1);
+    let [web, queue] = [0, 1].map(|index| &report["results"][index]["request"]);
+    assert_eq!(
+        (&web["verdict"], &queue["verdict"]),
+        (&json!("denied"), &json!("allowed"))
+    );
+    let status = &web["status"];
+    assert_eq!(status["code"], 403);
+    assert_eq!(
+        status["message"],
+        "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'replica-limit' with binding \
+         'replica-limit-production' denied request: at most 5 replicas, not 9"
+    );
+    let limit = &web["policies"][1];
+    assert_eq!(
+        (&limit["policy"], &limit["param"]),
+        (&json!("replica-limit"), &json!("limits"))
+    );
+    let expressions = limit["expressions"].as_array().unwrap();
+    let shown: Vec<_> = expressions
+        .iter()
+        .map(|one| (&one["field"], &one["value"]))
+        .collect();
+    let expected = [
+        ("spec.matchConditions[0].expression", "true"),
+        ("spec.variables[1].expression", "9"),
+        ("spec.variables[0].expression", "5"),
+        ("spec.validations[0].expression", "false"),
+        // Messages have variables of their own.
+        ("spec.variables[0].expression", "5"),
+        ("spec.variables[1].expression", "9"),
+        (
+            "spec.validations[0].messageExpression",
+            "at most 5 replicas, not 9",
+        ),
+    ];
+    let expected = expected.map(|(field, value)| (json!(field), json!(value)));
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(field, value)| (field, value))
+        .collect();
+    assert_eq!(shown, expected);
+    let cost: u64 = expressions
+        .iter()
+        .map(|one| one["cost"].as_u64().unwrap())
+        .sum();
+    assert_eq!(limit["cost"], cost);
+    assert!(cost > 10, "{cost}");
+    let warning = queue["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.ends_with("give every image a tag other than latest"),
+        "{warning}"
+    );
+    assert_eq!(queue["auditAnnotations"]["image-tags/unpinned"], "queue");
+    assert_eq!(queue["policies"][0]["outcome"], "violated");
+}
+
+#[test]
+fn a_policy_without_binding_denies_and_the_output_says_so() {
+    let object = "{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}";
+    let files = Files::new(&[("policy.yaml", POLICY), ("object.yaml", object)]);
+    let (code, out, _) = policy_test(&files.0, &["-f", "."]);
+    assert_eq!(code, 1);
+    for text in [
+        "policy names has no binding: it is judged as if it had one with validationActions: [Deny]\n",
+        "denied   CREATE configmaps default/b (./object.yaml, line 1)\n",
+        "\n  denied: policy names, cost ",
+        "\n    spec.validations[0].expression = false (cost ",
+        "\n    message: failed expression: request.operation == 'DELETE'",
+        "\n  response: 422 Invalid: configmaps \"b\" is forbidden: ValidatingAdmissionPolicy 'names'",
+        "\n1 request: 0 allowed, 1 denied\n",
+    ] {
+        assert!(out.contains(text), "{text}\n{out}");
+    }
+    let (code, out, _) = policy_test(&files.0, &["-f", ".", "--operation", "DELETE"]);
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("DELETE configmaps default/b"), "{out}");
+}
+
+#[test]
+fn updates_are_judged_with_the_old_object() {
+    let policy = POLICY.replace(
+        "object.metadata.name.startsWith('a')",
+        "object.data == oldObject.data",
+    );
+    let object = |data: &str| {
+        format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: b}}, data: {{k: {data}}}}}")
+    };
+    let (old, new) = (object("x"), object("'y'"));
+    let files = [
+        ("policy.yaml", &*policy),
+        ("old.yaml", &*old),
+        ("new.yaml", &*new),
+    ];
+    let files = Files::new(&files);
+    for (new, expected) in [("new.yaml", 1), ("old.yaml", 0)] {
+        let arguments = ["-f", "policy.yaml", "-f", new, "--old", "old.yaml"];
+        let (code, report) = as_json(&arguments, &files.0);
+        assert_eq!(code, expected, "{report:#}");
+        assert_eq!(report["results"][0]["request"]["operation"], "UPDATE");
+    }
+}
+
+#[test]
+fn custom_kinds_have_the_resource_that_is_defined_given_or_guessed() {
+    let goose = "{apiVersion: farm.example/v1, kind: Goose, metadata: {name: a}}";
+    let definition = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a}, \
+                      spec: {group: farm.example, scope: Namespaced, names: {kind: Goose, plural: geese}, \
+                      versions: [{name: v1}]}}";
+    let files = [
+        ("policy.yaml", POLICY),
+        ("goose.yaml", goose),
+        ("definition.yaml", definition),
+    ];
+    let files = Files::new(&files);
+    let resource = |further: &[&str]| {
+        let arguments = [&["-f", "policy.yaml", "-f", "goose.yaml"], further].concat();
+        let (_, report) = as_json(&arguments, &files.0);
+        let request = &report["results"][0]["request"];
+        (
+            request["resource"].clone(),
+            request["namespace"].clone(),
+            request["notes"].clone(),
+        )
+    };
+    let (name, namespace, notes) = resource(&[]);
+    assert_eq!((name, namespace), (json!("gooses.farm.example"), json!("")));
+    assert!(
+        notes[0]
+            .as_str()
+            .unwrap()
+            .contains("--resource Goose=PLURAL"),
+        "{notes}"
+    );
+    let (name, _, notes) = resource(&["--resource", "Goose=geese"]);
+    assert_eq!((name, notes), (json!("geese.farm.example"), json!([])));
+    let (name, namespace, _) = resource(&["-f", "definition.yaml"]);
+    assert_eq!(
+        (name, namespace),
+        (json!("geese.farm.example"), json!("default"))
+    );
+}
+
+#[test]
+fn checks_of_the_authorizer_are_answered_by_the_cases() {
+    let policy = POLICY.replace(
+        "object.metadata.name.startsWith('a')",
+        "authorizer.group('').resource('secrets').check('get').allowed()",
+    );
+    let case = |name: &str, authorizer: &str, expect: &str| {
+        format!(
+            "- name: {name}\n  object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}}}\n  \
+             authorizer: {authorizer}\n  expect: {expect}\n"
+        )
+    };
+    let cases = [
+        case(
+            "answered",
+            "[{verb: get, resource: secrets, allowed: true}]",
+            "allowed",
+        ),
+        case("refused", "[{verb: get, allowed: false}]", "denied"),
+        case("not answered", "[{verb: list, allowed: true}]", "allowed"),
+    ];
+    let files = [("policy.yaml", &*policy), ("cases.yaml", &*cases.concat())];
+    let files = Files::new(&files);
+    let arguments = ["-f", "policy.yaml", "--cases", "cases.yaml"];
+    let (code, report) = as_json(&arguments, &files.0);
+    assert_eq!(code, 1);
+    let surprises: Vec<_> = (0..3)
+        .map(|index| {
+            report["results"][index]["surprises"]
+                .as_array()
+                .unwrap()
+                .len()
+        })
+        .collect();
+    assert_eq!(surprises, [0, 0, 1]);
+    let notes = report["results"][2]["request"]["notes"].to_string();
+    assert!(notes.contains("{verb: get, resource: secrets}"), "{notes}");
+}
+
+#[test]
+fn surprises_are_reported_in_every_format() {
+    let cases = "cases:\n\
+        - name: should <be> denied\n  object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n  expect: denied\n\
+        - name: other message\n  object: {apiVersion: v1, kind: ConfigMap, metadata: {name: b}}\n  \
+        expect: {policy: names, message: too long}\n";
+    let files = Files::new(&[("policy.yaml", POLICY), ("cases.yaml", cases)]);
+    let arguments = ["-f", "policy.yaml", "--cases", "cases.yaml"];
+    let (code, out, _) = policy_test(&files.0, &arguments);
+    assert_eq!(code, 1);
+    assert!(
+        out.contains("FAIL   should <be> denied (cases.yaml, line 2)"),
+        "{out}"
+    );
+    assert!(
+        out.contains("expected to be denied, but it was allowed"),
+        "{out}"
+    );
+    assert!(out.contains("2 cases: 0 as expected, 2 otherwise"), "{out}");
+    let junit = [&arguments[..], &["-o", "junit"]].concat();
+    let (code, out, _) = policy_test(&files.0, &junit);
+    assert_eq!(code, 1);
+    assert!(
+        out.contains(r#"<testsuites tests="2" failures="2" errors="0">"#),
+        "{out}"
+    );
+    assert!(
+        out.contains(r#"<testcase name="should &lt;be&gt; denied" classname="cases.yaml">"#),
+        "{out}"
+    );
+    assert!(
+        out.contains("failed expression: request.operation"),
+        "{out}"
+    );
+}
+
+#[test]
+fn all_mistakes_of_all_files_are_reported_at_once_with_their_lines() {
+    let policy = POLICY.replace("request.operation ==", "request.operatoin ==");
+    let binding = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\n\
+                   metadata: {name: b}\nspec:\n  policyName: names\n  validationActions: [Deny, Warn]\n  colour: red\n";
+    let cases =
+        "cases:\n- name: one\n  objekt: {}\n  operation: MAKE\n  expect: {verdict: maybe}\n";
+    let files = [
+        ("policy.yaml", &*policy),
+        ("binding.yaml", binding),
+        ("broken.yaml", "a: ["),
+        ("cases.txt", cases),
+    ];
+    let files = Files::new(&files);
+    let (code, out, err) = policy_test(&files.0, &["-f", ".", "--cases", "cases.txt"]);
+    assert_eq!((code, &*out), (2, ""), "{err}");
+    for text in [
+        "./policy.yaml, line 10: ValidatingAdmissionPolicy \"names\": spec.validations[0].expression",
+        "undefined field 'operatoin'",
+        "^",
+        "./binding.yaml, line 6: ValidatingAdmissionPolicyBinding \"b\": spec.validationActions",
+        "./binding.yaml, line 7",
+        "./broken.yaml",
+        "cases.txt, line 3: cases[0].objekt: there is no such key",
+        "cases.txt, line 4: cases[0].operation",
+        "cases.txt, line 5: cases[0].expect.verdict",
+        "nothing was judged",
+    ] {
+        assert!(err.contains(text), "{text}\n{err}");
+    }
+}
