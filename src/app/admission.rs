@@ -6,6 +6,7 @@ use tokio::runtime::Handle;
 
 use super::{
     ServeError, access_reviews,
+    admission_log::AdmissionLog,
     admission_recorder::LoggingRecorder,
     hosted_api::HostedApi,
     settings::{self, UpstreamClients},
@@ -107,9 +108,14 @@ impl AdmissionPolicies {
             }
         };
         let published = Arc::default();
-        let access = access_reviews::reviews(config, clients, clock, metrics, control);
-        let client = clients.reviews.clone();
-        let admitter = new_admitter(config, mode, &published, &state, access, client, clock);
+        let audit = &config.admission.audit;
+        let log = AdmissionLog::start(audit, clock, metrics)?;
+        let recorder = LoggingRecorder::new(log, audit.file.is_some(), clock.clone());
+        let upstream = (
+            access_reviews::reviews(config, clients, clock, metrics, control),
+            clients.reviews.clone(),
+        );
+        let admitter = new_admitter(config, mode, &published, &state, upstream, recorder, clock);
         Ok(Some(Self {
             published,
             admitter,
@@ -170,8 +176,8 @@ fn new_admitter(
     mode: AdmissionMode,
     published: &Arc<PublishedPolicies>,
     state: &Arc<FollowedCluster>,
-    access: AccessReviews,
-    client: ApiClient,
+    (access, client): (AccessReviews, ApiClient),
+    recorder: LoggingRecorder,
     clock: &Clock,
 ) -> Arc<Admitter> {
     let workers = config.admission.workers;
@@ -180,7 +186,7 @@ fn new_admitter(
         mode,
         policies: Arc::clone(published),
         cluster: Arc::clone(state) as Arc<dyn ClusterState>,
-        recorder: Arc::new(LoggingRecorder::new(clock.clone())),
+        recorder: Arc::new(recorder),
         access,
         client,
         body_budget: usize::try_from(config.admission.body_budget).unwrap_or(usize::MAX),

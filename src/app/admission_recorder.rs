@@ -1,5 +1,8 @@
-//! Writes what policies find to the log of the gateway.
+//! Takes what policies find: it goes to the audit log of policies, or without one to the log of the gateway.
 
+use std::sync::Arc;
+
+use super::admission_log::AdmissionLog;
 use fairgate_admitter::{AdmissionDecision, AdmissionRecord, AdmissionRecorder};
 use fairgate_base::{clock::Clock, log_limit::LogLimit};
 
@@ -8,25 +11,31 @@ const LOG: &str = "fairgate::admission";
 /// How many lines are written at once; further ones are counted.
 const LINES: u32 = 100;
 
-/// Logs requests that are denied or cannot be judged, and audit annotations. Objects are not logged.
+/// Counts requests and writes them to the audit log. If none is configured, those that are denied or cannot be judged,
+/// and audit annotations, go to the log of the gateway. Objects are not logged.
 #[derive(Debug)]
 pub(super) struct LoggingRecorder {
+    next: Arc<dyn AdmissionRecorder>,
+    has_file: bool,
     clock: Clock,
     lines: LogLimit,
+    /// When the last user of this recorder is gone, it writes what waits.
+    _log: AdmissionLog,
 }
 
 impl LoggingRecorder {
-    /// A recorder that writes a bounded number of lines.
-    pub(super) fn new(clock: Clock) -> Self {
+    /// A recorder that writes to `log`, which `has_file`, or else a bounded number of lines to the log of the gateway.
+    pub(super) fn new(log: AdmissionLog, has_file: bool, clock: Clock) -> Self {
         Self {
+            next: log.recorder(),
+            has_file,
             clock,
             lines: LogLimit::new(LINES),
+            _log: log,
         }
     }
-}
 
-impl AdmissionRecorder for LoggingRecorder {
-    fn record(&self, record: AdmissionRecord) {
+    fn log(&self, record: &AdmissionRecord) {
         let is_quiet = record.decision == AdmissionDecision::Allowed
             && record.warnings.is_empty()
             && record.annotations.is_empty();
@@ -42,21 +51,30 @@ impl AdmissionRecorder for LoggingRecorder {
         let found = checks.find(|check| !check.message.is_empty());
         tracing::info!(
             target: LOG,
-            audit_id = record.audit_id,
+            audit_id = &*record.audit_id,
             mode = record.mode.as_str(),
             decision = record.decision.as_str(),
-            user = record.user,
+            user = &*record.user,
             operation = record.operation.name(),
-            group = record.group,
-            resource = record.resource,
-            subresource = record.subresource,
-            namespace = record.namespace,
-            name = record.name,
+            group = &*record.group,
+            resource = &*record.resource,
+            subresource = &*record.subresource,
+            namespace = &*record.namespace,
+            name = &*record.name,
             policy = found.map(|check| &*check.policy),
             finding = found.filter(|_| !is_secret).map(|check| &*check.message),
-            failure = record.failure,
+            failure = &*record.failure,
             left_out,
             "judged by admission policies"
         );
+    }
+}
+
+impl AdmissionRecorder for LoggingRecorder {
+    fn record(&self, record: AdmissionRecord) {
+        if !self.has_file {
+            self.log(&record);
+        }
+        self.next.record(record);
     }
 }

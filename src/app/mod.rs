@@ -109,6 +109,9 @@ pub enum ServeError {
     /// Logging cannot be set up.
     #[error(transparent)]
     Log(#[from] observe::log::LogError),
+    /// The audit log of admission policies cannot be set up.
+    #[error(transparent)]
+    AdmissionLog(#[from] admission_log::AdmissionLogError),
     /// An admin port cannot be opened.
     #[error(
         "{field}: cannot bind {address}; choose another address, or stop the process that listens there"
