@@ -28,7 +28,7 @@ use crate::{
     objects::{self, PatchFormat},
     options,
     plan::JudgePlan,
-    responses::{Refused, reasons},
+    responses::{RefusedRequest, reasons},
     upstream_objects::StoredObject,
     write_request::WriteVerb,
 };
@@ -66,7 +66,7 @@ pub(crate) struct Evaluated {
 #[derive(Debug)]
 pub(crate) enum Unjudged {
     /// The request is wrong, or refused by the upstream.
-    Refused(Box<Refused>),
+    Refused(Box<RefusedRequest>),
     /// What is needed could not be read.
     Failed(String),
     /// The object does not exist: the upstream says so.
@@ -75,8 +75,8 @@ pub(crate) enum Unjudged {
     Inner(Refusal),
 }
 
-impl From<Refused> for Unjudged {
-    fn from(refused: Refused) -> Self {
+impl From<RefusedRequest> for Unjudged {
+    fn from(refused: RefusedRequest) -> Self {
         Self::Refused(Box::new(refused))
     }
 }
@@ -334,7 +334,7 @@ impl Evaluation {
             return Ok(None);
         };
         if !self.share.take(stored.length) {
-            return Err(Unjudged::from(Refused::no_room(self.output)));
+            return Err(Unjudged::from(RefusedRequest::no_room(self.output)));
         }
         self.set_kind_by(&stored.value);
         Ok(Some(stored.value))
@@ -404,7 +404,7 @@ impl Evaluation {
             }
             DryRunEnd::NoObject => Ok(None),
             DryRunEnd::Refused(status, refusal) => {
-                let refused = Refused::by_upstream(status, refusal, self.output);
+                let refused = RefusedRequest::by_upstream(status, refusal, self.output);
                 Err(refused.into())
             }
             DryRunEnd::Failed(why) => Err(Unjudged::Failed(why)),
@@ -460,6 +460,6 @@ impl Evaluation {
     }
 
     fn bad(&self, error: &StatusError) -> Unjudged {
-        Refused::error(error, reasons::MALFORMED, self.output).into()
+        RefusedRequest::error(error, reasons::MALFORMED, self.output).into()
     }
 }
