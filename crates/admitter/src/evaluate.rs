@@ -146,12 +146,11 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
-        let (object, reply) = match self.dry_object(dry).await? {
-            Some(found) => found,
-            None => {
-                let object = self.decoded()?;
-                (self.settled(object, None), None)
-            }
+        let (object, reply) = if let Some(found) = self.dry_object(dry).await? {
+            found
+        } else {
+            let object = self.decoded()?;
+            (self.settled(object, None), None)
         };
         self.name_by(&object);
         let mut end = self.judge(Some(object), None).await?;
@@ -166,12 +165,11 @@ impl Evaluation {
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
         let old = self.old(old).await?;
-        let (object, reply) = match self.dry_object(dry).await? {
-            Some(found) => found,
-            None => {
-                let object = self.decoded()?;
-                (self.settled(object, old.as_ref()), None)
-            }
+        let (object, reply) = if let Some(found) = self.dry_object(dry).await? {
+            found
+        } else {
+            let object = self.decoded()?;
+            (self.settled(object, old.as_ref()), None)
         };
         let mut end = self.judge(Some(object), old).await?;
         end.reply = reply;
@@ -195,14 +193,13 @@ impl Evaluation {
         let Some(old) = old else {
             return Err(Unjudged::Absent);
         };
-        let (object, reply) = match self.dry_object(dry).await? {
-            Some(found) => found,
-            None => {
-                let format = format.map_err(|error| self.bad(&error))?;
-                let patched = objects::patched(format, &old, &self.body, &self.plan.facts);
-                let object = patched.map_err(|error| self.bad(&error))?;
-                (self.settled(object, Some(&old)), None)
-            }
+        let (object, reply) = if let Some(found) = self.dry_object(dry).await? {
+            found
+        } else {
+            let format = format.map_err(|error| self.bad(&error))?;
+            let patched = objects::patched(format, &old, &self.body, &self.plan.facts);
+            let object = patched.map_err(|error| self.bad(&error))?;
+            (self.settled(object, Some(&old)), None)
         };
         let mut end = self.judge(Some(object), Some(old)).await?;
         end.reply = reply;
