@@ -67,7 +67,7 @@ impl Drop for BodyShare {
 
 /// A body that was read, or why it was not.
 #[derive(Debug)]
-pub(crate) enum ReadBody {
+pub(crate) enum BufferedBody {
     Whole(Bytes),
     /// It is longer than [`MAX_BODY`].
     TooLong,
@@ -78,13 +78,13 @@ pub(crate) enum ReadBody {
 }
 
 /// Reads a body, and puts it back, so that it can be forwarded.
-pub(crate) async fn read(body: &mut ClientBody, share: &mut BodyShare) -> ReadBody {
+pub(crate) async fn read(body: &mut ClientBody, share: &mut BodyShare) -> BufferedBody {
     let mut read = Vec::new();
     let mut length = 0;
     let end = loop {
         let data = match body.frame().await {
-            None => break ReadBody::Whole(joined(&read)),
-            Some(Err(_)) => return ReadBody::Broken,
+            None => break BufferedBody::Whole(joined(&read)),
+            Some(Err(_)) => return BufferedBody::Broken,
             Some(Ok(frame)) => frame.into_data(),
         };
         let Ok(data) = data else { continue };
@@ -92,10 +92,10 @@ pub(crate) async fn read(body: &mut ClientBody, share: &mut BodyShare) -> ReadBo
         let has_room = share.take(data.len());
         read.push(data);
         if length > MAX_BODY {
-            break ReadBody::TooLong;
+            break BufferedBody::TooLong;
         }
         if !has_room {
-            break ReadBody::NoRoom;
+            break BufferedBody::NoRoom;
         }
     };
     body.put_back(read);
@@ -125,8 +125,8 @@ mod tests {
             let mut body = ClientBody::full(vec![b'x'; length]);
             let mut share = budget.share();
             let whole = match read(&mut body, &mut share).await {
-                ReadBody::Whole(bytes) => bytes.len() == length,
-                ReadBody::TooLong => false,
+                BufferedBody::Whole(bytes) => bytes.len() == length,
+                BufferedBody::TooLong => false,
                 other => panic!("{other:?}"),
             };
             assert_eq!(whole, is_whole, "{length}");
@@ -144,14 +144,14 @@ mod tests {
         let mut share = budget.share();
         assert!(matches!(
             read(&mut body, &mut share).await,
-            ReadBody::NoRoom
+            BufferedBody::NoRoom
         ));
         assert_eq!(body.collect().await.unwrap().to_bytes(), "12345");
         drop(first);
         let mut body = ClientBody::full("12345");
         assert!(matches!(
             read(&mut body, &mut share).await,
-            ReadBody::Whole(_)
+            BufferedBody::Whole(_)
         ));
     }
 }

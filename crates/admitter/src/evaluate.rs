@@ -28,7 +28,7 @@ use crate::{
     objects::{self, PatchFormat},
     options,
     plan::JudgePlan,
-    responses::{Refused, reasons},
+    responses::{RefusedRequest, reasons},
     upstream_objects::StoredObject,
     write_request::WriteVerb,
 };
@@ -66,7 +66,7 @@ pub(crate) struct Evaluated {
 #[derive(Debug)]
 pub(crate) enum Unjudged {
     /// The request is wrong, or refused by the upstream.
-    Refused(Box<Refused>),
+    Refused(Box<RefusedRequest>),
     /// What is needed could not be read.
     Failed(String),
     /// The object does not exist: the upstream says so.
@@ -75,8 +75,8 @@ pub(crate) enum Unjudged {
     Inner(Refusal),
 }
 
-impl From<Refused> for Unjudged {
-    fn from(refused: Refused) -> Self {
+impl From<RefusedRequest> for Unjudged {
+    fn from(refused: RefusedRequest) -> Self {
         Self::Refused(Box::new(refused))
     }
 }
@@ -146,12 +146,11 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
-        let (object, reply) = match self.dry_object(dry).await? {
-            Some(found) => found,
-            None => {
-                let object = self.decoded()?;
-                (self.settled(object, None), None)
-            }
+        let (object, reply) = if let Some(found) = self.dry_object(dry).await? {
+            found
+        } else {
+            let object = self.decoded()?;
+            (self.settled(object, None), None)
         };
         self.name_by(&object);
         let mut end = self.judge(Some(object), None).await?;
@@ -166,12 +165,11 @@ impl Evaluation {
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
         let old = self.old(old).await?;
-        let (object, reply) = match self.dry_object(dry).await? {
-            Some(found) => found,
-            None => {
-                let object = self.decoded()?;
-                (self.settled(object, old.as_ref()), None)
-            }
+        let (object, reply) = if let Some(found) = self.dry_object(dry).await? {
+            found
+        } else {
+            let object = self.decoded()?;
+            (self.settled(object, old.as_ref()), None)
         };
         let mut end = self.judge(Some(object), old).await?;
         end.reply = reply;
@@ -195,14 +193,13 @@ impl Evaluation {
         let Some(old) = old else {
             return Err(Unjudged::Absent);
         };
-        let (object, reply) = match self.dry_object(dry).await? {
-            Some(found) => found,
-            None => {
-                let format = format.map_err(|error| self.bad(&error))?;
-                let patched = objects::patched(format, &old, &self.body, &self.plan.facts);
-                let object = patched.map_err(|error| self.bad(&error))?;
-                (self.settled(object, Some(&old)), None)
-            }
+        let (object, reply) = if let Some(found) = self.dry_object(dry).await? {
+            found
+        } else {
+            let format = format.map_err(|error| self.bad(&error))?;
+            let patched = objects::patched(format, &old, &self.body, &self.plan.facts);
+            let object = patched.map_err(|error| self.bad(&error))?;
+            (self.settled(object, Some(&old)), None)
         };
         let mut end = self.judge(Some(object), Some(old)).await?;
         end.reply = reply;
@@ -334,7 +331,7 @@ impl Evaluation {
             return Ok(None);
         };
         if !self.share.take(stored.length) {
-            return Err(Unjudged::from(Refused::no_room(self.output)));
+            return Err(Unjudged::from(RefusedRequest::no_room(self.output)));
         }
         self.set_kind_by(&stored.value);
         Ok(Some(stored.value))
@@ -404,7 +401,7 @@ impl Evaluation {
             }
             DryRunEnd::NoObject => Ok(None),
             DryRunEnd::Refused(status, refusal) => {
-                let refused = Refused::by_upstream(status, refusal, self.output);
+                let refused = RefusedRequest::by_upstream(status, refusal, self.output);
                 Err(refused.into())
             }
             DryRunEnd::Failed(why) => Err(Unjudged::Failed(why)),
@@ -460,6 +457,6 @@ impl Evaluation {
     }
 
     fn bad(&self, error: &StatusError) -> Unjudged {
-        Refused::error(error, reasons::MALFORMED, self.output).into()
+        RefusedRequest::error(error, reasons::MALFORMED, self.output).into()
     }
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::{
     cluster_state::{ResourceKind, ServedResource},
-    write_request::{WriteRequest, WriteVerb},
+    write_request::{ForwardedWrite, WriteVerb},
 };
 
 /// Equivalent resources that are found without allocating.
@@ -43,7 +43,7 @@ pub(crate) struct WriteFacts {
 
 impl WriteFacts {
     pub(crate) fn new(
-        write: &WriteRequest<'_>,
+        write: &ForwardedWrite<'_>,
         user: &Arc<User>,
         served: Option<Arc<ServedResource>>,
     ) -> Self {

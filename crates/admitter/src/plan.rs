@@ -13,7 +13,7 @@ use crate::{
     mode::Fidelity,
     options::QueryParameters,
     published::ForwardedPolicies,
-    write_request::WriteRequest,
+    write_request::ForwardedWrite,
 };
 
 /// How a request is judged.
@@ -32,7 +32,7 @@ pub(crate) struct JudgePlan {
 pub(crate) fn may_match(
     admitter: &Admitter,
     policies: &ForwardedPolicies,
-    write: &WriteRequest<'_>,
+    write: &ForwardedWrite<'_>,
     user: &User,
 ) -> bool {
     if policies.set.is_empty() {
@@ -56,12 +56,12 @@ fn is_exempt(policies: &ForwardedPolicies, attributes: &AdmissionAttributes<'_>)
 }
 
 /// What the request may turn out to do.
-fn operations(write: &WriteRequest<'_>) -> impl Iterator<Item = AdmissionOperation> {
+fn operations(write: &ForwardedWrite<'_>) -> impl Iterator<Item = AdmissionOperation> {
     let creates = write.may_create().then_some(AdmissionOperation::Create);
     std::iter::once(write.operation).chain(creates)
 }
 
-fn served(cluster: &dyn ClusterState, write: &WriteRequest<'_>) -> Option<Arc<ServedResource>> {
+fn served(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -> Option<Arc<ServedResource>> {
     let of = write.resource;
     cluster.resource(of.group, of.version, of.resource, write.subresource)
 }
@@ -71,7 +71,7 @@ impl JudgePlan {
     pub(crate) fn new(
         policies: &Arc<ForwardedPolicies>,
         cluster: &dyn ClusterState,
-        write: &WriteRequest<'_>,
+        write: &ForwardedWrite<'_>,
         user: &Arc<User>,
         query: &str,
     ) -> Self {

@@ -33,12 +33,12 @@ pub(crate) mod reasons {
 
 /// A response, and why the request is not forwarded; empty if the upstream made it.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedRequest {
     pub(crate) response: ApiResponse,
     pub(crate) reason: &'static str,
 }
 
-impl Refused {
+impl RefusedRequest {
     /// An error before there is a verdict.
     pub(crate) fn error(error: &StatusError, reason: &'static str, output: Output) -> Self {
         Self {

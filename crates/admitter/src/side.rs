@@ -17,7 +17,7 @@ use tower::Service;
 
 use crate::{
     admitter::Admitter,
-    body_budget::{self, BodyBudget, ReadBody},
+    body_budget::{self, BodyBudget, BufferedBody},
     dry_run::{DryRuns, ThroughInner},
     evaluate::{Evaluated, Evaluation, OldRead, Unjudged},
     mode::{AdmissionMode, Fidelity},
@@ -26,9 +26,9 @@ use crate::{
     published::ForwardedPolicies,
     record::AdmissionRecord,
     recording::record_of,
-    responses::{Refused, reasons},
+    responses::{RefusedRequest, reasons},
     warnings,
-    write_request::{Subject, WriteRequest, WriteVerb},
+    write_request::{ForwardedWrite, Subject, WriteVerb},
 };
 
 /// How many requests of a core may be judged while they are already forwarded.
@@ -109,7 +109,7 @@ impl AdmissionSide {
     fn may_match(
         &self,
         policies: &ForwardedPolicies,
-        write: &WriteRequest<'_>,
+        write: &ForwardedWrite<'_>,
         call: &Call,
     ) -> bool {
         plan::may_match(&self.admitter, policies, write, &call.digest.user)
@@ -216,8 +216,12 @@ impl AdmissionSide {
                 let warnings = end.judged.warnings.clone();
                 let recorded = self.recorded(&evaluation, id, started, Ok(&end));
                 if let Some((code, status)) = denial {
-                    let refused =
-                        Refused::denied(code, &status, &evaluation.dry_warnings, evaluation.output);
+                    let refused = RefusedRequest::denied(
+                        code,
+                        &status,
+                        &evaluation.dry_warnings,
+                        evaluation.output,
+                    );
                     let (refused, warnings) = self.authorized(&call, refused, &warnings).await;
                     self.admitter.recorder.record(recorded);
                     return Ok(refused.reply(warnings, &call.context));
@@ -271,7 +275,7 @@ impl AdmissionSide {
                     tracing::warn!(%why, refuses, left_out, "cannot judge a request by admission policies");
                 }
                 if refuses {
-                    let refused = Refused::failed(&why, evaluation.output);
+                    let refused = RefusedRequest::failed(&why, evaluation.output);
                     return Ok(refused.reply(&[], &call.context));
                 }
                 inner.call(call).await
@@ -284,16 +288,16 @@ impl AdmissionSide {
     async fn authorized<'w>(
         &self,
         call: &Call,
-        refused: Refused,
+        refused: RefusedRequest,
         warnings: &'w [String],
-    ) -> (Refused, &'w [String]) {
+    ) -> (RefusedRequest, &'w [String]) {
         let attributes = Attributes::of(&call.digest.info);
         let request = ApiRequest::of(call);
         match access::authorize(&self.admitter.authorizer, &request, &attributes).await {
             Ok(()) => (refused, warnings),
             Err(response) => {
                 let reason = reasons::FORBIDDEN;
-                (Refused { response, reason }, &[])
+                (RefusedRequest { response, reason }, &[])
             }
         }
     }
@@ -342,10 +346,10 @@ impl AdmissionSide {
         evaluation: &mut Evaluation,
         until: Instant,
     ) -> Result<(), Unjudged> {
-        let refused = |refused: Refused| Err(refused.into());
+        let refused = |refused: RefusedRequest| Err(refused.into());
         let output = evaluation.output;
         let verb = evaluation.plan.facts.verb;
-        let bad = |error: &StatusError| Refused::error(error, reasons::MALFORMED, output);
+        let bad = |error: &StatusError| RefusedRequest::error(error, reasons::MALFORMED, output);
         let is_dry = evaluation.plan.fidelity == Fidelity::DryRun;
         let format = match verb {
             WriteVerb::Connect => return Ok(()),
@@ -362,13 +366,13 @@ impl AdmissionSide {
         }
         let reading = body_budget::read(call.request.body_mut(), &mut evaluation.share);
         match tokio::time::timeout_at(until, reading).await {
-            Ok(ReadBody::Whole(body)) => {
+            Ok(BufferedBody::Whole(body)) => {
                 evaluation.body = body;
                 Ok(())
             }
-            Ok(ReadBody::TooLong) => refused(Refused::too_long(output)),
-            Ok(ReadBody::NoRoom) => refused(Refused::no_room(output)),
-            Ok(ReadBody::Broken) => Err(Unjudged::Inner(Refusal::ClientGone)),
+            Ok(BufferedBody::TooLong) => refused(RefusedRequest::too_long(output)),
+            Ok(BufferedBody::NoRoom) => refused(RefusedRequest::no_room(output)),
+            Ok(BufferedBody::Broken) => Err(Unjudged::Inner(Refusal::ClientGone)),
             Err(_elapsed) => refused(bad(&StatusError::timeout())),
         }
     }
@@ -384,9 +388,9 @@ impl AdmissionSide {
         let refused = match Subject::of(&call.digest.info) {
             Subject::Write(write) if !is_ready => {
                 let of = write.resource;
-                Refused::not_ready(of.group, of.resource, write.name, output)
+                RefusedRequest::not_ready(of.group, of.resource, write.name, output)
             }
-            _ => Refused::error(&StatusError::no_route(), reasons::MALFORMED, output),
+            _ => RefusedRequest::error(&StatusError::no_route(), reasons::MALFORMED, output),
         };
         refused.reply(&[], &call.context)
     }

@@ -40,7 +40,7 @@ pub(crate) struct StoredObject {
 
 /// A part of a list.
 #[derive(Debug)]
-pub(crate) struct ListPage {
+pub(crate) struct UpstreamPage {
     pub(crate) items: Vec<Value>,
     /// Version and kind of the items, which do not have them.
     pub(crate) api_version: String,
@@ -81,7 +81,7 @@ impl UpstreamReader {
         path: &str,
         selectors: &str,
         continue_token: &str,
-    ) -> Result<ListPage, String> {
+    ) -> Result<UpstreamPage, String> {
         let mut target = format!("{path}?limit={PAGE}");
         if !selectors.is_empty() {
             target.push('&');
@@ -101,7 +101,7 @@ impl UpstreamReader {
             return Err("the response is no list".to_owned());
         };
         let kind = text(&list["kind"]);
-        Ok(ListPage {
+        Ok(UpstreamPage {
             items,
             api_version: text(&list["apiVersion"]),
             kind: kind.strip_suffix("List").unwrap_or(&kind).to_owned(),

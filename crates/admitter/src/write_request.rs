@@ -11,14 +11,14 @@ pub(crate) enum Subject<'a> {
     /// It reads, is no request for a resource, or has a path that no object has.
     None,
     /// It writes, or connects to an object.
-    Write(WriteRequest<'a>),
+    Write(ForwardedWrite<'a>),
     /// Its path is not UTF-8: it names nothing that exists.
     Unreadable,
 }
 
 /// A write, or an upgrade, as its path and method describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WriteRequest<'a> {
+pub(crate) struct ForwardedWrite<'a> {
     pub(crate) operation: AdmissionOperation,
     pub(crate) resource: GroupVersionResource<'a>,
     /// The subresource, or empty.
@@ -54,7 +54,7 @@ impl<'a> Subject<'a> {
         };
         let text = |part: &'a [u8]| std::str::from_utf8(part).ok();
         let parts = || {
-            Some(WriteRequest {
+            Some(ForwardedWrite {
                 operation: verb.operation(),
                 resource: GroupVersionResource {
                     group: text(info.group())?,
@@ -116,7 +116,7 @@ fn connects(info: &RequestInfo) -> bool {
         )
 }
 
-impl<'a> WriteRequest<'a> {
+impl<'a> ForwardedWrite<'a> {
     /// The attributes that policies match, as far as they are known before the body is.
     pub(crate) fn attributes(
         &self,

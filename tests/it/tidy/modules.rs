@@ -147,7 +147,14 @@ const CEL: Edges = &[
     ),
     (
         "program",
-        &["checker", "declarations", "syntax", "types", "value"],
+        &[
+            "checker",
+            "declarations",
+            "document",
+            "syntax",
+            "types",
+            "value",
+        ],
     ),
     (
         "environment",
