@@ -1,4 +1,4 @@
-//! Results of tests as JUnit XML, which CI systems show.
+//! Results of tests as `JUnit` XML, which CI systems show.
 
 use std::{
     fmt::Write as _,

@@ -24,7 +24,7 @@ use super::{Outcome, Streams};
 
 /// Test admission policies without a server, and count what they found on live traffic.
 ///
-/// Admission policies are Kubernetes' ValidatingAdmissionPolicies and their bindings. They are compiled, matched and
+/// Admission policies are the validating admission policies of Kubernetes with their bindings. They are compiled, matched and
 /// evaluated as kube-apiserver does it, to the message and to the cost of each expression.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

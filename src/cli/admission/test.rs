@@ -94,7 +94,7 @@ pub(super) struct TestArgs {
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     namespace: String,
     /// The resource of a kind: KIND=RESOURCE[.GROUP][/SUBRESOURCE]; can be repeated. The resources of Kubernetes and of
-    /// CustomResourceDefinitions among the files are known; others are guessed.
+    /// custom resource definitions among the files are known; others are guessed.
     #[arg(long = "resource", value_name = "KIND=RESOURCE", value_parser = ResourceOverride::parse)]
     resources: Vec<ResourceOverride>,
     /// Requests with what is expected of them; can be repeated.
