@@ -576,7 +576,9 @@ fn check_needs_budgets_to_review() {
     );
     let output = fairgate(&["check", "--budgets", "-", "--policies", "-"]);
     assert!(
-        output.err.contains("both --policies and --budgets"),
+        output
+            .err
+            .contains("more than one of --policies, --budgets and --admission"),
         "{}",
         output.err
     );

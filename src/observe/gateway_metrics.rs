@@ -20,8 +20,8 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use metrics_process::Collector;
 
 use super::{
-    admission_metrics::CheckDurations,
     catalogue::{self, MetricDef},
+    check_durations::CheckDurations,
     exposition::Exposition,
     shared_histogram::SharedHistogram,
 };

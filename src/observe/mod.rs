@@ -17,6 +17,7 @@ mod admission_metrics;
 mod aligned_table;
 pub mod catalogue;
 mod cell_metrics;
+mod check_durations;
 pub(crate) mod checks;
 mod dumps;
 pub(crate) mod dumps_layer;

@@ -180,8 +180,8 @@ async fn g01_g08_a_dry_run_shows_defaults_and_warnings_are_merged() {
     assert_eq!(
         warnings(&got),
         [
-            "299 - \"Validation failed for ValidatingAdmissionPolicy 'warn' with binding 'warn-b': failed expression: false\"",
-            "299 - \"of the upstream\""
+            "299 - \"of the upstream\"",
+            "299 - \"Validation failed for ValidatingAdmissionPolicy 'warn' with binding 'warn-b': failed expression: false\""
         ]
     );
     let sent = [format!("POST {MAPS}?dryRun=All"), format!("POST {MAPS}")];

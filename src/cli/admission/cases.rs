@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     documents::{self, FileObject},
-    expectation::Expectation,
+    expectation::ExpectedResult,
     fields::FileFields,
     requests::{self, RequestSettings},
     resources::{KnownResources, ResourceOverride},
@@ -22,7 +22,7 @@ pub(super) struct TestCase {
     /// Where it is.
     pub(super) origin: String,
     pub(super) request: TestRequest,
-    pub(super) expected: Expectation,
+    pub(super) expected: ExpectedResult,
     /// What is known of resources in its file.
     pub(super) known: KnownResources,
 }
@@ -155,7 +155,7 @@ impl CommonFields {
         let labels = fields.text_map("namespaceLabels");
         let object = objects(&mut fields, "object");
         let old_object = objects(&mut fields, "oldObject");
-        let expected = Expectation::read(&mut fields);
+        let expected = ExpectedResult::read(&mut fields);
         let [object, old_object] =
             [("object", object), ("oldObject", old_object)].map(|(key, of)| {
                 let mut of = of.unwrap_or_default();

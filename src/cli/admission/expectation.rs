@@ -11,7 +11,7 @@ use super::{
 
 /// What a case expects.
 #[derive(Clone, Debug)]
-pub(super) struct Expectation {
+pub(super) struct ExpectedResult {
     pub(super) verdict: TestVerdict,
     /// Of one denial; texts that are contained in it.
     policy: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Expectation {
     audit_annotations: Vec<(String, String)>,
 }
 
-impl Expectation {
+impl ExpectedResult {
     /// Nothing but this verdict.
     pub(super) fn of(verdict: TestVerdict) -> Self {
         Self {

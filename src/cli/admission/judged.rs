@@ -12,7 +12,7 @@ use super::{
 };
 use fairgate_admission::{
     AdmissionVerdict, DecisionKind, EvaluationBudgets, EvaluationCosts, ExpressionRole, PartCost,
-    PolicyAnnotationResult, PolicyEvaluation,
+    PolicyAnnotationResult, PolicyEvaluation, PolicyMismatch,
 };
 
 /// What becomes of a request.
@@ -170,26 +170,13 @@ pub(super) fn judge(
     let options = (!request.options.is_null()).then_some(&request.options);
     let options = options.map(node).transpose()?;
     let attributes = request.attributes(options.as_ref());
-    let mut judged = JudgedRequest {
-        operation: request.operation.name(),
-        resource: request.resource.shown(),
-        namespace: request.namespace.clone(),
-        name: request.name.clone(),
-        user: request.user.name.clone(),
-        verdict: TestVerdict::Allowed,
-        denials: Vec::new(),
-        status: None,
-        policies: Vec::new(),
-        warnings: Vec::new(),
-        audit_annotations: BTreeMap::new(),
-        notes: Vec::new(),
-    };
+    let mut judged = JudgedRequest::of(request);
     if attributes.is_exempt() {
         let note = "policies that are created through the API never judge this resource";
         judged.notes.push(note.to_owned());
         return Ok(judged);
     }
-    let view = PolicyView { bundle, compiled };
+    let view = PolicyTables { bundle, compiled };
     match compiled
         .set
         .judge(&attributes, &inputs, EvaluationBudgets::default())
@@ -208,19 +195,8 @@ pub(super) fn judge(
         }
     }
     let mismatches = compiled.set.mismatches(&attributes, &inputs);
-    for mismatch in mismatches {
-        let list = if mismatch.binding.is_some() {
-            "matchResources"
-        } else {
-            "matchConstraints"
-        };
-        let binding = mismatch.binding.unwrap_or_default();
-        let mut policy = view.empty(mismatch.policy, binding, PolicyOutcome::NotMatched);
-        policy
-            .messages
-            .push(format!("spec.{list}.{}", mismatch.field));
-        judged.policies.push(policy);
-    }
+    let mismatches = mismatches.into_iter().map(|one| view.mismatch(&one));
+    judged.policies.extend(mismatches);
     judged.note(request, &inputs);
     let (evaluations, errors) = inputs.trace.into_parts();
     view.add_expressions(&mut judged.policies, evaluations);
@@ -236,6 +212,24 @@ pub(super) fn judge(
 }
 
 impl JudgedRequest {
+    /// The request, with nothing found yet.
+    fn of(request: &TestRequest) -> Self {
+        Self {
+            operation: request.operation.name(),
+            resource: request.resource.shown(),
+            namespace: request.namespace.clone(),
+            name: request.name.clone(),
+            user: request.user.name.clone(),
+            verdict: TestVerdict::Allowed,
+            denials: Vec::new(),
+            status: None,
+            policies: Vec::new(),
+            warnings: Vec::new(),
+            audit_annotations: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+
     fn read(&mut self, verdict: &AdmissionVerdict<'_>) {
         for denial in &verdict.denials {
             self.verdict = TestVerdict::Denied;
@@ -274,12 +268,26 @@ impl JudgedRequest {
 }
 
 /// The policies as they are written.
-struct PolicyView<'b> {
+struct PolicyTables<'b> {
     bundle: &'b PolicyBundle,
     compiled: &'b CompiledBundle,
 }
 
-impl PolicyView<'_> {
+impl PolicyTables<'_> {
+    /// A policy or binding that is not for the request.
+    fn mismatch(&self, mismatch: &PolicyMismatch<'_>) -> JudgedPolicy {
+        let list = if mismatch.binding.is_some() {
+            "matchResources"
+        } else {
+            "matchConstraints"
+        };
+        let binding = mismatch.binding.unwrap_or_default();
+        let mut policy = self.empty(mismatch.policy, binding, PolicyOutcome::NotMatched);
+        let field = format!("spec.{list}.{}", mismatch.field);
+        policy.messages.push(field);
+        policy
+    }
+
     fn empty(&self, policy: &str, binding: &str, outcome: PolicyOutcome) -> JudgedPolicy {
         let actions = self.compiled.bindings.get(binding);
         let actions = actions.map(|binding| &binding["spec"]["validationActions"]);

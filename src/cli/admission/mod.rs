@@ -11,6 +11,7 @@ mod junit;
 mod report;
 mod requests;
 mod resources;
+mod results;
 pub(super) mod review;
 mod test;
 pub(super) mod text;

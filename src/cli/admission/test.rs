@@ -3,18 +3,18 @@
 use std::{io, path::PathBuf};
 
 use clap::ValueEnum;
-use serde::Serialize;
 use serde_json::Value;
 
 use super::{
     bundle::{CompiledBundle, PolicyBundle},
     cases::{self, TestCase},
     documents::{self, FileObject},
-    expectation::Expectation,
-    judged::{self, JudgedRequest, TestVerdict},
+    expectation::ExpectedResult,
+    judged::{self, TestVerdict},
     junit,
     requests::{self, RequestSettings},
     resources::{KnownResources, ResourceOverride},
+    results::{TestReport, TestResult, title},
     text,
 };
 use crate::cli::{Outcome, Streams};
@@ -139,34 +139,6 @@ enum TestFormat {
     Json,
     /// XML that CI systems read.
     Junit,
-}
-
-/// A request, what was expected of it, and what came.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct TestResult {
-    /// The name of the case, or what the request does.
-    pub(super) name: String,
-    /// Where it is: file and line.
-    pub(super) origin: String,
-    pub(super) expected: TestVerdict,
-    /// What came otherwise than expected; empty if nothing did.
-    pub(super) surprises: Vec<String>,
-    pub(super) request: JudgedRequest,
-}
-
-/// The results of a run.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct TestReport {
-    pub(super) ok: bool,
-    /// Whether the requests are cases, which say what they expect.
-    #[serde(skip)]
-    pub(super) has_cases: bool,
-    /// Policies without binding, which were judged as if they had one that denies.
-    pub(super) policies_without_binding: Vec<String>,
-    pub(super) results: Vec<TestResult>,
-    pub(super) findings: Vec<Finding>,
 }
 
 pub(super) fn run(args: &TestArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
@@ -305,7 +277,7 @@ impl TestFiles {
                 name: String::new(),
                 origin: object.origin(""),
                 request,
-                expected: Expectation::of(TestVerdict::Allowed),
+                expected: ExpectedResult::of(TestVerdict::Allowed),
                 known: self.known.clone(),
             }));
         }
@@ -357,25 +329,6 @@ impl TestFiles {
             findings: Vec::new(),
         })
     }
-}
-
-/// What a request does: `CREATE deployments.apps shop/web`.
-pub(super) fn title(request: &JudgedRequest) -> String {
-    let mut title = format!("{} {}", request.operation, request.resource);
-    let parts = [&request.namespace, &request.name];
-    let parts: Vec<&str> = parts
-        .into_iter()
-        .map(String::as_str)
-        .filter(|part| !part.is_empty())
-        .collect();
-    if request.resource == "namespaces" {
-        title.push(' ');
-        title.push_str(&request.name);
-    } else if !parts.is_empty() {
-        title.push(' ');
-        title.push_str(&parts.join("/"));
-    }
-    title
 }
 
 fn user(args: &TestArgs) -> User {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{
     judged::{JudgedExpression, JudgedPolicy, JudgedRequest, PolicyOutcome},
-    test::{TestReport, TestResult, title},
+    results::{TestReport, TestResult, title},
 };
 use fairgate_cel::DEFAULT_COST_LIMIT;
 use fairgate_core::finding::Finding;

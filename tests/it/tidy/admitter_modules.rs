@@ -17,7 +17,7 @@ pub(super) const ADMITTER: Edges = &[
     ("options", &["write_request"]),
     ("published", &["mode"]),
     ("record", &["mode"]),
-    ("responses", &["body_budget", "warnings"]),
+    ("responses", &["body_budget", "dry_run", "warnings"]),
     (
         "admitter",
         &[
@@ -95,5 +95,5 @@ pub(super) const ADMITTER: Edges = &[
     ),
     ("layer", &["admitter", "mode", "side"]),
     ("wait_layer", &["layer", "mode", "side"]),
-    ("audit", &["mode", "record"]),
+    ("audit", &["record"]),
 ];

@@ -1,0 +1,69 @@
+//! How long judging requests takes, by policy: a metric whose labels are not known before.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fairgate_core::{
+    cells::{Histogram, HistogramTotal},
+    sync::{Mutex, lock},
+};
+
+use super::{
+    catalogue::{APISERVER, MetricDef},
+    exposition::Exposition,
+};
+
+/// Upper bounds of how long judging takes, in seconds.
+const BOUNDS: [f64; 12] = [
+    0.000_005, 0.000_025, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25, 1.0, 5.0,
+];
+
+/// The most combinations of labels of one metric. There are a few for each binding; a set of policies that changes all the
+/// time would add more and more.
+pub(super) const MAX_SERIES: usize = 10_000;
+
+/// Action, type of error, policy and binding: the values of the labels, in the order of the catalogue.
+pub(super) type CheckLabels = [String; 4];
+
+/// A histogram of durations for each combination of labels.
+#[derive(Debug, Default)]
+pub(crate) struct CheckDurations(Mutex<BTreeMap<CheckLabels, Histogram<12>>>);
+
+/// The labels of a metric besides that of all metrics of Kubernetes.
+pub(super) fn own_labels(metric: &MetricDef) -> impl Iterator<Item = &'static str> {
+    let labels = metric.labels.iter().copied();
+    labels.filter(|label| *label != APISERVER)
+}
+
+impl CheckDurations {
+    /// Counts a duration; `false` if there are too many combinations of labels.
+    pub(super) fn observe(&self, labels: &CheckLabels, duration: Duration) -> bool {
+        let mut histograms = lock(&self.0);
+        if !histograms.contains_key(labels) {
+            if histograms.len() >= MAX_SERIES {
+                return false;
+            }
+            histograms.insert(labels.clone(), Histogram::new(&BOUNDS));
+        }
+        if let Some(histogram) = histograms.get(labels) {
+            histogram.observe_duration(duration);
+        }
+        true
+    }
+
+    /// Writes the metric; nothing as long as nothing was counted.
+    pub(super) fn write(&self, text: &mut Exposition, metric: &MetricDef) {
+        let histograms = lock(&self.0);
+        if histograms.is_empty() {
+            return;
+        }
+        text.family(metric);
+        for (values, histogram) in &*histograms {
+            let labels: Vec<(&str, &str)> = own_labels(metric)
+                .zip(values.iter().map(String::as_str))
+                .collect();
+            let mut total = HistogramTotal::default();
+            histogram.add_to(&mut total);
+            text.histogram(metric, &labels, &total);
+        }
+    }
+}
