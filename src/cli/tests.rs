@@ -575,13 +575,8 @@ fn check_needs_budgets_to_review() {
         output.err
     );
     let output = fairgate(&["check", "--budgets", "-", "--policies", "-"]);
-    assert!(
-        output
-            .err
-            .contains("more than one of --policies, --budgets and --admission"),
-        "{}",
-        output.err
-    );
+    let expected = "more than one of --policies, --budgets and --admission";
+    assert!(output.err.contains(expected), "{}", output.err);
     assert_eq!(output.outcome, Outcome::Failure);
     // With a configuration its limits are shown, too.
     let sample = shipped("config/kubernetes/eviction/mistakes.yaml");
