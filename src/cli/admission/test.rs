@@ -93,8 +93,8 @@ pub(super) struct TestArgs {
     /// The namespace of objects that name none.
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     namespace: String,
-    /// The resource of a kind: KIND=RESOURCE[.GROUP][/SUBRESOURCE]; can be repeated. The resources of Kubernetes and of
-    /// custom resource definitions among the files are known; others are guessed.
+    /// The resource of a kind, such as Goose=geese or Scale=deployments.apps/scale; can be repeated. Those of
+    /// Kubernetes and of custom resource definitions among the files are known; others are guessed.
     #[arg(long = "resource", value_name = "KIND=RESOURCE", value_parser = ResourceOverride::parse)]
     resources: Vec<ResourceOverride>,
     /// Requests with what is expected of them; can be repeated.
