@@ -19,7 +19,8 @@ import (
 // own. It is not behind the kubernetes Service of the cluster.
 type Apiserver struct {
 	Endpoint
-	Admin kubernetes.Interface // system:masters, without client-side limits
+	Admin  kubernetes.Interface // system:masters, without client-side limits
+	Prefix string               // of the keys of its objects in etcd
 
 	running *process
 }
@@ -41,9 +42,9 @@ func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserv
 	c.mutex.Lock()
 	c.started++
 	// A prefix of its own: with go test -count, an earlier run has left its objects below that of the same name.
-	prefix := fmt.Sprintf("/%s-%d", name, c.started)
+	server.Prefix = fmt.Sprintf("/%s-%d", name, c.started)
 	c.mutex.Unlock()
-	arguments := append(c.apiserverFlags(port), "--etcd-prefix="+prefix)
+	arguments := append(c.apiserverFlags(port), "--etcd-prefix="+server.Prefix)
 	if server.running, err = startProcess(c.Dir, name, program, append(arguments, more...)...); err != nil {
 		return nil, err
 	}

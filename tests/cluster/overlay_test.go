@@ -100,7 +100,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 				if answer := responseTo(t, server.Endpoint, shared.admin, groupPath+"/v1/flowschemas/"+before.Name); !strings.HasPrefix(answer, "404 ") {
 					t.Errorf("the apiserver has it: %s", answer)
 				}
-				keys := must[[]string](t)(shared.etcd.Keys(ctx, "/"+server.Name+"/"))
+				keys := must[[]string](t)(shared.etcd.Keys(ctx, server.Prefix+"/"))
 				if !slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(key, "serviceaccounts/overlay/default") }) {
 					t.Errorf("the apiserver's own objects are not among its keys: %q", keys)
 				}
