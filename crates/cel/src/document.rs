@@ -10,6 +10,8 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use crate::short_texts::equal_texts;
+
 /// Objects with more members than this are sorted by name and searched by binary search.
 const SORTED_FROM: usize = 16;
 
@@ -32,6 +34,24 @@ pub enum CelJson<'a> {
     Array(Vec<CelJson<'a>>),
     /// Members with distinct names.
     Object(JsonObject<'a>),
+}
+
+impl<'a> CelJson<'a> {
+    /// The value at a path of members; the document itself for an empty path.
+    pub fn at(&self, path: &[&str]) -> Option<&CelJson<'a>> {
+        path.iter().try_fold(self, |node, name| match node {
+            Self::Object(members) => members.get(name),
+            _ => None,
+        })
+    }
+
+    /// The text at a path of members; empty if there is none.
+    pub fn text_at(&self, path: &[&str]) -> &str {
+        match self.at(path) {
+            Some(Self::String(text)) => text,
+            _ => "",
+        }
+    }
 }
 
 /// The members of a JSON object. Of several members with one name, only the last is kept.
@@ -83,7 +103,7 @@ impl<'a> JsonObject<'a> {
         }
         self.members
             .iter()
-            .find_map(|(key, value)| (**key == *name).then_some(value))
+            .find_map(|(key, value)| equal_texts(key, name).then_some(value))
     }
 
     /// The members: in the order of the text, or by name if there are more than 16.

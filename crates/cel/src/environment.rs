@@ -17,7 +17,8 @@ use crate::value::CelError;
 pub enum CelCompileError {
     /// The expression has syntax errors or type errors.
     Issues(CelIssues),
-    /// A function does not accept a constant in the expression, such as an invalid pattern.
+    /// A function does not accept a constant in the expression, such as an invalid pattern; or the expression uses
+    /// `timestamp` or `duration` as the name of a type.
     Program(CelError),
 }
 
@@ -170,6 +171,14 @@ impl CelEnvironmentBuilder {
     #[must_use]
     pub fn cross_type_comparison(mut self, on: bool) -> Self {
         self.scope.cross_type_comparison = on;
+        self
+    }
+
+    /// Whether basic types, `timestamp` and `duration` count as types with fields, although they have none, as in
+    /// Kubernetes. It decides which errors object literals such as `int{a: 1}` cause. Off by default.
+    #[must_use]
+    pub fn basic_types_are_objects(mut self, on: bool) -> Self {
+        self.scope.basic_types_are_objects = on;
         self
     }
 

@@ -70,6 +70,7 @@ mod document;
 mod environment;
 pub mod library;
 mod program;
+mod short_texts;
 mod source;
 mod syntax;
 mod types;
@@ -85,11 +86,12 @@ pub use program::{
     CelBindings, CelEvaluation, CelLazyObject, CelProgram, CelVariable, DEFAULT_COST_LIMIT,
     EvaluationLimits,
 };
+pub use short_texts::equal_texts;
 pub use source::{CelIssue, CelIssues, CodePosition};
 pub use syntax::{CelMacro, ExpandMacro, ExprId, FoldParts, MacroError, MacroExpansion};
 pub use types::{CelType, ParametersOfType};
 pub use value::{
     CelBytes, CelDuration, CelError, CelErrorKind, CelList, CelListIter, CelMap, CelOpaque,
     CelOptional, CelResult, CelStr, CelTimestamp, CelValue, CelWork, DEFAULT_WORK_LIMIT, MAX_DEPTH,
-    MAX_NODES, go_float,
+    MAX_NODES,
 };

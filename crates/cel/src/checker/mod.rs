@@ -5,6 +5,7 @@ mod calls;
 mod folds;
 mod literals;
 mod names;
+mod objects;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) struct CheckerScope {
     pub(crate) literal_validators: bool,
     /// Whether numbers of different types can be ordered.
     pub(crate) cross_type_comparison: bool,
+    /// Whether basic types count as objects.
+    pub(crate) basic_types_are_objects: bool,
 }
 
 /// What a node refers to.
@@ -44,6 +47,8 @@ pub(crate) enum Reference {
     Local(u32),
     /// A type or a named constant.
     Constant(CelValue<'static>),
+    /// A type that has this name only where types are checked.
+    Undefined(Box<str>),
     /// A function.
     Call {
         function: Arc<str>,
@@ -245,43 +250,6 @@ impl Checker<'_> {
         let key_type = key_type.unwrap_or_else(|| self.substitutions.fresh());
         let value_type = value_type.unwrap_or_else(|| self.substitutions.fresh());
         self.set_type(id, CelType::map(key_type, value_type));
-    }
-
-    fn check_object(&mut self, id: ExprId) {
-        let Expr::Object { name, fields } = self.ast.expr(id) else {
-            return;
-        };
-        let candidates = self.candidates(name);
-        let found = candidates
-            .iter()
-            .find_map(|name| self.scope.objects.get(&**name));
-        let Some(object) = found else {
-            self.undeclared(id, name);
-            return;
-        };
-        self.set_type(id, CelType::Object(object.name.clone()));
-        for field in fields {
-            self.check(field.value);
-            let mut of = self.type_of(field.value);
-            if field.optional {
-                of = self.unwrap_optional(field.value, of);
-            }
-            let at = CodePosition::at(field.offset);
-            match object.fields.get(&field.name) {
-                None => {
-                    let message = format!("undefined field '{}'", field.name);
-                    self.issues.report(at, message);
-                }
-                Some(expected) if !self.substitutions.assign(expected, &of) => {
-                    let message = format!(
-                        "expected type of field '{}' is '{expected}' but provided type is '{of}'",
-                        field.name
-                    );
-                    self.issues.report(at, message);
-                }
-                Some(_) => {}
-            }
-        }
     }
 
     /// The function that a name refers to in the container.

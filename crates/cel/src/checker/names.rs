@@ -32,16 +32,20 @@ impl Checker<'_> {
         candidates.iter().find_map(|name| self.lookup_full(name))
     }
 
-    fn lookup_full(&self, name: &str) -> Option<(CelType, Reference)> {
+    pub(super) fn lookup_full(&self, name: &str) -> Option<(CelType, Reference)> {
         if let Some((number, of)) = self.scope.variables.get(name) {
             return Some((of.clone(), Reference::Variable(*number)));
         }
         if let Some((of, value)) = self.scope.declarations.constants.get(name) {
             return Some((of.clone(), Reference::Constant(value.clone())));
         }
-        let of = match self.scope.objects.get(name) {
-            Some(object) => CelType::Object(object.name.clone()),
-            None => self.scope.declarations.types.get(name)?.clone(),
+        let of = if let Some(object) = self.scope.objects.get(name) {
+            CelType::Object(object.name.clone())
+        } else if let Some(of) = self.scope.declarations.types.get(name) {
+            of.clone()
+        } else {
+            let of = self.scope.checked_only(name)?;
+            return Some((CelType::type_of(of), Reference::Undefined(name.into())));
         };
         let value = CelValue::type_value(of.clone());
         Some((CelType::type_of(of), Reference::Constant(value)))

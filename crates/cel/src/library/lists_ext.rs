@@ -318,7 +318,7 @@ fn sorted<'a>(list: &CelList<'a>, keys: &CelList<'a>, work: &mut CelWork<'_>) ->
     if !first.is_ordered() {
         return Err(CelError::new("list elements must be comparable"));
     }
-    // What is compared, each time that lists are merged.
+    // Each round of merging reads all keys.
     let merges = u64::from(list.len().ilog2() + 1);
     work.burn(list.len() as u64)?;
     let mut reading = 4 * list.len() as u64;

@@ -255,6 +255,20 @@ fn collect(e: &mut MacroExpansion<'_>, init: ExprId, step: ExprId, filter: Optio
     }
 }
 
+/// The list of the `element` of each entry for which `filter` holds, or of all.
+fn collected_list(
+    e: &mut MacroExpansion<'_>,
+    target: Option<ExprId>,
+    variables: &Variables,
+    element: ExprId,
+    filter: Option<ExprId>,
+) -> Expanded {
+    let init = e.list(&[]);
+    let step = appended(e, element);
+    let of = collect(e, init, step, filter);
+    fold(e, target, variables, &of)
+}
+
 /// The accumulator with `element` appended.
 fn appended(e: &mut MacroExpansion<'_>, element: ExprId) -> ExprId {
     let accumulator = e.accumulator();
@@ -275,18 +289,12 @@ fn map(e: &mut MacroExpansion<'_>, target: Option<ExprId>, args: &[ExprId]) -> E
         [_, filter, element] => (Some(*filter), *element),
         _ => (None, args[1]),
     };
-    let init = e.list(&[]);
-    let step = appended(e, element);
-    let of = collect(e, init, step, filter);
-    fold(e, target, &variables, &of)
+    collected_list(e, target, &variables, element, filter)
 }
 
 fn filter(e: &mut MacroExpansion<'_>, target: Option<ExprId>, args: &[ExprId]) -> Expanded {
     let variables = one_variable(e, args)?;
-    let init = e.list(&[]);
-    let step = appended(e, args[0]);
-    let of = collect(e, init, step, Some(args[1]));
-    fold(e, target, &variables, &of)
+    collected_list(e, target, &variables, args[0], Some(args[1]))
 }
 
 /// The filter, if there is one, and the expression that transforms each entry.
@@ -300,10 +308,7 @@ fn filter_and_transform(args: &[ExprId]) -> (Option<ExprId>, ExprId) {
 fn transform_list(e: &mut MacroExpansion<'_>, target: Option<ExprId>, args: &[ExprId]) -> Expanded {
     let variables = two_variables(e, args)?;
     let (filter, transform) = filter_and_transform(args);
-    let init = e.list(&[]);
-    let step = appended(e, transform);
-    let of = collect(e, init, step, filter);
-    fold(e, target, &variables, &of)
+    collected_list(e, target, &variables, transform, filter)
 }
 
 fn transform_map(e: &mut MacroExpansion<'_>, target: Option<ExprId>, args: &[ExprId]) -> Expanded {

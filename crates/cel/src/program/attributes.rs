@@ -10,24 +10,38 @@ use crate::value::{
 
 impl<'a> Evaluator<'a, '_> {
     /// The value of an attribute, with the cost of referring to it.
+    ///
+    /// Not inlined, and with a single result, which is made where the caller wants it: copying results is a good part of
+    /// the time of an evaluation.
+    #[inline(never)]
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> CelResult<'a> {
-        let value = self.resolve(attribute);
+        let mut value = self.resolve(attribute);
         if is_final(&value) {
             return value;
         }
-        let conditional = matches!(attribute.root, AttributeRoot::Conditional { .. });
-        match (conditional, attribute.test_only) {
-            (false, false) => self.charge(1)?,
-            // A presence test costs one less than a selection. Referring to a conditional is free, so one is refunded.
-            (true, true) => self.refund_one(),
-            (false, true) | (true, false) => {}
-        }
-        if attribute.test_only
+        if let Err(error) = self.refer(attribute) {
+            value = Err(error);
+        } else if attribute.test_only
             && let Ok(CelValue::Optional(found)) = &value
         {
-            return Ok(CelValue::Bool(found.is_some()));
+            value = Ok(CelValue::Bool(found.is_some()));
         }
         value
+    }
+
+    /// Charges the reference to an attribute.
+    #[inline]
+    fn refer(&mut self, attribute: &Attribute) -> Result<(), CelError> {
+        let conditional = matches!(attribute.root, AttributeRoot::Conditional { .. });
+        match (conditional, attribute.test_only) {
+            (false, false) => self.charge(1),
+            // A presence test costs one less than a selection. Referring to a conditional is free, so one is refunded.
+            (true, true) => {
+                self.refund_one();
+                Ok(())
+            }
+            (false, true) | (true, false) => Ok(()),
+        }
     }
 
     /// The value of an index or of a branch of a conditional. Referring to an attribute costs nothing there.
@@ -41,12 +55,14 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     /// The value of a comprehension's variable, with the cost of referring to it.
+    #[inline(never)]
     pub(super) fn local_reference(&mut self, number: u32) -> CelResult<'a> {
-        let value = self.local(number).and_then(unnest);
-        if is_final(&value) {
-            return value;
+        let mut value = self.local(number).and_then(unnest);
+        if !is_final(&value)
+            && let Err(error) = self.charge(1)
+        {
+            value = Err(error);
         }
-        self.charge(1)?;
         value
     }
 

@@ -123,6 +123,11 @@ impl Compiler<'_> {
             }
             Some(Reference::Local(number)) => AttributeRoot::Local(*number),
             Some(Reference::Constant(value)) => return Ok(self.push(Code::Const(value.clone()))),
+            Some(Reference::Undefined(name)) => {
+                return Err(CelError::new(format!(
+                    "reference to undefined type: {name}"
+                )));
+            }
             Some(Reference::Call { .. }) | None => {
                 return Err(CelError::new("name without a meaning"));
             }

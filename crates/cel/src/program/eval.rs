@@ -42,7 +42,7 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             program,
             bindings,
             lazy,
-            slots: SmallVec::from_elem(Slot::Unset, program.inits.len()),
+            slots: program.inits.iter().map(|_| Slot::Unset).collect(),
             limits: *limits,
             cost: 0,
             work: CelWork::new(limits.work, limits.interrupted),

@@ -20,7 +20,7 @@ use crate::syntax::Ast;
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, DEFAULT_WORK_LIMIT};
 use eval::Evaluator;
-use plan::{Code, CodeId};
+use plan::{AttributeRoot, Code, CodeId, QualifierKey};
 
 pub use bindings::{CelBindings, CelLazyObject, CelVariable};
 
@@ -80,6 +80,28 @@ impl CelProgram {
         self.used
             .iter()
             .map(|number| &*self.variables[*number as usize])
+    }
+
+    /// The fields of a variable that the expression reads, some perhaps more than once. `None` if it uses the variable as
+    /// a whole, or computes the name of a field.
+    pub fn fields_of(&self, variable: &str) -> Option<Vec<&str>> {
+        let mut fields = Vec::new();
+        for code in &self.code {
+            let Code::Attribute(attribute) = code else {
+                continue;
+            };
+            let AttributeRoot::Variable(number) = attribute.root else {
+                continue;
+            };
+            if *self.variables[number as usize] != *variable {
+                continue;
+            }
+            match attribute.qualifiers.first().map(|first| &first.key) {
+                Some(QualifierKey::Field(name)) => fields.push(&**name),
+                Some(QualifierKey::Const(_) | QualifierKey::Code(_)) | None => return None,
+            }
+        }
+        Some(fields)
     }
 
     /// The maximum depth of recursion of an evaluation, in nested evaluations of a few hundred bytes of stack each.

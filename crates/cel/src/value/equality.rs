@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{CelError, CelList, CelMap, CelValue, CelWork, LOOKUP, work_of_bytes};
+use crate::short_texts::equal_bytes;
 
 /// Whether `a == b`; `false` if `==` has no overload for them.
 pub(super) fn equal(a: &CelValue<'_>, b: &CelValue<'_>) -> bool {
@@ -60,7 +61,7 @@ fn same_bytes(a: &[u8], b: &[u8], work: &mut CelWork<'_>) -> Result<bool, CelErr
         return Ok(false);
     }
     work.burn(work_of_bytes(a.len()))?;
-    Ok(a == b)
+    Ok(equal_bytes(a, b))
 }
 
 fn equal_lists(a: &CelList<'_>, b: &CelList<'_>, work: &mut CelWork<'_>) -> Result<bool, CelError> {

@@ -19,7 +19,7 @@ mod work;
 pub use error::{CelError, CelErrorKind, CelResult};
 pub use list::{CelList, CelListIter};
 pub use map::CelMap;
-pub use numbers::go_float;
+pub(crate) use numbers::go_float;
 pub use opaque::CelOpaque;
 pub use text::{CelBytes, CelStr};
 pub use time::{CelDuration, CelTimestamp};

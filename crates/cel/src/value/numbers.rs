@@ -20,7 +20,7 @@ pub(crate) fn double_to_uint(value: f64) -> Option<u64> {
 
 /// A double as Go's `%g` and `%v` print it: the shortest digits that read back as the same number. Below 1e-4 and from
 /// 1e6 on they have an exponent of at least two digits.
-pub fn go_float(value: f64) -> String {
+pub(crate) fn go_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }

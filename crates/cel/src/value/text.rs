@@ -16,7 +16,7 @@ pub enum CelStr<'a> {
 impl CelStr<'_> {
     /// The number of code points. It costs `O(n)`, and is fast for ASCII.
     #[inline]
-    pub fn code_points(&self) -> u64 {
+    pub(crate) fn code_points(&self) -> u64 {
         if self.is_ascii() {
             return self.len() as u64;
         }

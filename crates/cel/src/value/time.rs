@@ -185,12 +185,6 @@ impl CelTimestamp {
         self.nanoseconds
     }
 
-    /// The same point in time, written in UTC.
-    #[must_use]
-    pub fn in_utc(self) -> Self {
-        Self { offset: 0, ..self }
-    }
-
     /// Whether this is Go's zero time, the start of the year 1.
     pub(crate) fn is_zero(self) -> bool {
         self.seconds == FIRST_SECOND && self.nanoseconds == 0

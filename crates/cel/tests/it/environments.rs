@@ -35,6 +35,7 @@ pub(crate) fn base(minor: u32) -> CelEnvironmentBuilder {
     let mut builder = CelEnvironment::builder()
         .homogeneous_literals(true)
         .cross_type_comparison(minor >= 28)
+        .basic_types_are_objects(true)
         .literal_validators(minor >= 29);
     for (introduced, library) in libraries {
         if minor >= introduced {

@@ -4,6 +4,13 @@ use std::fmt::Write as _;
 
 use super::refused::{INVALID_ESCAPE, INVALID_RANGE, Refused};
 
+/// A class that has every character, and one that has none.
+pub(super) const ANY: &str = r"[\x00-\x{10FFFF}]";
+pub(super) const NONE: &str = r"[^\x00-\x{10FFFF}]";
+
+/// The highest code point.
+const MAX_CODE_POINT: u32 = 0x10_FFFF;
+
 /// The named POSIX classes, which are ASCII only.
 const POSIX: [(&str, &str); 14] = [
     ("alnum", "0-9A-Za-z"),
@@ -92,17 +99,28 @@ fn range<'p>(text: &'p str, class: &str, out: &mut String) -> Result<&'p str, Re
             return Err((INVALID_RANGE, wrong.to_owned()));
         }
     }
-    let (low, high) = (u32::from(low), u32::from(high));
-    // Writing to a string does not fail.
-    let _ = write!(out, "\\x{{{low:X}}}-\\x{{{high:X}}}");
+    // The crate `regex` accepts no surrogate at either end.
+    let low = if is_surrogate(low) { 0xE000 } else { low };
+    let high = if is_surrogate(high) { 0xD7FF } else { high };
+    if low > high {
+        out.push_str(NONE);
+    } else {
+        // Writing to a string does not fail.
+        let _ = write!(out, "\\x{{{low:X}}}-\\x{{{high:X}}}");
+    }
     Ok(rest)
 }
 
-fn character<'p>(text: &'p str, class: &str) -> Result<(char, &'p str), Refused> {
+/// Whether a code point is half of a UTF-16 pair, which no text has. A pattern may name it nevertheless.
+fn is_surrogate(code_point: u32) -> bool {
+    (0xD800..0xE000).contains(&code_point)
+}
+
+fn character<'p>(text: &'p str, class: &str) -> Result<(u32, &'p str), Refused> {
     match text.chars().next() {
         None => Err(("missing closing ]", class.to_owned())),
         Some('\\') => escape(text),
-        Some(character) => Ok((character, &text[character.len_utf8()..])),
+        Some(character) => Ok((character.into(), &text[character.len_utf8()..])),
     }
 }
 
@@ -134,8 +152,6 @@ pub(super) fn unicode(text: &str) -> Result<(String, &str), Refused> {
 /// As in Go, the case of letters does not matter, nor do underscores, dashes and spaces. Categories have short and long
 /// names, scripts only long ones. (Go 1.25 and 1.26 do not find the scripts whose names have an underscore.)
 fn property(name: &str) -> Option<(String, String)> {
-    const ANY: &str = r"[\x00-\x{10FFFF}]";
-    const NONE: &str = r"[^\x00-\x{10FFFF}]";
     /// The scripts whose long name has four letters, as all short names have.
     const FOUR_LETTERS: [&str; 7] = ["ahom", "cham", "kawi", "lisu", "modi", "thai", "toto"];
 
@@ -164,8 +180,8 @@ fn property(name: &str) -> Option<(String, String)> {
     ))
 }
 
-/// The character of the escape at the start of `text`, and the text after it.
-pub(super) fn escape(text: &str) -> Result<(char, &str), Refused> {
+/// The code point of the escape at the start of `text`, which may be a surrogate, and the text after it.
+pub(super) fn escape(text: &str) -> Result<(u32, &str), Refused> {
     let mut characters = text[1..].chars();
     let Some(kind) = characters.next() else {
         return Err(("trailing backslash at end of expression", String::new()));
@@ -189,23 +205,23 @@ pub(super) fn escape(text: &str) -> Result<(char, &str), Refused> {
         _ if kind.is_ascii() && !kind.is_ascii_alphanumeric() => kind,
         _ => return wrong(rest),
     };
-    Ok((simple, rest))
+    Ok((simple.into(), rest))
 }
 
-/// The character of up to three octal digits, and the text after them.
-fn octal(text: &str) -> (char, &str) {
+/// The code point of up to three octal digits, and the text after them.
+fn octal(text: &str) -> (u32, &str) {
     let digits = text
         .bytes()
         .take(3)
         .take_while(|byte| (b'0'..=b'7').contains(byte));
     let length = digits.count();
     let value = u32::from_str_radix(&text[..length], 8).unwrap_or_default();
-    (char::from_u32(value).unwrap_or_default(), &text[length..])
+    (value, &text[length..])
 }
 
-/// The character of two hexadecimal digits, or of any number of them in braces, and the text after them. `text` begins
+/// The code point of two hexadecimal digits, or of any number of them in braces, and the text after them. `text` begins
 /// with the backslash, `rest` after the `x`.
-fn hex<'p>(text: &'p str, rest: &'p str) -> Result<(char, &'p str), Refused> {
+fn hex<'p>(text: &'p str, rest: &'p str) -> Result<(u32, &'p str), Refused> {
     let (digits, after) = match rest.strip_prefix('{') {
         Some(inside) => inside.split_once('}').unwrap_or((rest, "")),
         None => rest.split_at_checked(2).unwrap_or(("", "")),
@@ -213,8 +229,8 @@ fn hex<'p>(text: &'p str, rest: &'p str) -> Result<(char, &'p str), Refused> {
     let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let value = u32::from_str_radix(digits, 16).ok().filter(|_| valid);
     let end = text.len() - after.len();
-    let character = value.and_then(char::from_u32);
-    character
-        .map(|character| (character, after))
+    let code_point = value.filter(|value| *value <= MAX_CODE_POINT);
+    code_point
+        .map(|code_point| (code_point, after))
         .ok_or_else(|| (INVALID_ESCAPE, text[..end].to_owned()))
 }

@@ -14,12 +14,12 @@ use crate::value::{CelError, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT};
 /// The maximum size of a compiled pattern, in bytes.
 const SIZE_LIMIT: usize = 10 << 20;
 
-/// The steps of compiling a pattern that is not a constant: of any, and for each of its characters and classes, as often
-/// as they are repeated.
+/// The steps that compiling a pattern takes if it is not a constant: a fixed number, and some for each of its characters
+/// and classes, which count as often as they are repeated.
 const COMPILE: u64 = 2_000;
 const COMPILE_ATOM: u64 = 100;
 
-/// A character of a text and an atom of a pattern meet so often in one step.
+/// How many pairs of a character of the text and an atom of the pattern count as one step.
 ///
 /// Most patterns run as an automaton that looks at a character once, whatever the size of the pattern. The engine turns
 /// to one that may look at all of the pattern for each character where the automaton would become too large.

@@ -5,7 +5,7 @@
 //! counts are at most 1000; and the error messages are others.
 
 use super::{
-    class::{Class, escape},
+    class::{Class, NONE, escape},
     refused::{INVALID_ESCAPE, Refused},
 };
 
@@ -296,9 +296,12 @@ impl<'p> Translation<'p> {
                 self.push_atom(&class);
             }
             _ => {
-                let (character, rest) = escape(start)?;
+                let (code_point, rest) = escape(start)?;
                 self.rest = rest;
-                self.push_literal(character);
+                match char::from_u32(code_point) {
+                    Some(character) => self.push_literal(character),
+                    None => self.push_atom(NONE),
+                }
             }
         }
         Ok(())
