@@ -87,7 +87,7 @@ pub(crate) async fn measure(
     let compiled = policy_objects::compile(scenario, &scenario.policy);
     let compiled =
         compiled.map_err(|findings| anyhow::anyhow!("the policy is invalid: {findings:?}"))?;
-    let baselines = simulate::baselines(scenario, &compiled);
+    let baselines = simulate::baselines(scenario, &Arc::new(compiled));
     let alone = alone_clients(scenario);
     let mut measurements: Vec<Measurement> = contenders
         .iter()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::scenario::{ClientSpec, RequestSpec, Scenario};
 use fairgate_core::{
     apf::{
-        Policy, Seats,
+        LevelIndex, Policy, Seats,
         borrowing::LevelLimits,
         policy::{Distinguisher, LevelKind, LevelSpec},
         work::{EstimatorSettings, ObjectStats},
@@ -21,12 +21,8 @@ pub(crate) fn groups(client: &ClientSpec) -> Vec<String> {
 }
 
 /// The level of a request by a user of `client`.
-pub(crate) fn level_of<'p>(
-    policy: &'p Policy,
-    client: &ClientSpec,
-    request: &RequestSpec,
-) -> &'p LevelSpec {
-    policy.level(policy.classify(&digest(client, request)).level)
+pub(crate) fn level_of(policy: &Policy, client: &ClientSpec, request: &RequestSpec) -> LevelIndex {
+    policy.classify(&digest(client, request)).level
 }
 
 /// A request of the first user of `client`.
@@ -63,7 +59,7 @@ pub(crate) fn width(
     client: &ClientSpec,
     request: &RequestSpec,
 ) -> Seats {
-    let level = level_of(policy, client, request);
+    let level = policy.level(level_of(policy, client, request));
     if level.kind == LevelKind::Exempt {
         return 1;
     }

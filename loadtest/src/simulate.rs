@@ -1,4 +1,4 @@
-//! A scenario in virtual time: each priority level is a world of `fairgate-simulate`.
+//! A scenario in virtual time: each priority level is a world of `fairgate-simulate`, and they lend each other seats.
 //!
 //! The same file gives the same figures, in a fraction of a second. What the simulation cannot show is named: the
 //! keys in [`IGNORED`], and what [`SimulatedRun::remarks`] says.
@@ -6,7 +6,10 @@
 //! Without fairness all requests wait in one queue in front of the server, which executes as many as its capacity.
 //! The stand-in server divides itself among all of them instead, so that its latencies differ somewhat.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     figures::{ClientFigures, LatencyFigures, real},
@@ -19,7 +22,7 @@ use crate::{
 };
 use fairgate_core::{
     apf::{
-        Policy, Seats,
+        LevelIndex, Policy, Seats,
         policy::{LevelKind, LevelSpec, LimitResponse, Queuing},
     },
     finding::Finding,
@@ -27,7 +30,7 @@ use fairgate_core::{
 use fairgate_simulate::fairness::jain_index;
 use fairgate_simulate::world::{
     Arrivals, FlowReport, FlowSpec, LevelShape, Service, ServiceDistribution, World, WorldReport,
-    run, run_fifo,
+    run_fifo, run_lending,
 };
 
 /// Keys without effect in virtual time; those below them have none either.
@@ -73,7 +76,7 @@ pub(crate) fn ignored_keys(keys: &BTreeSet<String>) -> Vec<&'static str> {
 ///
 /// The findings about the policy.
 pub(crate) fn play(scenario: &Scenario) -> Result<SimulatedRun, Vec<Finding>> {
-    let policy = policy_objects::compile(scenario, &scenario.policy)?;
+    let policy = Arc::new(policy_objects::compile(scenario, &scenario.policy)?);
     let mut remarks = Vec::new();
     let everybody: Vec<&ClientSpec> = scenario.clients.iter().collect();
     let clients = with_fairness(scenario, &policy, &everybody, &mut remarks);
@@ -113,7 +116,7 @@ pub(crate) struct ClientBaseline {
 }
 
 /// The baseline of each client, in the order of the scenario.
-pub(crate) fn baselines(scenario: &Scenario, policy: &Policy) -> Vec<ClientBaseline> {
+pub(crate) fn baselines(scenario: &Scenario, policy: &Arc<Policy>) -> Vec<ClientBaseline> {
     let mut brief = scenario
         .clone()
         .shortened(std::time::Duration::from_millis(100));
@@ -137,24 +140,23 @@ pub(crate) fn baselines(scenario: &Scenario, policy: &Policy) -> Vec<ClientBasel
     baselines.collect()
 }
 
-/// All clients, each level in a world of its own.
+/// All clients; each level is a world, and they lend each other seats.
 fn with_fairness(
     scenario: &Scenario,
-    policy: &Policy,
+    policy: &Arc<Policy>,
     clients: &[&ClientSpec],
     remarks: &mut Vec<String>,
 ) -> Vec<ClientFigures> {
-    let mut levels: BTreeMap<&str, (&LevelSpec, Vec<&ClientSpec>)> = BTreeMap::new();
+    let mut levels: BTreeMap<&str, (LevelIndex, Vec<&ClientSpec>)> = BTreeMap::new();
     for client in clients {
-        let level = policy::level_of(policy, client, &client.requests[0]);
-        let others = client
-            .requests
-            .iter()
-            .map(|request| policy::level_of(policy, client, request));
-        if others.into_iter().any(|other| other.name != level.name) {
+        let mut requests = client.requests.iter();
+        let level_of = |request| policy::level_of(policy, client, request);
+        let level = level_of(&client.requests[0]);
+        let name = &policy.level(level).name;
+        if requests.any(|request| level_of(request) != level) {
             remarks.push(format!(
-                "{}: all its requests count for the level {}",
-                client.name, level.name
+                "{}: all its requests count for the level {name}",
+                client.name
             ));
         }
         if matches!(client.load, LoadSpec::Open(open) if open.burst.is_some()) {
@@ -164,19 +166,21 @@ fn with_fairness(
             ));
         }
         levels
-            .entry(&level.name)
+            .entry(name)
             .or_insert((level, Vec::new()))
             .1
             .push(client);
     }
-    if levels.len() > 1 {
-        remarks.push("levels neither lend nor borrow seats".to_owned());
-    }
+    let levels: Vec<_> = levels.into_values().collect();
+    let worlds: Vec<(LevelIndex, World)> = levels
+        .iter()
+        .map(|(index, clients)| {
+            let shape = level_shape(policy, policy.level(*index));
+            (*index, world(scenario, policy, clients, shape))
+        })
+        .collect();
     let mut figures = BTreeMap::new();
-    for (level, clients) in levels.values() {
-        let shape = level_shape(policy, level);
-        let world = world(scenario, policy, clients, shape);
-        let report = run(&world, policy.settings().semantics);
+    for ((_, clients), report) in levels.iter().zip(run_lending(policy, &worlds)) {
         figures.extend(collect(scenario, policy, clients, &report));
     }
     clients
@@ -407,6 +411,24 @@ mod tests {
     }
 
     #[test]
+    fn levels_lend_each_other_seats() {
+        let text = include_bytes!("../../config/scenarios/borrowing-burst.yaml");
+        let mut scenario = parse("a.yaml", "a", text).usable().unwrap();
+        let played = play(&scenario).unwrap();
+        let judged = judge(&scenario.expect, &played.evidence);
+        assert!(holds(&judged), "{judged:?}");
+        // Batch may not use more than its own ten seats if nothing is lent.
+        for object in &mut scenario.policy {
+            if object["kind"] == "PriorityLevelConfiguration" {
+                object["spec"]["limited"]["lendablePercent"] = 0.into();
+            }
+        }
+        let share = |played: &SimulatedRun| played.evidence.clients[0].share;
+        let alone = play(&scenario).unwrap();
+        assert!(share(&played) > 10.5 && share(&alone) < 10.01);
+    }
+
+    #[test]
     fn the_same_scenario_gives_the_same_figures() {
         let play = || format!("{:?}", play(&elephant_and_mice()).unwrap());
         assert_eq!(play(), play());
@@ -439,7 +461,9 @@ mod tests {
         );
         let ideal = |scenario: &Scenario| {
             let policy = policy_objects::compile(scenario, &scenario.policy).unwrap();
-            baselines(scenario, &policy)[0].ideal_share.to_bits()
+            baselines(scenario, &Arc::new(policy))[0]
+                .ideal_share
+                .to_bits()
         };
         assert_eq!(ideal(&bursts), ideal(&even));
     }

@@ -31,7 +31,8 @@ pub(super) struct ShareReport {
     /// Jain's index of the mean seats of the flows whose requests waited most of the time; 1 with fewer
     /// than two of them.
     pub(super) jain: f64,
-    /// The mean seats of the flow that had most, divided by the mean current limit; 0 without seats.
+    /// The mean seats of the flow that had most, divided by the mean current limit, or by the seats in use where those are
+    /// more; 0 without seats.
     pub(super) largest: f64,
 }
 
@@ -81,7 +82,9 @@ impl LevelShares {
     fn sample(&mut self, level: &LevelFlows) {
         let keep = (-1.0 / MEMORY).exp();
         self.weight = self.weight * keep + 1.0;
-        self.limit = self.limit * keep + f64::from(level.limit);
+        // An exempt level has no limit of its own, and others may be over a limit that shrank.
+        let in_use: u32 = level.flows.iter().map(|flow| flow.seats).sum();
+        self.limit = self.limit * keep + f64::from(level.limit.max(in_use));
         self.flows.retain(|_, sums| {
             for sum in [
                 &mut sums.weight,
@@ -190,6 +193,15 @@ mod tests {
         }
         close(shares.report("busy").jain, 0.25);
         close(shares.report("busy").largest, 1.0);
+    }
+
+    #[test]
+    fn no_flow_has_more_than_all_seats() {
+        let mut shares = FlowShares::default();
+        for _ in 0..100 {
+            shares.sample(&[level(2, &[(0, 0, 9), (1, 0, 3)])]);
+        }
+        close(shares.report("busy").largest, 0.75);
     }
 
     #[test]

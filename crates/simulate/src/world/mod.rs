@@ -5,7 +5,9 @@
 //! `ideal` computes what a perfectly fair, infinitely divisible server would give, and `measure` compares the
 //! two. [`kinds`] draws worlds by seed, [`table`] compares the semantics over many of them.
 //!
-//! Not here: several levels and borrowing (`dispatcher` has those), real sockets.
+//! [`run_lending`] plays several at once, whose levels lend each other seats.
+//!
+//! Not here: real sockets.
 
 pub(crate) mod ideal;
 pub mod kinds;
@@ -20,7 +22,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use measure::{FlowReport, WorldReport};
-pub use run::{run, run_fifo};
+pub use run::{run, run_fifo, run_lending};
 
 use fairgate_core::apf::units::Seats;
 

@@ -1,6 +1,6 @@
 //! A world in virtual time.
 
-use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
 use super::{
     Arrivals, FlowSpec, LevelShape, Service, ServiceDistribution, World, WorldReport, duration,
@@ -9,8 +9,11 @@ use super::{
 use fairgate_core::random::Random;
 use fairgate_core::{
     apf::{
+        LevelIndex, Policy,
+        dispatcher::Dispatcher,
+        level::{Decisions, Level},
         policy::{Queuing, Semantics},
-        queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSet, QueueSetEvents},
+        queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSetEvents},
         shard::Dealer,
         units::Seats,
         work::Work,
@@ -20,6 +23,17 @@ use fairgate_core::{
 
 /// The time after which a rejected client tries again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How often levels lend and borrow seats.
+fn borrowing_period(semantics: Semantics) -> Duration {
+    match semantics {
+        Semantics::Compatible => Duration::from_secs(10),
+        Semantics::Improved => Duration::from_secs(1),
+    }
+}
+
+/// In Improved they do so this soon after a request has to wait or is refused.
+const SOON: Duration = Duration::from_millis(50);
 
 /// A request's number in the order of arrival.
 type Number = u32;
@@ -47,7 +61,7 @@ struct WorldRequest {
 
 struct Stage<'a> {
     world: &'a World,
-    set: QueueSet<Number>,
+    level: Level<Number>,
     heap: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
     sequence: u64,
     /// Whether each flow of the world is a flow for flow control; otherwise all are one flow.
@@ -57,6 +71,8 @@ struct Stage<'a> {
     requests: Vec<WorldRequest>,
     meter: Meter,
     end: u64,
+    /// Whether a request had to wait or was refused since the last rebalancing.
+    is_contended: bool,
 }
 
 /// Plays `world` under `semantics` and measures it. The same world gives the same report.
@@ -93,27 +109,100 @@ fn play(world: &World, semantics: Semantics, shape: LevelShape, by_flow: bool) -
     };
     let dealer = Dealer::new(shape.queues, shape.hand_size).expect("the hand can be dealt");
     let discipline = Discipline::Queue { queuing, dealer };
-    let mut seeds = Random::seeded(world.seed);
-    let mut stage = Stage {
-        world,
-        set: QueueSet::new(semantics, discipline, shape.seats, Time::ZERO),
-        heap: BinaryHeap::new(),
-        sequence: 0,
-        by_flow,
-        hashes: world.flows.iter().map(|_| seeds.number()).collect(),
-        draws: world
-            .flows
-            .iter()
-            .map(|_| Draws::new(seeds.number()))
-            .collect(),
-        requests: Vec::new(),
-        meter: Meter::new(world),
-        end: nanos(duration(world.warm_up_seconds + world.seconds)),
-    };
-    stage.open();
-    stage.play();
-    stage.set.check_invariants();
-    stage.meter.report(world)
+    let level = Level::new(semantics, discipline, shape.seats, Time::ZERO);
+    let mut stage = Stage::new(world, level, by_flow);
+    while stage.next().is_some_and(|at| at <= stage.end) {
+        stage.step();
+    }
+    stage.report()
+}
+
+/// Plays worlds together whose levels are those of `policy`: they lend each other seats. The shape of each world's level
+/// only counts for the ideal, in which nothing is lent.
+///
+/// # Panics
+///
+/// If a world has a width of 0, or a level that the policy does not have.
+pub fn run_lending(policy: &Arc<Policy>, worlds: &[(LevelIndex, World)]) -> Vec<WorldReport> {
+    let dispatcher = Dispatcher::new(Arc::clone(policy), Time::ZERO);
+    let view = dispatcher.view();
+    let semantics = policy.settings().semantics;
+    let mut stages: Vec<Stage<'_>> = worlds
+        .iter()
+        .map(|(level, world)| Stage::new(world, view.level(*level).clone(), true))
+        .collect();
+    let period = borrowing_period(semantics);
+    let mut due = Time::ZERO.plus(period);
+    loop {
+        let upcoming = (0..).zip(&stages);
+        let upcoming = upcoming.filter_map(|(number, stage)| Some((stage.next()?, number)));
+        let Some((at, number)) = upcoming.min() else {
+            break;
+        };
+        let stage: &mut Stage<'_> = &mut stages[number];
+        if at > stage.end {
+            break;
+        }
+        if at < due.as_nanos() {
+            stage.step();
+            let is_contended = std::mem::take(&mut stage.is_contended);
+            if is_contended && semantics == Semantics::Improved {
+                due = due.min(Time::from_nanos(at).plus(SOON));
+            }
+            continue;
+        }
+        lend(&dispatcher, due, &mut stages);
+        due = due.plus(period);
+    }
+    stages.into_iter().map(Stage::report).collect()
+}
+
+/// Lends and borrows seats, and begins what can execute because of that.
+fn lend(dispatcher: &Dispatcher<Number>, now: Time, stages: &mut [Stage<'_>]) {
+    let mut out = Decisions::default();
+    for stage in &mut *stages {
+        stage.pass(now);
+    }
+    dispatcher.rebalance(now, &mut out);
+    for (number, ticket) in out.dispatched {
+        let stage = stages
+            .iter_mut()
+            .find(|stage| stage.level.is(ticket.level()));
+        stage
+            .expect("only the levels of worlds have requests")
+            .begin(now, number);
+    }
+}
+
+impl<'a> Stage<'a> {
+    /// A world before its first request.
+    fn new(world: &'a World, level: Level<Number>, by_flow: bool) -> Self {
+        let mut seeds = Random::seeded(world.seed);
+        let mut stage = Self {
+            world,
+            level,
+            heap: BinaryHeap::new(),
+            sequence: 0,
+            by_flow,
+            hashes: world.flows.iter().map(|_| seeds.number()).collect(),
+            draws: world
+                .flows
+                .iter()
+                .map(|_| Draws::new(seeds.number()))
+                .collect(),
+            requests: Vec::new(),
+            meter: Meter::new(world),
+            end: nanos(duration(world.warm_up_seconds + world.seconds)),
+            is_contended: false,
+        };
+        stage.open();
+        stage
+    }
+
+    fn report(self) -> WorldReport {
+        self.level.inspect(|set| set.check_invariants());
+        self.meter.report(self.world)
+    }
 }
 
 impl Stage<'_> {
@@ -135,23 +224,33 @@ impl Stage<'_> {
         }
     }
 
-    fn play(&mut self) {
-        while let Some(Reverse((at, _, event))) = self.heap.pop() {
-            if at > self.end {
-                break;
-            }
-            let now = Time::from_nanos(at);
-            self.meter.pass(now, self.set.summary().seats_in_use);
-            let mut out = QueueSetEvents::default();
-            match event {
-                WorldEvent::Call(flow) => self.call(now, flow, &mut out),
-                WorldEvent::End(number) => self.finish(now, number, &mut out),
-                WorldEvent::GiveUp(number) => self.give_up(now, number, &mut out),
-                WorldEvent::Tick => self.set.tick(now, &mut out),
-            }
-            for (number, _) in out.dispatched {
-                self.begin(now, number);
-            }
+    /// The time of the next event, in nanoseconds.
+    fn next(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    /// Accounts for the time until `now`.
+    fn pass(&mut self, now: Time) {
+        let seats_in_use = self.level.inspect(|set| set.summary().seats_in_use);
+        self.meter.pass(now, seats_in_use);
+    }
+
+    /// Plays the next event.
+    fn step(&mut self) {
+        let Some(Reverse((at, _, event))) = self.heap.pop() else {
+            return;
+        };
+        let now = Time::from_nanos(at);
+        self.pass(now);
+        let mut out = QueueSetEvents::default();
+        match event {
+            WorldEvent::Call(flow) => self.call(now, flow, &mut out),
+            WorldEvent::End(number) => self.finish(now, number, &mut out),
+            WorldEvent::GiveUp(number) => self.give_up(now, number, &mut out),
+            WorldEvent::Tick => self.level.inspect(|set| set.tick(now, &mut out)),
+        }
+        for (number, _) in out.dispatched {
+            self.begin(now, number);
         }
     }
 
@@ -191,13 +290,14 @@ impl Stage<'_> {
             },
             until: Time::NEVER,
         };
-        match self.set.arrive(now, arriving, out) {
+        match self.level.inspect(|set| set.arrive(now, arriving, out)) {
             Admission::Execute(id) => {
                 self.requests[number as usize].id = Some(id);
                 self.begin(now, number);
             }
             Admission::Wait(id) => self.wait(now, number, id),
             Admission::Reject(_) => {
+                self.is_contended = true;
                 self.meter.refused(now, flow);
                 self.call_again(now.plus(RETRY), flow);
             }
@@ -208,6 +308,7 @@ impl Stage<'_> {
         let request = &mut self.requests[number as usize];
         request.id = Some(id);
         request.waits = true;
+        self.is_contended = true;
         let (flow, width) = (request.flow, request.width);
         self.meter.waits(width);
         if let Arrivals::Open {
@@ -241,7 +342,7 @@ impl Stage<'_> {
         let (flow, service) = (request.flow, request.service);
         self.meter.ends(service);
         let id = request.id.expect("what executes was admitted");
-        if let Some(release) = self.set.finish(now, id, out) {
+        if let Some(release) = self.level.inspect(|set| set.finish(now, id, out)) {
             self.at(release.as_nanos(), WorldEvent::Tick);
         }
         self.call_again(now, flow);
@@ -255,7 +356,7 @@ impl Stage<'_> {
         self.meter.waits_no_more(request.width);
         self.meter.gives_up(now, request.flow, request.arrived);
         let id = request.id.expect("what waits was admitted");
-        self.set.cancel(now, id, out);
+        self.level.inspect(|set| set.cancel(now, id, out));
     }
 
     /// A thread of a closed loop thinks and calls again.
