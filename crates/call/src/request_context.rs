@@ -81,6 +81,9 @@ pub struct RequestContext {
     pub flow_uids: OnceCell<FlowUids>,
     /// How far the request got.
     pub progress: Cell<RequestProgress>,
+    /// Whether a layer inside flow control refused the request, so that it was not carried out: its duration says
+    /// nothing about others, and it causes no watch events.
+    pub is_refused: Cell<bool>,
     /// Whether the client did not send its whole body, which also truncated what the upstream was sent.
     /// The gateway then resets the request itself, so a failure after that does not show that the
     /// upstream is done with it.

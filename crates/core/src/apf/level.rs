@@ -203,6 +203,13 @@ impl<W: Copy> Ticket<W> {
             .with(out, |set, events| set.finish(now, self.id, events))
     }
 
+    /// The request was refused before it was carried out: see [`QueueSet::finish_refused`]. Returns the same as
+    /// [`finish`](Self::finish).
+    pub fn finish_refused(self, now: Time, out: &mut Decisions<W>) -> Option<Time> {
+        self.level
+            .with(out, |set, events| set.finish_refused(now, self.id, events))
+    }
+
     /// The seats that it holds. Locks the level for a moment.
     pub fn seats(&self) -> Seats {
         let seats = self.level.inspect(|set| set.seats(self.id));

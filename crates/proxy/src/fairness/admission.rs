@@ -19,7 +19,7 @@ use super::{
     wait_limit::wait_deadline,
     waiters::Waiter,
 };
-use fairgate_call::{Call, FlowRejection, RequestKind};
+use fairgate_call::{Call, FlowRejection, RequestContext, RequestKind};
 use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Semantics, Work,
@@ -57,6 +57,7 @@ pub(super) struct QueuedRequest {
     /// `None` once the request has a seat or has given up.
     place: Option<QueuePlace<Waiter>>,
     digest: Arc<RequestDigest>,
+    context: Rc<RequestContext>,
     kind: RequestKind,
     since: Time,
     timer: Pin<Box<Sleep>>,
@@ -193,6 +194,7 @@ impl Gate {
             request.waiter,
             Arc::clone(policy.cells(schema)),
             &request.call.digest,
+            &request.call.context,
             request.call.kind,
             request.now,
         )
@@ -213,6 +215,7 @@ impl Gate {
             waiter: request.waiter,
             place: Some(place),
             digest: Arc::clone(&request.call.digest),
+            context: Rc::clone(&request.call.context),
             kind: request.call.kind,
             since: request.now,
             timer: Box::pin(tokio::time::sleep_until(
@@ -323,6 +326,7 @@ impl QueuedRequest {
             self.waiter,
             cells,
             &self.digest,
+            &self.context,
             self.kind,
             now,
         )

@@ -213,11 +213,24 @@ impl Gate {
         self.finish(ticket);
     }
 
+    /// Returns the ticket of a request that was refused before it was carried out.
+    pub(super) fn finish_refused(self: &Rc<Self>, ticket: Ticket<Waiter>) {
+        self.finish_by(ticket, Ticket::finish_refused);
+    }
+
     /// Returns a ticket.
     fn finish(self: &Rc<Self>, ticket: Ticket<Waiter>) {
+        self.finish_by(ticket, Ticket::finish);
+    }
+
+    fn finish_by(
+        self: &Rc<Self>,
+        ticket: Ticket<Waiter>,
+        finish: fn(Ticket<Waiter>, Time, &mut Decisions<Waiter>) -> Option<Time>,
+    ) {
         let level = ticket.level().clone();
         let mut out = Decisions::default();
-        let release = ticket.finish(self.now(), &mut out);
+        let release = finish(ticket, self.now(), &mut out);
         self.deliver(out);
         if let Some(at) = release {
             self.tick_at(level, at);

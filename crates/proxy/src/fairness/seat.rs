@@ -40,6 +40,7 @@ pub struct Seat {
     waiter: Waiter,
     cells: Arc<FlowCells>,
     digest: Arc<RequestDigest>,
+    context: Rc<RequestContext>,
     kind: RequestKind,
     since: Time,
     limited: bool,
@@ -57,6 +58,7 @@ impl Seat {
         waiter: Waiter,
         cells: Arc<FlowCells>,
         digest: &Arc<RequestDigest>,
+        context: &Rc<RequestContext>,
         kind: RequestKind,
         since: Time,
     ) -> Self {
@@ -79,6 +81,7 @@ impl Seat {
             waiter,
             cells,
             digest: Arc::clone(digest),
+            context: Rc::clone(context),
             kind,
             since,
         }
@@ -147,7 +150,11 @@ impl Drop for Seat {
             Some(Hold::Ticket(..) | Hold::Nothing) | None => None,
         };
         if let Some(ticket) = held {
-            self.gate.finish_executed(ticket, self.elapsed());
+            if self.context.is_refused.get() {
+                self.gate.finish_refused(ticket);
+            } else {
+                self.gate.finish_executed(ticket, self.elapsed());
+            }
             self.gate.remove(self.waiter, None);
         } else {
             self.gate.remove(self.waiter, place);

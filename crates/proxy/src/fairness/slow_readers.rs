@@ -184,11 +184,11 @@ mod tests {
 
     #[test]
     fn one_check_looks_at_a_level_once_however_many_slow_readers_it_has() {
-        let (looks, a, b) = (Cell::new(0), level(), level());
+        let (checks, a, b) = (Cell::new(0), level(), level());
         let mut fullness = LevelFullness::default();
         let mut ask = |of: &Level<Waiter>| {
             fullness.get(of, |looked_at| {
-                looks.set(looks.get() + 1);
+                checks.set(checks.get() + 1);
                 looked_at.is(&b)
             })
         };
@@ -196,7 +196,7 @@ mod tests {
             assert!(!ask(&a));
             assert!(ask(&b));
         }
-        assert_eq!(looks.get(), 2);
+        assert_eq!(checks.get(), 2);
     }
 
     #[test]

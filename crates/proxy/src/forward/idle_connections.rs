@@ -103,12 +103,12 @@ mod tests {
     struct Connection {
         name: usize,
         condition: Rc<Cell<Condition>>,
-        looks: Rc<Cell<usize>>,
+        checks: Rc<Cell<usize>>,
     }
 
     impl IdleConnection for Connection {
         fn condition(&self) -> Condition {
-            self.looks.set(self.looks.get() + 1);
+            self.checks.set(self.checks.get() + 1);
             self.condition.get()
         }
     }
@@ -121,7 +121,7 @@ mod tests {
 
     /// `number` connections that became idle one second after the other, and how often any was checked.
     fn idle(number: usize) -> (IdleConnections<Connection>, Conditions, Rc<Cell<usize>>) {
-        let looks = Rc::<Cell<usize>>::default();
+        let checks = Rc::<Cell<usize>>::default();
         let conditions: Vec<_> = (0..number)
             .map(|_| Rc::new(Cell::new(Condition::Ready)))
             .collect();
@@ -130,34 +130,34 @@ mod tests {
             let connection = Connection {
                 name,
                 condition: condition.clone(),
-                looks: looks.clone(),
+                checks: checks.clone(),
             };
             idle.keep(at(name as u64), connection);
         }
-        (idle, conditions, looks)
+        (idle, conditions, checks)
     }
 
     #[test]
     fn the_cost_of_a_request_does_not_depend_on_how_many_are_idle() {
         for number in [1, 16, 1024, 16 * 1024] {
-            let (mut idle, _, looks) = idle(number);
+            let (mut idle, _, checks) = idle(number);
             let now = at(number as u64);
             for _ in 0..100 {
                 let connection = idle.take(now, LIMIT).unwrap();
                 idle.keep(now, connection);
             }
-            assert_eq!(looks.get(), 100, "of {number}");
+            assert_eq!(checks.get(), 100, "of {number}");
         }
     }
 
     #[test]
     fn closed_connections_are_dropped_and_busy_ones_stay() {
-        let (mut idle, conditions, looks) = idle(6);
+        let (mut idle, conditions, checks) = idle(6);
         conditions[5].set(Condition::Busy);
         conditions[4].set(Condition::Closed);
         conditions[3].set(Condition::Busy);
         assert_eq!(idle.take(at(6), LIMIT).unwrap().name, 2);
-        assert_eq!(looks.get(), 4);
+        assert_eq!(checks.get(), 4);
         let left: Vec<_> = idle
             .0
             .iter()
@@ -168,12 +168,12 @@ mod tests {
 
     #[test]
     fn only_a_few_busy_connections_are_checked() {
-        let (mut idle, conditions, looks) = idle(100);
+        let (mut idle, conditions, checks) = idle(100);
         for condition in &conditions {
             condition.set(Condition::Busy);
         }
         assert!(idle.take(at(50), LIMIT).is_none());
-        assert_eq!((looks.get(), idle.0.len()), (MAX_BUSY, 100));
+        assert_eq!((checks.get(), idle.0.len()), (MAX_BUSY, 100));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
 use crate::digest::User;
 
 /// The maximum number of combinations of one schema that are examined.
-const MAX_LOOKS: u32 = 4096;
+const MAX_SCANS: u32 = 4096;
 
 /// How far earlier schemas match all requests of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Cover {
 struct Search<'a> {
     classifier: &'a Classifier,
     schema: u32,
-    looks: u32,
+    scans: u32,
     takers: BTreeSet<u32>,
     groupless: bool,
 }
@@ -52,7 +52,7 @@ impl Classifier {
         let mut search = Search {
             classifier: self,
             schema,
-            looks: 0,
+            scans: 0,
             takers: BTreeSet::new(),
             groupless: false,
         };
@@ -61,7 +61,7 @@ impl Classifier {
                 return Cover::Open;
             }
         }
-        if search.looks == 0 {
+        if search.scans == 0 {
             Cover::Nothing
         } else if search.groupless {
             Cover::AllButGroupless(search.takers)
@@ -173,8 +173,8 @@ impl Search<'_> {
             .map(|bit| 1 << bit & verbs)
             .filter(|&bit| bit != 0)
         {
-            self.looks += 1;
-            if self.looks > MAX_LOOKS {
+            self.scans += 1;
+            if self.scans > MAX_SCANS {
                 return Err(Reached);
             }
             if let Some(taker) = self.taker(user, None, request(verb)) {

@@ -244,23 +244,41 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// Replaces the estimated work by the actual work, and updates the mean service time.
-    pub(super) fn settle_charge(&mut self, index: u32) {
+    /// Replaces the estimated work by the actual work, and updates the mean service time if it `learns`.
+    pub(super) fn settle_charge(&mut self, index: u32, learns: bool) {
         let entry = self.entries.at(index);
         let took = self.now.since(entry.started.unwrap_or(self.now));
-        self.assumed = moved(self.assumed, &mut self.learnt, took);
+        if learns {
+            self.assumed = moved(self.assumed, &mut self.learnt, took);
+        }
         if entry.flow == NONE {
             return;
         }
         let (seats, assumed, flow) = (entry.seats, entry.assumed, entry.flow);
         let known = self.flows.at_mut(flow);
-        known.service_time = moved(known.service_time, &mut known.learnt, took);
+        if learns {
+            known.service_time = moved(known.service_time, &mut known.learnt, took);
+        }
         let guess = SeatSeconds::product(seats, assumed);
         let actual = SeatSeconds::product(seats, took);
         known.guessed = known.guessed.minus(guess);
         let start = known.start.plus(actual).units();
         known.start = SeatSeconds::from_units(start.saturating_sub(guess.units()));
         self.settle_flow(flow);
+    }
+
+    /// An executing request will have no final seats: its flow gets back what it paid for them.
+    pub(super) fn waive_final_seats(&mut self, index: u32) {
+        let entry = self.entries.at_mut(index);
+        let paid = entry.work.final_work();
+        entry.work.final_seats = 0;
+        entry.work.additional_latency = Duration::ZERO;
+        let flow = entry.flow;
+        if flow != NONE {
+            let known = self.flows.at_mut(flow);
+            let start = known.start.units().saturating_sub(paid.units());
+            known.start = SeatSeconds::from_units(start);
+        }
     }
 
     /// Appends a request to the line of its flow.

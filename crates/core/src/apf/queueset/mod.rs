@@ -311,6 +311,28 @@ impl<W: Copy> QueueSet<W> {
         id: EntryId,
         events: &mut QueueSetEvents<W>,
     ) -> Option<Time> {
+        self.finish_as(now, id, false, events)
+    }
+
+    /// An executing request was refused before it was carried out. In Improved its duration says nothing about the
+    /// service time of others, and it has no final seats, because it causes no watch events. In Compatible this is
+    /// [`QueueSet::finish`], as in kube-apiserver.
+    pub fn finish_refused(
+        &mut self,
+        now: Time,
+        id: EntryId,
+        events: &mut QueueSetEvents<W>,
+    ) -> Option<Time> {
+        self.finish_as(now, id, self.semantics == Semantics::Improved, events)
+    }
+
+    fn finish_as(
+        &mut self,
+        now: Time,
+        id: EntryId,
+        refused: bool,
+        events: &mut QueueSetEvents<W>,
+    ) -> Option<Time> {
         self.advance(now, events);
         let Some(RequestEntry {
             phase: Phase::Executing,
@@ -320,7 +342,10 @@ impl<W: Copy> QueueSet<W> {
             debug_assert!(false, "a request finishes once");
             return None;
         };
-        self.end(id.index);
+        if refused {
+            self.waive_final_seats(id.index);
+        }
+        self.end(id.index, !refused);
         let flow = self.entries.at(id.index).flow;
         let until = self.linger_or_release(id.index);
         if flow != NONE && until.is_none() {

@@ -10,7 +10,7 @@ use super::NONE;
 use crate::apf::units::{SeatSeconds, Seats};
 
 /// The number of nodes that a search for the widest head visits.
-const MOST_LOOKS: u32 = 128;
+const MAX_SCANS: u32 = 128;
 
 /// All flows that have waiting requests.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Turns {
             width,
             latest,
             best: TurnNode::EMPTY,
-            looks: MOST_LOOKS,
+            scans: MAX_SCANS,
         };
         widest.search(&self.nodes, 1);
         (widest.best.flow != NONE).then_some(widest.best.flow)
@@ -171,16 +171,16 @@ struct Widest {
     latest: SeatSeconds,
     best: TurnNode,
     /// The number of nodes that may still be visited.
-    looks: u32,
+    scans: u32,
 }
 
 impl Widest {
     fn search(&mut self, nodes: &[TurnNode], at: usize) {
         let node = nodes[at];
-        if node.least_width > self.width || node.start > self.latest || self.looks == 0 {
+        if node.least_width > self.width || node.start > self.latest || self.scans == 0 {
             return;
         }
-        self.looks -= 1;
+        self.scans -= 1;
         if at >= nodes.len() / 2 {
             let is_wider = node.least_width > self.best.least_width;
             let is_as_wide = node.least_width == self.best.least_width;

@@ -93,6 +93,14 @@ impl Stage {
         until
     }
 
+    fn finish_refused(&mut self, now: Time, waiter: &'static str) -> Option<Time> {
+        let mut events = QueueSetEvents::default();
+        let id = self.ids[waiter];
+        let until = self.set.finish_refused(now, id, &mut events);
+        self.note(&events);
+        until
+    }
+
     fn cancel(&mut self, now: Time, waiter: &'static str) -> bool {
         let mut events = QueueSetEvents::default();
         let gone = self.set.cancel(now, self.ids[waiter], &mut events);

@@ -30,6 +30,10 @@ fn play_random_trace(seed: u64) {
                 let id = present.swap_remove(place);
                 // A lingering request leaves by itself, and a waiting one may start as time passes.
                 match stage.set.entries.get(id).map(|entry| entry.phase) {
+                    Some(Phase::Executing) if random.within(0..4) == 0 => {
+                        let until = stage.set.finish_refused(at(now), id, &mut events);
+                        assert_eq!(until, None, "what was refused has no final seats");
+                    }
                     Some(Phase::Executing) => drop(stage.set.finish(at(now), id, &mut events)),
                     Some(Phase::Waiting) if !stage.set.cancel(at(now), id, &mut events) => {
                         present.push(id);

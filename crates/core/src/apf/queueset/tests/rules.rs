@@ -101,6 +101,28 @@ fn the_ratio_of_waiting_requests_is_relative_to_the_places_in_all_queues() {
 }
 
 #[test]
+fn the_ratios_of_seats_are_relative_to_the_new_limit_once_it_changes() {
+    let mut stage = Stage::new(improved(queues(4, 5, 1), 4));
+    for _ in 0..2 {
+        stage.arrive(at(0), "r", 0, Work::ONE);
+    }
+    let sums = |stage: &Stage, micros: u64| {
+        let ratios = stage.set.ratios(at(micros));
+        [ratios.seats.sum, ratios.executing.sum, ratios.demand.sum]
+    };
+    // Two of four seats are in use for a second, then two of eight.
+    let [first, second] = [0, 1_000_000].map(|micros| sums(&stage, micros));
+    let mut events = QueueSetEvents::default();
+    stage.set.set_limit(at(1_000_000), 8, 8, &mut events);
+    let third = sums(&stage, 2_000_000);
+    for (at, ((first, second), third)) in first.into_iter().zip(second).zip(third).enumerate() {
+        let (before, after) = (second - first, third - second);
+        assert!((before / 5e8 - 1.0).abs() < 1e-9, "{at}: {before}");
+        assert!((after / 2.5e8 - 1.0).abs() < 1e-9, "{at}: {after}");
+    }
+}
+
+#[test]
 fn the_bounds_of_virtual_starts_span_the_flows_that_wait() {
     let mut stage = Stage::new(improved(two_queues(), 1));
     assert_eq!(stage.set.next_s_bounds(), None);

@@ -102,6 +102,42 @@ fn only_compatible_leaks_demand_when_it_narrows_the_final_phase() {
 }
 
 #[test]
+fn only_improved_learns_nothing_of_a_refused_request_and_gives_it_no_final_seats() {
+    let write = Work {
+        initial_seats: 1,
+        final_seats: 4,
+        additional_latency: Duration::from_millis(10),
+    };
+    let mut compatible = Stage::new(set(two_queues(), 5));
+    compatible.arrive(at(0), "refused", 0, write);
+    let until = compatible.finish_refused(at(1000), "refused");
+    assert_eq!(until, Some(at(11_000)), "as any request");
+    assert_eq!(compatible.set.summary().seats_in_use, 4);
+
+    let mut improved = Stage::new(improved(two_queues(), 5));
+    improved.arrive(at(0), "learnt", 0, write);
+    let until = improved.finish(at(7000), "learnt").unwrap();
+    improved.tick(until);
+    let flow = |stage: &Stage| {
+        let flows = stage.set.flows.iter().filter(|flow| flow.learnt > 0);
+        let [flow] = flows.collect::<Vec<_>>()[..] else {
+            panic!("one flow has finished requests");
+        };
+        (flow.service_time, flow.learnt, flow.start.units())
+    };
+    let (service_time, learnt, paid) = flow(&improved);
+    let assumed = improved.set.assumed;
+    improved.arrive(at(100_000), "refused", 0, write);
+    assert_eq!(improved.finish_refused(at(140_000), "refused"), None);
+    assert_eq!(improved.set.summary().seats_in_use, 0);
+    let (still, count, charged) = flow(&improved);
+    assert_eq!((still, count), (service_time, learnt), "nothing is learnt");
+    assert_eq!(improved.set.assumed, assumed);
+    let used = SeatSeconds::product(1, Duration::from_millis(40));
+    assert_eq!(charged, paid + used.units(), "only its own time is charged");
+}
+
+#[test]
 fn only_compatible_charges_final_seats_while_the_request_executes() {
     let wide_end = Work {
         initial_seats: 1,
