@@ -190,6 +190,7 @@ fn new_admitter(
         access,
         client,
         body_budget: usize::try_from(config.admission.body_budget).unwrap_or(usize::MAX),
+        guard: config.admission.guard,
         workers: workers.map_or(cores, |workers| workers.get() as usize),
         clock: clock.clone(),
     })

@@ -227,7 +227,7 @@ impl LogWriter {
                 );
             }
         } else if self.is_failing {
-            tracing::info!("the audit log of admission policies is written again");
+            tracing::info!("the audit log of admission policies can be written again");
         }
         self.is_failing = written.is_err();
     }

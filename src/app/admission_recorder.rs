@@ -1,4 +1,4 @@
-//! Takes what policies find: it goes to the audit log of policies, or without one to the log of the gateway.
+//! Writes what policies decide to their audit log, or without one to the log of the gateway.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use fairgate_base::{clock::Clock, log_limit::LogLimit};
 
 /// The log target of judged requests.
 const LOG: &str = "fairgate::admission";
-/// How many lines are written at once; further ones are counted.
+/// The most lines in 10 s; further ones are only counted.
 const LINES: u32 = 100;
 
-/// Counts requests and writes them to the audit log. If none is configured, those that are denied or cannot be judged,
-/// and audit annotations, go to the log of the gateway. Objects are not logged.
+/// Counts requests and writes them to the audit log. Without an audit log, requests that are denied, warned about,
+/// annotated or cannot be judged go to the log of the gateway. Objects are not logged.
 #[derive(Debug)]
 pub(super) struct LoggingRecorder {
     next: Arc<dyn AdmissionRecorder>,
     has_file: bool,
     clock: Clock,
     lines: LogLimit,
-    /// When the last user of this recorder is gone, it writes what waits.
+    /// Dropping it writes the records that are still waiting.
     _log: AdmissionLog,
 }
 
 impl LoggingRecorder {
-    /// A recorder that writes to `log`, which `has_file`, or else a bounded number of lines to the log of the gateway.
+    /// A recorder that writes to `log` if it has a file, or else a bounded number of lines to the log of the gateway.
     pub(super) fn new(log: AdmissionLog, has_file: bool, clock: Clock) -> Self {
         Self {
             next: log.recorder(),
@@ -46,7 +46,8 @@ impl LoggingRecorder {
             return;
         };
         // A message about a Secret may quote it.
-        let is_secret = record.group.is_empty() && record.resource == "secrets";
+        let request = &record.request;
+        let is_secret = request.is_about_secrets();
         let mut checks = record.checks.iter();
         let found = checks.find(|check| !check.message.is_empty());
         tracing::info!(
@@ -54,18 +55,18 @@ impl LoggingRecorder {
             audit_id = &*record.audit_id,
             mode = record.mode.as_str(),
             decision = record.decision.as_str(),
-            user = &*record.user,
+            user = &*request.user,
             operation = record.operation.name(),
-            group = &*record.group,
-            resource = &*record.resource,
-            subresource = &*record.subresource,
-            namespace = &*record.namespace,
-            name = &*record.name,
+            group = &*request.group,
+            resource = &*request.resource,
+            subresource = &*request.subresource,
+            namespace = &*request.namespace,
+            name = &*request.name,
             policy = found.map(|check| &*check.policy),
             finding = found.filter(|_| !is_secret).map(|check| &*check.message),
             failure = &*record.failure,
             left_out,
-            "judged by admission policies"
+            "evaluated admission policies"
         );
     }
 }

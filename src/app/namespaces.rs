@@ -1,11 +1,6 @@
 //! The namespaces of the upstream, in which hosted objects are.
 
-use bytes::Bytes;
-use http::{
-    HeaderValue, Request, StatusCode,
-    header::{ACCEPT, USER_AGENT},
-};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http::{StatusCode, uri::PathAndQuery};
 use serde_json::Value;
 
 use fairgate_apiserver::namespaces::{NamespaceFuture, NamespaceState, Namespaces};
@@ -26,22 +21,15 @@ impl UpstreamNamespaces {
         if !names::label(name).is_empty() {
             return Ok(NamespaceState::Absent);
         }
-        let mut request = Request::new(Full::new(Bytes::new()));
         let target = format!("/api/v1/namespaces/{name}");
-        *request.uri_mut() = target.parse().map_err(|_| "its name is too long")?;
-        let headers = request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        headers.insert(USER_AGENT, HeaderValue::from_static("fairgate"));
-        let response = self.client.send(request).await;
-        let response = response.map_err(|error| error.to_string())?;
-        let status = response.status();
+        let target = PathAndQuery::try_from(target).map_err(|_| "its name is too long")?;
+        let reading = self.client.get(target, "application/json", MAX_NAMESPACE);
+        let (status, body) = reading.await.map_err(|error| error.to_string())?;
         if !status.is_success() && status != StatusCode::NOT_FOUND {
             return Err(format!("the upstream answered {status}"));
         }
-        let body = Limited::new(response.into_body(), MAX_NAMESPACE);
-        let body = body.collect().await.map_err(|error| error.to_string())?;
         // A text that is not JSON is no Namespace either; a proxy may have sent it.
-        let namespace: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+        let namespace: Value = serde_json::from_slice(&body).unwrap_or_default();
         // Objects of a namespace that does not exist are deleted, so a proxy's 404 must not count.
         let is_absent = namespace["kind"] == "Status"
             && namespace["reason"] == "NotFound"

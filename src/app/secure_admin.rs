@@ -110,7 +110,7 @@ impl SecureAdmin {
     }
 }
 
-/// Decides who may read what: the upstream, or the gateway itself where the API is its own.
+/// Authorization of the secure admin port: by the upstream, or by the gateway itself where the API is its own.
 fn authorizer(
     config: &Config,
     clients: &UpstreamClients,

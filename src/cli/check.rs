@@ -99,6 +99,15 @@ struct LevelSummary {
 }
 
 pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+    let inputs = args.policies.policies.iter().chain(&args.budgets);
+    let inputs = inputs.chain(&args.admission);
+    if inputs.filter(|from| from.as_os_str() == "-").count() > 1 {
+        writeln!(
+            streams.err,
+            "error: standard input is given for more than one of --policies, --budgets and --admission"
+        )?;
+        return Ok(Outcome::Unusable);
+    }
     let loaded = LoadedPolicy::read(args.config.as_deref(), &args.policies, streams.input);
     let is_about_others = args.budgets.is_some() || !args.admission.is_empty();
     let is_about_others =
@@ -119,15 +128,6 @@ pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Out
             loaded.findings
         },
     };
-    let inputs = args.policies.policies.iter().chain(&args.budgets);
-    let inputs = inputs.chain(&args.admission);
-    if inputs.filter(|from| from.as_os_str() == "-").count() > 1 {
-        writeln!(
-            streams.err,
-            "standard input is given for more than one of --policies, --budgets and --admission"
-        )?;
-        return Ok(Outcome::Failure);
-    }
     if !admission.is_empty() {
         let found = review::review(&admission, streams.input);
         report.findings.extend(found);

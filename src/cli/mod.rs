@@ -92,7 +92,7 @@ enum Outcome {
     Success,
     /// Something is wrong; it has been reported.
     Failure,
-    /// The files that were given cannot be used; it has been reported.
+    /// The arguments or the files that were given cannot be used; it has been reported.
     Unusable,
 }
 

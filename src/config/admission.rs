@@ -15,6 +15,8 @@ pub struct AdmissionConfig {
     pub files: Vec<PathBuf>,
     /// How the objects that policies judge are obtained, unless a policy's annotation says otherwise.
     pub fidelity: Fidelity,
+    /// Whether writes that were judged by the stored object fail if it has changed since.
+    pub guard: bool,
     /// Bytes of the bodies that each data core may hold for policies.
     pub body_budget: u64,
     /// Threads for judgements that take long; `None`: as many as data cores.

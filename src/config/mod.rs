@@ -532,7 +532,7 @@ impl Config {
     /// The keys that differ in `new` and that a reload does not apply, in alphabetical order.
     ///
     /// A file with changed contents counts as a change of its key, unless the file is followed.
-    pub fn restart_needed_for(&self, new: &Self) -> Vec<String> {
+    pub(crate) fn restart_needed_for(&self, new: &Self) -> Vec<String> {
         let mut keys: Vec<String> = self
             .effective
             .iter()

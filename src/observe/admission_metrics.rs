@@ -40,6 +40,11 @@ impl AdmissionMetrics {
         self.metrics
             .counter_of_two_labels(&catalogue::ADMISSION_REQUESTS, labels)
             .increment(1);
+        if let Some(guard) = record.guard {
+            let labels = [("guard", guard.as_str().to_owned())].into_iter();
+            let guards = (self.metrics).counter_of_labels(&catalogue::ADMISSION_GUARDS, labels);
+            guards.increment(1);
+        }
         for check in &record.checks {
             let Some(action) = check.action else {
                 continue;
@@ -50,7 +55,7 @@ impl AdmissionMetrics {
                 check.policy.clone(),
                 check.binding.clone(),
             ];
-            if self.durations.observe(&values, record.judging) {
+            if self.durations.observe(&values, check.took) {
                 let metric = &catalogue::ADMISSION_CHECKS;
                 let labels = own_labels(metric).zip(values);
                 let checks = self.metrics.counter_of_labels(metric, labels);

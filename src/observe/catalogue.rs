@@ -232,9 +232,9 @@ metrics! {
     JAIN: Gauge, Ratio, Alpha, ["apiserver", "priority_level"] = "fairgate_jain_index",
         "Jain's index of the seats of the flows whose requests waited most of the last half minute: 1 if they had equally many, 1/n if one of n flows had all.";
     LARGEST_SHARE: Gauge, Ratio, Alpha, ["apiserver", "priority_level"] = "fairgate_largest_flow_share",
-        "Seats of the flow that had most in the last half minute, divided by the current limit of the level.";
+        "Seats of the flow that had the most in the last half minute, divided by the current limit of the level, or by its seats in use if those are more.";
     OLDEST_WAIT: Gauge, Seconds, Alpha, ["apiserver", "priority_level"] = "fairgate_oldest_wait_seconds",
-        "How long the request has waited that has waited longest; 0 if none waits.";
+        "Waiting time of the request that has waited longest; 0 if none waits.";
     ACTIVE_QUEUES: Gauge, Count, Alpha, ["apiserver", "priority_level"] = "fairgate_active_queues",
         "Queues in which requests wait.";
     ACTIVE_FLOWS: Gauge, Count, Alpha, ["apiserver", "priority_level"] = "fairgate_active_flows",
@@ -291,9 +291,9 @@ metrics! {
     ADMISSION_POLICIES: Gauge, Count, Alpha, [] = "fairgate_admission_policies",
         "Admission policies with a binding that are in force for forwarded requests (admission.mode).";
     ADMISSION_POLICIES_AGE: Gauge, Seconds, Alpha, [] = "fairgate_admission_policies_age_seconds",
-        "Time since the admission policies in force were those of their source; 0 while they are.";
+        "Time since the admission policies in force were last in sync with their source; 0 while they are.";
     ADMISSION_SYNCED: Gauge, Boolean, Alpha, [] = "fairgate_admission_synced",
-        "1 while the admission policies are in force that their source has, and the namespaces, params and resources that they need are up to date, else 0.";
+        "1 while the admission policies in force are those of their source, and the namespaces, params and resources that they need are up to date, else 0.";
     STORE_UP: Gauge, Boolean, Alpha, [] = "fairgate_store_up",
         "1 while the store of the hosted API can be read and written, else 0.";
     STORE_REVISION: Gauge, Count, Alpha, [] = "fairgate_store_revision",
@@ -345,15 +345,17 @@ metrics! {
     EVICTION_WAIT: Histogram, Seconds, Alpha, ["outcome"] = "fairgate_eviction_wait_duration_seconds",
         "How long evictions waited for their disruption budgets, by how they ended: granted, refused after the longest wait, rejected or failed for another reason, or abandoned by their client.";
     ADMISSION_CHECKS: Counter, Count, Beta, ["apiserver", "enforcement_action", "error_type", "policy", "policy_binding"] = "apiserver_validating_admission_policy_check_total",
-        "Validations of admission policies that did not hold, and errors, by what was done about them. With admission.mode: audit nothing is denied, and this counts what would have been.";
+        "Failed validations and errors of admission policies, by enforcement action. With admission.mode: audit nothing is denied, and this counts what would have been denied.";
     ADMISSION_CHECK_DURATION: Histogram, Seconds, Beta, ["apiserver", "enforcement_action", "error_type", "policy", "policy_binding"] = "apiserver_validating_admission_policy_check_duration_seconds",
-        "How long it took to judge the requests that apiserver_validating_admission_policy_check_total counts, by all policies together.";
+        "How long the evaluations took that apiserver_validating_admission_policy_check_total counts, each of one policy with one binding and param.";
     ADMISSION_REQUESTS: Counter, Count, Alpha, ["decision", "mode"] = "fairgate_admission_requests_total",
-        "Forwarded requests that admission policies matched, by what the policies say: allowed, denied, notJudged (forwarded nevertheless) or failed (refused, because they could not be judged).";
+        "Forwarded requests that admission policies matched, by decision: allowed, denied, notJudged (forwarded although the policies could not be evaluated) or failed (refused, because they could not be evaluated).";
+    ADMISSION_GUARDS: Counter, Count, Alpha, ["guard"] = "fairgate_admission_guarded_writes_total",
+        "Writes that were forwarded after they were judged by the stored object, by what kept it from being changed in between: none, client (its own resourceVersion), held (the gateway's condition) or repeated (it was changed, and the write judged again).";
     ADMISSION_COST: Counter, Count, Alpha, ["policy"] = "fairgate_admission_policy_cost_total",
-        "What evaluating each admission policy cost, in CEL cost units.";
+        "Cost of evaluating each admission policy, in CEL cost units.";
     ADMISSION_AUDIT_DROPPED: Counter, Count, Alpha, [] = "fairgate_admission_audit_dropped_total",
-        "Records of judged requests that were neither counted nor written to the audit log (admission.audit), because too many waited or the file could not be written.";
+        "Records of judged requests that were neither counted nor written to the audit log (admission.audit), because too many were waiting or the file could not be written.";
     DISRUPTION_LEADER: Gauge, Boolean, Alpha, [] = "fairgate_disruption_controller_leader",
         "1 while this gateway runs the disruption controller (eviction.controller), 0 while another one does.";
     DISRUPTION_SYNCS: Counter, Count, Alpha, ["outcome"] = "fairgate_disruption_syncs_total",

@@ -1,4 +1,4 @@
-//! How long judging requests takes, by policy: a metric whose labels are not known before.
+//! How long evaluating policies takes: a metric whose labels are not known before.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     exposition::Exposition,
 };
 
-/// Upper bounds of how long judging takes, in seconds.
+/// Upper bounds of how long an evaluation takes, in seconds.
 const BOUNDS: [f64; 12] = [
     0.000_005, 0.000_025, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25, 1.0, 5.0,
 ];

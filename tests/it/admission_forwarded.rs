@@ -1,5 +1,8 @@
 //! Admission policies on forwarded requests, through a whole gateway.
 
+mod hosted;
+mod hostile;
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -12,11 +15,15 @@ use serde_json::{Value, json};
 
 use crate::{
     client,
-    eviction::gateway::{Gateway, Got, User},
+    eviction::{
+        cluster,
+        gateway::{Gateway, Got, User},
+    },
     upstream::{self, Speaks, TestReply, TestUpstream},
 };
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /// An upstream with stored objects by path, and the gateway in front of it.
 struct World {
@@ -53,13 +60,24 @@ fn policy([name, resource, expression, action, fidelity]: [&str; 5]) -> [Value; 
     ]
 }
 
+/// The policies of the world of this name.
+fn policy_file(name: &str) -> PathBuf {
+    let directory = format!("fairgate-forwarded-{}-{name}", std::process::id());
+    std::env::temp_dir().join(directory).join("p.yaml")
+}
+
 impl World {
     fn new(mode: &str, name: &str, policies: &[[Value; 2]]) -> Self {
-        let directory = format!("fairgate-forwarded-{}-{name}", std::process::id());
-        let directory = std::env::temp_dir().join(directory);
+        Self::with(mode, name, policies, json!({}))
+    }
+
+    /// With these further sections of the configuration.
+    fn with(mode: &str, name: &str, policies: &[[Value; 2]], further: Value) -> Self {
+        let file = policy_file(name);
+        let directory = file.parent().unwrap().to_owned();
         std::fs::create_dir_all(&directory).unwrap();
         let documents: Vec<String> = policies.iter().flatten().map(Value::to_string).collect();
-        let (file, token) = (directory.join("p.yaml"), directory.join("token"));
+        let token = directory.join("token");
         std::fs::write(&file, documents.join("\n---\n")).unwrap();
         std::fs::write(&token, "gateway").unwrap();
         let objects = Arc::<Mutex<BTreeMap<String, Value>>>::default();
@@ -72,10 +90,14 @@ impl World {
                 respond(&stored, &head, &body)
             }
         });
-        let sections = json!({
+        let mut sections = json!({
             "upstream": {"url": format!("http://{}", upstream.address), "tokenFile": token},
             "admission": {"mode": mode, "policies": {"files": [file]}},
         });
+        let Value::Object(further) = further else {
+            panic!("sections are a mapping");
+        };
+        sections.as_object_mut().unwrap().extend(further);
         Self {
             gateway: Gateway::before(upstream.address, sections),
             objects,
@@ -127,7 +149,12 @@ fn respond(
                 "metadata": {"resourceVersion": "1"}, "items": [
                     {"metadata": {"name": "ns", "resourceVersion": "1", "labels": {"env": "prod"}}}]}));
         }
-        "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
+        REVIEWS if stored.lock().unwrap().contains_key(REVIEWS) => {
+            let mut down = json(json!({"kind": "Status", "code": 503}));
+            *down.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+            return down;
+        }
+        REVIEWS => {
             let mut review: Value = serde_json::from_slice(body).unwrap();
             review["status"] = json!({"allowed": review["spec"]["user"] != "mallory"});
             return json(review);
@@ -207,6 +234,73 @@ async fn g01_without_a_dry_run_there_are_no_defaults() {
 }
 
 #[tokio::test]
+async fn g07_impersonation_is_refused_before_any_policy() {
+    let all = [policy(["p", "configmaps", "false", "Deny", "dryRun"])];
+    let world = World::new("enforce", "g07", &all);
+    let json = [
+        ("content-type", "application/json"),
+        ("impersonate-user", "bob"),
+    ];
+    let body = map("m").to_string();
+    let mut alice = world.alice().await;
+    let got = alice.ask(Method::POST, MAPS, &json, body).await;
+    assert_eq!(
+        (got.code, got.header("x-fairgate-reason")),
+        (403, "forbidden")
+    );
+    assert!(got.text().contains("impersonation"), "{}", got.text());
+    assert!(!got.text().contains("ValidatingAdmissionPolicy"));
+    assert!(world.writes().is_empty());
+    let judged = "fairgate_admission_requests_total";
+    assert_eq!(world.gateway.metric(judged).await, 0);
+}
+
+#[tokio::test]
+async fn g09_an_authorizer_that_is_down_is_an_error_of_the_check() {
+    let check = "authorizer.group('').resource('pods').check('get')";
+    let (errored, allowed) = (format!("{check}.errored()"), format!("{check}.allowed()"));
+    let all = [
+        policy(["errored", "configmaps", &errored, "Deny", "completed"]),
+        policy(["allowed", "secrets", &allowed, "Deny", "completed"]),
+    ];
+    let world = World::new("enforce", "g09", &all);
+    world.store(REVIEWS, json!("down"));
+    let mut alice = world.alice().await;
+    let got = alice.post(MAPS, &map("m")).await;
+    assert_eq!(got.code, 201, "{}", got.text());
+    // It is not allowed, so the policy denies, and nobody can say whether the user may write at all.
+    let secret = json!({"metadata": {"name": "s"}});
+    let got = alice.post("/api/v1/namespaces/ns/secrets", &secret).await;
+    assert!(got.code >= 400, "{}", got.text());
+    assert_eq!(world.writes(), [format!("POST {MAPS}")]);
+}
+
+#[tokio::test]
+async fn g11_a_namespace_is_read_only_if_the_watch_does_not_know_it() {
+    let expression = "namespaceObject.metadata.labels.env == 'prod'";
+    let all = [policy(["p", "configmaps", expression, "Deny", "completed"])];
+    let world = World::new("enforce", "g11", &all);
+    // The labels have just been changed, and the watch has not delivered that yet.
+    for name in ["ns", "other"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"env": "dev"}}});
+        world.store(&format!("/api/v1/namespaces/{name}"), namespace);
+    }
+    let mut alice = world.alice().await;
+    for (name, code) in [("ns", 201), ("other", 422)] {
+        let path = format!("/api/v1/namespaces/{name}/configmaps");
+        let got = alice.post(&path, &map("m")).await;
+        assert_eq!(got.code, code, "{name}: {}", got.text());
+    }
+    let seen = world.upstream.seen();
+    let reads = |name: &str| {
+        let path = format!("/api/v1/namespaces/{name}");
+        seen.iter().filter(|one| one.target == path).count()
+    };
+    assert_eq!((reads("ns"), reads("other")), (0, 1));
+}
+
+#[tokio::test]
 async fn g13_one_protected_item_keeps_its_collection() {
     let expression = "!('protected' in oldObject.data)";
     let all = [policy(["p", "configmaps", expression, "Deny", "completed"])];
@@ -254,4 +348,50 @@ async fn in_audit_mode_nothing_is_refused() {
     let got = world.alice().await.post(MAPS, &map("m")).await;
     assert_eq!((got.code, warnings(&got).len()), (201, 1));
     assert_eq!(world.writes(), [format!("POST {MAPS}")]);
+}
+
+/// G5 of evictions, not of policies: the gateway carries evictions out itself, after policies have allowed them.
+#[tokio::test]
+async fn eviction_g05_a_denied_eviction_leaves_its_budget_unchanged() {
+    let expression = "object.metadata.name != 'kept'";
+    let all = [policy([
+        "p",
+        "pods/eviction",
+        expression,
+        "Deny",
+        "completed",
+    ])];
+    let authoritative = json!({"eviction": {"mode": "authoritative"}});
+    let world = World::with("enforce", "evictions", &all, authoritative);
+    let (pods, budgets) = (
+        "/api/v1/namespaces/ns/pods",
+        "/apis/policy/v1/namespaces/ns/poddisruptionbudgets",
+    );
+    for name in ["kept", "free"] {
+        world.store(
+            &format!("{pods}/{name}"),
+            cluster::pod(name, "Running", true),
+        );
+    }
+    let mut budget = cluster::budget(1, 3, 2);
+    budget["metadata"]["resourceVersion"] = json!("7");
+    let list = json!({"kind": "PodDisruptionBudgetList", "apiVersion": "policy/v1",
+        "metadata": {"resourceVersion": "7"}, "items": [budget]});
+    world.store(budgets, list);
+    let mut alice = world.alice().await;
+
+    let denied = alice.evict("kept", Value::Null).await;
+    let reason = denied.header("x-fairgate-reason").to_owned();
+    assert_eq!((denied.code, reason.as_str()), (422, "admission-denied"));
+    assert_eq!(denied.cause(), "");
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+
+    let granted = alice.evict("free", Value::Null).await;
+    assert_eq!(granted.code, 201, "{}", granted.text());
+    let expected = [
+        format!("PUT {budgets}/foo/status?fieldManager=fairgate"),
+        format!("PATCH {pods}/free/status?fieldManager=fairgate"),
+        format!("DELETE {pods}/free"),
+    ];
+    assert_eq!(world.writes(), expected);
 }

@@ -7,7 +7,8 @@ use fairgate::{
 };
 use fairgate_admission::{AdmissionOperation, EnforcementAction};
 use fairgate_admitter::{
-    AdmissionDecision, AdmissionMode, AdmissionRecord, Fidelity, RecordedCheck, audit::AuditEntry,
+    AdmissionDecision, AdmissionMode, AdmissionRecord, Fidelity, RecordedCheck, RecordedRequest,
+    audit::AuditEntry,
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
@@ -18,17 +19,18 @@ fn record(number: u32, decision: AdmissionDecision) -> AdmissionRecord {
         audit_id: format!("id-{number}"),
         mode: AdmissionMode::Audit,
         operation: AdmissionOperation::Create,
-        group: "apps".to_owned(),
-        version: "v1".to_owned(),
-        resource: "deployments".to_owned(),
-        subresource: String::new(),
-        namespace: "shop".to_owned(),
-        name: "web".to_owned(),
-        user: "alice".to_owned(),
-        groups: Vec::new(),
-        dry_run: false,
+        request: RecordedRequest {
+            group: "apps".to_owned(),
+            version: "v1".to_owned(),
+            resource: "deployments".to_owned(),
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            user: "alice".to_owned(),
+            ..RecordedRequest::default()
+        },
         fidelity: Fidelity::AsSent,
         decision,
+        guard: None,
         failure: String::new(),
         checks: vec![RecordedCheck {
             policy: "p".to_owned(),
@@ -37,6 +39,7 @@ fn record(number: u32, decision: AdmissionDecision) -> AdmissionRecord {
             action: denies.then_some(EnforcementAction::Deny),
             message: "no".to_owned(),
             reason: "Invalid".to_owned(),
+            took: Duration::from_micros(8),
         }],
         warnings: Vec::new(),
         annotations: Vec::new(),

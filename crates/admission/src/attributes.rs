@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fairgate_cel::CelJson;
+use fairgate_cel::{CelJson, equal_texts};
 use fairgate_core::digest::User;
 
 /// What a request does to an object.
@@ -37,7 +37,7 @@ impl AdmissionOperation {
 }
 
 /// A resource in a version. Prints as `apps/v1, Resource=deployments`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct GroupVersionResource<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
@@ -58,8 +58,16 @@ impl fmt::Display for GroupVersionResource<'_> {
     }
 }
 
+impl PartialEq for GroupVersionResource<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        equal_texts(self.group, other.group)
+            && equal_texts(self.version, other.version)
+            && equal_texts(self.resource, other.resource)
+    }
+}
+
 /// A kind in a version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct GroupVersionKind<'a> {
     /// The API group; empty for the core group.
     pub group: &'a str,
@@ -67,6 +75,14 @@ pub struct GroupVersionKind<'a> {
     pub version: &'a str,
     /// The kind, such as `Pod`.
     pub kind: &'a str,
+}
+
+impl PartialEq for GroupVersionKind<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        equal_texts(self.group, other.group)
+            && equal_texts(self.version, other.version)
+            && equal_texts(self.kind, other.kind)
+    }
 }
 
 /// A write or an upgrade, as policies see it, without the objects.
@@ -139,26 +155,6 @@ pub struct AdmissionObjects<'a> {
     pub object: Option<&'a CelJson<'a>>,
     /// The object as it is stored; none for a creation or an upgrade.
     pub old_object: Option<&'a CelJson<'a>>,
-}
-
-/// The member at a path of an object.
-pub(crate) fn member<'j, 'a>(node: &'j CelJson<'a>, path: &[&str]) -> Option<&'j CelJson<'a>> {
-    let mut node = node;
-    for name in path {
-        let CelJson::Object(members) = node else {
-            return None;
-        };
-        node = members.get(name)?;
-    }
-    Some(node)
-}
-
-/// The text at a path of an object; empty if there is none.
-pub(crate) fn text_at<'j>(node: &'j CelJson<'_>, path: &[&str]) -> &'j str {
-    match member(node, path) {
-        Some(CelJson::String(text)) => text,
-        _ => "",
-    }
 }
 
 #[cfg(test)]

@@ -84,8 +84,8 @@ impl PolicyEnvironment {
     }
 }
 
-/// The variables that expressions of a policy see; those that its environment does not declare are absent.
-#[derive(Clone, Copy)]
+/// The variables that expressions of a policy use; those that it does not use need no value and are absent.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct PolicyVariableNumbers {
     pub(crate) object: Option<CelVariable>,
     pub(crate) old_object: Option<CelVariable>,
@@ -98,16 +98,18 @@ pub(crate) struct PolicyVariableNumbers {
 }
 
 impl PolicyVariableNumbers {
-    pub(crate) fn of(environment: &CelEnvironment) -> Self {
+    /// Those of the environment's variables whose name `is_used`.
+    pub(crate) fn of(environment: &CelEnvironment, is_used: impl Fn(&str) -> bool) -> Self {
+        let number = |name| environment.variable(name).filter(|_| is_used(name));
         Self {
-            object: environment.variable("object"),
-            old_object: environment.variable("oldObject"),
-            namespace: environment.variable("namespaceObject"),
-            request: environment.variable("request"),
-            variables: environment.variable("variables"),
-            params: environment.variable("params"),
-            authorizer: environment.variable("authorizer"),
-            resource_check: environment.variable("authorizer.requestResource"),
+            object: number("object"),
+            old_object: number("oldObject"),
+            namespace: number("namespaceObject"),
+            request: number("request"),
+            variables: number("variables"),
+            params: number("params"),
+            authorizer: number("authorizer"),
+            resource_check: number("authorizer.requestResource"),
         }
     }
 }
@@ -146,7 +148,8 @@ pub(crate) fn declare_variable(environment: &mut CelEnvironment, name: &str, of:
     environment.declare_field(VARIABLES, name, field_type(of));
 }
 
-/// The type that a variable is declared with: what is no simple type, list or map is checked when it is used.
+/// The type that a variable is declared with. Any type but simple ones, lists and maps is checked only when the variable
+/// is used.
 fn field_type(of: &CelType) -> CelType {
     match of {
         CelType::List(_) => CelType::list(field_type(&of.parameters()[0])),
@@ -220,6 +223,7 @@ fn base() -> CelEnvironmentBuilder {
     let builder = CelEnvironment::builder()
         .homogeneous_literals(true)
         .cross_type_comparison(true)
+        .basic_types_are_objects(true)
         .literal_validators(true);
     libraries
         .into_iter()

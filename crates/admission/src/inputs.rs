@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fairgate_cel::CelJson;
 use fairgate_cel::library::authorizer::CelAuthorizer;
+use fairgate_core::time::Time;
 
 use crate::attributes::{AdmissionObjects, GroupVersionKind, GroupVersionResource};
 use crate::observer::JudgeObserver;
@@ -82,7 +83,8 @@ pub trait AdmissionInputs {
     /// Whether all objects of the kind are known, so that absence means something.
     fn params_known(&self, kind: &PolicyParamKind) -> bool;
 
-    /// An object of the kind by namespace (empty for kinds without) and name.
+    /// An object of the kind by namespace (empty for kinds without) and name. Searches all that
+    /// [`params`](Self::params) returns; a host that has an index overrides it.
     ///
     /// # Errors
     ///
@@ -92,7 +94,11 @@ pub trait AdmissionInputs {
         kind: &PolicyParamKind,
         namespace: &str,
         name: &str,
-    ) -> Result<&CelJson<'_>, InputFailure>;
+    ) -> Result<&CelJson<'_>, InputFailure> {
+        let mut all = self.params(kind, namespace).into_iter();
+        let found = all.find(|param| param.text_at(&["metadata", "name"]) == name);
+        found.ok_or(InputFailure::NotFound)
+    }
 
     /// All objects of the kind in the namespace (empty for kinds without), in the order in which they are to be used.
     fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>>;
@@ -103,6 +109,11 @@ pub trait AdmissionInputs {
     /// Whether to stop: asked now and then by comprehensions. The expression ends with `operation interrupted`.
     fn is_interrupted(&self) -> bool {
         false
+    }
+
+    /// The present time, by which evaluations are timed. A host that does not need their durations need not tell it.
+    fn now(&self) -> Time {
+        Time::ZERO
     }
 
     /// Who sees how the verdict comes about, if anybody does.

@@ -3,6 +3,7 @@
 //! Source: Kubernetes `apiserver/pkg/admission/plugin/policy/validating/dispatcher.go`.
 
 use std::cell::OnceCell;
+use std::time::Duration;
 
 use fairgate_cel::CelJson;
 use fairgate_cel::library::authorizer::{AuthorizationCheck, authorizer, resource_check};
@@ -11,7 +12,7 @@ use crate::attributes::{AdmissionAttributes, AdmissionObjects};
 use crate::evaluation::values::{namespace_value, request_value};
 use crate::evaluation::{
     AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationContext, PolicyDecision,
-    PolicyEvaluation, evaluate,
+    PolicyEvaluation, WORK_LIMIT, evaluate,
 };
 use crate::inputs::{InputFailure, ParamScope};
 use crate::matching::{MatchRequest, MatchedResource};
@@ -32,6 +33,8 @@ pub(crate) struct Judge<'a> {
     /// The namespace of the request, once it is known.
     namespace: OnceCell<Option<&'a CelJson<'a>>>,
     verdict: AdmissionVerdict<'a>,
+    /// How long the latest evaluation took.
+    took: Duration,
 }
 
 /// What all evaluations of policies that match as the same resource share. Values are made when the first evaluation
@@ -63,6 +66,7 @@ impl<'a> Judge<'a> {
             budgets,
             namespace: OnceCell::new(),
             verdict,
+            took: Duration::ZERO,
         }
     }
 
@@ -118,7 +122,9 @@ impl<'a> Judge<'a> {
                 if let Some(observer) = self.request.inputs.observer() {
                     observer.evaluation(&policy.name, &binding.name, param);
                 }
+                let started = self.request.inputs.now();
                 let mut evaluation = self.evaluate(policy, namespace, values, param);
+                self.took = self.request.inputs.now().since(started);
                 evaluation.binding = &binding.name;
                 self.act(policy, binding, &evaluation, &mut annotations);
                 self.verdict.evaluations.push(evaluation);
@@ -189,13 +195,13 @@ impl<'a> Judge<'a> {
         param: Option<&'a CelJson<'a>>,
     ) -> PolicyEvaluation<'a> {
         let attributes = self.request.attributes;
-        let uses = policy.uses;
+        let used = &policy.numbers;
         let (matched, requested) = (values.matched, attributes.resource);
-        let request = uses.request.then(|| {
+        let request = used.request.map(|_| {
             let make = || request_value(attributes, matched.resource, matched.kind);
             values.request.get_or_init(make)
         });
-        let namespace = namespace.filter(|_| uses.namespace);
+        let namespace = namespace.filter(|_| used.namespace.is_some());
         let inputs = self.request.inputs;
         let context = EvaluationContext {
             inputs,
@@ -216,11 +222,12 @@ impl<'a> Judge<'a> {
                 let make = || namespace_value(of, true);
                 values.full_namespace.get_or_init(make)
             }),
-            authorizer: uses.authorizer.then(|| authorizer(inputs.authorizer())),
-            resource_check: uses
+            authorizer: used.authorizer.map(|_| authorizer(inputs.authorizer())),
+            resource_check: used
                 .resource_check
-                .then(|| resource_check(inputs.authorizer(), check_of(attributes))),
+                .map(|_| resource_check(inputs.authorizer(), check_of(attributes))),
             budgets: self.budgets,
+            work: WORK_LIMIT,
         };
         evaluate(policy, &context, param)
     }
@@ -239,8 +246,7 @@ impl<'a> Judge<'a> {
                 DecisionKind::ErrorIgnored => {
                     let kind = error_type(&decision.message);
                     let action = EnforcementAction::Allow;
-                    self.verdict
-                        .count(&policy.name, &binding.name, kind, action);
+                    self.count(policy, binding, kind, action);
                 }
                 DecisionKind::Denied | DecisionKind::ErrorDenied => {
                     self.denied(policy, binding, index, decision);
@@ -258,8 +264,7 @@ impl<'a> Judge<'a> {
                 AnnotationResult::ErrorDenied(error) => {
                     self.deny(policy, Some(&binding.name), "", error);
                     let action = EnforcementAction::Deny;
-                    self.verdict
-                        .count(&policy.name, &binding.name, error_type(error), action);
+                    self.count(policy, binding, error_type(error), action);
                 }
             }
         }
@@ -303,8 +308,19 @@ impl<'a> Judge<'a> {
                 _ => continue,
             };
             let kind = error_type(&decision.message);
-            self.verdict.count(policy_name, binding_name, kind, action);
+            self.count(policy, binding, kind, action);
         }
+    }
+
+    fn count(
+        &mut self,
+        policy: &'a CompiledPolicy,
+        binding: &'a PolicyBinding,
+        error_type: &'static str,
+        action: EnforcementAction,
+    ) {
+        let took = self.took;
+        (self.verdict).count(&policy.name, &binding.name, error_type, action, took);
     }
 
     fn deny(

@@ -1,4 +1,4 @@
-//! Admission policies: `ValidatingAdmissionPolicy`, as kube-apiserver judges requests by them.
+//! Admission policies: `ValidatingAdmissionPolicy`, evaluated as kube-apiserver does.
 //!
 //! # How policies work
 //!
@@ -34,6 +34,7 @@
 
 mod attributes;
 mod built_in;
+mod early;
 mod environment;
 mod evaluation;
 mod inputs;

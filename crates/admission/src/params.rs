@@ -5,7 +5,6 @@
 use fairgate_cel::CelJson;
 use smallvec::{SmallVec, smallvec};
 
-use crate::attributes::member;
 use crate::inputs::{AdmissionInputs, InputFailure, ParamScope, PolicyParamKind};
 use crate::policy::{BindingParams, CompiledPolicy};
 
@@ -66,7 +65,7 @@ fn select<'a>(
         ("", Some(Err(error))) => Err(error.clone()),
         ("", Some(Ok(rule))) => {
             let all = inputs.params(kind, namespace).into_iter();
-            let selected = all.filter(|param| rule.selects(member(param, &["metadata", "labels"])));
+            let selected = all.filter(|param| rule.selects(param.at(&["metadata", "labels"])));
             Ok(selected.map(Some).collect())
         }
         (_, Some(_)) => {

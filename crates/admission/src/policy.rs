@@ -112,15 +112,6 @@ pub(crate) struct PolicyAnnotation {
     pub(crate) expression: PolicyExpression,
 }
 
-/// Which of the values that are costly to make the expressions use.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct UsedValues {
-    pub(crate) request: bool,
-    pub(crate) namespace: bool,
-    pub(crate) authorizer: bool,
-    pub(crate) resource_check: bool,
-}
-
 /// A policy whose expressions are compiled, as part of a [`PolicySet`](crate::PolicySet).
 pub(crate) struct CompiledPolicy {
     pub(crate) name: String,
@@ -135,7 +126,8 @@ pub(crate) struct CompiledPolicy {
     pub(crate) conditions: Vec<PolicyExpression>,
     pub(crate) validations: Vec<PolicyValidation>,
     pub(crate) annotations: Vec<PolicyAnnotation>,
-    pub(crate) uses: UsedValues,
+    /// The fields of `request` that the conditions read, if they read nothing else.
+    pub(crate) early_fields: Option<Vec<Box<str>>>,
     pub(crate) bindings: Vec<PolicyBinding>,
 }
 
@@ -194,13 +186,14 @@ impl CompiledPolicy {
             annotations: annotations
                 .map(|annotation| PolicyAnnotation::compile(&environment, &name, annotation))
                 .collect(),
-            uses: UsedValues::default(),
+            early_fields: None,
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
-            numbers: PolicyVariableNumbers::of(environment.full()),
+            numbers: PolicyVariableNumbers::default(),
             environment: environment.full().clone(),
             name,
         };
-        compiled.uses = compiled.used_values();
+        compiled.numbers = compiled.used_variables();
+        compiled.early_fields = compiled.read_of_request();
         compiled
     }
 
@@ -223,14 +216,22 @@ impl CompiledPolicy {
             .chain(annotations)
     }
 
-    fn used_values(&self) -> UsedValues {
-        let any = |name: &str| self.expressions().any(|one| one.uses(name));
-        UsedValues {
-            request: any("request"),
-            namespace: any("namespaceObject"),
-            authorizer: any("authorizer"),
-            resource_check: any("authorizer.requestResource"),
+    fn read_of_request(&self) -> Option<Vec<Box<str>>> {
+        let mut fields = Vec::new();
+        for condition in &self.conditions {
+            let program = condition.program.as_ref().ok()?;
+            if program.variables().any(|name| name != "request") {
+                return None;
+            }
+            fields.extend(program.fields_of("request")?.into_iter().map(Box::from));
         }
+        Some(fields).filter(|_| !self.conditions.is_empty())
+    }
+
+    fn used_variables(&self) -> PolicyVariableNumbers {
+        PolicyVariableNumbers::of(&self.environment, |name| {
+            self.expressions().any(|one| one.uses(name))
+        })
     }
 }
 

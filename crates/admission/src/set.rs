@@ -3,11 +3,11 @@
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
-
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::attributes::AdmissionAttributes;
+use crate::early::EarlyConditions;
 use crate::evaluation::EvaluationBudgets;
 use crate::inputs::AdmissionInputs;
 use crate::judge::{Judge, SharedValues};
@@ -103,7 +103,8 @@ impl PolicySet {
     }
 
     /// Whether any policy may match the request, whose objects need not be known yet: if none does, no body has to be
-    /// read. It asks the host for the namespace and for equivalent resources alone, and allocates nothing.
+    /// read. It asks the host for the namespace and for equivalent resources alone, and allocates nothing unless a policy
+    /// has matchConditions that read only `request`: if one of these is certain to be false, the policy does not match.
     ///
     /// A creation without a name in its path may match rules for names, because the object has the name.
     ///
@@ -116,7 +117,8 @@ impl PolicySet {
         let request = MatchRequest::before_body(attributes, inputs);
         let candidates = self.candidates(&request);
         let mut policies = candidates.iter().map(|number| self.numbered(*number));
-        policies.any(|policy| policy.may_match(&request))
+        let conditions = EarlyConditions::new(&request);
+        policies.any(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
     }
 
     /// The policies that may match the request, in order; [`may_match`](Self::may_match) says whether there are any.
@@ -128,7 +130,9 @@ impl PolicySet {
         let request = MatchRequest::before_body(attributes, inputs);
         let candidates = self.candidates(&request);
         let policies = candidates.iter().map(|number| self.numbered(*number));
-        let possible = policies.filter(|policy| policy.may_match(&request));
+        let conditions = EarlyConditions::new(&request);
+        let possible =
+            policies.filter(|policy| policy.may_match(&request) && !conditions.rule_out(policy));
         possible
             .map(|policy| PossiblePolicy {
                 name: &policy.name,
@@ -141,7 +145,7 @@ impl PolicySet {
         &self.policies[number as usize]
     }
 
-    /// Judges a request. All policies are evaluated, also after the first that denies it.
+    /// Judges a request. All policies are evaluated, even after one has denied it.
     ///
     /// # Errors
     ///
@@ -152,13 +156,7 @@ impl PolicySet {
         inputs: &'a dyn AdmissionInputs,
         budgets: EvaluationBudgets,
     ) -> Result<AdmissionVerdict<'a>, AdmissionAbort> {
-        let objects = inputs.objects(attributes.kind).unwrap_or_default();
-        let request = MatchRequest {
-            attributes,
-            inputs,
-            objects,
-            is_name_unknown: false,
-        };
+        let request = MatchRequest::with_objects(attributes, inputs);
         let candidates = self.candidates(&request);
         let mut judge = Judge::new(request, budgets, candidates.len());
         let mut values = SharedValues::default();
@@ -174,13 +172,7 @@ impl PolicySet {
         attributes: &'a AdmissionAttributes<'a>,
         inputs: &'a dyn AdmissionInputs,
     ) -> Vec<PolicyMismatch<'a>> {
-        let objects = inputs.objects(attributes.kind).unwrap_or_default();
-        let request = MatchRequest {
-            attributes,
-            inputs,
-            objects,
-            is_name_unknown: false,
-        };
+        let request = MatchRequest::with_objects(attributes, inputs);
         let mut found = Vec::new();
         for policy in &self.policies {
             let mut mismatch = |binding, matcher: &ResourceMatcher| {

@@ -1,10 +1,12 @@
 //! The result of judging a request: what the client, the audit event and the metrics get.
 
+use std::time::Duration;
+
 use fairgate_cel::CelJson;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::attributes::{AdmissionAttributes, AdmissionObjects, member, text_at};
+use crate::attributes::{AdmissionAttributes, AdmissionObjects};
 use crate::evaluation::PolicyEvaluation;
 
 /// The key of the audit annotation about validations that failed.
@@ -89,11 +91,11 @@ fn shown_name<'r>(attributes: &AdmissionAttributes<'r>, objects: AdmissionObject
     let Some(object) = objects.object else {
         return "Unknown";
     };
-    if !matches!(member(object, &["metadata"]), Some(CelJson::Object(_))) {
+    if !matches!(object.at(&["metadata"]), Some(CelJson::Object(_))) {
         return "Unknown/errorGettingName";
     }
     let names = [["metadata", "name"], ["metadata", "generateName"]];
-    let names = names.map(|path| text_at(object, &path));
+    let names = names.map(|path| object.text_at(&path));
     let named = names.into_iter().find(|name| !name.is_empty());
     named.unwrap_or("Unknown")
 }
@@ -170,6 +172,8 @@ pub struct PolicyCheck<'p> {
     pub error_type: &'static str,
     /// What the policy did about the request.
     pub action: EnforcementAction,
+    /// How long the evaluation took, by the clock of [`AdmissionInputs::now`](crate::AdmissionInputs::now).
+    pub took: Duration,
 }
 
 /// The value of the label `error_type` for a message, which is how the original tells errors apart.
@@ -212,12 +216,14 @@ impl<'p> AdmissionVerdict<'p> {
         binding: &'p str,
         error_type: &'static str,
         action: EnforcementAction,
+        took: Duration,
     ) {
         self.checks.push(PolicyCheck {
             policy,
             binding,
             error_type,
             action,
+            took,
         });
     }
 }

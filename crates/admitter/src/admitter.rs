@@ -33,6 +33,8 @@ pub struct AdmitterSettings {
     /// How many bytes of bodies and stored objects a data core may hold for judging. Decoded, they take several times as
     /// much memory.
     pub body_budget: usize,
+    /// Whether writes that were judged by the stored object become conditional on it.
+    pub guard: bool,
     /// How many requests are judged on worker threads at a time; at least 1.
     pub workers: usize,
     /// The clock.
@@ -48,6 +50,7 @@ pub struct Admitter {
     pub(crate) authorizer: Authorizer,
     pub(crate) upstream: UpstreamReader,
     pub(crate) body_budget: usize,
+    pub(crate) guard: bool,
     pub(crate) clock: Clock,
     pub(crate) workers: Arc<Semaphore>,
     /// How long a request waits until the policies are known.
@@ -66,6 +69,7 @@ impl Admitter {
             authorizer: Authorizer::Upstream(settings.access),
             upstream: UpstreamReader::new(settings.client),
             body_budget: settings.body_budget,
+            guard: settings.guard,
             clock: settings.clock,
             workers: Arc::new(Semaphore::new(settings.workers.max(1))),
             ready_limit: READY_LIMIT,

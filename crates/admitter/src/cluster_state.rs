@@ -1,4 +1,4 @@
-//! What judging needs to know of the cluster: namespaces, params, and the kinds of resources.
+//! What judging requests needs to know about the cluster: namespaces, params, and the kinds of resources.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -29,7 +29,7 @@ pub struct ResourceKind {
 /// A resource that the upstream serves, or a subresource of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedResource {
-    /// Itself.
+    /// The resource itself.
     pub resource: ResourceKind,
     /// Whether its objects have namespaces.
     pub is_namespaced: bool,
@@ -62,7 +62,7 @@ pub trait ClusterState: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// That there is no such kind, in kube-apiserver's words.
+    /// That there is no such kind, as kube-apiserver words it.
     fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String>;
 
     /// Whether all objects of a kind of params are known.

@@ -9,13 +9,14 @@ use fairgate_call::{Call, ClientBody, Refusal, Reply, ReplyBody, RequestProgress
 use fairgate_objects::codec::json;
 use http::{
     HeaderValue, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, RETRY_AFTER, WARNING},
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WARNING},
     response,
     uri::PathAndQuery,
 };
-use http_body_util::{BodyExt as _, Limited};
 use serde_json::Value;
 use tower::Service;
+
+use crate::body_budget::{self, BodyShare, ReadFailure};
 
 /// The largest response that is read, in bytes.
 const MAX_RESPONSE: usize = 16 << 20;
@@ -29,6 +30,10 @@ pub(crate) enum DryRunEnd {
     NoObject,
     /// The upstream refuses the request.
     Refused(StatusCode, DryRunRefusal),
+    /// The upstream failed, and says so in a `Status`.
+    Broken(StatusCode, DryRunRefusal),
+    /// There is no memory for its response.
+    NoRoom,
     /// The upstream failed.
     Failed(String),
 }
@@ -56,12 +61,19 @@ impl DryRunReply {
 
 /// Makes dry runs of requests.
 pub(crate) trait DryRuns {
-    /// Sends `call` with this body as a dry run.
+    /// Sends `call` with this body as a dry run. The bytes of the response are counted in `share`. `content_type` is that
+    /// of the body, if it is not the one of the call.
     ///
     /// # Errors
     ///
     /// The refusal of an inner layer.
-    async fn dry_run(&mut self, call: &Call, body: &Bytes) -> Result<DryRunEnd, Refusal>;
+    async fn dry_run(
+        &mut self,
+        call: &Call,
+        body: &Bytes,
+        content_type: Option<HeaderValue>,
+        share: &mut BodyShare,
+    ) -> Result<DryRunEnd, Refusal>;
 }
 
 /// Makes them through the inner service.
@@ -71,34 +83,53 @@ impl<S> DryRuns for ThroughInner<'_, S>
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
 {
-    async fn dry_run(&mut self, call: &Call, body: &Bytes) -> Result<DryRunEnd, Refusal> {
-        let Some(dry) = dry_call(call, body) else {
+    async fn dry_run(
+        &mut self,
+        call: &Call,
+        body: &Bytes,
+        content_type: Option<HeaderValue>,
+        share: &mut BodyShare,
+    ) -> Result<DryRunEnd, Refusal> {
+        let Some(mut dry) = dry_call(call, body) else {
             return Ok(DryRunEnd::Failed("its URL is too long".to_owned()));
         };
+        if let Some(content_type) = content_type {
+            let headers = dry.request.headers_mut();
+            headers.insert(CONTENT_TYPE, content_type);
+            headers.insert(CONTENT_LENGTH, body.len().into());
+        }
         let reply = self.0.call(dry).await?;
         let (mut head, body) = reply.into_parts();
-        let body = Limited::new(body, MAX_RESPONSE).collect().await;
+        let body = body_budget::collect(body, MAX_RESPONSE, share).await;
         // The upstream is done with it, and nothing has been changed.
         call.context.progress.set(RequestProgress::NotSent);
-        let Ok(body) = body.map(http_body_util::Collected::to_bytes) else {
-            let why = "the response to the dry run is incomplete or too long";
-            return Ok(DryRunEnd::Failed(why.to_owned()));
+        let body = match body {
+            Ok(body) => body,
+            Err(ReadFailure::NoRoom) => return Ok(DryRunEnd::NoRoom),
+            Err(ReadFailure::TooLong | ReadFailure::Failed(_)) => {
+                let why = "the response to the dry run is incomplete or too long";
+                return Ok(DryRunEnd::Failed(why.to_owned()));
+            }
         };
         let warnings: Vec<HeaderValue> = head.headers.get_all(WARNING).iter().cloned().collect();
-        if head.status.is_client_error() {
+        let object = json::parse(&body).map(|read| read.value).ok();
+        if !head.status.is_success() {
+            let is_status = object.is_some_and(|object| object["kind"] == "Status");
             let refusal = DryRunRefusal {
                 retry_after: head.headers.get(RETRY_AFTER).cloned(),
                 warnings,
                 body,
             };
-            return Ok(DryRunEnd::Refused(head.status, refusal));
+            return Ok(if head.status.is_client_error() {
+                DryRunEnd::Refused(head.status, refusal)
+            } else if head.status.is_server_error() && is_status {
+                DryRunEnd::Broken(head.status, refusal)
+            } else {
+                let why = format!("the upstream answered the dry run with {}", head.status);
+                DryRunEnd::Failed(why)
+            });
         }
-        if !head.status.is_success() {
-            let why = format!("the upstream answered the dry run with {}", head.status);
-            return Ok(DryRunEnd::Failed(why));
-        }
-        let object = json::parse(&body).map(|read| read.value);
-        let Some(object) = object.ok().filter(Value::is_object) else {
+        let Some(object) = object.filter(Value::is_object) else {
             let why = "the response to the dry run is no object";
             return Ok(DryRunEnd::Failed(why.to_owned()));
         };
@@ -127,15 +158,23 @@ fn call_is_dry(call: &Call) -> bool {
 
 /// The request as a dry run, whose response is JSON; `None` if its target would be too long.
 fn dry_call(call: &Call, body: &Bytes) -> Option<Call> {
+    let mut dry = with_body(call, body);
+    *dry.request.uri_mut() = dry_target(call.request.uri())?;
+    let headers = dry.request.headers_mut();
+    headers.remove(ACCEPT_ENCODING);
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(ACCEPT, json);
+    Some(dry)
+}
+
+/// The same request with this body, and the headers of its own.
+pub(crate) fn with_body(call: &Call, body: &Bytes) -> Call {
     let (mut head, ()) = Request::new(()).into_parts();
     head.method = call.request.method().clone();
-    head.uri = dry_target(call.request.uri())?;
+    head.uri = call.request.uri().clone();
     head.version = call.request.version();
     head.headers = call.request.headers().clone();
-    head.headers.remove(ACCEPT_ENCODING);
-    let json = HeaderValue::from_static("application/json");
-    head.headers.insert(ACCEPT, json);
-    Some(Call {
+    Call {
         request: Request::from_parts(head, ClientBody::full(body.clone())),
         digest: Arc::clone(&call.digest),
         identity: call.identity.clone(),
@@ -144,7 +183,7 @@ fn dry_call(call: &Call, body: &Bytes) -> Option<Call> {
         received: call.received,
         deadline: call.deadline,
         context: Rc::clone(&call.context),
-    })
+    }
 }
 
 /// The target with `dryRun=All`, unless the client itself asks for a dry run in plain letters: the upstream refuses what it

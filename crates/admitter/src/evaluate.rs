@@ -10,17 +10,20 @@ use std::{
 
 use bytes::Bytes;
 use fairgate_admission::AdmissionOperation;
-use fairgate_apiserver::{KnownAnswers, Output, StatusError};
+use fairgate_apiserver::{KnownAnswers, Output, StatusError, deletion_checks};
 use fairgate_call::{Call, Refusal};
-use fairgate_core::digest::RequestInfo;
+use fairgate_core::{digest::RequestInfo, time::Time};
 use http::HeaderValue;
 use serde_json::{Value, json};
-use tokio::{runtime::Handle, task::JoinHandle};
+use tokio::runtime::Handle;
 
 use crate::{
+    abort_on_drop::AbortOnDrop,
     admitter::Admitter,
-    body_budget::BodyShare,
+    body_budget::{BodyShare, ReadFailure},
+    deletions,
     dry_run::{DryRunEnd, DryRunReply, DryRuns},
+    guard::JudgedVersion,
     judge_inputs::ReadInputs,
     judge_job::{JudgeJob, JudgedWrite},
     judging::LARGE,
@@ -37,6 +40,10 @@ use crate::{
 pub(crate) struct Evaluation {
     pub(crate) admitter: Arc<Admitter>,
     pub(crate) control: Handle,
+    /// The ID of the request.
+    pub(crate) id: u128,
+    /// When the request came to be judged.
+    pub(crate) started: Time,
     pub(crate) plan: JudgePlan,
     pub(crate) info: RequestInfo,
     pub(crate) content_type: String,
@@ -47,9 +54,12 @@ pub(crate) struct Evaluation {
     pub(crate) body: Bytes,
     pub(crate) output: Output,
     pub(crate) share: BodyShare,
+    /// The stored object by which it is judged.
+    pub(crate) judged_version: Option<JudgedVersion>,
     /// The warnings of the upstream about the dry run.
     pub(crate) dry_warnings: Vec<HeaderValue>,
-    /// Whether the upstream has answered the request itself: what is read from then on is too new.
+    /// Whether the upstream has carried out the request itself: what is read from then on is too new, unless the request is
+    /// a dry run.
     pub(crate) is_answered: Rc<Cell<bool>>,
 }
 
@@ -58,8 +68,24 @@ pub(crate) struct Evaluation {
 pub(crate) struct Evaluated {
     pub(crate) judged: JudgedWrite,
     pub(crate) judging: Duration,
-    /// The response to the client's own dry run.
-    pub(crate) reply: Option<DryRunReply>,
+    /// The response, if the request need not be forwarded for it.
+    pub(crate) reply: Option<EarlyReply>,
+}
+
+/// A response that is known before the request is forwarded.
+#[derive(Debug)]
+pub(crate) enum EarlyReply {
+    /// The one to the client's own dry run.
+    DryRun(DryRunReply),
+    /// An error that kube-apiserver comes to once policies allow the request.
+    Error(Box<RefusedRequest>),
+}
+
+/// What a dry run shows.
+#[derive(Default)]
+pub(crate) struct DrySeen {
+    pub(crate) object: Option<Value>,
+    pub(crate) reply: Option<EarlyReply>,
 }
 
 /// Why there is no verdict.
@@ -67,6 +93,8 @@ pub(crate) struct Evaluated {
 pub(crate) enum Unjudged {
     /// The request is wrong, or refused by the upstream.
     Refused(Box<RefusedRequest>),
+    /// The upstream failed to execute the dry run, in these words.
+    Broken(Box<RefusedRequest>),
     /// What is needed could not be read.
     Failed(String),
     /// The object does not exist: the upstream says so.
@@ -82,27 +110,26 @@ impl From<RefusedRequest> for Unjudged {
 }
 
 /// The stored object, which is being read.
-pub(crate) struct OldRead(Option<ReadTask>);
-
-type ReadTask = AbortOnDrop<Result<Option<StoredObject>, String>>;
-
-/// A task that is aborted when the future that waits for it is dropped.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+pub(crate) enum OldRead {
+    /// The request has none.
+    None,
+    Reading(ReadTask),
+    /// It has been read already.
+    Known(Option<StoredObject>),
 }
 
+pub(crate) type ReadTask = AbortOnDrop<Result<Option<StoredObject>, ReadFailure>>;
+
 impl OldRead {
-    async fn end(mut self) -> Result<Option<StoredObject>, Unjudged> {
-        let Some(task) = &mut self.0 else {
-            return Ok(None);
-        };
-        let read = (&mut task.0).await;
-        let read = read.unwrap_or_else(|error| Err(error.to_string()));
-        read.map_err(|why| Unjudged::Failed(format!("cannot read the stored object: {why}")))
+    pub(crate) async fn end(self) -> Result<Option<StoredObject>, ReadFailure> {
+        match self {
+            Self::None => Ok(None),
+            Self::Known(object) => Ok(object),
+            Self::Reading(mut task) => {
+                let read = (&mut task.0).await;
+                read.unwrap_or_else(|error| Err(error.to_string().into()))
+            }
+        }
     }
 }
 
@@ -113,12 +140,14 @@ impl Evaluation {
             self.plan.facts.verb,
             WriteVerb::Update | WriteVerb::Patch | WriteVerb::Delete
         );
-        OldRead(reads.then(|| {
-            let path = objects::stored_path(&self.path, &self.info);
-            let upstream = self.admitter.upstream.clone();
-            let reading = async move { upstream.object(&path).await };
-            AbortOnDrop(self.control.spawn(reading))
-        }))
+        if !reads {
+            return OldRead::None;
+        }
+        let path = objects::stored_path(&self.path, &self.info);
+        let upstream = self.admitter.upstream.clone();
+        let share = self.share.another();
+        let reading = async move { upstream.object(&path, share).await };
+        OldRead::Reading(AbortOnDrop(self.control.spawn(reading)))
     }
 
     /// Judges the request. `call` is where a dry run can be made of it.
@@ -146,11 +175,19 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
-        let (object, reply) = if let Some(found) = self.dry_object(dry).await? {
-            found
-        } else {
-            let object = self.decoded()?;
-            (self.settled(object, None), None)
+        let mut dry = dry;
+        let first = dry.as_mut().map(|(runs, call)| (&mut **runs, *call));
+        let seen = self.dry_object(first).await?;
+        let (object, reply) = match (seen.object, seen.reply) {
+            (Some(object), reply) => (object, reply),
+            (None, Some(EarlyReply::Error(late))) => match self.object_of_late(dry).await {
+                Some(object) => (object, Some(EarlyReply::Error(late))),
+                None => return Err(Unjudged::Refused(late)),
+            },
+            (None, reply) => {
+                let object = self.decoded()?;
+                (self.settled(object, None), reply)
+            }
         };
         self.name_by(&object);
         let mut end = self.judge(Some(object), None).await?;
@@ -165,14 +202,15 @@ impl Evaluation {
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
         let old = self.old(old).await?;
-        let (object, reply) = if let Some(found) = self.dry_object(dry).await? {
+        let seen = self.dry_object(dry).await?;
+        let object = if let Some(found) = seen.object {
             found
         } else {
             let object = self.decoded()?;
-            (self.settled(object, old.as_ref()), None)
+            self.settled(object, old.as_ref())
         };
         let mut end = self.judge(Some(object), old).await?;
-        end.reply = reply;
+        end.reply = seen.reply;
         Ok(end)
     }
 
@@ -193,16 +231,17 @@ impl Evaluation {
         let Some(old) = old else {
             return Err(Unjudged::Absent);
         };
-        let (object, reply) = if let Some(found) = self.dry_object(dry).await? {
+        let seen = self.dry_object(dry).await?;
+        let object = if let Some(found) = seen.object {
             found
         } else {
             let format = format.map_err(|error| self.bad(&error))?;
             let patched = objects::patched(format, &old, &self.body, &self.plan.facts);
             let object = patched.map_err(|error| self.bad(&error))?;
-            (self.settled(object, Some(&old)), None)
+            self.settled(object, Some(&old))
         };
         let mut end = self.judge(Some(object), Some(old)).await?;
-        end.reply = reply;
+        end.reply = seen.reply;
         Ok(end)
     }
 
@@ -211,45 +250,21 @@ impl Evaluation {
         let Some(old) = self.old(old).await? else {
             return Err(Unjudged::Absent);
         };
+        self.check_deletion(&old)?;
+        if let Some(mut options) = self.plan.facts.options.take() {
+            deletions::choose(&mut options, &old, &self.plan.facts);
+            self.plan.facts.options = Some(options);
+        }
         self.judge(None, Some(old)).await
     }
 
-    /// Judges each object of a collection. The request is refused if one of them must not be deleted.
-    async fn collection(&mut self) -> Result<Evaluated, Unjudged> {
-        self.set_delete_options()?;
-        let selectors = self.selectors();
-        let mut all = Evaluated::default();
-        let mut token = String::new();
-        loop {
-            let (upstream, path) = (self.admitter.upstream.clone(), self.path.clone());
-            let (selectors, from) = (selectors.clone(), token);
-            let reading = async move { upstream.page(&path, &selectors, &from).await };
-            let mut task = AbortOnDrop(self.control.spawn(reading));
-            let page = (&mut task.0).await;
-            let page = page.unwrap_or_else(|error| Err(error.to_string()));
-            let page = page.map_err(|why| {
-                Unjudged::Failed(format!("cannot list the stored objects: {why}"))
-            })?;
-            self.check_unanswered()?;
-            if self.plan.facts.kind[2].is_empty() {
-                self.set_kind(&page.api_version, &page.kind);
-            }
-            for mut item in page.items {
-                if let Value::Object(members) = &mut item {
-                    members.insert("apiVersion".to_owned(), json!(page.api_version));
-                    members.insert("kind".to_owned(), json!(page.kind));
-                }
-                let end = self.judge(None, Some(item)).await?;
-                all.judged.add(end.judged);
-                all.judging += end.judging;
-                // Many of them must not keep the core from other requests.
-                tokio::task::yield_now().await;
-            }
-            token = page.continue_token;
-            if token.is_empty() {
-                return Ok(all);
-            }
-        }
+    /// Checks the preconditions of a deletion against the stored object.
+    pub(crate) fn check_deletion(&self, old: &Value) -> Result<(), Unjudged> {
+        let facts = &self.plan.facts;
+        let Some(options) = &facts.options else {
+            return Ok(());
+        };
+        deletions::check(options, old, facts).map_err(|error| self.bad(&error))
     }
 
     async fn connected(&mut self) -> Result<Evaluated, Unjudged> {
@@ -260,35 +275,27 @@ impl Evaluation {
         self.judge(Some(object), None).await
     }
 
-    /// The parameters of a collection's query that select objects.
-    fn selectors(&self) -> String {
-        let pairs = self.raw_query.split('&');
-        let selecting = pairs.filter(|pair| {
-            let key = pair.split('=').next().unwrap_or_default();
-            matches!(key, "labelSelector" | "fieldSelector")
-        });
-        selecting.collect::<Vec<_>>().join("&")
-    }
-
     fn set_write_options(&mut self) {
         let facts = &mut self.plan.facts;
         facts.options = Some(self.plan.query.write_options(facts.verb));
     }
 
-    fn set_delete_options(&mut self) -> Result<(), Unjudged> {
+    pub(crate) fn set_delete_options(&mut self) -> Result<(), Unjudged> {
         let sent = if self.body.is_empty() {
             self.plan.query.delete_options()
         } else {
             let read = objects::delete_options(&self.content_type, &self.body);
             read.map_err(|error| self.bad(&error))?
         };
+        deletion_checks::check_options(&sent).map_err(|error| self.bad(&error))?;
         let facts = &mut self.plan.facts;
-        facts.dry_run |= sent["dryRun"].as_array().is_some_and(|all| !all.is_empty());
+        // Options in a body are all that counts, as in kube-apiserver.
+        facts.dry_run = sent["dryRun"].as_array().is_some_and(|all| !all.is_empty());
         facts.options = Some(options::delete_options_of(sent));
         Ok(())
     }
 
-    fn set_kind(&mut self, api_version: &str, kind: &str) {
+    pub(crate) fn set_kind(&mut self, api_version: &str, kind: &str) {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.plan.facts.kind = [group, version, kind].map(str::to_owned);
     }
@@ -302,7 +309,7 @@ impl Evaluation {
     }
 
     /// The object in the body.
-    fn decoded(&mut self) -> Result<Value, Unjudged> {
+    pub(crate) fn decoded(&mut self) -> Result<Value, Unjudged> {
         let format = objects::body_format(&self.content_type).map_err(|error| self.bad(&error))?;
         let (facts, fidelity) = (&self.plan.facts, self.plan.fidelity);
         let decoded = objects::decode(format, &self.body, facts, fidelity);
@@ -316,7 +323,8 @@ impl Evaluation {
 
     /// The stored object. If there is none, the request creates it.
     async fn old(&mut self, read: OldRead) -> Result<Option<Value>, Unjudged> {
-        let read = read.end().await?;
+        let read = read.end().await;
+        let read = read.map_err(|failure| self.unread("read the stored object", failure))?;
         self.check_unanswered()?;
         let Some(stored) = read else {
             self.plan.facts.operation = match self.plan.facts.verb {
@@ -330,9 +338,8 @@ impl Evaluation {
             }
             return Ok(None);
         };
-        if !self.share.take(stored.length) {
-            return Err(Unjudged::from(RefusedRequest::no_room(self.output)));
-        }
+        self.share.join(stored.share);
+        self.judged_version = Some(JudgedVersion::of(&stored.value));
         self.set_kind_by(&stored.value);
         Ok(Some(stored.value))
     }
@@ -342,21 +349,22 @@ impl Evaluation {
     async fn dry_object<D: DryRuns>(
         &mut self,
         dry: Option<(&mut D, &Call)>,
-    ) -> Result<Option<(Value, Option<DryRunReply>)>, Unjudged> {
+    ) -> Result<DrySeen, Unjudged> {
         if self.plan.fidelity < Fidelity::DryRun {
-            return Ok(None);
+            return Ok(DrySeen::default());
         }
-        if let Some((dry, call)) = dry
-            && let Some(found) = self.dry_run(dry, call).await?
-        {
-            return Ok(Some(found));
+        let seen = match dry {
+            Some((dry, call)) => self.dry_run(dry, call).await?,
+            None => DrySeen::default(),
+        };
+        if seen.object.is_none() {
+            self.plan.fidelity = Fidelity::Completed;
         }
-        self.plan.fidelity = Fidelity::Completed;
-        Ok(None)
+        Ok(seen)
     }
 
     /// The object that a body describes, as policies are to see it at the fidelity that they ask for.
-    fn settled(&self, mut object: Value, old: Option<&Value>) -> Value {
+    pub(crate) fn settled(&self, mut object: Value, old: Option<&Value>) -> Value {
         if self.plan.fidelity > Fidelity::AsSent {
             let facts = &self.plan.facts;
             let (group, version) = (&facts.group, &facts.version);
@@ -371,22 +379,20 @@ impl Evaluation {
     async fn applied<D: DryRuns>(
         &mut self,
         dry: Option<(&mut D, &Call)>,
-    ) -> Result<(Value, Option<DryRunReply>), Unjudged> {
+    ) -> Result<(Value, Option<EarlyReply>), Unjudged> {
         let failed = |why: &str| Unjudged::Failed(why.to_owned());
         let Some((dry, call)) = dry else {
             return Err(failed("server-side apply can only be judged by a dry run"));
         };
         self.plan.fidelity = Fidelity::DryRun;
-        let applied = self.dry_run(dry, call).await?;
-        applied.ok_or_else(|| failed("the dry run of the apply returned no object"))
+        let seen = self.dry_run(dry, call).await?;
+        let applied = seen.object;
+        let applied = applied.ok_or_else(|| failed("the dry run of the apply returned no object"));
+        Ok((applied?, seen.reply))
     }
 
-    async fn dry_run<D: DryRuns>(
-        &mut self,
-        dry: &mut D,
-        call: &Call,
-    ) -> Result<Option<(Value, Option<DryRunReply>)>, Unjudged> {
-        let end = dry.dry_run(call, &self.body).await;
+    async fn dry_run<D: DryRuns>(&mut self, dry: &mut D, call: &Call) -> Result<DrySeen, Unjudged> {
+        let end = dry.dry_run(call, &self.body, None, &mut self.share).await;
         if call.context.has_ended() {
             return Err(Unjudged::Inner(Refusal::ClientGone));
         }
@@ -397,32 +403,35 @@ impl Evaluation {
                 let is_plain = self.output.form.is_none()
                     && self.output.media == fairgate_apiserver::Media::Json;
                 let reply = Some(reply).filter(|_| self.plan.facts.dry_run && is_plain);
-                Ok(Some((object, reply)))
+                Ok(DrySeen {
+                    object: Some(object),
+                    reply: reply.map(EarlyReply::DryRun),
+                })
             }
-            DryRunEnd::NoObject => Ok(None),
-            DryRunEnd::Refused(status, refusal) => {
-                let refused = RefusedRequest::by_upstream(status, refusal, self.output);
-                Err(refused.into())
+            DryRunEnd::NoObject => Ok(DrySeen::default()),
+            DryRunEnd::Refused(status, refusal) | DryRunEnd::Broken(status, refusal) => {
+                self.refused_dry_run(status, refusal)
             }
+            DryRunEnd::NoRoom => Err(RefusedRequest::no_room(self.output).into()),
             DryRunEnd::Failed(why) => Err(Unjudged::Failed(why)),
         }
     }
 
-    /// Without a name in the path, that of the object counts. A new namespace is in itself.
+    /// Without a name in the path, that of the object counts, also one that a dry run has generated: the object will have
+    /// another one of that form. A new namespace is in itself, unless its name is generated.
     fn name_by(&mut self, object: &Value) {
         let facts = &mut self.plan.facts;
-        // The name that a dry run generates is not the one that the object will have.
         let is_generated = self.plan.fidelity == Fidelity::DryRun
             && object["metadata"]["generateName"].is_string();
-        if facts.name.is_empty() && !is_generated {
+        if facts.name.is_empty() {
             objects::name_of(object).clone_into(&mut facts.name);
         }
-        if facts.is_namespace() && facts.namespace.is_empty() {
+        if facts.is_namespace() && facts.namespace.is_empty() && !is_generated {
             facts.namespace.clone_from(&facts.name);
         }
     }
 
-    async fn judge(
+    pub(crate) async fn judge(
         &mut self,
         object: Option<Value>,
         old_object: Option<Value>,
@@ -436,6 +445,7 @@ impl Evaluation {
             read: ReadInputs::default(),
             answers: KnownAnswers::new(),
             clock: self.admitter.clock.clone(),
+            share: self.share.another(),
             is_abandoned: Arc::new(AtomicBool::new(false)),
         };
         let is_large = self.share.bytes() > LARGE;
@@ -448,12 +458,20 @@ impl Evaluation {
         })
     }
 
-    fn check_unanswered(&self) -> Result<(), Unjudged> {
-        if self.is_answered.get() {
+    pub(crate) fn check_unanswered(&self) -> Result<(), Unjudged> {
+        if self.is_answered.get() && !self.plan.facts.dry_run {
             let why = "the request was carried out before the stored object was read";
             return Err(Unjudged::Failed(why.to_owned()));
         }
         Ok(())
+    }
+
+    /// Why there is no verdict when something could not be read.
+    pub(crate) fn unread(&self, what: &str, failure: ReadFailure) -> Unjudged {
+        match failure {
+            ReadFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
+            failure => Unjudged::Failed(format!("cannot {what}: {failure}")),
+        }
     }
 
     fn bad(&self, error: &StatusError) -> Unjudged {

@@ -92,12 +92,7 @@ impl WriteFacts {
     }
 
     pub(crate) fn group_version_kind(&self) -> GroupVersionKind<'_> {
-        let [group, version, kind] = &self.kind;
-        GroupVersionKind {
-            group,
-            version,
-            kind,
-        }
+        group_version_kind(&self.kind)
     }
 
     /// `apiVersion` of the object, such as `apps/v1`.
@@ -110,7 +105,7 @@ impl WriteFacts {
         }
     }
 
-    /// Whether the request is for namespace objects, and not for a subresource of one.
+    /// Whether the request is for a namespace, or for a subresource of one.
     pub(crate) fn is_namespace(&self) -> bool {
         self.group.is_empty() && self.resource == "namespaces"
     }

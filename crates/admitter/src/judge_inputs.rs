@@ -12,9 +12,14 @@ use fairgate_admission::{
     InputFailure, ParamScope, PolicyParamKind,
 };
 use fairgate_apiserver::KnownAnswers;
+use fairgate_base::clock::Clock;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
+use fairgate_core::time::Time;
 
-use crate::cluster_state::{ClusterState, SharedObject};
+use crate::{
+    cluster_state::{ClusterState, SharedObject},
+    conversion::{ConvertedObjects, KindParts},
+};
 
 /// What a pass needs that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub(crate) enum MissingInput {
     Param(PolicyParamKind, String, String),
     /// All params of a kind.
     Params(PolicyParamKind),
+    /// The objects of the request in another version.
+    Converted(KindParts),
 }
 
 /// What was read for one request.
@@ -34,6 +41,8 @@ pub(crate) struct ReadInputs {
     pub(crate) params: Vec<ReadParam>,
     /// Kinds whose params have been waited for.
     pub(crate) awaited: Vec<PolicyParamKind>,
+    /// The objects of the request in other versions.
+    pub(crate) converted: Vec<ConvertedObjects>,
 }
 
 /// A param that was read by kind, namespace and name.
@@ -49,9 +58,12 @@ pub(crate) struct JudgeInputs<'a> {
     pub(crate) read: &'a ReadInputs,
     pub(crate) kind: GroupVersionKind<'a>,
     pub(crate) objects: [Option<CelJson<'a>>; 2],
+    /// Those of [`ReadInputs::converted`], in its order.
+    pub(crate) converted: Vec<[Option<CelJson<'a>>; 2]>,
     pub(crate) equivalents: &'a [EquivalentResource<'a>],
     pub(crate) answers: Arc<KnownAnswers>,
     pub(crate) must_stop: &'a dyn Fn() -> bool,
+    pub(crate) clock: &'a Clock,
     pub(crate) kept: KeptObjects,
     pub(crate) missing: RefCell<Vec<MissingInput>>,
     pub(crate) was_stopped: Cell<bool>,
@@ -69,21 +81,24 @@ impl JudgeInputs<'_> {
 
 impl AdmissionInputs for JudgeInputs<'_> {
     fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
-        if kind != self.kind {
-            let GroupVersionKind {
-                group,
-                version,
-                kind,
-            } = kind;
-            return Err(format!(
-                "the gateway cannot convert objects to {group}/{version}, Kind={kind}"
-            ));
+        if kind == self.kind {
+            return Ok(as_admission_objects(&self.objects));
         }
-        let [object, old_object] = &self.objects;
-        Ok(AdmissionObjects {
-            object: object.as_ref(),
-            old_object: old_object.as_ref(),
-        })
+        let wanted = [kind.group, kind.version, kind.kind];
+        let is_wanted = |one: &ConvertedObjects| one.kind.each_ref().map(|part| &**part) == wanted;
+        let Some(index) = self.read.converted.iter().position(is_wanted) else {
+            self.note(MissingInput::Converted(wanted.map(str::to_owned)));
+            return Err("not converted yet".to_owned());
+        };
+        match &self.read.converted[index].objects {
+            Ok(_) => Ok(as_admission_objects(&self.converted[index])),
+            Err(why) => {
+                let [group, version, kind] = wanted;
+                Err(format!(
+                    "the gateway cannot convert objects to {group}/{version}, Kind={kind}: {why}"
+                ))
+            }
+        }
     }
 
     fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
@@ -153,10 +168,22 @@ impl AdmissionInputs for JudgeInputs<'_> {
         Arc::clone(&self.answers) as Arc<dyn CelAuthorizer>
     }
 
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
     fn is_interrupted(&self) -> bool {
         let stop = (self.must_stop)();
         self.was_stopped.set(self.was_stopped.get() || stop);
         stop
+    }
+}
+
+fn as_admission_objects<'o>(objects: &'o [Option<CelJson<'_>>; 2]) -> AdmissionObjects<'o> {
+    let [object, old_object] = objects;
+    AdmissionObjects {
+        object: object.as_ref(),
+        old_object: old_object.as_ref(),
     }
 }
 

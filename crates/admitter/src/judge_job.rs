@@ -7,11 +7,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, EnforcementAction,
-    EvaluationBudgets, PartCost, PolicyEvaluation,
+    EvaluationBudgets, PolicyEvaluation,
 };
 use fairgate_apiserver::KnownAnswers;
 use fairgate_base::clock::Clock;
@@ -22,6 +23,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
+    body_budget::BodyShare,
     cluster_state::ClusterState,
     facts::{WriteFacts, equivalents},
     judge_inputs::{JudgeInputs, KeptObjects, MissingInput, ReadInputs},
@@ -40,6 +42,8 @@ pub(crate) struct JudgeJob {
     pub(crate) read: ReadInputs,
     pub(crate) answers: Arc<KnownAnswers>,
     pub(crate) clock: Clock,
+    /// Counts what is read for it.
+    pub(crate) share: BodyShare,
     /// Set when nobody waits for the verdict any more.
     pub(crate) is_abandoned: Arc<AtomicBool>,
 }
@@ -72,14 +76,20 @@ impl JudgeJob {
         let options = facts.options.as_ref().map(read);
         let must_stop = || self.is_abandoned.load(Ordering::Relaxed) || self.clock.now() >= until;
         let equivalents = equivalents(facts.served.as_deref());
+        let converted = self.read.converted.iter().map(|one| match &one.objects {
+            Ok(objects) => objects.each_ref().map(|one| one.as_deref().map(read)),
+            Err(_) => [None, None],
+        });
         let inputs = JudgeInputs {
             cluster: &*self.cluster,
             read: &self.read,
             kind: facts.group_version_kind(),
             objects: [&self.object, &self.old_object].map(|one| one.as_deref().map(read)),
+            converted: converted.collect(),
             equivalents: &equivalents,
             answers: Arc::clone(&self.answers),
             must_stop: &must_stop,
+            clock: &self.clock,
             kept: KeptObjects::default(),
             missing: RefCell::default(),
             was_stopped: Cell::new(false),
@@ -126,7 +136,7 @@ impl JudgedWrite {
         });
         let mut costs: Vec<(String, u64)> = Vec::new();
         for evaluation in &verdict.evaluations {
-            let cost = cost_of(evaluation);
+            let cost = evaluation.costs.known_total();
             match costs.iter_mut().find(|(of, _)| of == evaluation.policy) {
                 Some((_, sum)) => *sum = sum.saturating_add(cost),
                 None => costs.push((evaluation.policy.to_owned(), cost)),
@@ -153,6 +163,27 @@ impl JudgedWrite {
         }
     }
 
+    /// About how many bytes it takes, apart from the refusal, of which one is kept, and sums for each policy.
+    pub(crate) fn bytes(&self) -> usize {
+        let warnings: usize = self.warnings.iter().map(|one| one.len() + 24).sum();
+        let annotations = self.annotations.iter();
+        let annotations: usize = annotations
+            .map(|(key, value)| key.len() + value.len() + 48)
+            .sum();
+        let checks = self.checks.iter().map(|check| {
+            let texts = [&check.policy, &check.binding, &check.message, &check.reason];
+            size_of::<RecordedCheck>() + texts.into_iter().map(String::len).sum::<usize>()
+        });
+        warnings + annotations + checks.sum::<usize>()
+    }
+
+    /// Keeps only the refusal and the costs.
+    pub(crate) fn forget_texts(&mut self) {
+        self.warnings.clear();
+        self.annotations.clear();
+        self.checks.clear();
+    }
+
     /// Adds what policies say about another object of the same request. The first refusal counts.
     pub(crate) fn add(&mut self, other: Self) {
         self.refusal = self.refusal.take().or(other.refusal);
@@ -170,21 +201,6 @@ impl JudgedWrite {
             }
         }
     }
-}
-
-fn cost_of(evaluation: &PolicyEvaluation<'_>) -> u64 {
-    let costs = evaluation.costs;
-    let parts = [
-        costs.conditions,
-        costs.validations,
-        costs.messages,
-        costs.annotations,
-    ];
-    let spent = parts.into_iter().map(|part| match part {
-        PartCost::Spent(cost) => cost,
-        PartCost::NotRun | PartCost::OverBudget => 0,
-    });
-    spent.sum()
 }
 
 /// What each policy did: one entry for each action, and one for each evaluation in which nothing failed.
@@ -207,6 +223,7 @@ fn checks_of(verdict: &AdmissionVerdict<'_>) -> Vec<RecordedCheck> {
             action: Some(check.action),
             message,
             reason: denial.map_or_else(String::new, |denial| denial.reason.to_owned()),
+            took: check.took,
         });
     }
     // Wrong configurations are not counted in the original's metric, but deny.
@@ -226,6 +243,7 @@ fn checks_of(verdict: &AdmissionVerdict<'_>) -> Vec<RecordedCheck> {
                     action: Some(EnforcementAction::Deny),
                     message: denial.message.clone(),
                     reason: denial.reason.to_owned(),
+                    took: Duration::ZERO,
                 });
             }
         }
@@ -255,5 +273,6 @@ fn passed(evaluation: &PolicyEvaluation<'_>) -> Option<RecordedCheck> {
         action: None,
         message: String::new(),
         reason: String::new(),
+        took: Duration::ZERO,
     })
 }

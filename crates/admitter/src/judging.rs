@@ -13,10 +13,13 @@ use std::{
 };
 
 use fairgate_admission::InputFailure;
+use serde_json::Value;
 use tokio::runtime::Handle;
 
 use crate::{
+    abort_on_drop::AbortOnDrop,
     admitter::Admitter,
+    conversion::{self, ConvertedObjects, KindParts},
     judge_inputs::{MissingInput, ReadParam},
     judge_job::{JudgeJob, JudgePass, JudgedWrite},
 };
@@ -95,7 +98,7 @@ impl Admitter {
             if let Some(judged) = judged.filter(|_| checks.is_empty()) {
                 return Ok(JudgedIn { judged, judging });
             }
-            self.read_missing(&mut job, missing).await;
+            self.read_missing(&mut job, missing, control).await;
             let all = checks.len();
             let checks = checks.into_iter().enumerate();
             let (allowed, refused): (Vec<_>, Vec<_>) =
@@ -134,7 +137,7 @@ impl Admitter {
         working.await.map_err(|error| error.to_string())
     }
 
-    async fn read_missing(&self, job: &mut JudgeJob, missing: Vec<MissingInput>) {
+    async fn read_missing(&self, job: &mut JudgeJob, missing: Vec<MissingInput>, control: &Handle) {
         for input in missing {
             match input {
                 MissingInput::Namespace(name) => {
@@ -159,7 +162,31 @@ impl Admitter {
                     let _ = tokio::time::timeout(PARAMS_LIMIT, known).await;
                     job.read.awaited.push(kind);
                 }
+                MissingInput::Converted(kind) => {
+                    let converted = self.converted(job, kind, control).await;
+                    job.read.converted.push(converted);
+                }
             }
         }
+    }
+
+    /// The objects of a request in another version.
+    async fn converted(
+        &self,
+        job: &JudgeJob,
+        kind: KindParts,
+        control: &Handle,
+    ) -> ConvertedObjects {
+        let (upstream, facts, to) = (self.upstream.clone(), Arc::clone(&job.facts), kind.clone());
+        let share = job.share.another();
+        let finding = async move { conversion::conversion(&upstream, &facts, &to, share).await };
+        let mut task = AbortOnDrop(control.spawn(finding));
+        let found = (&mut task.0).await;
+        let found = found.unwrap_or_else(|error| Err(error.to_string()));
+        let objects = found.map(|conversion| {
+            let convert = |object: &Value| Arc::new(conversion.convert(object, &kind));
+            [&job.object, &job.old_object].map(|object| object.as_deref().map(convert))
+        });
+        ConvertedObjects { kind, objects }
     }
 }

@@ -1,13 +1,12 @@
 //! Admission policies for forwarded requests.
 //!
-//! `fairgate-admission` judges; it is pure. This crate is what it needs in front of an upstream: which requests are
-//! judged, what is read for that, and what becomes of the verdict.
+//! `fairgate-admission` judges requests; it is pure. This crate does what that needs in front of an upstream: it selects
+//! the requests to judge, reads what policies ask for, and forwards or refuses the request.
 //!
-//! The control side publishes what requests are judged by: the policies ([`PublishedPolicies`]) and what is known of the
-//! cluster ([`ClusterState`]). What was judged goes to an [`AdmissionRecorder`], which counts it and writes it to the
-//! audit log.
+//! The control side publishes the policies ([`PublishedPolicies`]) and what is known of the cluster ([`ClusterState`]).
+//! Each judged request goes to an [`AdmissionRecorder`], which counts it and writes it to the audit log.
 //!
-//! # The way of a request
+//! # The path of a request
 //!
 //! [`AdmissionLayer`] is inside flow control. For each request `side` finds out whether a policy may match, by its method,
 //! path, user and namespace: without a match nothing is read or allocated. Otherwise the body is read, within a budget of
@@ -15,7 +14,7 @@
 //! stored: from the body, from the patch, or by a dry run of the upstream. `judging` judges it, in several passes if the
 //! policies need what is not known, and on a worker thread if that takes long. The request is then refused, or forwarded.
 //!
-//! In audit mode the request is forwarded at once, and judged meanwhile. Nothing is refused, and there are no dry runs.
+//! In audit mode the request is forwarded at once, and judged in the meantime. Nothing is refused, and there are no dry runs.
 //!
 //! [`AdmissionWaitLayer`] is outside of flow control: until the policies are known, requests wait there without a seat.
 //!
@@ -23,22 +22,36 @@
 //!
 //! - Policies see requests before mutating admission and, without a dry run, before defaults.
 //! - The stored object is read before the write: another client may change it in between, unless writes are guarded.
-//! - Of several versions of a resource, policies see the one of the request. A policy for another version of it is
-//!   configured wrongly for this request, and its failure policy decides.
+//! - The name that a dry run generates is not the one that the object will have. Without a dry run, a request for a generated
+//!   name has none.
+//! - Of several versions of a resource, policies see the one that they name only for events, and for custom resources that
+//!   are not converted by a webhook. A policy for another version of other resources is configured wrongly for this request,
+//!   and its failure policy decides.
+//! - Deletions of pods and namespaces that are already being deleted are judged. kube-apiserver changes nothing then, and asks
+//!   no policy.
+//! - Without a dry run, policies come before the validation of the object. With one, an object that exists already is shown
+//!   to policies under another name, which is changed back.
 //! - Objects nest at most 512 levels deep.
 //!
 //! Not here: following policies, params and namespaces, and the audit log.
 
+mod abort_on_drop;
 mod admitter;
 pub mod audit;
 mod body_budget;
 mod cluster_state;
+mod collection;
+mod conditional;
+mod conversion;
+mod deletions;
 mod dry_run;
 mod evaluate;
 mod facts;
+mod guard;
 mod judge_inputs;
 mod judge_job;
 mod judging;
+mod late_errors;
 mod layer;
 mod match_inputs;
 mod mode;
@@ -62,5 +75,8 @@ pub use cluster_state::{ClusterState, LookupFuture, ResourceKind, ServedResource
 pub use layer::{AdmissionLayer, AdmissionService};
 pub use mode::{AdmissionMode, Fidelity};
 pub use published::{ForwardedPolicies, PublishedPolicies};
-pub use record::{AdmissionDecision, AdmissionRecord, AdmissionRecorder, RecordedCheck};
+pub use record::{
+    AdmissionDecision, AdmissionRecord, AdmissionRecorder, RecordedCheck, RecordedRequest,
+    WriteGuard,
+};
 pub use wait_layer::{AdmissionWaitLayer, AdmissionWaitService};

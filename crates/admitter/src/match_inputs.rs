@@ -1,4 +1,4 @@
-//! What finding the policies that may match asks for, before a body is read. Nothing here allocates.
+//! The inputs for finding the policies that may match, before a body is read. Nothing here allocates.
 
 use std::{cell::OnceCell, sync::Arc};
 
@@ -54,10 +54,6 @@ impl AdmissionInputs for MatchInputs<'_> {
 
     fn params_known(&self, _: &PolicyParamKind) -> bool {
         false
-    }
-
-    fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Result<&CelJson<'_>, InputFailure> {
-        Err(InputFailure::NotFound)
     }
 
     fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<&CelJson<'_>> {

@@ -3,15 +3,13 @@
 //! Bodies of built-in kinds are read along their tables, so that policies see what kube-apiserver would read, also where a
 //! body has a member twice. Other objects are taken as they are.
 
-use std::sync::LazyLock;
-
 use fairgate_apiserver::StatusError;
 use fairgate_core::digest::RequestInfo;
 use fairgate_objects::{
-    codec::{self, BodyFormat, ExpectedType, RegisteredType, json, yaml},
+    codec::{self, BodyFormat, ExpectedType, json, yaml},
     field_error::ApiFieldError,
     patch::{self, PatchError, Patched},
-    schema::{BuiltInKind, Struct, built_in, built_in_kinds, canonical},
+    schema::{Struct, built_in, canonical},
 };
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -139,7 +137,7 @@ fn decode_as(
         version,
         kind,
         shape,
-        scheme: &SCHEME,
+        scheme: codec::built_in_types(),
     };
     let decoded = codec::decode_body(format, body, &expect, false);
     decoded
@@ -169,17 +167,6 @@ fn decode_plain(format: BodyFormat, body: &[u8]) -> Result<Value, StatusError> {
         "the body of the request is not an object",
     ))
 }
-
-/// All kinds that the API server knows: its messages differ for known and unknown kinds.
-static SCHEME: LazyLock<Vec<RegisteredType<'static>>> = LazyLock::new(|| {
-    let known = |kind: &BuiltInKind| RegisteredType {
-        group: kind.group,
-        version: kind.version,
-        kind: kind.kind,
-        shape: Some(kind.shape),
-    };
-    built_in_kinds().iter().map(known).collect()
-});
 
 /// The delete options in a body.
 ///

@@ -9,7 +9,7 @@ use crate::write_request::WriteVerb;
 const OPTIONS_VERSION: &str = "meta.k8s.io/v1";
 
 /// The decoded parameters of a query.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct QueryParameters(Vec<(String, String)>);
 
 impl QueryParameters {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How a request is judged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct JudgePlan {
     pub(crate) policies: Arc<ForwardedPolicies>,
     pub(crate) facts: WriteFacts,

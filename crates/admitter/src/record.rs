@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use fairgate_admission::{AdmissionOperation, EnforcementAction};
+use serde::{Deserialize, Serialize};
 
 use crate::mode::{AdmissionMode, Fidelity};
 
@@ -34,6 +35,31 @@ impl AdmissionDecision {
     }
 }
 
+/// What kept the stored object, by which a write was judged, from being changed before the write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteGuard {
+    /// Nothing.
+    None,
+    /// The client's own condition.
+    Client,
+    /// The condition that the gateway has added.
+    Held,
+    /// The same; the object had been changed, and the request was judged again.
+    Repeated,
+}
+
+impl WriteGuard {
+    /// The value of the label `guard` in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Client => "client",
+            Self::Held => "held",
+            Self::Repeated => "repeated",
+        }
+    }
+}
+
 /// What one policy did about a request.
 #[derive(Clone, Debug)]
 pub struct RecordedCheck {
@@ -49,17 +75,14 @@ pub struct RecordedCheck {
     pub message: String,
     /// The reason of the `Status` if it denies the request.
     pub reason: String,
+    /// How long the evaluation of the policy took that led to the action; zero if there is none.
+    pub took: Duration,
 }
 
-/// What is known of a judged request in the end. Only requests that a policy matched are recorded.
-#[derive(Clone, Debug)]
-pub struct AdmissionRecord {
-    /// The request's `Audit-Id`.
-    pub audit_id: String,
-    /// The mode in which it was judged.
-    pub mode: AdmissionMode,
-    /// What the request does to the object.
-    pub operation: AdmissionOperation,
+/// What a judged request is about, and who sent it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RecordedRequest {
     /// The API group of the resource; empty for the core group.
     pub group: String,
     /// The version of the resource.
@@ -78,10 +101,32 @@ pub struct AdmissionRecord {
     pub groups: Vec<String>,
     /// Whether the client asked for a dry run.
     pub dry_run: bool,
+}
+
+impl RecordedRequest {
+    /// Whether it is about Secrets, of which no values may be written anywhere.
+    pub fn is_about_secrets(&self) -> bool {
+        self.group.is_empty() && self.resource == "secrets"
+    }
+}
+
+/// A judged request, and what became of it. Only requests that a policy matched are recorded.
+#[derive(Clone, Debug)]
+pub struct AdmissionRecord {
+    /// The request's `Audit-Id`.
+    pub audit_id: String,
+    /// The mode in which it was judged.
+    pub mode: AdmissionMode,
+    /// What the request does to the object.
+    pub operation: AdmissionOperation,
+    /// What it is about, and who sent it.
+    pub request: RecordedRequest,
     /// How the object was obtained.
     pub fidelity: Fidelity,
     /// What became of it.
     pub decision: AdmissionDecision,
+    /// How the stored object was guarded; none if the request has none, or was not forwarded.
+    pub guard: Option<WriteGuard>,
     /// Why it could not be judged; empty if it was.
     pub failure: String,
     /// What each policy did.
@@ -98,7 +143,7 @@ pub struct AdmissionRecord {
     pub total: Duration,
 }
 
-/// Who gets the records.
+/// Receives the records.
 pub trait AdmissionRecorder: fmt::Debug + Send + Sync + 'static {
     /// Takes a record. It is called on the data cores and must not wait.
     fn record(&self, record: AdmissionRecord);

@@ -7,7 +7,7 @@ use crate::{
     evaluate::{Evaluated, Unjudged},
     mode::AdmissionMode,
     plan::JudgePlan,
-    record::{AdmissionDecision, AdmissionRecord},
+    record::{AdmissionDecision, AdmissionRecord, RecordedRequest},
 };
 use fairgate_core::time::Time;
 
@@ -26,7 +26,8 @@ pub(crate) fn record_of(
         Ok(_) => (AdmissionDecision::Allowed, String::new()),
         Err(unjudged) => {
             let is_refused = admitter.mode == AdmissionMode::Enforce
-                && (plan.refuses_failures || !matches!(unjudged, Unjudged::Failed(_)));
+                && (plan.refuses_failures
+                    || !matches!(unjudged, Unjudged::Failed(_) | Unjudged::Broken(_)));
             let decision = if is_refused {
                 AdmissionDecision::Failed
             } else {
@@ -39,17 +40,20 @@ pub(crate) fn record_of(
         audit_id: Uuid::from_u128(id).to_string(),
         mode: admitter.mode,
         operation: facts.operation,
-        group: facts.group.clone(),
-        version: facts.version.clone(),
-        resource: facts.resource.clone(),
-        subresource: facts.subresource.clone(),
-        namespace: facts.namespace.clone(),
-        name: facts.name.clone(),
-        user: facts.user.name.clone(),
-        groups: facts.user.groups.clone(),
-        dry_run: facts.dry_run,
+        request: RecordedRequest {
+            group: facts.group.clone(),
+            version: facts.version.clone(),
+            resource: facts.resource.clone(),
+            subresource: facts.subresource.clone(),
+            namespace: facts.namespace.clone(),
+            name: facts.name.clone(),
+            user: facts.user.name.clone(),
+            groups: facts.user.groups.clone(),
+            dry_run: facts.dry_run,
+        },
         fidelity: plan.fidelity,
         decision,
+        guard: None,
         failure,
         checks: judged.checks,
         warnings: judged.warnings,
@@ -63,11 +67,11 @@ pub(crate) fn record_of(
 /// Why a request could not be judged. Texts of clients are not in it.
 fn failure_of(unjudged: &Unjudged) -> String {
     match unjudged {
-        Unjudged::Refused(refused) if refused.reason.is_empty() => format!(
-            "the upstream answered its dry run with {}",
-            refused.response.status.as_u16()
-        ),
-        Unjudged::Refused(refused) => {
+        Unjudged::Refused(refused) | Unjudged::Broken(refused) if refused.reason.is_empty() => {
+            let code = refused.response.status.as_u16();
+            format!("the upstream answered its dry run with {code}")
+        }
+        Unjudged::Refused(refused) | Unjudged::Broken(refused) => {
             format!("{} ({})", refused.reason, refused.response.status.as_u16())
         }
         Unjudged::Failed(why) => why.clone(),

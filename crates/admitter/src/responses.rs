@@ -58,7 +58,7 @@ impl RefusedRequest {
         let error = StatusError::new(
             StatusCode::TOO_MANY_REQUESTS,
             "TooManyRequests",
-            "fairgate: too many bytes of requests are being judged by admission policies",
+            "fairgate: no memory is left for request bodies that admission policies must see",
         );
         let error = error.with_details(json!({"retryAfterSeconds": 1}));
         Self::error(&error, reasons::NO_ROOM, output)
@@ -66,7 +66,7 @@ impl RefusedRequest {
 
     /// What is needed to judge the request could not be read.
     pub(crate) fn failed(why: &str, output: Output) -> Self {
-        let text = format!("fairgate: the request cannot be judged by admission policies: {why}");
+        let text = format!("fairgate: the admission policies cannot be evaluated: {why}");
         Self::error(&StatusError::unavailable(text), reasons::FAILED, output)
     }
 
@@ -126,6 +126,7 @@ impl RefusedRequest {
 
     /// The reply to a request, with the warnings of policies.
     pub(crate) fn reply(self, warnings: &[String], context: &RequestContext) -> Reply {
+        context.is_refused.set(true);
         let body = match self.response.body {
             ApiBody::Full(bytes) => ReplyBody::full(bytes),
             ApiBody::Watch(_) => ReplyBody::empty(),

@@ -11,15 +11,16 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_upstream::{access_review::Attributes, path::push_segment};
-use http::{Method, StatusCode, header::UPGRADE};
+use http::{HeaderValue, Method, StatusCode, header::UPGRADE};
 use tokio::{runtime::Handle, time::Instant};
 use tower::Service;
 
 use crate::{
     admitter::Admitter,
-    body_budget::{self, BodyBudget, BufferedBody},
-    dry_run::{DryRuns, ThroughInner},
-    evaluate::{Evaluated, Evaluation, OldRead, Unjudged},
+    body_budget::{self, BodyBudget, BodyShare, BufferedBody},
+    conditional::{CarriedOut, RecordAtEnd},
+    dry_run::{DryRunEnd, DryRuns, ThroughInner},
+    evaluate::{EarlyReply, Evaluated, Evaluation, OldRead, Unjudged},
     mode::{AdmissionMode, Fidelity},
     objects,
     plan::{self, JudgePlan},
@@ -35,6 +36,9 @@ use crate::{
 const MAX_AUDITS: usize = 256;
 /// How long a request without a deadline may be judged.
 const JUDGE_LIMIT: Duration = Duration::from_secs(30);
+/// How long after its deadline a request is still judged: a dry run then ends at the same deadline with the answer of the
+/// layers further inside, which know whether the upstream still executes it.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// What the requests of one core share.
 #[derive(Debug)]
@@ -42,7 +46,7 @@ pub(crate) struct AdmissionSide {
     pub(crate) admitter: Arc<Admitter>,
     pub(crate) hosted: HostedLayer,
     pub(crate) control: Handle,
-    budget: Rc<BodyBudget>,
+    budget: Arc<BodyBudget>,
     audits: Cell<usize>,
 }
 
@@ -155,7 +159,7 @@ impl AdmissionSide {
     /// Judges a request, and forwards or refuses it.
     pub(crate) async fn admit<S>(
         self: Rc<Self>,
-        call: Call,
+        mut call: Call,
         policies: Arc<ForwardedPolicies>,
         mut inner: S,
     ) -> Result<Reply, Refusal>
@@ -170,9 +174,11 @@ impl AdmissionSide {
         let cluster = &*self.admitter.cluster;
         let plan = JudgePlan::new(&policies, cluster, &write, &digest.user, query);
         let output = output(&call);
-        let evaluation = Evaluation {
+        let mut evaluation = Evaluation {
             admitter: Arc::clone(&self.admitter),
             control: self.control.clone(),
+            id: call.context.id,
+            started: self.admitter.clock.now(),
             plan,
             info: digest.info.clone(),
             content_type: objects::content_type(call.request.headers()).to_owned(),
@@ -181,74 +187,112 @@ impl AdmissionSide {
             body: Bytes::new(),
             output,
             share: self.budget.share(),
+            judged_version: None,
             dry_warnings: Vec::new(),
             is_answered: Rc::default(),
         };
+        let until = self.deadline(&call, evaluation.started);
+        let read = self.read_body(&mut call, &mut evaluation, until).await;
         match self.admitter.mode {
-            AdmissionMode::Audit => self.audit(call, evaluation, inner).await,
-            AdmissionMode::Enforce => self.enforce(call, evaluation, inner).await,
+            AdmissionMode::Audit => self.audit(call, evaluation, read, inner).await,
+            AdmissionMode::Enforce => self.enforce(call, evaluation, read, inner).await,
         }
     }
 
+    /// Judges a request whose body was read, and forwards or refuses it.
     async fn enforce<S>(
         &self,
         mut call: Call,
         mut evaluation: Evaluation,
+        read: Result<(), Unjudged>,
         mut inner: S,
     ) -> Result<Reply, Refusal>
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        let started = self.admitter.clock.now();
-        let until = self.deadline(&call, started);
-        let read = self.read_body(&mut call, &mut evaluation, until).await;
-        let end = if let Err(unjudged) = read {
+        let until = self.deadline(&call, evaluation.started);
+        let plan = self.admitter.guard.then(|| evaluation.plan.clone());
+        let mut end = if let Err(unjudged) = read {
             Err(unjudged)
         } else {
             let old = evaluation.start_read();
-            let mut runs = ThroughInner(&mut inner);
-            evaluation.run(old, Some((&mut runs, &call))).await
+            judged(&mut evaluation, old, &call, &mut inner, until).await
         };
-        let id = call.context.id;
-        match end {
-            Ok(end) => {
-                let denial = end.judged.refusal.clone();
-                let warnings = end.judged.warnings.clone();
-                let recorded = self.recorded(&evaluation, id, started, Ok(&end));
-                if let Some((code, status)) = denial {
-                    let refused = RefusedRequest::denied(
-                        code,
-                        &status,
-                        &evaluation.dry_warnings,
-                        evaluation.output,
-                    );
-                    let (refused, warnings) = self.authorized(&call, refused, &warnings).await;
-                    self.admitter.recorder.record(recorded);
-                    return Ok(refused.reply(warnings, &call.context));
+        let mut retries = 0;
+        loop {
+            let verdict = match end {
+                Ok(verdict) => verdict,
+                Err(unjudged) => {
+                    if !matches!(
+                        unjudged,
+                        Unjudged::Absent | Unjudged::Inner(Refusal::ClientGone)
+                    ) {
+                        let record = self.recorded(&evaluation, Err(&unjudged));
+                        self.admitter.recorder.record(record);
+                    }
+                    return self.not_judged(unjudged, call, &evaluation, inner).await;
                 }
-                self.admitter.recorder.record(recorded);
-                let mut reply = match end.reply {
-                    Some(reply) => reply.into_reply(),
-                    None => inner.call(call).await?,
-                };
-                // A user who may not make the request learns nothing of policies.
-                let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-                if !refusals.contains(&reply.status()) {
-                    warnings::merge(reply.headers_mut(), &warnings);
+            };
+            let record = self.recorded(&evaluation, Ok(&verdict));
+            let carried = self.carry_out(verdict, record, &evaluation, call, &mut inner, retries);
+            match carried.await? {
+                CarriedOut::Reply(reply) => return Ok(reply),
+                CarriedOut::Changed(returned, old) => {
+                    call = *returned;
+                    retries += 1;
+                    if let Some(plan) = &plan {
+                        evaluation.begin_again(plan);
+                    }
+                    end = judged(&mut evaluation, old, &call, &mut inner, until).await;
                 }
-                Ok(reply)
-            }
-            Err(unjudged) => {
-                if !matches!(
-                    unjudged,
-                    Unjudged::Absent | Unjudged::Inner(Refusal::ClientGone)
-                ) {
-                    let record = self.recorded(&evaluation, id, started, Err(&unjudged));
-                    self.admitter.recorder.record(record);
-                }
-                self.not_judged(unjudged, call, &evaluation, inner).await
             }
         }
+    }
+
+    /// Refuses or forwards a request that has been judged.
+    async fn carry_out<S>(
+        &self,
+        verdict: Evaluated,
+        record: AdmissionRecord,
+        evaluation: &Evaluation,
+        call: Call,
+        inner: &mut S,
+        retries: u32,
+    ) -> Result<CarriedOut, Refusal>
+    where
+        S: Service<Call, Response = Reply, Error = Refusal>,
+    {
+        let recorder = &*self.admitter.recorder;
+        let (judged, output) = (verdict.judged, evaluation.output);
+        if let Some((code, status)) = judged.refusal {
+            let warnings = &evaluation.dry_warnings;
+            let refused = RefusedRequest::denied(code, &status, warnings, output);
+            let (refused, warnings) = self.authorized(&call, refused, &judged.warnings).await;
+            recorder.record(record);
+            let reply = refused.reply(warnings, &call.context);
+            return Ok(CarriedOut::Reply(reply));
+        }
+        let mut record = RecordAtEnd::new(recorder, record);
+        let mut reply = match verdict.reply {
+            Some(EarlyReply::DryRun(reply)) => reply.into_reply(),
+            Some(EarlyReply::Error(late)) => {
+                let reply = late.reply(&judged.warnings, &call.context);
+                return Ok(CarriedOut::Reply(reply));
+            }
+            None => {
+                let forwarded = evaluation.forward(call, inner, &mut record, retries);
+                match forwarded.await? {
+                    CarriedOut::Reply(reply) => reply,
+                    changed @ CarriedOut::Changed(..) => return Ok(changed),
+                }
+            }
+        };
+        // A user who may not make the request learns nothing of policies.
+        let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+        if !refusals.contains(&reply.status()) {
+            warnings::merge(reply.headers_mut(), &judged.warnings);
+        }
+        Ok(CarriedOut::Reply(reply))
     }
 
     /// What becomes of a request without a verdict.
@@ -264,15 +308,21 @@ impl AdmissionSide {
     {
         let refuses = evaluation.plan.refuses_failures;
         match unjudged {
-            Unjudged::Absent => inner.call(call).await,
+            // The gateway has read what the user may not know, such as the UID of the object.
+            Unjudged::Refused(refused) if refused.reason == reasons::MALFORMED => {
+                let (refused, _) = self.authorized(&call, *refused, &[]).await;
+                Ok(refused.reply(&[], &call.context))
+            }
             Unjudged::Refused(refused) => Ok(refused.reply(&[], &call.context)),
+            Unjudged::Broken(broken) if refuses => Ok(broken.reply(&[], &call.context)),
+            Unjudged::Absent | Unjudged::Broken(_) => inner.call(call).await,
             Unjudged::Inner(Refusal::UpstreamUnreachable | Refusal::UpstreamFull) if !refuses => {
                 inner.call(call).await
             }
             Unjudged::Inner(refusal) => Err(refusal),
             Unjudged::Failed(why) => {
                 if let Some(left_out) = self.admitter.failures.admit(self.admitter.clock.now()) {
-                    tracing::warn!(%why, refuses, left_out, "cannot judge a request by admission policies");
+                    tracing::warn!(%why, refuses, left_out, "cannot evaluate the admission policies for a request");
                 }
                 if refuses {
                     let refused = RefusedRequest::failed(&why, evaluation.output);
@@ -283,8 +333,8 @@ impl AdmissionSide {
         }
     }
 
-    /// A refusal, or if the user is not allowed to make the request at all, that refusal: policies may tell what only
-    /// users who may write the object are to know.
+    /// A refusal, or if the user is not allowed to make the request at all, that refusal: messages of policies may
+    /// contain what only users who are allowed to write the object may see.
     async fn authorized<'w>(
         &self,
         call: &Call,
@@ -302,36 +352,35 @@ impl AdmissionSide {
         }
     }
 
-    /// Forwards a request, and judges it meanwhile.
+    /// Forwards a request whose body was read, and judges it meanwhile.
     async fn audit<S>(
         self: Rc<Self>,
-        mut call: Call,
-        mut evaluation: Evaluation,
+        call: Call,
+        evaluation: Evaluation,
+        read: Result<(), Unjudged>,
         mut inner: S,
     ) -> Result<Reply, Refusal>
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        let started = self.admitter.clock.now();
-        let until = self.deadline(&call, started);
-        let read = self.read_body(&mut call, &mut evaluation, until).await;
-        let id = call.context.id;
         let is_busy = self.audits.get() >= MAX_AUDITS;
         if let (Ok(()), false) = (&read, is_busy) {
             self.audits.set(self.audits.get() + 1);
             let counted = CountedAudit(Rc::clone(&self));
             let is_answered = Rc::clone(&evaluation.is_answered);
             let old = evaluation.start_read();
-            tokio::task::spawn_local(judge_in_background(counted, evaluation, old, id, started));
+            tokio::task::spawn_local(judge_in_background(counted, evaluation, old));
             let reply = inner.call(call).await;
-            is_answered.set(true);
+            // What the upstream refuses changes nothing.
+            let is_refused = |reply: &Reply| reply.status().is_client_error();
+            is_answered.set(!reply.as_ref().is_ok_and(is_refused));
             return reply;
         }
         let unjudged = match read {
             Err(unjudged) => unjudged,
             Ok(()) => Unjudged::Failed("too many requests are being judged".to_owned()),
         };
-        let record = self.recorded(&evaluation, id, started, Err(&unjudged));
+        let record = self.recorded(&evaluation, Err(&unjudged));
         self.admitter.recorder.record(record);
         if let Unjudged::Inner(refusal) = unjudged {
             return Err(refusal);
@@ -413,22 +462,32 @@ impl AdmissionSide {
     fn recorded(
         &self,
         evaluation: &Evaluation,
-        id: u128,
-        started: Time,
         end: Result<&Evaluated, &Unjudged>,
     ) -> AdmissionRecord {
+        let (id, started) = (evaluation.id, evaluation.started);
         record_of(&self.admitter, &evaluation.plan, id, started, end)
     }
 }
 
-/// Judges a request that is already forwarded.
-async fn judge_in_background(
-    counted: CountedAudit,
-    mut evaluation: Evaluation,
+/// Judges a request, until shortly after its deadline.
+async fn judged<S>(
+    evaluation: &mut Evaluation,
     old: OldRead,
-    id: u128,
-    started: Time,
-) {
+    call: &Call,
+    inner: &mut S,
+    until: Instant,
+) -> Result<Evaluated, Unjudged>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+{
+    let mut runs = ThroughInner(inner);
+    let judging = evaluation.run(old, Some((&mut runs, call)));
+    let judged = tokio::time::timeout_at(until + GRACE, judging).await;
+    judged.unwrap_or_else(|_elapsed| Err(Unjudged::Failed("it takes too long".to_owned())))
+}
+
+/// Judges a request that is already forwarded.
+async fn judge_in_background(counted: CountedAudit, mut evaluation: Evaluation, old: OldRead) {
     let none = None::<(&mut NoDryRuns, &Call)>;
     let judging = evaluation.run(old, none);
     let end = tokio::time::timeout(JUDGE_LIMIT, judging).await;
@@ -437,7 +496,7 @@ async fn judge_in_background(
         return;
     }
     let side = &counted.0;
-    let record = side.recorded(&evaluation, id, started, end.as_ref());
+    let record = side.recorded(&evaluation, end.as_ref());
     side.admitter.recorder.record(record);
 }
 
@@ -445,7 +504,13 @@ async fn judge_in_background(
 enum NoDryRuns {}
 
 impl DryRuns for NoDryRuns {
-    async fn dry_run(&mut self, _: &Call, _: &Bytes) -> Result<crate::dry_run::DryRunEnd, Refusal> {
+    async fn dry_run(
+        &mut self,
+        _: &Call,
+        _: &Bytes,
+        _: Option<HeaderValue>,
+        _: &mut BodyShare,
+    ) -> Result<DryRunEnd, Refusal> {
         match *self {}
     }
 }

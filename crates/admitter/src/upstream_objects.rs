@@ -5,24 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fairgate_objects::codec::json;
-use fairgate_upstream::{
-    client::{ApiClient, RequestError, with_causes},
-    path::push_segment,
-};
-use http::{
-    HeaderValue, Request, StatusCode,
-    header::{ACCEPT, USER_AGENT},
-    uri::PathAndQuery,
-};
-use http_body_util::{BodyExt as _, Full, Limited};
+use fairgate_upstream::{client::ApiClient, path::push_segment};
+use http::{StatusCode, uri::PathAndQuery};
 use serde_json::Value;
+
+use crate::body_budget::{self, BodyShare, ReadFailure};
 
 /// The time limit of one request.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 /// The largest response that is read, in bytes.
-const MAX_RESPONSE: usize = 32 << 20;
-/// Objects in one page of a list.
-const PAGE: usize = 250;
+const MAX_RESPONSE: usize = 8 << 20;
+/// Objects in one page of a list; fewer if that is too much to be read at once.
+pub(crate) const PAGE: usize = 250;
 
 /// Reads objects of the upstream.
 #[derive(Clone, Debug)]
@@ -34,8 +28,29 @@ pub(crate) struct UpstreamReader {
 #[derive(Debug)]
 pub(crate) struct StoredObject {
     pub(crate) value: Value,
-    /// The length of its JSON in bytes.
-    pub(crate) length: usize,
+    /// The length of its JSON.
+    pub(crate) share: BodyShare,
+}
+
+/// Why a page could not be read.
+#[derive(Debug)]
+pub(crate) enum ListFailure {
+    /// The upstream does not understand the query: its `Status`.
+    BadRequest(Bytes),
+    /// Anything else.
+    Unread(ReadFailure),
+}
+
+impl From<ReadFailure> for ListFailure {
+    fn from(failure: ReadFailure) -> Self {
+        Self::Unread(failure)
+    }
+}
+
+impl From<String> for ListFailure {
+    fn from(why: String) -> Self {
+        Self::Unread(ReadFailure::Failed(why))
+    }
 }
 
 /// A part of a list.
@@ -47,6 +62,8 @@ pub(crate) struct UpstreamPage {
     pub(crate) kind: String,
     /// Empty in the last page.
     pub(crate) continue_token: String,
+    /// The length of its JSON.
+    pub(crate) _share: BodyShare,
 }
 
 impl UpstreamReader {
@@ -54,24 +71,29 @@ impl UpstreamReader {
         Self { client }
     }
 
-    /// The object at a path; `None` if there is none.
+    /// The object at a path; `None` if there is none. Its bytes are counted in `share`.
     ///
     /// # Errors
     ///
     /// Why it could not be read.
-    pub(crate) async fn object(&self, path: &str) -> Result<Option<StoredObject>, String> {
-        let (status, body) = self.get(path).await?;
+    pub(crate) async fn object(
+        &self,
+        path: &str,
+        mut share: BodyShare,
+    ) -> Result<Option<StoredObject>, ReadFailure> {
+        let (status, body) = self.get(path, &mut share).await?;
         match status {
             StatusCode::OK => Ok(Some(StoredObject {
                 value: parsed(&body)?,
-                length: body.len(),
+                share,
             })),
             StatusCode::NOT_FOUND => Ok(None),
-            status => Err(refused(status, &body)),
+            status => Err(refused(status, &body).into()),
         }
     }
 
-    /// A page of the collection at a path. `selectors` is a query, or empty.
+    /// A page of at most `limit` objects of the collection at a path. `selectors` is a query, or empty. Its bytes are
+    /// counted in `share`.
     ///
     /// # Errors
     ///
@@ -81,8 +103,10 @@ impl UpstreamReader {
         path: &str,
         selectors: &str,
         continue_token: &str,
-    ) -> Result<UpstreamPage, String> {
-        let mut target = format!("{path}?limit={PAGE}");
+        limit: usize,
+        mut share: BodyShare,
+    ) -> Result<UpstreamPage, ListFailure> {
+        let mut target = format!("{path}?limit={limit}");
         if !selectors.is_empty() {
             target.push('&');
             target.push_str(selectors);
@@ -91,14 +115,16 @@ impl UpstreamReader {
             target.push_str("&continue=");
             push_segment(&mut target, continue_token);
         }
-        let (status, body) = self.get(&target).await?;
-        if status != StatusCode::OK {
-            return Err(refused(status, &body));
+        let (status, body) = self.get(&target, &mut share).await?;
+        match status {
+            StatusCode::OK => {}
+            StatusCode::BAD_REQUEST => return Err(ListFailure::BadRequest(body)),
+            status => return Err(refused(status, &body).into()),
         }
         let mut list = parsed(&body)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let Value::Array(items) = list["items"].take() else {
-            return Err("the response is no list".to_owned());
+            return Err("the response is not a list".to_owned().into());
         };
         let kind = text(&list["kind"]);
         Ok(UpstreamPage {
@@ -106,34 +132,36 @@ impl UpstreamReader {
             api_version: text(&list["apiVersion"]),
             kind: kind.strip_suffix("List").unwrap_or(&kind).to_owned(),
             continue_token: text(&list["metadata"]["continue"]),
+            _share: share,
         })
     }
 
-    async fn get(&self, target: &str) -> Result<(StatusCode, Bytes), String> {
-        let reading = tokio::time::timeout(READ_LIMIT, self.read(target));
-        let read = reading.await;
-        read.unwrap_or_else(|_elapsed| Err("the upstream did not answer in time".to_owned()))
+    async fn get(
+        &self,
+        target: &str,
+        share: &mut BodyShare,
+    ) -> Result<(StatusCode, Bytes), ReadFailure> {
+        let reading = tokio::time::timeout(READ_LIMIT, self.read(target, share));
+        let late = || "the upstream did not answer in time".to_owned();
+        reading.await.unwrap_or_else(|_elapsed| Err(late().into()))
     }
 
-    async fn read(&self, target: &str) -> Result<(StatusCode, Bytes), String> {
+    async fn read(
+        &self,
+        target: &str,
+        share: &mut BodyShare,
+    ) -> Result<(StatusCode, Bytes), ReadFailure> {
         let target = PathAndQuery::try_from(target).map_err(|error| error.to_string())?;
-        let mut request = Request::new(Full::new(Bytes::new()));
-        *request.uri_mut() = target.into();
-        let headers = request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        headers.insert(USER_AGENT, HeaderValue::from_static("fairgate"));
-        let response = self.client.send(request).await;
-        let (head, body) = response
-            .map_err(|error: RequestError| error.to_string())?
-            .into_parts();
-        let body = Limited::new(body, MAX_RESPONSE).collect().await;
-        let body = body.map_err(|error| with_causes(&*error))?;
-        Ok((head.status, body.to_bytes()))
+        let response = self.client.open(target, "application/json").await;
+        let (head, body) = response.map_err(|error| error.to_string())?.into_parts();
+        let body = body_budget::collect(body, MAX_RESPONSE, share).await?;
+        Ok((head.status, body))
     }
 }
 
 fn parsed(body: &[u8]) -> Result<Value, String> {
-    let read = json::parse(body).map_err(|error| format!("the response is no JSON: {error}"))?;
+    let read =
+        json::parse(body).map_err(|error| format!("the response is not valid JSON: {error}"))?;
     Ok(read.value)
 }
 

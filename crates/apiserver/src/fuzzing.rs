@@ -13,15 +13,11 @@ pub fn object_at(path: &str) -> Option<Attributes> {
         _ => return None,
     };
     let mut found = Attributes {
-        verb: String::new(),
         is_resource: true,
         group: kind.group.to_owned(),
         version: version.name.to_owned(),
         resource: kind.plural.to_owned(),
-        subresource: String::new(),
-        namespace: String::new(),
-        name: String::new(),
-        path: String::new(),
+        ..Attributes::default()
     };
     if let Some(place) = place {
         if place.watch {

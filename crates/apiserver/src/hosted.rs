@@ -169,7 +169,7 @@ impl Hosted {
     }
 
     /// The maximum size of the request body in bytes; `None` if the body is ignored.
-    pub fn takes_body(&self, request: &ApiRequest) -> Option<usize> {
+    pub(crate) fn takes_body(&self, request: &ApiRequest) -> Option<usize> {
         let may_have = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
         if !may_have.contains(&request.method) {
             return None;
@@ -182,7 +182,7 @@ impl Hosted {
     }
 
     /// Whether serving a request may block its thread for milliseconds.
-    pub fn is_heavy(&self, request: &ApiRequest) -> bool {
+    pub(crate) fn is_heavy(&self, request: &ApiRequest) -> bool {
         let body = request.body.as_ref().map_or(0, Bytes::len);
         let verb = &request.digest.info.verb;
         let lists = *verb == Verb::List;
@@ -194,7 +194,7 @@ impl Hosted {
     }
 
     /// Waits for a permit to serve a [heavy](Self::is_heavy) request.
-    pub async fn heavy_turn(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn heavy_turn(&self) -> Option<OwnedSemaphorePermit> {
         // The semaphore is never closed.
         Arc::clone(&self.heavy).acquire_owned().await.ok()
     }

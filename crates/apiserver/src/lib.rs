@@ -22,6 +22,7 @@ pub mod authorize;
 mod calls;
 mod compression;
 pub mod continue_token;
+pub mod deletion_checks;
 pub mod discovery;
 mod documents;
 #[doc(hidden)]

@@ -130,10 +130,7 @@ impl ParamRights {
             group: group.to_owned(),
             version: version.to_owned(),
             resource: resource.unwrap_or_else(|| "*".to_owned()),
-            subresource: String::new(),
-            namespace: String::new(),
-            name: String::new(),
-            path: String::new(),
+            ..Attributes::default()
         }
     }
 

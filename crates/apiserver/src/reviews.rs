@@ -162,7 +162,7 @@ fn reviewed_attributes(review: &Value) -> Result<Attributes, ApiFieldError> {
                 subresource: text(attributes, "subresource"),
                 namespace: text(attributes, "namespace"),
                 name: text(attributes, "name"),
-                path: String::new(),
+                ..Attributes::default()
             })
         }
         (false, true) => {

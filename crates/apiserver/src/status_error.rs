@@ -70,7 +70,7 @@ impl StatusError {
 
     /// Whether kube-apiserver's router responds with this error, before it knows the resource: the details
     /// are present and empty.
-    pub fn is_unrouted(&self) -> bool {
+    pub(crate) fn is_unrouted(&self) -> bool {
         self.details == Some(json!({}))
     }
 
@@ -88,13 +88,13 @@ impl StatusError {
     }
 
     /// 409 for a name that is taken.
-    pub fn already_exists(kind: &Kind, name: &str) -> Self {
+    pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
         let message = format!("{} {} already exists", kind.group_resource(), Quoted(name));
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(kind, name)
     }
 
     /// 409 for a generated name that is taken.
-    pub fn no_unique_name(kind: &Kind, name: &str) -> Self {
+    pub(crate) fn no_unique_name(kind: &Kind, name: &str) -> Self {
         let message = format!(
             "{} {} already exists, the server was not able to generate a unique name for the object",
             kind.group_resource(),
@@ -116,7 +116,7 @@ impl StatusError {
     }
 
     /// 409 for a precondition. As in kube-apiserver, it names the kind, where others name the resource.
-    pub fn conflict_of_kind(kind: &str, group: &str, name: &str, why: &str) -> Self {
+    pub(crate) fn conflict_of_kind(kind: &str, group: &str, name: &str, why: &str) -> Self {
         let dotted = if group.is_empty() {
             kind.to_owned()
         } else {
@@ -160,7 +160,7 @@ impl StatusError {
     }
 
     /// 422 with the errors in options.
-    pub fn invalid_options(kind: &str, errors: &[ApiFieldError]) -> Self {
+    pub(crate) fn invalid_options(kind: &str, errors: &[ApiFieldError]) -> Self {
         Self::invalid(kind, "meta.k8s.io", "", errors)
     }
 
@@ -185,7 +185,7 @@ impl StatusError {
     }
 
     /// 504: the requested state does not exist yet.
-    pub fn too_large_version(requested: u64, current: u64) -> Self {
+    pub(crate) fn too_large_version(requested: u64, current: u64) -> Self {
         let message =
             format!("Timeout: Too large resource version: {requested}, current: {current}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message).with_details(json!({
@@ -205,7 +205,7 @@ impl StatusError {
     }
 
     /// 406: the client accepts no available media type.
-    pub fn not_acceptable(message: impl Into<String>) -> Self {
+    pub(crate) fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
@@ -249,7 +249,7 @@ impl StatusError {
 
     /// The same without `Retry-After`, for errors after which a request must not be repeated blindly.
     #[must_use]
-    pub fn without_retry(mut self) -> Self {
+    pub(crate) fn without_retry(mut self) -> Self {
         if let Some(Value::Object(details)) = &mut self.details {
             details.remove("retryAfterSeconds");
         }

@@ -12,11 +12,7 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_upstream::{client::ApiClient, path::push_segment};
-use http::{
-    HeaderValue, Request, StatusCode,
-    header::{ACCEPT, USER_AGENT},
-};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http::{StatusCode, uri::PathAndQuery};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
@@ -131,14 +127,14 @@ impl ResourceDiscovery {
                 let mut state = lock(&self.state);
                 state.read = self.clock.now();
                 if state.failure.take().is_some() {
-                    tracing::info!("the upstream's resources are known again");
+                    tracing::info!("the resources of the upstream are discovered again");
                 }
                 Ok(changed)
             }
             Err(why) => {
                 let mut state = lock(&self.state);
                 if state.failure.as_ref() != Some(&why) {
-                    tracing::warn!(%why, "cannot read which resources the upstream has; trying again");
+                    tracing::warn!(%why, "cannot discover the resources of the upstream; trying again");
                     state.failure = Some(why);
                 }
                 Err(())
@@ -184,7 +180,7 @@ impl ResourceDiscovery {
                 Ok(Some(list)) => found.extend(of_version(&list, &group, &version)),
                 Ok(None) => {}
                 Err(why) => {
-                    tracing::debug!(path = target, %why, "resources of this version are not known");
+                    tracing::debug!(path = target, %why, "cannot discover the resources of this API version");
                 }
             }
         }
@@ -200,27 +196,15 @@ impl ResourceDiscovery {
 
     async fn read_document(&self, path: &str) -> Result<Option<Value>, String> {
         let failed = |error: &dyn std::fmt::Display| format!("{path}: {error}");
-        let mut request = Request::new(Empty::new());
-        *request.uri_mut() = path.parse().map_err(|error| failed(&error))?;
-        let headers = request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static(AGGREGATED));
-        headers.insert(USER_AGENT, HeaderValue::from_static("fairgate"));
-        let response = self
-            .client
-            .send(request)
-            .await
-            .map_err(|error| failed(&error))?;
-        let status = response.status();
+        let target = PathAndQuery::try_from(path).map_err(|error| failed(&error))?;
+        let reading = self.client.get(target, AGGREGATED, MAX_DOCUMENT);
+        let (status, body) = reading.await.map_err(|error| failed(&error))?;
         if status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
         if !status.is_success() {
             return Err(failed(&format_args!("the upstream answered {status}")));
         }
-        let body = Limited::new(response.into_body(), MAX_DOCUMENT)
-            .collect()
-            .await;
-        let body = body.map_err(|error| failed(&error))?.to_bytes();
         serde_json::from_slice(&body)
             .map(Some)
             .map_err(|error| failed(&error))

@@ -1,11 +1,10 @@
-//! What judging forwarded requests needs to know of the cluster behind the gateway.
+//! What judging forwarded requests needs to know about the cluster behind the gateway.
 //!
 //! [`FollowedCluster`] is a [`ClusterState`](fairgate_admitter::ClusterState): it follows namespaces and the params that
 //! policies name by watch, reads single objects that are not known yet, and learns from discovery which resources there
 //! are. It follows only what the policies in force need.
 //!
-//! [`PolicyPublisher`] makes [`PublishedPolicies`](fairgate_admitter::PublishedPolicies) out of what a [`PolicyFeed`]
-//! yields. [`UpstreamPolicies`] is the feed of the upstream's own objects; those of files and of the hosted API are
+//! [`PolicyPublisher`] compiles what a [`PolicyFeed`] yields to [`PublishedPolicies`](fairgate_admitter::PublishedPolicies). [`UpstreamPolicies`] is the feed of the upstream's own objects; those of files and of the hosted API are
 //! the host's.
 //!
 //! Everything here runs on the control runtime. Data cores only read: a search in a table behind a lock that writers
@@ -26,9 +25,7 @@ mod tests;
 mod upstream_policies;
 mod watch_health;
 
-pub use policy_documents::{
-    FIDELITY_ANNOTATION, PolicyDocument, PolicyDocuments, PreparedPolicies,
-};
+pub use policy_documents::{PolicyDocument, PolicyDocuments, PreparedPolicies};
 pub use publisher::{PolicyFeed, PolicyPublisher, PublishingStatus};
 pub use state::{ClusterNeeds, ClusterSettings, FollowedCluster};
 pub use upstream_policies::UpstreamPolicies;

@@ -14,11 +14,7 @@ use fairgate_upstream::{
     path::push_segment,
     watched_object::{KeptFields as _, Whole},
 };
-use http::{
-    HeaderValue, Request, StatusCode,
-    header::{ACCEPT, USER_AGENT},
-};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http::{StatusCode, uri::PathAndQuery};
 use kube::core::ApiResource;
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::Semaphore};
@@ -121,21 +117,9 @@ impl ReadsInProgress {
         (api_version, kind): &(String, String),
     ) -> Result<SharedObject, InputFailure> {
         let failed = |error: &dyn std::fmt::Display| InputFailure::Failed(error.to_string());
-        let mut request = Request::new(Empty::new());
-        *request.uri_mut() = path.parse().map_err(|error| failed(&error))?;
-        let headers = request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        headers.insert(USER_AGENT, HeaderValue::from_static("fairgate"));
-        let response = self
-            .client
-            .send(request)
-            .await
-            .map_err(|error| failed(&error))?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_OBJECT)
-            .collect()
-            .await;
-        let body = body.map_err(|error| failed(&error))?.to_bytes();
+        let target = PathAndQuery::try_from(path).map_err(|error| failed(&error))?;
+        let reading = self.client.get(target, "application/json", MAX_OBJECT);
+        let (status, body) = reading.await.map_err(|error| failed(&error))?;
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         if status == StatusCode::NOT_FOUND && value["reason"] == "NotFound" {
             return Err(InputFailure::NotFound);

@@ -38,7 +38,7 @@ impl KeptForm for Arc<Value> {
     }
 }
 
-/// The bytes that a value takes in memory, about. How deep it nests is bounded by the format it was read from.
+/// Approximately how many bytes a value takes in memory. The format that it was read from bounds how deep it nests.
 fn weight(value: &CelJson<'_>) -> usize {
     let inner = match value {
         CelJson::String(text) => text.len(),
@@ -55,7 +55,7 @@ fn weight(value: &CelJson<'_>) -> usize {
     size_of::<CelJson<'_>>() + inner
 }
 
-/// The objects take more memory than they may.
+/// The objects exceed the memory that those of one kind may take.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooManyObjects;
 
@@ -182,7 +182,7 @@ impl<T: KeptForm> KindObjects<T> {
         self.check_size()
     }
 
-    /// Drops everything: the kind is not served any more.
+    /// Drops everything, because the kind is no longer served.
     pub(crate) fn clear(&self) {
         let mut known = self.write();
         known.objects = HeldObjects::default();
@@ -202,7 +202,7 @@ impl<T: KeptForm> KindObjects<T> {
         Err(TooManyObjects)
     }
 
-    /// Counts a change, if the objects have been listed or are now.
+    /// Counts a change of the objects, or that they are listed now.
     fn changed(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }

@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::{resources::text, state::ClusterNeeds};
 
 /// The annotation of a policy that says how the objects it judges are obtained.
-pub const FIDELITY_ANNOTATION: &str = "fairgate.dev/fidelity";
+pub(crate) const FIDELITY_ANNOTATION: &str = "fairgate.dev/fidelity";
 
 /// The versions in which objects are taken; they have the same fields.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -46,8 +46,8 @@ pub struct PolicyDocuments {
     pub documents: Vec<PolicyDocument>,
     /// Documents that cannot be read. With an error the whole set is invalid.
     pub findings: Vec<Finding>,
-    /// Whether the documents are files: nobody has validated them, and their policies judge policies, too. Objects of
-    /// an API are taken as they are.
+    /// Whether the documents are files: they have not been validated, and their policies may judge admission policies,
+    /// too. Objects of an API are taken as they are.
     pub are_files: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct PreparedPolicies {
     pub policies: ForwardedPolicies,
     /// What they need to know of the cluster.
     pub needs: ClusterNeeds,
-    /// What is wrong with them nevertheless.
+    /// Problems that do not keep them from being used.
     pub findings: Vec<Finding>,
 }
 
@@ -115,7 +115,7 @@ impl PolicyDocuments {
         compiling.prepared(&policies, &bindings)
     }
 
-    /// The object of a document with its defaults. Without one, or if it is invalid, there are findings.
+    /// The object of a document with its defaults. If it is invalid, there are findings, and perhaps no object.
     fn object(
         &self,
         document: PolicyDocument,
@@ -244,7 +244,7 @@ impl PreparedObject {
     }
 }
 
-/// Compiles valid objects, and collects what is wrong nevertheless.
+/// Compiles valid objects, and collects the problems that remain.
 struct Compiling {
     findings: Vec<Finding>,
     fidelity: Fidelity,
@@ -258,7 +258,7 @@ struct TypedObject<'a, T> {
 }
 
 impl Compiling {
-    /// Reads an object. One of an API that cannot be read has no effect, and the others do.
+    /// Reads an object. An object of an API that cannot be read has no effect, but the others do.
     fn typed<'a, T: DeserializeOwned>(
         &mut self,
         from: &'a PreparedObject,
@@ -274,7 +274,7 @@ impl Compiling {
         }
     }
 
-    /// How bad an invalid object is.
+    /// The severity of an invalid object.
     fn severity(&self) -> Severity {
         if self.are_files {
             Severity::Error
@@ -293,7 +293,7 @@ impl Compiling {
             .iter()
             .map(|policy| {
                 let object = &policy.from.object;
-                // One that is not known has been reported.
+                // An unknown value has been reported.
                 let own = own_fidelity(object).ok().flatten();
                 (
                     metadata::name(object).to_owned(),
@@ -325,8 +325,8 @@ impl Compiling {
         })
     }
 
-    /// Reports policies without binding and bindings without policy in files. In an API that is ordinary: one object is
-    /// created after the other.
+    /// Reports policies without binding and bindings without policy in files. In an API that is normal,
+    /// because objects are created one after the other.
     fn report_loose_ends(
         &mut self,
         policies: &[TypedObject<'_, ValidatingAdmissionPolicy>],

@@ -150,7 +150,7 @@ impl FollowedCluster {
     }
 
     /// Waits until the namespaces have been listed, if they are followed.
-    pub async fn namespaces_listed(&self) {
+    pub(crate) async fn namespaces_listed(&self) {
         let follower = self.namespaces.load_full();
         if let Some(follower) = follower {
             follower.listed().await;
@@ -158,7 +158,7 @@ impl FollowedCluster {
     }
 
     /// Waits until all params that are followed have been listed.
-    pub async fn params_listed(&self) {
+    pub(crate) async fn params_listed(&self) {
         let followers = self.params.load_full();
         for follower in followers.values() {
             follower.listed().await;

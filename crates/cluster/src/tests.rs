@@ -10,7 +10,6 @@ use bytes::Bytes;
 use fairgate_admission::{InputFailure, ParamScope, PolicyParamKind};
 use fairgate_admitter::{ClusterState as _, Fidelity, PublishedPolicies};
 use fairgate_base::clock::Clock;
-use fairgate_cel::CelJson;
 use fairgate_core::time::Time;
 use fairgate_testkit::upstream::{self, Speaks, TestReply, TestUpstream};
 use fairgate_upstream::{
@@ -269,21 +268,6 @@ fn namespace(name: &str, team: &str) -> Value {
     json!({"metadata": {"name": name, "labels": {"team": team}}})
 }
 
-/// The text at a path of members.
-fn text(value: &CelJson<'_>, path: &[&str]) -> Option<String> {
-    let mut value = value;
-    for member in path {
-        let CelJson::Object(members) = value else {
-            return None;
-        };
-        value = members.get(member)?;
-    }
-    match value {
-        CelJson::String(text) => Some(text.to_string()),
-        _ => None,
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn namespaces_and_params_are_followed_while_policies_need_them() {
     let (api, upstream) = usual();
@@ -296,15 +280,17 @@ async fn namespaces_and_params_are_followed_while_policies_need_them() {
     state.params_listed().await;
     assert!(state.are_params_known(&config_map()));
     let team = || {
-        text(
-            state.namespace("a").as_deref()?,
-            &["metadata", "labels", "team"],
+        let namespace = state.namespace("a")?;
+        Some(
+            namespace
+                .text_at(&["metadata", "labels", "team"])
+                .to_owned(),
         )
     };
     assert_eq!(team().as_deref(), Some("red"));
     let param = state.param(&config_map(), "a", "p").unwrap();
-    assert_eq!(text(&param, &["kind"]).as_deref(), Some("ConfigMap"));
-    assert_eq!(text(&param, &["apiVersion"]).as_deref(), Some("v1"));
+    assert_eq!(param.text_at(&["kind"]), "ConfigMap");
+    assert_eq!(param.text_at(&["apiVersion"]), "v1");
     assert_eq!(state.params(&config_map(), "a").len(), 1);
     assert_eq!(state.params(&config_map(), "b").len(), 0);
 
@@ -357,10 +343,7 @@ async fn what_no_watch_has_delivered_is_read_and_absence_is_remembered_for_a_mom
     api.document("/api/v1/namespaces/b", object);
     let state = follow(&upstream);
     let found = state.read_namespace("b").await.unwrap();
-    assert_eq!(
-        text(&found, &["metadata", "labels", "team"]).as_deref(),
-        Some("red")
-    );
+    assert_eq!(found.text_at(&["metadata", "labels", "team"]), "red");
     for _ in 0..3 {
         let absent = state.read_namespace("absent").await;
         assert_eq!(absent.unwrap_err(), InputFailure::NotFound);

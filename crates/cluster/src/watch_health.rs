@@ -83,7 +83,7 @@ impl WatchObserver for WatchHealth {
         let mut state = lock(&self.state);
         state.open += 1;
         if state.failure.take().is_some() {
-            tracing::info!("{} are watched again", self.what);
+            tracing::info!("watching {} again", self.what);
         }
         drop(state);
         let last_received = self.clock.now();

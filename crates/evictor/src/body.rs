@@ -1,12 +1,10 @@
 //! The body of an eviction: an `Eviction` of `policy/v1` or `policy/v1beta1`.
 
-use std::sync::LazyLock;
-
 use fairgate_apiserver::{StatusError, posted::PostOptions};
 use fairgate_eviction::procedure::{refusal::EvictionRefusal, request::EvictionRequest};
 use fairgate_objects::{
-    codec::{self, DecodeError, DecodedObject, ExpectedType, FieldValidation, RegisteredType},
-    schema::{BuiltInKind, Struct, built_in_kinds, policy_v1, policy_v1beta1},
+    codec::{self, DecodeError, DecodedObject, ExpectedType, FieldValidation},
+    schema::{Struct, policy_v1, policy_v1beta1},
 };
 
 use crate::path::PodPlace;
@@ -63,24 +61,13 @@ fn decode_any(options: &PostOptions, body: &[u8]) -> Result<DecodedObject, Decod
             version,
             kind: KIND,
             shape,
-            scheme: &SCHEME,
+            scheme: codec::built_in_types(),
         };
         let strict = options.validation == FieldValidation::Strict;
         codec::decode_body(options.format, body, &expect, strict)
     };
     decode(VERSIONS[0]).or_else(|error| decode(VERSIONS[1]).map_err(|_| error))
 }
-
-/// All kinds that the API server knows: its messages differ for known and unknown kinds.
-static SCHEME: LazyLock<Vec<RegisteredType<'static>>> = LazyLock::new(|| {
-    let known = |kind: &BuiltInKind| RegisteredType {
-        group: kind.group,
-        version: kind.version,
-        kind: kind.kind,
-        shape: Some(kind.shape),
-    };
-    built_in_kinds().iter().map(known).collect()
-});
 
 #[cfg(test)]
 mod tests {

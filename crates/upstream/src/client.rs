@@ -22,11 +22,13 @@ use std::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER},
+    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
     uri::PathAndQuery,
 };
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{
+    BodyExt as _, Empty, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody,
+};
 use hyper::{body::Incoming, rt};
 use hyper_util::{
     client::legacy::{
@@ -188,6 +190,40 @@ impl ApiClient {
         Ok(response.map(|inner| ResponseBody { inner, unproven }))
     }
 
+    /// Gets what is at `path`, with its query, in the format `accept`. Returns the status, whatever it is, and the body,
+    /// of at most `max_bytes`. It has no time limit for the body.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`], except `Status`.
+    pub async fn get(
+        &self,
+        path: PathAndQuery,
+        accept: &'static str,
+        max_bytes: usize,
+    ) -> Result<(StatusCode, Bytes), RequestError> {
+        let (head, body) = self.open(path, accept).await?.into_parts();
+        Ok((head.status, read_body(body, max_bytes).await?))
+    }
+
+    /// As [`get`](Self::get), with the body still to be read.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`], except `Status` and those of bodies.
+    pub async fn open(
+        &self,
+        path: PathAndQuery,
+        accept: &'static str,
+    ) -> Result<Response<ResponseBody>, RequestError> {
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = path.into();
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        headers.insert(USER_AGENT, HeaderValue::from_static("fairgate"));
+        self.send(request).await
+    }
+
     /// Posts JSON, and returns the body of a response of status 200 or 201.
     ///
     /// # Errors
@@ -205,19 +241,7 @@ impl ApiClient {
         request.headers_mut().insert(CONTENT_TYPE, json.clone());
         request.headers_mut().insert(ACCEPT, json);
         let (head, body) = self.send(request).await?.into_parts();
-        let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
-                return Err(RequestError::TooLong {
-                    max_bytes: MAX_BODY_BYTES,
-                });
-            }
-            Err(error) => {
-                return Err(RequestError::Lost {
-                    reason: with_causes(&*error).into(),
-                });
-            }
-        };
+        let body = read_body(body, MAX_BODY_BYTES).await?;
         match head.status {
             StatusCode::OK | StatusCode::CREATED => Ok(body),
             status => Err(RequestError::Status {
@@ -234,6 +258,17 @@ impl fmt::Debug for ApiClient {
         f.debug_struct("ApiClient")
             .field("endpoint", &self.0.endpoint.name())
             .finish_non_exhaustive()
+    }
+}
+
+/// The whole body of a response, of at most `max_bytes`.
+async fn read_body(body: ResponseBody, max_bytes: usize) -> Result<Bytes, RequestError> {
+    match Limited::new(body, max_bytes).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(RequestError::TooLong { max_bytes }),
+        Err(error) => Err(RequestError::Lost {
+            reason: with_causes(&*error).into(),
+        }),
     }
 }
 

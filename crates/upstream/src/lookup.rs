@@ -35,34 +35,6 @@ use fairgate_core::time::Time;
 /// The maximum number of failures that are logged in 10 s.
 const LOGGED_FAILURES: u32 = 5;
 
-/// A request whose result is worth caching.
-pub(crate) trait Lookup: Send + Sync + 'static {
-    /// Whether keys that are remembered as positive are looked up in a lane of their own, so that new keys cannot
-    /// hold them up.
-    const HAS_RENEWAL_LANE: bool;
-    /// Identifies equal lookups.
-    type Key: Copy + Eq + Hash + Send + Sync + 'static;
-    /// The request that a lookup sends.
-    type Request: Send + Sync + 'static;
-    /// The result of a lookup.
-    type Value: Clone + Send + Sync + Unpin + 'static;
-    /// Why there is no result.
-    type Error: Clone + From<LookupFailure> + Send + Unpin + 'static;
-
-    /// Does the lookup, retries included. Dropped when its time is up.
-    fn fetch(
-        &self,
-        key: &Self::Key,
-        request: &Self::Request,
-    ) -> impl Future<Output = Result<Self::Value, Self::Error>> + Send;
-
-    /// How long a new result is cached.
-    fn retention(&self, request: &Self::Request, value: &Self::Value) -> Retention;
-
-    /// Logs a failure. `left_out` failures before it were not logged.
-    fn log_failure(&self, error: &Self::Error, left_out: u64);
-}
-
 /// Why a lookup was not completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupFailure {
@@ -83,13 +55,6 @@ pub enum LookupOutcome {
     Negative,
     /// There was no usable response.
     Failed,
-}
-
-/// In which cache a value is kept, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Retention {
-    pub(crate) is_positive: bool,
-    pub(crate) life: EntryLife,
 }
 
 /// The bounds of reviews and of the cache of their results.
@@ -124,6 +89,41 @@ impl LookupSettings {
     }
 }
 
+/// A request whose result is worth caching.
+pub(crate) trait Lookup: Send + Sync + 'static {
+    /// Whether keys that are remembered as positive are looked up in a lane of their own, so that new keys cannot
+    /// hold them up.
+    const HAS_RENEWAL_LANE: bool;
+    /// Identifies equal lookups.
+    type Key: Copy + Eq + Hash + Send + Sync + 'static;
+    /// The request that a lookup sends.
+    type Request: Send + Sync + 'static;
+    /// The result of a lookup.
+    type Value: Clone + Send + Sync + Unpin + 'static;
+    /// Why there is no result.
+    type Error: Clone + From<LookupFailure> + Send + Unpin + 'static;
+
+    /// Does the lookup, retries included. Dropped when its time is up.
+    fn fetch(
+        &self,
+        key: &Self::Key,
+        request: &Self::Request,
+    ) -> impl Future<Output = Result<Self::Value, Self::Error>> + Send;
+
+    /// How long a new result is cached.
+    fn retention(&self, request: &Self::Request, value: &Self::Value) -> Retention;
+
+    /// Logs a failure. `left_out` failures before it were not logged.
+    fn log_failure(&self, error: &Self::Error, left_out: u64);
+}
+
+/// In which cache a value is kept, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retention {
+    pub(crate) is_positive: bool,
+    pub(crate) life: EntryLife,
+}
+
 /// A cache that looks up what it does not hold, each key once at a time. Cloning shares it.
 pub(crate) struct LookupCache<L: Lookup>(Arc<LookupParts<L>>);
 
@@ -145,17 +145,6 @@ struct LookupParts<L: Lookup> {
 }
 
 type Waiters<L> = Vec<oneshot::Sender<Result<<L as Lookup>::Value, <L as Lookup>::Error>>>;
-
-/// The result of a lookup. Dropping it leaves the lookup running.
-#[derive(Debug)]
-#[must_use = "futures do nothing unless polled"]
-pub struct PendingLookup<V, E>(LookupState<V, E>);
-
-#[derive(Debug)]
-enum LookupState<V, E> {
-    Done(Option<Result<V, E>>),
-    Waiting(oneshot::Receiver<Result<V, E>>),
-}
 
 impl<L: Lookup> LookupCache<L> {
     /// Lookups run on `runtime`.
@@ -239,6 +228,17 @@ impl<L: Lookup> LookupCache<L> {
     pub(crate) fn len(&self) -> (usize, usize) {
         (self.0.positive.len(), self.0.negative.len())
     }
+}
+
+/// The result of a lookup. Dropping it leaves the lookup running.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct PendingLookup<V, E>(LookupState<V, E>);
+
+#[derive(Debug)]
+enum LookupState<V, E> {
+    Done(Option<Result<V, E>>),
+    Waiting(oneshot::Receiver<Result<V, E>>),
 }
 
 impl<L: Lookup> LookupParts<L> {

@@ -112,7 +112,7 @@ fn joined(path: &str, field: &str) -> String {
     }
 }
 
-/// Reads the objects in files, directories and standard input (`-`); lists are taken apart.
+/// Reads the objects in files, directories and standard input (`-`), and the items of lists among them.
 pub(super) fn read(
     paths: &[PathBuf],
     input: &mut dyn Read,
@@ -185,7 +185,7 @@ fn take_apart(
 ) {
     if !object.value.is_object() {
         let remedy = "write an object with apiVersion and kind, as kubectl prints it";
-        findings.push(object.error("", "it is no object", remedy));
+        findings.push(object.error("", "it is not an object", remedy));
         return;
     }
     if let Some((api_version, kind)) = items_of.filter(|_| object.kind().is_empty()) {

@@ -97,7 +97,7 @@ impl ExpectedResult {
         }
     }
 
-    /// What came otherwise, each in a sentence.
+    /// What differs from the expectation, each in a sentence.
     pub(super) fn surprises(&self, judged: &JudgedRequest) -> Vec<String> {
         let mut surprises = Vec::new();
         if self.verdict != judged.verdict {

@@ -1,4 +1,4 @@
-//! Expressions that may cost more than they are allowed to, told from their text.
+//! Expressions that may cost more than they are allowed to, estimated from their text.
 //!
 //! What an expression costs depends on the object; `fairgate policy test` measures it. Here only what is costly for many
 //! objects is found: authorization checks, which have a fixed price, and loops in loops in loops.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::documents::FileObject;
-use fairgate_core::finding::{Finding, Severity};
+use fairgate_core::finding::Finding;
 
 /// A mapping of a document. Keys are read one by one; keys that nobody has read are reported in the end.
 pub(super) struct FileFields<'a, 'f> {
@@ -182,13 +182,10 @@ fn problem(
     message: impl Into<String>,
     remedy: impl Into<String>,
 ) -> Finding {
+    // A file of cases is no object: it has neither kind nor name.
     Finding {
-        severity: Severity::Error,
-        origin: document.origin(path),
         kind: String::new(),
         name: String::new(),
-        field: path.to_owned(),
-        message: message.into(),
-        remedy: remedy.into(),
+        ..document.error(path, message, remedy)
     }
 }

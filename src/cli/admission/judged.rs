@@ -11,7 +11,7 @@ use super::{
     world::{TestDocuments, TestInputs, TestRequest, TracedEvaluation, TracedExpression, node},
 };
 use fairgate_admission::{
-    AdmissionVerdict, DecisionKind, EvaluationBudgets, EvaluationCosts, ExpressionRole, PartCost,
+    AdmissionVerdict, DecisionKind, EvaluationBudgets, ExpressionRole, PartCost,
     PolicyAnnotationResult, PolicyEvaluation, PolicyMismatch,
 };
 
@@ -319,7 +319,7 @@ impl PolicyTables<'_> {
             let messages = decisions.map(|decision| decision.message.clone());
             judged.messages = messages.filter(|message| !message.is_empty()).collect();
             judged.messages.extend(annotation_errors(evaluation));
-            judged.cost = total(evaluation.costs);
+            judged.cost = evaluation.costs.known_total();
             judged
         });
         judged.collect()
@@ -380,21 +380,6 @@ fn outcome(evaluation: &PolicyEvaluation<'_>, actions: &[String]) -> PolicyOutco
 fn annotation_errors(evaluation: &PolicyEvaluation<'_>) -> impl Iterator<Item = String> {
     let errors = evaluation.annotations.iter();
     errors.filter_map(|one| one.error().map(str::to_owned))
-}
-
-/// What all parts cost; what exceeds a budget has no known cost.
-fn total(costs: EvaluationCosts) -> u64 {
-    let parts = [
-        costs.conditions,
-        costs.validations,
-        costs.messages,
-        costs.annotations,
-    ];
-    let spent = parts.into_iter().map(|part| match part {
-        PartCost::Spent(cost) => cost,
-        PartCost::NotRun | PartCost::OverBudget => 0,
-    });
-    spent.sum()
 }
 
 fn expression(spec: &Value, traced: TracedExpression) -> JudgedExpression {

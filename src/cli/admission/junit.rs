@@ -53,7 +53,7 @@ fn write_case(out: &mut dyn Write, result: &TestResult) -> io::Result<()> {
     writeln!(out, "    </testcase>")
 }
 
-/// The text as it may stand in an attribute or an element. Characters that XML cannot have become U+FFFD.
+/// The text, escaped for an attribute or an element. Characters that XML does not allow become U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

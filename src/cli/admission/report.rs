@@ -232,8 +232,8 @@ impl<'a> AuditCounting<'a> {
             policy: by(GroupBy::Policy, &check.policy),
             binding: by(GroupBy::Policy, &check.binding),
             action: check.action.clone(),
-            namespace: by(GroupBy::Namespace, &entry.namespace),
-            user: by(GroupBy::User, &entry.user),
+            namespace: by(GroupBy::Namespace, &entry.request.namespace),
+            user: by(GroupBy::User, &entry.request.user),
         };
         let group = self
             .groups
@@ -288,20 +288,21 @@ impl<'a> AuditCounting<'a> {
 
 /// What a request does: `CREATE deployments.apps shop/web`.
 fn request(entry: &AuditEntry) -> String {
-    let mut shown = format!("{} {}", entry.operation, entry.resource);
+    let of = &entry.request;
+    let mut shown = format!("{} {}", entry.operation, of.resource);
     for (before, part) in [
-        (".", &entry.group),
-        ("/", &entry.subresource),
-        (" ", &entry.namespace),
+        (".", &of.group),
+        ("/", &of.subresource),
+        (" ", &of.namespace),
     ] {
         if !part.is_empty() {
             shown.push_str(before);
             shown.push_str(part);
         }
     }
-    if !entry.name.is_empty() {
-        shown.push(if entry.namespace.is_empty() { ' ' } else { '/' });
-        shown.push_str(&entry.name);
+    if !of.name.is_empty() {
+        shown.push(if of.namespace.is_empty() { ' ' } else { '/' });
+        shown.push_str(&of.name);
     }
     shown
 }
@@ -396,6 +397,8 @@ impl ReportKey {
 
 #[cfg(test)]
 mod tests {
+    use fairgate_admitter::RecordedRequest;
+
     use super::*;
 
     fn args(by: &[GroupBy]) -> ReportArgs {
@@ -420,10 +423,13 @@ mod tests {
             time: format!("2026-01-01T00:00:{second:02}.000Z"),
             decision: "denied".to_owned(),
             operation: "CREATE".to_owned(),
-            resource: "pods".to_owned(),
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-            user: user.to_owned(),
+            request: RecordedRequest {
+                resource: "pods".to_owned(),
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+                user: user.to_owned(),
+                ..RecordedRequest::default()
+            },
             policies: vec![check],
             ..AuditEntry::default()
         };

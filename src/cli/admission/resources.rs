@@ -131,12 +131,12 @@ impl KnownResources {
         }
     }
 
-    /// The resource of objects of a kind. Of a kind that nothing is known about, the plural is a guess, and its objects
-    /// are in namespaces if this one is.
+    /// The resource of objects of a kind. If the kind is unknown, its plural is guessed, and it is namespaced if this
+    /// object has a namespace.
     ///
     /// # Errors
     ///
-    /// What the user has to say.
+    /// When the user has to name the resource; the text says how.
     pub(super) fn of_kind(
         &self,
         (group, version): (&str, &str),

@@ -1,11 +1,11 @@
-//! What came of the requests of a test.
+//! The results of a test.
 
 use serde::Serialize;
 
 use super::judged::{JudgedRequest, TestVerdict};
 use fairgate_core::finding::Finding;
 
-/// A request, what was expected of it, and what came.
+/// A request with its verdict, compared with what was expected.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TestResult {
@@ -14,7 +14,7 @@ pub(super) struct TestResult {
     /// Where it is: file and line.
     pub(super) origin: String,
     pub(super) expected: TestVerdict,
-    /// What came otherwise than expected; empty if nothing did.
+    /// What differs from the expectation; empty if nothing does.
     pub(super) surprises: Vec<String>,
     pub(super) request: JudgedRequest,
 }

@@ -12,64 +12,30 @@ use super::{
 use fairgate_admission::{expression_warnings, typed_kinds};
 use fairgate_core::finding::{Finding, Severity};
 
-/// A resource whose writes must not fail.
-struct VitalResource {
-    group: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-    /// What happens if they do.
-    danger: &'static str,
-}
+const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
+const EVENTS_LOST: &str = "what controllers report is lost";
+const OVERLOAD_STAYS: &str = "an overload cannot be corrected";
 
-const fn vital(
-    group: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-    danger: &'static str,
-) -> VitalResource {
-    VitalResource {
-        group,
-        resource,
-        subresource,
-        danger,
-    }
-}
-
-/// What a cluster and the components around the gateway cannot do without.
-const VITAL: [VitalResource; 9] = [
-    vital(
-        "coordination.k8s.io",
-        "leases",
-        "",
+/// What a cluster and the components around the gateway cannot do without: group, resource and subresource, and what
+/// happens if their writes fail.
+const VITAL: [([&str; 3], &str); 9] = [
+    (
+        ["coordination.k8s.io", "leases", ""],
         "controllers lose their leadership, and nodes count as dead",
     ),
-    vital("", "nodes", "status", "nodes count as dead"),
-    vital("", "events", "", "what controllers report is lost"),
-    vital(
-        "events.k8s.io",
-        "events",
-        "",
-        "what controllers report is lost",
-    ),
-    vital("", "serviceaccounts", "token", "pods get no credentials"),
-    vital("", "pods", "eviction", "nodes cannot be drained"),
-    vital(
-        "policy",
-        "poddisruptionbudgets",
-        "status",
+    (["", "nodes", "status"], "nodes count as dead"),
+    (["", "events", ""], EVENTS_LOST),
+    (["events.k8s.io", "events", ""], EVENTS_LOST),
+    (["", "serviceaccounts", "token"], "pods get no credentials"),
+    (["", "pods", "eviction"], "nodes cannot be drained"),
+    (
+        ["policy", "poddisruptionbudgets", "status"],
         "budgets are not computed, and nothing is evicted",
     ),
-    vital(
-        "flowcontrol.apiserver.k8s.io",
-        "flowschemas",
-        "",
-        "an overload cannot be corrected",
-    ),
-    vital(
-        "flowcontrol.apiserver.k8s.io",
-        "prioritylevelconfigurations",
-        "",
-        "an overload cannot be corrected",
+    ([FLOW_CONTROL, "flowschemas", ""], OVERLOAD_STAYS),
+    (
+        [FLOW_CONTROL, "prioritylevelconfigurations", ""],
+        OVERLOAD_STAYS,
     ),
 ];
 
@@ -161,13 +127,12 @@ fn review_vital(policy: &FileObject, findings: &mut Vec<Finding>) {
     if spec["failurePolicy"] == "Ignore" || is_limited || has_conditions {
         return;
     }
-    let takes = |list: &str, one: &VitalResource| {
-        items(&constraints[list]).any(|rule| one.is_covered(rule))
-    };
+    let takes =
+        |list: &str, of: [&str; 3]| items(&constraints[list]).any(|rule| is_covered(of, rule));
     let endangered: Vec<String> = VITAL
         .iter()
-        .filter(|one| takes("resourceRules", one) && !takes("excludeResourceRules", one))
-        .map(|one| format!("{} ({})", one.shown(), one.danger))
+        .filter(|(of, _)| takes("resourceRules", *of) && !takes("excludeResourceRules", *of))
+        .map(|(of, danger)| format!("{} ({danger})", shown(*of)))
         .collect();
     if !endangered.is_empty() {
         let message = format!(
@@ -210,31 +175,30 @@ fn has(list: &Value, wanted: &str) -> bool {
     items(list).any(|item| item == wanted)
 }
 
-impl VitalResource {
-    fn shown(&self) -> String {
-        let mut shown = self.resource.to_owned();
-        for (before, part) in [(".", self.group), ("/", self.subresource)] {
-            if !part.is_empty() {
-                shown.push_str(before);
-                shown.push_str(part);
-            }
+/// A resource as kubectl names it: `poddisruptionbudgets.policy/status`.
+fn shown([group, resource, subresource]: [&str; 3]) -> String {
+    let mut shown = resource.to_owned();
+    for (before, part) in [(".", group), ("/", subresource)] {
+        if !part.is_empty() {
+            shown.push_str(before);
+            shown.push_str(part);
         }
-        shown
     }
+    shown
+}
 
-    /// Whether a rule is for writes of it, whatever the name.
-    fn is_covered(&self, rule: &Value) -> bool {
-        let any = |list: &Value, wanted: &[&str]| {
-            items(list).any(|item| item == "*" || wanted.iter().any(|one| item == one))
-        };
-        let takes = |pattern: &Value| {
-            let pattern = pattern.as_str().unwrap_or_default();
-            let (main, sub) = pattern.split_once('/').unwrap_or((pattern, ""));
-            (main == "*" || main == self.resource) && (sub == "*" || sub == self.subresource)
-        };
-        any(&rule["operations"], &["CREATE", "UPDATE"])
-            && any(&rule["apiGroups"], &[self.group])
-            && items(&rule["resources"]).any(takes)
-            && items(&rule["resourceNames"]).next().is_none()
-    }
+/// Whether a rule is for writes of a resource, whatever the name.
+fn is_covered([group, resource, subresource]: [&str; 3], rule: &Value) -> bool {
+    let any = |list: &Value, wanted: &[&str]| {
+        items(list).any(|item| item == "*" || wanted.iter().any(|one| item == one))
+    };
+    let takes = |pattern: &Value| {
+        let pattern = pattern.as_str().unwrap_or_default();
+        let (main, sub) = pattern.split_once('/').unwrap_or((pattern, ""));
+        (main == "*" || main == resource) && (sub == "*" || sub == subresource)
+    };
+    any(&rule["operations"], &["CREATE", "UPDATE"])
+        && any(&rule["apiGroups"], &[group])
+        && items(&rule["resources"]).any(takes)
+        && items(&rule["resourceNames"]).next().is_none()
 }

@@ -62,7 +62,7 @@ A file of cases:
     dryRun: true
     expect: allowed
 
-Exit codes: 0 as expected; 1 otherwise; 2 wrong usage, or files that cannot be used.")]
+Exit codes: 0 all cases passed, or all objects are allowed; 1 otherwise; 2 wrong usage, or files that cannot be used.")]
 pub(super) struct TestArgs {
     /// Policies, bindings and objects: a file, a directory, or standard input with `-`; can be repeated.
     #[arg(
@@ -282,8 +282,8 @@ impl TestFiles {
             }));
         }
         for (old, _) in self.old_objects.iter().zip(used).filter(|(_, used)| !used) {
-            let remedy = "give the object as it is to be, with -f";
-            findings.push(old.error("", "it was updated by no object", remedy));
+            let remedy = "give the updated object with -f";
+            findings.push(old.error("", "no object updates it", remedy));
         }
         cases
     }

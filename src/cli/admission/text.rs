@@ -12,7 +12,7 @@ use fairgate_core::finding::Finding;
 /// The most characters of an expression or a value that are shown.
 const MAX_SHOWN: usize = 160;
 
-/// Writes a finding. What a compiler shows below its message stands in lines of its own.
+/// Writes a finding. The lines that a compiler shows below its message are indented.
 pub(in crate::cli) fn write_finding(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
     let Some((first, excerpt)) = finding.message.split_once('\n') else {
         return writeln!(out, "{finding}");
@@ -53,10 +53,7 @@ pub(super) fn write(out: &mut dyn Write, report: &TestReport) -> io::Result<()> 
     };
     let as_expected = total - failed;
     if report.has_cases {
-        writeln!(
-            out,
-            "{total} {noun}: {as_expected} as expected, {failed} otherwise"
-        )
+        writeln!(out, "{total} {noun}: {as_expected} passed, {failed} failed")
     } else {
         writeln!(
             out,
@@ -167,7 +164,7 @@ fn write_expression(out: &mut dyn Write, expression: &JudgedExpression) -> io::R
         (None, Some(_)) => "error".to_owned(),
         (None, None) => String::new(),
     };
-    // A tenth of what one expression may cost is near enough to look at it.
+    // An expression that costs a tenth of its limit deserves a look.
     let share = cost.saturating_mul(100) / DEFAULT_COST_LIMIT;
     let share = if share >= 10 {
         format!(", {share} % of the limit")

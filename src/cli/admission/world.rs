@@ -151,7 +151,7 @@ impl JudgeTrace {
 
 impl JudgeObserver for JudgeTrace {
     fn evaluation(&self, _: &str, _: &str, param: Option<&CelJson<'_>>) {
-        let param = param.map(|param| text(param, &["metadata", "name"]).to_owned());
+        let param = param.map(|param| param.text_at(&["metadata", "name"]).to_owned());
         self.evaluations.borrow_mut().push(TracedEvaluation {
             param: param.unwrap_or_default(),
             expressions: Vec::new(),
@@ -317,22 +317,11 @@ impl AdmissionInputs for TestInputs<'_> {
         true
     }
 
-    fn param(
-        &self,
-        kind: &PolicyParamKind,
-        namespace: &str,
-        name: &str,
-    ) -> Result<&CelJson<'_>, InputFailure> {
-        let mut all = self.params(kind, namespace).into_iter();
-        let found = all.find(|param| text(param, &["metadata", "name"]) == name);
-        found.ok_or(InputFailure::NotFound)
-    }
-
     fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>> {
         let own = |param: &&CelJson<'_>| {
-            text(param, &["apiVersion"]) == kind.api_version
-                && text(param, &["kind"]) == kind.kind
-                && text(param, &["metadata", "namespace"]) == namespace
+            param.text_at(&["apiVersion"]) == kind.api_version
+                && param.text_at(&["kind"]) == kind.kind
+                && param.text_at(&["metadata", "namespace"]) == namespace
         };
         let found = self.params.iter().filter(own);
         // Shortens the lifetime of the documents.
@@ -345,18 +334,6 @@ impl AdmissionInputs for TestInputs<'_> {
 
     fn observer(&self) -> Option<&dyn JudgeObserver> {
         Some(&self.trace)
-    }
-}
-
-/// The text at a path; empty if there is none.
-fn text<'j>(node: &'j CelJson<'_>, path: &[&str]) -> &'j str {
-    let found = path.iter().try_fold(node, |node, name| match node {
-        CelJson::Object(members) => members.get(name),
-        _ => None,
-    });
-    match found {
-        Some(CelJson::String(text)) => text,
-        _ => "",
     }
 }
 

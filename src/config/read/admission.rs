@@ -7,7 +7,7 @@ use crate::config::{
     section::{ConfigReader, ConfigSection},
     values,
 };
-use fairgate_admitter::Fidelity;
+use fairgate_admitter::{AdmissionMode, Fidelity};
 
 pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
     let (source, files) = section.section("policies", |policies| {
@@ -19,6 +19,7 @@ pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
         source,
         files,
         fidelity: section.keyword("fidelity", Fidelity::Completed),
+        guard: section.get("guard", false, values::flag),
         body_budget: section.ranged("bodyBudget", 64 << 20, &(4 << 20..=64 << 30), values::bytes),
         workers: NonZeroU32::new(section.ranged("workers", 0, &(0..=256), values::count)),
         audit: section.section("audit", audit),
@@ -61,6 +62,13 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
             );
         }
         return;
+    }
+    if admission.guard && admission.mode == Some(AdmissionMode::Audit) {
+        reader.warning(
+            "admission.guard",
+            "has no effect: with admission.mode: audit requests are forwarded as they are",
+            "remove it, or set admission.mode to enforce",
+        );
     }
     if !config.has_upstream {
         reader.error(

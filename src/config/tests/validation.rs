@@ -230,6 +230,11 @@ fn admission_policies_need_an_upstream_a_credential_and_policies() {
                 "admission.audit.file",
             ),
             (
+                of(json!({"mode": "audit", "guard": true, "policies": {"files": ["token"]}})),
+                Severity::Warning,
+                "admission.guard",
+            ),
+            (
                 of(json!({"bodyBudget": "1Mi"})),
                 Severity::Error,
                 "admission.bodyBudget",
@@ -245,7 +250,7 @@ fn admission_settings_are_read_as_written() {
     let reading = scratch.read(json!({
         "upstream": {"url": "http://127.0.0.1:6443", "tokenFile": "token"},
         "admission": {
-            "mode": "enforce", "policies": {"files": ["p.yaml"]}, "fidelity": "dryRun",
+            "mode": "enforce", "policies": {"files": ["p.yaml"]}, "fidelity": "dryRun", "guard": true,
             "bodyBudget": "8Mi", "workers": 3,
             "audit": {"file": "audit.jsonl", "maxSize": "2Mi", "maxFiles": 9},
         },
@@ -256,6 +261,7 @@ fn admission_settings_are_read_as_written() {
         source: AdmissionSource::Files,
         files: vec![scratch.0.join("p.yaml")],
         fidelity: Fidelity::DryRun,
+        guard: true,
         body_budget: 8 << 20,
         workers: NonZeroU32::new(3),
         audit: AdmissionAuditConfig {

@@ -5,7 +5,7 @@
 //! here over HTTP, in `fairgate-eviction` without HTTP.
 
 mod authoritative;
-mod cluster;
+pub(crate) mod cluster;
 mod control_plane;
 mod disruption;
 mod faults;

@@ -156,6 +156,27 @@ async fn budgets_are_stored_by_namespace() {
 }
 
 #[tokio::test]
+async fn x09_budgets_are_listed_by_label_everywhere_and_deleted_in_one_namespace() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    for (at, collection) in [(0, SHOP), (1, SHOP), (2, BANK)] {
+        let mut one = web(&format!("budget-{at}"));
+        one["metadata"]["labels"] = json!({"testcase": "x9"});
+        assert_eq!(api.post(collection, &one).await.status, 201);
+    }
+    assert_eq!(api.post(SHOP, &web("other")).await.status, 201);
+    let labelled = format!("{EVERYWHERE}?labelSelector=testcase%3Dx9");
+    assert_eq!(names(&api.get(&labelled).await.object()).len(), 3);
+    let in_shop = format!("{SHOP}?labelSelector=testcase%3Dx9");
+    assert_eq!(names(&api.get(&in_shop).await.object()).len(), 2);
+    api.delete(&in_shop).await.object();
+    assert_eq!(names(&api.get(&in_shop).await.object()), [""; 0]);
+    let left = names(&api.get(&labelled).await.object());
+    assert_eq!(left, ["bank/budget-2"]);
+}
+
+#[tokio::test]
 async fn v11_spec_and_status_are_written_separately() {
     let home = Home::new();
     let server = home.start().await;

@@ -4,15 +4,17 @@ use super::modules::Edges;
 
 /// The admission of forwarded requests.
 pub(super) const ADMITTER: Edges = &[
+    ("abort_on_drop", &[]),
     ("body_budget", &[]),
     ("cluster_state", &[]),
-    ("dry_run", &[]),
+    ("dry_run", &["body_budget"]),
     ("mode", &[]),
-    ("upstream_objects", &[]),
+    ("upstream_objects", &["body_budget"]),
     ("warnings", &[]),
     ("write_request", &[]),
     ("facts", &["cluster_state", "write_request"]),
-    ("judge_inputs", &["cluster_state"]),
+    ("conversion", &["body_budget", "facts", "upstream_objects"]),
+    ("judge_inputs", &["cluster_state", "conversion"]),
     ("match_inputs", &["cluster_state"]),
     ("options", &["write_request"]),
     ("published", &["mode"]),
@@ -31,6 +33,7 @@ pub(super) const ADMITTER: Edges = &[
     (
         "judge_job",
         &[
+            "body_budget",
             "cluster_state",
             "facts",
             "judge_inputs",
@@ -39,7 +42,18 @@ pub(super) const ADMITTER: Edges = &[
         ],
     ),
     ("objects", &["facts", "mode"]),
-    ("judging", &["admitter", "judge_inputs", "judge_job"]),
+    ("deletions", &["facts", "objects"]),
+    ("guard", &["objects", "options", "write_request"]),
+    (
+        "judging",
+        &[
+            "abort_on_drop",
+            "admitter",
+            "conversion",
+            "judge_inputs",
+            "judge_job",
+        ],
+    ),
     (
         "plan",
         &[
@@ -56,9 +70,12 @@ pub(super) const ADMITTER: Edges = &[
     (
         "evaluate",
         &[
+            "abort_on_drop",
             "admitter",
             "body_budget",
+            "deletions",
             "dry_run",
+            "guard",
             "judge_inputs",
             "judge_job",
             "judging",
@@ -72,6 +89,42 @@ pub(super) const ADMITTER: Edges = &[
         ],
     ),
     (
+        "collection",
+        &[
+            "abort_on_drop",
+            "body_budget",
+            "dry_run",
+            "evaluate",
+            "mode",
+            "responses",
+            "upstream_objects",
+        ],
+    ),
+    (
+        "conditional",
+        &[
+            "dry_run",
+            "evaluate",
+            "guard",
+            "plan",
+            "record",
+            "responses",
+        ],
+    ),
+    (
+        "late_errors",
+        &[
+            "body_budget",
+            "dry_run",
+            "evaluate",
+            "facts",
+            "mode",
+            "objects",
+            "responses",
+            "write_request",
+        ],
+    ),
+    (
         "recording",
         &["admitter", "evaluate", "mode", "plan", "record"],
     ),
@@ -80,6 +133,7 @@ pub(super) const ADMITTER: Edges = &[
         &[
             "admitter",
             "body_budget",
+            "conditional",
             "dry_run",
             "evaluate",
             "mode",

@@ -135,9 +135,10 @@ const STORE: Edges = &[
 /// The Common Expression Language.
 const CEL: Edges = &[
     ("types", &[]),
-    ("document", &[]),
+    ("short_texts", &[]),
+    ("document", &["short_texts"]),
     ("source", &[]),
-    ("value", &["document", "types"]),
+    ("value", &["document", "short_texts", "types"]),
     ("syntax", &["source", "value"]),
     ("declarations", &["syntax", "types", "value"]),
     ("library", &["declarations", "syntax", "types", "value"]),
@@ -184,11 +185,12 @@ const ADMISSION: Edges = &[
     ("validate", &["environment", "policy"]),
     ("kinds", &["validate"]),
     ("type_checking", &["environment"]),
-    ("params", &["attributes", "inputs", "policy"]),
+    ("params", &["inputs", "policy"]),
     (
         "evaluation",
         &["attributes", "environment", "inputs", "observer", "policy"],
     ),
+    ("early", &["attributes", "evaluation", "matching", "policy"]),
     ("verdict", &["attributes", "evaluation"]),
     (
         "judge",
@@ -206,6 +208,7 @@ const ADMISSION: Edges = &[
         "set",
         &[
             "attributes",
+            "early",
             "evaluation",
             "inputs",
             "judge",
@@ -314,6 +317,7 @@ const APISERVER: Edges = &[
     ("access", &["authorize", "negotiate", "request", "response"]),
     ("posted", &["negotiate", "query", "request", "status_error"]),
     ("continue_token", &["status_error"]),
+    ("deletion_checks", &["query", "status_error"]),
     ("random", &["status_error"]),
     ("route", &[]),
     ("fuzzing", &["route"]),
@@ -330,6 +334,7 @@ const APISERVER: Edges = &[
         &[
             "admission",
             "continue_token",
+            "deletion_checks",
             "list_parameters",
             "namespaces",
             "negotiate",

@@ -15,6 +15,7 @@ use crate::observer::ExpressionRole;
 use crate::policy::{
     CompiledPolicy, FailurePolicy, PolicyAnnotation, PolicyExpression, PolicyValidation,
 };
+pub(crate) use part::WORK_LIMIT;
 use part::{EvaluationPart, OutOfBudget};
 
 /// The longest text of a messageExpression, in bytes; a longer one is not used.
@@ -67,6 +68,23 @@ pub struct EvaluationCosts {
     pub annotations: PartCost,
 }
 
+impl EvaluationCosts {
+    /// What all parts cost together, in CEL cost units. A part that exceeds its budget has no known cost.
+    pub fn known_total(self) -> u64 {
+        let parts = [
+            self.conditions,
+            self.validations,
+            self.messages,
+            self.annotations,
+        ];
+        let spent = parts.into_iter().map(|part| match part {
+            PartCost::Spent(cost) => cost,
+            PartCost::NotRun | PartCost::OverBudget => 0,
+        });
+        spent.sum()
+    }
+}
+
 /// What a validation, or an error of the whole policy, leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecisionKind {
@@ -87,7 +105,7 @@ pub struct PolicyDecision<'p> {
     pub kind: DecisionKind,
     /// The policy's reason for a denial; empty for errors.
     pub reason: &'p str,
-    /// What the client is told, or the error; empty if the validation holds.
+    /// The message for the client, or the error; empty if the validation holds.
     pub message: String,
 }
 
@@ -162,6 +180,8 @@ pub(crate) struct EvaluationContext<'c> {
     pub(crate) authorizer: Option<CelValue<'c>>,
     pub(crate) resource_check: Option<CelValue<'c>>,
     pub(crate) budgets: EvaluationBudgets,
+    /// The steps that each part may take besides those that its cost allows.
+    pub(crate) work: u64,
 }
 
 /// Evaluates a policy with a param.
@@ -205,10 +225,30 @@ pub(crate) fn evaluate<'p: 'c, 'c>(
     result
 }
 
+/// Whether a condition of a policy is false and none is an error, and what is left of the conditions' budget. The context
+/// need not have what the conditions do not read.
+pub(crate) fn is_certainly_unmet<'p: 'c, 'c>(
+    policy: &'p CompiledPolicy,
+    context: &EvaluationContext<'c>,
+) -> (bool, u64) {
+    match PolicyRun::new(policy, context, None).condition_results() {
+        Ok(results) => (results.is_false && results.errors.is_empty(), results.left),
+        Err(OutOfBudget) => (false, 0),
+    }
+}
+
 enum ConditionResult {
     Met,
     NotMet,
     Error(String),
+}
+
+/// What all conditions of a policy gave.
+struct ConditionResults {
+    is_false: bool,
+    errors: Vec<String>,
+    /// What is left of their budget.
+    left: u64,
 }
 
 struct PolicyRun<'p, 'c, 'e> {
@@ -290,7 +330,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             &self.bindings,
             inputs,
             &interrupted,
-            (role, budget),
+            (role, budget, self.context.work),
         );
         for (index, expression) in expressions {
             each(part.evaluate(index, expression)?);
@@ -299,7 +339,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
     }
 
     /// All conditions are evaluated, so that one that is false counts for more than an error before it.
-    fn conditions(&mut self, cost: &mut PartCost) -> ConditionResult {
+    fn condition_results(&mut self) -> Result<ConditionResults, OutOfBudget> {
         self.bind(self.policy.numbers.request, self.context.requested);
         self.bind(self.policy.numbers.namespace, None);
         let budget = self.context.budgets.conditions;
@@ -312,21 +352,30 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
                 Ok(value) => is_false |= matches!(value, CelValue::Bool(false)),
                 Err(error) => errors.push(error),
             },
-        );
-        match left {
-            Ok(left) => *cost = PartCost::Spent(budget - left),
+        )?;
+        Ok(ConditionResults {
+            is_false,
+            errors,
+            left,
+        })
+    }
+
+    fn conditions(&mut self, cost: &mut PartCost) -> ConditionResult {
+        let results = match self.condition_results() {
+            Ok(results) => results,
             Err(error) => {
                 *cost = PartCost::OverBudget;
                 return self.failed_conditions(&[error.to_string()]);
             }
-        }
-        if is_false {
+        };
+        *cost = PartCost::Spent(self.context.budgets.conditions - results.left);
+        if results.is_false {
             return ConditionResult::NotMet;
         }
-        if errors.is_empty() {
+        if results.errors.is_empty() {
             return ConditionResult::Met;
         }
-        self.failed_conditions(&errors)
+        self.failed_conditions(&results.errors)
     }
 
     fn failed_conditions(&self, errors: &[String]) -> ConditionResult {

@@ -9,7 +9,7 @@ use crate::policy::PolicyExpression;
 
 /// The steps that all expressions of a part may take besides those that their cost allows: as many as four expressions
 /// may. Only work that costs nothing takes them.
-const WORK_LIMIT: u64 = 4 * DEFAULT_WORK_LIMIT;
+pub(crate) const WORK_LIMIT: u64 = 4 * DEFAULT_WORK_LIMIT;
 
 /// The budget does not suffice for the expressions of a part; none of its results counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,14 +33,14 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
         bindings: &'e CelBindings<'c>,
         inputs: &'e dyn AdmissionInputs,
         interrupted: &'e dyn Fn() -> bool,
-        (role, budget): (ExpressionRole, u64),
+        (role, budget, work): (ExpressionRole, u64, u64),
     ) -> Self {
         let observer = inputs.observer();
         Self {
             bindings,
             inputs,
             role,
-            variables: PolicyVariables::new(variables, bindings, interrupted, observer, WORK_LIMIT),
+            variables: PolicyVariables::new(variables, bindings, interrupted, observer, work),
             left: budget,
         }
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use fairgate_cel::{CelJson, JsonObject};
 
-use crate::attributes::{AdmissionAttributes, GroupVersionKind, GroupVersionResource, member};
+use crate::attributes::{AdmissionAttributes, GroupVersionKind, GroupVersionResource};
 
 type JsonMembers<'a> = Vec<(Cow<'a, str>, CelJson<'a>)>;
 
@@ -115,7 +115,7 @@ const VISIBLE_METADATA: [&str; 12] = [
 
 /// The value of `namespaceObject`; with all metadata, or with what validations see.
 pub(crate) fn namespace_value<'a>(namespace: &CelJson<'a>, all_metadata: bool) -> CelJson<'a> {
-    let part = |name: &str| match member(namespace, &[name]) {
+    let part = |name: &str| match namespace.at(&[name]) {
         Some(CelJson::Object(found)) => found.members().to_vec(),
         _ => JsonMembers::new(),
     };

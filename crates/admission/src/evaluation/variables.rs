@@ -48,7 +48,7 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
             bindings,
             interrupted,
             observer,
-            values: SmallVec::from_elem(OnceCell::new(), variables.len()),
+            values: variables.iter().map(|_| OnceCell::new()).collect(),
             cost: Cell::new(0),
             work: Cell::new(work),
             height: Cell::new(0),

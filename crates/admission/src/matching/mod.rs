@@ -1,6 +1,6 @@
 //! Which requests policies and bindings are for.
 //!
-//! `rules` compares resources, operations and names; `selector` labels; this file puts them together. [`index`] finds the
+//! `rules` compares resources, operations and names, and `selector` labels; this file combines them. [`index`] finds the
 //! policies that may match without looking at the others.
 //!
 //! Source: Kubernetes `apiserver/pkg/admission/plugin/policy/matching` and `webhook/predicates`.
@@ -17,7 +17,7 @@ pub(crate) use selector::LabelRule;
 
 use crate::attributes::{
     AdmissionAttributes, AdmissionObjects, AdmissionOperation, GroupVersionKind,
-    GroupVersionResource, member,
+    GroupVersionResource,
 };
 use crate::inputs::{AdmissionInputs, InputFailure};
 
@@ -44,6 +44,19 @@ impl<'a> MatchRequest<'a> {
             inputs,
             objects: AdmissionObjects::default(),
             is_name_unknown: creates && attributes.name.is_empty(),
+        }
+    }
+
+    /// A request with its objects, if the host has them in the kind of the request.
+    pub(crate) fn with_objects(
+        attributes: &'a AdmissionAttributes<'a>,
+        inputs: &'a dyn AdmissionInputs,
+    ) -> Self {
+        Self {
+            attributes,
+            inputs,
+            objects: inputs.objects(attributes.kind).unwrap_or_default(),
+            is_name_unknown: false,
         }
     }
 }
@@ -98,7 +111,7 @@ impl ResourceMatcher {
     ///
     /// # Errors
     ///
-    /// What is wrong with the policy or its surroundings, if the request would match otherwise.
+    /// What is wrong with the policy, or with what it refers to, if the request would match otherwise.
     pub(crate) fn matches<'a>(
         &self,
         request: &MatchRequest<'a>,
@@ -142,6 +155,16 @@ impl ResourceMatcher {
     pub(crate) fn may_match(&self, request: &MatchRequest<'_>) -> bool {
         self.selects_namespace(request) != Ok(false)
             && !matches!(self.matches_resource(request), Ok(None))
+    }
+
+    /// Whether matching is certain not to end in an error, whatever the objects are, and a match is as the requested kind.
+    pub(crate) fn is_sound(&self, request: &MatchRequest<'_>) -> bool {
+        let kind = request.attributes.kind;
+        let is_same =
+            |matched: Option<MatchedResource<'_>>| matched.is_none_or(|of| of.kind == kind);
+        self.objects.is_ok()
+            && self.selects_namespace(request).is_ok()
+            && self.matches_resource(request).is_ok_and(is_same)
     }
 
     fn matches_resource<'a>(
@@ -212,11 +235,10 @@ fn internal(why: String) -> String {
 fn selects_objects(rule: &LabelRule, objects: AdmissionObjects<'_>) -> bool {
     let both = [objects.object, objects.old_object];
     both.into_iter().flatten().any(|object| {
-        matches!(member(object, &["metadata"]), Some(CelJson::Object(_)))
-            && rule.selects(labels(object))
+        matches!(object.at(&["metadata"]), Some(CelJson::Object(_))) && rule.selects(labels(object))
     })
 }
 
 fn labels<'j>(object: &'j CelJson<'_>) -> Option<&'j CelJson<'j>> {
-    member(object, &["metadata", "labels"])
+    object.at(&["metadata", "labels"])
 }

@@ -1,5 +1,6 @@
 //! Rules about resources.
 
+use fairgate_cel::equal_texts;
 use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 
 use super::{MatchRequest, MatchedResource};
@@ -76,7 +77,7 @@ impl ResourceRule {
     ) -> bool {
         let subresource = attributes.subresource;
         let takes = |(pattern, sub): &(String, String)| {
-            (pattern == "*" || pattern == resource.resource) && (sub == "*" || sub == subresource)
+            matches_any(pattern, resource.resource) && matches_any(sub, subresource)
         };
         self.in_scope(attributes, resource)
             && self.takes_operation(attributes.operation)
@@ -111,7 +112,12 @@ impl ResourceRule {
 }
 
 fn exact_or_any(items: &[String], wanted: &str) -> bool {
-    items.iter().any(|item| item == "*" || item == wanted)
+    items.iter().any(|item| matches_any(item, wanted))
+}
+
+/// Whether a pattern is `*` or the text itself.
+fn matches_any(pattern: &str, wanted: &str) -> bool {
+    pattern == "*" || equal_texts(pattern, wanted)
 }
 
 /// The first rule that matches: the resource as requested before equivalent ones, those rule by rule. With `any_name`,

@@ -11,6 +11,7 @@ use fairgate_admission::{
 use fairgate_cel::CelJson;
 use fairgate_cel::library::authorizer::CelAuthorizer;
 use fairgate_core::digest::User;
+use fairgate_core::time::Time;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -80,6 +81,10 @@ impl AdmissionInputs for Cluster {
 
     fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<&CelJson<'_>> {
         Vec::new()
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.asked.get().into())
     }
 
     fn is_interrupted(&self) -> bool {
@@ -234,4 +239,24 @@ fn expressions_whose_cost_says_nothing_of_their_work_share_a_limit() {
     // A hundred iterations ask once, and take three steps each or more: of one expression, and of the budget. Without
     // the limit all twenty would take as many as the first.
     assert!(cluster.asked.get() < 20_000, "{}", cluster.asked.get());
+}
+
+#[test]
+fn each_evaluation_is_timed_by_itself() {
+    // The clock of the cluster goes on with each hundred iterations.
+    let costly = "lists.range(1000).exists(at, at < 0)";
+    let specs = ["false", costly, "object == null"]
+        .map(|expression| json!({"validations": [{"expression": expression}]}));
+    let names = ["a", "b", "c"];
+    let all = resources("*", &json!({}));
+    let policies = [0, 1, 2].map(|at| policy(names[at], &all, &specs[at]));
+    let set = PolicySet::compile(&policies, &names.map(binding));
+    let user = User::new("alice", ["dev"]);
+    let (attributes, cluster) = (creation(&user), Cluster::new());
+    let verdict = set.judge(&attributes, &cluster, EvaluationBudgets::default());
+    let checks = verdict.unwrap().checks;
+    let took: Vec<_> = checks.iter().map(|one| one.took.as_nanos()).collect();
+    assert_eq!(took[0], 0);
+    assert!(took[1] >= 10, "{took:?}");
+    assert_eq!(took[2], 0, "not with the one before");
 }

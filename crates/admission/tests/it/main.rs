@@ -1,7 +1,8 @@
 //! The crate as its users see it.
 //!
 //! `original` compares verdicts with those of Kubernetes' own dispatcher (`crates/admission/oracle`);
-//! `world` is the cluster in which the requests of that corpus are judged; `limits` tries what could run without bound;
+//! `world` is the cluster in which the requests of that corpus are judged; `limits` tries what could run without bound; `early` what
+//! is known before the body of a request;
 //! `allocations` counts what the request path allocates.
 
 #![expect(
@@ -10,6 +11,7 @@
 )]
 
 mod allocations;
+mod early;
 mod known;
 mod limits;
 mod original;

@@ -72,7 +72,11 @@ impl AdmissionCase {
         if let Some(difference) = self.compare(&outcome) {
             return Some(difference);
         }
-        let is_asked = outcome.get("evaluations").is_some() || outcome.get("status").is_some();
+        let decides = verdict.as_ref().is_ok_and(|verdict| {
+            let mut evaluations = verdict.evaluations.iter();
+            evaluations.any(|one| !one.decisions.is_empty())
+        });
+        let is_asked = decides || outcome.get("status").is_some();
         if is_asked && !set.may_match(&attributes, &inputs) {
             return Some("  may_match says that no policy matches".to_owned());
         }

@@ -206,23 +206,6 @@ fn with_kind<'a>(object: &CelJson<'a>, kind: GroupVersionKind<'a>) -> CelJson<'a
     CelJson::Object(JsonObject::new(members))
 }
 
-fn text<'j>(node: &'j CelJson<'_>, path: &[&str]) -> &'j str {
-    let mut node = node;
-    for name in path {
-        let CelJson::Object(members) = node else {
-            return "";
-        };
-        let Some(next) = members.get(name) else {
-            return "";
-        };
-        node = next;
-    }
-    match node {
-        CelJson::String(text) => text,
-        _ => "",
-    }
-}
-
 impl AdmissionInputs for Inputs<'_> {
     fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
         if kind == self.request.attributes(&self.user).kind {
@@ -238,7 +221,7 @@ impl AdmissionInputs for Inputs<'_> {
 
     fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
         let mut all = self.world.namespaces.iter();
-        let found = all.find(|one| text(one, &["metadata", "name"]) == name);
+        let found = all.find(|one| one.text_at(&["metadata", "name"]) == name);
         found.ok_or(InputFailure::NotFound)
     }
 
@@ -264,23 +247,12 @@ impl AdmissionInputs for Inputs<'_> {
         all.any(|one| one.kind == kind.kind && !one.not_synced)
     }
 
-    fn param(
-        &self,
-        kind: &PolicyParamKind,
-        namespace: &str,
-        name: &str,
-    ) -> Result<&CelJson<'_>, InputFailure> {
-        let mut all = self.params(kind, namespace).into_iter();
-        let found = all.find(|one| text(one, &["metadata", "name"]) == name);
-        found.ok_or(InputFailure::NotFound)
-    }
-
     fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>> {
         let all = self.world.params.iter();
         let found = all.filter(|one| {
-            text(one, &["apiVersion"]) == kind.api_version
-                && text(one, &["kind"]) == kind.kind
-                && text(one, &["metadata", "namespace"]) == namespace
+            one.text_at(&["apiVersion"]) == kind.api_version
+                && one.text_at(&["kind"]) == kind.kind
+                && one.text_at(&["metadata", "namespace"]) == namespace
         });
         // Shortens the lifetime of the documents.
         let found = found.map(|one| -> &CelJson<'_> { one });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{AdmissionDecision, AdmissionRecord, RecordedCheck};
+use crate::record::{AdmissionDecision, AdmissionRecord, RecordedCheck, RecordedRequest};
 
 /// The most bytes of a text.
 const MAX_TEXT: usize = 2048;
@@ -52,24 +52,9 @@ pub struct AuditEntry {
     pub decision: String,
     /// Such as `CREATE`.
     pub operation: String,
-    /// The API group of the resource; empty for the core group.
-    pub group: String,
-    /// The version of the resource.
-    pub version: String,
-    /// The resource in the plural.
-    pub resource: String,
-    /// The subresource, or empty.
-    pub subresource: String,
-    /// The namespace, or empty.
-    pub namespace: String,
-    /// The name of the object, or empty.
-    pub name: String,
-    /// The name of the user.
-    pub user: String,
-    /// The groups of the user.
-    pub groups: Vec<String>,
-    /// Whether the client asked for a dry run.
-    pub dry_run: bool,
+    /// What it is about, and who sent it.
+    #[serde(flatten)]
+    pub request: RecordedRequest,
     /// How the object was obtained: `asSent`, `completed` or `dryRun`.
     pub fidelity: String,
     /// Why it could not be judged; empty if it was.
@@ -88,7 +73,7 @@ impl AuditEntry {
     /// The entry of a record that was made at `time` (RFC 3339); `None` if there is nothing to report: no policy
     /// did anything about the request.
     pub fn of(record: AdmissionRecord, time: String) -> Option<Self> {
-        let is_secret = record.group.is_empty() && record.resource == "secrets";
+        let is_secret = record.request.is_about_secrets();
         let kept = |text: String| match is_secret {
             true if text.is_empty() => text,
             true => SECRET.to_owned(),
@@ -112,20 +97,7 @@ impl AuditEntry {
             mode: record.mode.as_str().to_owned(),
             decision: record.decision.as_str().to_owned(),
             operation: record.operation.name().to_owned(),
-            group: cut(record.group),
-            version: cut(record.version),
-            resource: cut(record.resource),
-            subresource: cut(record.subresource),
-            namespace: cut(record.namespace),
-            name: cut(record.name),
-            user: cut(record.user),
-            groups: record
-                .groups
-                .into_iter()
-                .take(MAX_GROUPS)
-                .map(cut)
-                .collect(),
-            dry_run: record.dry_run,
+            request: cut_request(record.request),
             fidelity: record.fidelity.as_str().to_owned(),
             failure: cut(record.failure),
             policies,
@@ -157,6 +129,21 @@ fn of_check(check: RecordedCheck, kept: &impl Fn(String) -> String) -> Option<Au
     })
 }
 
+fn cut_request(request: RecordedRequest) -> RecordedRequest {
+    let groups = request.groups.into_iter().take(MAX_GROUPS);
+    RecordedRequest {
+        group: cut(request.group),
+        version: cut(request.version),
+        resource: cut(request.resource),
+        subresource: cut(request.subresource),
+        namespace: cut(request.namespace),
+        name: cut(request.name),
+        user: cut(request.user),
+        groups: groups.map(cut).collect(),
+        dry_run: request.dry_run,
+    }
+}
+
 /// The first [`MAX_TEXT`] bytes of a text, cut at a character boundary.
 fn cut(mut text: String) -> String {
     if text.len() > MAX_TEXT {
@@ -184,17 +171,18 @@ mod tests {
             audit_id: "a-1".to_owned(),
             mode: AdmissionMode::Audit,
             operation: AdmissionOperation::Create,
-            group: String::new(),
-            version: "v1".to_owned(),
-            resource: resource.to_owned(),
-            subresource: String::new(),
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-            user: "alice".to_owned(),
-            groups: vec!["system:authenticated".to_owned()],
-            dry_run: false,
+            request: RecordedRequest {
+                version: "v1".to_owned(),
+                resource: resource.to_owned(),
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+                user: "alice".to_owned(),
+                groups: vec!["system:authenticated".to_owned()],
+                ..RecordedRequest::default()
+            },
             fidelity: Fidelity::Completed,
             decision: AdmissionDecision::Allowed,
+            guard: None,
             failure: String::new(),
             checks: vec![RecordedCheck {
                 policy: "p".to_owned(),
@@ -203,6 +191,7 @@ mod tests {
                 action,
                 message: "the value is topsecret\nsecond line".to_owned(),
                 reason: "Invalid".to_owned(),
+                took: Duration::ZERO,
             }],
             warnings: Vec::new(),
             annotations: Vec::new(),
@@ -231,6 +220,8 @@ mod tests {
         for part in [
             r#""time":"2026-01-02T03:04:05.678Z","auditID":"a-1","mode":"audit","decision":"denied""#,
             r#""policy":"p","binding":"b","action":"deny","errorType":"invalid_error""#,
+            r#""operation":"CREATE","group":"","version":"v1","resource":"pods","subresource":"","namespace":"shop""#,
+            r#""groups":["system:authenticated"],"dryRun":false,"fidelity":"completed""#,
             r#""annotations":{"validation.policy.admission.k8s.io/validation_failure":"[]"}"#,
             r#""judgingSeconds":0.0015"#,
         ] {
@@ -267,10 +258,10 @@ mod tests {
             check.message.clone_from(&long);
         }
         record.warnings = vec![long.clone(); 1000];
-        record.groups = vec![long.clone(); 1000];
-        record.user = long;
+        record.request.groups = vec![long.clone(); 1000];
+        record.request.user = long;
         let entry = entry(record).unwrap();
-        assert!(entry.user.len() <= MAX_TEXT && entry.user.ends_with("é…"));
+        assert!(entry.request.user.len() <= MAX_TEXT && entry.request.user.ends_with("é…"));
         assert!(entry.line().len() < 600_000);
     }
 }

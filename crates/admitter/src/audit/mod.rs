@@ -1,4 +1,5 @@
-//! The audit log of admission policies: what they would have denied, warned of or annotated, one JSON object a line.
+//! The audit log of admission policies: what they denied, warned about or annotated, or would have in audit mode. Each
+//! line is a JSON object.
 //!
 //! An [`AuditEntry`] has metadata and messages, never objects. Messages and annotations are made by the expressions of a
 //! policy, which may put values of the object into them; those about Secrets are therefore left out. Texts are cut, so

@@ -1,7 +1,5 @@
 //! Audit mode, and policies that are not known yet.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::world::{World, policy};
@@ -11,13 +9,7 @@ const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
 /// Waits for a record.
 async fn recorded(world: &World, number: usize) -> AdmissionRecord {
-    let waiting = async {
-        while world.records.all().len() < number {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(30), waiting).await;
-    waited.expect("a record comes");
+    world.records.at_least(number).await;
     world.records.all().pop().unwrap()
 }
 
@@ -39,7 +31,7 @@ fn in_audit_mode_requests_are_forwarded_and_the_verdict_is_recorded() {
             record.annotations[0].0,
             "validation.policy.admission.k8s.io/validation_failure"
         );
-        assert_eq!(record.name, "m");
+        assert_eq!(record.request.name, "m");
     });
 }
 
@@ -57,7 +49,7 @@ fn in_audit_mode_an_update_is_judged_by_what_was_stored_before_it() {
             &path,
             json!({"metadata": {"name": "m"}, "data": {"a": "1"}}),
         );
-        world.inside.turns.set(200);
+        world.inside.answers_after.set(1);
         let body = json!({"metadata": {"name": "m"}, "data": {"a": "2"}});
         assert_eq!(world.json("PUT", &path, &body).await.code, 200);
         assert_eq!(
@@ -65,7 +57,7 @@ fn in_audit_mode_an_update_is_judged_by_what_was_stored_before_it() {
             AdmissionDecision::Denied
         );
         // The upstream is faster than the read of the object.
-        world.inside.turns.set(0);
+        world.inside.answers_after.set(0);
         assert_eq!(world.json("PUT", &path, &body).await.code, 200);
         let record = recorded(&world, 2).await;
         assert_eq!(
@@ -74,6 +66,35 @@ fn in_audit_mode_an_update_is_judged_by_what_was_stored_before_it() {
             "{}",
             record.failure
         );
+    });
+}
+
+#[test]
+fn in_audit_mode_what_changes_nothing_is_judged_although_it_was_answered() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Audit);
+        world.enforce(&[policy(
+            "p",
+            " configmaps",
+            "object != null && oldObject.data.a == object.data.a",
+        )]);
+        let path = format!("{MAPS}/m");
+        let map = |a: &str| json!({"metadata": {"name": "m"}, "data": {"a": a}});
+        world.store(&path, map("1"));
+        let dry = format!("{path}?dryRun=All");
+        assert_eq!(world.json("PUT", &dry, &map("2")).await.code, 200);
+        let options = json!({"dryRun": ["All"]});
+        assert_eq!(world.json("DELETE", &path, &options).await.code, 200);
+        world.inside.answer = std::rc::Rc::new(|_| {
+            let response = http::Response::builder().status(409);
+            response.body("{}".to_owned()).unwrap()
+        });
+        assert_eq!(world.json("PUT", &path, &map("2")).await.code, 409);
+        recorded(&world, 3).await;
+        for record in world.records.all() {
+            assert_eq!(record.decision, AdmissionDecision::Denied, "{record:?}");
+        }
+        assert_eq!(world.records.all().len(), 3);
     });
 }
 
@@ -120,7 +141,7 @@ fn until_policies_are_known_requests_wait() {
 #[test]
 fn x24_without_policies_requests_are_refused_in_the_end() {
     World::run(|| async {
-        let world = World::new(AdmissionMode::Enforce);
+        let world = World::impatient(AdmissionMode::Enforce);
         assert_eq!(
             world.json("GET", MAPS, &Value::Null).await.code,
             200,
@@ -139,7 +160,7 @@ fn x24_without_policies_requests_are_refused_in_the_end() {
             "configmaps \"m\" is forbidden: not yet ready to handle request"
         );
         assert_eq!(got.json()["reason"], "Forbidden");
-        let audit = World::new(AdmissionMode::Audit);
+        let audit = World::impatient(AdmissionMode::Audit);
         assert_eq!(audit.json("POST", MAPS, &json!({})).await.code, 200);
         let record = audit.records.all().pop().unwrap();
         assert_eq!(record.decision, AdmissionDecision::NotJudged);

@@ -132,6 +132,83 @@ fn without_memory_for_a_body_the_client_retries() {
 }
 
 #[test]
+fn what_is_read_for_a_request_counts_in_the_budget_too() {
+    World::run(|| async {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "m"}, "data": {"a": "x".repeat(1000)}});
+        let named = format!("{MAPS}/m");
+        for mode in [AdmissionMode::Enforce, AdmissionMode::Audit] {
+            let mut world = World::with_budget(mode, 1000);
+            let mut one = policy("p", " configmaps", "true");
+            world.enforce(std::slice::from_ref(&one));
+            world.store(&named, map.clone());
+            world.store(
+                MAPS,
+                json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": [map]}),
+            );
+            let expected = match mode {
+                AdmissionMode::Enforce => (429, "admission-memory"),
+                AdmissionMode::Audit => (200, ""),
+            };
+            for (method, path) in [("PATCH", &*named), ("DELETE", &named), ("DELETE", MAPS)] {
+                let got = world.json(method, path, &json!({})).await;
+                assert_eq!((got.code, got.reason()), expected, "{method} {path}");
+            }
+            if mode == AdmissionMode::Enforce {
+                one["fidelity"] = json!("dryRun");
+                world.enforce(&[one]);
+                let large = map.to_string();
+                world.inside.answer = std::rc::Rc::new(move |_| http::Response::new(large.clone()));
+                let body = json!({"metadata": {"name": "m"}});
+                let got = world.json("POST", MAPS, &body).await;
+                assert_eq!((got.code, got.reason()), expected, "dry run");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_page_that_is_too_long_is_read_in_parts() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[policy(
+            "p",
+            " configmaps",
+            "oldObject.metadata.name != 'i9'",
+        )]);
+        let item = |number: u32| json!({"metadata": {"name": format!("i{number}")}, "data": {"a": "x".repeat(1 << 20)}});
+        let list = |count: u32| {
+            let items: Vec<_> = (0..count).map(item).collect();
+            json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": items})
+        };
+        // Twelve MiB are more than is read at once.
+        for (count, code) in [(9, 200), (12, 422)] {
+            world.store(MAPS, list(count));
+            let got = world.json("DELETE", MAPS, &serde_json::Value::Null).await;
+            assert_eq!(got.code, code, "{count}: {:?}", got.headers);
+        }
+    });
+}
+
+#[test]
+fn judging_ends_soon_after_the_deadline_of_the_request() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let mut one = policy("p", " configmaps", "true");
+        one["fidelity"] = json!("dryRun");
+        world.enforce(&[one]);
+        // The dry run is not answered as long as nothing is recorded.
+        world.inside.answers_after.set(1);
+        let body = json!({"metadata": {"name": "m"}}).to_string();
+        let mut call = world.call("POST", MAPS, "application/json", body.into());
+        call.deadline = Some(call.received);
+        let got = world.send(call).await;
+        assert_eq!((got.code, got.reason()), (503, "admission-failed"));
+        assert!(got.message().ends_with("it takes too long"), "{got:?}");
+    });
+}
+
+#[test]
 fn paths_that_a_server_may_clean_cannot_pass_by_policies() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);

@@ -1,6 +1,14 @@
 //! Requests that no policy is about.
 
+use std::{
+    future::{Ready, ready},
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use serde_json::{Value, json};
+use tower::{Layer as _, Service};
 
 use super::world::{World, policy};
 use crate::{AdmissionMode, side::Concern};
@@ -39,6 +47,18 @@ fn g12_requests_without_a_match_allocate_nothing() {
             assert!(matches!(concern, Concern::None), "{method} {target}");
             assert_eq!(allocated.count_total, 0, "{method} {target}");
         }
+        // The whole layer adds nothing to what the service behind it allocates.
+        let mut alone = Leaf;
+        let mut layered = world.layer.layer(Leaf);
+        for _ in 0..2 {
+            let [first, second] = [(); 2].map(|()| {
+                let target = "/api/v1/namespaces/ns/pods";
+                world.call("POST", target, "application/json", "{}".into())
+            });
+            let bare = allocation_counter::measure(|| drop(answer(alone.call(first))));
+            let judged = allocation_counter::measure(|| drop(answer(layered.call(second))));
+            assert_eq!(judged.count_total, bare.count_total);
+        }
         let got = world
             .json("POST", "/api/v1/namespaces/ns/pods", &json!({}))
             .await;
@@ -46,6 +66,31 @@ fn g12_requests_without_a_match_allocate_nothing() {
         assert!(world.upstream.seen().is_empty(), "nothing was read");
         assert!(world.records.all().is_empty());
     });
+}
+
+/// A service that answers at once.
+#[derive(Clone)]
+struct Leaf;
+
+impl Service<Call> for Leaf {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Call) -> Self::Future {
+        ready(Ok(Reply::new(ReplyBody::empty())))
+    }
+}
+
+fn answer(future: impl Future<Output = Result<Reply, Refusal>>) -> Result<Reply, Refusal> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(reply) => reply,
+        Poll::Pending => panic!("nothing has to be waited for"),
+    }
 }
 
 #[test]
@@ -82,5 +127,50 @@ fn a_name_in_the_body_is_matched_by_rules_for_names() {
             let body = json!({"metadata": {"name": name}});
             assert_eq!(world.json("POST", path, &body).await.code, code, "{name}");
         }
+    });
+}
+
+#[test]
+fn a_false_condition_that_reads_only_the_request_leaves_the_body_unread() {
+    World::run(|| async {
+        // Whatever is read of a body would be too much.
+        let world = World::with_budget(AdmissionMode::Enforce, 0);
+        let mut one = policy("p", " configmaps", "false");
+        one["fidelity"] = json!("dryRun");
+        let mut enforce = |condition: &str| {
+            one["spec"]["matchConditions"] = json!([{"name": "c", "expression": condition}]);
+            world.enforce(std::slice::from_ref(&one));
+        };
+        let path = "/api/v1/namespaces/ns/configmaps";
+        let body = json!({"metadata": {"name": "m"}});
+        for (condition, code) in [
+            ("request.userInfo.username == 'nobody'", 200),
+            ("request.operation == 'DELETE'", 200),
+            ("object.metadata.name == 'other'", 429),
+            ("request.name == 'other'", 429),
+        ] {
+            enforce(condition);
+            let got = world.json("POST", path, &body).await;
+            assert_eq!(got.code, code, "{condition}: {got:?}");
+        }
+        // A PUT may turn out to create.
+        let named = format!("{path}/m");
+        for (condition, code) in [
+            ("request.operation == 'DELETE'", 200),
+            ("request.operation == 'CREATE'", 429),
+            ("request.operation == 'UPDATE'", 429),
+            ("request.name == 'other'", 200),
+        ] {
+            enforce(condition);
+            let got = world.json("PUT", &named, &body).await;
+            assert_eq!(got.code, code, "{condition}: {got:?}");
+        }
+        assert!(
+            world
+                .targets()
+                .iter()
+                .all(|target| !target.contains("dryRun"))
+        );
+        assert!(world.upstream.seen().is_empty(), "nothing was read");
     });
 }

@@ -2,7 +2,11 @@
 
 mod audit;
 mod bodies;
+mod flow_control;
+mod guards;
 mod hot_path;
+mod order;
 mod patches;
 mod verdicts;
+mod versions;
 mod world;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
 
-use super::world::{Sent, World, policy};
+use super::world::{Got, Sent, World, policy};
 use crate::{AdmissionDecision, AdmissionMode, Fidelity};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/ns/deployments";
@@ -25,6 +25,19 @@ fn defaulted(sent: &Sent) -> Response<String> {
     response.body(object.to_string()).unwrap()
 }
 
+/// A policy that refuses the result of each dry run.
+fn refusal_by_dry_run() -> Value {
+    let mut one = policy("p", "apps deployments", "false");
+    one["fidelity"] = json!("dryRun");
+    one
+}
+
+/// Creates a deployment.
+async fn create(world: &World) -> Got {
+    let body = deployment(&json!({}));
+    world.json("POST", DEPLOYMENTS, &body).await
+}
+
 #[test]
 fn g01_only_a_dry_run_shows_defaults() {
     World::run(|| async {
@@ -38,9 +51,7 @@ fn g01_only_a_dry_run_shows_defaults() {
             let mut one = policy("p", "apps deployments", "object.spec.replicas == 1");
             one["fidelity"] = json!(fidelity);
             world.enforce(&[one]);
-            let got = world
-                .json("POST", DEPLOYMENTS, &deployment(&json!({})))
-                .await;
+            let got = create(&world).await;
             assert_eq!(got.code, code, "{fidelity}: {got:?}");
             assert_eq!(world.sent().len(), requests, "{fidelity}");
         }
@@ -63,9 +74,7 @@ fn a_request_is_judged_with_the_greatest_fidelity_that_a_policy_asks_for() {
         let mut two = policy("b", "apps deployments", "has(object.spec.replicas)");
         two["fidelity"] = json!("dryRun");
         world.enforce(&[one, two]);
-        let got = world
-            .json("POST", DEPLOYMENTS, &deployment(&json!({})))
-            .await;
+        let got = create(&world).await;
         assert_eq!((got.code, got.warnings()), (200, vec!["299 - \"w\""]));
     });
 }
@@ -111,12 +120,8 @@ fn g04_what_the_upstream_refuses_in_the_dry_run_is_its_own_response() {
             let response = Response::builder().status(422);
             response.body(status.to_string()).unwrap()
         });
-        let mut one = policy("p", "apps deployments", "false");
-        one["fidelity"] = json!("dryRun");
-        world.enforce(&[one]);
-        let got = world
-            .json("POST", DEPLOYMENTS, &deployment(&json!({})))
-            .await;
+        world.enforce(&[refusal_by_dry_run()]);
+        let got = create(&world).await;
         assert_eq!((got.code, got.reason()), (422, ""));
         assert_eq!(got.message(), "invalid");
         assert_eq!(world.sent().len(), 1);
@@ -133,13 +138,10 @@ fn g05_a_dry_run_that_fails_counts_as_the_failure_policy_says() {
             response.body("{}".to_owned()).unwrap()
         });
         for (failure_policy, code) in [("Fail", 503), ("Ignore", 201)] {
-            let mut one = policy("p", "apps deployments", "false");
-            one["fidelity"] = json!("dryRun");
+            let mut one = refusal_by_dry_run();
             one["spec"]["failurePolicy"] = json!(failure_policy);
             world.enforce(&[one]);
-            let got = world
-                .json("POST", DEPLOYMENTS, &deployment(&json!({})))
-                .await;
+            let got = create(&world).await;
             assert_eq!(got.code, code);
         }
     });
@@ -150,12 +152,8 @@ fn a_refusal_has_the_warnings_of_the_dry_run() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
         world.inside.answer = Rc::new(defaulted);
-        let mut one = policy("p", "apps deployments", "false");
-        one["fidelity"] = json!("dryRun");
-        world.enforce(&[one]);
-        let got = world
-            .json("POST", DEPLOYMENTS, &deployment(&json!({})))
-            .await;
+        world.enforce(&[refusal_by_dry_run()]);
+        let got = create(&world).await;
         assert_eq!((got.code, got.warnings()), (422, vec!["299 - \"w\""]));
     });
 }
@@ -171,9 +169,7 @@ fn a_body_that_the_dry_run_does_not_accept_is_refused_in_the_words_of_the_upstre
             let response = response.header("warning", "299 - \"w\"");
             response.body(status.to_string()).unwrap()
         });
-        let mut one = policy("p", "apps deployments", "false");
-        one["fidelity"] = json!("dryRun");
-        world.enforce(&[one]);
+        world.enforce(&[refusal_by_dry_run()]);
         for content_type in ["application/json", "text/plain"] {
             let call = world.call("POST", DEPLOYMENTS, content_type, "{".into());
             let got = world.send(call).await;
@@ -289,7 +285,7 @@ fn an_apply_cannot_be_judged_in_audit_mode() {
         let world = World::new(AdmissionMode::Audit);
         let path = format!("{DEPLOYMENTS}/d");
         world.store(&path, deployment(&json!({})));
-        world.inside.turns.set(200);
+        world.inside.answers_after.set(1);
         world.enforce(&[policy("p", "apps deployments", "false")]);
         let body = Bytes::from(deployment(&json!({})).to_string());
         let call = world.call("PATCH", &path, "application/apply-patch+yaml", body);

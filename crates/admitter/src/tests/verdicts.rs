@@ -47,7 +47,10 @@ fn a_refusal_has_the_text_of_the_api_server_and_is_not_forwarded() {
             [AdmissionDecision::Denied, AdmissionDecision::Allowed]
         );
         let record = &world.records.all()[0];
-        assert_eq!((&*record.name, &*record.user), ("foo", "alice"));
+        assert_eq!(
+            (&*record.request.name, &*record.request.user),
+            ("foo", "alice")
+        );
         assert_eq!(record.checks[0].policy, "p");
         assert!(record.checks[0].message.starts_with("failed expression"));
     });
@@ -168,7 +171,7 @@ fn g13_one_protected_object_keeps_its_collection() {
                 {"metadata": {"name": "b"}, "data": {second: ""}}]})
         };
         world.store(MAPS, list("protected"));
-        let target = format!("{MAPS}?labelSelector=a%3Db&dryRun=&propagationPolicy=Orphan");
+        let target = format!("{MAPS}?labelSelector=a%3Db&dryRun=All&propagationPolicy=Orphan");
         let got = world.json("DELETE", &target, &Value::Null).await;
         assert_eq!(got.code, 422);
         assert!(
@@ -227,6 +230,27 @@ fn failures_refuse_unless_all_policies_ignore_them() {
             assert_eq!(world.records.all().last().unwrap().decision, decision);
         }
         assert!(world.records.all()[0].failure.contains("500"));
+    });
+}
+
+#[test]
+fn the_authorizer_is_told_the_selectors_of_a_check() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let check = |node: &str| {
+            format!(
+                "authorizer.group('').resource('pods').fieldSelector('spec.nodeName={node}')\
+                 .check('list').allowed()"
+            )
+        };
+        for (node, code) in [("here", 200), ("elsewhere", 422)] {
+            world.enforce(&[policy("p", " configmaps", &check(node))]);
+            let body = json!({"metadata": {"name": "m"}});
+            let got = world
+                .json("POST", "/api/v1/namespaces/ns/configmaps", &body)
+                .await;
+            assert_eq!(got.code, code, "{node}: {got:?}");
+        }
     });
 }
 

@@ -28,7 +28,7 @@ use fairgate_upstream::{
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tokio::task::LocalSet;
+use tokio::{sync::Notify, task::LocalSet};
 use tower::{Layer, Service};
 
 use crate::{
@@ -84,6 +84,20 @@ impl Default for TestCluster {
             };
             (Arc::new(served), subresource)
         };
+        let gadget = |version: &str| {
+            let of = |version: &str| ResourceKind {
+                group: "x.io".to_owned(),
+                version: version.to_owned(),
+                resource: "gadgets".to_owned(),
+                kind: Some(["x.io", version, "Gadget"].map(str::to_owned)),
+            };
+            let served = ServedResource {
+                resource: of(version),
+                is_namespaced: true,
+                equivalents: vec![of("v1"), of("v2")],
+            };
+            (Arc::new(served), "")
+        };
         let deployment = ["apps", "v1", "Deployment"];
         Self {
             resources: vec![
@@ -91,9 +105,12 @@ impl Default for TestCluster {
                 resource(["apps", "deployments", "status"], deployment),
                 resource(["", "pods", ""], ["", "v1", "Pod"]),
                 resource(["", "pods", "exec"], ["", "v1", "PodExecOptions"]),
+                resource(["", "pods", "eviction"], ["policy", "v1", "Eviction"]),
                 resource(["", "configmaps", ""], ["", "v1", "ConfigMap"]),
                 resource(["", "namespaces", ""], ["", "v1", "Namespace"]),
                 resource(["x.io", "widgets", ""], ["x.io", "v1", "Widget"]),
+                gadget("v1"),
+                gadget("v2"),
             ],
             namespaces: Mutex::default(),
             unknown: Mutex::default(),
@@ -158,17 +175,36 @@ impl ClusterState for TestCluster {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Records(Mutex<Vec<AdmissionRecord>>);
+pub(super) struct Records {
+    all: Mutex<Vec<AdmissionRecord>>,
+    changed: Notify,
+}
 
 impl AdmissionRecorder for Records {
     fn record(&self, record: AdmissionRecord) {
-        self.0.lock().unwrap().push(record);
+        self.all.lock().unwrap().push(record);
+        self.changed.notify_waiters();
     }
 }
 
 impl Records {
     pub(super) fn all(&self) -> Vec<AdmissionRecord> {
-        self.0.lock().unwrap().clone()
+        self.all.lock().unwrap().clone()
+    }
+
+    /// Waits until there are so many.
+    pub(super) async fn at_least(&self, number: usize) {
+        let waiting = async {
+            loop {
+                let changed = self.changed.notified();
+                if self.all.lock().unwrap().len() >= number {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+        waited.expect("records are made");
     }
 }
 
@@ -181,15 +217,16 @@ pub(super) struct Sent {
     pub(super) body: Bytes,
 }
 
-type Answer = dyn Fn(&Sent) -> Response<String>;
+pub(super) type Answer = dyn Fn(&Sent) -> Response<String>;
 
 /// The services further inside.
 #[derive(Clone)]
 pub(super) struct Inside {
     pub(super) sent: Rc<RefCell<Vec<Sent>>>,
     pub(super) answer: Rc<Answer>,
-    /// How often the answer is delayed by a turn of the runtime.
-    pub(super) turns: Rc<Cell<u32>>,
+    records: Arc<Records>,
+    /// How many records there must be before it answers.
+    pub(super) answers_after: Rc<Cell<usize>>,
 }
 
 impl Service<Call> for Inside {
@@ -214,9 +251,7 @@ impl Service<Call> for Inside {
             };
             let reply = (this.answer)(&sent);
             this.sent.borrow_mut().push(sent);
-            for _ in 0..this.turns.get() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            this.records.at_least(this.answers_after.get()).await;
             Ok(reply.map(ReplyBody::full))
         })
     }
@@ -269,6 +304,21 @@ impl World {
 
     /// A world in which a core may hold this many bytes.
     pub(super) fn with_budget(mode: AdmissionMode, body_budget: usize) -> Self {
+        Self::of(mode, body_budget, Duration::from_secs(30), false)
+    }
+
+    /// A world in which requests hardly wait for policies.
+    pub(super) fn impatient(mode: AdmissionMode) -> Self {
+        Self::of(mode, 32 << 20, Duration::from_millis(5), false)
+    }
+
+    /// A world in which writes are conditional on the judged object.
+    pub(super) fn guarded() -> Self {
+        let limit = Duration::from_secs(30);
+        Self::of(AdmissionMode::Enforce, 32 << 20, limit, true)
+    }
+
+    fn of(mode: AdmissionMode, body_budget: usize, ready_limit: Duration, guard: bool) -> Self {
         let objects = Objects::default();
         let upstream = stored(&objects);
         let authority = upstream.address.to_string().parse().unwrap();
@@ -289,7 +339,10 @@ impl World {
             .lock()
             .unwrap()
             .insert("ns".to_owned(), shared(&default));
-        let (policies, records) = (Arc::<PublishedPolicies>::default(), Arc::default());
+        let (policies, records) = (
+            Arc::<PublishedPolicies>::default(),
+            Arc::<Records>::default(),
+        );
         let mut admitter = Admitter::new(AdmitterSettings {
             mode,
             policies: Arc::clone(&policies),
@@ -298,21 +351,23 @@ impl World {
             access,
             client,
             body_budget,
+            guard,
             workers: 1,
             clock,
         });
         let settings = Arc::get_mut(&mut admitter).unwrap();
-        settings.ready_limit = Duration::from_millis(50);
+        settings.ready_limit = ready_limit;
         Self {
             layer: AdmissionLayer::new(admitter, HostedLayer::none(), control),
             cluster,
             policies,
-            records,
+            records: Arc::clone(&records),
             objects,
             inside: Inside {
                 sent: Rc::default(),
                 answer: Rc::new(|_| Response::new("{\"kind\":\"Done\"}".to_owned())),
-                turns: Rc::default(),
+                records,
+                answers_after: Rc::default(),
             },
             user: User::new("alice", ["devs"]),
             upstream,
@@ -362,6 +417,11 @@ impl World {
 
     pub(super) fn store(&self, path: &str, object: Value) {
         self.objects.lock().unwrap().insert(path.to_owned(), object);
+    }
+
+    /// Makes the upstream refuse requests for a path with this `Status`.
+    pub(super) fn fail(&self, path: &str, code: u16, status: &Value) {
+        self.store(path, json!([code, status.to_string()]));
     }
 
     pub(super) fn sent(&self) -> Vec<Sent> {
@@ -442,10 +502,13 @@ fn stored(objects: &Objects) -> TestUpstream {
         let objects = Arc::clone(&objects);
         async move {
             let path = request.uri().path().to_owned();
+            let query = request.uri().query().unwrap_or_default().to_owned();
             let body = request.into_body().collect().await.unwrap().to_bytes();
             if path.ends_with("/subjectaccessreviews") {
                 let mut review: Value = serde_json::from_slice(&body).unwrap();
-                let is_allowed = review["spec"]["user"] != "mallory";
+                let limit = &review["spec"]["resourceAttributes"]["fieldSelector"];
+                let is_elsewhere = limit["rawSelector"] == "spec.nodeName=elsewhere";
+                let is_allowed = review["spec"]["user"] != "mallory" && !is_elsewhere;
                 review["status"] = json!({"allowed": is_allowed, "reason": "rbac"});
                 return Response::new(full(review.to_string()));
             }
@@ -456,7 +519,16 @@ fn stored(objects: &Objects) -> TestUpstream {
                     *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
                     response
                 }
-                Some(object) => Response::new(full(object.to_string())),
+                Some(Value::Array(failure)) => {
+                    let text = failure[1].as_str().unwrap_or_default().to_owned();
+                    let code = failure[0]
+                        .as_u64()
+                        .and_then(|code| u16::try_from(code).ok());
+                    let mut response = Response::new(full(text));
+                    *response.status_mut() = http::StatusCode::from_u16(code.unwrap()).unwrap();
+                    response
+                }
+                Some(object) => Response::new(full(part_of(object, &query).to_string())),
                 None => {
                     let mut response = Response::new(full("{\"kind\":\"Status\"}"));
                     *response.status_mut() = http::StatusCode::NOT_FOUND;
@@ -465,4 +537,23 @@ fn stored(objects: &Objects) -> TestUpstream {
             }
         }
     })
+}
+
+/// The objects of a list that a query with `limit` and `continue` asks for; another object as it is.
+fn part_of(mut object: Value, query: &str) -> Value {
+    let number = |key: &str| {
+        let mut values = query.split('&').filter_map(|pair| pair.strip_prefix(key));
+        values.next().map(|value| value.parse::<usize>().unwrap())
+    };
+    let (Some(limit), Some(items)) = (number("limit="), object["items"].as_array_mut()) else {
+        return object;
+    };
+    let from = number("continue=").unwrap_or_default();
+    let more = items.len() > from + limit;
+    let kept: Vec<Value> = items.drain(..).skip(from).take(limit).collect();
+    object["items"] = kept.into();
+    if more {
+        object["metadata"]["continue"] = json!((from + limit).to_string());
+    }
+    object
 }

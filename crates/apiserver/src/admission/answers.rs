@@ -102,5 +102,7 @@ fn attributes(check: &AuthorizationCheck) -> Attributes {
         namespace: check.namespace.clone(),
         name: check.name.clone(),
         path: check.path.clone().unwrap_or_default(),
+        field_selector: check.field_selector.clone(),
+        label_selector: check.label_selector.clone(),
     }
 }

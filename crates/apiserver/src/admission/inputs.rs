@@ -129,21 +129,6 @@ fn namespace(name: &str) -> CelJson<'_> {
     ])
 }
 
-/// The text of a member of the metadata.
-fn metadata<'j>(object: &'j CelJson<'_>, field: &str) -> &'j str {
-    match member(object, "metadata").and_then(|metadata| member(metadata, field)) {
-        Some(CelJson::String(text)) => text,
-        _ => "",
-    }
-}
-
-fn member<'j, 'a>(node: &'j CelJson<'a>, name: &str) -> Option<&'j CelJson<'a>> {
-    match node {
-        CelJson::Object(members) => members.get(name),
-        _ => None,
-    }
-}
-
 impl AdmissionInputs for HostedInputs<'_> {
     fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
         let found = self.of_kind(kind);
@@ -178,21 +163,10 @@ impl AdmissionInputs for HostedInputs<'_> {
         true
     }
 
-    fn param(
-        &self,
-        kind: &PolicyParamKind,
-        namespace: &str,
-        name: &str,
-    ) -> Result<&CelJson<'_>, InputFailure> {
-        let mut all = self.params(kind, namespace).into_iter();
-        let found = all.find(|param| metadata(param, "name") == name);
-        found.ok_or(InputFailure::NotFound)
-    }
-
     fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>> {
         let of_kind = self.params.iter().filter(|(of, _)| *of == kind);
         let all = of_kind.flat_map(|(_, params)| params);
-        let found = all.filter(|param| metadata(param, "namespace") == namespace);
+        let found = all.filter(|param| param.text_at(&["metadata", "namespace"]) == namespace);
         // Shortens the lifetime of the documents.
         found.map(|param| -> &CelJson<'_> { param }).collect()
     }

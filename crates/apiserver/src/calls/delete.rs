@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{ApiResponse, CallContext, StatusError, delete_options::DeleteOptions, write_fault};
-use crate::{list_parameters::ListParameters, status_error};
+use crate::{deletion_checks, list_parameters::ListParameters, status_error};
 use fairgate_objects::{metadata, object};
 use fairgate_store::{Precondition, ReadRevision, WriteOutcome};
 
@@ -82,7 +82,12 @@ impl CallContext<'_> {
             let entry = found.ok_or_else(|| StatusError::not_found(self.kind, name))?;
             let live = self.decode(&entry)?;
             let live = live.stored();
-            self.check_preconditions(name, live, options)?;
+            deletion_checks::check_preconditions(
+                self.kind.kind,
+                self.kind.group,
+                live,
+                &options.sent,
+            )?;
             self.admit_deletion(live, options).await?;
             let kept = metadata::finalizers(live).next().is_some();
             if kept && metadata::is_deleting(live) {
@@ -124,34 +129,5 @@ impl CallContext<'_> {
         metadata::set(object, "deletionGracePeriodSeconds", json!(0));
         let generation = metadata::generation(object) + 1;
         metadata::set(object, "generation", json!(generation));
-    }
-
-    fn check_preconditions(
-        &self,
-        name: &str,
-        live: &Value,
-        options: &DeleteOptions,
-    ) -> Result<(), StatusError> {
-        let refuse = |what: &str, wanted: &str, found: &str, happened: &str| {
-            let (kind, group) = (self.kind.kind, self.kind.group);
-            let why = format!(
-                "the {what} in the precondition ({wanted}) does not match the {what} in record \
-                 ({found}). The object might have been {happened}"
-            );
-            Err(StatusError::conflict_of_kind(kind, group, name, &why))
-        };
-        let uid = metadata::text(live, "uid");
-        if let Some(wanted) = &options.uid
-            && wanted != uid
-        {
-            return refuse("UID", wanted, uid, "deleted and then recreated");
-        }
-        let version = metadata::text(live, "resourceVersion");
-        if let Some(wanted) = &options.resource_version
-            && wanted != version
-        {
-            return refuse("ResourceVersion", wanted, version, "modified");
-        }
-        Ok(())
     }
 }

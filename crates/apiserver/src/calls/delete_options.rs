@@ -4,23 +4,16 @@ use serde_json::{Value, json};
 
 use super::{CallContext, StatusError};
 use crate::{
+    deletion_checks,
     negotiate::{self, Media},
-    query,
 };
-use fairgate_objects::{
-    codec::{self, BodyFormat},
-    field_error::ApiFieldError,
-};
+use fairgate_objects::codec::{self, BodyFormat};
 
 /// The options that have an effect here.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeleteOptions {
     /// Validate only; delete nothing.
     pub(super) dry_run: bool,
-    /// The UID that the object must have.
-    pub(super) uid: Option<String>,
-    /// The resource version that the object must have.
-    pub(super) resource_version: Option<String>,
     /// `orphanDependents`, if given.
     pub(super) orphan: Option<bool>,
     /// All of them, as they were sent.
@@ -37,12 +30,9 @@ impl CallContext<'_> {
             let media = negotiate::input(self.request.header("content-type"))?;
             options_in_body(media, body)?
         };
-        check(&value)?;
-        let text = |value: &Value| value.as_str().map(str::to_owned);
+        deletion_checks::check_options(&value)?;
         Ok(DeleteOptions {
             dry_run: value["dryRun"].is_array(),
-            uid: text(&value["preconditions"]["uid"]),
-            resource_version: text(&value["preconditions"]["resourceVersion"]),
             orphan: value["orphanDependents"].as_bool(),
             sent: value,
         })
@@ -80,39 +70,4 @@ fn options_in_body(media: Media, body: &[u8]) -> Result<Value, StatusError> {
         Media::Protobuf => BodyFormat::Protobuf,
     };
     codec::decode_options(format, body).map_err(|error| StatusError::bad_request(error.to_string()))
-}
-
-fn check(options: &Value) -> Result<(), StatusError> {
-    let mut errors = Vec::new();
-    let field = "propagationPolicy";
-    let policy = &options["propagationPolicy"];
-    if !options["orphanDependents"].is_null() && !policy.is_null() {
-        errors.push(ApiFieldError::invalid(
-            field,
-            policy,
-            "orphanDependents and deletionPropagation cannot be both set",
-        ));
-    }
-    let known = ["Foreground", "Background", "Orphan"];
-    if let Some(policy) = policy.as_str()
-        && !known.contains(&policy)
-    {
-        errors.push(ApiFieldError::unsupported(
-            field,
-            &json!(policy),
-            &["Foreground", "Background", "Orphan", "nil"],
-        ));
-    }
-    let dry_run: Vec<&str> = options["dryRun"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    query::check_dry_run(&dry_run, &mut errors);
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(StatusError::invalid_options("DeleteOptions", &errors))
-    }
 }

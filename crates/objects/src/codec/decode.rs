@@ -2,6 +2,7 @@
 //! responds.
 
 use std::fmt::{self, Write};
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::go::Quoted;
 use crate::schema::{
-    Struct,
+    BuiltInKind, Struct, built_in_kinds,
     canonical::{self, Decoded, Source, View},
     meta_v1::{DELETE_OPTIONS, STATUS},
 };
@@ -131,6 +132,21 @@ pub struct RegisteredType<'a> {
     pub kind: &'a str,
     /// The field table of the kind, against which a body is checked first, if fairgate has it.
     pub shape: Option<&'static Struct>,
+}
+
+/// All kinds of Kubernetes in all their versions. kube-apiserver, which registers them, answers otherwise about kinds that
+/// it knows than about others.
+pub fn built_in_types() -> &'static [RegisteredType<'static>] {
+    static TYPES: LazyLock<Vec<RegisteredType<'static>>> = LazyLock::new(|| {
+        let registered = |kind: &BuiltInKind| RegisteredType {
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
+            shape: Some(kind.shape),
+        };
+        built_in_kinds().iter().map(registered).collect()
+    });
+    &TYPES
 }
 
 /// A decoded body of the expected kind.

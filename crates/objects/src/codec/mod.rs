@@ -18,8 +18,8 @@ pub mod unstructured;
 pub mod yaml;
 
 pub use decode::{
-    BodyFormat, DecodeError, DecodedObject, ExpectedType, RegisteredType, check_type, decode_body,
-    decode_options,
+    BodyFormat, DecodeError, DecodedObject, ExpectedType, RegisteredType, built_in_types,
+    check_type, decode_body, decode_options,
 };
 
 /// How unknown and duplicate fields are handled: the parameter `fieldValidation`.

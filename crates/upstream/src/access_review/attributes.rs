@@ -23,10 +23,14 @@ pub struct Attributes {
     pub name: String,
     /// The path, if the request is not for a resource.
     pub path: String,
+    /// The field selector that limits the objects, as text; empty for none. It need not be valid.
+    pub field_selector: String,
+    /// The label selector that limits the objects, as text; empty for none. It need not be valid.
+    pub label_selector: String,
 }
 
 impl Attributes {
-    /// The attributes of a request.
+    /// The attributes of a request, without the selectors of a list.
     pub fn of(info: &RequestInfo) -> Self {
         let text = |part: &[u8]| readable(part).into_owned();
         Self {
@@ -39,6 +43,7 @@ impl Attributes {
             namespace: text(info.namespace()),
             name: text(info.name()),
             path: text(info.path()),
+            ..Self::default()
         }
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! A failed review is neither allow nor deny, and is not cached.
 //!
-//! Not here: selectors of lists (they could only narrow the question), lists of rules.
+//! Not here: lists of rules.
 
 mod attributes;
 mod protocol;

@@ -24,7 +24,7 @@ pub(super) fn request(user: &User, attributes: &Attributes) -> Value {
         spec.insert("extra".into(), json!(user.extra));
     }
     if attributes.is_resource {
-        let resource: BTreeMap<&str, &str> = [
+        let mut resource: BTreeMap<&str, Value> = [
             ("verb", attributes.verb.as_str()),
             ("group", &attributes.group),
             ("version", &attributes.version),
@@ -35,7 +35,18 @@ pub(super) fn request(user: &User, attributes: &Attributes) -> Value {
         ]
         .into_iter()
         .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| (key, json!(value)))
         .collect();
+        let selectors = [
+            ("fieldSelector", &attributes.field_selector),
+            ("labelSelector", &attributes.label_selector),
+        ];
+        for (key, selector) in selectors {
+            if !selector.is_empty() {
+                // The server parses it; one that it cannot parse limits nothing, as in its own checks.
+                resource.insert(key, json!({"rawSelector": selector}));
+            }
+        }
         spec.insert("resourceAttributes".into(), json!(resource));
     } else {
         let path = json!({"verb": attributes.verb, "path": attributes.path});

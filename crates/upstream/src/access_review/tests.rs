@@ -118,6 +118,17 @@ fn the_review_has_the_fields_of_the_kubernetes_api() {
         json!({"user": "alice", "groups": ["devs"],
                "nonResourceAttributes": {"verb": "get", "path": "/apis"}})
     );
+    let limited = Attributes {
+        field_selector: "spec.nodeName=n".to_owned(),
+        label_selector: "a in (".to_owned(),
+        ..wanted("/api/v1/pods")
+    };
+    assert_eq!(
+        request(&alice(), &limited)["spec"]["resourceAttributes"],
+        json!({"verb": "list", "version": "v1", "resource": "pods",
+               "fieldSelector": {"rawSelector": "spec.nodeName=n"},
+               "labelSelector": {"rawSelector": "a in ("}})
+    );
 }
 
 #[test]

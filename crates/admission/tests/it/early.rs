@@ -1,0 +1,109 @@
+//! matchConditions that are evaluated before the objects are known.
+
+use fairgate_admission::{AdmissionAttributes, AdmissionOperation, EvaluationBudgets, PolicySet};
+use fairgate_core::digest::User;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use serde_json::{Value, json};
+
+use super::limits::{Cluster, binding, creation, policy, resources};
+
+fn policy_with(conditions: &[&str], change: impl FnOnce(&mut Value)) -> PolicySet {
+    let conditions = conditions.iter().enumerate();
+    let conditions: Vec<Value> = conditions
+        .map(|(at, expression)| json!({"name": format!("c{at}"), "expression": expression}))
+        .collect();
+    let mut spec = json!({"matchConditions": conditions,
+        "validations": [{"expression": "false"}]});
+    change(&mut spec);
+    let policy: ValidatingAdmissionPolicy =
+        policy("p", &resources("deployments", &json!({})), &spec);
+    PolicySet::compile(&[policy], &[binding("p")])
+}
+
+fn may_match(conditions: &[&str], attributes: &AdmissionAttributes<'_>) -> bool {
+    let set = policy_with(conditions, |_| {});
+    let cluster = Cluster::with("{}");
+    let may_match = set.may_match(attributes, &cluster);
+    let possible = set.possible(attributes, &cluster);
+    assert_eq!(may_match, !possible.is_empty(), "{conditions:?}");
+    if !may_match {
+        let verdict = set.judge(attributes, &cluster, EvaluationBudgets::default());
+        let evaluations = verdict.unwrap().evaluations;
+        let decides = evaluations.iter().any(|one| !one.decisions.is_empty());
+        assert!(!decides, "{conditions:?}: judging says something else");
+    }
+    may_match
+}
+
+#[test]
+fn conditions_on_the_request_alone_are_known_before_the_body() {
+    let user = User::new("alice", ["dev"]);
+    let attributes = creation(&user);
+    for (conditions, expected) in [
+        (&["request.userInfo.username == 'alice'"][..], true),
+        (&["request.userInfo.username != 'alice'"], false),
+        (&["!('dev' in request.userInfo.groups)"], false),
+        (&["request.operation == 'UPDATE'"], false),
+        (&["request.resource.resource == 'pods'"], false),
+        (&["request.kind.kind != 'Deployment'"], false),
+        (&["request.name != 'web'"], false),
+        (&["has(request.subResource)"], false),
+        (&["true", "request.namespace == 'other'"], false),
+        (&["false"], false),
+        (&["['other'].exists(one, one == request.namespace)"], false),
+    ] {
+        assert_eq!(
+            may_match(conditions, &attributes),
+            expected,
+            "{conditions:?}"
+        );
+    }
+}
+
+#[test]
+fn whatever_a_body_may_change_leaves_the_policy_possible() {
+    let user = User::new("alice", ["dev"]);
+    let attributes = creation(&user);
+    let long = format!(
+        "lists.range(50000).exists(at, at < 0 && request.name == '{}')",
+        "x"
+    );
+    for conditions in [
+        &["object.metadata.name == 'other'"][..],
+        &["request.namespace == 'other'", "has(object.spec)"],
+        &["variables.v == request.name"],
+        &["request.dryRun"],
+        &["has(request.options.dryRun)"],
+        &["dyn(request) == 3"],
+        &["authorizer.group('').resource('pods').check('get').allowed()"],
+        // An error may come from a step limit, which is smaller here.
+        &["request.name == 'other'", "[1][int(request.name)] == 1"],
+        &["no.such.name"],
+        &[&*long],
+    ] {
+        assert!(may_match(conditions, &attributes), "{conditions:?}");
+    }
+    let nameless = AdmissionAttributes {
+        name: "",
+        ..attributes
+    };
+    assert!(may_match(&["has(request.name)"], &nameless));
+    assert!(!may_match(&["request.namespace == 'other'"], &nameless));
+    let unknown = AdmissionAttributes {
+        kind: fairgate_admission::GroupVersionKind::default(),
+        operation: AdmissionOperation::Create,
+        ..attributes
+    };
+    assert!(may_match(&["request.kind.kind == ''"], &unknown));
+}
+
+#[test]
+fn what_is_wrong_before_the_conditions_still_counts() {
+    let user = User::new("alice", ["dev"]);
+    let attributes = creation(&user);
+    let cluster = Cluster::with("{}");
+    let with_params = policy_with(&["request.name == 'other'"], |spec| {
+        spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    });
+    assert!(with_params.may_match(&attributes, &cluster));
+}

@@ -1,0 +1,163 @@
+//! Forwards a request that policies allow, if need be on the condition that the object is still the judged one.
+
+use bytes::Bytes;
+use fairgate_apiserver::StatusError;
+use fairgate_call::{Call, Refusal, Reply, RequestProgress};
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use http_body_util::{BodyExt as _, Limited};
+use tower::Service;
+
+use crate::{
+    dry_run::with_body,
+    evaluate::{Evaluation, OldRead},
+    guard::{JudgedVersion, MAX_RETRIES, WriteCondition},
+    plan::JudgePlan,
+    record::{AdmissionRecord, AdmissionRecorder, WriteGuard},
+    responses::{RefusedRequest, reasons},
+};
+
+/// How much is read of a response that the client does not get.
+const MAX_CONFLICT: usize = 1 << 20;
+
+/// What became of a request.
+pub(crate) enum CarriedOut {
+    Reply(Reply),
+    /// The stored object is not the one that it was judged by: it is to be judged again.
+    Changed(Box<Call>, OldRead),
+}
+
+/// A record that is made when the request has been carried out, or its client has disconnected.
+pub(crate) struct RecordAtEnd<'r> {
+    recorder: &'r dyn AdmissionRecorder,
+    record: Option<AdmissionRecord>,
+}
+
+impl<'r> RecordAtEnd<'r> {
+    pub(crate) fn new(recorder: &'r dyn AdmissionRecorder, record: AdmissionRecord) -> Self {
+        Self {
+            recorder,
+            record: Some(record),
+        }
+    }
+
+    fn guarded(&mut self, guard: WriteGuard) {
+        if let Some(record) = &mut self.record {
+            record.guard = Some(guard);
+        }
+    }
+
+    /// The request is judged again.
+    fn cancel(&mut self) {
+        self.record = None;
+    }
+}
+
+impl Drop for RecordAtEnd<'_> {
+    fn drop(&mut self) {
+        if let Some(record) = self.record.take() {
+            self.recorder.record(record);
+        }
+    }
+}
+
+impl Evaluation {
+    /// Forgets what was found out, before the request is judged again.
+    pub(crate) fn begin_again(&mut self, plan: &JudgePlan) {
+        self.plan = plan.clone();
+        self.judged_version = None;
+        self.dry_warnings.clear();
+    }
+
+    /// Forwards the request.
+    pub(crate) async fn forward<S>(
+        &self,
+        call: Call,
+        inner: &mut S,
+        record: &mut RecordAtEnd<'_>,
+        retries: u32,
+    ) -> Result<CarriedOut, Refusal>
+    where
+        S: Service<Call, Response = Reply, Error = Refusal>,
+    {
+        let condition = match &self.judged_version {
+            None => return Ok(CarriedOut::Reply(inner.call(call).await?)),
+            Some(_) if !self.admitter.guard => WriteCondition::None,
+            Some(judged) => {
+                let (facts, query) = (&self.plan.facts, &self.plan.query);
+                judged.condition(facts.verb, &self.content_type, &self.body, query)
+            }
+        };
+        record.guarded(match &condition {
+            WriteCondition::OfClient(_) => WriteGuard::Client,
+            WriteCondition::Inserted(..) if retries > 0 => WriteGuard::Repeated,
+            WriteCondition::Inserted(..) => WriteGuard::Held,
+            WriteCondition::Unreadable | WriteCondition::None => WriteGuard::None,
+        });
+        match condition {
+            WriteCondition::None => Ok(CarriedOut::Reply(inner.call(call).await?)),
+            WriteCondition::Unreadable => Ok(CarriedOut::Reply(self.unguarded(&call))),
+            WriteCondition::OfClient(version) => {
+                // A version that is newer than the judged one shows that the object has changed.
+                if !self.is_judged(&version)
+                    && retries < MAX_RETRIES
+                    && let Some(old) = self.changed().await
+                {
+                    record.cancel();
+                    return Ok(CarriedOut::Changed(Box::new(call), old));
+                }
+                Ok(CarriedOut::Reply(inner.call(call).await?))
+            }
+            WriteCondition::Inserted(body, content_type) => {
+                let guarded = guarded(&call, &body, content_type);
+                let reply = inner.call(guarded).await?;
+                if reply.status() != StatusCode::CONFLICT || retries >= MAX_RETRIES {
+                    return Ok(CarriedOut::Reply(reply));
+                }
+                let Some(old) = self.changed().await else {
+                    return Ok(CarriedOut::Reply(reply));
+                };
+                let _ = Limited::new(reply.into_body(), MAX_CONFLICT)
+                    .collect()
+                    .await;
+                // The upstream is done with it, and nothing has been changed.
+                call.context.progress.set(RequestProgress::NotSent);
+                record.cancel();
+                Ok(CarriedOut::Changed(Box::new(call), old))
+            }
+        }
+    }
+
+    fn is_judged(&self, version: &str) -> bool {
+        let judged = self.judged_version.as_ref();
+        judged.is_some_and(|judged| judged.resource_version == version)
+    }
+
+    /// The stored object, if it is not the one that the request was judged by.
+    async fn changed(&self) -> Option<OldRead> {
+        let found = self.start_read().end().await.ok()?;
+        let version = found.as_ref().map(|found| JudgedVersion::of(&found.value));
+        (version != self.judged_version).then_some(OldRead::Known(found))
+    }
+
+    fn unguarded(&self, call: &Call) -> Reply {
+        let text = "the body cannot be made conditional on the stored object (admission.guard of fairgate): \
+                    send JSON without duplicate members";
+        let error = StatusError::bad_request(text);
+        let refused = RefusedRequest::error(&error, reasons::MALFORMED, self.output);
+        refused.reply(&[], &call.context)
+    }
+}
+
+/// The request with another body.
+fn guarded(call: &Call, body: &Bytes, content_type: Option<&'static str>) -> Call {
+    let mut guarded = with_body(call, body);
+    let headers = guarded.request.headers_mut();
+    headers.insert(CONTENT_LENGTH, body.len().into());
+    if let Some(content_type) = content_type {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    guarded
+}

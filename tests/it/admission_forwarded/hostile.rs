@@ -1,0 +1,99 @@
+//! Hostile requests to a gateway that enforces policies.
+
+use http::Method;
+use serde_json::json;
+
+use super::{MAPS, World, map, policy, policy_file};
+
+const WIDGETS: &str = "/apis/x.io/v1/namespaces/ns/widgets";
+const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
+
+/// A gateway with policies about all resources, some of which use as much as they may.
+fn world(name: &str) -> World {
+    let regex = "object.data.a.matches('(a*)*b')";
+    let loops =
+        "object.data.l.all(a, object.data.l.all(b, object.data.l.all(c, a == b || b == c)))";
+    let all = [
+        policy([
+            "plain",
+            "*",
+            "object.metadata.name != 'denied'",
+            "Deny",
+            "completed",
+        ]),
+        policy(["regex", "configmaps", regex, "Warn", "completed"]),
+        policy(["loops", "widgets", loops, "Deny", "asSent"]),
+    ];
+    let more = json!({"admission": {"mode": "enforce", "bodyBudget": "8Mi", "workers": 1,
+        "policies": {"files": [policy_file(name)]}}});
+    World::with("enforce", name, &all, more)
+}
+
+fn bodies() -> Vec<(&'static str, &'static str, String, u16)> {
+    let many = 1_000_000;
+    let (json, yaml) = ("application/json", "application/yaml");
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let nested = |open: &str, close: &str| format!("{}{}", open.repeat(many), close.repeat(many));
+    let inside = format!("{{\"a\":{}}}", nested("[", "]"));
+    vec![
+        ("lists", json, nested("[", "]"), 400),
+        ("objects", json, "{\"a\":".repeat(many / 2), 400),
+        ("lists in an object", json, inside, 400),
+        ("yaml lists", yaml, nested("[", "]"), 400),
+        ("yaml blocks", yaml, "- ".repeat(many), 400),
+        ("protobuf", protobuf, "k8s\0\x0a".repeat(1000), 415),
+        ("too long", json, "x".repeat((3 << 20) + 1), 413),
+        ("too long yaml", yaml, "x".repeat((3 << 20) + 1), 413),
+        ("cbor", "application/cbor", "x".to_owned(), 415),
+        ("text", "text/plain", "x".to_owned(), 415),
+        ("no media type", "/;;/", "{}".to_owned(), 415),
+        ("empty", json, String::new(), 400),
+    ]
+}
+
+#[tokio::test]
+async fn hostile_bodies_get_a_clear_status_and_are_not_forwarded() {
+    let world = world("hostile-bodies");
+    for (name, content_type, body, code) in bodies() {
+        // A request that is refused before its body was sent may end its connection.
+        let mut bob = world.gateway.user("bob").await;
+        let headers = [("content-type", content_type)];
+        let got = bob.ask(Method::POST, MAPS, &headers, body).await;
+        assert_eq!(got.code, code, "{name}: {}", got.text());
+        assert_eq!(got.json()["kind"], "Status", "{name}");
+    }
+    assert!(world.writes().is_empty());
+}
+
+#[tokio::test]
+async fn requests_that_cost_as_much_as_they_may_do_not_keep_others_waiting() {
+    let world = world("hostile-costs");
+    let mut alice = world.alice().await;
+    assert_eq!(alice.post(SECRETS, &map("first")).await.code, 201);
+    let long = json!({"metadata": {"name": "m"}, "data": {"a": "a".repeat(1 << 20)}});
+    let list: Vec<u32> = (0..100_000).collect();
+    let wide = json!({"metadata": {"name": "w"}, "data": {"l": list}});
+    let mut attacks = Vec::new();
+    for (path, body) in [
+        (MAPS, &long),
+        (WIDGETS, &wide),
+        (MAPS, &long),
+        (WIDGETS, &wide),
+    ] {
+        let mut bob = world.gateway.user("bob").await;
+        let body = body.clone();
+        attacks.push(tokio::spawn(async move { bob.post(path, &body).await }));
+    }
+    // One worker judges these; the core is free meanwhile.
+    for number in 0..50 {
+        let got = alice.post(SECRETS, &map(&format!("m{number}"))).await;
+        assert_eq!(got.code, 201, "{}", got.text());
+    }
+    for attack in attacks {
+        let got = attack.await.unwrap();
+        assert!([201, 422, 429].contains(&got.code), "{}", got.text());
+        if got.code != 201 {
+            assert_eq!(got.json()["kind"], "Status");
+        }
+    }
+}
