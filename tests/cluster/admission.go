@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -98,6 +99,11 @@ func (s Session) numbered(play int) Session {
 	for i := range other.Requests {
 		request := &other.Requests[i]
 		request.Path, request.Query, request.Body, request.Warning = swap(request.Path), swap(request.Query), swap(request.Body), swap(request.Warning)
+		if request.By != nil {
+			by := *request.By
+			by.Name = swap(by.Name)
+			request.By = &by
+		}
 		if len(request.Headers) > 0 {
 			headers := map[string]string{}
 			for name, value := range request.Headers {
@@ -117,7 +123,8 @@ const playMark = "j-z-"
 
 func playNumber(play int) string { return "j-" + string(rune('a'+play)) + "-" }
 
-// unnumbered is what was played, without the number.
+// unnumbered is what was played, without the number, and without the fingerprints of the users' certificates, whose names
+// have it.
 func unnumbered(played [][]Exchange, play int) ([][]Exchange, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -125,11 +132,14 @@ func unnumbered(played [][]Exchange, play int) ([][]Exchange, error) {
 	if err := encoder.Encode(played); err != nil {
 		return nil, err
 	}
-	decoder := json.NewDecoder(strings.NewReader(strings.ReplaceAll(text.String(), playNumber(play), playMark)))
+	plainText := strings.ReplaceAll(text.String(), playNumber(play), playMark)
+	decoder := json.NewDecoder(strings.NewReader(fingerprint.ReplaceAllString(plainText, "X509SHA256={{certificate}}")))
 	decoder.UseNumber()
 	var plain [][]Exchange
 	return plain, decoder.Decode(&plain)
 }
+
+var fingerprint = regexp.MustCompile(`X509SHA256=[0-9a-f]{64}`)
 
 // playJudged plays sessions as the play of that number, many at once, since they mostly wait for policies to take effect.
 func playJudged(ctx context.Context, target *Target, sessions []Session, play int) ([][]Exchange, error) {
@@ -159,8 +169,14 @@ func judgedResponse(response Response) Response {
 	if status, ok := at(response.Body, "status").(map[string]any); ok && text(response.Body, "kind") == "TokenRequest" {
 		status["token"] = "{{token}}"
 	}
+	// The server stops at the first field that is not in the schema, in the order of a Go map.
+	if body, ok := response.Body.(map[string]any); ok && undeclared.MatchString(text(body, "message")) {
+		body["message"] = undeclared.ReplaceAllString(text(body, "message"), "$1 {{field}}: field not declared in schema")
+	}
 	return response
 }
+
+var undeclared = regexp.MustCompile(`(?s)^(failed to create typed patch object \(.*\):).*field not declared in schema$`)
 
 // A judgement writes a session about what policies make of requests. Its namespace is "@ns"; its policies are about
 // objects in that namespace, or about objects with the label s of the session.
@@ -172,6 +188,9 @@ type judgement struct {
 func newJudgement(name string) *judgement {
 	return &judgement{script: script{Session{Name: playMark + name}}}
 }
+
+// by makes somebody else send the last request.
+func (j *judgement) by(who Requester) { j.Requests[len(j.Requests)-1].By = &who }
 
 // in is a path in the session's namespace: of the core group, or of another one with "GROUP/VERSION:".
 func in(resource string) string {

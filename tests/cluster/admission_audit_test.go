@@ -62,7 +62,7 @@ func TestAuditAndEnforceComeToTheSameVerdicts(t *testing.T) {
 	play := nextPlay()
 	var prepared, judged []Session
 	var documents []string
-	for _, session := range RandomJudgedSessions(*admissionSeed+1, 500) {
+	for _, session := range RandomJudgedSessions(*admissionSeed+1, 900) {
 		one := replayOf(session.numbered(play))
 		prepared, judged, documents = append(prepared, one.prepare), append(judged, one.judged), append(documents, one.policies...)
 	}
@@ -86,6 +86,11 @@ func TestAuditAndEnforceComeToTheSameVerdicts(t *testing.T) {
 			t.Fatal(err)
 		}
 		sortWarnings(played)
+		for _, session := range played {
+			for i := range session {
+				session[i].Response = judgedResponse(session[i].Response)
+			}
+		}
 		answered[mode] = played
 		if gateway != nil {
 			succeeds(t, gateway.Stop()) // its log is whole then

@@ -190,8 +190,8 @@ func judgedDefaults(j *judgement) {
 		{"batch/v1:jobs", `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"%s","labels":{"s":"@all"}},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`, []string{shown}},
 		{"batch/v1:cronjobs", `{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"%s","labels":{"s":"@all"}},"spec":{"schedule":"* * * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}`, []string{shown}},
 		{"networking.k8s.io/v1:networkpolicies", `{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{"name":"%s","labels":{"s":"@all"}},"spec":{"podSelector":{}}}`, []string{shown}},
-		{"autoscaling/v2:horizontalpodautoscalers", `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"%s","labels":{"s":"@all"}},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"x"}}}`, []string{shown}},
-		{"autoscaling/v1:horizontalpodautoscalers", `{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"%s","labels":{"s":"@all"}},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"x"}}}`, []string{shown}},
+		{"autoscaling/v2:horizontalpodautoscalers", `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"%s","labels":{"s":"@all"}},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"}}}`, []string{shown}},
+		{"autoscaling/v1:horizontalpodautoscalers", `{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"%s","labels":{"s":"@all"}},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"}}}`, []string{shown}},
 		{"rbac.authorization.k8s.io/v1:roles", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"%s","labels":{"s":"@all"}},"rules":[]}`, []string{shown}},
 		{"coordination.k8s.io/v1:leases", `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"%s","labels":{"s":"@all"}},"spec":{"holderIdentity":"me"}}`, []string{shown}},
 	} {
@@ -392,7 +392,7 @@ func judgedVersions(j *judgement) {
 	j.patch(policiesPath+"/@a", mergePatch, `{"spec":{"matchConstraints":{"matchPolicy":"Exact"}}}`)
 	j.settle()
 	write()
-	scaler := `{"apiVersion":"autoscaling/%s","kind":"HorizontalPodAutoscaler","metadata":{"name":"@h","labels":{"s":"@all","show":"yes"}},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"x"}}}`
+	scaler := `{"apiVersion":"autoscaling/%s","kind":"HorizontalPodAutoscaler","metadata":{"name":"@h","labels":{"s":"@all","show":"yes"}},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"}}}`
 	event := `{"apiVersion":"%s","kind":"Event","metadata":{"name":"@e","namespace":"@ns","labels":{"s":"@all","show":"yes"}},"reason":"R","type":"Normal","action":"A","%s":{"kind":"Pod","namespace":"@ns","name":"p"}%s}`
 	for _, rules := range []string{only("autoscaling", "v2", "horizontalpodautoscalers"), only("autoscaling", "v1", "horizontalpodautoscalers"), only("", "v1", "events"), only("events.k8s.io", "v1", "events")} {
 		j.replacePolicy("@a", judgedPolicy("@a", rules, seen))

@@ -181,12 +181,12 @@ func judgedCeilings(j *judgement) {
 	j.end(in("judged.example.com/v1:things"))
 }
 
-// Who asks: others by impersonation, with rights and without.
+// Who asks: others, with rights and without.
 func judgedUsers(j *judgement) {
 	j.begin()
 	j.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"@writer"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["create","update","patch","delete","get","list","deletecollection","special"]},{"apiGroups":[""],"resources":["pods"],"verbs":["get"]},{"nonResourceURLs":["/healthz"],"verbs":["get"]}]}`)
 	j.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"@writer"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"@writer"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"@bob"},{"kind":"ServiceAccount","name":"robot","namespace":"@ns"}]}`)
-	j.post(policiesPath, judgedPolicy("@a", rules(rule("", "configmaps,secrets", "*")), `spec.variables=[{"name":"who","expression":"request.userInfo.username + ' ' + request.userInfo.groups.join(',') + ' ' + request.userInfo.?uid.orValue('-') + ' ' + string(request.userInfo.?extra.orValue({}).size()) + ' ' + request.userInfo.?extra.orValue({})[?'why'].orValue([]).join(',')"}]`, mustHold(
+	j.post(policiesPath, judgedPolicy("@a", rules(rule("", "configmaps,secrets", "*")), `spec.variables=[{"name":"who","expression":"request.userInfo.username + ' ' + request.userInfo.groups.join(',') + ' ' + request.userInfo.?uid.orValue('-') + ' ' + request.userInfo.?extra.orValue({}).map(k, k + ' ' + request.userInfo.extra[k][0].substring(0, 10)).join(',')"}]`, mustHold(
 		shows(`variables.who`),
 		validation(`!('pods' in object.metadata.?labels.orValue({})) || authorizer.group('').resource('pods').namespace(request.namespace).check('get').allowed()`, `"messageExpression":"variables.who + ' may not get pods'"`),
 		validation(`!('nodes' in object.metadata.?labels.orValue({})) || authorizer.group('').resource('nodes').name('n').check('get').allowed()`, `"messageExpression":"variables.who + ' may not get nodes'"`, `"reason":"Forbidden"`),
@@ -198,22 +198,32 @@ func judgedUsers(j *judgement) {
 	)))
 	j.post(bindingsPath, binding("@a"))
 	j.settle()
-	bob := []string{"Impersonate-User", j.Name + "-bob", "Impersonate-Group", "team", "Impersonate-Uid", "u1", "Impersonate-Extra-Why", "because"}
-	j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@probe"), bob...)
+	bob := Requester{Name: j.Name + "-bob", UID: "u1", Groups: []string{"team"}}
+	j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@probe"))
+	j.by(bob)
 	j.until(201) // until the role is known
 	for _, label := range []string{"show", "pods", "nodes", "path", "special", "robot", "stranger", "denied"} {
 		document := of(configMapDocument, "@x", `metadata.labels.`+label+`="yes"`)
 		j.post(in("configmaps?dryRun=All"), document)
-		j.post(in("configmaps?dryRun=All"), document, bob...)
+		j.post(in("configmaps?dryRun=All"), document)
+		j.by(bob)
 	}
-	j.post(in("configmaps"), of(configMapDocument, "@x"), bob...)
-	j.patch(in("configmaps/@x"), mergePatch, `{"metadata":{"labels":{"nodes":"yes"}}}`, bob...)
-	j.apply(in("configmaps/@x")+"?force=true", "me", of(configMapDocument, "@x", `metadata.labels.nodes="yes"`), bob...)
-	j.post(in("secrets"), of(secretDocument, "@x", shown), bob...)                                         // who may not
-	j.patch(in("secrets/@none"), mergePatch, `{"metadata":{"labels":{"show":"yes"}}}`, bob...)             // who may not
-	j.delete(in("secrets/@none"), bob...)                                                                  // who may not
-	j.post(in("configmaps"), of(configMapDocument, "@y", shown), "Impersonate-User", j.Name+"-nobody")     // who may nothing
-	j.post(in("configmaps"), of(configMapDocument, "@y", shown), append(bob, "Impersonate-Extra", "x")...) // a header that nobody knows
+	j.post(in("configmaps"), of(configMapDocument, "@x"))
+	j.by(bob)
+	j.patch(in("configmaps/@x"), mergePatch, `{"metadata":{"labels":{"nodes":"yes"}}}`)
+	j.by(bob)
+	j.apply(in("configmaps/@x")+"?force=true", "me", of(configMapDocument, "@x", `metadata.labels.nodes="yes"`))
+	j.by(bob)
+	// Bob may not do this.
+	j.post(in("secrets"), of(secretDocument, "@x", shown))
+	j.by(bob)
+	j.patch(in("secrets/@none"), mergePatch, `{"metadata":{"labels":{"show":"yes"}}}`)
+	j.by(bob)
+	j.delete(in("secrets/@none"))
+	j.by(bob)
+	// Nobody may do anything.
+	j.post(in("configmaps"), of(configMapDocument, "@y", shown))
+	j.by(Requester{Name: j.Name + "-nobody"})
 	j.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/@writer")
 	j.delete("/apis/rbac.authorization.k8s.io/v1/clusterroles/@writer")
 	j.end(in("configmaps"))
@@ -251,7 +261,8 @@ func judgedConditions(j *judgement) {
 		}
 		j.post(in("configmaps"), of(configMapDocument, "@y"))
 		j.delete(in("configmaps/@y"))
-		j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@x", `metadata.labels.deny="a"`), "Impersonate-User", j.Name+"-bob", "Impersonate-Group", "system:masters")
+		j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@x", `metadata.labels.deny="a"`))
+		j.by(Requester{Name: j.Name + "-bob", Groups: []string{"system:masters"}})
 	}
 	write()
 	j.patch(policiesPath+"/@a", mergePatch, `{"spec":{"failurePolicy":"Ignore"}}`)
@@ -303,7 +314,7 @@ func judgedExemptions(j *judgement) {
 		mustHold(validation(`false`, `"messageExpression":"request.operation + ' ' + request.kind.kind + ' ' + request.?name.orValue('none') + ' ' + request.?subResource.orValue('-')"`))))
 	j.post(bindingsPath, binding("@a"))
 	j.settle()
-	team := []string{"Impersonate-User", j.Name + "-bob", "Impersonate-Group", "system:masters"}
+	bob := Requester{Name: j.Name + "-bob", Groups: []string{"system:masters"}}
 	for _, one := range []struct{ path, body string }{
 		{"/apis/authentication.k8s.io/v1/tokenreviews", `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"x"}}`},
 		{"/apis/authentication.k8s.io/v1/selfsubjectreviews", `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`},
@@ -318,12 +329,17 @@ func judgedExemptions(j *judgement) {
 		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"cs.judged.example.com"},"spec":{"group":"judged.example.com","scope":"Cluster","names":{"plural":"cs","singular":"c","kind":"C","listKind":"CList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`},
 		{"/api/v1/nodes?dryRun=All", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"@c"}}`},
 	} {
-		j.post(one.path, one.body, team...)
+		j.post(one.path, one.body)
+		j.by(bob)
 	}
-	j.get("/version", team...)
-	j.get(in("configmaps"), team...)
-	j.post("/nothing/here", "{}", team...)
-	j.post("/apis/none.example.com/v1/things", "{}", team...)
+	for _, path := range []string{"/version", in("configmaps")} {
+		j.get(path)
+		j.by(bob)
+	}
+	for _, path := range []string{"/nothing/here", "/apis/none.example.com/v1/things"} {
+		j.post(path, "{}")
+		j.by(bob)
+	}
 	j.end()
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -87,6 +88,15 @@ func (p *PKI) User(file, name string, groups ...string) (KeyPair, error) {
 	return p.newClient(p.ca, fmt.Sprintf("user-%s-%d", file, p.users.Add(1)), name, groups)
 }
 
+// UserWithUID is the same for a user with a UID, if that is not empty: it is an attribute of the subject of its own.
+func (p *PKI) UserWithUID(file, name, uid string, groups ...string) (KeyPair, error) {
+	var attributes []pkix.AttributeTypeAndValue
+	if uid != "" {
+		attributes = append(attributes, pkix.AttributeTypeAndValue{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: uid})
+	}
+	return p.newClient(p.ca, fmt.Sprintf("user-%s-%d", file, p.users.Add(1)), name, groups, attributes...)
+}
+
 func (p *PKI) newAuthority(file, name string) (*authority, KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -118,12 +128,13 @@ func (p *PKI) newServer(name string, addresses []string) (KeyPair, error) {
 	return pair, err
 }
 
-func (p *PKI) newClient(by *authority, file, name string, groups []string) (KeyPair, error) {
+func (p *PKI) newClient(by *authority, file, name string, groups []string, more ...pkix.AttributeTypeAndValue) (KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return KeyPair{}, err
 	}
 	request := unsigned(name, groups)
+	request.Subject.ExtraNames = more
 	request.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	pair, _, err := p.write(file, request, key, by)
 	return pair, err

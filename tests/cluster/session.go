@@ -46,11 +46,19 @@ type Request struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    string            `json:"body,omitempty"`
 	Base64  string            `json:"bodyBase64,omitempty"` // instead of Body where that is not text
+	By      *Requester        `json:"by,omitempty"`         // who sends it; nil for the target's own user
 	// Until repeats the request until it is answered with this code, or, if it is [warned], with a warning: a
 	// real server notices within seconds that a policy has changed.
 	Until int `json:"until,omitempty"`
 	// Warning has to be in one of the warnings that a request is repeated for.
 	Warning string `json:"untilWarning,omitempty"`
+}
+
+// A Requester is a user with a client certificate.
+type Requester struct {
+	Name   string   `json:"name"`
+	UID    string   `json:"uid,omitempty"`
+	Groups []string `json:"groups,omitempty"`
 }
 
 // warned is the code of warnings in HTTP, which no answer has.
@@ -100,6 +108,8 @@ type Target struct {
 	// resource versions and watches is not looked at.
 	Conditions bool
 	Writes     bool // there is such a controller on this one
+	// As makes the transport of another user. Targets that play sessions with such users need it.
+	As func(Requester) (http.RoundTripper, error)
 
 	base      *url.URL
 	transport http.RoundTripper
@@ -313,7 +323,13 @@ func (t *Target) send(ctx context.Context, request Request, seen *normaliser) (R
 	for name, value := range request.Headers {
 		wire.Header.Set(name, seen.resolve(value))
 	}
-	answer, err := t.transport.RoundTrip(wire)
+	transport := t.transport
+	if request.By != nil {
+		if transport, err = t.As(*request.By); err != nil {
+			return Response{}, err
+		}
+	}
+	answer, err := transport.RoundTrip(wire)
 	if errors.Is(err, io.EOF) {
 		return Response{Text: noAnswer}, nil
 	}
