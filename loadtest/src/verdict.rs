@@ -97,13 +97,30 @@ fn judge_one(expectation: &Expectation, evidence: &Evidence) -> Judgement {
             };
             let subject = expectation.subject();
             let (actual, bound) = (measure.written(actual), measure.written(bound));
+            let why = match (outcome, measure) {
+                (ExpectationOutcome::Fails, Measure::Errors) => last_error(&evidence.clients, who),
+                _ => String::new(),
+            };
             judgement(
                 outcome,
-                format!("{subject} is {actual}, the bound {bound}{explained}"),
+                format!("{subject} is {actual}, the bound {bound}{explained}{why}"),
             )
         }
         Err(reason) => judgement(ExpectationOutcome::Unknown, reason),
     }
+}
+
+/// What the last error of `who` was, or that of all clients, for the end of a sentence.
+fn last_error(clients: &[ClientFigures], who: Option<&str>) -> String {
+    let of = |client: &&ClientFigures| who.is_none_or(|who| client.name == who);
+    let mut errors = clients
+        .iter()
+        .filter(of)
+        .filter_map(|client| client.last_error.as_ref());
+    errors
+        .next()
+        .map(|error| format!("; the last: {error}"))
+        .unwrap_or_default()
 }
 
 /// The value of the reference of an expectation.
@@ -190,6 +207,27 @@ mod tests {
         ] {
             assert_eq!(outcome(text, &evidence), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn errors_that_were_not_expected_name_the_last() {
+        let mut clients = mouse(0.1);
+        clients[0].errors = 3;
+        clients[0].last_error = Some("no response within 8.0 s".to_owned());
+        let evidence = Evidence {
+            clients,
+            ..Evidence::default()
+        };
+        let detail = |text: &str| {
+            let expectation = Expectation::parse(text).unwrap();
+            judge_one(&expectation, &evidence).detail
+        };
+        let expected = "mouse.errors is 3, the bound 0; the last: no response within 8.0 s";
+        assert_eq!(detail("mouse.errors == 0"), expected);
+        assert_eq!(
+            detail("mouse.errors <= 3"),
+            "mouse.errors is 3, the bound 3"
+        );
     }
 
     #[test]

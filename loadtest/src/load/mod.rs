@@ -25,8 +25,11 @@ use gateway_metrics::LevelSample;
 use progress::ProgressLine;
 use recorder::{IntervalFigures, LoadRecorder};
 
-/// How long to wait for the last responses; requests without one by then count as unanswered.
+/// After the end of a slice, its last responses are waited for until so long a time has passed without one. Requests
+/// without a response by then count as unanswered.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest wait for the last responses, however many still come, as a multiple of [`PATIENCE`].
+const LONGEST_WAIT: u32 = 6;
 /// From the start of a slice to its first request.
 const LEAD: Duration = Duration::from_millis(20);
 
@@ -165,14 +168,36 @@ pub(crate) async fn run(
     }
     let after = plan.process.map(ProcessUse::read);
     stopping.send_replace(true);
-    let all_ended = async { while users.join_next().await.is_some() {} };
+    let requests = || {
+        recorders
+            .iter()
+            .map(|(recorder, _)| recorder.requests())
+            .sum()
+    };
+    wait_for_last(&mut users, requests).await;
     // Those that are left are aborted, and count as unanswered.
-    let _ = tokio::time::timeout(PATIENCE, all_ended).await;
     users.shutdown().await;
     let process = after.zip(before.await.ok().flatten());
     SliceResult {
         process: process.map(|(after, before)| after.since(before)),
         ..collect(&recorders, metrics.await.unwrap_or_default())
+    }
+}
+
+/// Waits until all `users` have ended. Returns earlier if in a whole [`PATIENCE`] none of their requests has, `requests`
+/// being the number of those that have, and at the latest after [`LONGEST_WAIT`].
+async fn wait_for_last(users: &mut JoinSet<()>, requests: impl Fn() -> u64) {
+    let mut ended_before = requests();
+    for _ in 0..LONGEST_WAIT {
+        let all_ended = async { while users.join_next().await.is_some() {} };
+        if tokio::time::timeout(PATIENCE, all_ended).await.is_ok() {
+            return;
+        }
+        let ended = requests();
+        if ended == ended_before {
+            return;
+        }
+        ended_before = ended;
     }
 }
 
@@ -222,4 +247,43 @@ async fn show(
         );
     }
     progress.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Waits for `users`, of which one after the other ends every `pause`; returns how many have ended, and after what
+    /// time.
+    async fn waited(users: u32, pause: Duration) -> (u64, Duration) {
+        let ended = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        for number in 1..=users {
+            let ended = Arc::clone(&ended);
+            tasks.spawn(async move {
+                tokio::time::sleep(pause * number).await;
+                ended.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        let start = tokio::time::sleep(Duration::ZERO).deadline();
+        wait_for_last(&mut tasks, || ended.load(Ordering::Relaxed)).await;
+        let end = tokio::time::sleep(Duration::ZERO).deadline();
+        (ended.load(Ordering::Relaxed), end - start)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_responses_are_waited_for_as_long_as_some_come() {
+        assert_eq!(waited(0, PATIENCE).await, (0, Duration::ZERO));
+        // A slow machine: a response each second, longer than the patience in all.
+        let second = Duration::from_secs(1);
+        assert_eq!(waited(12, second).await, (12, 12 * second));
+        // A server that responds to nobody.
+        assert_eq!(waited(3, PATIENCE * 2).await, (0, PATIENCE));
+        // One that would go on for ever.
+        let (ended, after) = waited(1000, second).await;
+        assert_eq!(after, PATIENCE * LONGEST_WAIT);
+        assert!((29..=30).contains(&ended), "{ended}");
+    }
 }

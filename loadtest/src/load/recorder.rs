@@ -167,6 +167,11 @@ impl LoadRecorder {
         tally.intervals[interval].refusals += 1;
     }
 
+    /// The measured requests that have ended, however they did.
+    pub(crate) fn requests(&self) -> u64 {
+        self.lock().requests
+    }
+
     /// Successes so far, their 99th percentile in seconds, refusals with repetitions, and errors.
     pub(crate) fn progress(&self) -> (u64, f64, u64, u64) {
         let tally = self.lock();
