@@ -160,8 +160,9 @@ impl GatewayMetrics {
         installed
     }
 
-    /// Installs a panic hook that counts panics and logs each in one line instead of printing it.
-    pub(crate) fn install_panic_hook(&self) {
+    /// Installs a panic hook that counts the panics of the process, and logs each in one line instead of printing it if
+    /// there is a logger. For a program that starts gateways itself; [`serve`](crate::app::serve) does so.
+    pub fn install_panic_hook(&self) {
         let panics = self.panics.clone();
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {

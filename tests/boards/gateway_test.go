@@ -41,10 +41,26 @@ type object = map[string]any
 
 // startGateway starts fairgate with this configuration, which names neither version nor addresses.
 func startGateway(t *testing.T, directory string, config object, secure bool) *gateway {
-	binary := os.Getenv("FAIRGATE_BIN")
+	return startProgram(t, directory, config, secure, program(t, "FAIRGATE_BIN"), "serve", "--config", filepath.Join(directory, "fairgate.yaml"))
+}
+
+// startPanicking starts a gateway that hosts the policy objects, and panics at requests with the query panic.
+func startPanicking(t *testing.T) *gateway {
+	directory := t.TempDir()
+	return startProgram(t, directory, object{"mode": "standalone", "dataCores": 1}, false, program(t, "FAIRGATE_PANICKING_BIN"), directory)
+}
+
+// program returns the path of a binary, which a variable of the environment names.
+func program(t *testing.T, variable string) string {
+	binary := os.Getenv(variable)
 	if binary == "" {
-		t.Fatal("FAIRGATE_BIN names no binary of fairgate; start with tests/boards/run")
+		t.Fatalf("%s names no binary; start with tests/boards/run", variable)
 	}
+	return binary
+}
+
+// startProgram starts a gateway with this configuration, which names neither version nor addresses.
+func startProgram(t *testing.T, directory string, config object, secure bool, command ...string) *gateway {
 	listen := object{"address": "127.0.0.1:0"}
 	scheme := "http://"
 	if secure {
@@ -61,7 +77,7 @@ func startGateway(t *testing.T, directory string, config object, secure bool) *g
 	}
 	write(t, directory, "fairgate.yaml", string(text))
 	write(t, directory, "tokens", tokens)
-	process := exec.Command(binary, "serve", "--config", filepath.Join(directory, "fairgate.yaml"))
+	process := exec.Command(command[0], command[1:]...)
 	process.Dir = directory
 	stderr, err := process.StderrPipe()
 	if err != nil {
