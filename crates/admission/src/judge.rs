@@ -29,6 +29,9 @@ const MAX_ANNOTATION: usize = 10 * 1024;
 /// A request that is being judged.
 pub(crate) struct Judge<'a> {
     request: MatchRequest<'a>,
+    /// The matchConstraints of the latest policy that was compared with the request, and how the request matches; policies
+    /// with equal ones often follow each other.
+    latest_match: Option<(u32, Option<MatchedResource<'a>>)>,
     budgets: EvaluationBudgets,
     /// The namespace of the request, once it is known.
     namespace: OnceCell<Option<&'a CelJson<'a>>>,
@@ -63,6 +66,7 @@ impl<'a> Judge<'a> {
         verdict.evaluations.reserve(policies);
         Self {
             request,
+            latest_match: None,
             budgets,
             namespace: OnceCell::new(),
             verdict,
@@ -80,11 +84,7 @@ impl<'a> Judge<'a> {
         policy: &'a CompiledPolicy,
         values: &mut SharedValues<'a>,
     ) -> Result<(), AdmissionAbort> {
-        let matched = match &policy.matcher {
-            Ok(matcher) => matcher.matches(&self.request),
-            Err(error) => Err(error.clone()),
-        };
-        let matched = match matched {
+        let matched = match self.matches(policy) {
             Ok(Some(matched)) => matched,
             Ok(None) => return Ok(()),
             Err(error) => {
@@ -135,6 +135,19 @@ impl<'a> Judge<'a> {
             self.verdict.annotate(&key, values.join(", "));
         }
         Ok(())
+    }
+
+    /// Whether the request matches the policy, and as which resource and kind.
+    fn matches(&mut self, policy: &CompiledPolicy) -> Result<Option<MatchedResource<'a>>, String> {
+        if let Some((constraints, matched)) = self.latest_match
+            && constraints == policy.constraints
+        {
+            return Ok(matched);
+        }
+        let matcher = policy.matcher.as_ref().map_err(String::clone)?;
+        let matched = matcher.matches(&self.request)?;
+        self.latest_match = Some((policy.constraints, matched));
+        Ok(matched)
     }
 
     /// The params of a binding, if it matches. Converts the objects before they are needed for the first time.

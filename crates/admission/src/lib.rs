@@ -57,7 +57,7 @@ pub use attributes::{
 pub use built_in::{BuiltInResource, built_in_resource, built_in_resources, typed_kinds};
 pub use evaluation::{
     AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationCosts, PartCost,
-    PolicyAnnotationResult, PolicyDecision, PolicyEvaluation,
+    PolicyAnnotationResult, PolicyDecision, PolicyDecisions, PolicyEvaluation,
 };
 pub use inputs::{AdmissionInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind};
 pub use observer::{ExpressionRole, ExpressionStep, JudgeObserver};

@@ -117,6 +117,8 @@ pub(crate) struct CompiledPolicy {
     pub(crate) name: String,
     pub(crate) failure_policy: FailurePolicy,
     pub(crate) matcher: Result<ResourceMatcher, String>,
+    /// The number of the first policy of the set with the same matchConstraints: both match the same requests.
+    pub(crate) constraints: u32,
     pub(crate) param_kind: Option<PolicyParamKind>,
     /// Makes the bindings of an evaluation: declares all that expressions of the policy may see.
     pub(crate) environment: CelEnvironment,
@@ -169,6 +171,7 @@ impl CompiledPolicy {
                 Some(resources) => ResourceMatcher::new(resources),
                 None => Err("policy contained no match constraints, a required field".to_owned()),
             },
+            constraints: 0,
             param_kind: spec.param_kind.as_ref().map(|kind| PolicyParamKind {
                 api_version: kind.api_version.clone().unwrap_or_default(),
                 kind: kind.kind.clone().unwrap_or_default(),

@@ -1,5 +1,7 @@
 //! The policies that are in force, and judging a request by them.
 
+use std::collections::HashMap;
+
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -56,6 +58,7 @@ impl PolicySet {
         bindings: &[ValidatingAdmissionPolicyBinding],
     ) -> Self {
         let mut set = Self::default();
+        let mut distinct = HashMap::new();
         for policy in policies {
             let name = policy.metadata.name.as_deref().unwrap_or_default();
             let bindings = bindings.iter();
@@ -65,8 +68,10 @@ impl PolicySet {
             if own.is_empty() {
                 continue;
             }
-            let compiled = CompiledPolicy::compile(policy, &own);
             let number = u32::try_from(set.policies.len()).unwrap_or(u32::MAX);
+            let mut compiled = CompiledPolicy::compile(policy, &own);
+            let constraints = policy.spec.as_ref().map(|spec| &spec.match_constraints);
+            compiled.constraints = *distinct.entry(format!("{constraints:?}")).or_insert(number);
             set.index.insert(number, compiled.matcher.as_ref());
             set.policies.push(compiled);
         }

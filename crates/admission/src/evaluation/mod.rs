@@ -8,6 +8,7 @@ pub(crate) mod values;
 mod variables;
 
 use fairgate_cel::{CelBindings, CelJson, CelValue, CelVariable};
+use smallvec::{SmallVec, smallvec};
 
 use crate::attributes::AdmissionObjects;
 use crate::inputs::AdmissionInputs;
@@ -150,6 +151,9 @@ impl PolicyAnnotationResult<'_> {
     }
 }
 
+/// The decisions of one evaluation. Most policies have one validation, or two.
+pub type PolicyDecisions<'p> = SmallVec<[PolicyDecision<'p>; 2]>;
+
 /// What evaluating one policy with one param gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyEvaluation<'p> {
@@ -160,7 +164,7 @@ pub struct PolicyEvaluation<'p> {
     /// What each part cost.
     pub costs: EvaluationCosts,
     /// One for each validation, or a single one for an error of the whole policy; none if a matchCondition is false.
-    pub decisions: Vec<PolicyDecision<'p>>,
+    pub decisions: PolicyDecisions<'p>,
     /// One for each audit annotation, if they were evaluated.
     pub annotations: Vec<PolicyAnnotationResult<'p>>,
 }
@@ -219,7 +223,7 @@ pub(crate) fn evaluate<'p: 'c, 'c>(
         }
         Err(error) => {
             result.costs.annotations = PartCost::OverBudget;
-            result.decisions = vec![run.error(error.to_string())];
+            result.decisions = smallvec![run.error(error.to_string())];
         }
     }
     result
@@ -389,13 +393,13 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
     fn validations(
         &mut self,
         costs: &mut EvaluationCosts,
-    ) -> Result<Vec<PolicyDecision<'p>>, OutOfBudget> {
+    ) -> Result<PolicyDecisions<'p>, OutOfBudget> {
         self.bind(self.policy.numbers.request, self.context.request);
         self.bind(self.policy.numbers.namespace, self.context.namespace);
         let budget = self.context.budgets.validations;
         let validations = &self.policy.validations;
         costs.validations = PartCost::OverBudget;
-        let mut decisions = Vec::with_capacity(validations.len());
+        let mut decisions = PolicyDecisions::with_capacity(validations.len());
         let expressions = validations.iter().map(|one| &one.expression).enumerate();
         let left = self.part(ExpressionRole::Validation, expressions, budget, |result| {
             decisions.push(match result {
