@@ -65,9 +65,9 @@ impl<W: Copy> QueueSet<W> {
         queue.seats_in_use += entry.seats;
     }
 
-    /// A request has ended: its charge is corrected, and its queue has one less that executes. `learns` is whether its
+    /// A request has ended: its charge is corrected, and its queue has one less that executes. `LEARNS` is whether its
     /// duration counts as a service time.
-    pub(super) fn end(&mut self, index: u32, learns: bool) {
+    pub(super) fn end<const LEARNS: bool>(&mut self, index: u32) {
         self.sums.executing -= 1;
         match self.semantics {
             Semantics::Compatible => self.correct_charge(index),
@@ -76,7 +76,7 @@ impl<W: Copy> QueueSet<W> {
                 if slot != NONE {
                     self.slots[slot as usize].executing -= 1;
                 }
-                self.settle_charge(index, learns);
+                self.settle_charge::<LEARNS>(index);
             }
         }
     }

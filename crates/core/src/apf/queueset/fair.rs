@@ -244,11 +244,11 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// Replaces the estimated work by the actual work, and updates the mean service time if it `learns`.
-    pub(super) fn settle_charge(&mut self, index: u32, learns: bool) {
+    /// Replaces the estimated work by the actual work, and updates the mean service time if it `LEARNS`.
+    pub(super) fn settle_charge<const LEARNS: bool>(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let took = self.now.since(entry.started.unwrap_or(self.now));
-        if learns {
+        if LEARNS {
             self.assumed = moved(self.assumed, &mut self.learnt, took);
         }
         if entry.flow == NONE {
@@ -256,7 +256,7 @@ impl<W: Copy> QueueSet<W> {
         }
         let (seats, assumed, flow) = (entry.seats, entry.assumed, entry.flow);
         let known = self.flows.at_mut(flow);
-        if learns {
+        if LEARNS {
             known.service_time = moved(known.service_time, &mut known.learnt, took);
         }
         let guess = SeatSeconds::product(seats, assumed);

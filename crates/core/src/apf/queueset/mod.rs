@@ -311,7 +311,7 @@ impl<W: Copy> QueueSet<W> {
         id: EntryId,
         events: &mut QueueSetEvents<W>,
     ) -> Option<Time> {
-        self.finish_as(now, id, false, events)
+        self.finish_as::<false>(now, id, events)
     }
 
     /// An executing request was refused before it was carried out. In Improved its duration says nothing about the
@@ -323,14 +323,16 @@ impl<W: Copy> QueueSet<W> {
         id: EntryId,
         events: &mut QueueSetEvents<W>,
     ) -> Option<Time> {
-        self.finish_as(now, id, self.semantics == Semantics::Improved, events)
+        match self.semantics {
+            Semantics::Improved => self.finish_as::<true>(now, id, events),
+            Semantics::Compatible => self.finish_as::<false>(now, id, events),
+        }
     }
 
-    fn finish_as(
+    fn finish_as<const REFUSED: bool>(
         &mut self,
         now: Time,
         id: EntryId,
-        refused: bool,
         events: &mut QueueSetEvents<W>,
     ) -> Option<Time> {
         self.advance(now, events);
@@ -342,10 +344,12 @@ impl<W: Copy> QueueSet<W> {
             debug_assert!(false, "a request finishes once");
             return None;
         };
-        if refused {
+        if REFUSED {
             self.waive_final_seats(id.index);
+            self.end::<false>(id.index);
+        } else {
+            self.end::<true>(id.index);
         }
-        self.end(id.index, !refused);
         let flow = self.entries.at(id.index).flow;
         let until = self.linger_or_release(id.index);
         if flow != NONE && until.is_none() {
