@@ -68,9 +68,9 @@ impl FetchError {
 /// Reads the upstream's metrics until it is dropped, first at once and then about every `every`, and
 /// passes their counts to `seed`.
 ///
-/// `fetch` requests `/metrics` and returns the uncompressed body of a 200 response. After each failure the
-/// interval doubles, up to 8 times `every`; if the request is forbidden, it is 8 times `every` at once. Each kind
-/// of failure is logged when it begins; that the request is forbidden, only once.
+/// `fetch` requests `/metrics` and returns the uncompressed body of a 200 response. With each failure after the
+/// first the interval doubles, up to 8 times `every`; if the request is forbidden, it is 8 times `every` at once. Each
+/// kind of failure is logged when it begins; that the request is forbidden, only once.
 pub(crate) async fn follow<F, A, B>(fetch: F, every: Duration, seed: impl Fn(&[ObjectCount]))
 where
     F: Fn() -> A,

@@ -16,8 +16,8 @@ use std::sync::{
 
 /// Bytes of a response that are read and discarded if it may be endless, or if the request counts against no limit.
 pub(super) const MAX_DISCARDED_BYTES: u64 = 1 << 20;
-/// Bytes of a response that are read and discarded if the request counts against a limit: more than any finite response
-/// has. The request is then cancelled, and keeps what it holds.
+/// Bytes of a response that are read and discarded if the request counts against a limit: more than all but the longest
+/// lists have. The request is then cancelled, and keeps what it holds until its time limit.
 const MANY_BYTES: u64 = 128 << 20;
 /// How many requests that count against no limit may continue at a time, all cores together.
 const MAX_UNSEATED: u32 = 4096;
