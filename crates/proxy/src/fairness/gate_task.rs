@@ -2,6 +2,8 @@
 
 use std::{future::poll_fn, rc::Rc};
 
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
 use super::{
     gate::Gate,
     message::GateMessage,
@@ -12,7 +14,7 @@ impl Gate {
     /// Reads this core's mailbox and checks the replies that hold seats; never completes.
     pub async fn run(self: Rc<Self>) {
         let mut messages = Vec::new();
-        let mut checks = tokio::time::interval(CHECK_INTERVAL);
+        let mut checks = check_ticks(self.clock().instant(self.now()));
         let mut slow_readers = SlowReaders::default();
         loop {
             let mailbox = self.flow_control().mailbox(self.core());
@@ -38,5 +40,44 @@ impl Gate {
                 let _ = reply.send(self.describe(requests));
             }
         }
+    }
+}
+
+/// When to check replies: at `first`, and then every [`CHECK_INTERVAL`].
+///
+/// A core that was blocked continues with a single check. Clients read nothing between checks that follow each other at
+/// once, so all of them would seem slow.
+fn check_ticks(first: Instant) -> Interval {
+    let mut ticks = interval_at(first, CHECK_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use fairgate_base::clock::Clock;
+
+    use super::*;
+
+    #[test]
+    fn a_core_that_was_blocked_does_not_make_up_for_the_checks_that_it_missed() {
+        const MISSED: u32 = 20;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let checks = runtime.block_on(async {
+            let clock = Clock::system();
+            let mut ticks = check_ticks(clock.instant(clock.now()) - MISSED * CHECK_INTERVAL);
+            let mut checks = 0;
+            for _ in 0..MISSED {
+                checks +=
+                    poll_fn(|cx| Poll::Ready(u32::from(ticks.poll_tick(cx).is_ready()))).await;
+            }
+            checks
+        });
+        assert!((1..MISSED / 2).contains(&checks), "{checks}");
     }
 }
