@@ -19,9 +19,11 @@ pub(crate) enum Probe {
 impl Probe {
     /// Parses a path: the endpoint, and the single check that it names, if any.
     pub(crate) fn of(path: &str) -> Option<(Self, Option<&str>)> {
-        let (probe, check) = match path[1..].split_once('/') {
+        // A target such as `example.com:80` has an empty path.
+        let path = path.strip_prefix('/')?;
+        let (probe, check) = match path.split_once('/') {
             Some((probe, check)) => (probe, Some(check).filter(|check| !check.is_empty())),
-            None => (path.get(1..)?, None),
+            None => (path, None),
         };
         let probe = match probe {
             "livez" => Self::Live,
@@ -285,6 +287,7 @@ mod tests {
         );
         assert_eq!(Probe::of("/healthz/"), Some((Probe::Health, None)));
         assert_eq!(Probe::of("/livezz"), None);
+        assert_eq!(Probe::of(""), None);
         let checks = checks();
         assert!(
             checks

@@ -66,6 +66,9 @@ fn operators_find_everything_on_their_own_port() {
                 .await
                 .starts_with("HTTP/1.1 404 ")
         );
+        // A target without a path.
+        let authority = ask(address, "GET localhost:80").await;
+        assert!(authority.starts_with("HTTP/1.1 404 "), "{authority}");
         let head = ask(address, "HEAD /livez").await;
         assert!(
             head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"),
