@@ -3,6 +3,8 @@
 //! Parsers of YAML 1.1, such as kubectl's, read an unquoted `yes` as true and `1_0` as ten; parsers of YAML 1.2
 //! do not. So all text that is not certainly a plain word is written in quotes, as in JSON, which is also YAML.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 /// Words that some parsers do not read as text.
@@ -100,8 +102,27 @@ fn text(string: &str) -> String {
     if is_word && !TAKEN.contains(&string.to_ascii_lowercase().as_str()) {
         string.to_owned()
     } else {
-        Value::from(string).to_string()
+        quoted(string)
     }
+}
+
+/// A text in quotes, as in JSON. Characters that JSON allows and YAML does not, or reads as line breaks, are escaped.
+fn quoted(string: &str) -> String {
+    let mut out = String::with_capacity(string.len() + 2);
+    for c in Value::from(string).to_string().chars() {
+        match c {
+            '\u{7f}'..='\u{9f}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{feff}'
+            | '\u{fffe}'
+            | '\u{ffff}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -123,6 +144,19 @@ mod tests {
              - e: 1\n    f: null\n  - []\n  - {}\n  g: true\nh: {}\n\"y\": -1.5\n"
         );
         let read = super::super::parse(text.as_bytes()).unwrap();
+        assert_eq!(read.value, value);
+    }
+
+    #[test]
+    fn characters_that_yaml_does_not_allow_or_reads_as_line_breaks_are_escaped() {
+        let text = "a\u{7f}b\u{85}c\u{9f}d\u{2028}e\u{2029}f\u{feff}g\u{fffe}h\u{ffff}i\u{a0}j\n";
+        let value = json!({"a": text});
+        let written = encode(&value);
+        assert_eq!(
+            written,
+            "a: \"a\\u007fb\\u0085c\\u009fd\\u2028e\\u2029f\\ufeffg\\ufffeh\\uffffi\u{a0}j\\n\"\n"
+        );
+        let read = super::super::parse(written.as_bytes()).unwrap();
         assert_eq!(read.value, value);
     }
 
