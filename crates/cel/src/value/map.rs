@@ -27,8 +27,8 @@ enum MapKind<'a> {
 
 struct MapData<'a> {
     entries: Vec<(CelValue<'a>, CelValue<'a>)>,
-    /// The positions of the entries by key; empty unless there are more than [`INDEXED_FROM`] entries.
-    index: HashMap<MapKey, usize>,
+    /// The positions of the entries by key; `None` unless there are more than [`INDEXED_FROM`] entries.
+    index: Option<HashMap<MapKey, usize>>,
     size: ValueSize,
 }
 
@@ -105,10 +105,10 @@ impl<'a> MapData<'a> {
     }
 
     fn position(&self, key: &CelValue<'_>) -> Option<usize> {
-        if self.index.is_empty() {
-            return self.entries.iter().position(|(of, _)| same_key(of, key));
+        match &self.index {
+            Some(index) => index.get(&MapKey::of(key)?).copied(),
+            None => self.entries.iter().position(|(of, _)| same_key(of, key)),
         }
-        self.index.get(&MapKey::of(key)?).copied()
     }
 
     /// Adds an entry. The map must not have its key yet.
@@ -116,23 +116,18 @@ impl<'a> MapData<'a> {
         let mut size = self.size;
         size.add(ValueSize::of([&key, &value]));
         self.size = size.check()?;
+        let at = self.entries.len();
         self.entries.push((key, value));
-        if self.entries.len() > INDEXED_FROM {
-            if self.index.is_empty() {
-                self.index_from(0);
-            } else {
-                self.index_from(self.entries.len() - 1);
+        if at >= INDEXED_FROM {
+            let first = if self.index.is_some() { at } else { 0 };
+            let index = self.index.get_or_insert_default();
+            for (at, (key, _)) in self.entries.iter().enumerate().skip(first) {
+                if let Some(key) = MapKey::of(key) {
+                    index.insert(key, at);
+                }
             }
         }
         Ok(())
-    }
-
-    fn index_from(&mut self, first: usize) {
-        for at in first..self.entries.len() {
-            if let Some(key) = MapKey::of(&self.entries[at].0) {
-                self.index.insert(key, at);
-            }
-        }
     }
 }
 
@@ -147,7 +142,7 @@ impl<'a> CelMap<'a> {
     pub fn new(entries: Vec<(CelValue<'a>, CelValue<'a>)>) -> Result<Self, CelError> {
         let mut data = MapData {
             entries: Vec::with_capacity(entries.len()),
-            index: HashMap::new(),
+            index: None,
             size: ValueSize { depth: 1, nodes: 1 },
         };
         for (key, value) in entries {
@@ -351,6 +346,18 @@ mod tests {
         let map = CelMap::new(entries).unwrap();
         assert_eq!(map.len(), 1);
         assert_eq!(map.get_str("a"), Some(CelValue::Int(2)));
+    }
+
+    #[test]
+    fn a_large_map_is_never_searched_entry_by_entry_not_even_for_keys_that_cannot_be_looked_up() {
+        let key = || CelValue::list(Vec::new()).unwrap();
+        let entries = (0..20).map(|_| (key(), CelValue::Null)).collect();
+        let map = CelMap::new(entries).unwrap();
+        let MapKind::Shared(data) = &map.0 else {
+            panic!("the map is new");
+        };
+        assert_eq!(data.index.as_ref().map(HashMap::len), Some(0));
+        assert_eq!((map.len(), map.get(&key())), (20, None));
     }
 
     #[test]

@@ -198,7 +198,7 @@ impl<'a> CelValue<'a> {
     ///
     /// # Errors
     ///
-    /// When the copy would be larger than [`MAX_NODES`].
+    /// When the copy would nest deeper than [`MAX_DEPTH`] or have more than [`MAX_NODES`] parts.
     pub fn into_owned(self) -> CelResult<'static> {
         Ok(match self {
             Self::Null => CelValue::Null,
