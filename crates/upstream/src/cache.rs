@@ -94,8 +94,12 @@ impl<K: Copy + Eq + Hash, V: Clone> ExpiringCache<K, V> {
         self.entries.contains_key(key)
     }
 
-    /// Inserts `value`. A value larger than the whole cache is not kept.
+    /// Inserts `value`. A value larger than the whole cache is not kept, and evicts nothing but the former value of
+    /// `key`.
     pub(crate) fn put(&self, key: K, value: V, now: Time, life: EntryLife) {
+        if life.bytes > self.bounds.bytes {
+            return self.remove(&key);
+        }
         let stamp = self.stamps.fetch_add(1, Ordering::Relaxed);
         let mut insertions = lock(&self.insertions);
         let entry = CacheEntry {
@@ -199,8 +203,9 @@ mod tests {
         assert_eq!(cache.len(), 2);
         cache.put(3, 0, at(0), of(1));
         assert!(!cache.contains(&1) && cache.contains(&2));
-        cache.put(4, 0, at(0), of(1_001));
-        assert_eq!(cache.len(), 0, "larger than the whole cache");
+        cache.put(3, 1, at(0), of(1_001));
+        assert!(!cache.contains(&3), "larger than the whole cache");
+        assert!(cache.contains(&2), "it evicts no other entry");
     }
 
     #[test]
