@@ -5,7 +5,10 @@ use std::{
     net::{Shutdown, TcpStream},
 };
 
-use super::*;
+use super::{
+    seats::{counted, values},
+    *,
+};
 use crate::{
     rules::{Full, Rules},
     upstream::streamed,
@@ -239,6 +242,13 @@ async fn no_more_requests_wait_in_total_than_is_allowed() {
             .await;
         assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(response.header("x-fairgate-reason"), "queue-full");
+    }
+    for (schema, refused) in [("small", 1), ("other", 1)] {
+        let waits = counted(&gate, schema, |cells| values(&cells.wait_refused));
+        assert_eq!(
+            waits, refused,
+            "{schema}: each refused request counts as not having waited"
+        );
     }
     assert_eq!(small(&gate), (1, 1, 1));
     for _ in &all {

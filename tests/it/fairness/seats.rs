@@ -167,7 +167,7 @@ async fn a_panic_after_the_client_has_left_gives_the_seat_back_too() {
 }
 
 /// A counter of a FlowSchema, summed over all cores.
-fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 {
+pub(super) fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 {
     let mut total = 0;
     gate.flow_control().visit_cells(|_, name, cells| {
         if name == schema {
@@ -178,7 +178,7 @@ fn counted(gate: &Gate, schema: &str, count: impl Fn(&FlowCells) -> u64) -> u64 
 }
 
 /// The number of values in a histogram.
-fn values<const N: usize>(histogram: &Histogram<N>) -> u64 {
+pub(super) fn values<const N: usize>(histogram: &Histogram<N>) -> u64 {
     let mut total = HistogramTotal::default();
     histogram.add_to(&mut total);
     total.counts.iter().sum()

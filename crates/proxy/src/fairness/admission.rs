@@ -229,8 +229,9 @@ impl Gate {
             return AdmissionOutcome::Queued(queued);
         }
         queued.cancel_uncounted();
-        let reason = RejectReason::QueueFull;
-        policy.cells(schema).rejected(reason).increment();
+        let (reason, cells) = (RejectReason::QueueFull, policy.cells(schema));
+        cells.rejected(reason).increment();
+        cells.wait_refused.observe(0.0);
         AdmissionOutcome::Reject(self.rejection(&policy, schema, reason))
     }
 
