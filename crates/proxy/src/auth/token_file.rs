@@ -58,7 +58,8 @@ impl TokenTable {
     ///
     /// # Errors
     ///
-    /// All errors, one for each line that makes the file unusable.
+    /// One error for each line that makes the file unusable; or only that of the first misplaced quote, since it is not
+    /// known where lines begin after it.
     pub fn parse(
         text: &[u8],
         key: &TokenKey,
@@ -161,11 +162,12 @@ fn not_text(error: &csv::Error) -> TokenFileError {
     }
 }
 
-/// The text with every `\r\n` replaced by `\n`, also within quotes; a lone `\r` is data.
+/// The text with every `\r\n` replaced by `\n`, also within quotes, and without a `\r` at its end; any other `\r` is
+/// data.
 fn without_carriage_returns(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for (i, &byte) in text.iter().enumerate() {
-        if !(byte == b'\r' && matches!(text.get(i + 1), Some(b'\n'))) {
+        if !(byte == b'\r' && matches!(text.get(i + 1), None | Some(b'\n'))) {
             out.push(byte);
         }
     }
@@ -314,5 +316,6 @@ mod tests {
         assert_eq!(user(&file, "t").unwrap().uid, "1");
         assert_eq!(user(&file, "u").unwrap().groups[0], "dev");
         assert_eq!(only_user("t,a\rb,1").name, "a\rb");
+        assert_eq!(only_user("t,alice,1\r").uid, "1");
     }
 }
