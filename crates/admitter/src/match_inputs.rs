@@ -1,4 +1,4 @@
-//! The inputs for finding the policies that may match, before a body is read. Nothing here allocates.
+//! The inputs for finding the policies that may match, before a body is read. Nothing that this asks for allocates.
 
 use std::{cell::OnceCell, sync::Arc};
 
@@ -60,6 +60,7 @@ impl AdmissionInputs for MatchInputs<'_> {
         Vec::new()
     }
 
+    /// Never asked for: no expression is evaluated.
     fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
         KnownAnswers::new()
     }

@@ -60,7 +60,7 @@ fn end_line(text: &mut String) {
 }
 
 impl Family<'_> {
-    /// Whether it has samples with the label `apiserver` of the other's first sample.
+    /// Whether it has samples with the first label of the other's first sample: in the gateway's, that is `apiserver`.
     fn has_samples_of(&self, other: &Self) -> bool {
         let label = other.samples.split_once('{').and_then(|(_, labels)| {
             let end = labels.find("\",").or_else(|| labels.find("\"}"))?;

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn w1_both_versions_are_read_in_every_format_and_may_be_left_out() {
+    fn both_versions_are_read_in_every_format_and_may_be_left_out() {
         for version in ["policy/v1", "policy/v1beta1", ""] {
             let mut body = json!({"metadata": {"name": "p"}, "deleteOptions": {"dryRun": ["All"]}});
             if !version.is_empty() {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn w2_other_versions_and_kinds_are_refused() {
+    fn other_versions_and_kinds_are_refused() {
         let of = |version: &str, kind: &str| {
             refused(&json!({"apiVersion": version, "kind": kind, "metadata": {"name": "p"}}))
         };

@@ -448,9 +448,7 @@ fn parse(text: &str) -> Result<QuantityValue, String> {
         return Err(NO_NUMBER.to_owned());
     }
     let written = format!("{}{}", parts.whole, parts.fraction);
-    let mut digits: BigInt = written
-        .parse()
-        .map_err(|_| "unable to parse numeric part of quantity")?;
+    let mut digits: BigInt = written.parse().map_err(|_| NO_NUMBER)?;
     let fraction = i64::try_from(parts.fraction.len()).unwrap_or(i64::MAX);
     let mut exponent = -fraction;
     match unit {

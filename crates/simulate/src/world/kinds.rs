@@ -18,7 +18,7 @@ pub enum WorldKind {
     LateComer,
     /// Saturated flows of one to ten seats, at most a quarter of the level.
     MixedWidths,
-    /// As `MixedWidths`, but some requests take more than a quarter of the level.
+    /// As `MixedWidths`, but in levels of fewer than 40 seats some requests take more than a quarter of the level.
     BroadWidths,
     /// Saturated flows, some of them wider than the level.
     WiderThanLevel,
@@ -180,7 +180,7 @@ impl Draw {
         (seats, flows)
     }
 
-    /// The widest requests take at most `10 / part` of the level's seats: with 40, a quarter.
+    /// The widest requests take `10 / part` of the level's seats, at most ten seats and at most all: with 40, a quarter.
     fn mixed_widths(&mut self, part: Seats) -> Drawn {
         let seats = self.limit(4, 600);
         let widest = (seats * 10 / part).clamp(1, 10);

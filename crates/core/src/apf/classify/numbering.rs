@@ -97,7 +97,7 @@ impl Numbering {
         self.names.len()
     }
 
-    /// Gives back the memory for further names. Vectors grow to up to twice of what they hold.
+    /// Gives back the memory for further names. Vectors grow to up to twice what they hold.
     pub(super) fn shrink(&mut self) {
         self.names.shrink();
         self.parents.shrink_to_fit();

@@ -83,7 +83,7 @@ impl ObjectSet {
     }
 
     /// The objects of documents that were parsed before. Shares the objects, so that of many
-    /// documents only the changed ones are parsed again. Costs `O(log n)` for each object.
+    /// documents only the changed ones are parsed again. Costs `O(1)` for each object.
     pub fn of<'a>(documents: impl IntoIterator<Item = &'a ParsedDocument>) -> Self {
         let mut set = Self::default();
         for document in documents {
