@@ -3,22 +3,18 @@
 use std::{
     collections::BTreeMap,
     future::ready,
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex},
 };
 
-use bytes::Bytes;
 use fairgate_apiserver::{
-    AdminEndpoints, AdminFuture, ApiBody, Hosted, HostedSettings,
+    ApiBody, Hosted, HostedSettings,
     authorize::{Authorizer, BuiltInRules},
     namespaces::{NamespaceFuture, NamespaceState, Namespaces},
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::time::Time;
 use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
 use fairgate_store::{
-    HistoryLimits, ListPage, Precondition, ReadRevision, Store, StoreEntry, StoreError,
-    StoreFuture, StoreHealth, StoreSize, Watch, WriteOutcome,
+    HistoryLimits, StoreFuture,
     local::{LocalSettings, LocalStore},
 };
 use http::Method;
@@ -28,6 +24,7 @@ use super::{
     Home,
     api::JSON,
     budgets::{POLICY, web},
+    slow_store::{NoAdmin, SlowStore},
 };
 
 /// The states of namespaces, by name; all others are active.
@@ -50,90 +47,6 @@ fn active(uid: &str) -> NamespaceState {
     }
 }
 
-struct NoAdmin;
-
-impl AdminEndpoints for NoAdmin {
-    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> AdminFuture<'a> {
-        Box::pin(ready(None))
-    }
-}
-
-/// What happens before an object is written.
-type Meanwhile = Box<dyn Fn() -> StoreFuture<'static, ()> + Send + Sync>;
-
-/// A local store in which something may happen before an object is written.
-struct SlowStore {
-    store: LocalStore,
-    meanwhile: OnceLock<Meanwhile>,
-}
-
-impl Store for SlowStore {
-    fn get<'a>(
-        &'a self,
-        key: &'a str,
-        at: ReadRevision,
-    ) -> StoreFuture<'a, Option<Arc<StoreEntry>>> {
-        self.store.get(key, at)
-    }
-
-    fn list<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: Option<NonZeroUsize>,
-        at: ReadRevision,
-    ) -> StoreFuture<'a, ListPage> {
-        self.store.list(prefix, after, limit, at)
-    }
-
-    fn write<'a>(
-        &'a self,
-        key: &'a str,
-        expected: Precondition,
-        value: Option<Bytes>,
-    ) -> StoreFuture<'a, WriteOutcome> {
-        Box::pin(async move {
-            let is_object = key.contains("poddisruptionbudgets") && value.is_some();
-            if let (Some(meanwhile), true) = (self.meanwhile.get(), is_object) {
-                meanwhile().await?;
-            }
-            self.store.write(key, expected, value).await
-        })
-    }
-
-    fn revision(&self) -> StoreFuture<'_, u64> {
-        self.store.revision()
-    }
-
-    fn cached_revision(&self) -> u64 {
-        self.store.cached_revision()
-    }
-
-    fn wait_for(&self, revision: u64) -> StoreFuture<'_, ()> {
-        self.store.wait_for(revision)
-    }
-
-    fn watch(&self, prefix: &str, after: u64) -> Result<Watch, StoreError> {
-        self.store.watch(prefix, after)
-    }
-
-    fn floor(&self) -> u64 {
-        self.store.floor()
-    }
-
-    fn maintain(&self, now: Time) -> StoreFuture<'_, ()> {
-        self.store.maintain(now)
-    }
-
-    fn health(&self) -> StoreHealth {
-        self.store.health()
-    }
-
-    fn size(&self) -> StoreSize {
-        self.store.size()
-    }
-}
-
 /// A hosted API with its own store, in front of an upstream with these namespaces.
 struct InNamespaces {
     hosted: Arc<Hosted>,
@@ -150,10 +63,9 @@ impl InNamespaces {
             limits: HistoryLimits::default(),
         };
         let clock = Clock::system();
-        let store = Arc::new(SlowStore {
-            store: LocalStore::open(settings, clock.clone()).unwrap(),
-            meanwhile: OnceLock::new(),
-        });
+        let store = Arc::new(SlowStore::new(
+            LocalStore::open(settings, clock.clone()).unwrap(),
+        ));
         let namespaces = Arc::new(KnownNamespaces::default());
         let hosted = Hosted::new(HostedSettings {
             kinds: vec![&POD_DISRUPTION_BUDGET],

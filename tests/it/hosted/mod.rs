@@ -18,8 +18,10 @@ mod hostile;
 mod live;
 mod paging;
 mod policies;
+mod reconciling;
 mod reflector;
 mod restarting;
+mod slow_store;
 mod versions;
 mod watching;
 

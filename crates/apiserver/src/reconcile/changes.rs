@@ -46,19 +46,21 @@ impl ChangedObjects {
         }
     }
 
-    /// Records what has changed since the last call. The first call lists all objects; each later one costs
-    /// `O(changes)`.
+    /// Records what has changed since the last call. The first call lists all objects, and so does one after the watch
+    /// fell behind; any other costs `O(changes)`. Returns whether it listed them: objects that were deleted before are
+    /// not recorded then.
     ///
     /// # Errors
     ///
-    /// [`StoreError`], if the objects have to be listed.
-    pub(super) async fn collect(&mut self) -> Result<(), StoreError> {
+    /// [`StoreError`], if the objects have to be listed. The next call lists them again.
+    pub(super) async fn collect(&mut self) -> Result<bool, StoreError> {
         loop {
             let Some(watch) = &mut self.watch else {
-                return self.list().await;
+                self.list().await?;
+                return Ok(true);
             };
             match watch.ready() {
-                Ok(events) if events.is_empty() => return Ok(()),
+                Ok(events) if events.is_empty() => return Ok(false),
                 Ok(events) => events.iter().for_each(|event| self.note(&event.key)),
                 Err(_) => self.watch = None,
             }
@@ -67,15 +69,18 @@ impl ChangedObjects {
 
     async fn list(&mut self) -> Result<(), StoreError> {
         let mut at = ReadRevision::Cached;
+        let mut watch = None;
         for (number, kind) in self.kinds.iter().enumerate() {
             let page = self.store.list(&kind.key_prefix(), None, None, at).await?;
             at = ReadRevision::Exactly(page.revision);
-            if self.watch.is_none() {
-                self.watch = Some(self.store.watch("/", page.revision)?);
+            if watch.is_none() {
+                watch = Some(self.store.watch("/", page.revision)?);
             }
             let keys = page.entries.iter().map(|entry| Arc::clone(&entry.key));
             self.pending.extend(keys.map(|key| (number, key)));
         }
+        // Only once all kinds are listed: the watch shows no earlier changes.
+        self.watch = watch;
         Ok(())
     }
 

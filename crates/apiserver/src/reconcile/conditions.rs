@@ -88,7 +88,11 @@ impl ConditionWriter {
         unreachable: &[UnreachableSchema],
     ) -> Result<bool, ReconcileError> {
         self.writes.expire(self.clock.now());
-        self.changed.collect().await?;
+        if self.changed.collect().await? {
+            // All levels and schemas follow, but not those that were deleted meanwhile.
+            self.levels.clear();
+            self.levels_of.clear();
+        }
         self.note_unreachable(unreachable);
         let mut all_written = true;
         let mut last = None;
