@@ -27,7 +27,9 @@ use fairgate_apiserver::{
     ServedSubresource,
     authorize::{Authorizer, BuiltInRules},
     namespaces::Namespaces,
-    reconcile::{Bootstrapper, ConditionWriter, TypeCheckWriter, UnreachableSchema},
+    reconcile::{
+        Bootstrapper, ConditionWriter, ReconcileError, TypeCheckWriter, UnreachableSchema,
+    },
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{
@@ -346,7 +348,7 @@ impl HostedApi {
     /// Ensures that the built-in objects exist, after every change and every minute.
     async fn keep_bootstrap(self) {
         let mut bootstrapper = Bootstrapper::new(Arc::clone(&self.hosted), self.bootstrap);
-        let mut last_error = String::new();
+        let mut failures = RepeatedFailure::default();
         loop {
             // The watch starts before the objects are read, so that no change in between is missed.
             let change = self.change();
@@ -354,14 +356,12 @@ impl HostedApi {
             let pause = match bootstrapper.ensure().await {
                 Ok(()) => {
                     self.ensured.store(true, Ordering::Relaxed);
-                    last_error.clear();
+                    failures.ended();
                     ENSURE_INTERVAL
                 }
                 Err(error) => {
-                    let text = error.to_string();
-                    if last_error != text {
+                    if failures.is_new(&error) {
                         tracing::warn!(%error, "cannot maintain the built-in objects");
-                        last_error = text;
                     }
                     RETRY_DELAY
                 }
@@ -392,6 +392,7 @@ impl HostedApi {
     async fn keep_conditions(self) {
         let mut conditions = ConditionWriter::new(Arc::clone(&self.hosted), self.clock.clone());
         let mut unreachable = self.unreachable.subscribe();
+        let mut failures = RepeatedFailure::default();
         if self.store.wait_for(1).await.is_err() {
             return;
         }
@@ -401,10 +402,18 @@ impl HostedApi {
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
             let pause = match conditions.reconcile(&known).await {
-                Ok(true) => ENSURE_INTERVAL,
-                Ok(false) => RETRY_DELAY * 30,
+                Ok(is_complete) => {
+                    failures.ended();
+                    if is_complete {
+                        ENSURE_INTERVAL
+                    } else {
+                        RETRY_DELAY * 30
+                    }
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot write status conditions");
+                    if failures.is_new(&error) {
+                        tracing::warn!(%error, "cannot write status conditions");
+                    }
                     RETRY_DELAY
                 }
             };
@@ -420,6 +429,7 @@ impl HostedApi {
     /// Checks the types of admission policies, after every change.
     async fn keep_type_checks(self) {
         let mut checks = TypeCheckWriter::new(Arc::clone(&self.hosted));
+        let mut failures = RepeatedFailure::default();
         if self.store.wait_for(1).await.is_err() {
             return;
         }
@@ -428,9 +438,14 @@ impl HostedApi {
             let change = self.change_below(&VALIDATING_ADMISSION_POLICY.key_prefix());
             let pace = Throttle::begin(&self.clock);
             let pause = match checks.reconcile().await {
-                Ok(()) => ENSURE_INTERVAL,
+                Ok(()) => {
+                    failures.ended();
+                    ENSURE_INTERVAL
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot write the status of admission policies");
+                    if failures.is_new(&error) {
+                        tracing::warn!(%error, "cannot write the status of admission policies");
+                    }
                     RETRY_DELAY
                 }
             };
@@ -446,6 +461,25 @@ impl HostedApi {
                 tracing::debug!(%error, "cannot compact the store; trying again later");
             }
         }
+    }
+}
+
+/// The failure of a task that tries again every second. It is logged once, not every second of an outage.
+#[derive(Default)]
+struct RepeatedFailure(String);
+
+impl RepeatedFailure {
+    /// Whether this failure differs from the one before.
+    fn is_new(&mut self, error: &ReconcileError) -> bool {
+        let text = error.to_string();
+        let is_new = self.0 != text;
+        self.0 = text;
+        is_new
+    }
+
+    /// The task has succeeded.
+    fn ended(&mut self) {
+        self.0.clear();
     }
 }
 
