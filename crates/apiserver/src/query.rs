@@ -8,7 +8,12 @@ use serde_json::json;
 
 use crate::status_error::StatusError;
 use fairgate_core::digest::query_pairs;
-use fairgate_objects::{codec::FieldValidation, field_error::ApiFieldError, go::Quoted, metadata};
+use fairgate_objects::{
+    codec::FieldValidation,
+    field_error::ApiFieldError,
+    go::{Quoted, is_printable},
+    metadata,
+};
 
 /// The decoded parameters of a query.
 #[derive(Clone, Debug, Default)]
@@ -173,7 +178,7 @@ pub(crate) fn check_dry_run(values: &[&str], errors: &mut Vec<ApiFieldError>) {
 fn manager_of(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
     let mut manager = String::new();
-    for c in name.chars().filter(|c| metadata::is_printable(*c)) {
+    for c in name.chars().filter(|c| is_printable(*c)) {
         if manager.len() + c.len_utf8() > metadata::MAX_MANAGER {
             break;
         }

@@ -4,7 +4,12 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::{codec, field_error::ApiFieldError, go::Quoted, schema::meta_v1::OWNER_REFERENCE};
+use crate::{
+    codec,
+    field_error::ApiFieldError,
+    go::{Quoted, is_printable},
+    schema::meta_v1::OWNER_REFERENCE,
+};
 use fairgate_core::names;
 
 /// The limit for the sum of all annotations, in bytes.
@@ -419,11 +424,6 @@ pub fn validate_manager(manager: &str, field: &str) -> Vec<ApiFieldError> {
     errors
 }
 
-/// Whether a character is printable: not a control character, and no white space except the space.
-pub fn is_printable(c: char) -> bool {
-    !c.is_control() && (c == ' ' || !c.is_whitespace())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -471,6 +471,26 @@ mod tests {
               deleted, found new finalizers []string{\"x/b\"}"
             ]
         );
+    }
+
+    #[test]
+    fn a_manager_has_only_characters_that_go_prints() {
+        for manager in ["kubectl", "mine é", "a\u{301}"] {
+            assert_eq!(texts(&validate_manager(manager, "manager")), [""; 0]);
+        }
+        for (manager, character) in [
+            ("a\tb", "U+0009"),
+            ("a\u{a0}b", "U+00A0"),
+            ("a\u{200b}b", "U+200B"),
+            ("a\u{e000}b", "U+E000"),
+        ] {
+            let errors = texts(&validate_manager(manager, "manager"));
+            let detail = format!("invalid character {character} (at position 1)");
+            assert!(
+                errors.len() == 1 && errors[0].ends_with(&detail),
+                "{errors:?}"
+            );
+        }
     }
 
     #[test]

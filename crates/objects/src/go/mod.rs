@@ -10,7 +10,10 @@ mod json;
 mod quote;
 mod value;
 
-pub use self::{json::escape_html, quote::Quoted};
+pub use self::{
+    json::escape_html,
+    quote::{Quoted, is_printable},
+};
 pub(crate) use self::{
     json::{float, json},
     quote::QuotedChar,

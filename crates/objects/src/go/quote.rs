@@ -46,8 +46,8 @@ fn escape(c: char, quote: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Letters, marks, numbers, punctuation, symbols and the plain space.
-fn is_printable(c: char) -> bool {
+/// Whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the plain space.
+pub fn is_printable(c: char) -> bool {
     // Not `char::escape_debug`, which escapes a mark that stands alone.
     matches!(c, '\'' | '"' | '\\') || {
         let mut text = [0; 5];
