@@ -137,7 +137,8 @@ impl<T: KeptForm> KindObjects<T> {
         objects.map(|(object, _)| object.clone()).collect()
     }
 
-    /// Applies an event of the kind with this `apiVersion` and kind, which the items of lists lack.
+    /// Applies an event of the kind with this `apiVersion` and kind, which the items of lists lack. Objects are freed
+    /// without the lock: freeing many takes time, for which no reader should wait.
     ///
     /// # Errors
     ///
@@ -150,7 +151,10 @@ impl<T: KeptForm> KindObjects<T> {
     ) -> Result<(), TooManyObjects> {
         let held = |object: WatchedObject<Whole>| HeldObject::new(api_version, kind, object.object);
         match event {
-            Event::Init => self.write().incoming = HeldObjects::default(),
+            Event::Init => {
+                let unfinished = std::mem::take(&mut self.write().incoming);
+                drop(unfinished);
+            }
             Event::InitApply(object) => {
                 let object = held(object);
                 self.write().incoming.insert(object);
@@ -160,7 +164,6 @@ impl<T: KeptForm> KindObjects<T> {
                 let incoming = std::mem::take(&mut known.incoming);
                 let before = std::mem::replace(&mut known.objects, incoming);
                 drop(known);
-                // Freeing many objects takes time, for which nobody should wait.
                 drop(before);
                 self.changed();
             }
@@ -185,9 +188,12 @@ impl<T: KeptForm> KindObjects<T> {
     /// Drops everything, because the kind is no longer served.
     pub(crate) fn clear(&self) {
         let mut known = self.write();
-        known.objects = HeldObjects::default();
-        known.incoming = HeldObjects::default();
+        let before = (
+            std::mem::take(&mut known.objects),
+            std::mem::take(&mut known.incoming),
+        );
         drop(known);
+        drop(before);
         self.changes.send_replace(0);
     }
 
