@@ -64,10 +64,7 @@ impl Core {
         let flow = self.view.policy().classify(digest);
         let mut out = Decisions::default();
         let now = Time::from_nanos(self.now);
-        match self
-            .view
-            .arrive(now, &flow, Work::ONE, Time::NEVER, self.next, &mut out)
-        {
+        match self.view.arrive(now, &flow, Work::ONE, self.next, &mut out) {
             Arrival::Execute(ticket) => self.executing.push_back(ticket),
             Arrival::Wait(place) => drop(black_box(place)),
             Arrival::Reject(rejection) => panic!("{rejection:?}"),
@@ -127,9 +124,7 @@ fn contended() {
         let flow = view.policy().classify(digest);
         let mut out = Decisions::default();
         let now = Time::from_nanos(u64::from(i) * 1_000);
-        if let Arrival::Execute(ticket) =
-            view.arrive(now, &flow, Work::ONE, Time::NEVER, i, &mut out)
-        {
+        if let Arrival::Execute(ticket) = view.arrive(now, &flow, Work::ONE, i, &mut out) {
             ticket.finish(now, &mut out);
         }
     };

@@ -55,13 +55,11 @@ impl Bench {
         self.now += 10_000;
         self.next = self.next.wrapping_add(1);
         let hash = u64::from(self.next % 500).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let until = Time::NEVER;
         let arriving = ArrivingRequest {
             waiter: self.next,
             schema: 0,
             hash,
             work: Work::ONE,
-            until,
         };
         let mut events = QueueSetEvents::default();
         match self

@@ -110,8 +110,7 @@ fn run() -> [Vec<Duration>; 2] {
         match event {
             Event::Arrive(flow) => {
                 let waiter = Waiter { flow, arrived: now };
-                let until = now.plus(Duration::from_secs(15));
-                match view.arrive(now, &flows[flow], Work::ONE, until, waiter, &mut decisions) {
+                match view.arrive(now, &flows[flow], Work::ONE, waiter, &mut decisions) {
                     Arrival::Execute(ticket) => decisions.dispatched.push((waiter, ticket)),
                     Arrival::Wait(_) => {}
                     Arrival::Reject(reason) => panic!("the queues are long enough: {reason:?}"),

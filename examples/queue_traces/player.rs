@@ -173,7 +173,6 @@ impl Player {
             schema: 0,
             hash,
             work,
-            until: Time::NEVER,
         };
         match self.set.arrive(now, arriving, events) {
             Admission::Execute(id) => {

@@ -144,7 +144,6 @@ impl<'a> ClientRun<'a> {
             schema: caller.0,
             hash: client.hash,
             work: client.work,
-            until: Time::NEVER,
         };
         match self.set.arrive(now, arriving, out) {
             Admission::Execute(id) => self.begin(now, caller, id),

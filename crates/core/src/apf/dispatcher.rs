@@ -377,7 +377,7 @@ impl<W: Copy> PolicyView<W> {
 }
 
 impl<W: Copy> PolicyView<W> {
-    /// A request of `flow` arrives and is willing to wait until `until`.
+    /// A request of `flow` arrives. If it waits, the caller cancels its place at its deadline.
     ///
     /// `out` gets decisions about *other* requests. O(hand + log queues), one short lock.
     pub fn arrive(
@@ -385,7 +385,6 @@ impl<W: Copy> PolicyView<W> {
         now: Time,
         flow: &Flow,
         work: Work,
-        until: Time,
         waiter: W,
         out: &mut Decisions<W>,
     ) -> Arrival<W> {
@@ -395,7 +394,6 @@ impl<W: Copy> PolicyView<W> {
             schema,
             hash: flow.hash,
             work,
-            until,
         };
         self.level(flow.level).arrive(now, arriving, out)
     }

@@ -262,7 +262,6 @@ mod tests {
                 final_seats: 1,
                 additional_latency: Duration::from_millis(5),
             },
-            until: Time::NEVER,
         };
         let mut out = Decisions::default();
         let Arrival::Execute(ticket) = level.arrive(Time::ZERO, request, &mut out) else {
@@ -298,7 +297,6 @@ mod tests {
                 schema: 0,
                 hash: 0,
                 work: Work::ONE,
-                until: Time::NEVER,
             };
             level.arrive(Time::ZERO, request, &mut Decisions::default())
         };
@@ -357,7 +355,6 @@ mod loom_tests {
 
     fn arrive(level: &Level<u32>, waiter: u32, out: &mut Decisions<u32>) -> Arrival<u32> {
         let hash = u64::from(waiter);
-        let until = Time::NEVER;
         level.arrive(
             NOW,
             ArrivingRequest {
@@ -365,7 +362,6 @@ mod loom_tests {
                 schema: 0,
                 hash,
                 work: Work::ONE,
-                until,
             },
             out,
         )

@@ -94,9 +94,7 @@ impl Gate {
         let waiter = self.waiters.borrow_mut().insert(&call.digest, now);
         let until = wait_deadline(call.received, call.deadline, policy.request_timeout);
         let mut out = Decisions::default();
-        let arrival = policy
-            .view
-            .arrive(now, &flow, work, until, waiter, &mut out);
+        let arrival = policy.view.arrive(now, &flow, work, waiter, &mut out);
         let queue_length = out.queue_length;
         // An arrival can dispatch others as well, to seats whose additional latency has just passed. They are
         // woken here, after the level's lock was released, whether or not this request is admitted.

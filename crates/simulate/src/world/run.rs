@@ -288,7 +288,6 @@ impl Stage<'_> {
                 final_seats: spec.final_seats,
                 additional_latency: duration(spec.additional_latency_seconds),
             },
-            until: Time::NEVER,
         };
         match self.level.inspect(|set| set.arrive(now, arriving, out)) {
             Admission::Execute(id) => {

@@ -75,7 +75,7 @@ fn averages(levels: [(u32, u32); 2], semantics: Semantics, period: u64) -> [f64;
                     level,
                     hash: 1,
                 };
-                match view.arrive(now, &flow, Work::ONE, Time::NEVER, i, &mut out) {
+                match view.arrive(now, &flow, Work::ONE, i, &mut out) {
                     Arrival::Execute(ticket) => out.dispatched.push((i, ticket)),
                     Arrival::Wait(_) => {}
                     Arrival::Reject(_) => heap.push(Reverse((at + SECOND, Event::Call(i)))),
@@ -185,7 +185,7 @@ fn a_level_of_type_reject_borrows_seats_for_the_requests_it_rejects() {
             dispatcher.rebalance(Time::from_nanos(now), &mut out);
         }
         let at = Time::from_nanos(now);
-        match view.arrive(at, &flow, Work::ONE, Time::NEVER, 0, &mut out) {
+        match view.arrive(at, &flow, Work::ONE, 0, &mut out) {
             Arrival::Execute(ticket) => running.push_back((now + SECOND / 10, ticket)),
             Arrival::Wait(_) => panic!("the level has no queues"),
             Arrival::Reject(_) => {
@@ -237,7 +237,7 @@ fn a_rebalancing_reports_the_limits_that_change_and_the_fair_fraction() {
                 hash: 1,
             };
             let now = Time::from_nanos(u64::from(waiter));
-            let arrival = view.arrive(now, &flow, Work::ONE, Time::NEVER, waiter, &mut out);
+            let arrival = view.arrive(now, &flow, Work::ONE, waiter, &mut out);
             tickets.push(arrival);
         }
         let changes = dispatcher.rebalance(Time::from_nanos(10 * SECOND), &mut out);
@@ -275,9 +275,7 @@ fn a_level_that_is_no_longer_configured_is_removed_once_it_is_idle() {
         hash: 1,
     };
     let mut out = Decisions::default();
-    let Arrival::Execute(ticket) =
-        view.arrive(Time::ZERO, &flow, Work::ONE, Time::NEVER, 7, &mut out)
-    else {
+    let Arrival::Execute(ticket) = view.arrive(Time::ZERO, &flow, Work::ONE, 7, &mut out) else {
         panic!("a seat is free");
     };
     let defaults = Policy::compile(&ObjectSet::default(), view.policy().settings());

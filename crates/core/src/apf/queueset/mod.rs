@@ -75,8 +75,6 @@ pub struct ArrivingRequest<W> {
     pub hash: u64,
     /// The cost of the request.
     pub work: Work,
-    /// Until when it may wait.
-    pub until: Time,
 }
 
 /// What happens to an arriving request.
@@ -469,7 +467,6 @@ impl<W: Copy> QueueSet<W> {
             schema,
             hash,
             work,
-            ..
         } = arriving;
         let mut entry = RequestEntry::new(
             waiter,

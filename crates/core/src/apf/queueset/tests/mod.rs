@@ -44,7 +44,6 @@ fn arriving(waiter: &'static str, hash: u64, work: Work) -> ArrivingRequest<&'st
         schema: 0,
         hash,
         work,
-        until: Time::NEVER,
     }
 }
 
