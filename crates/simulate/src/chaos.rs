@@ -126,10 +126,9 @@ impl ChaosWorld {
         };
         let work = self.work();
         let now = self.time();
-        let until = Time::from_nanos(self.now + self.random.within(0..20_000_000_000));
         let mut out = Decisions::default();
         let view = Arc::clone(&self.view);
-        let fate = match view.arrive(now, &flow, work, until, number, &mut out) {
+        let fate = match view.arrive(now, &flow, work, number, &mut out) {
             Arrival::Execute(ticket) => {
                 self.executing.insert(number, ticket);
                 "executes"
@@ -385,10 +384,10 @@ mod tests {
     use fairgate_core::apf::{ObjectSet, PolicySettings};
 
     /// Levels with unusual settings; some names occur in all policies, some only in one.
-    fn objects(random: &mut Random, shrinks: bool) -> Vec<(String, Value)> {
+    fn objects(random: &mut Random) -> Vec<(String, Value)> {
         let mut documents = Vec::new();
         for i in 0..random.within(1..6) {
-            let queues = if shrinks { random.within(1..40) } else { 16 };
+            let queues = random.within(1..40);
             let hand = 1 + random.within(0..queues.min(8));
             let response = if random.chance(75) {
                 json!({"type": "Queue", "queuing": {
@@ -428,7 +427,7 @@ mod tests {
                 semantics,
                 hash_key: [0; 16],
             };
-            let objects = ObjectSet::read(objects(random, true));
+            let objects = ObjectSet::read(objects(random));
             Arc::new(
                 Policy::compile(&objects, &settings)
                     .expect("made to be usable")

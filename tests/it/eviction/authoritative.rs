@@ -7,7 +7,7 @@ use super::{
     cluster::{Cluster, Fault, budget, pod},
     gateway::{Gateway, Got, eviction, path},
 };
-use crate::failures::until;
+use crate::{client::soon, failures::until};
 
 const PROCESSED: &str = "The disruption budget foo is still being processed by the server.";
 
@@ -339,10 +339,7 @@ async fn a_client_that_disconnects_before_the_budget_is_charged_changes_nothing(
     alice
         .evict_and_disconnect("p0", || cluster.count("GET budgets") == 1)
         .await;
-    let mut abandoned = 0;
-    while abandoned == 0 {
-        abandoned = gateway.counted("authoritative", "abandoned").await;
-    }
+    soon(async { while gateway.counted("authoritative", "abandoned").await == 0 {} }).await;
     assert_eq!((cluster.writes(), cluster.pods()), (0, 1));
 }
 
@@ -364,10 +361,7 @@ async fn a_client_that_disconnects_after_the_budget_is_charged_has_its_pod_evict
         .await;
     until(|| cluster.pods() == 0).await;
     assert_eq!((cluster.allowed("foo"), cluster.disrupted("foo")), (0, 1));
-    let mut granted = 0;
-    while granted == 0 {
-        granted = gateway.counted("authoritative", "granted").await;
-    }
+    soon(async { while gateway.counted("authoritative", "granted").await == 0 {} }).await;
 }
 
 #[tokio::test]

@@ -178,12 +178,7 @@ fn is_reserved_name(name: &str, configured: &ReservedHeaders) -> bool {
 }
 
 fn wants_trailers(headers: &HeaderMap) -> bool {
-    headers.get_all(TE).iter().any(|value| {
-        value
-            .as_bytes()
-            .split(|b| *b == b',')
-            .any(|token| token.trim_ascii().eq_ignore_ascii_case(b"trailers"))
-    })
+    list(headers, &TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 /// Removes the token from a WebSocket's list of protocols.

@@ -181,7 +181,7 @@ fn key(index: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(index)
 }
 
-/// A watched connection. Drop it before the connection is closed, or with it.
+/// A watched connection. Dropping it ends the registration; later events of the connection have no effect.
 pub(crate) struct Hangup {
     watcher: Rc<HangupWatcher>,
     index: u32,

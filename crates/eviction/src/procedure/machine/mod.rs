@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The budget is charged before the pod is changed. If the gateway dies in between, the budget is too low for
-//! two minutes, but no disruption remains uncounted. Once the charge was sent (`Eviction::committed`), the
-//! caller should continue to the end even if the client has disconnected.
+//! two minutes, but no disruption remains uncounted. Once the charge was sent, the eviction continues to its end even
+//! if the client has disconnected ([`Eviction::abandon`]).
 
 mod charge;
 mod deletion;
