@@ -1,6 +1,7 @@
 //! The options of a request, as policies see them: `request.options` of writes, and the object of upgrades.
 
-use fairgate_core::digest::{RequestInfo, query_pairs};
+use fairgate_apiserver::Query;
+use fairgate_core::digest::RequestInfo;
 use serde_json::{Map, Value, json};
 
 use crate::write_request::WriteVerb;
@@ -10,31 +11,18 @@ const OPTIONS_VERSION: &str = "meta.k8s.io/v1";
 
 /// The decoded parameters of a query.
 #[derive(Clone, Debug)]
-pub(crate) struct QueryParameters(Vec<(String, String)>);
+pub(crate) struct QueryParameters(Query);
 
 impl QueryParameters {
     pub(crate) fn parse(query: &str) -> Self {
-        Self(query_pairs(query).collect())
-    }
-
-    fn first(&self, key: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(name, _)| name == key);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        let of_key = self.0.iter().filter(move |(name, _)| name == key);
-        of_key.map(|(_, value)| value.as_str())
-    }
-
-    fn flag(&self, key: &str) -> Option<bool> {
-        let value = self.first(key)?;
-        Some(value != "0" && !value.eq_ignore_ascii_case("false"))
+        Self(Query::parse(query))
     }
 
     /// Whether nothing is to be stored.
     pub(crate) fn is_dry_run(&self) -> bool {
-        self.first("dryRun").is_some_and(|value| !value.is_empty())
+        self.0
+            .first("dryRun")
+            .is_some_and(|value| !value.is_empty())
     }
 
     /// The options of a `POST`, `PUT` or `PATCH`. As in kube-apiserver, those of a patch look like those of an update.
@@ -44,12 +32,12 @@ impl QueryParameters {
             _ => "UpdateOptions",
         };
         let mut options = options_of(kind);
-        let dry_run: Vec<&str> = self.all("dryRun").collect();
+        let dry_run: Vec<&str> = self.0.all("dryRun").collect();
         if !dry_run.is_empty() {
             options.insert("dryRun".to_owned(), json!(dry_run));
         }
         for key in ["fieldManager", "fieldValidation"] {
-            if let Some(text) = self.first(key).filter(|text| !text.is_empty()) {
+            if let Some(text) = self.0.first(key).filter(|text| !text.is_empty()) {
                 options.insert(key.to_owned(), json!(text));
             }
         }
@@ -59,23 +47,23 @@ impl QueryParameters {
     /// The options of a `DELETE` without a body.
     pub(crate) fn delete_options(&self) -> Value {
         let mut options = Map::new();
-        let seconds = self.first("gracePeriodSeconds");
+        let seconds = self.0.first("gracePeriodSeconds");
         if let Some(seconds) = seconds.and_then(|text| text.parse::<i64>().ok()) {
             options.insert("gracePeriodSeconds".to_owned(), json!(seconds));
         }
-        if let Some(orphan) = self.flag("orphanDependents") {
+        if let Some(orphan) = self.0.flag("orphanDependents") {
             options.insert("orphanDependents".to_owned(), json!(orphan));
         }
-        if let Some(policy) = self.first("propagationPolicy") {
+        if let Some(policy) = self.0.first("propagationPolicy") {
             options.insert("propagationPolicy".to_owned(), json!(policy));
         }
-        let dry_run: Vec<&str> = self.all("dryRun").collect();
+        let dry_run: Vec<&str> = self.0.all("dryRun").collect();
         if !dry_run.is_empty() {
             options.insert("dryRun".to_owned(), json!(dry_run));
         }
         let mut preconditions = Map::new();
         for key in ["uid", "resourceVersion"] {
-            if let Some(wanted) = self.first(key) {
+            if let Some(wanted) = self.0.first(key) {
                 preconditions.insert(key.to_owned(), json!(wanted));
             }
         }
@@ -101,14 +89,14 @@ impl QueryParameters {
         match kind {
             "PodExecOptions" | "PodAttachOptions" => {
                 for key in ["stdin", "stdout", "stderr", "tty"] {
-                    if self.flag(key) == Some(true) {
+                    if self.0.flag(key) == Some(true) {
                         options.insert(key.to_owned(), json!(true));
                     }
                 }
-                if let Some(container) = self.first("container").filter(|one| !one.is_empty()) {
+                if let Some(container) = self.0.first("container").filter(|one| !one.is_empty()) {
                     options.insert("container".to_owned(), json!(container));
                 }
-                let command: Vec<&str> = self.all("command").collect();
+                let command: Vec<&str> = self.0.all("command").collect();
                 if kind == "PodExecOptions" {
                     // Unlike the others, the original writes this member also without a value.
                     let value = if command.is_empty() {
@@ -120,7 +108,7 @@ impl QueryParameters {
                 }
             }
             "PodPortForwardOptions" => {
-                let numbers = self.all("ports").flat_map(|ports| ports.split(','));
+                let numbers = self.0.all("ports").flat_map(|ports| ports.split(','));
                 let ports: Vec<i32> = numbers.filter_map(|port| port.parse().ok()).collect();
                 if !ports.is_empty() {
                     options.insert("ports".to_owned(), json!(ports));

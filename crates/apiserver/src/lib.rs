@@ -64,6 +64,7 @@ pub use layer::{HostedLayer, HostedService, Ownership};
 pub use negotiate::{Media, Output, Representation};
 pub use ownership::ServedSubresource;
 pub use param_rights::ParamResources;
+pub use query::Query;
 pub use request::{ApiRequest, Caller, MAX_BODY};
 pub use response::{ApiBody, ApiResponse};
 pub use status_error::StatusError;

@@ -155,7 +155,7 @@ impl<W: Copy> Dispatcher<W> {
     }
 
     /// Lends and borrows seats by recent demand, and drops levels that have drained. To be called
-    /// regularly: every 10 s in the original; in Improved every second, and soon after a request had to
+    /// regularly: every 10 s in the original; in Improved every 100 ms, and soon after a request had to
     /// wait or was refused.
     /// O(levels · log levels).
     pub fn rebalance(&self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
