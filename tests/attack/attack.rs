@@ -11,8 +11,10 @@
     reason = "a test fails by panicking, and the table shows it"
 )]
 
+mod cluster;
 mod frames;
 mod gateway;
+mod hostile;
 mod others;
 mod report;
 mod scene;
@@ -26,6 +28,7 @@ mod h2spec;
 mod heads;
 mod http1;
 mod noise;
+mod policies;
 mod resets;
 mod seats;
 mod slow_readers;
@@ -56,6 +59,7 @@ fn attacks() -> Vec<Attack> {
         http1::ATTACKS,
         burst::ATTACKS,
         noise::ATTACKS,
+        policies::ATTACKS,
         floods::ATTACKS,
         h2spec::ATTACKS,
     ];

@@ -56,6 +56,8 @@ pub(crate) struct Setup {
     pub(crate) tls: bool,
     /// Whether clients without a credential may request every path.
     pub(crate) anonymous: bool,
+    /// Further files: path below the directory of the configuration, and content.
+    pub(crate) files: Vec<(String, String)>,
 }
 
 /// The name and token of an additional attacker.
@@ -135,6 +137,11 @@ impl Gateway {
         self.process.try_wait().unwrap().is_none()
     }
 
+    /// Where its files are.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Its log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.join("log")).unwrap_or_default()
@@ -201,6 +208,11 @@ fn new_directory() -> PathBuf {
 fn write_files(directory: &Path, setup: &Setup, upstream: SocketAddr) -> PathBuf {
     let write = |name: &str, text: &str| fs::write(directory.join(name), text).unwrap();
     write("tokens.csv", &tokens(setup));
+    for (path, content) in &setup.files {
+        let path = directory.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
     let mut config = json!({
         "apiVersion": "fairgate.dev/v1alpha1",
         "kind": "Configuration",

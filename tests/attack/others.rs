@@ -303,7 +303,20 @@ impl Client {
         path: &str,
         user: Option<&str>,
     ) -> Result<http::Response<Incoming>, String> {
-        let request = self.request(method, path, user);
+        let body = if method == Method::POST { "{}" } else { "" };
+        self.send_body(method, path, user, ("", Bytes::from(body)))
+            .await
+    }
+
+    /// Sends a request with a body and its content type, unless that is empty. Waits for the head of the response.
+    pub(crate) async fn send_body(
+        &mut self,
+        method: Method,
+        path: &str,
+        user: Option<&str>,
+        (content_type, body): (&str, Bytes),
+    ) -> Result<http::Response<Incoming>, String> {
+        let request = self.request(method, path, user, (content_type, body));
         let sent = match self {
             Self::Http1(sender) => match sender.ready().await {
                 Ok(()) => sender.send_request(request).await,
@@ -314,8 +327,13 @@ impl Client {
         sent.map_err(|error| format!("{path}: {error}"))
     }
 
-    fn request(&self, method: Method, path: &str, user: Option<&str>) -> Request<Full<Bytes>> {
-        let body = if method == Method::POST { "{}" } else { "" };
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        user: Option<&str>,
+        (content_type, body): (&str, Bytes),
+    ) -> Request<Full<Bytes>> {
         let mut request = Request::builder().method(method);
         request = match self {
             Self::Http1(_) => request.uri(path).header("host", "gate"),
@@ -323,6 +341,9 @@ impl Client {
         };
         if let Some(user) = user {
             request = request.header("authorization", format!("Bearer {user}"));
+        }
+        if !content_type.is_empty() {
+            request = request.header("content-type", content_type);
         }
         request.body(Full::from(body)).unwrap()
     }

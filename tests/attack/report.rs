@@ -106,7 +106,8 @@ impl Outcome {
     }
 }
 
-fn millis(time: Duration) -> f64 {
+/// Milliseconds, to a tenth.
+pub(crate) fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 10_000.0).round() / 10.0
 }
 

@@ -12,7 +12,7 @@ use std::{
 use crate::{
     gateway::{Gateway, Memory, Metrics, Setup},
     others::{Mix, Others, ServiceStats},
-    report::Outcome,
+    report::{Outcome, millis},
     time::{ms, now},
     upstream::{FakeUpstream, STREAMS},
 };
@@ -130,20 +130,41 @@ impl<T> Played<T> {
         );
     }
 
+    /// The other clients' p99 must be at most `times` what it was before, or `least`.
+    pub(crate) fn others_wait_at_most(&mut self, times: u32, least: Duration) {
+        let [before, during] =
+            [&self.outcome.before, &self.outcome.during].map(|stats| stats.percentile(99));
+        let bound = least.max(before * times);
+        self.outcome.check(
+            format!(
+                "others' p99 is at most {times} times what it was, or {} ms",
+                least.as_millis()
+            ),
+            during <= bound,
+            format!("{:.1} ms, it was {:.1}", millis(during), millis(before)),
+        );
+    }
+
     /// Memory must not have grown by more than `bytes`, and must have shrunk again.
     pub(crate) fn memory_is_bounded(&mut self, bytes: u64) {
-        let [before, peak, after] = self.outcome.resident;
-        let mib = |bytes: u64| bytes >> 20;
-        let (grown, left) = (peak.saturating_sub(before), after.saturating_sub(before));
-        self.outcome.check(
-            format!("memory grows by {} MiB at most", mib(bytes)),
-            grown <= bytes,
-            format!("{} MiB", mib(grown)),
-        );
+        self.memory_grows_by_at_most(bytes);
+        let [before, _, after] = self.outcome.resident;
+        let left = after.saturating_sub(before);
         self.outcome.check(
             "memory shrinks again",
             left <= LEFT_BEHIND,
-            format!("{} MiB more than before", mib(left)),
+            format!("{} MiB more than before", left >> 20),
+        );
+    }
+
+    /// Memory must not have grown by more than `bytes`.
+    pub(crate) fn memory_grows_by_at_most(&mut self, bytes: u64) {
+        let [before, peak, _] = self.outcome.resident;
+        let grown = peak.saturating_sub(before);
+        self.outcome.check(
+            format!("memory grows by {} MiB at most", bytes >> 20),
+            grown <= bytes,
+            format!("{} MiB", grown >> 20),
         );
     }
 

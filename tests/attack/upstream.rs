@@ -34,6 +34,7 @@ use tokio::{
 };
 
 use crate::{
+    cluster,
     gateway::ATTACKER,
     time::{ms, now},
 };
@@ -293,6 +294,11 @@ async fn answer_http1(
     state: &Arc<State>,
 ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let wanted = Wanted::of(request.uri());
+    if let Some(own) = cluster::respond(request.uri()) {
+        let _ = request.into_body().collect().await;
+        let body = Full::new(own.to_string().into()).boxed_unsync();
+        return json(StatusCode::OK).body(body).unwrap();
+    }
     let is_review = request.uri().path() == TOKEN_REVIEWS;
     let user = user_of(request.headers());
     let status = match wanted.status(request.method()) {

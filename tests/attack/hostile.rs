@@ -1,0 +1,198 @@
+//! Clients that send hostile requests one after the other, and check every response.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Response};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::{
+    gateway::attacker,
+    others::Client,
+    report::Outcome,
+    time::{ms, now},
+};
+
+/// A response that takes longer counts as lost.
+const LIMIT: Duration = ms(20_000);
+/// The lowest priority of a thread, so that the attackers' own work does not slow the gateway down: in service they have
+/// machines of their own.
+const LOWEST: i32 = 19;
+
+/// A request, and the codes of its responses besides 429.
+pub(crate) struct HostileRequest {
+    pub(crate) name: &'static str,
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Bytes,
+    pub(crate) codes: &'static [u16],
+}
+
+/// The responses to hostile requests.
+#[derive(Default)]
+pub(crate) struct Responses {
+    /// How many there were of each code.
+    by_code: BTreeMap<u16, usize>,
+    /// Requests without a response, in words.
+    lost: Vec<String>,
+    /// Responses with another code, or without a clear `Status`.
+    unclear: Vec<String>,
+    /// The longest time that one took.
+    longest: Duration,
+}
+
+/// The hostile clients.
+pub(crate) struct HostileClients {
+    pub(crate) clients: usize,
+    /// The users that they are, in turn: [`attacker`].
+    pub(crate) users: usize,
+    pub(crate) lasts: Duration,
+}
+
+impl HostileClients {
+    /// Has the clients send `requests` in turn until their time is over. Returns when all have their responses.
+    pub(crate) async fn send(
+        &self,
+        address: SocketAddr,
+        requests: Vec<HostileRequest>,
+    ) -> Responses {
+        let Self {
+            clients,
+            users,
+            lasts,
+        } = *self;
+        let working = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            rustix::process::nice(LOWEST).unwrap();
+            runtime.block_on(send_in_turn(address, requests, (clients, users), lasts))
+        });
+        working.await.unwrap()
+    }
+}
+
+async fn send_in_turn(
+    address: SocketAddr,
+    requests: Vec<HostileRequest>,
+    (clients, users): (usize, usize),
+    lasts: Duration,
+) -> Responses {
+    let requests = Arc::new(requests);
+    let next = Arc::new(AtomicUsize::new(0));
+    let begun = now();
+    let mut working = JoinSet::new();
+    for number in 0..clients {
+        let (requests, next) = (Arc::clone(&requests), Arc::clone(&next));
+        let user = attacker(number % users);
+        working.spawn(async move {
+            let mut responses = Responses::default();
+            while begun.elapsed() < lasts {
+                let at = next.fetch_add(1, Ordering::Relaxed) % requests.len();
+                responses
+                    .send(address, &requests[at], &user, number % 2 == 1)
+                    .await;
+            }
+            responses
+        });
+    }
+    let mut all = Responses::default();
+    while let Some(responses) = working.join_next().await {
+        all.add(responses.unwrap());
+    }
+    all
+}
+
+impl Responses {
+    /// Sends a request on a connection of its own.
+    async fn send(
+        &mut self,
+        address: SocketAddr,
+        request: &HostileRequest,
+        user: &str,
+        is_http2: bool,
+    ) {
+        let begun = now();
+        let sending = async {
+            let mut client = Client::connect(address, is_http2).await?;
+            let body = (request.content_type, request.body.clone());
+            let method = request.method.clone();
+            let sent = client.send_body(method, request.path, Some(user), body);
+            read(sent.await?).await
+        };
+        let HostileRequest { name, codes, .. } = request;
+        match tokio::time::timeout(LIMIT, sending).await {
+            Ok(Ok((code, status))) => {
+                *self.by_code.entry(code).or_default() += 1;
+                let is_clear = code < 400
+                    || status["kind"] == "Status" && status["code"].as_u64() == Some(code.into());
+                if !is_clear || code != 429 && !codes.contains(&code) {
+                    self.unclear.push(format!("{name}: {code} {status}"));
+                }
+            }
+            Ok(Err(error)) => self.lost.push(format!("{name}: {error}")),
+            Err(_) => self.lost.push(format!("{name}: no response in time")),
+        }
+        self.longest = self.longest.max(begun.elapsed());
+    }
+
+    fn add(&mut self, other: Self) {
+        for (code, count) in other.by_code {
+            *self.by_code.entry(code).or_default() += count;
+        }
+        self.lost.extend(other.lost);
+        self.unclear.extend(other.unclear);
+        self.longest = self.longest.max(other.longest);
+    }
+
+    /// Checks that each request had the response of an API server.
+    pub(crate) fn check(&self, outcome: &mut Outcome) {
+        let shown = |wrong: &[String]| {
+            let first = wrong
+                .first()
+                .map(|text| text.chars().take(200).collect::<String>());
+            format!("{} not: {}", wrong.len(), first.unwrap_or_default())
+        };
+        outcome.check(
+            "every hostile request gets a response",
+            self.lost.is_empty() && !self.by_code.is_empty(),
+            shown(&self.lost),
+        );
+        outcome.check(
+            "each has the code of an API server, and a clear Status",
+            self.unclear.is_empty(),
+            shown(&self.unclear),
+        );
+        let codes = self.by_code.iter();
+        let codes: Vec<String> = codes
+            .map(|(code, count)| format!("{count} × {code}"))
+            .collect();
+        outcome.note(format!(
+            "hostile requests: {}; the slowest response took {} ms",
+            codes.join(", "),
+            self.longest.as_millis()
+        ));
+    }
+}
+
+/// The code of a response, and its body if that is JSON.
+async fn read(response: Response<Incoming>) -> Result<(u16, Value), String> {
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await;
+    let body = body.map_err(|error| format!("{code}, which broke off: {error}"))?;
+    let value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+    Ok((code, value))
+}

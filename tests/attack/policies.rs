@@ -1,0 +1,453 @@
+//! Admission policies: requests that make them cost as much as they may, bodies that are hard to read, and very many policies.
+
+use std::{fs, time::Duration};
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::json;
+
+use crate::{
+    Attack,
+    gateway::{Gateway, Setup},
+    hostile::{HostileClients, HostileRequest},
+    others::Mix,
+    report::Outcome,
+    scene::{Played, Scene},
+    time::{ms, now},
+};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "policy-costs",
+        point: "policies",
+        about: "64 clients write objects for which policies run to their cost limit: loops, regular expressions",
+        play: costs,
+    },
+    Attack {
+        name: "policy-bodies",
+        point: "policies",
+        about: "64 clients write bodies of 3 MiB and more, nested, broken and unknown ones",
+        play: bodies,
+    },
+    Attack {
+        name: "policy-files",
+        point: "policies",
+        about: "20 MB of policies come into force, then invalid ones are to, while others write",
+        play: files,
+    },
+];
+
+const CLIENTS: HostileClients = HostileClients {
+    clients: 64,
+    users: USERS,
+    lasts: ms(4000),
+};
+const USERS: usize = 8;
+const WIDGETS: &str = "/apis/x.io/v1/namespaces/a/widgets";
+const TEXTS: &str = "/apis/x.io/v1/namespaces/a/texts";
+const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+const POD: &str = "/api/v1/namespaces/a/pods/p";
+/// The longest body that kube-apiserver reads.
+const LONGEST: usize = 3 << 20;
+/// Others' p99 may become so many times what it was; or [`LEAST`], since attackers, others, upstream and gateway share
+/// the machine.
+const TIMES: u32 = 2;
+const LEAST: Duration = ms(5);
+/// How long policies may take to come into force.
+const SOON: Duration = ms(20_000);
+
+/// A policy about the resources of a group, and its binding, as YAML.
+fn policy(name: &str, group: &str, resource: &str, expressions: &[&str]) -> String {
+    let validations: Vec<_> = (expressions.iter())
+        .map(|expression| json!({"expression": expression}))
+        .collect();
+    let api_version = "admissionregistration.k8s.io/v1";
+    let policy = json!({
+        "apiVersion": api_version, "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": [group],
+                "apiVersions": ["*"], "resources": [resource]}]},
+            "validations": validations,
+        },
+    });
+    let binding = json!({
+        "apiVersion": api_version, "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    format!("---\n{policy}\n---\n{binding}\n")
+}
+
+/// What the others write has to be this.
+fn cheap() -> String {
+    policy(
+        "cheap",
+        "",
+        "*",
+        &["!has(object.data) || size(object.data) < 100"],
+    )
+}
+
+/// A gateway that enforces policies. Attackers have 200 seats of their own, so that no other waits for theirs.
+fn setup(policies: String) -> Setup {
+    Setup {
+        attacked_level: true,
+        more_attackers: USERS,
+        config: json!({
+            "flowControl": {"totalSeats": 1250},
+            "admission": {"mode": "enforce", "policies": {"files": ["admission"]}},
+        }),
+        files: vec![("admission/policies.yaml".to_owned(), policies)],
+        ..Setup::default()
+    }
+}
+
+/// Where these policies are in force.
+fn scene(policies: String) -> Scene {
+    let count = count(&policies);
+    let scene = Scene::new(&setup(policies), Mix::default());
+    let begun = now();
+    while !are_in_force(&scene.gateway, count) {
+        assert!(
+            begun.elapsed() < SOON,
+            "the policies do not come into force"
+        );
+        std::thread::sleep(ms(20));
+    }
+    scene
+}
+
+/// The number of policies in files.
+fn count(files: &str) -> u32 {
+    let count = files.matches("matchConstraints").count();
+    u32::try_from(count).unwrap()
+}
+
+impl<T> Played<T> {
+    fn check_policies(&mut self) {
+        self.check_other_clients();
+        self.others_wait_at_most(TIMES, LEAST);
+    }
+}
+
+fn costs() -> Outcome {
+    /// Resident memory: the bodies of both cores, three times over.
+    const MEMORY: u64 = (3 * 128) << 20;
+    const LOOPS: &[&str] = &[
+        "object.l.all(a, object.l.all(b, object.l.all(c, a == a || b == c)))",
+        "object.l.filter(a, object.l.exists(b, b > 1000000000 + a)).size() == 0",
+        "object.l.map(a, object.l.map(b, [a, b])).size() > 0",
+    ];
+    const REGEX: &[&str] = &[
+        "!object.s.matches('(a*)*b')",
+        "!object.s.matches('(a|aa|aaa)+(b|c)$')",
+        "!object.s.matches('(.*a){20}b')",
+        "object.s.find('([a-z]+)+[0-9]') == ''",
+    ];
+    let mut policies = cheap();
+    policies.push_str(&policy("loops", "x.io", "widgets", LOOPS));
+    policies.push_str(&policy("regex", "x.io", "texts", REGEX));
+    let played =
+        scene(policies).play(async |scene| CLIENTS.send(scene.gateway.address, costly()).await);
+    end(played, MEMORY)
+}
+
+/// Requests that make the policies of [`costs`] run to their limits. Smaller ones begin on a data core.
+fn costly() -> Vec<HostileRequest> {
+    let request = |name, path, body: String| HostileRequest {
+        name,
+        method: Method::POST,
+        path,
+        content_type: "application/json",
+        body: body.into(),
+        // Denied, or allowed.
+        codes: &[201, 422],
+    };
+    let list = |count: usize| {
+        let list: Vec<usize> = (0..count).collect();
+        json!({"metadata": {"name": "w"}, "l": list}).to_string()
+    };
+    let text = |count| json!({"metadata": {"name": "w"}, "s": "a".repeat(count)}).to_string();
+    vec![
+        request("short list", WIDGETS, list(2000)),
+        request("long list", WIDGETS, list(100_000)),
+        request("short text", TEXTS, text(20_000)),
+        request("long text", TEXTS, text(1 << 20)),
+    ]
+}
+
+fn bodies() -> Outcome {
+    /// Resident memory: the bodies of both cores (twice 64 MiB) and as many copies on their way, two bodies that are
+    /// being judged, decoded at up to 48 times their size.
+    const MEMORY: u64 = (2 * 128 + 2 * 48 * 3) << 20;
+    let mut policies = cheap();
+    for resource in ["widgets", "texts"] {
+        policies.push_str(&policy(
+            resource,
+            "x.io",
+            resource,
+            &["has(object.metadata.name)"],
+        ));
+    }
+    let played =
+        scene(policies).play(async |scene| CLIENTS.send(scene.gateway.address, hard()).await);
+    end(played, MEMORY)
+}
+
+/// Bodies that are hard to read, or that must not be read.
+fn hard() -> Vec<HostileRequest> {
+    let mut all = json_bodies();
+    all.extend(yaml_bodies());
+    all.extend(other_bodies());
+    all.extend([
+        patch("json patch", "application/json-patch+json", operations()),
+        patch("merge patch", MERGE, nested("{\"a\":")),
+        patch("strategic patch", STRATEGIC, containers()),
+    ]);
+    all
+}
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+/// Codes of bodies that can be read.
+const READ: &[u16] = &[201, 422];
+/// The same, or there is more in it than a reader takes.
+const READ_OR_NOT: &[u16] = &[201, 400, 422];
+
+fn json_bodies() -> Vec<HostileRequest> {
+    const NAMED: &str = "{\"metadata\":{\"name\":\"w\"},";
+    let numbers = |length| filled(&format!("{NAMED}\"l\":[0"), ",0", "]}", length);
+    let text = filled(&format!("{NAMED}\"s\":\""), "a", "\"}", LONGEST);
+    let members = filled(&format!("{NAMED}\"a\":0"), ",\"a\":0", "}", LONGEST);
+    let more = Bytes::from(vec![b'x'; LONGEST + 1]);
+    vec![
+        post("numbers", WIDGETS, JSON, numbers(LONGEST), READ),
+        post("a number more", WIDGETS, JSON, numbers(LONGEST + 1), &[413]),
+        post("text", TEXTS, JSON, text, READ),
+        post("a byte more", MAPS, JSON, more, &[413]),
+        post("members", WIDGETS, JSON, members, READ),
+        post("lists", WIDGETS, JSON, nested("["), &[400]),
+        post("objects", MAPS, JSON, nested("{\"a\":"), &[400]),
+    ]
+}
+
+fn yaml_bodies() -> Vec<HostileRequest> {
+    let lines = filled("metadata: {name: w}\nl:\n", "- a: 1\n", "", LONGEST);
+    let texts = filled("metadata: {name: w}\nl:\n", "- abcdefgh\n", "", LONGEST);
+    let mut aliases = "metadata: {name: w}\na: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for pair in ["ab", "bc", "cd", "de", "ef", "fg"] {
+        let (of, name) = pair.split_at(1);
+        let list = vec![format!("*{of}"); 9].join(",");
+        aliases.push_str(&[name, ": &", name, " [", &list, "]\n"].concat());
+    }
+    vec![
+        post("yaml lists", WIDGETS, YAML, nested("["), &[400]),
+        post("yaml blocks", WIDGETS, YAML, nested("- "), &[400]),
+        post("yaml lines", WIDGETS, YAML, lines, READ_OR_NOT),
+        post("yaml texts", WIDGETS, YAML, texts, READ_OR_NOT),
+        post("yaml aliases", WIDGETS, YAML, aliases.into(), READ_OR_NOT),
+    ]
+}
+
+fn other_bodies() -> Vec<HostileRequest> {
+    let broken = |begin: &[u8]| Bytes::from([b"k8s\0", begin].concat().repeat(100_000));
+    let (length, group) = (broken(b"\x0a\xff\xff\xff\xff\x07"), broken(b"\x0b"));
+    let cbor = Bytes::from(vec![0x9f; MANY]);
+    vec![
+        post("broken protobuf", MAPS, PROTOBUF, length, &[400]),
+        post("protobuf of groups", MAPS, PROTOBUF, group.clone(), &[400]),
+        post("protobuf of a widget", WIDGETS, PROTOBUF, group, &[415]),
+        post("cbor", MAPS, "application/cbor", cbor.clone(), &[415]),
+        post("no media type", MAPS, "/;;/", cbor, &[415]),
+    ]
+}
+
+/// How deep bodies are nested.
+const MANY: usize = 1_000_000;
+
+/// A body that is nothing but the beginnings of nested values, of at most 3 MB.
+fn nested(open: &str) -> Bytes {
+    let depth = MANY.min(3 * MANY / open.len());
+    open.repeat(depth).into()
+}
+
+/// A body of `length` bytes: as many pieces as there is room for, and spaces.
+fn filled(begin: &str, piece: &str, end: &str, length: usize) -> Bytes {
+    let pieces = (length - begin.len() - end.len()) / piece.len();
+    let body = format!("{begin}{}{end}", piece.repeat(pieces));
+    format!("{body:length$}").into()
+}
+
+fn post(
+    name: &'static str,
+    path: &'static str,
+    content_type: &'static str,
+    body: Bytes,
+    codes: &'static [u16],
+) -> HostileRequest {
+    HostileRequest {
+        name,
+        method: Method::POST,
+        path,
+        content_type,
+        body,
+        codes,
+    }
+}
+
+fn patch(name: &'static str, content_type: &'static str, body: Bytes) -> HostileRequest {
+    HostileRequest {
+        method: Method::PATCH,
+        ..post(name, POD, content_type, body, &[200, 400, 413, 422])
+    }
+}
+
+/// A patch that doubles a list with each of its operations.
+fn operations() -> Bytes {
+    let mut all = vec![json!({"op": "add", "path": "/metadata/annotations", "value": {"a": "a"}})];
+    for number in 0..9_000 {
+        let path = format!("/metadata/annotations/a{number}");
+        all.push(json!({"op": "copy", "from": "/metadata/annotations", "path": path}));
+    }
+    json!(all).to_string().into()
+}
+
+/// A patch of a list that is merged by the names of its elements.
+fn containers() -> Bytes {
+    let all: Vec<_> = (0..20_000)
+        .map(|number| json!({"name": format!("c{number}"), "image": "i"}))
+        .collect();
+    json!({"spec": {"containers": all}}).to_string().into()
+}
+
+fn end(mut played: Played<crate::hostile::Responses>, memory: u64) -> Outcome {
+    played.check_policies();
+    played.memory_is_bounded(memory);
+    played.a_metric_shows_it(&["fairgate_admission_requests_total"]);
+    played.found.check(&mut played.outcome);
+    played.outcome
+}
+
+fn files() -> Outcome {
+    /// Resident memory: each byte of policies is held as text, as an object and compiled, while the former set still is.
+    const MEMORY: u64 = 30 * BYTES as u64;
+    let played = scene(cheap()).play(async |scene| {
+        let (first, more) = (many(0), many(1));
+        let begun = now();
+        place(&scene.gateway, "first.yaml", &first);
+        place(&scene.gateway, "more.yaml", &more);
+        let count = 1 + count(&first) + count(&more);
+        let are_used = until_seen(|| are_in_force(&scene.gateway, count)).await;
+        let took = begun.elapsed();
+        place(&scene.gateway, "invalid.yaml", &cheap().repeat(3));
+        let is_refused = until_seen(|| says(&scene.gateway, REFUSED)).await;
+        FilesFound {
+            count,
+            are_used,
+            took,
+            is_refused,
+            remain: are_in_force(&scene.gateway, count),
+        }
+    });
+    let mut played = played;
+    played.check_policies();
+    played.memory_grows_by_at_most(MEMORY);
+    let FilesFound {
+        count,
+        are_used,
+        took,
+        is_refused,
+        remain,
+    } = played.found;
+    let outcome = &mut played.outcome;
+    outcome.check(
+        "20 MB of policies come into force within 20 s",
+        are_used,
+        "they do not",
+    );
+    outcome.check(
+        "the log says why further ones are refused",
+        is_refused,
+        "it does not",
+    );
+    outcome.check("the last good ones stay in force", remain, "they do not");
+    outcome.note(format!(
+        "{count} policies came into force within {} ms",
+        took.as_millis()
+    ));
+    played.outcome
+}
+
+/// What [`files`] finds.
+struct FilesFound {
+    count: u32,
+    are_used: bool,
+    took: Duration,
+    is_refused: bool,
+    remain: bool,
+}
+
+/// What the log says of invalid policies, in parts.
+const REFUSED: &[&str] = &[
+    "defined more than once",
+    "the admission policies are invalid; the last good ones stay in force",
+];
+/// The size of all policies of [`files`], which are in two files: one must not be longer than 16 MiB.
+const BYTES: usize = 20_000_000;
+
+/// Half of the policies of [`files`], each about another resource.
+fn many(half: usize) -> String {
+    let mut all = String::with_capacity(BYTES / 2);
+    for number in 0.. {
+        let name = format!("p{half}-{number}");
+        let one = policy(
+            &name,
+            "x.io",
+            &name,
+            &[
+                "has(object.spec) && object.spec.?replicas.orValue(0) <= 5",
+                "!has(object.metadata.labels) || object.metadata.labels.all(k, size(k) < 50)",
+            ],
+        );
+        if all.len() + one.len() > BYTES / 2 {
+            return all;
+        }
+        all.push_str(&one);
+    }
+    all
+}
+
+/// Puts a file among those of the policies, in one step.
+fn place(gateway: &Gateway, name: &str, content: &str) {
+    let part = gateway.directory().join(name);
+    fs::write(&part, content).unwrap();
+    fs::rename(part, gateway.directory().join("admission").join(name)).unwrap();
+}
+
+/// Looks for `holds`, for at most 20 s, and not so often that looking becomes a load.
+async fn until_seen(holds: impl Fn() -> bool) -> bool {
+    let begun = now();
+    while !holds() {
+        if begun.elapsed() > SOON {
+            return false;
+        }
+        tokio::time::sleep(ms(200)).await;
+    }
+    true
+}
+
+/// Whether so many policies are in force, or more.
+fn are_in_force(gateway: &Gateway, count: u32) -> bool {
+    let all = gateway.metrics();
+    all.sum(|series| series == "fairgate_admission_policies") >= f64::from(count)
+}
+
+/// Whether the log contains all of `parts`.
+fn says(gateway: &Gateway, parts: &[&str]) -> bool {
+    let log = gateway.log();
+    parts.iter().all(|part| log.contains(part))
+}
