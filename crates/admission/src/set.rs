@@ -59,17 +59,18 @@ impl PolicySet {
     ) -> Self {
         let mut set = Self::default();
         let mut distinct = HashMap::new();
+        let mut by_policy: HashMap<&str, Vec<_>> = HashMap::new();
+        for binding in bindings {
+            let own = by_policy.entry(&binding.spec.policy_name).or_default();
+            own.push(binding);
+        }
         for policy in policies {
             let name = policy.metadata.name.as_deref().unwrap_or_default();
-            let bindings = bindings.iter();
-            let own: Vec<_> = bindings
-                .filter(|binding| binding.spec.policy_name == name)
-                .collect();
-            if own.is_empty() {
+            let Some(own) = by_policy.get(name) else {
                 continue;
-            }
+            };
             let number = u32::try_from(set.policies.len()).unwrap_or(u32::MAX);
-            let mut compiled = CompiledPolicy::compile(policy, &own);
+            let mut compiled = CompiledPolicy::compile(policy, own);
             let constraints = policy.spec.as_ref().map(|spec| &spec.match_constraints);
             compiled.constraints = *distinct.entry(format!("{constraints:?}")).or_insert(number);
             set.index.insert(number, compiled.matcher.as_ref());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fairgate_admission::{
     PolicyParamKind, PolicySet,
-    kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING},
+    kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY},
 };
 use fairgate_admitter::{Fidelity, ForwardedPolicies};
 use fairgate_core::finding::{Finding, Severity};
@@ -76,11 +76,12 @@ impl PolicyDocuments {
     /// # Errors
     ///
     /// All findings, if a file is invalid.
-    pub fn prepare(&self, fidelity: Fidelity) -> Result<PreparedPolicies, Vec<Finding>> {
-        let mut findings = self.findings.clone();
+    pub fn prepare(self, fidelity: Fidelity) -> Result<PreparedPolicies, Vec<Finding>> {
+        let (mut findings, are_files) = (self.findings, self.are_files);
         let mut objects: BTreeMap<(&'static str, String), PreparedObject> = BTreeMap::new();
-        for document in self.documents.iter().flat_map(items) {
-            let Some(object) = self.object(document, &mut findings) else {
+        // With many policies each copy counts, so objects are moved from step to step.
+        for document in self.documents.into_iter().flat_map(items) {
+            let Some(object) = prepared_object(document, are_files, &mut findings) else {
                 continue;
             };
             let name = metadata::name(&object.object).to_owned();
@@ -95,103 +96,100 @@ impl PolicyDocuments {
         if findings.iter().any(Finding::is_error) {
             return Err(findings);
         }
-        let of_kind = |kind: &'static Kind| {
-            let objects = objects.values();
-            objects.filter(move |object| object.kind.kind == kind.kind)
-        };
-        let policies = of_kind(&VALIDATING_ADMISSION_POLICY);
-        let bindings = of_kind(&VALIDATING_ADMISSION_POLICY_BINDING);
         let mut compiling = Compiling {
             findings,
             fidelity,
-            are_files: self.are_files,
+            are_files,
         };
-        let policies: Vec<_> = policies
-            .filter_map(|object| compiling.typed::<ValidatingAdmissionPolicy>(object))
-            .collect();
-        let bindings: Vec<_> = bindings
-            .filter_map(|object| compiling.typed::<ValidatingAdmissionPolicyBinding>(object))
-            .collect();
-        compiling.prepared(&policies, &bindings)
-    }
-
-    /// The object of a document with its defaults. If it is invalid, there are findings, and perhaps no object.
-    fn object(
-        &self,
-        document: PolicyDocument,
-        findings: &mut Vec<Finding>,
-    ) -> Option<PreparedObject> {
-        let PolicyDocument { origin, mut object } = document;
-        let Some(kind) = kind_of(&object) else {
-            let message = format!(
-                "{} {} is neither a ValidatingAdmissionPolicy nor a ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1",
-                text(&object["apiVersion"]),
-                text(&object["kind"])
-            );
-            findings.push(finding(Severity::Error, origin, &object, "", message));
-            return None;
-        };
-        let version = &kind.versions[0];
-        object["apiVersion"] = kind.api_version(version.name).into();
-        let mut problems = Vec::new();
-        if self.are_files {
-            match decoded(kind, &object) {
-                Ok((value, unknown)) => {
-                    problems.extend(unknown.into_iter().map(|text| (String::new(), text)));
-                    object = value;
-                }
-                Err(message) => {
-                    findings.push(finding(Severity::Error, origin, &object, "", message));
-                    return None;
-                }
+        let (mut policies, mut bindings) = (Vec::new(), Vec::new());
+        for object in objects.into_values() {
+            if object.kind.kind == VALIDATING_ADMISSION_POLICY.kind {
+                policies.extend(compiling.typed::<ValidatingAdmissionPolicy>(object));
+            } else {
+                bindings.extend(compiling.typed::<ValidatingAdmissionPolicyBinding>(object));
             }
         }
-        (version.default)(&mut object);
-        let checks_name = kind.rules.name.filter(|_| self.are_files);
-        let name = metadata::name(&object);
-        if let Some(check) = checks_name {
-            let wrong = check(name, false).into_iter();
-            problems.extend(wrong.map(|text| ("metadata.name".to_owned(), text)));
-        }
-        let errors = (kind.rules.validate)(&object, None);
-        problems.extend(errors.into_iter().map(|error| {
-            let whole = error.to_string();
-            let detail = whole.strip_prefix(&format!("{}: ", error.field));
-            let detail = detail.unwrap_or(&whole).to_owned();
-            (error.field, detail)
-        }));
-        if let Err(message) = own_fidelity(&object) {
-            problems.push((
-                format!("metadata.annotations[{FIDELITY_ANNOTATION}]"),
-                message,
-            ));
-        }
-        let severity = if self.are_files {
-            Severity::Error
-        } else {
-            Severity::Warning
-        };
-        for (field, message) in problems {
-            findings.push(finding(severity, origin.clone(), &object, &field, message));
-        }
-        Some(PreparedObject {
-            origin,
-            kind,
-            object,
-        })
+        compiling.prepared(policies, bindings)
     }
 }
 
-/// The items of a document that is a list, or the document itself.
-fn items(document: &PolicyDocument) -> Vec<PolicyDocument> {
-    let is_list = text(&document.object["kind"]).ends_with("List");
-    let items = document.object["items"].as_array().filter(|_| is_list);
-    let Some(items) = items else {
-        return vec![document.clone()];
+/// The object of a document with its defaults. If it is invalid, there are findings, and perhaps no object.
+fn prepared_object(
+    document: PolicyDocument,
+    are_files: bool,
+    findings: &mut Vec<Finding>,
+) -> Option<PreparedObject> {
+    let PolicyDocument { origin, mut object } = document;
+    let Some(kind) = kind_of(&object) else {
+        let message = format!(
+            "{} {} is neither a ValidatingAdmissionPolicy nor a ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1",
+            text(&object["apiVersion"]),
+            text(&object["kind"])
+        );
+        findings.push(finding(Severity::Error, origin, &object, "", message));
+        return None;
     };
-    let numbered = items.iter().enumerate().map(|(at, object)| PolicyDocument {
+    let version = &kind.versions[0];
+    object["apiVersion"] = kind.api_version(version.name).into();
+    let mut problems = Vec::new();
+    if are_files {
+        match decoded(kind, &object) {
+            Ok((value, unknown)) => {
+                problems.extend(unknown.into_iter().map(|text| (String::new(), text)));
+                object = value;
+            }
+            Err(message) => {
+                findings.push(finding(Severity::Error, origin, &object, "", message));
+                return None;
+            }
+        }
+    }
+    (version.default)(&mut object);
+    let checks_name = kind.rules.name.filter(|_| are_files);
+    let name = metadata::name(&object);
+    if let Some(check) = checks_name {
+        let wrong = check(name, false).into_iter();
+        problems.extend(wrong.map(|text| ("metadata.name".to_owned(), text)));
+    }
+    let errors = (kind.rules.validate)(&object, None);
+    problems.extend(errors.into_iter().map(|error| {
+        let whole = error.to_string();
+        let detail = whole.strip_prefix(&format!("{}: ", error.field));
+        let detail = detail.unwrap_or(&whole).to_owned();
+        (error.field, detail)
+    }));
+    if let Err(message) = own_fidelity(&object) {
+        problems.push((
+            format!("metadata.annotations[{FIDELITY_ANNOTATION}]"),
+            message,
+        ));
+    }
+    let severity = if are_files {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    for (field, message) in problems {
+        findings.push(finding(severity, origin.clone(), &object, &field, message));
+    }
+    Some(PreparedObject {
+        origin,
+        kind,
+        object,
+    })
+}
+
+/// The items of a document that is a list, or the document itself.
+fn items(mut document: PolicyDocument) -> Vec<PolicyDocument> {
+    let is_list = text(&document.object["kind"]).ends_with("List");
+    let items = document.object.get_mut("items").filter(|_| is_list);
+    let Some(Value::Array(items)) = items else {
+        return vec![document];
+    };
+    let items = std::mem::take(items).into_iter().enumerate();
+    let numbered = items.map(|(at, object)| PolicyDocument {
         origin: format!("{}, item {}", document.origin, at + 1),
-        object: object.clone(),
+        object,
     });
     numbered.collect()
 }
@@ -252,18 +250,15 @@ struct Compiling {
 }
 
 /// An object that could be read.
-struct TypedObject<'a, T> {
-    from: &'a PreparedObject,
+struct TypedObject<T> {
+    from: PreparedObject,
     object: T,
 }
 
 impl Compiling {
     /// Reads an object. An object of an API that cannot be read has no effect, but the others do.
-    fn typed<'a, T: DeserializeOwned>(
-        &mut self,
-        from: &'a PreparedObject,
-    ) -> Option<TypedObject<'a, T>> {
-        match serde_json::from_value(from.object.clone()) {
+    fn typed<T: DeserializeOwned>(&mut self, from: PreparedObject) -> Option<TypedObject<T>> {
+        match T::deserialize(&from.object) {
             Ok(object) => Some(TypedObject { from, object }),
             Err(error) => {
                 let severity = self.severity();
@@ -285,10 +280,10 @@ impl Compiling {
 
     fn prepared(
         mut self,
-        policies: &[TypedObject<'_, ValidatingAdmissionPolicy>],
-        bindings: &[TypedObject<'_, ValidatingAdmissionPolicyBinding>],
+        policies: Vec<TypedObject<ValidatingAdmissionPolicy>>,
+        bindings: Vec<TypedObject<ValidatingAdmissionPolicyBinding>>,
     ) -> Result<PreparedPolicies, Vec<Finding>> {
-        self.report_loose_ends(policies, bindings);
+        self.report_loose_ends(&policies, &bindings);
         let mut fidelity: Vec<_> = policies
             .iter()
             .map(|policy| {
@@ -306,8 +301,8 @@ impl Compiling {
             return Err(self.findings);
         }
         let (policies, bindings): (Vec<_>, Vec<_>) = (
-            policies.iter().map(|one| one.object.clone()).collect(),
-            bindings.iter().map(|one| one.object.clone()).collect(),
+            policies.into_iter().map(|one| one.object).collect(),
+            bindings.into_iter().map(|one| one.object).collect(),
         );
         let set = PolicySet::compile(&policies, &bindings);
         let needs = ClusterNeeds {
@@ -329,8 +324,8 @@ impl Compiling {
     /// because objects are created one after the other.
     fn report_loose_ends(
         &mut self,
-        policies: &[TypedObject<'_, ValidatingAdmissionPolicy>],
-        bindings: &[TypedObject<'_, ValidatingAdmissionPolicyBinding>],
+        policies: &[TypedObject<ValidatingAdmissionPolicy>],
+        bindings: &[TypedObject<ValidatingAdmissionPolicyBinding>],
     ) {
         if !self.are_files {
             return;
