@@ -5,11 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use fairgate_apiserver::authorize::Authorizer;
 use fairgate_base::{clock::Clock, log_limit::LogLimit};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
-use tokio::sync::Semaphore;
 
 use crate::{
     cluster_state::ClusterState, mode::AdmissionMode, published::PublishedPolicies,
-    record::AdmissionRecorder, upstream_objects::UpstreamReader,
+    record::AdmissionRecorder, upstream_objects::UpstreamReader, workers::WorkerPool,
 };
 
 /// How long a request waits until the policies are known, as in kube-apiserver.
@@ -35,7 +34,7 @@ pub struct AdmitterSettings {
     pub body_budget: usize,
     /// Whether writes that were judged by the stored object become conditional on it.
     pub guard: bool,
-    /// How many requests are judged on worker threads at a time; at least 1.
+    /// How many threads there are for large bodies and costly policies; at least 1.
     pub workers: usize,
     /// The clock.
     pub clock: Clock,
@@ -52,7 +51,7 @@ pub struct Admitter {
     pub(crate) body_budget: usize,
     pub(crate) guard: bool,
     pub(crate) clock: Clock,
-    pub(crate) workers: Arc<Semaphore>,
+    pub(crate) workers: WorkerPool,
     /// How long a request waits until the policies are known.
     pub(crate) ready_limit: Duration,
     pub(crate) failures: LogLimit,
@@ -71,7 +70,7 @@ impl Admitter {
             body_budget: settings.body_budget,
             guard: settings.guard,
             clock: settings.clock,
-            workers: Arc::new(Semaphore::new(settings.workers.max(1))),
+            workers: WorkerPool::new(settings.workers.max(1)),
             ready_limit: READY_LIMIT,
             failures: LogLimit::new(10),
         })

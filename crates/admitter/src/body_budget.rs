@@ -154,7 +154,14 @@ pub(crate) async fn read(body: &mut ClientBody, share: &mut BodyShare) -> Buffer
     let mut length = 0;
     let end = loop {
         let data = match body.frame().await {
-            None => break BufferedBody::Whole(joined(&read)),
+            None => {
+                let whole = joined(&read);
+                if read.len() > 1 {
+                    // It is held once, not in pieces and as a whole.
+                    read = vec![whole.clone()];
+                }
+                break BufferedBody::Whole(whole);
+            }
             Some(Err(_)) => return BufferedBody::Broken,
             Some(Ok(frame)) => frame.into_data(),
         };

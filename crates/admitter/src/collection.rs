@@ -23,7 +23,7 @@ impl Evaluation {
     ///
     /// Why there is no verdict.
     pub(crate) async fn collection(&mut self) -> Result<Evaluated, Unjudged> {
-        self.set_delete_options()?;
+        self.set_delete_options().await?;
         let selectors = self.selectors();
         let stops_early = self.admitter.mode == AdmissionMode::Enforce;
         let mut all = Evaluated::default();
@@ -38,7 +38,7 @@ impl Evaluation {
             };
             self.check_unanswered()?;
             if self.plan.facts.kind[2].is_empty() {
-                self.set_kind(&page.api_version, &page.kind);
+                self.plan.facts.set_kind(&page.api_version, &page.kind);
             }
             for mut item in std::mem::take(&mut page.items) {
                 if let Value::Object(members) = &mut item {

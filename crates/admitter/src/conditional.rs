@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, Limited};
 use tower::Service;
 
 use crate::{
+    body_object::LARGE,
     dry_run::with_body,
     evaluate::{Evaluation, OldRead},
     guard::{JudgedVersion, MAX_RETRIES, WriteCondition},
@@ -85,10 +86,7 @@ impl Evaluation {
         let condition = match &self.judged_version {
             None => return Ok(CarriedOut::Reply(inner.call(call).await?)),
             Some(_) if !self.admitter.guard => WriteCondition::None,
-            Some(judged) => {
-                let (facts, query) = (&self.plan.facts, &self.plan.query);
-                judged.condition(facts.verb, &self.content_type, &self.body, query)
-            }
+            Some(judged) => self.condition(judged).await,
         };
         record.guarded(match &condition {
             WriteCondition::OfClient(_) => WriteGuard::Client,
@@ -128,6 +126,19 @@ impl Evaluation {
                 Ok(CarriedOut::Changed(Box::new(call), old))
             }
         }
+    }
+
+    /// The condition that keeps the write from changing another object than the judged one.
+    async fn condition(&self, judged: &JudgedVersion) -> WriteCondition {
+        let (verb, query) = (self.plan.facts.verb, &self.plan.query);
+        if self.body.len() <= LARGE {
+            return judged.condition(verb, &self.content_type, &self.body, query);
+        }
+        let (judged, query) = (judged.clone(), query.clone());
+        let (content_type, body) = (self.content_type.clone(), self.body.clone());
+        let making = move || judged.condition(verb, &content_type, &body, &query);
+        let made = self.off_core(self.body.len(), making).await;
+        made.unwrap_or(WriteCondition::Unreadable)
     }
 
     fn is_judged(&self, version: &str) -> bool {

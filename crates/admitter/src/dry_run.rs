@@ -16,7 +16,11 @@ use http::{
 use serde_json::Value;
 use tower::Service;
 
-use crate::body_budget::{self, BodyShare, ReadFailure};
+use crate::{
+    body_budget::{self, BodyShare, ReadFailure},
+    body_object::LARGE,
+    workers::WorkerPool,
+};
 
 /// The largest response that is read, in bytes.
 const MAX_RESPONSE: usize = 16 << 20;
@@ -76,8 +80,8 @@ pub(crate) trait DryRuns {
     ) -> Result<DryRunEnd, Refusal>;
 }
 
-/// Makes them through the inner service.
-pub(crate) struct ThroughInner<'s, S>(pub(crate) &'s mut S);
+/// Makes them through the inner service; large responses are read on worker threads.
+pub(crate) struct ThroughInner<'s, S>(pub(crate) &'s mut S, pub(crate) &'s WorkerPool);
 
 impl<S> DryRuns for ThroughInner<'_, S>
 where
@@ -112,7 +116,14 @@ where
             }
         };
         let warnings: Vec<HeaderValue> = head.headers.get_all(WARNING).iter().cloned().collect();
-        let object = json::parse(&body).map(|read| read.value).ok();
+        let object = if body.len() > LARGE {
+            let (user, bytes) = (&call.digest.user.name, body.clone());
+            let parsing = self.1.run(user, move || json::parse(&bytes).ok());
+            parsing.await.ok().flatten()
+        } else {
+            json::parse(&body).ok()
+        };
+        let object = object.map(|read| read.value);
         if !head.status.is_success() {
             let is_status = object.is_some_and(|object| object["kind"] == "Status");
             let refusal = DryRunRefusal {

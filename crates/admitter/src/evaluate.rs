@@ -21,12 +21,13 @@ use crate::{
     abort_on_drop::AbortOnDrop,
     admitter::Admitter,
     body_budget::{BodyShare, ReadFailure},
+    body_object::{BodyObject, BodyReading, LARGE},
     deletions,
     dry_run::{DryRunEnd, DryRunReply, DryRuns},
     guard::JudgedVersion,
     judge_inputs::ReadInputs,
     judge_job::{JudgeJob, JudgedWrite},
-    judging::LARGE,
+    judging::JudgeFailure,
     mode::Fidelity,
     objects::{self, PatchFormat},
     options,
@@ -185,11 +186,13 @@ impl Evaluation {
                 None => return Err(Unjudged::Refused(late)),
             },
             (None, reply) => {
-                let object = self.decoded()?;
-                (self.settled(object, None), reply)
+                let mut end = self.judge_body(self.reading()?, None).await?;
+                end.reply = reply;
+                return Ok(end);
             }
         };
-        self.name_by(&object);
+        let is_dry = self.plan.fidelity == Fidelity::DryRun;
+        self.plan.facts.name_by(&object, is_dry);
         let mut end = self.judge(Some(object), None).await?;
         end.reply = reply;
         Ok(end)
@@ -203,13 +206,10 @@ impl Evaluation {
         self.set_write_options();
         let old = self.old(old).await?;
         let seen = self.dry_object(dry).await?;
-        let object = if let Some(found) = seen.object {
-            found
-        } else {
-            let object = self.decoded()?;
-            self.settled(object, old.as_ref())
+        let mut end = match seen.object {
+            Some(found) => self.judge(Some(found), old).await?,
+            None => self.judge_body(self.reading()?, old).await?,
         };
-        let mut end = self.judge(Some(object), old).await?;
         end.reply = seen.reply;
         Ok(end)
     }
@@ -232,21 +232,19 @@ impl Evaluation {
             return Err(Unjudged::Absent);
         };
         let seen = self.dry_object(dry).await?;
-        let object = if let Some(found) = seen.object {
-            found
+        let mut end = if let Some(found) = seen.object {
+            self.judge(Some(found), Some(old)).await?
         } else {
             let format = format.map_err(|error| self.bad(&error))?;
-            let patched = objects::patched(format, &old, &self.body, &self.plan.facts);
-            let object = patched.map_err(|error| self.bad(&error))?;
-            self.settled(object, Some(&old))
+            let reading = BodyReading::Patch(format);
+            self.judge_body(reading, Some(old)).await?
         };
-        let mut end = self.judge(Some(object), Some(old)).await?;
         end.reply = seen.reply;
         Ok(end)
     }
 
     async fn deleted(&mut self, old: OldRead) -> Result<Evaluated, Unjudged> {
-        self.set_delete_options()?;
+        self.set_delete_options().await?;
         let Some(old) = self.old(old).await? else {
             return Err(Unjudged::Absent);
         };
@@ -270,7 +268,7 @@ impl Evaluation {
     async fn connected(&mut self) -> Result<Evaluated, Unjudged> {
         let (kind, object) = self.plan.query.connect_options(&self.info);
         if self.plan.facts.kind[2].is_empty() {
-            self.set_kind("v1", kind);
+            self.plan.facts.set_kind("v1", kind);
         }
         self.judge(Some(object), None).await
     }
@@ -280,11 +278,13 @@ impl Evaluation {
         facts.options = Some(self.plan.query.write_options(facts.verb));
     }
 
-    pub(crate) fn set_delete_options(&mut self) -> Result<(), Unjudged> {
+    pub(crate) async fn set_delete_options(&mut self) -> Result<(), Unjudged> {
         let sent = if self.body.is_empty() {
             self.plan.query.delete_options()
         } else {
-            let read = objects::delete_options(&self.content_type, &self.body);
+            let (content_type, body) = (self.content_type.clone(), self.body.clone());
+            let read = move || objects::delete_options(&content_type, &body);
+            let read = self.off_core(self.body.len(), read).await?;
             read.map_err(|error| self.bad(&error))?
         };
         deletion_checks::check_options(&sent).map_err(|error| self.bad(&error))?;
@@ -295,30 +295,76 @@ impl Evaluation {
         Ok(())
     }
 
-    pub(crate) fn set_kind(&mut self, api_version: &str, kind: &str) {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        self.plan.facts.kind = [group, version, kind].map(str::to_owned);
+    /// Does something on a worker thread if it is about many bytes.
+    pub(crate) async fn off_core<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Unjudged> {
+        if bytes <= LARGE {
+            return Ok(work());
+        }
+        let user = &self.plan.facts.user.name;
+        let done = self.admitter.workers.run(user, work).await;
+        done.map_err(Unjudged::Failed)
     }
 
-    /// Takes the kind of an object if the upstream's discovery does not tell it.
-    fn set_kind_by(&mut self, object: &Value) {
-        if self.plan.facts.kind[2].is_empty() {
-            let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
-            self.set_kind(&text("apiVersion"), &text("kind"));
+    /// How the body is read if it is the object.
+    fn reading(&self) -> Result<BodyReading, Unjudged> {
+        let format = objects::body_format(&self.content_type).map_err(|error| self.bad(&error))?;
+        Ok(BodyReading::Object(format))
+    }
+
+    /// The body, as it is to be read.
+    fn body_object(&self, reading: BodyReading) -> BodyObject {
+        let facts = &self.plan.facts;
+        let (group, version) = (&facts.group, &facts.version);
+        let cluster = &self.admitter.cluster;
+        let status = cluster.resource(group, version, &facts.resource, "status");
+        BodyObject {
+            bytes: self.body.clone(),
+            reading,
+            fidelity: self.plan.fidelity,
+            has_status: status.is_some(),
+            is_new: facts.verb == WriteVerb::Create,
         }
     }
 
     /// The object in the body.
-    pub(crate) fn decoded(&mut self) -> Result<Value, Unjudged> {
-        let format = objects::body_format(&self.content_type).map_err(|error| self.bad(&error))?;
-        let (facts, fidelity) = (&self.plan.facts, self.plan.fidelity);
-        let decoded = objects::decode(format, &self.body, facts, fidelity);
-        let mut object = decoded.map_err(|error| self.bad(&error))?;
-        self.set_kind_by(&object);
-        if self.plan.fidelity > Fidelity::AsSent {
-            objects::complete(&mut object, &self.plan.facts);
-        }
+    pub(crate) async fn object(&mut self) -> Result<Value, Unjudged> {
+        let mut body = self.body_object(self.reading()?);
+        // The object may yet get another name.
+        body.is_new = false;
+        let mut facts = self.plan.facts.clone();
+        let read = move || body.read(&mut facts, None).map(|object| (object, facts));
+        let read = self.off_core(self.body.len(), read).await?;
+        let (object, facts) = read.map_err(|error| self.bad(&error))?;
+        self.plan.facts = facts;
         Ok(object)
+    }
+
+    /// Judges the request by the object in its body. A large one is read on a worker thread, and immediately judged there.
+    async fn judge_body(
+        &mut self,
+        reading: BodyReading,
+        old: Option<Value>,
+    ) -> Result<Evaluated, Unjudged> {
+        let body = self.body_object(reading);
+        if !body.is_large() && self.share.bytes() <= LARGE {
+            let read = body.read(&mut self.plan.facts, old.as_ref());
+            let object = read.map_err(|error| self.bad(&error))?;
+            return self.judge(Some(object), old).await;
+        }
+        let mut job = self.job(None, old);
+        job.body = Some(body);
+        let end = self.admitter.judge(job, true, &self.control).await;
+        let end = end.map_err(|failure| self.unjudged(failure))?;
+        self.plan.facts = Arc::unwrap_or_clone(end.facts);
+        Ok(Evaluated {
+            judged: end.judged,
+            judging: end.judging,
+            reply: None,
+        })
     }
 
     /// The stored object. If there is none, the request creates it.
@@ -340,7 +386,7 @@ impl Evaluation {
         };
         self.share.join(stored.share);
         self.judged_version = Some(JudgedVersion::of(&stored.value));
-        self.set_kind_by(&stored.value);
+        self.plan.facts.set_kind_by(&stored.value);
         Ok(Some(stored.value))
     }
 
@@ -361,18 +407,6 @@ impl Evaluation {
             self.plan.fidelity = Fidelity::Completed;
         }
         Ok(seen)
-    }
-
-    /// The object that a body describes, as policies are to see it at the fidelity that they ask for.
-    pub(crate) fn settled(&self, mut object: Value, old: Option<&Value>) -> Value {
-        if self.plan.fidelity > Fidelity::AsSent {
-            let facts = &self.plan.facts;
-            let (group, version) = (&facts.group, &facts.version);
-            let cluster = &self.admitter.cluster;
-            let status = cluster.resource(group, version, &facts.resource, "status");
-            objects::settle(&mut object, old, facts, status.is_some());
-        }
-        object
     }
 
     /// The result of server-side apply.
@@ -399,7 +433,7 @@ impl Evaluation {
         match end.map_err(Unjudged::Inner)? {
             DryRunEnd::Object(object, reply, warnings) => {
                 self.dry_warnings = warnings;
-                self.set_kind_by(&object);
+                self.plan.facts.set_kind_by(&object);
                 let is_plain = self.output.form.is_none()
                     && self.output.media == fairgate_apiserver::Media::Json;
                 let reply = Some(reply).filter(|_| self.plan.facts.dry_run && is_plain);
@@ -417,29 +451,35 @@ impl Evaluation {
         }
     }
 
-    /// Without a name in the path, that of the object counts, also one that a dry run has generated: the object will have
-    /// another one of that form. A new namespace is in itself, unless its name is generated.
-    fn name_by(&mut self, object: &Value) {
-        let facts = &mut self.plan.facts;
-        let is_generated = self.plan.fidelity == Fidelity::DryRun
-            && object["metadata"]["generateName"].is_string();
-        if facts.name.is_empty() {
-            objects::name_of(object).clone_into(&mut facts.name);
-        }
-        if facts.is_namespace() && facts.namespace.is_empty() && !is_generated {
-            facts.namespace.clone_from(&facts.name);
-        }
-    }
-
     pub(crate) async fn judge(
         &mut self,
         object: Option<Value>,
         old_object: Option<Value>,
     ) -> Result<Evaluated, Unjudged> {
-        let job = JudgeJob {
+        let job = self.job(object, old_object);
+        let is_large = self.share.bytes() > LARGE;
+        let end = self.admitter.judge(job, is_large, &self.control).await;
+        let end = end.map_err(|failure| self.unjudged(failure))?;
+        Ok(Evaluated {
+            judged: end.judged,
+            judging: end.judging,
+            reply: None,
+        })
+    }
+
+    fn unjudged(&self, failure: JudgeFailure) -> Unjudged {
+        match failure {
+            JudgeFailure::BadBody(error) => self.bad(&error),
+            JudgeFailure::Failed(why) => Unjudged::Failed(why),
+        }
+    }
+
+    fn job(&self, object: Option<Value>, old_object: Option<Value>) -> JudgeJob {
+        JudgeJob {
             policies: Arc::clone(&self.plan.policies),
             cluster: Arc::clone(&self.admitter.cluster),
             facts: Arc::new(self.plan.facts.clone()),
+            body: None,
             object: object.map(Arc::new),
             old_object: old_object.map(Arc::new),
             read: ReadInputs::default(),
@@ -447,15 +487,7 @@ impl Evaluation {
             clock: self.admitter.clock.clone(),
             share: self.share.another(),
             is_abandoned: Arc::new(AtomicBool::new(false)),
-        };
-        let is_large = self.share.bytes() > LARGE;
-        let judging = self.admitter.judge(job, is_large, &self.control);
-        let end = judging.await.map_err(Unjudged::Failed)?;
-        Ok(Evaluated {
-            judged: end.judged,
-            judging: end.judging,
-            reply: None,
-        })
+        }
     }
 
     pub(crate) fn check_unanswered(&self) -> Result<(), Unjudged> {

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::{
     cluster_state::{ResourceKind, ServedResource},
+    objects,
     write_request::{ForwardedWrite, WriteVerb},
 };
 
@@ -62,6 +63,31 @@ impl WriteFacts {
             dry_run: false,
             options: None,
             served,
+        }
+    }
+
+    /// Takes the kind of an object if the upstream's discovery does not tell it.
+    pub(crate) fn set_kind_by(&mut self, object: &Value) {
+        if self.kind[2].is_empty() {
+            let text = |key: &str| object[key].as_str().unwrap_or_default();
+            self.set_kind(text("apiVersion"), text("kind"));
+        }
+    }
+
+    pub(crate) fn set_kind(&mut self, api_version: &str, kind: &str) {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.kind = [group, version, kind].map(str::to_owned);
+    }
+
+    /// Without a name in the path, that of the object counts, also one that a dry run has generated: the object will have
+    /// another one of that form. A new namespace is in itself, unless its name is generated.
+    pub(crate) fn name_by(&mut self, object: &Value, is_dry: bool) {
+        let is_generated = is_dry && object["metadata"]["generateName"].is_string();
+        if self.name.is_empty() {
+            objects::name_of(object).clone_into(&mut self.name);
+        }
+        if self.is_namespace() && self.namespace.is_empty() && !is_generated {
+            self.namespace.clone_from(&self.name);
         }
     }
 

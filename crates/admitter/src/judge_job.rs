@@ -14,7 +14,7 @@ use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, EnforcementAction,
     EvaluationBudgets, PolicyEvaluation,
 };
-use fairgate_apiserver::KnownAnswers;
+use fairgate_apiserver::{KnownAnswers, StatusError};
 use fairgate_base::clock::Clock;
 use fairgate_cel::CelJson;
 use fairgate_core::time::Time;
@@ -24,6 +24,7 @@ use serde_json::Value;
 
 use crate::{
     body_budget::BodyShare,
+    body_object::BodyObject,
     cluster_state::ClusterState,
     facts::{WriteFacts, equivalents},
     judge_inputs::{JudgeInputs, KeptObjects, MissingInput, ReadInputs},
@@ -37,6 +38,8 @@ pub(crate) struct JudgeJob {
     pub(crate) policies: Arc<ForwardedPolicies>,
     pub(crate) cluster: Arc<dyn ClusterState>,
     pub(crate) facts: Arc<WriteFacts>,
+    /// A body that is to be read before the first pass.
+    pub(crate) body: Option<BodyObject>,
     pub(crate) object: Option<Arc<Value>>,
     pub(crate) old_object: Option<Arc<Value>>,
     pub(crate) read: ReadInputs,
@@ -70,6 +73,26 @@ pub(crate) struct JudgedWrite {
 }
 
 impl JudgeJob {
+    /// Reads the body, if that is to be done yet.
+    ///
+    /// # Errors
+    ///
+    /// What the client gets if it cannot be read.
+    pub(crate) fn read_body(&mut self) -> Result<(), StatusError> {
+        if let Some(body) = self.body.take() {
+            let facts = Arc::make_mut(&mut self.facts);
+            let object = body.read(facts, self.old_object.as_deref())?;
+            self.object = Some(Arc::new(object));
+        }
+        Ok(())
+    }
+
+    /// Frees the objects once there is a verdict.
+    pub(crate) fn forget_objects(&mut self) {
+        (self.object, self.old_object) = (None, None);
+        self.read = ReadInputs::default();
+    }
+
     /// Judges once, until `until`, after which expressions are interrupted.
     pub(crate) fn pass(&self, until: Time) -> JudgePass {
         let facts = &*self.facts;

@@ -2,7 +2,8 @@
 //! asked.
 //!
 //! A pass begins on the data core. If it takes longer than [`ON_CORE`], or the objects are large, it runs on one of a few
-//! worker threads, so that other requests of the core do not wait.
+//! worker threads, so that other requests of the core do not wait. Large bodies are read there, too, immediately before they
+//! are judged: so only as many are held decoded as there are threads.
 
 use std::{
     sync::{
@@ -13,6 +14,8 @@ use std::{
 };
 
 use fairgate_admission::InputFailure;
+use fairgate_apiserver::StatusError;
+use fairgate_cel::library::authorizer::AuthorizationCheck;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
@@ -20,6 +23,7 @@ use crate::{
     abort_on_drop::AbortOnDrop,
     admitter::Admitter,
     conversion::{self, ConvertedObjects, KindParts},
+    facts::WriteFacts,
     judge_inputs::{MissingInput, ReadParam},
     judge_job::{JudgeJob, JudgePass, JudgedWrite},
 };
@@ -28,8 +32,6 @@ use crate::{
 const ON_CORE: Duration = Duration::from_micros(200);
 /// How long a pass may take on a worker thread; expressions are then interrupted.
 const ON_WORKER: Duration = Duration::from_secs(2);
-/// The size in bytes of objects above which they are judged on a worker thread at once.
-pub(crate) const LARGE: usize = 32 << 10;
 /// How many checks of the authorizer one request may cause.
 const MAX_CHECKS: usize = 32;
 /// How many passes a request is judged in at most. Every pass but the last finds something missing.
@@ -52,10 +54,34 @@ impl Drop for AbandonOnDrop {
 pub(crate) struct JudgedIn {
     pub(crate) judged: JudgedWrite,
     pub(crate) judging: Duration,
+    /// With what the body says, if that was read here.
+    pub(crate) facts: Arc<WriteFacts>,
+}
+
+/// Why a request could not be judged.
+#[derive(Debug)]
+pub(crate) enum JudgeFailure {
+    /// Its body is wrong.
+    BadBody(StatusError),
+    /// Something is missing, in a few words.
+    Failed(String),
+}
+
+impl From<String> for JudgeFailure {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// A job after a pass: what it found, and which checks of the authorizer it misses.
+struct EndedPass {
+    job: JudgeJob,
+    pass: JudgePass,
+    checks: Vec<AuthorizationCheck>,
 }
 
 impl Admitter {
-    /// Judges a request; `is_large` if it is not to be judged on the data core. Worker threads are those of `control`.
+    /// Judges a request; `is_large` if it is not to be judged on the data core. What is missing is read on `control`.
     ///
     /// # Errors
     ///
@@ -65,7 +91,7 @@ impl Admitter {
         mut job: JudgeJob,
         is_large: bool,
         control: &Handle,
-    ) -> Result<JudgedIn, String> {
+    ) -> Result<JudgedIn, JudgeFailure> {
         let _abandon = AbandonOnDrop(Arc::clone(&job.is_abandoned));
         let mut judging = Duration::ZERO;
         let mut asked = 0;
@@ -78,12 +104,12 @@ impl Admitter {
                 on_worker = matches!(quick, JudgePass::Interrupted(_));
                 pass = Some(quick).filter(|_| !on_worker);
             }
-            let pass = if let Some(pass) = pass {
-                pass
+            let (pass, checks) = if let Some(pass) = pass {
+                (pass, job.answers.take_missing())
             } else {
-                let (returned, pass) = self.pass_on_worker(job, control).await?;
-                job = returned;
-                pass
+                let ended = self.pass_on_worker(job).await?;
+                job = ended.job;
+                (ended.pass, ended.checks)
             };
             judging += self.clock.now().since(started);
             let mut missing = Vec::new();
@@ -94,9 +120,13 @@ impl Admitter {
                     None
                 }
             };
-            let checks = job.answers.take_missing();
             if let Some(judged) = judged.filter(|_| checks.is_empty()) {
-                return Ok(JudgedIn { judged, judging });
+                let facts = Arc::clone(&job.facts);
+                return Ok(JudgedIn {
+                    judged,
+                    judging,
+                    facts,
+                });
             }
             self.read_missing(&mut job, missing, control).await;
             let all = checks.len();
@@ -117,24 +147,24 @@ impl Admitter {
                 }
             }
         }
-        Err("it takes too many reads to judge the request".to_owned())
+        let why = "it takes too many reads to judge the request";
+        Err(JudgeFailure::Failed(why.to_owned()))
     }
 
-    async fn pass_on_worker(
-        &self,
-        job: JudgeJob,
-        control: &Handle,
-    ) -> Result<(JudgeJob, JudgePass), String> {
-        let turn = Arc::clone(&self.workers).acquire_owned().await;
-        let turn = turn.map_err(|error| error.to_string())?;
-        let working = control.spawn_blocking(move || {
-            // Held to the end, also if the client has disconnected: the thread is in use until then.
-            let _turn = turn;
+    async fn pass_on_worker(&self, mut job: JudgeJob) -> Result<EndedPass, JudgeFailure> {
+        let user = Arc::clone(&job.facts.user);
+        let working = self.workers.run(&user.name, move || {
+            job.read_body()?;
             let until = job.clock.now().plus(ON_WORKER);
             let pass = job.pass(until);
-            (job, pass)
+            let checks = job.answers.take_missing();
+            if checks.is_empty() && !matches!(pass, JudgePass::Missing(_)) {
+                // Freeing large objects takes long, too.
+                job.forget_objects();
+            }
+            Ok(EndedPass { job, pass, checks })
         });
-        working.await.map_err(|error| error.to_string())
+        working.await?.map_err(JudgeFailure::BadBody)
     }
 
     async fn read_missing(&self, job: &mut JudgeJob, missing: Vec<MissingInput>, control: &Handle) {

@@ -51,9 +51,9 @@ impl Evaluation {
         &mut self,
         dry: Option<(&mut D, &Call)>,
     ) -> Option<Value> {
-        let object = self.decoded().ok()?;
+        let object = self.object().await.ok()?;
         if is_about_pods(&self.plan.facts) {
-            return Some(self.settled(object, None));
+            return Some(object);
         }
         let (dry, call) = dry?;
         let object = under_another_name(dry, call, object, &mut self.share).await?;

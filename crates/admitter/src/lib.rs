@@ -39,6 +39,7 @@ mod abort_on_drop;
 mod admitter;
 pub mod audit;
 mod body_budget;
+mod body_object;
 mod cluster_state;
 mod collection;
 mod conditional;
@@ -68,6 +69,7 @@ mod tests;
 mod upstream_objects;
 mod wait_layer;
 mod warnings;
+mod workers;
 mod write_request;
 
 pub use admitter::{Admitter, AdmitterSettings};

@@ -480,7 +480,8 @@ async fn judged<S>(
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
 {
-    let mut runs = ThroughInner(inner);
+    let admitter = Arc::clone(&evaluation.admitter);
+    let mut runs = ThroughInner(inner, &admitter.workers);
     let judging = evaluation.run(old, Some((&mut runs, call)));
     let judged = tokio::time::timeout_at(until + GRACE, judging).await;
     judged.unwrap_or_else(|_elapsed| Err(Unjudged::Failed("it takes too long".to_owned())))

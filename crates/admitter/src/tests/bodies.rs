@@ -1,5 +1,7 @@
 //! Bodies in all formats, and hostile ones.
 
+use std::{pin::pin, sync::mpsc};
+
 use bytes::Bytes;
 use fairgate_objects::{
     codec::{envelope, protobuf, yaml},
@@ -8,7 +10,7 @@ use fairgate_objects::{
 use serde_json::json;
 
 use super::world::{World, policy};
-use crate::AdmissionMode;
+use crate::{AdmissionMode, body_object::LARGE};
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const WIDGETS: &str = "/apis/x.io/v1/namespaces/ns/widgets";
@@ -92,6 +94,35 @@ fn hostile_bodies_get_a_clear_status() {
             }
         }
         assert!(world.sent().is_empty());
+    });
+}
+
+#[test]
+fn large_bodies_are_read_on_worker_threads() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[policy("p", " configmaps", "true")]);
+        let (end, ends) = mpsc::channel::<()>();
+        let workers = &world.layer.side().unwrap().admitter.workers;
+        let held = workers.run("bob", move || ends.recv());
+        let broken = |length| {
+            let body = "[".repeat(length).into();
+            world.send(world.call("POST", MAPS, "application/json", body))
+        };
+        let mut large = pin!(broken(LARGE + 1));
+        let large_and_small = async {
+            let got = tokio::select! {
+                biased;
+                got = &mut large => panic!("the only thread is held, but: {got:?}"),
+                got = broken(2) => got,
+            };
+            assert_eq!(got.code, 400, "it is read on the core");
+            end.send(()).unwrap();
+            large.await
+        };
+        let (held, got) = tokio::join!(held, large_and_small);
+        held.unwrap().unwrap();
+        assert_eq!(got.code, 400);
     });
 }
 

@@ -1,0 +1,88 @@
+//! The object that the body of a write describes: read, or applied to the stored one as a patch, and completed with what a
+//! server would keep or add.
+
+use bytes::Bytes;
+use fairgate_apiserver::StatusError;
+use fairgate_objects::codec::BodyFormat;
+use serde_json::Value;
+
+use crate::{
+    facts::WriteFacts,
+    mode::Fidelity,
+    objects::{self, PatchFormat},
+};
+
+/// The size in bytes of objects above which a request is not judged on a data core.
+pub(crate) const LARGE: usize = 32 << 10;
+/// The same for YAML, which takes longer to read, and whose aliases stand for more than their length.
+const LARGE_YAML: usize = 1 << 10;
+/// The same for JSON patches: each operation may copy all that is there.
+const LARGE_JSON_PATCH: usize = 512;
+/// The same for patches whose lists are merged.
+const LARGE_PATCH: usize = 4 << 10;
+
+/// How a body is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyReading {
+    /// It is the object.
+    Object(BodyFormat),
+    /// It is a patch of the stored object.
+    Patch(PatchFormat),
+}
+
+/// A body that describes an object.
+#[derive(Debug)]
+pub(crate) struct BodyObject {
+    pub(crate) bytes: Bytes,
+    pub(crate) reading: BodyReading,
+    pub(crate) fidelity: Fidelity,
+    /// Whether the resource has the subresource `status`.
+    pub(crate) has_status: bool,
+    /// Whether the request creates the object, which then may name it.
+    pub(crate) is_new: bool,
+}
+
+impl BodyObject {
+    /// Whether it takes too long to read it on a data core.
+    pub(crate) fn is_large(&self) -> bool {
+        let limit = match self.reading {
+            BodyReading::Object(BodyFormat::Yaml) => LARGE_YAML,
+            BodyReading::Object(BodyFormat::Json | BodyFormat::Protobuf) => LARGE,
+            BodyReading::Patch(PatchFormat::Json) => LARGE_JSON_PATCH,
+            BodyReading::Patch(_) => LARGE_PATCH,
+        };
+        self.bytes.len() > limit
+    }
+
+    /// The object as policies are to see it. Adds what it says of the request to `facts`.
+    ///
+    /// # Errors
+    ///
+    /// As kube-apiserver, if the body cannot be read, or the patch not be applied.
+    pub(crate) fn read(
+        &self,
+        facts: &mut WriteFacts,
+        old: Option<&Value>,
+    ) -> Result<Value, StatusError> {
+        let mut object = match self.reading {
+            BodyReading::Object(format) => {
+                let mut object = objects::decode(format, &self.bytes, facts, self.fidelity)?;
+                facts.set_kind_by(&object);
+                if self.fidelity > Fidelity::AsSent {
+                    objects::complete(&mut object, facts);
+                }
+                object
+            }
+            BodyReading::Patch(format) => {
+                objects::patched(format, old.unwrap_or(&Value::Null), &self.bytes, facts)?
+            }
+        };
+        if self.fidelity > Fidelity::AsSent {
+            objects::settle(&mut object, old, facts, self.has_status);
+        }
+        if self.is_new {
+            facts.name_by(&object, false);
+        }
+        Ok(object)
+    }
+}

@@ -1,0 +1,243 @@
+//! Threads for what takes long: reading large bodies, and judging by costly policies.
+//!
+//! Their priority is lower than that of data cores, so that requests that need none of this are served as if nothing were
+//! done here. Users take turns: who causes much work waits for it alone.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, PoisonError},
+    thread,
+};
+
+use fairgate_base::priority;
+use fairgate_core::sync::{Mutex, lock};
+use tokio::sync::oneshot;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The threads. They are started when there is work for them, and end when this is dropped.
+pub(crate) struct WorkerPool {
+    shared: Arc<WorkerShared>,
+    limit: usize,
+}
+
+#[derive(Default)]
+struct WorkerShared {
+    queue: Mutex<WorkQueue>,
+    arrived: Condvar,
+}
+
+/// Work that waits for a thread.
+#[derive(Default)]
+struct WorkQueue {
+    by_user: HashMap<String, VecDeque<Work>>,
+    /// The users of `by_user`, in the order of their turns.
+    turns: VecDeque<String>,
+    waiting: usize,
+    threads: usize,
+    /// Threads without work.
+    idle: usize,
+    is_closed: bool,
+}
+
+impl WorkQueue {
+    fn push(&mut self, user: &str, work: Work) {
+        self.waiting += 1;
+        if let Some(more) = self.by_user.get_mut(user) {
+            more.push_back(work);
+            return;
+        }
+        self.turns.push_back(user.to_owned());
+        self.by_user.insert(user.to_owned(), [work].into());
+    }
+
+    /// The first work of the user whose turn it is.
+    fn take(&mut self) -> Option<Work> {
+        let user = self.turns.pop_front()?;
+        let of_user = self.by_user.get_mut(&user)?;
+        let work = of_user.pop_front();
+        if of_user.is_empty() {
+            self.by_user.remove(&user);
+        } else {
+            self.turns.push_back(user);
+        }
+        self.waiting -= 1;
+        work
+    }
+}
+
+impl WorkerPool {
+    /// At most `limit` threads.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            shared: Arc::default(),
+            limit,
+        }
+    }
+
+    /// Has a thread do work for a user, in the user's turn. Work that has begun is done to its end, also if nobody waits for
+    /// it any more.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not done.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        user: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let (sender, done) = oneshot::channel::<T>();
+        self.push(
+            user,
+            Box::new(move || {
+                if !sender.is_closed() {
+                    let _ = sender.send(work());
+                }
+            }),
+        )?;
+        done.await.map_err(|_| "a worker thread failed".to_owned())
+    }
+
+    fn push(&self, user: &str, work: Work) -> Result<(), String> {
+        let mut queue = lock(&self.shared.queue);
+        if queue.waiting >= queue.idle && queue.threads < self.limit {
+            let shared = Arc::clone(&self.shared);
+            let name = format!("admission-{}", queue.threads);
+            let started = thread::Builder::new().name(name).spawn(move || {
+                priority::lower_for_background();
+                shared.work();
+            });
+            match started {
+                Ok(_) => queue.threads += 1,
+                Err(error) if queue.threads == 0 => return Err(error.to_string()),
+                // The other threads do it.
+                Err(_) => {}
+            }
+        }
+        queue.push(user, work);
+        drop(queue);
+        self.shared.arrived.notify_one();
+        Ok(())
+    }
+}
+
+impl WorkerShared {
+    /// Does what there is to do, until the pool is dropped.
+    fn work(&self) {
+        let mut queue = lock(&self.queue);
+        while !queue.is_closed {
+            if let Some(work) = queue.take() {
+                drop(queue);
+                // Who waits for it learns that it failed; the thread goes on.
+                let _ = catch_unwind(AssertUnwindSafe(work));
+                queue = lock(&self.queue);
+                continue;
+            }
+            queue.idle += 1;
+            let woken = self.arrived.wait(queue);
+            queue = woken.unwrap_or_else(PoisonError::into_inner);
+            queue.idle -= 1;
+        }
+    }
+}
+
+impl Drop for WorkerPool {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.shared.queue);
+        queue.is_closed = true;
+        let undone = std::mem::take(&mut queue.by_user);
+        drop(queue);
+        drop(undone);
+        self.shared.arrived.notify_all();
+    }
+}
+
+impl fmt::Debug for WorkerPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerPool")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::Pin,
+        sync::{
+            atomic::{AtomicBool, Ordering},
+            mpsc,
+        },
+        task::Poll,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn users_take_turns_and_nobody_waits_behind_all_work_of_another() {
+        let pool = WorkerPool::new(1);
+        let (begun, begins) = mpsc::channel();
+        let (end, ends) = mpsc::channel::<()>();
+        let mut held = Box::pin(pool.run("busy", move || {
+            begun.send(()).unwrap();
+            ends.recv()
+        }));
+        begin(&mut held).await;
+        begins.recv().unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let work = |user: &'static str, number: usize| {
+            let order = Arc::clone(&order);
+            pool.run(user, move || lock(&order).push((user, number)))
+        };
+        let busy = (0..3).map(|number| work("busy", number));
+        let mut all: Vec<_> = busy.chain([work("quiet", 0)]).map(Box::pin).collect();
+        for one in &mut all {
+            begin(one).await;
+        }
+        end.send(()).unwrap();
+        held.await.unwrap().unwrap();
+        for one in all {
+            one.await.unwrap();
+        }
+        let expected = [("busy", 0), ("quiet", 0), ("busy", 1), ("busy", 2)];
+        assert_eq!(*lock(&order), expected);
+    }
+
+    /// Has the work wait for its turn.
+    async fn begin<F: Future>(work: &mut Pin<Box<F>>) {
+        let once = std::future::poll_fn(|cx| {
+            assert!(work.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        });
+        once.await;
+    }
+
+    #[tokio::test]
+    async fn work_that_fails_is_an_error_and_the_thread_goes_on() {
+        let pool = WorkerPool::new(1);
+        let failed = pool.run("a", || -> () { panic!("expected") }).await;
+        assert_eq!(failed, Err("a worker thread failed".to_owned()));
+        let threads = |pool: &WorkerPool| lock(&pool.shared.queue).threads;
+        assert_eq!(pool.run("a", || 7).await, Ok(7));
+        assert_eq!(threads(&pool), 1);
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_is_left_out() {
+        let pool = WorkerPool::new(1);
+        let (end, ends) = mpsc::channel::<()>();
+        let mut held = Box::pin(pool.run("a", move || ends.recv()));
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&is_done);
+        let mut left = Box::pin(pool.run("b", move || done.store(true, Ordering::Relaxed)));
+        begin(&mut held).await;
+        begin(&mut left).await;
+        drop(left);
+        end.send(()).unwrap();
+        held.await.unwrap().unwrap();
+        assert_eq!(pool.run("c", || 7).await, Ok(7));
+        assert!(!is_done.load(Ordering::Relaxed));
+    }
+}
