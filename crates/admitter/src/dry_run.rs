@@ -118,7 +118,9 @@ where
         let warnings: Vec<HeaderValue> = head.headers.get_all(WARNING).iter().cloned().collect();
         let object = if body.len() > LARGE {
             let (user, bytes) = (&call.digest.user.name, body.clone());
-            let parsing = self.1.run(user, move || json::parse(&bytes).ok());
+            let parsing = self
+                .1
+                .run(user, body.len(), move || json::parse(&bytes).ok());
             parsing.await.ok().flatten()
         } else {
             json::parse(&body).ok()

@@ -305,7 +305,7 @@ impl Evaluation {
             return Ok(work());
         }
         let user = &self.plan.facts.user.name;
-        let done = self.admitter.workers.run(user, work).await;
+        let done = self.admitter.workers.run(user, bytes, work).await;
         done.map_err(Unjudged::Failed)
     }
 

@@ -87,6 +87,11 @@ impl JudgeJob {
         Ok(())
     }
 
+    /// How many bytes are decoded for its next pass.
+    pub(crate) fn decoded_bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.bytes.len())
+    }
+
     /// Frees the objects once there is a verdict.
     pub(crate) fn forget_objects(&mut self) {
         (self.object, self.old_object) = (None, None);

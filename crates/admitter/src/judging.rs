@@ -153,7 +153,8 @@ impl Admitter {
 
     async fn pass_on_worker(&self, mut job: JudgeJob) -> Result<EndedPass, JudgeFailure> {
         let user = Arc::clone(&job.facts.user);
-        let working = self.workers.run(&user.name, move || {
+        let bytes = job.decoded_bytes();
+        let working = self.workers.run(&user.name, bytes, move || {
             job.read_body()?;
             let until = job.clock.now().plus(ON_WORKER);
             let pass = job.pass(until);

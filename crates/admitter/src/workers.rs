@@ -1,7 +1,8 @@
 //! Threads for what takes long: reading large bodies, and judging by costly policies.
 //!
 //! Their priority is lower than that of data cores, so that requests that need none of this are served as if nothing were
-//! done here. Users take turns: who causes much work waits for it alone.
+//! done here. Users take turns: who causes much work waits for it alone. How many bytes are decoded at a time is bounded,
+//! however many threads there are.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,7 +16,18 @@ use fairgate_base::priority;
 use fairgate_core::sync::{Mutex, lock};
 use tokio::sync::oneshot;
 
-type Work = Box<dyn FnOnce() + Send>;
+use crate::body_budget::MAX_BODY;
+
+/// How many bytes may be decoded at a time, unless one body alone is longer. Decoded, they take up to some hundred times as
+/// much memory.
+const DECODED_BYTES: usize = MAX_BODY;
+
+/// What a thread is to do.
+struct Work {
+    run: Box<dyn FnOnce() + Send>,
+    /// How many bytes are decoded for it.
+    bytes: usize,
+}
 
 /// The threads. They are started when there is work for them, and end when this is dropped.
 pub(crate) struct WorkerPool {
@@ -39,6 +51,8 @@ struct WorkQueue {
     threads: usize,
     /// Threads without work.
     idle: usize,
+    /// The bytes of work that is being done.
+    decoded: usize,
     is_closed: bool,
 }
 
@@ -53,18 +67,32 @@ impl WorkQueue {
         self.by_user.insert(user.to_owned(), [work].into());
     }
 
-    /// The first work of the user whose turn it is.
+    /// The first work of the user whose turn it is. Work for which too much is decoded at the moment keeps its turn; until it
+    /// is done, only work without bytes goes before it.
     fn take(&mut self) -> Option<Work> {
-        let user = self.turns.pop_front()?;
+        let mut room = match self.decoded {
+            0 => usize::MAX,
+            decoded => DECODED_BYTES.saturating_sub(decoded),
+        };
+        let at = self.turns.iter().position(|user| {
+            let first = self.by_user.get(user).and_then(VecDeque::front);
+            let bytes = first.map_or(0, |work| work.bytes);
+            if bytes > room {
+                room = 0;
+            }
+            bytes <= room
+        })?;
+        let user = self.turns.remove(at)?;
         let of_user = self.by_user.get_mut(&user)?;
-        let work = of_user.pop_front();
+        let work = of_user.pop_front()?;
         if of_user.is_empty() {
             self.by_user.remove(&user);
         } else {
             self.turns.push_back(user);
         }
         self.waiting -= 1;
-        work
+        self.decoded += work.bytes;
+        Some(work)
     }
 }
 
@@ -77,8 +105,8 @@ impl WorkerPool {
         }
     }
 
-    /// Has a thread do work for a user, in the user's turn. Work that has begun is done to its end, also if nobody waits for
-    /// it any more.
+    /// Has a thread do work for a user, in the user's turn; `bytes` are decoded for it. Work that has begun is done to its
+    /// end, also if nobody waits for it any more.
     ///
     /// # Errors
     ///
@@ -86,17 +114,16 @@ impl WorkerPool {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         user: &str,
+        bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, String> {
         let (sender, done) = oneshot::channel::<T>();
-        self.push(
-            user,
-            Box::new(move || {
-                if !sender.is_closed() {
-                    let _ = sender.send(work());
-                }
-            }),
-        )?;
+        let run = Box::new(move || {
+            if !sender.is_closed() {
+                let _ = sender.send(work());
+            }
+        });
+        self.push(user, Work { run, bytes })?;
         done.await.map_err(|_| "a worker thread failed".to_owned())
     }
 
@@ -131,8 +158,13 @@ impl WorkerShared {
             if let Some(work) = queue.take() {
                 drop(queue);
                 // Who waits for it learns that it failed; the thread goes on.
-                let _ = catch_unwind(AssertUnwindSafe(work));
+                let _ = catch_unwind(AssertUnwindSafe(work.run));
                 queue = lock(&self.queue);
+                queue.decoded -= work.bytes;
+                if work.bytes > 0 && queue.waiting > 0 {
+                    // There may be room for what another thread has left.
+                    self.arrived.notify_one();
+                }
                 continue;
             }
             queue.idle += 1;
@@ -180,7 +212,7 @@ mod tests {
         let pool = WorkerPool::new(1);
         let (begun, begins) = mpsc::channel();
         let (end, ends) = mpsc::channel::<()>();
-        let mut held = Box::pin(pool.run("busy", move || {
+        let mut held = Box::pin(pool.run("busy", 0, move || {
             begun.send(()).unwrap();
             ends.recv()
         }));
@@ -189,7 +221,7 @@ mod tests {
         let order = Arc::new(Mutex::new(Vec::new()));
         let work = |user: &'static str, number: usize| {
             let order = Arc::clone(&order);
-            pool.run(user, move || lock(&order).push((user, number)))
+            pool.run(user, 0, move || lock(&order).push((user, number)))
         };
         let busy = (0..3).map(|number| work("busy", number));
         let mut all: Vec<_> = busy.chain([work("quiet", 0)]).map(Box::pin).collect();
@@ -214,13 +246,39 @@ mod tests {
         once.await;
     }
 
+    #[test]
+    fn only_so_much_is_decoded_at_a_time_and_nothing_goes_before_what_waits_for_room() {
+        let mut queue = WorkQueue::default();
+        for (user, bytes) in [
+            ("a", DECODED_BYTES),
+            ("b", 0),
+            ("c", DECODED_BYTES + 1),
+            ("d", 1),
+            ("e", 0),
+        ] {
+            let run = Box::new(|| ());
+            queue.push(user, Work { run, bytes });
+        }
+        let mut taken = || queue.take().map(|work| work.bytes);
+        assert_eq!(taken(), Some(DECODED_BYTES));
+        assert_eq!([taken(), taken(), taken()], [Some(0), Some(0), None]);
+        queue.decoded = 1;
+        assert!(queue.take().is_none(), "the third one is first");
+        queue.decoded = 0;
+        let mut taken = || queue.take().map(|work| work.bytes);
+        assert_eq!([taken(), taken()], [Some(DECODED_BYTES + 1), None]);
+        queue.decoded = 0;
+        assert_eq!(queue.take().map(|work| work.bytes), Some(1));
+        assert_eq!((queue.waiting, queue.turns.len()), (0, 0));
+    }
+
     #[tokio::test]
     async fn work_that_fails_is_an_error_and_the_thread_goes_on() {
         let pool = WorkerPool::new(1);
-        let failed = pool.run("a", || -> () { panic!("expected") }).await;
+        let failed = pool.run("a", 0, || -> () { panic!("expected") }).await;
         assert_eq!(failed, Err("a worker thread failed".to_owned()));
         let threads = |pool: &WorkerPool| lock(&pool.shared.queue).threads;
-        assert_eq!(pool.run("a", || 7).await, Ok(7));
+        assert_eq!(pool.run("a", 0, || 7).await, Ok(7));
         assert_eq!(threads(&pool), 1);
     }
 
@@ -228,16 +286,16 @@ mod tests {
     async fn work_that_nobody_waits_for_is_left_out() {
         let pool = WorkerPool::new(1);
         let (end, ends) = mpsc::channel::<()>();
-        let mut held = Box::pin(pool.run("a", move || ends.recv()));
+        let mut held = Box::pin(pool.run("a", 0, move || ends.recv()));
         let is_done = Arc::new(AtomicBool::new(false));
         let done = Arc::clone(&is_done);
-        let mut left = Box::pin(pool.run("b", move || done.store(true, Ordering::Relaxed)));
+        let mut left = Box::pin(pool.run("b", 0, move || done.store(true, Ordering::Relaxed)));
         begin(&mut held).await;
         begin(&mut left).await;
         drop(left);
         end.send(()).unwrap();
         held.await.unwrap().unwrap();
-        assert_eq!(pool.run("c", || 7).await, Ok(7));
+        assert_eq!(pool.run("c", 0, || 7).await, Ok(7));
         assert!(!is_done.load(Ordering::Relaxed));
     }
 }

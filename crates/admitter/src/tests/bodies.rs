@@ -104,7 +104,7 @@ fn large_bodies_are_read_on_worker_threads() {
         world.enforce(&[policy("p", " configmaps", "true")]);
         let (end, ends) = mpsc::channel::<()>();
         let workers = &world.layer.side().unwrap().admitter.workers;
-        let held = workers.run("bob", move || ends.recv());
+        let held = workers.run("bob", 0, move || ends.recv());
         let broken = |length| {
             let body = "[".repeat(length).into();
             world.send(world.call("POST", MAPS, "application/json", body))
