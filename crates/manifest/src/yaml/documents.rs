@@ -239,10 +239,15 @@ mod tests {
         for text in [
             "[".repeat(MAX_BYTES / 2),
             "{a: ".repeat(1 << 20),
-            "- ".repeat(2000),
+            "- ".repeat(MAX_BYTES / 2),
+            "-\t".repeat(2000),
+            "a:\n  ? ".to_owned() + &"? ".repeat(2000),
         ] {
-            assert!(documents(text.as_bytes()).is_err());
+            let refused = documents(text.as_bytes());
+            assert!(matches!(refused, Err(YamlError::TooDeep)), "{refused:?}");
         }
+        let rule = format!("a: |\n  {}\nb: {}\n", "-".repeat(5000), "x - ".repeat(5000));
+        documents(rule.as_bytes()).unwrap();
     }
 
     #[test]

@@ -32,10 +32,10 @@ pub use self::{
 /// The longest text that is read: 16 MiB.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// Brackets that may be open at once, including those in comments and strings.
+/// Brackets that may be open at once, including those in comments and strings; also dashes that open lists in one line.
 ///
 /// The library refuses values nested deeper than 128. But its scanner runs first, and its time grows with the
-/// square of the open brackets.
+/// square of the open brackets, its memory by a hundred times the number of dashes.
 const MAX_OPEN_BRACKETS: usize = 1000;
 
 /// How many times its own length a text may expand to by aliases.
@@ -54,7 +54,7 @@ pub enum YamlError {
         valid_up_to: usize,
     },
     /// More brackets are open at once than in any real document.
-    #[error("more than {MAX_OPEN_BRACKETS} brackets are open at once; flatten it")]
+    #[error("more than {MAX_OPEN_BRACKETS} brackets or dashes are open at once; flatten it")]
     TooDeep,
     /// The text is not YAML, or YAML that JSON cannot express.
     #[error("document {document}: {message}")]
@@ -80,13 +80,21 @@ fn checked(text: &[u8]) -> Result<&str, YamlError> {
 /// Refuses a text that would keep the scanner busy for too long; see [`MAX_OPEN_BRACKETS`].
 fn check_depth(text: &str) -> Result<(), YamlError> {
     let mut open = 0_usize;
+    // Each dash of `- - - a` opens a list. On separate lines each needs more spaces than the one before.
+    let (mut dashes, mut before) = (0_usize, b'\n');
     for byte in text.bytes() {
         match byte {
             b'[' | b'{' => open += 1,
             b']' | b'}' => open = open.saturating_sub(1),
             _ => {}
         }
-        if open > MAX_OPEN_BRACKETS {
+        match byte {
+            b'-' | b'?' if before.is_ascii_whitespace() => dashes += 1,
+            b' ' | b'\t' => {}
+            _ => dashes = 0,
+        }
+        before = byte;
+        if open.max(dashes) > MAX_OPEN_BRACKETS {
             return Err(YamlError::TooDeep);
         }
     }
