@@ -83,6 +83,20 @@ pub(crate) trait DryRuns {
 /// Makes them through the inner service; large responses are read on worker threads.
 pub(crate) struct ThroughInner<'s, S>(pub(crate) &'s mut S, pub(crate) &'s WorkerPool);
 
+impl<S> ThroughInner<'_, S> {
+    /// The value of a response, if it is JSON.
+    async fn parsed(&self, call: &Call, body: &Bytes) -> Option<Value> {
+        let read = if body.len() > LARGE {
+            let (user, bytes) = (&call.digest.user.name, body.clone());
+            let parsing = (self.1).run(user, body.len(), move || json::parse(&bytes).ok());
+            parsing.await.ok().flatten()
+        } else {
+            json::parse(body).ok()
+        };
+        read.map(|read| read.value)
+    }
+}
+
 impl<S> DryRuns for ThroughInner<'_, S>
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
@@ -116,16 +130,7 @@ where
             }
         };
         let warnings: Vec<HeaderValue> = head.headers.get_all(WARNING).iter().cloned().collect();
-        let object = if body.len() > LARGE {
-            let (user, bytes) = (&call.digest.user.name, body.clone());
-            let parsing = self
-                .1
-                .run(user, body.len(), move || json::parse(&bytes).ok());
-            parsing.await.ok().flatten()
-        } else {
-            json::parse(&body).ok()
-        };
-        let object = object.map(|read| read.value);
+        let object = self.parsed(call, &body).await;
         if !head.status.is_success() {
             let is_status = object.is_some_and(|object| object["kind"] == "Status");
             let refusal = DryRunRefusal {

@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 
 use crate::{
     cluster_state::{ResourceKind, ServedResource},
-    objects,
     write_request::{ForwardedWrite, WriteVerb},
 };
 
@@ -84,7 +83,8 @@ impl WriteFacts {
     pub(crate) fn name_by(&mut self, object: &Value, is_dry: bool) {
         let is_generated = is_dry && object["metadata"]["generateName"].is_string();
         if self.name.is_empty() {
-            objects::name_of(object).clone_into(&mut self.name);
+            let name = object["metadata"]["name"].as_str();
+            name.unwrap_or_default().clone_into(&mut self.name);
         }
         if self.is_namespace() && self.namespace.is_empty() && !is_generated {
             self.namespace.clone_from(&self.name);

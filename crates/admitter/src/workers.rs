@@ -23,7 +23,7 @@ use crate::body_budget::MAX_BODY;
 const DECODED_BYTES: usize = MAX_BODY;
 
 /// What a thread is to do.
-struct Work {
+struct PooledWork {
     run: Box<dyn FnOnce() + Send>,
     /// How many bytes are decoded for it.
     bytes: usize,
@@ -44,7 +44,7 @@ struct WorkerShared {
 /// Work that waits for a thread.
 #[derive(Default)]
 struct WorkQueue {
-    by_user: HashMap<String, VecDeque<Work>>,
+    by_user: HashMap<String, VecDeque<PooledWork>>,
     /// The users of `by_user`, in the order of their turns.
     turns: VecDeque<String>,
     waiting: usize,
@@ -57,7 +57,7 @@ struct WorkQueue {
 }
 
 impl WorkQueue {
-    fn push(&mut self, user: &str, work: Work) {
+    fn push(&mut self, user: &str, work: PooledWork) {
         self.waiting += 1;
         if let Some(more) = self.by_user.get_mut(user) {
             more.push_back(work);
@@ -69,7 +69,7 @@ impl WorkQueue {
 
     /// The first work of the user whose turn it is. Work for which too much is decoded at the moment keeps its turn; until it
     /// is done, only work without bytes goes before it.
-    fn take(&mut self) -> Option<Work> {
+    fn take(&mut self) -> Option<PooledWork> {
         let mut room = match self.decoded {
             0 => usize::MAX,
             decoded => DECODED_BYTES.saturating_sub(decoded),
@@ -123,11 +123,11 @@ impl WorkerPool {
                 let _ = sender.send(work());
             }
         });
-        self.push(user, Work { run, bytes })?;
+        self.push(user, PooledWork { run, bytes })?;
         done.await.map_err(|_| "a worker thread failed".to_owned())
     }
 
-    fn push(&self, user: &str, work: Work) -> Result<(), String> {
+    fn push(&self, user: &str, work: PooledWork) -> Result<(), String> {
         let mut queue = lock(&self.shared.queue);
         if queue.waiting >= queue.idle && queue.threads < self.limit {
             let shared = Arc::clone(&self.shared);
@@ -257,7 +257,7 @@ mod tests {
             ("e", 0),
         ] {
             let run = Box::new(|| ());
-            queue.push(user, Work { run, bytes });
+            queue.push(user, PooledWork { run, bytes });
         }
         let mut taken = || queue.take().map(|work| work.bytes);
         assert_eq!(taken(), Some(DECODED_BYTES));

@@ -61,6 +61,7 @@ const BASE: Edges = &[
     ("events", &[]),
     ("local", &[]),
     ("log_limit", &[]),
+    ("priority", &[]),
     ("socket", &[]),
 ];
 
