@@ -7,9 +7,9 @@ pub(super) const ADMITTER: Edges = &[
     ("abort_on_drop", &[]),
     ("body_budget", &[]),
     ("cluster_state", &[]),
-    ("dry_run", &["body_budget"]),
     ("mode", &[]),
     ("upstream_objects", &["body_budget"]),
+    ("workers", &["body_budget"]),
     ("warnings", &[]),
     ("write_request", &[]),
     ("facts", &["cluster_state", "write_request"]),
@@ -19,6 +19,9 @@ pub(super) const ADMITTER: Edges = &[
     ("options", &["write_request"]),
     ("published", &["mode"]),
     ("record", &["mode"]),
+    ("objects", &["facts", "mode"]),
+    ("body_object", &["facts", "mode", "objects"]),
+    ("dry_run", &["body_budget", "body_object", "workers"]),
     ("responses", &["body_budget", "dry_run", "warnings"]),
     (
         "admitter",
@@ -28,12 +31,14 @@ pub(super) const ADMITTER: Edges = &[
             "published",
             "record",
             "upstream_objects",
+            "workers",
         ],
     ),
     (
         "judge_job",
         &[
             "body_budget",
+            "body_object",
             "cluster_state",
             "facts",
             "judge_inputs",
@@ -41,7 +46,6 @@ pub(super) const ADMITTER: Edges = &[
             "record",
         ],
     ),
-    ("objects", &["facts", "mode"]),
     ("deletions", &["facts", "objects"]),
     ("guard", &["objects", "options", "write_request"]),
     (
@@ -50,6 +54,7 @@ pub(super) const ADMITTER: Edges = &[
             "abort_on_drop",
             "admitter",
             "conversion",
+            "facts",
             "judge_inputs",
             "judge_job",
         ],
@@ -73,6 +78,7 @@ pub(super) const ADMITTER: Edges = &[
             "abort_on_drop",
             "admitter",
             "body_budget",
+            "body_object",
             "deletions",
             "dry_run",
             "guard",
@@ -103,6 +109,7 @@ pub(super) const ADMITTER: Edges = &[
     (
         "conditional",
         &[
+            "body_object",
             "dry_run",
             "evaluate",
             "guard",
