@@ -30,8 +30,9 @@ use crate::{
 
 /// How long a pass may take on a data core.
 const ON_CORE: Duration = Duration::from_micros(200);
-/// How long a pass may take on a worker thread; expressions are then interrupted.
-const ON_WORKER: Duration = Duration::from_secs(2);
+/// How long a pass may take on a worker thread; expressions are then interrupted. Long enough for any policy within its
+/// cost limits although the threads have a low priority, and get little of a busy core.
+const ON_WORKER: Duration = Duration::from_secs(10);
 /// How many checks of the authorizer one request may cause.
 const MAX_CHECKS: usize = 32;
 /// How many passes a request is judged in at most. Every pass but the last finds something missing.
