@@ -16,10 +16,12 @@ fn shipped() -> Vec<PathBuf> {
     files
 }
 
-/// Runs a scenario with fairness and without; returns its report.
+/// Runs a scenario with fairness and without; returns its report. `FAIRGATE_LOADTEST_BIN` may name an optimized binary.
 fn local(scenario: &Path) -> serde_json::Value {
     let reports = std::env::temp_dir().join(format!("fairgate-scenarios-{}", std::process::id()));
-    let output = Command::new(env!("CARGO_BIN_EXE_fairgate-loadtest"))
+    let program = std::env::var_os("FAIRGATE_LOADTEST_BIN")
+        .unwrap_or_else(|| env!("CARGO_BIN_EXE_fairgate-loadtest").into());
+    let output = Command::new(program)
         .arg("local")
         .arg(scenario)
         .args(["--duration", "3s", "--output", "json", "--report"])

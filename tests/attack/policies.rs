@@ -278,8 +278,9 @@ fn nested(open: &str) -> Bytes {
 /// A body of `length` bytes: as many pieces as there is room for, and spaces.
 fn filled(begin: &str, piece: &str, end: &str, length: usize) -> Bytes {
     let pieces = (length - begin.len() - end.len()) / piece.len();
-    let body = format!("{begin}{}{end}", piece.repeat(pieces));
-    format!("{body:length$}").into()
+    let mut body = format!("{begin}{}{end}", piece.repeat(pieces)).into_bytes();
+    body.resize(length, b' ');
+    body.into()
 }
 
 fn post(

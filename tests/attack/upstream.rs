@@ -312,7 +312,7 @@ async fn answer_http1(
     let body = if wanted.is_watch && wanted.time.is_zero() {
         let events = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(wanted.period).await;
-            let event = http_body::Frame::data(Bytes::from_static(EVENT));
+            let event = hyper::body::Frame::data(Bytes::from_static(EVENT));
             Some((Ok::<_, Infallible>(event), ()))
         });
         StreamBody::new(events).boxed_unsync()
