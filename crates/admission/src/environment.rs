@@ -76,6 +76,12 @@ impl PolicyEnvironment {
         &self.unauthorized
     }
 
+    /// The environment to bind values for expressions with or without params. It is the same for all policies: that of a
+    /// policy has more fields of `variables`, which are not bound.
+    pub(crate) fn for_bindings(has_params: bool) -> &'static CelEnvironment {
+        declared(has_params, true, true)
+    }
+
     /// Adds a variable of the policy.
     pub(crate) fn add_variable(&mut self, name: &str, of: &CelType) {
         let of = field_type(of);

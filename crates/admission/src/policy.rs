@@ -120,8 +120,8 @@ pub(crate) struct CompiledPolicy {
     /// The number of the first policy of the set with the same matchConstraints: both match the same requests.
     pub(crate) constraints: u32,
     pub(crate) param_kind: Option<PolicyParamKind>,
-    /// Makes the bindings of an evaluation: declares all that expressions of the policy may see.
-    pub(crate) environment: CelEnvironment,
+    /// Makes the bindings of an evaluation.
+    pub(crate) environment: &'static CelEnvironment,
     pub(crate) numbers: PolicyVariableNumbers,
     /// Sorted by name; of several with the same name, the last.
     pub(crate) variables: Vec<(String, PolicyExpression)>,
@@ -192,7 +192,7 @@ impl CompiledPolicy {
             early_fields: None,
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
             numbers: PolicyVariableNumbers::default(),
-            environment: environment.full().clone(),
+            environment: PolicyEnvironment::for_bindings(spec.param_kind.is_some()),
             name,
         };
         compiled.numbers = compiled.used_variables();
@@ -232,7 +232,7 @@ impl CompiledPolicy {
     }
 
     fn used_variables(&self) -> PolicyVariableNumbers {
-        PolicyVariableNumbers::of(&self.environment, |name| {
+        PolicyVariableNumbers::of(self.environment, |name| {
             self.expressions().any(|one| one.uses(name))
         })
     }

@@ -37,7 +37,8 @@ impl std::error::Error for CelCompileError {}
 /// it is not.
 #[derive(Clone, Debug)]
 pub struct CelEnvironment {
-    scope: CheckerScope,
+    /// Shared with the environments that were cloned from this one, until a field is declared.
+    scope: Arc<CheckerScope>,
     variables: Arc<[Box<str>]>,
 }
 
@@ -60,7 +61,7 @@ impl CelEnvironment {
     /// libraries are added, because the declarations are shared until then.
     pub fn extend(&self) -> CelEnvironmentBuilder {
         CelEnvironmentBuilder {
-            scope: self.scope.clone(),
+            scope: CheckerScope::clone(&self.scope),
             variables: self.variables.to_vec(),
         }
     }
@@ -68,7 +69,11 @@ impl CelEnvironment {
     /// Adds a field to the type `object`, for expressions that are compiled from now on. A type that the environment
     /// does not declare is ignored. It is cheap if no other environment shares the type.
     pub fn declare_field(&mut self, object: &str, field: &str, of: CelType) {
-        if let Some(known) = self.scope.objects.get_mut(object) {
+        if !self.scope.objects.contains_key(object) {
+            return;
+        }
+        let scope = Arc::make_mut(&mut self.scope);
+        if let Some(known) = scope.objects.get_mut(object) {
             let known = Arc::make_mut(known);
             known.fields.insert(field.into(), of);
         }
@@ -185,7 +190,7 @@ impl CelEnvironmentBuilder {
     /// Builds the environment.
     pub fn build(self) -> CelEnvironment {
         CelEnvironment {
-            scope: self.scope,
+            scope: Arc::new(self.scope),
             variables: self.variables.into(),
         }
     }

@@ -224,11 +224,29 @@ fn finding(
     field: &str,
     message: String,
 ) -> Finding {
+    let name = text(&object["metadata"]["name"]);
+    finding_of(
+        (text(&object["kind"]), name),
+        severity,
+        origin,
+        field,
+        message,
+    )
+}
+
+/// A finding about an object by its kind and name.
+fn finding_of(
+    (kind, name): (&str, &str),
+    severity: Severity,
+    origin: String,
+    field: &str,
+    message: String,
+) -> Finding {
     Finding {
         severity,
         origin,
-        kind: text(&object["kind"]).to_owned(),
-        name: text(&object["metadata"]["name"]).to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
         field: field.to_owned(),
         message,
         remedy: REMEDY.to_owned(),
@@ -249,17 +267,41 @@ struct Compiling {
     are_files: bool,
 }
 
-/// An object that could be read.
+/// An object that could be read. What it was read from is gone: with many policies each form of them counts.
 struct TypedObject<T> {
-    from: PreparedObject,
+    origin: String,
+    kind: &'static str,
+    name: String,
+    /// What its annotation asks for. An unknown value counts as none: it has been reported.
+    fidelity: Option<Fidelity>,
     object: T,
+}
+
+impl<T> TypedObject<T> {
+    /// A warning about this object.
+    fn warning(&self, field: &str, message: &str) -> Finding {
+        let (origin, message) = (self.origin.clone(), message.to_owned());
+        finding_of(
+            (self.kind, &self.name),
+            Severity::Warning,
+            origin,
+            field,
+            message,
+        )
+    }
 }
 
 impl Compiling {
     /// Reads an object. An object of an API that cannot be read has no effect, but the others do.
     fn typed<T: DeserializeOwned>(&mut self, from: PreparedObject) -> Option<TypedObject<T>> {
         match T::deserialize(&from.object) {
-            Ok(object) => Some(TypedObject { from, object }),
+            Ok(object) => Some(TypedObject {
+                kind: from.kind.kind,
+                name: metadata::name(&from.object).to_owned(),
+                fidelity: own_fidelity(&from.object).ok().flatten(),
+                origin: from.origin,
+                object,
+            }),
             Err(error) => {
                 let severity = self.severity();
                 let message = format!("cannot be read: {error}");
@@ -287,13 +329,8 @@ impl Compiling {
         let mut fidelity: Vec<_> = policies
             .iter()
             .map(|policy| {
-                let object = &policy.from.object;
-                // An unknown value has been reported.
-                let own = own_fidelity(object).ok().flatten();
-                (
-                    metadata::name(object).to_owned(),
-                    own.unwrap_or(self.fidelity),
-                )
+                let fidelity = policy.fidelity.unwrap_or(self.fidelity);
+                (policy.name.clone(), fidelity)
             })
             .collect();
         fidelity.sort_by(|one: &(String, _), other| one.0.cmp(&other.0));
@@ -330,27 +367,22 @@ impl Compiling {
         if !self.are_files {
             return;
         }
-        let names = policies
-            .iter()
-            .map(|policy| metadata::name(&policy.from.object));
+        let names = policies.iter().map(|policy| policy.name.as_str());
         let names: BTreeSet<&str> = names.collect();
         let bound = bindings
             .iter()
             .map(|binding| binding.object.spec.policy_name.as_str());
         let bound: BTreeSet<&str> = bound.collect();
         for policy in policies {
-            if !bound.contains(metadata::name(&policy.from.object)) {
+            if !bound.contains(policy.name.as_str()) {
                 let message = "no binding names it, so it has no effect";
-                let warning = policy.from.finding(Severity::Warning, "", message);
-                self.findings.push(warning);
+                self.findings.push(policy.warning("", message));
             }
         }
         for binding in bindings {
             if !names.contains(binding.object.spec.policy_name.as_str()) {
                 let message = "there is no such policy, so the binding has no effect";
-                let warning = binding
-                    .from
-                    .finding(Severity::Warning, "spec.policyName", message);
+                let warning = binding.warning("spec.policyName", message);
                 self.findings.push(warning);
             }
         }
