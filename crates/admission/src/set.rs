@@ -57,7 +57,10 @@ impl PolicySet {
         policies: &[ValidatingAdmissionPolicy],
         bindings: &[ValidatingAdmissionPolicyBinding],
     ) -> Self {
-        let mut set = Self::default();
+        let mut set = Self {
+            policies: Vec::with_capacity(policies.len()),
+            index: PolicyIndex::default(),
+        };
         let mut distinct = HashMap::new();
         let mut by_policy: HashMap<&str, Vec<_>> = HashMap::new();
         for binding in bindings {
@@ -72,7 +75,8 @@ impl PolicySet {
             let number = u32::try_from(set.policies.len()).unwrap_or(u32::MAX);
             let mut compiled = CompiledPolicy::compile(policy, own);
             let constraints = policy.spec.as_ref().map(|spec| &spec.match_constraints);
-            compiled.constraints = *distinct.entry(format!("{constraints:?}")).or_insert(number);
+            let constraints = serde_json::to_string(&constraints).unwrap_or_default();
+            compiled.constraints = *distinct.entry(constraints).or_insert(number);
             set.index.insert(number, compiled.matcher.as_ref());
             set.policies.push(compiled);
         }

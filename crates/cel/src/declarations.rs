@@ -413,7 +413,8 @@ pub trait CelLibrary {
 /// What the libraries of an environment declare.
 #[derive(Clone, Debug, Default)]
 pub struct CelDeclarations {
-    pub(crate) functions: HashMap<Arc<str>, CelFunctionDecl>,
+    /// Shared with the programs that call them.
+    pub(crate) functions: HashMap<Arc<str>, Arc<CelFunctionDecl>>,
     pub(crate) types: HashMap<Box<str>, CelType>,
     pub(crate) constants: HashMap<Box<str>, (CelType, CelValue<'static>)>,
     pub(crate) macros: HashMap<(Box<str>, usize, bool), CelMacro>,
@@ -424,9 +425,11 @@ impl CelDeclarations {
     /// Declares a function, or more overloads of one. An overload of the same identifier replaces the earlier one.
     pub fn function(&mut self, function: CelFunctionDecl) {
         let Some(known) = self.functions.get_mut(&function.name) else {
-            self.functions.insert(function.name.clone(), function);
+            self.functions
+                .insert(function.name.clone(), Arc::new(function));
             return;
         };
+        let known = Arc::make_mut(known);
         known.cost = function.cost.or(known.cost);
         known.prepare = function.prepare.or(known.prepare);
         known.singleton |= function.singleton;

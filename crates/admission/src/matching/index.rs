@@ -78,6 +78,8 @@ impl PolicyIndex {
             .iter()
             .position(|entry| *entry.subresource == *subresource);
         let at = known.unwrap_or_else(|| {
+            // Nearly always there is one; room for more would be most of what an index takes.
+            entries.reserve_exact(1);
             entries.push(SubresourceEntry {
                 subresource: subresource.into(),
                 operations: Default::default(),

@@ -123,3 +123,31 @@ fn ten_policies_allocate_the_evaluations_and_the_values_that_they_make() {
     // of a list of names and seven of the value of `request`.
     assert_eq!(allocations(&ten), 1 + 2 * 2 + 1 + 2 + 7);
 }
+
+/// A gateway may hold very many policies, so each keeps little: its texts, its code, and its place in the index.
+#[test]
+fn a_compiled_policy_takes_little_memory() {
+    const COUNT: i64 = 500;
+    /// Bytes of memory for a policy with two short expressions and a binding.
+    const LIMIT: i64 = 5_400;
+    let spec = json!({"validations": [
+        {"expression": "has(object.spec) && object.spec.?replicas.orValue(0) <= 5"},
+        {"expression": "!has(object.metadata.labels) || object.metadata.labels.all(k, size(k) < 50)"},
+    ]});
+    let named = (0..=COUNT).map(|number| {
+        let name = format!("p{number}");
+        let resources = resources(&name, &json!({}));
+        (policy(&name, &resources, &spec), binding(&name))
+    });
+    let (policies, bindings): (Vec<_>, Vec<_>) = named.unzip();
+    // The first one makes what all share.
+    drop(PolicySet::compile(&policies[..1], &bindings));
+    let mut set = PolicySet::default();
+    let counted = allocation_counter::measure(|| {
+        set = PolicySet::compile(&policies, &bindings);
+    });
+    assert!(!set.is_empty());
+    let each = counted.bytes_current / COUNT;
+    println!("{each} bytes for each policy");
+    assert!(each <= LIMIT, "{each} bytes for each policy");
+}

@@ -256,6 +256,8 @@ impl Checker<'_> {
     fn function(&self, name: &str) -> Option<&CelFunctionDecl> {
         let functions = &self.scope.declarations.functions;
         let candidates = self.candidates(name);
-        candidates.iter().find_map(|name| functions.get(&**name))
+        candidates
+            .iter()
+            .find_map(|name| Some(&**functions.get(&**name)?))
     }
 }

@@ -59,7 +59,12 @@ pub(super) fn compile(
         if let Some(number) = plain_local(code) {
             *code = Code::Local(number);
         }
+        if let Code::Attribute(attribute) = code {
+            attribute.qualifiers.shrink_to_fit();
+        }
     }
+    // A gateway may hold tens of thousands of programs.
+    compiler.code.shrink_to_fit();
     Ok(CompiledCode {
         code: compiler.code,
         root,
@@ -256,7 +261,7 @@ impl Compiler<'_> {
 
     fn function_call(
         &mut self,
-        function: CelFunctionDecl,
+        function: Arc<CelFunctionDecl>,
         overloads: &[usize],
         args: &[CodeId],
     ) -> Result<CodeId, CelError> {
@@ -299,7 +304,7 @@ impl Compiler<'_> {
                 || sole.is_none()
                 || function.one_by_one,
             prepared,
-            function: Arc::new(function),
+            function,
         };
         self.folded(call)
     }
@@ -400,7 +405,7 @@ impl Compiler<'_> {
             add_equal_numbers(&element, &mut all);
             all.push(element);
         }
-        Some(self.push(Code::InSet(value, ConstantSet::new(all))))
+        Some(self.push(Code::InSet(value, Box::new(ConstantSet::new(all)))))
     }
 
     fn list(&mut self, elements: &[ExprId], optional: &[bool]) -> Result<CodeId, CelError> {

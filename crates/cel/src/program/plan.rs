@@ -47,7 +47,7 @@ pub(super) enum Code {
     Object(Box<str>, Box<[CodeId]>),
     Fold(Box<FoldCode>),
     /// `value in [constants]`
-    InSet(CodeId, ConstantSet),
+    InSet(CodeId, Box<ConstantSet>),
     /// `left.or(right)`
     OptionalOr(CodeId, CodeId),
     /// `left.orValue(right)`
