@@ -236,3 +236,21 @@ impl FlowState {
         self.waiting == 0 && self.holding == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_idle_flows_are_remembered_and_the_longest_idle_goes_first() {
+        let mut flows = FlowTable::new();
+        for hash in (0..).take(MAX_IDLE) {
+            flows.number(hash, Duration::ZERO);
+        }
+        let knows = |flows: &FlowTable, hash| flows.numbers.contains_key(&hash);
+        assert!(knows(&flows, 0) && knows(&flows, 1));
+        flows.number(u64::MAX, Duration::ZERO);
+        assert!(!knows(&flows, 0));
+        assert!(knows(&flows, 1) && knows(&flows, u64::MAX));
+    }
+}
