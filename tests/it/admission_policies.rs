@@ -184,7 +184,7 @@ fn policies_in_files_take_effect_when_they_change_and_invalid_ones_never() {
             .logged("the admission policies are invalid")
             .is_empty()
     });
-    // All mistakes are told, and the last good policies stay.
+    // All mistakes are reported, and the last good policies stay in force.
     for name in ["one", "two"] {
         let text = format!("ValidatingAdmissionPolicy \"{name}\": spec.validations[0].expression");
         let lines = gateway.logged(&text.replace('"', "\\\""));
