@@ -14,8 +14,9 @@ import (
 
 // What differs from one server to the next, or from one moment to the next.
 var (
-	inYAML    = regexp.MustCompile(`(creationTimestamp|resourceVersion|uid|time): .*`)
-	inColumns = regexp.MustCompile(` +(\d+[smh])+\b`)
+	inYAML = regexp.MustCompile(`(creationTimestamp|resourceVersion|uid|time): .*`)
+	// The ages with their heading, and the spaces around them: the longest age decides how many these are.
+	inColumns = regexp.MustCompile(` +(AGE|(\d+[smh])+)\b *`)
 )
 
 // kubectl does with the budgets that fairgate hosts, without and with an upstream, what it does with those of a real
