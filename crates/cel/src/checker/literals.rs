@@ -95,6 +95,7 @@ fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[
             CelTimestamp::parse(text).is_some_and(|of| of.is_ok())
         }
         ("timestamp", CelValue::Int(seconds)) => CelTimestamp::new(*seconds, 0).is_ok(),
+        ("duration" | "timestamp", CelValue::Null) => false,
         ("matches", _) => prepares(checker, id, value),
         _ => true,
     };

@@ -105,6 +105,7 @@ pub(crate) fn check(ast: &Ast, source: &str, scope: &CheckerScope) -> Result<Che
     }
     if checker.issues.is_empty() {
         literals::validate(&mut checker);
+        checker.name_types();
     }
     if !checker.issues.is_empty() {
         checker.issues.sort();

@@ -51,6 +51,22 @@ impl Checker<'_> {
         Some((CelType::type_of(of), Reference::Constant(value)))
     }
 
+    /// Makes names of types of the variables whose value is a type: the original takes every name of such a type for one.
+    pub(super) fn name_types(&mut self) {
+        let named = self.references.iter().filter_map(|(id, reference)| {
+            let (Reference::Local(_), Expr::Ident(name)) = (reference, self.ast.expr(*id)) else {
+                return None;
+            };
+            let of = self.substitutions.substitute(&self.type_of(*id), true);
+            matches!(of, CelType::Type(_)).then(|| match self.lookup_full(name) {
+                Some((_, constant @ Reference::Constant(_))) => (*id, constant),
+                _ => (*id, Reference::Undefined(name.clone())),
+            })
+        });
+        let named: Vec<_> = named.collect();
+        self.references.extend(named);
+    }
+
     pub(super) fn check_ident(&mut self, id: ExprId) {
         let Expr::Ident(name) = self.ast.expr(id) else {
             return;

@@ -40,6 +40,10 @@ impl CelOpaque for CidrValue {
         u64::from(self.0.bits).div_ceil(8)
     }
 
+    fn unconvertible(&self) -> Option<String> {
+        Some(format!("(netip.Prefix){}", self.print()))
+    }
+
     fn print(&self) -> String {
         network_text(&self.0)
     }

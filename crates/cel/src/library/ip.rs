@@ -40,6 +40,10 @@ impl CelOpaque for IpValue {
         if self.0.is_ipv4() { 4 } else { 16 }
     }
 
+    fn unconvertible(&self) -> Option<String> {
+        Some(format!("(netip.Addr){}", self.print()))
+    }
+
     fn print(&self) -> String {
         ip_text(self.0)
     }

@@ -62,6 +62,10 @@ impl CelOpaque for QuantityValue {
         }
     }
 
+    fn unconvertible(&self) -> Option<String> {
+        Some(format!("(*resource.Quantity){}", self.print()))
+    }
+
     fn print(&self) -> String {
         let (digits, exponent) = self.parts();
         let text = digits.to_string();

@@ -62,6 +62,10 @@ impl CelOpaque for SemverValue {
         4 + pre + build.sum::<u64>()
     }
 
+    fn unconvertible(&self) -> Option<String> {
+        Some(format!("(semver.Version){}", self.print()))
+    }
+
     fn print(&self) -> String {
         let [major, minor, patch] = self.numbers;
         let mut out = format!("{major}.{minor}.{patch}");

@@ -41,6 +41,10 @@ impl CelOpaque for UrlValue {
         self.0.text_len() as u64
     }
 
+    fn unconvertible(&self) -> Option<String> {
+        Some(format!("(*url.URL){}", self.print()))
+    }
+
     fn print(&self) -> String {
         self.0.text()
     }

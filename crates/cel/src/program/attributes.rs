@@ -315,8 +315,9 @@ impl<'a> Evaluator<'a, '_> {
     }
 }
 
-/// Flattens an optional value that holds another one, as the original does wherever a value passes through a variable
-/// or a conditional. If the innermost value is absent, the result holds null.
+/// The value as it is after it passed through a variable or a conditional. The original converts the content of an
+/// optional value there, to a value of Go and back: an optional value inside is flattened (if the innermost is absent,
+/// the result holds null), a type becomes its name, and what it cannot convert back is an error.
 #[inline]
 fn unnest(value: CelValue<'_>) -> CelResult<'_> {
     if matches!(value, CelValue::Optional(Some(_))) {
@@ -330,16 +331,27 @@ fn unnest_optional(value: CelValue<'_>) -> CelResult<'_> {
         return Ok(value);
     };
     let mut inner = of.value();
-    if !matches!(inner, CelValue::Optional(_)) {
-        return Ok(value);
-    }
+    let nests = matches!(inner, CelValue::Optional(_));
     loop {
         match inner {
             CelValue::Optional(Some(of)) => inner = of.value(),
             CelValue::Optional(None) => return CelValue::some(CelValue::Null),
-            other => return CelValue::some(other.clone()),
+            CelValue::Type(of) => return CelValue::some(of.runtime_name().to_owned().into()),
+            CelValue::Opaque(of) => {
+                if let Some(text) = of.unconvertible() {
+                    return Err(CelError::new(format!(
+                        "unsupported conversion to ref.Val: {text}"
+                    )));
+                }
+                break;
+            }
+            _ => break,
         }
     }
+    if nests {
+        return CelValue::some(inner.clone());
+    }
+    Ok(value)
 }
 
 /// Refuses values that cannot be keys or indexes.

@@ -42,6 +42,12 @@ pub trait CelOpaque: Any + Debug + Send + Sync {
         false
     }
 
+    /// The text for this value in the error of an optional value that holds it and passes through a variable or a
+    /// conditional: the original knows no way back from its own value of such a type. `None` if it does.
+    fn unconvertible(&self) -> Option<String> {
+        None
+    }
+
     /// The text of this value in messages.
     fn print(&self) -> String {
         format!("{self:?}")
