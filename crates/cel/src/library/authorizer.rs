@@ -130,6 +130,10 @@ macro_rules! receiver {
             fn has_equality(&self) -> bool {
                 false
             }
+
+            fn conversion_error(&self) -> Option<String> {
+                Some("no such overload".to_owned())
+            }
         }
     };
 }

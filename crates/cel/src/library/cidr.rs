@@ -7,7 +7,7 @@ use std::any::Any;
 use super::addresses::{Network, ip_text, parse_ip, parse_network};
 use super::go_text::{fifth, fixed, tenth, text};
 use super::ip::{IpValue, address, ip_type};
-use super::opaque_types::opaque;
+use super::opaque_types::{opaque, unconvertible};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
@@ -40,8 +40,8 @@ impl CelOpaque for CidrValue {
         u64::from(self.0.bits).div_ceil(8)
     }
 
-    fn unconvertible(&self) -> Option<String> {
-        Some(format!("(netip.Prefix){}", self.print()))
+    fn conversion_error(&self) -> Option<String> {
+        Some(unconvertible("netip.Prefix", self))
     }
 
     fn print(&self) -> String {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::addresses::{ip_text, parse_ip};
 use super::go_text::{fifth, fixed, tenth, text};
-use super::opaque_types::opaque;
+use super::opaque_types::{opaque, unconvertible};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue};
@@ -40,8 +40,8 @@ impl CelOpaque for IpValue {
         if self.0.is_ipv4() { 4 } else { 16 }
     }
 
-    fn unconvertible(&self) -> Option<String> {
-        Some(format!("(netip.Addr){}", self.print()))
+    fn conversion_error(&self) -> Option<String> {
+        Some(unconvertible("netip.Addr", self))
     }
 
     fn print(&self) -> String {

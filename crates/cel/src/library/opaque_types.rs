@@ -46,3 +46,9 @@ pub(super) fn declare_order<T: CelOpaque + 'static>(
         )),
     );
 }
+
+/// The error of the original for a value whose type in Go is `go_type`, and which it cannot make a value of CEL again.
+pub(super) fn unconvertible(go_type: &str, value: &dyn CelOpaque) -> String {
+    let text = value.print();
+    format!("unsupported conversion to ref.Val: ({go_type}){text}")
+}

@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use num_bigint::BigInt;
 
 use super::go_text::{fixed, int, tenth, text};
-use super::opaque_types::{declare_order, opaque};
+use super::opaque_types::{declare_order, opaque, unconvertible};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue, CelWork};
@@ -62,8 +62,8 @@ impl CelOpaque for QuantityValue {
         }
     }
 
-    fn unconvertible(&self) -> Option<String> {
-        Some(format!("(*resource.Quantity){}", self.print()))
+    fn conversion_error(&self) -> Option<String> {
+        Some(unconvertible("*resource.Quantity", self))
     }
 
     fn print(&self) -> String {

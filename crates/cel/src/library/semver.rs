@@ -7,7 +7,7 @@ use std::any::Any;
 use std::cmp::Ordering;
 
 use super::go_text::{fixed, go_quote, tenth, text};
-use super::opaque_types::{declare_order, opaque};
+use super::opaque_types::{declare_order, opaque, unconvertible};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
 use crate::value::{CelError, CelOpaque, CelResult, CelValue, work_of_bytes};
@@ -62,8 +62,8 @@ impl CelOpaque for SemverValue {
         4 + pre + build.sum::<u64>()
     }
 
-    fn unconvertible(&self) -> Option<String> {
-        Some(format!("(semver.Version){}", self.print()))
+    fn conversion_error(&self) -> Option<String> {
+        Some(unconvertible("semver.Version", self))
     }
 
     fn print(&self) -> String {

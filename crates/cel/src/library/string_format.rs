@@ -20,6 +20,8 @@ const MOST_BYTES: usize = 20_000_000;
 /// The steps of printing a double, and of one digit after its point.
 const DOUBLE: u64 = 60;
 const DIGIT: u64 = 6;
+/// The number of digits after the point with which every double is exact.
+const MOST_DIGITS: usize = 1074;
 
 /// The text that a call builds, as long as the work lasts.
 struct FormatOutput<'w, 'i> {
@@ -226,7 +228,8 @@ impl FormatVerb {
             }
             Self::Fixed(precision) => {
                 // Large numbers have as many digits again before the point.
-                out.work.burn(DIGIT * (precision as u64 % 256 + 300))?;
+                out.work
+                    .burn(DIGIT * (precision.min(MOST_DIGITS) as u64 + 300))?;
                 out.push(&fixed(value, precision))
             }
             _ => unreachable!("only for verbs of doubles"),
@@ -267,11 +270,7 @@ fn fixed(value: f64, precision: usize) -> String {
     }
     // Negative zero is printed without its sign.
     let value = if value == 0.0 { 0.0 } else { value };
-    // The original truncates the precision to 8 bits. If a precision becomes 0 by that, all digits are printed.
-    let text = match precision % 256 {
-        0 if precision > 0 => format!("{value}"),
-        digits => format!("{value:.digits$}"),
-    };
+    let text = fraction(value, precision);
     let (sign, text) = text
         .strip_prefix('-')
         .map_or(("", &*text), |text| ("-", text));
@@ -285,6 +284,24 @@ fn fixed(value: f64, precision: usize) -> String {
     }
     out.push_str(&text[whole..]);
     out
+}
+
+/// A double with the digits after the decimal point that `precision` asks for. The original keeps it twice: 16 bits of it,
+/// with a sign, are the most digits, and no limit if they are negative; 8 bits of it are the least.
+fn fraction(value: f64, precision: usize) -> String {
+    let (most, least) = (precision % 0x1_0000, precision % 256);
+    let text = if most < 0x8000 {
+        let most = most.min(MOST_DIGITS);
+        format!("{value:.most$}")
+    } else {
+        value.to_string()
+    };
+    let (whole, digits) = text.split_once('.').unwrap_or((&text, ""));
+    let digits = digits.trim_end_matches('0');
+    if digits.is_empty() && least == 0 {
+        return whole.to_owned();
+    }
+    format!("{whole}.{digits:0<least$}")
 }
 
 fn scientific(value: f64) -> String {

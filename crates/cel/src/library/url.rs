@@ -5,7 +5,7 @@
 use std::any::Any;
 
 use super::go_text::{fixed, tenth, text};
-use super::opaque_types::opaque;
+use super::opaque_types::{opaque, unconvertible};
 use super::url_syntax::{ParsedUrl, check_request_uri};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::types::CelType;
@@ -41,8 +41,8 @@ impl CelOpaque for UrlValue {
         self.0.text_len() as u64
     }
 
-    fn unconvertible(&self) -> Option<String> {
-        Some(format!("(*url.URL){}", self.print()))
+    fn conversion_error(&self) -> Option<String> {
+        Some(unconvertible("*url.URL", self))
     }
 
     fn print(&self) -> String {

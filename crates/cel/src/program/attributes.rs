@@ -338,10 +338,8 @@ fn unnest_optional(value: CelValue<'_>) -> CelResult<'_> {
             CelValue::Optional(None) => return CelValue::some(CelValue::Null),
             CelValue::Type(of) => return CelValue::some(of.runtime_name().to_owned().into()),
             CelValue::Opaque(of) => {
-                if let Some(text) = of.unconvertible() {
-                    return Err(CelError::new(format!(
-                        "unsupported conversion to ref.Val: {text}"
-                    )));
+                if let Some(error) = of.conversion_error() {
+                    return Err(CelError::new(error));
                 }
                 break;
             }

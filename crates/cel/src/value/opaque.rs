@@ -42,9 +42,9 @@ pub trait CelOpaque: Any + Debug + Send + Sync {
         false
     }
 
-    /// The text for this value in the error of an optional value that holds it and passes through a variable or a
-    /// conditional: the original knows no way back from its own value of such a type. `None` if it does.
-    fn unconvertible(&self) -> Option<String> {
+    /// The error of an optional value that holds this one and passes through a variable or a conditional, if it is one:
+    /// the original converts this value to its own there, and knows no way back for some types.
+    fn conversion_error(&self) -> Option<String> {
         None
     }
 
