@@ -118,17 +118,12 @@ macro_rules! receiver {
                 self
             }
 
-            fn equals(&self, _: &dyn CelOpaque) -> bool {
-                false
+            fn equals(&self, _: &dyn CelOpaque) -> Option<bool> {
+                None
             }
 
             fn work(&self) -> u64 {
                 4 + work_of_bytes(self.0.text_len())
-            }
-
-            /// In the original, comparing these values fails.
-            fn has_equality(&self) -> bool {
-                false
             }
 
             fn conversion_error(&self) -> Option<String> {

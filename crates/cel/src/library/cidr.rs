@@ -32,8 +32,8 @@ impl CelOpaque for CidrValue {
         self
     }
 
-    fn equals(&self, other: &dyn CelOpaque) -> bool {
-        other.as_any().downcast_ref() == Some(self)
+    fn equals(&self, other: &dyn CelOpaque) -> Option<bool> {
+        Some(other.as_any().downcast_ref() == Some(self))
     }
 
     fn cost_size(&self) -> u64 {

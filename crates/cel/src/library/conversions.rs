@@ -253,11 +253,9 @@ fn to_string<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
             text.to_owned()
         }
         CelValue::Double(value) => go_float(*value),
-        CelValue::Bool(_)
-        | CelValue::Int(_)
-        | CelValue::Uint(_)
-        | CelValue::Duration(_)
-        | CelValue::Timestamp(_) => args[0].to_string(),
+        CelValue::Duration(span) => span.to_string(),
+        CelValue::Timestamp(time) => time.to_string(),
+        CelValue::Bool(_) | CelValue::Int(_) | CelValue::Uint(_) => args[0].to_string(),
         other => return failed(other, "string"),
     };
     Ok(CelValue::from(text))

@@ -112,9 +112,9 @@ impl CelOpaque for FormatValue {
         self
     }
 
-    fn equals(&self, other: &dyn CelOpaque) -> bool {
-        let other = other.as_any().downcast_ref::<Self>();
-        other.is_some_and(|other| self.0.title == other.0.title)
+    fn equals(&self, other: &dyn CelOpaque) -> Option<bool> {
+        let other = other.as_any().downcast_ref::<Self>()?;
+        Some(self.0.title == other.0.title)
     }
 
     fn print(&self) -> String {

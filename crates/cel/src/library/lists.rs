@@ -9,7 +9,8 @@ use crate::declarations::{
 };
 use crate::types::CelType;
 use crate::value::{
-    CelDuration, CelError, CelList, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT, equal_within,
+    CelDuration, CelError, CelList, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT,
+    is_same_within,
 };
 
 /// The list functions of Kubernetes.
@@ -193,22 +194,10 @@ fn position(found: Option<usize>) -> CelValue<'static> {
     CelValue::Int(found.map_or(-1, |at| i64::try_from(at).unwrap_or(i64::MAX)))
 }
 
-/// Whether an element equals the one that is looked for; values that cannot be compared differ.
-fn is_found(
-    element: &CelValue<'_>,
-    searched: &CelValue<'_>,
-    work: &mut CelWork<'_>,
-) -> Result<bool, CelError> {
-    match equal_within(element, searched, work) {
-        Err(error) if !error.is_final() => Ok(false),
-        other => other,
-    }
-}
-
 fn index_of<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let mut elements = list(args)?.iter();
     let mut at = 0;
-    while let Some(found) = elements.visit(|element| is_found(element, &args[1], work)) {
+    while let Some(found) = elements.visit(|element| is_same_within(element, &args[1], work)) {
         if found? {
             return Ok(position(Some(at)));
         }
@@ -223,7 +212,7 @@ fn last_index_of<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult
         // Elements of a joined list are found one by one from the end.
         work.burn(4)?;
         let element = list.get(at).unwrap_or(CelValue::Null);
-        if is_found(&element, &args[1], work)? {
+        if is_same_within(&element, &args[1], work)? {
             return Ok(position(Some(at)));
         }
     }

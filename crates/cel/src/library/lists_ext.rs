@@ -15,7 +15,7 @@ use super::go_text::int;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::syntax::{CelMacro, ExprId, FoldParts, MacroError, MacroExpansion};
 use crate::types::CelType;
-use crate::value::{CelError, CelList, CelResult, CelValue, CelWork, equal_within};
+use crate::value::{CelError, CelList, CelResult, CelValue, CelWork, is_same_within};
 
 /// The maximum number of elements of a list that `lists.range` and `flatten` create.
 const MOST_ELEMENTS: usize = 1_000_000;
@@ -280,7 +280,7 @@ fn distinct<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> 
     for element in list("distinct", args, 0)? {
         let mut seen = false;
         for other in &unique {
-            if equal_within(&element, other, work)? {
+            if is_same_within(&element, other, work)? {
                 seen = true;
                 break;
             }

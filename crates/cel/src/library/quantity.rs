@@ -33,9 +33,18 @@ const NANO: i64 = -9;
 #[derive(Clone, Copy, Debug)]
 pub struct QuantityLibrary;
 
+/// A value of this type.
+#[derive(Debug)]
+struct QuantityValue {
+    amount: Amount,
+    /// Whether it is a sum or difference. The original has such values of another type of Go, and cannot compare a
+    /// quantity with one of them; only the other way round.
+    computed: bool,
+}
+
 /// A number: `digits · 10^exponent`.
 #[derive(Clone, Debug)]
-enum QuantityValue {
+enum Amount {
     Small { digits: i64, exponent: i64 },
     Large { digits: BigInt, exponent: i64 },
 }
@@ -49,16 +58,16 @@ impl CelOpaque for QuantityValue {
         self
     }
 
-    fn equals(&self, other: &dyn CelOpaque) -> bool {
-        let other = other.as_any().downcast_ref::<Self>();
-        other.is_some_and(|other| self.order(other) == Ordering::Equal)
+    fn equals(&self, other: &dyn CelOpaque) -> Option<bool> {
+        let other = other.as_any().downcast_ref::<Self>()?;
+        (!other.computed).then(|| self.order(other) == Ordering::Equal)
     }
 
     /// Comparing and printing many digits takes the square of their number.
     fn work(&self) -> u64 {
-        match self {
-            Self::Small { .. } => 2,
-            Self::Large { digits, .. } => 40 + square(digits.bits() / 64),
+        match &self.amount {
+            Amount::Small { .. } => 2,
+            Amount::Large { digits, .. } => 40 + square(digits.bits() / 64),
         }
     }
 
@@ -67,14 +76,7 @@ impl CelOpaque for QuantityValue {
     }
 
     fn print(&self) -> String {
-        let (digits, exponent) = self.parts();
-        let text = digits.to_string();
-        let short = text.trim_end_matches('0');
-        if short.is_empty() || short == "-" {
-            return "0e0".to_owned();
-        }
-        let dropped = i64::try_from(text.len() - short.len()).unwrap_or(0);
-        format!("{short}e{}", exponent + dropped)
+        self.amount.print()
     }
 }
 
@@ -111,7 +113,9 @@ impl CelLibrary for QuantityLibrary {
 
 fn make<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let parsed = parse_within(text(args, 0)?, work)?;
-    parsed.map(CelValue::opaque).map_err(CelError::new)
+    let amount = parsed.map_err(CelError::new)?;
+    let computed = false;
+    Ok(CelValue::opaque(QuantityValue { amount, computed }))
 }
 
 fn is_quantity<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
@@ -119,13 +123,10 @@ fn is_quantity<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'
 }
 
 /// Reads a quantity; one with many digits takes the square of their number.
-fn parse_within(
-    text: &str,
-    work: &mut CelWork<'_>,
-) -> Result<Result<QuantityValue, String>, CelError> {
+fn parse_within(text: &str, work: &mut CelWork<'_>) -> Result<Result<Amount, String>, CelError> {
     work.burn(4 + square(text.len() as u64 / 20))?;
     let parsed = parse(text);
-    if let Ok(QuantityValue::Large { digits, .. }) = &parsed {
+    if let Ok(Amount::Large { digits, .. }) = &parsed {
         work.burn(40 + 8 * (digits.bits() / 64))?;
     }
     Ok(parsed)
@@ -176,9 +177,10 @@ fn declare_views(to: &mut CelDeclarations) {
 
 fn declare_arithmetic(to: &mut CelDeclarations) {
     for (name, negate) in [("add", false), ("sub", true)] {
-        let with = move |a: &QuantityValue, b: &QuantityValue| {
+        let with = move |a: &Amount, b: &Amount| {
             let sum = if negate { a.minus(b) } else { a.plus(b) };
-            sum.map(CelValue::opaque)
+            let (amount, computed) = (sum?, true);
+            Ok(CelValue::opaque(QuantityValue { amount, computed }))
         };
         to.function(
             CelFunctionDecl::new(name)
@@ -194,18 +196,15 @@ fn declare_arithmetic(to: &mut CelDeclarations) {
                     quantity_type(),
                     fixed(move |args| {
                         let (digits, exponent) = (int(args, 1)?, 0);
-                        with(
-                            quantity(args, 0)?,
-                            &QuantityValue::Small { digits, exponent },
-                        )
+                        with(quantity(args, 0)?, &Amount::Small { digits, exponent })
                     }),
                 )),
         );
     }
 }
 
-fn quantity<'v>(args: &'v [CelValue<'_>], at: usize) -> Result<&'v QuantityValue, CelError> {
-    opaque(args, at)
+fn quantity<'v>(args: &'v [CelValue<'_>], at: usize) -> Result<&'v Amount, CelError> {
+    opaque(args, at).map(|value: &QuantityValue| &value.amount)
 }
 
 fn too_large() -> CelError {
@@ -226,6 +225,23 @@ fn length(digits: &BigInt) -> i64 {
 }
 
 impl QuantityValue {
+    fn order(&self, other: &Self) -> Ordering {
+        self.amount.order(&other.amount)
+    }
+}
+
+impl Amount {
+    fn print(&self) -> String {
+        let (digits, exponent) = self.parts();
+        let text = digits.to_string();
+        let short = text.trim_end_matches('0');
+        if short.is_empty() || short == "-" {
+            return "0e0".to_owned();
+        }
+        let dropped = i64::try_from(text.len() - short.len()).unwrap_or(0);
+        format!("{short}e{}", exponent + dropped)
+    }
+
     fn parts(&self) -> (BigInt, i64) {
         match self {
             Self::Small { digits, exponent } => (BigInt::from(*digits), *exponent),
@@ -442,7 +458,7 @@ fn unit(suffix: &str) -> Option<SuffixFactor> {
 /// # Errors
 ///
 /// The original's message.
-fn parse(text: &str) -> Result<QuantityValue, String> {
+fn parse(text: &str) -> Result<Amount, String> {
     let parts = split(text).ok_or(WRONG_FORM)?;
     let unit = unit(parts.suffix).ok_or("unable to parse quantity's suffix")?;
     if let Some(small) = parse_small(&parts, &unit) {
@@ -472,12 +488,12 @@ fn parse(text: &str) -> Result<QuantityValue, String> {
     if parts.negative {
         digits = -digits;
     }
-    Ok(QuantityValue::Large { digits, exponent })
+    Ok(Amount::Large { digits, exponent })
 }
 
 /// The quantity, if it has at most 18 digits and its power of ten is at least [`NANO`]. With a binary suffix it may
 /// have fewer digits, and none after the decimal point.
-fn parse_small(parts: &QuantityParts<'_>, unit: &SuffixFactor) -> Option<QuantityValue> {
+fn parse_small(parts: &QuantityParts<'_>, unit: &SuffixFactor) -> Option<Amount> {
     let count = parts.whole.len() + parts.fraction.len();
     let fraction = i64::try_from(parts.fraction.len()).ok()?;
     let (factor, exponent) = match unit {
@@ -501,7 +517,7 @@ fn parse_small(parts: &QuantityParts<'_>, unit: &SuffixFactor) -> Option<Quantit
     let digits: i64 = format!("{}{}", parts.whole, parts.fraction).parse().ok()?;
     let digits = digits.checked_mul(factor)?;
     let digits = if parts.negative { -digits } else { digits };
-    Some(QuantityValue::Small { digits, exponent })
+    Some(Amount::Small { digits, exponent })
 }
 
 /// The multiple of `10^NANO` that `digits · 10^exponent` is rounded up to; `digits` must be positive.
@@ -557,7 +573,7 @@ mod tests {
     #[test]
     fn the_smallest_integer_can_be_subtracted() {
         let (digits, exponent) = (i64::MIN, 0);
-        let smallest = QuantityValue::Small { digits, exponent };
+        let smallest = Amount::Small { digits, exponent };
         let difference = parse("1000m").unwrap().minus(&smallest).unwrap();
         assert_eq!(difference.print(), "9223372036854775809e0");
     }

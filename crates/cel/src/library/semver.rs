@@ -47,9 +47,9 @@ impl CelOpaque for SemverValue {
         self
     }
 
-    fn equals(&self, other: &dyn CelOpaque) -> bool {
-        let other = other.as_any().downcast_ref::<Self>();
-        other.is_some_and(|other| self.order(other) == Ordering::Equal)
+    fn equals(&self, other: &dyn CelOpaque) -> Option<bool> {
+        let other = other.as_any().downcast_ref::<Self>()?;
+        Some(self.order(other) == Ordering::Equal)
     }
 
     fn work(&self) -> u64 {

@@ -4,7 +4,7 @@
 
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::types::CelType;
-use crate::value::{CelError, CelList, CelResult, CelValue, CelWork, equal_within};
+use crate::value::{CelError, CelList, CelResult, CelValue, CelWork, is_same_within};
 
 /// cel-go's extension for sets.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ fn lists<'v, 'a>(args: &'v [CelValue<'a>]) -> Result<(&'v CelList<'a>, &'v CelLi
 
 fn has(list: &CelList<'_>, value: &CelValue<'_>, work: &mut CelWork<'_>) -> Result<bool, CelError> {
     let mut elements = list.iter();
-    while let Some(equal) = elements.visit(|element| equal_within(element, value, work)) {
+    while let Some(equal) = elements.visit(|element| is_same_within(value, element, work)) {
         if equal? {
             return Ok(true);
         }

@@ -219,6 +219,8 @@ impl FormatVerb {
 
     fn print_double(self, value: f64, out: &mut FormatOutput<'_, '_>) -> Result<(), CelError> {
         out.work.burn(DOUBLE)?;
+        // Negative zero is printed without its sign.
+        let value = if value == 0.0 { 0.0 } else { value };
         match self {
             Self::Scientific(width) => {
                 let text = scientific(value);
@@ -268,8 +270,6 @@ fn fixed(value: f64, precision: usize) -> String {
     if let Some(text) = not_finite(value) {
         return text.to_owned();
     }
-    // Negative zero is printed without its sign.
-    let value = if value == 0.0 { 0.0 } else { value };
     let text = fraction(value, precision);
     let (sign, text) = text
         .strip_prefix('-')
@@ -346,6 +346,8 @@ fn print_text(value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<()
         }
         CelValue::String(text) => out.push(text),
         CelValue::Bytes(bytes) => out.push(utf8(bytes)?),
+        CelValue::Duration(span) => out.push(&span.to_string()),
+        CelValue::Timestamp(time) => out.push(&time.to_string()),
         CelValue::List(_) | CelValue::Map(_) => print_nested(value, out),
         CelValue::Optional(_) | CelValue::Opaque(_) => {
             Err(CelError::new(FormatVerb::Text.refusal(value.type_name())))

@@ -7,8 +7,8 @@ use crate::value::{CelError, CelResult, CelTimestamp, CelValue, CivilTime};
 /// Computes a part of a date or a time of day.
 type Part = fn(CivilTime, CelTimestamp) -> i64;
 
-/// Converts nanoseconds to whole units.
-type SpanPart = fn(i64) -> i64;
+/// In nanoseconds.
+const MILLISECOND: i64 = 1_000_000;
 
 pub(super) fn declare(to: &mut CelDeclarations) {
     let parts: [(&str, &str, Part); 7] = [
@@ -28,18 +28,14 @@ pub(super) fn declare(to: &mut CelDeclarations) {
     to.function(of_time("getHours", "hours", |of, _| of.hour));
     to.function(of_time("getMinutes", "minutes", |of, _| of.minute));
     to.function(of_time("getSeconds", "seconds", |of, _| of.second));
-    let spans: [(&str, &str, SpanPart); 4] = [
-        ("getHours", "duration_to_hours", |of| of / 3_600_000_000_000),
-        ("getMinutes", "duration_to_minutes", |of| {
-            of / 60_000_000_000
-        }),
-        ("getSeconds", "duration_to_seconds", |of| of / 1_000_000_000),
-        ("getMilliseconds", "duration_to_milliseconds", |of| {
-            of / 1_000_000
-        }),
+    let spans = [
+        ("getHours", "duration_to_hours", 3_600_000_000_000),
+        ("getMinutes", "duration_to_minutes", 60_000_000_000),
+        ("getSeconds", "duration_to_seconds", 1_000_000_000),
+        ("getMilliseconds", "duration_to_milliseconds", MILLISECOND),
     ];
-    for (name, id, part) in spans {
-        let overload = CelOverload::member(id, [CelType::Duration], CelType::Int, OfSpan(part));
+    for (name, id, unit) in spans {
+        let overload = CelOverload::member(id, [CelType::Duration], CelType::Int, OfSpan(unit));
         to.function(CelFunctionDecl::new(name).overload(overload));
     }
 }
@@ -78,13 +74,31 @@ impl CelFunction for OfTime {
     }
 }
 
-struct OfSpan(SpanPart);
+/// A duration in units of so many nanoseconds.
+struct OfSpan(i64);
+
+impl OfSpan {
+    /// The whole units. As in the original, units of a second or more are computed as a float64, which has no room for
+    /// the last nanoseconds of many years: they round.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "as the original computes it"
+    )]
+    fn of(&self, nanoseconds: i64) -> i64 {
+        let whole = nanoseconds / self.0;
+        if self.0 <= MILLISECOND {
+            return whole;
+        }
+        (whole as f64 + (nanoseconds % self.0) as f64 / self.0 as f64) as i64
+    }
+}
 
 impl CelFunction for OfSpan {
     fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
         let CelValue::Duration(span) = &args[0] else {
             return Err(CelError::no_such_overload());
         };
-        Ok(CelValue::Int((self.0)(span.nanoseconds())))
+        Ok(CelValue::Int(self.of(span.nanoseconds())))
     }
 }

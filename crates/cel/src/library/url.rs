@@ -31,9 +31,9 @@ impl CelOpaque for UrlValue {
         self
     }
 
-    fn equals(&self, other: &dyn CelOpaque) -> bool {
-        let other = other.as_any().downcast_ref::<Self>();
-        other.is_some_and(|other| self.print() == other.print())
+    fn equals(&self, other: &dyn CelOpaque) -> Option<bool> {
+        let other = other.as_any().downcast_ref::<Self>()?;
+        Some(self.print() == other.print())
     }
 
     /// Parts are copied or decoded character by character.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::plan::{CallCode, Code, CodeId, EntryCode, OperatorCost};
 use super::{CelBindings, CelLazyObject, CelProgram, EvaluationLimits, cost, operators};
-use crate::value::{CelError, CelMap, CelResult, CelValue, CelWork, LOOKUP, equal_within};
+use crate::value::{CelError, CelMap, CelResult, CelValue, CelWork, LOOKUP, is_same_within};
 
 /// The steps of calling a function, besides those of reading its arguments.
 const CALL: u64 = 4;
@@ -301,13 +301,13 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             if failed.is_some() {
                 return false;
             }
-            match equal_within(other, key, &mut self.work) {
-                Err(error) if error.is_final() => {
+            is_same_within(other, key, &mut self.work).map_or_else(
+                |error| {
                     failed = Some(error);
                     false
-                }
-                other => other != Ok(true),
-            }
+                },
+                |same| !same,
+            )
         });
         failed.map_or(Ok(()), Err)
     }

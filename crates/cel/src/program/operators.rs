@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use super::plan::{BinaryOperator, UnaryOperator};
 use crate::value::{
-    CelBytes, CelError, CelResult, CelValue, CelWork, LOOKUP, equal_within, work_of_bytes,
+    CelBytes, CelError, CelResult, CelValue, CelWork, LOOKUP, equal_within, is_same_within,
+    work_of_bytes,
 };
 
 pub(super) fn unary(operator: UnaryOperator, operand: CelResult<'_>) -> CelResult<'_> {
@@ -40,7 +41,7 @@ pub(super) fn binary<'a>(
     let truth = |value: bool| Ok(CelValue::Bool(value));
     match operator {
         BinaryOperator::Equals => truth(equal_within(left, right, work)?),
-        BinaryOperator::NotEquals => truth(!equal_within(left, right, work)?),
+        BinaryOperator::NotEquals => truth(!is_same_within(left, right, work)?),
         BinaryOperator::Less => truth(compare("_<_", left, right)? == Ordering::Less),
         BinaryOperator::LessEquals => truth(compare("_<=_", left, right)? != Ordering::Greater),
         BinaryOperator::Greater => truth(compare("_>_", left, right)? == Ordering::Greater),
@@ -74,7 +75,7 @@ fn contains<'a>(
     match of {
         CelValue::List(list) => {
             let mut elements = list.iter();
-            while let Some(equal) = elements.visit(|value| equal_within(element, value, work)) {
+            while let Some(equal) = elements.visit(|value| is_same_within(element, value, work)) {
                 if equal? {
                     return Ok(CelValue::Bool(true));
                 }
@@ -139,6 +140,10 @@ fn subtract<'a>(left: &CelValue<'_>, right: &CelValue<'_>) -> CelResult<'a> {
         }
         (CelValue::Double(a), CelValue::Double(b)) => Ok(CelValue::Double(a - b)),
         (CelValue::Duration(a), CelValue::Duration(b)) => a.minus(*b).map(CelValue::Duration),
+        // The original negates the duration before it adds it.
+        (CelValue::Timestamp(_), CelValue::Duration(by)) if by.nanoseconds() == i64::MIN => {
+            Err(int_overflow())
+        }
         (CelValue::Timestamp(time), CelValue::Duration(by)) => {
             time.minus(*by).map(CelValue::Timestamp)
         }

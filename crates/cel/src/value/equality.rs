@@ -36,11 +36,9 @@ pub(crate) fn equal_within(
         (CelValue::Timestamp(a), CelValue::Timestamp(b)) => a.same_time(*b),
         (CelValue::Type(a), CelValue::Type(b)) => a.runtime_name() == b.runtime_name(),
         (CelValue::Opaque(_), CelValue::Null) => false,
-        (CelValue::Opaque(a), CelValue::Opaque(b))
-            if a.type_name() == b.type_name() && a.has_equality() =>
-        {
+        (CelValue::Opaque(a), CelValue::Opaque(b)) if a.type_name() == b.type_name() => {
             work.burn(a.work().saturating_add(b.work()))?;
-            a.equals(&**b)
+            return a.equals(&**b).ok_or_else(CelError::no_such_overload);
         }
         // Opaque values can be compared only with values of the same type, and with null.
         (CelValue::Opaque(_), _) => return Err(CelError::no_such_overload()),
@@ -54,6 +52,22 @@ pub(crate) fn equal_within(
         }
         _ => false,
     })
+}
+
+/// Whether `a == b`; values that cannot be compared differ. So it is for `!=`, `in` and the functions that look for a value.
+///
+/// # Errors
+///
+/// If the work is used up.
+pub(crate) fn is_same_within(
+    a: &CelValue<'_>,
+    b: &CelValue<'_>,
+    work: &mut CelWork<'_>,
+) -> Result<bool, CelError> {
+    match equal_within(a, b, work) {
+        Err(error) if !error.is_final() => Ok(false),
+        other => other,
+    }
 }
 
 fn same_bytes(a: &[u8], b: &[u8], work: &mut CelWork<'_>) -> Result<bool, CelError> {
@@ -74,11 +88,19 @@ fn equal_lists(a: &CelList<'_>, b: &CelList<'_>, work: &mut CelWork<'_>) -> Resu
         .visit(|a| right.visit(|b| equal_within(a, b, work)))
         .flatten()
     {
-        if !equal? {
+        if !or_incomparable(equal)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Elements of lists and values of maps that cannot be compared count as equal, as in the original.
+fn or_incomparable(equal: Result<bool, CelError>) -> Result<bool, CelError> {
+    match equal {
+        Err(error) if !error.is_final() => Ok(true),
+        other => other,
+    }
 }
 
 fn equal_maps(a: &CelMap<'_>, b: &CelMap<'_>, work: &mut CelWork<'_>) -> Result<bool, CelError> {
@@ -93,7 +115,7 @@ fn equal_maps(a: &CelMap<'_>, b: &CelMap<'_>, work: &mut CelWork<'_>) -> Result<
         let Some(other) = b.get(&key) else {
             return Ok(false);
         };
-        if !equal_within(&value, &other, work)? {
+        if !or_incomparable(equal_within(&value, &other, work))? {
             return Ok(false);
         }
         at += 1;

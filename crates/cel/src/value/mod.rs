@@ -27,7 +27,7 @@ pub use work::{CelWork, DEFAULT_WORK_LIMIT};
 
 pub(crate) use time::CivilTime;
 
-pub(crate) use equality::equal_within;
+pub(crate) use equality::{equal_within, is_same_within};
 pub(crate) use map::MapKey;
 pub(crate) use numbers::{double_to_int, double_to_uint};
 pub(crate) use quote::{go_quote, go_quote_bytes};

@@ -13,13 +13,9 @@ pub trait CelOpaque: Any + Debug + Send + Sync {
     /// This value as `dyn Any`, which [`CelValue::as_opaque`](crate::CelValue::as_opaque) downcasts.
     fn as_any(&self) -> &dyn Any;
 
-    /// Whether this value equals `other`, which has the same [`type_name`](Self::type_name).
-    fn equals(&self, other: &dyn CelOpaque) -> bool;
-
-    /// Whether values of this type can be compared. If not, `==` fails with `no such overload`.
-    fn has_equality(&self) -> bool {
-        true
-    }
+    /// Whether this value equals `other`, which has the same [`type_name`](Self::type_name). `None` if the two cannot be
+    /// compared: `==` fails with `no such overload`.
+    fn equals(&self, other: &dyn CelOpaque) -> Option<bool>;
 
     /// The size that costs are computed from; see [`CelValue::cost_size`](crate::CelValue::cost_size).
     fn cost_size(&self) -> u64 {

@@ -25,7 +25,7 @@ impl fmt::Display for CelValue<'_> {
 /// Prints a value. Values nest 500 levels at most.
 pub(super) fn print_value(value: &CelValue<'_>, to: &mut dyn ValuePrinter) -> fmt::Result {
     match value {
-        CelValue::Null => to.write_str("NULL_VALUE"),
+        CelValue::Null => to.write_str("0"),
         CelValue::Bool(value) => write!(to, "{value}"),
         CelValue::Int(value) => write!(to, "{value}"),
         CelValue::Uint(value) => write!(to, "{value}"),
@@ -38,8 +38,8 @@ pub(super) fn print_value(value: &CelValue<'_>, to: &mut dyn ValuePrinter) -> fm
             }
             to.write_str("]")
         }
-        CelValue::Duration(value) => write!(to, "{value}"),
-        CelValue::Timestamp(value) => write!(to, "{value}"),
+        CelValue::Duration(value) => value.print_units(to),
+        CelValue::Timestamp(value) => value.print_with_zone(to),
         CelValue::Type(of) => to.write_str(of.runtime_name()),
         CelValue::Optional(None) => to.write_str("optional.none()"),
         CelValue::Optional(Some(of)) => {

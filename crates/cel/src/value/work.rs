@@ -245,6 +245,6 @@ mod tests {
             &[("key ", &CelValue::Int(5)), (" of ", &CelValue::Null)],
             "!",
         );
-        assert_eq!(error.message(), "key 5 of NULL_VALUE!");
+        assert_eq!(error.message(), "key 5 of 0!");
     }
 }
