@@ -150,21 +150,22 @@ impl Checker<'_> {
 
     /// The type of the result, if the overload accepts arguments of these types.
     fn apply(&mut self, overload: &CelOverload, types: &[CelType]) -> Option<CelType> {
-        if overload.args.len() != types.len() {
-            return None;
-        }
         let mut names = Vec::new();
         for of in overload.args.iter().chain([&overload.result]) {
             parameter_names(of, &mut names);
+        }
+        // As in the original, the type variables of an overload are numbered even if it has another number of arguments.
+        let names: Vec<_> = names
+            .into_iter()
+            .map(|name| (name, self.substitutions.fresh()))
+            .collect();
+        if overload.args.len() != types.len() {
+            return None;
         }
         if names.is_empty() {
             let fits = self.substitutions.assign_all(types, &overload.args);
             return fits.then(|| overload.result.clone());
         }
-        let names: Vec<_> = names
-            .into_iter()
-            .map(|name| (name, self.substitutions.fresh()))
-            .collect();
         let args: Vec<_> = overload
             .args
             .iter()
