@@ -1,7 +1,7 @@
 //! Types of literals, and the checks of literals that need the types of the whole expression.
 
 use super::{Checker, Expr, ExprId, Reference};
-use crate::declarations::CheckedCall;
+use crate::declarations::{CelFunctionDecl, CheckedCall};
 use crate::types::CelType;
 use crate::value::{CelDuration, CelTimestamp, CelValue};
 
@@ -21,14 +21,12 @@ pub(super) fn type_of_literal(value: &CelValue<'_>) -> CelType {
 /// Reports literals that would fail at run time, and list and map literals of mixed types, if the environment asks for
 /// these checks.
 pub(super) fn validate(checker: &mut Checker<'_>) {
-    let mut reachable = vec![(checker.ast.root, false)];
-    while let Some((id, mut exempt)) = reachable.pop() {
+    // Calls after their arguments, as the original has them: errors at the same position stay in this order.
+    for (id, exempt) in outer_first(checker).into_iter().rev() {
         match checker.ast.expr(id) {
-            Expr::Call { function, args, .. } => {
-                if checker.scope.literal_validators {
-                    validate_call(checker, id, function, args);
-                }
-                exempt |= validate_by_function(checker, id);
+            Expr::Call { function, args, .. } if checker.scope.literal_validators => {
+                validate_call(checker, id, function.trim_start_matches('.'), args);
+                validate_by_function(checker, id);
             }
             Expr::List { elements, optional } if checker.scope.homogeneous_literals && !exempt => {
                 validate_list(checker, elements, optional);
@@ -38,47 +36,64 @@ pub(super) fn validate(checker: &mut Checker<'_>) {
             }
             _ => {}
         }
+    }
+}
+
+/// The nodes of the expression, with whether they are in a call in which literals may be of mixed types.
+fn outer_first(checker: &Checker<'_>) -> Vec<(ExprId, bool)> {
+    let mut all = Vec::new();
+    let mut reachable = vec![(checker.ast.root, false)];
+    while let Some((id, exempt)) = reachable.pop() {
+        all.push((id, exempt));
+        let exempt = exempt || declared(checker, id).is_some_and(|call| call.0.mixed_literals);
         crate::syntax::children(checker.ast.expr(id), |child| {
             reachable.push((child, exempt));
         });
     }
+    all
 }
 
-/// Reports the errors that the function of a call finds in it. Returns whether literals in the call may be of mixed
-/// types.
-fn validate_by_function(checker: &mut Checker<'_>, id: ExprId) -> bool {
-    let Some(Reference::Call {
-        function,
-        namespaced,
-        ..
-    }) = checker.references.get(&id)
-    else {
-        return false;
-    };
-    let Some(declared) = checker.scope.declarations.functions.get(function) else {
-        return false;
-    };
-    if let (Some(validate), true) = (declared.validate, checker.scope.literal_validators) {
-        let mut args = Vec::new();
-        if let Expr::Call {
-            target, args: all, ..
-        } = checker.ast.expr(id)
-        {
-            args.extend(target.iter().filter(|_| !namespaced));
-            args.extend(all.iter());
+/// The function that a node calls, and whether its target is part of the name.
+fn declared<'c>(checker: &Checker<'c>, id: ExprId) -> Option<(&'c CelFunctionDecl, bool)> {
+    match checker.references.get(&id)? {
+        Reference::Call {
+            function,
+            namespaced,
+            ..
+        } => {
+            let declared = checker.scope.declarations.functions.get(function)?;
+            Some((declared, *namespaced))
         }
-        let types = |id: ExprId| checker.substitutions.substitute(&checker.type_of(id), true);
-        let issues = validate(&CheckedCall {
-            ast: checker.ast,
-            types: &types,
-            id,
-            args: &args,
-        });
-        for issue in issues {
-            checker.report(issue.at, issue.message);
-        }
+        _ => None,
     }
-    declared.mixed_literals
+}
+
+/// Reports the errors that the function of a call finds in it.
+fn validate_by_function(checker: &mut Checker<'_>, id: ExprId) {
+    let Some((function, namespaced)) = declared(checker, id) else {
+        return;
+    };
+    let Some(validate) = function.validate else {
+        return;
+    };
+    let mut args = Vec::new();
+    if let Expr::Call {
+        target, args: all, ..
+    } = checker.ast.expr(id)
+    {
+        args.extend(target.iter().filter(|_| !namespaced));
+        args.extend(all.iter());
+    }
+    let types = |id: ExprId| checker.substitutions.substitute(&checker.type_of(id), true);
+    let issues = validate(&CheckedCall {
+        ast: checker.ast,
+        types: &types,
+        id,
+        args: &args,
+    });
+    for issue in issues {
+        checker.report(issue.at, issue.message);
+    }
 }
 
 fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[ExprId]) {
@@ -106,14 +121,8 @@ fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[
 
 /// Whether the function that a call refers to accepts the constant.
 fn prepares(checker: &Checker<'_>, id: ExprId, value: &CelValue<'_>) -> bool {
-    let Some(Reference::Call { function, .. }) = checker.references.get(&id) else {
-        return true;
-    };
-    let declared = checker.scope.declarations.functions.get(function);
-    let Some((_, prepare)) = declared.and_then(|function| function.prepare) else {
-        return true;
-    };
-    prepare(value).is_ok()
+    let prepare = declared(checker, id).and_then(|(function, _)| function.prepare);
+    prepare.is_none_or(|(_, prepare)| prepare(value).is_ok())
 }
 
 /// The type of a node, without type variables; for an optional entry, the type inside.

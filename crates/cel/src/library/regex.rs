@@ -107,7 +107,7 @@ fn prepare_find_all(pattern: &CelValue<'_>) -> Result<Option<Arc<dyn CelFunction
 }
 
 fn find<'a>(args: &[CelValue<'a>], pattern: &Pattern, work: &mut CelWork<'_>) -> CelResult<'a> {
-    let of = text(args, 0)?;
+    let of = re2::searched(args)?;
     let found = pattern.search(of, work)?.find(of);
     Ok(found
         .map_or(String::new(), |found| found.as_str().to_owned())
@@ -118,7 +118,7 @@ fn find<'a>(args: &[CelValue<'a>], pattern: &Pattern, work: &mut CelWork<'_>) ->
 const MATCH: u64 = 20;
 
 fn find_all<'a>(args: &[CelValue<'a>], pattern: &Pattern, work: &mut CelWork<'_>) -> CelResult<'a> {
-    let of = text(args, 0)?;
+    let of = re2::searched(args)?;
     let limit = match args.get(2) {
         None => usize::MAX,
         // A negative limit means no limit.

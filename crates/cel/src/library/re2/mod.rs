@@ -97,6 +97,16 @@ pub(super) fn prepare_matches(
     Ok(Some(Arc::new(MatchesConstant(compile(pattern)?))))
 }
 
+/// The text to search, which is the first argument. The original does not check its type if the pattern is a constant,
+/// and takes a type for its name.
+pub(super) fn searched<'v>(args: &'v [CelValue<'_>]) -> Result<&'v str, CelError> {
+    match args.first() {
+        Some(CelValue::String(text)) => Ok(text),
+        Some(CelValue::Type(of)) => Ok(of.runtime_name()),
+        _ => Err(CelError::no_such_overload()),
+    }
+}
+
 /// Whether `text` matches.
 pub(super) fn is_match<'a>(pattern: &Pattern, text: &str, work: &mut CelWork<'_>) -> CelResult<'a> {
     let regex = pattern.search(text, work)?;
@@ -111,10 +121,7 @@ impl CelFunction for MatchesConstant {
     }
 
     fn call_within<'a>(&self, args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
-        let Some(text) = args.first().and_then(CelValue::as_str) else {
-            return Err(CelError::no_such_overload());
-        };
-        is_match(&self.0, text, work)
+        is_match(&self.0, searched(args)?, work)
     }
 }
 
