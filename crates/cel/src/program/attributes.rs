@@ -407,6 +407,8 @@ pub(super) fn go_type(value: &CelValue<'_>) -> &'static str {
         CelValue::Bytes(_) => "types.Bytes",
         CelValue::Duration(_) => "types.Duration",
         CelValue::Timestamp(_) => "types.Timestamp",
+        CelValue::List(list) if list.as_json().is_some() => "[]interface {}",
+        CelValue::Map(map) if map.as_json().is_some() => "map[string]interface {}",
         CelValue::List(_) => "*types.baseList",
         CelValue::Map(_) => "*types.baseMap",
         CelValue::Type(_) => "*types.Type",
