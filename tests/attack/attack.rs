@@ -23,6 +23,7 @@ mod upstream;
 
 mod admin;
 mod burst;
+mod busy;
 mod floods;
 mod h2spec;
 mod heads;

@@ -28,7 +28,7 @@ use crate::{
 const LIMIT: Duration = ms(20_000);
 /// The lowest priority of a thread, so that the attackers' own work does not slow the gateway down: in service they have
 /// machines of their own.
-const LOWEST: i32 = 19;
+pub(crate) const LOWEST: i32 = 19;
 
 /// A request, and the codes of its responses besides 429.
 pub(crate) struct HostileRequest {

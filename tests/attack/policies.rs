@@ -115,7 +115,7 @@ fn scene(policies: String) -> Scene {
         );
         std::thread::sleep(ms(20));
     }
-    scene
+    scene.on_a_busy_machine()
 }
 
 /// The number of policies in files.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    busy::BusyMachine,
     gateway::{Gateway, Memory, Metrics, Setup},
     others::{Mix, Others, ServiceStats},
     report::{Outcome, millis},
@@ -20,6 +21,8 @@ use crate::{
 /// How long the other clients run before they are measured, and then until the attack.
 const WARM_UP: Duration = ms(300);
 const BEFORE: Duration = ms(1000);
+/// The same on a busy machine.
+const BUSY_BEFORE: Duration = ms(4000);
 /// How long the other clients are measured at least, from the beginning of the attack on.
 const LEAST: Duration = ms(1000);
 /// How long memory may take to shrink again once the attackers have left.
@@ -36,6 +39,8 @@ pub(crate) struct Scene {
     pub(crate) upstream: FakeUpstream,
     pub(crate) gateway: Gateway,
     mix: Mix,
+    /// Whether others keep all cores busy while the other clients are measured before the attack.
+    busy_before: bool,
 }
 
 /// The measurements, and the result of the attack itself.
@@ -62,7 +67,15 @@ impl Scene {
             upstream,
             gateway,
             mix,
+            busy_before: false,
         }
+    }
+
+    /// Compares the other clients with those on a machine whose cores are busy, for attacks that need all of them: what
+    /// remains is the gateway's part.
+    pub(crate) fn on_a_busy_machine(mut self) -> Self {
+        self.busy_before = true;
+        self
     }
 
     /// Plays the attack while the others work. Attackers leave when `attack` is done.
@@ -72,8 +85,16 @@ impl Scene {
         std::thread::sleep(WARM_UP);
         let _ = others.stats();
         let metrics_before = scene.gateway.metrics();
-        std::thread::sleep(BEFORE);
-        let before = others.stats();
+        let before = if scene.busy_before {
+            let _busy = BusyMachine::start();
+            std::thread::sleep(WARM_UP);
+            let _ = others.stats();
+            std::thread::sleep(BUSY_BEFORE);
+            others.stats()
+        } else {
+            std::thread::sleep(BEFORE);
+            others.stats()
+        };
         let memory = MemoryWatch::start(scene.gateway.memory());
         let resident = scene.gateway.memory().resident();
         let (cpu, begun) = (scene.gateway.cpu(), now());
