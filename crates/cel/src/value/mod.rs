@@ -14,6 +14,7 @@ mod print;
 mod quote;
 mod text;
 mod time;
+mod time_text;
 mod work;
 
 pub use error::{CelError, CelErrorKind, CelResult};

@@ -1,7 +1,6 @@
 //! Durations and timestamps, with the ranges and text formats of the original.
 
 use std::cmp::Ordering;
-use std::fmt;
 use std::num::{IntErrorKind, ParseIntError};
 
 use jiff::Timestamp;
@@ -13,7 +12,7 @@ use super::{CelError, go_quote};
 const FIRST_SECOND: i64 = -62_135_596_800;
 /// The last second of the year 9999, in seconds since the epoch.
 const LAST_SECOND: i64 = 253_402_300_799;
-const NANOS: i64 = 1_000_000_000;
+pub(super) const NANOS: i64 = 1_000_000_000;
 
 /// A span of time in nanoseconds, of up to about 292 years in either direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,50 +130,6 @@ fn part_of(digits: &str, unit: u64) -> u64 {
     (value as f64 * (unit as f64 / scale)) as u64
 }
 
-impl fmt::Display for CelDuration {
-    #[expect(clippy::cast_precision_loss, reason = "as Go prints seconds")]
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = (self.0 / NANOS) as f64 + (self.0 % NANOS) as f64 / 1e9;
-        write!(f, "{seconds}s")
-    }
-}
-
-impl CelDuration {
-    /// Prints it in hours, minutes and seconds, or in a smaller unit if it is less than a second: `1h30m0s`, `1.5ms`.
-    pub(super) fn print_units(self, to: &mut dyn fmt::Write) -> fmt::Result {
-        let nanos = self.0.unsigned_abs();
-        if self.0 < 0 {
-            to.write_str("-")?;
-        }
-        let (whole, nanos_of_unit, unit) = match nanos {
-            0 => return to.write_str("0s"),
-            1..1_000 => (nanos, 1, "ns"),
-            1_000..1_000_000 => (nanos, 1_000, "µs"),
-            1_000_000..1_000_000_000 => (nanos, 1_000_000, "ms"),
-            _ => (
-                nanos % (60 * NANOS.unsigned_abs()),
-                NANOS.unsigned_abs(),
-                "s",
-            ),
-        };
-        let minutes = nanos / (60 * NANOS.unsigned_abs());
-        if minutes >= 60 {
-            write!(to, "{}h", minutes / 60)?;
-        }
-        if minutes > 0 {
-            write!(to, "{}m", minutes % 60)?;
-        }
-        write!(to, "{}", whole / nanos_of_unit)?;
-        let rest = whole % nanos_of_unit;
-        if rest != 0 {
-            let width = nanos_of_unit.ilog10() as usize;
-            let digits = format!("{rest:0width$}");
-            write!(to, ".{}", digits.trim_end_matches('0'))?;
-        }
-        to.write_str(unit)
-    }
-}
-
 /// A point in time in the years 1 to 9999, with the UTC offset that it was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CelTimestamp {
@@ -222,6 +177,11 @@ impl CelTimestamp {
     }
 
     /// Whether this is Go's zero time, the start of the year 1.
+    /// The UTC offset in seconds, positive in the east.
+    pub(super) fn offset(self) -> i32 {
+        self.offset
+    }
+
     pub(crate) fn is_zero(self) -> bool {
         self.seconds == FIRST_SECOND && self.nanoseconds == 0
     }
@@ -311,7 +271,7 @@ const DAY: i64 = 86_400;
 
 impl CivilTime {
     /// The date and time `seconds` after the epoch.
-    fn of(seconds: i64) -> Self {
+    pub(super) fn of(seconds: i64) -> Self {
         let days = seconds.div_euclid(DAY);
         let in_day = seconds.rem_euclid(DAY);
         // Years begin in March here, so that the leap day is their last; eras have 400 years.
@@ -360,55 +320,6 @@ fn days_in(year: i64, month: i64) -> i64 {
         (year, month + 1)
     };
     days_to(next_year, next_month, 1) - days_to(year, month, 1)
-}
-
-impl fmt::Display for CelTimestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.print(f, 'T')?;
-        if self.offset == 0 {
-            return f.write_str("Z");
-        }
-        let (sign, hours, minutes) = self.zone();
-        write!(f, "{sign}{hours:02}:{minutes:02}")
-    }
-}
-
-impl CelTimestamp {
-    /// Prints date and time, with `between` between them, but without the offset.
-    fn print(self, to: &mut dyn fmt::Write, between: char) -> fmt::Result {
-        let at = CivilTime::of(self.seconds + i64::from(self.offset));
-        write!(to, "{:04}-{:02}-{:02}", at.year, at.month, at.day)?;
-        write!(
-            to,
-            "{between}{:02}:{:02}:{:02}",
-            at.hour, at.minute, at.second
-        )?;
-        if self.nanoseconds != 0 {
-            let fraction = format!("{:09}", self.nanoseconds);
-            write!(to, ".{}", fraction.trim_end_matches('0'))?;
-        }
-        Ok(())
-    }
-
-    /// The sign, hours and minutes of the offset.
-    fn zone(self) -> (char, i32, i32) {
-        let sign = if self.offset < 0 { '-' } else { '+' };
-        let minutes = self.offset.abs() / 60;
-        (sign, minutes / 60, minutes % 60)
-    }
-
-    /// Prints it with the offset and the name of the zone, as in `2006-01-02 15:04:05 +0000 UTC`.
-    pub(super) fn print_with_zone(self, to: &mut dyn fmt::Write) -> fmt::Result {
-        self.print(to, ' ')?;
-        if self.offset == 0 {
-            return to.write_str(" +0000 UTC");
-        }
-        let (sign, hours, minutes) = self.zone();
-        write!(
-            to,
-            " {sign}{hours:02}{minutes:02} {sign}{hours:02}{minutes:02}"
-        )
-    }
 }
 
 /// Parses a date and time such as `2006-01-02T15:04:05` at the start of `text`. Returns the seconds since the epoch,
