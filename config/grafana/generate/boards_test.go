@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -79,6 +82,49 @@ func TestNothingIsDividedByWhatCanBeZero(t *testing.T) {
 		}
 	}
 }
+
+// Queries of documents and rules, as those of the boards.
+func TestNothingElseIsDividedByWhatCanBeZero(t *testing.T) {
+	const root = "../../../"
+	texts := map[string]*regexp.Regexp{
+		"README.md": code, "docs/*.md": code, "docs/*/*.md": code, "loadtest/*.md": code,
+		"config/prometheus/rules.yaml": expression, "config/prometheus/alerts.yaml": expression,
+	}
+	count := 0
+	for pattern, form := range texts {
+		paths, err := filepath.Glob(root + pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(paths), err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range form.FindAllStringSubmatch(string(text), -1) {
+				expr := strings.Join(strings.Fields(found[1]), " ")
+				if !metric.MatchString(expr) || !strings.Contains(expr, " / ") {
+					continue
+				}
+				count++
+				if bad := unguarded(expr); bad != "" {
+					t.Errorf("%s: %s is divided by what can be 0; compare the divisor with > 0: %s", path, expr, bad)
+				}
+			}
+		}
+	}
+	if count < 8 {
+		t.Errorf("only %d divisions were found", count)
+	}
+}
+
+var (
+	// code is a piece of code in a document, on one line.
+	code = regexp.MustCompile("`([^`\n]+)`")
+	// expression is that of a rule, up to its next key.
+	expression = regexp.MustCompile(`(?s)expr: (?:>-)?(.*?)\n +(?:for|labels|- record|- alert|annotations)\b`)
+	metric     = regexp.MustCompile(`apiserver_|fairgate_|process_`)
+)
 
 // unguarded returns a divisor that is neither a number nor compared with > 0.
 func unguarded(expr string) string {
