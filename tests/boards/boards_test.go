@@ -155,6 +155,25 @@ func (w *world) storm(t *testing.T, ctx context.Context) {
 	write(t, filepath.Join(w.files.directory, "policies"), "broken.yaml", "kind: Nonsense")
 }
 
+// causes says for each alert what in the test makes it fire.
+var causes = map[string]string{
+	"FairgateDown":               "a gateway is killed",
+	"FairgateUpstreamDown":       "the upstream ends",
+	"FairgatePolicySourceStale":  "the upstream ends, from which a gateway reads its policy",
+	"FairgateVitalLevelRefuses":  "60 clients update nodes, which takes 2 s each",
+	"FairgateLevelSaturated":     "60 clients of one user list pods, which takes 0.9 s each",
+	"FairgateWaitNearLimit":      "the same; requests wait up to the limit of 1 s",
+	"FairgateFlowDominates":      "one user sends with 45 clients and another with 2, and both share the queues",
+	"FairgateUnfairLevel":        "the same",
+	"FairgateExemptShare":        "15 clients of system:masters list pods, which takes 1 s each",
+	"FairgateRetryAmplification": "20 clients repeat requests at once that a level without queues refuses",
+	"FairgatePolicyRefused":      "a broken file is put into the directory of policies",
+	"FairgateCertificateExpires": "the certificate is replaced by one for three days",
+	"FairgateWatchesNearLimit":   "12 watches where 10 are allowed",
+	"FairgateSlowReaders":        "4 clients read nothing of responses of 100 MB",
+	"FairgatePanics":             "a gateway built for tests panics on request",
+}
+
 func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
 	w := newWorld(t)
 	start := time.Now()
@@ -212,9 +231,12 @@ func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
 	w.wait(t, 60*time.Second, follow(loss[:2]...))
 	w.sidecar.kill()
 	w.wait(t, 30*time.Second, follow(loss[2]))
+	if known := slices.Sorted(maps.Keys(causes)); !slices.Equal(known, slices.Sorted(slices.Values(expected))) {
+		t.Errorf("the alerts are %v, and there are causes of %v", expected, known)
+	}
 	for _, name := range expected {
 		if at, did := fired[name]; did {
-			t.Logf("%-28s fired after %v", name, at.Round(time.Second))
+			t.Logf("%-28s fired after %4v: %s", name, at.Round(time.Second), causes[name])
 		} else {
 			t.Errorf("%s did not fire", name)
 		}
