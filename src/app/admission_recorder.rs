@@ -45,11 +45,10 @@ impl LoggingRecorder {
         let Some(left_out) = self.lines.admit(self.clock.now()) else {
             return;
         };
-        // A message about a Secret may quote it.
         let request = &record.request;
-        let is_secret = request.is_about_secrets();
         let mut checks = record.checks.iter();
         let found = checks.find(|check| !check.message.is_empty());
+        let finding = found.filter(|check| !record.may_quote_a_secret(Some(&check.policy)));
         tracing::info!(
             target: LOG,
             audit_id = &*record.audit_id,
@@ -63,7 +62,7 @@ impl LoggingRecorder {
             namespace = &*request.namespace,
             name = &*request.name,
             policy = found.map(|check| &*check.policy),
-            finding = found.filter(|_| !is_secret).map(|check| &*check.message),
+            finding = finding.map(|check| &*check.message),
             failure = &*record.failure,
             left_out,
             "evaluated admission policies"

@@ -44,6 +44,7 @@ fn record(number: u32, decision: AdmissionDecision) -> AdmissionRecord {
         warnings: Vec::new(),
         annotations: Vec::new(),
         costs: vec![("p".to_owned(), 7)],
+        secret_params: Vec::new(),
         judging: Duration::from_micros(30),
         total: Duration::from_micros(40),
     }

@@ -27,6 +27,13 @@ pub struct PolicyParamKind {
     pub kind: String,
 }
 
+impl PolicyParamKind {
+    /// Whether params are Secrets, of which no values may be written anywhere.
+    pub fn is_secret(&self) -> bool {
+        self.api_version == "v1" && self.kind == "Secret"
+    }
+}
+
 /// Where the objects of a kind of params are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamScope {

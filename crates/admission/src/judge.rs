@@ -14,7 +14,7 @@ use crate::evaluation::{
     AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationContext, PolicyDecision,
     PolicyEvaluation, WORK_LIMIT, evaluate,
 };
-use crate::inputs::{InputFailure, ParamScope};
+use crate::inputs::{InputFailure, ParamScope, PolicyParamKind};
 use crate::matching::{MatchRequest, MatchedResource};
 use crate::params;
 use crate::policy::{CompiledPolicy, FailurePolicy, PolicyBinding};
@@ -117,6 +117,9 @@ impl<'a> Judge<'a> {
                     continue;
                 }
             };
+            if kind.is_some_and(PolicyParamKind::is_secret) {
+                self.verdict.secret_params.push(&policy.name);
+            }
             let namespace = self.namespace()?;
             for param in params {
                 if let Some(observer) = self.request.inputs.observer() {

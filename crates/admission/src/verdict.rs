@@ -200,6 +200,8 @@ pub struct AdmissionVerdict<'p> {
     pub checks: Vec<PolicyCheck<'p>>,
     /// Each policy with each binding and each param that was evaluated.
     pub evaluations: Vec<PolicyEvaluation<'p>>,
+    /// The policies whose texts may quote a Secret, because their params are some.
+    pub secret_params: Vec<&'p str>,
 }
 
 impl<'p> AdmissionVerdict<'p> {

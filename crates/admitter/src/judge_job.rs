@@ -70,6 +70,8 @@ pub(crate) struct JudgedWrite {
     pub(crate) annotations: Vec<(String, String)>,
     pub(crate) checks: Vec<RecordedCheck>,
     pub(crate) costs: Vec<(String, u64)>,
+    /// The policies whose texts may quote a Secret.
+    pub(crate) secret_params: Vec<String>,
 }
 
 impl JudgeJob {
@@ -174,6 +176,11 @@ impl JudgedWrite {
             refusal,
             checks: checks_of(&verdict),
             costs,
+            secret_params: verdict
+                .secret_params
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             warnings: verdict.warnings,
             annotations: verdict.audit_annotations,
         }
@@ -217,6 +224,11 @@ impl JudgedWrite {
         self.refusal = self.refusal.take().or(other.refusal);
         self.warnings.extend(other.warnings);
         self.checks.extend(other.checks);
+        for policy in other.secret_params {
+            if !self.secret_params.contains(&policy) {
+                self.secret_params.push(policy);
+            }
+        }
         for (key, value) in other.annotations {
             if self.annotations.iter().all(|(known, _)| *known != key) {
                 self.annotations.push((key, value));

@@ -137,10 +137,23 @@ pub struct AdmissionRecord {
     pub annotations: Vec<(String, String)>,
     /// CEL cost units by policy.
     pub costs: Vec<(String, u64)>,
+    /// The policies whose params are Secrets.
+    pub secret_params: Vec<String>,
     /// How long judging took, without waiting for the body and for the upstream.
     pub judging: Duration,
     /// How long it took in all.
     pub total: Duration,
+}
+
+impl AdmissionRecord {
+    /// Whether the texts of this policy, or of any policy without a name, may quote a Secret: the object, or a param.
+    pub fn may_quote_a_secret(&self, policy: Option<&str>) -> bool {
+        self.request.is_about_secrets()
+            || match policy {
+                Some(policy) => self.secret_params.iter().any(|one| one == policy),
+                None => !self.secret_params.is_empty(),
+            }
+    }
 }
 
 /// Receives the records.

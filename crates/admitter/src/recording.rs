@@ -59,6 +59,7 @@ pub(crate) fn record_of(
         warnings: judged.warnings,
         annotations: judged.annotations,
         costs: judged.costs,
+        secret_params: judged.secret_params,
         judging: end.map(|end| end.judging).unwrap_or_default(),
         total: admitter.clock.now().since(started),
     }

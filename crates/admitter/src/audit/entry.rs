@@ -16,7 +16,7 @@ const MAX_ITEMS: usize = 100;
 const MAX_GROUPS: usize = 50;
 
 /// Stands for a text that may contain values of a Secret.
-const SECRET: &str = "(not recorded: the object is a Secret)";
+const SECRET: &str = "(not recorded: the object or a param is a Secret)";
 
 /// What one policy did about a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,14 +73,12 @@ impl AuditEntry {
     /// The entry of a record that was made at `time` (RFC 3339); `None` if there is nothing to report: no policy
     /// did anything about the request.
     pub fn of(record: AdmissionRecord, time: String) -> Option<Self> {
-        let is_secret = record.request.is_about_secrets();
-        let kept = |text: String| match is_secret {
-            true if text.is_empty() => text,
-            true => SECRET.to_owned(),
-            false => cut(text),
-        };
-        let acting = record.checks.into_iter();
-        let acting = acting.filter_map(|check| of_check(check, &kept));
+        let of_any = record.may_quote_a_secret(None);
+        let checks = record.checks.iter();
+        let acting = checks.filter_map(|check| {
+            let may_quote = record.may_quote_a_secret(Some(&check.policy));
+            of_check(check.clone(), may_quote)
+        });
         let policies: Vec<_> = acting.take(MAX_ITEMS).collect();
         let is_quiet = policies.is_empty()
             && record.warnings.is_empty()
@@ -89,7 +87,8 @@ impl AuditEntry {
         if is_quiet {
             return None;
         }
-        let warnings = record.warnings.into_iter().take(MAX_ITEMS).map(kept);
+        let warnings = record.warnings.into_iter().take(MAX_ITEMS);
+        let warnings = warnings.map(|text| kept(text, of_any));
         let annotations = record.annotations.into_iter().take(MAX_ITEMS);
         Some(Self {
             time,
@@ -103,7 +102,7 @@ impl AuditEntry {
             policies,
             warnings: warnings.collect(),
             annotations: annotations
-                .map(|(key, value)| (cut(key), kept(value)))
+                .map(|(key, value)| (cut(key), kept(value, of_any)))
                 .collect(),
             judging_seconds: record.judging.as_secs_f64(),
         })
@@ -118,14 +117,23 @@ impl AuditEntry {
     }
 }
 
-fn of_check(check: RecordedCheck, kept: &impl Fn(String) -> String) -> Option<AuditCheck> {
+/// A text, unless it may quote a Secret.
+fn kept(text: String, may_quote: bool) -> String {
+    match may_quote {
+        true if text.is_empty() => text,
+        true => SECRET.to_owned(),
+        false => cut(text),
+    }
+}
+
+fn of_check(check: RecordedCheck, may_quote: bool) -> Option<AuditCheck> {
     Some(AuditCheck {
         policy: cut(check.policy),
         binding: cut(check.binding),
         action: check.action?.label().to_owned(),
         error_type: check.error_type.to_owned(),
         reason: cut(check.reason),
-        message: kept(check.message),
+        message: kept(check.message, may_quote),
     })
 }
 
@@ -196,6 +204,7 @@ mod tests {
             warnings: Vec::new(),
             annotations: Vec::new(),
             costs: vec![("p".to_owned(), 7)],
+            secret_params: Vec::new(),
             judging: Duration::from_micros(1500),
             total: Duration::from_millis(2),
         }
@@ -247,6 +256,20 @@ mod tests {
         let text = String::from_utf8(entry(record).unwrap().line()).unwrap();
         assert!(!text.contains("topsecret"), "{text}");
         assert!(text.contains(r#""policy":"p""#), "{text}");
+    }
+
+    #[test]
+    fn nothing_that_may_come_from_a_param_that_is_a_secret_is_written() {
+        let mut record = record("pods", Some(EnforcementAction::Warn));
+        record.warnings = vec!["it is topsecret".to_owned()];
+        record.annotations = vec![("p/k".to_owned(), "topsecret".to_owned())];
+        let mut other = record.checks[0].clone();
+        (other.policy, other.message) = ("other".to_owned(), "known to all".to_owned());
+        record.checks.push(other);
+        record.secret_params = vec!["p".to_owned()];
+        let text = String::from_utf8(entry(record).unwrap().line()).unwrap();
+        assert!(!text.contains("topsecret"), "{text}");
+        assert!(text.contains("known to all"), "{text}");
     }
 
     #[test]

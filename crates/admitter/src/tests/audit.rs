@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::{World, policy};
-use crate::{AdmissionDecision, AdmissionMode, AdmissionRecord};
+use crate::{AdmissionDecision, AdmissionMode, AdmissionRecord, audit::AuditEntry};
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
@@ -32,6 +32,32 @@ fn in_audit_mode_requests_are_forwarded_and_the_verdict_is_recorded() {
             "validation.policy.admission.k8s.io/validation_failure"
         );
         assert_eq!(record.request.name, "m");
+    });
+}
+
+#[test]
+fn a_record_names_the_policies_that_may_quote_a_secret() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Audit);
+        let mut secret = policy("secret", " configmaps", "false");
+        secret["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "Secret"});
+        secret["spec"]["validations"][0]["messageExpression"] = json!("params.data.key");
+        secret["paramRef"] = json!({"name": "keys", "parameterNotFoundAction": "Deny"});
+        let plain = policy("plain", " configmaps", "false");
+        world.enforce(&[secret, plain]);
+        let metadata = json!({"namespace": "ns", "name": "keys"});
+        let param = json!({"metadata": metadata, "data": {"key": "topsecret"}});
+        world.cluster.params.lock().unwrap().push(param);
+        let body = json!({"metadata": {"name": "m"}});
+        assert_eq!(world.json("POST", MAPS, &body).await.code, 200);
+        let record = recorded(&world, 1).await;
+        assert_eq!(record.secret_params, ["secret"]);
+        assert!(record.may_quote_a_secret(Some("secret")) && record.may_quote_a_secret(None));
+        assert!(!record.may_quote_a_secret(Some("plain")));
+        let entry = AuditEntry::of(record, String::new()).unwrap();
+        let line = String::from_utf8(entry.line()).unwrap();
+        assert!(!line.contains("topsecret"), "{line}");
+        assert_eq!(entry.policies.len(), 2, "{line}");
     });
 }
 

@@ -198,7 +198,11 @@ fn judgement(
     PolicyJudgement {
         refusal: verdict.denials.first().map(status),
         warnings: verdict.warnings,
-        audit_annotations: verdict.audit_annotations,
+        // They are logged, and may quote a Secret if a param is one.
+        audit_annotations: match verdict.secret_params.is_empty() {
+            true => verdict.audit_annotations,
+            false => Vec::new(),
+        },
     }
 }
 
