@@ -34,8 +34,11 @@ impl Drop for Files {
 
 /// Exit code, standard output, standard error.
 fn policy_test(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+    run(directory, &[&["policy", "test"], arguments].concat())
+}
+
+fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_fairgate"))
-        .args(["policy", "test"])
         .args(arguments)
         .current_dir(directory)
         .output()
@@ -337,5 +340,41 @@ fn all_mistakes_of_all_files_are_reported_at_once_with_their_lines() {
         "nothing was judged",
     ] {
         assert!(err.contains(text), "{text}\n{err}");
+    }
+}
+
+#[test]
+fn check_reports_everything_about_policies_at_once() {
+    let policy = |name: &str, constraints: &str, expression: &str| {
+        format!(
+            "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{name: {name}}}\n\
+             spec:\n  matchConstraints: {constraints}\n  validations: [{{expression: \"{expression}\"}}]\n"
+        )
+    };
+    let pods = "{resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}";
+    let all = "{resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*']}], \
+               namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}}";
+    let binding = "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\n\
+                   metadata: {name: lost}\nspec: {policyName: none, validationActions: [Deny]}\n";
+    let text = [
+        policy("broken", pods, "object.spec.x +"),
+        policy("typed", pods, "object.spec.replicas > 1"),
+        policy("all", all, "object.metadata.name != 'x'"),
+        binding.to_owned(),
+    ];
+    let files = Files::new(&[("policies.yaml", &text.concat())]);
+    let (code, _, found) = run(&files.0, &["check", "--admission", "policies.yaml"]);
+    assert_eq!(code, 1, "{found}");
+    for wanted in [
+        "\"broken\": spec.validations[0].expression: compilation failed: ERROR: <input>:1:16: Syntax error",
+        "  | object.spec.x +\n   | ...............^",
+        "\"typed\": spec.validations[0].expression: /v1, Kind=Pod: ERROR: <input>:1:12: undefined field 'replicas'",
+        "\"all\": no binding names it",
+        "\"all\": spec.failurePolicy: with failurePolicy: Fail, an error in an expression refuses writes of leases.coordination.k8s.io",
+        "nodes/status (nodes count as dead)",
+        "\"lost\": spec.policyName: there is no policy \"none\"",
+        "not usable: 1 error",
+    ] {
+        assert!(found.contains(wanted), "{wanted}\nis not in\n{found}");
     }
 }

@@ -214,3 +214,8 @@ fn take_apart(
     }
     objects.push(object);
 }
+
+/// The elements of a list; none if it is no list.
+pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}

@@ -15,6 +15,7 @@ mod results;
 pub(super) mod review;
 mod test;
 pub(super) mod text;
+mod vital;
 mod world;
 
 use std::io;

@@ -6,38 +6,11 @@ use serde_json::Value;
 
 use super::{
     bundle::PolicyBundle,
-    documents::{self, FileObject},
-    expression_cost,
+    documents::{self, FileObject, items},
+    expression_cost, vital,
 };
 use fairgate_admission::{expression_warnings, typed_kinds};
 use fairgate_core::finding::{Finding, Severity};
-
-const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
-const EVENTS_LOST: &str = "what controllers report is lost";
-const OVERLOAD_STAYS: &str = "an overload cannot be corrected";
-
-/// What a cluster and the components around the gateway cannot do without: group, resource and subresource, and what
-/// happens if their writes fail.
-const VITAL: [([&str; 3], &str); 9] = [
-    (
-        ["coordination.k8s.io", "leases", ""],
-        "controllers lose their leadership, and nodes count as dead",
-    ),
-    (["", "nodes", "status"], "nodes count as dead"),
-    (["", "events", ""], EVENTS_LOST),
-    (["events.k8s.io", "events", ""], EVENTS_LOST),
-    (["", "serviceaccounts", "token"], "pods get no credentials"),
-    (["", "pods", "eviction"], "nodes cannot be drained"),
-    (
-        ["policy", "poddisruptionbudgets", "status"],
-        "budgets are not computed, and nothing is evicted",
-    ),
-    ([FLOW_CONTROL, "flowschemas", ""], OVERLOAD_STAYS),
-    (
-        [FLOW_CONTROL, "prioritylevelconfigurations", ""],
-        OVERLOAD_STAYS,
-    ),
-];
 
 /// Resources that policies never judge.
 const EXEMPT: [(&str, &str); 6] = [
@@ -116,24 +89,7 @@ fn review_exempt(policy: &FileObject, findings: &mut Vec<Finding>) {
 }
 
 fn review_vital(policy: &FileObject, findings: &mut Vec<Finding>) {
-    let spec = &policy.value["spec"];
-    let constraints = &spec["matchConstraints"];
-    let selects = |selector: &str| {
-        let members = constraints[selector].as_object();
-        members.is_some_and(|members| !members.is_empty())
-    };
-    let is_limited = selects("namespaceSelector") || selects("objectSelector");
-    let has_conditions = items(&spec["matchConditions"]).next().is_some();
-    if spec["failurePolicy"] == "Ignore" || is_limited || has_conditions {
-        return;
-    }
-    let takes =
-        |list: &str, of: [&str; 3]| items(&constraints[list]).any(|rule| is_covered(of, rule));
-    let endangered: Vec<String> = VITAL
-        .iter()
-        .filter(|(of, _)| takes("resourceRules", *of) && !takes("excludeResourceRules", *of))
-        .map(|(of, danger)| format!("{} ({danger})", shown(*of)))
-        .collect();
+    let endangered = vital::endangered(&policy.value["spec"]);
     if !endangered.is_empty() {
         let message = format!(
             "with failurePolicy: Fail, an error in an expression refuses writes of {}",
@@ -167,38 +123,6 @@ fn review_binding(binding: &FileObject, bundle: &PolicyBundle, findings: &mut Ve
     }
 }
 
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
-}
-
 fn has(list: &Value, wanted: &str) -> bool {
     items(list).any(|item| item == wanted)
-}
-
-/// A resource as kubectl names it: `poddisruptionbudgets.policy/status`.
-fn shown([group, resource, subresource]: [&str; 3]) -> String {
-    let mut shown = resource.to_owned();
-    for (before, part) in [(".", group), ("/", subresource)] {
-        if !part.is_empty() {
-            shown.push_str(before);
-            shown.push_str(part);
-        }
-    }
-    shown
-}
-
-/// Whether a rule is for writes of a resource, whatever the name.
-fn is_covered([group, resource, subresource]: [&str; 3], rule: &Value) -> bool {
-    let any = |list: &Value, wanted: &[&str]| {
-        items(list).any(|item| item == "*" || wanted.iter().any(|one| item == one))
-    };
-    let takes = |pattern: &Value| {
-        let pattern = pattern.as_str().unwrap_or_default();
-        let (main, sub) = pattern.split_once('/').unwrap_or((pattern, ""));
-        (main == "*" || main == resource) && (sub == "*" || sub == subresource)
-    };
-    any(&rule["operations"], &["CREATE", "UPDATE"])
-        && any(&rule["apiGroups"], &[group])
-        && items(&rule["resources"]).any(takes)
-        && items(&rule["resourceNames"]).next().is_none()
 }
