@@ -21,7 +21,10 @@ use crate::{
     observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
     source::store::SETTLE,
 };
-use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
+use fairgate_admission::{
+    kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY},
+    typed_kinds,
+};
 use fairgate_apiserver::{
     AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings, ParamResources,
     ServedSubresource,
@@ -123,6 +126,15 @@ pub(super) fn hosted_kinds(config: &Config) -> Vec<&'static Kind> {
     kinds
 }
 
+/// The kinds that policies can be about: those of a cluster in front of one, or else those that are hosted here.
+fn checked_kinds(config: &Config) -> Vec<&'static Kind> {
+    if config.has_upstream {
+        typed_kinds().to_vec()
+    } else {
+        hosted_kinds(config)
+    }
+}
+
 /// The subresources of the upstream's resources that this gateway serves.
 fn served_subresources(config: &Config) -> Vec<ServedSubresource> {
     let eviction = ServedSubresource {
@@ -150,6 +162,8 @@ pub(super) struct HostedApi {
     clock: Clock,
     /// Whether the namespaces of hosted objects are those of an upstream.
     in_upstream_namespaces: bool,
+    /// The kinds whose fields the expressions of policies are checked against.
+    checked_kinds: Vec<&'static Kind>,
     bootstrap: Bootstrap,
     main_port: Arc<MainPortEndpoints>,
     /// The resources of the upstream, if they are known.
@@ -195,6 +209,7 @@ impl HostedApi {
             store,
             clock: clock.clone(),
             in_upstream_namespaces,
+            checked_kinds: checked_kinds(config),
             bootstrap: config.flow_control.bootstrap,
             main_port,
             param_resources,
@@ -428,7 +443,7 @@ impl HostedApi {
 
     /// Checks the types of admission policies, after every change.
     async fn keep_type_checks(self) {
-        let mut checks = TypeCheckWriter::new(Arc::clone(&self.hosted));
+        let mut checks = TypeCheckWriter::new(Arc::clone(&self.hosted), self.checked_kinds.clone());
         let mut failures = RepeatedFailure::default();
         if self.store.wait_for(1).await.is_err() {
             return;

@@ -1,5 +1,7 @@
-//! Authors of hosted admission policies need the right to read the params that these refer to. Dave may do everything
-//! with policies and bindings, and read one object, "allowed".
+//! Hosted admission policies: authors need the right to read the params that these refer to, and their types are checked.
+//! Dave may do everything with policies and bindings, and read one object, "allowed".
+
+use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
@@ -117,4 +119,42 @@ async fn policies_and_bindings_need_the_right_to_read_their_params() {
     let mut changed = root.get(&target, &[]).await.json();
     changed["spec"]["paramRef"]["name"] = json!("secret");
     assert_eq!(write(&mut dave, put, &target, &changed).await.status, 422);
+}
+
+#[tokio::test]
+async fn types_are_checked_against_the_kinds_of_the_cluster() {
+    let server = Server::start();
+    let gateway = gateway_before(&server);
+    let mut root = client_of(&gateway, "root").await;
+    let mut typed = policy("typed", &Value::Null);
+    typed["spec"]["validations"] = json!([{"expression": "object.spec.replicas > 1"}]);
+    assert_eq!(
+        write(&mut root, Method::POST, POLICIES, &typed)
+            .await
+            .status,
+        201
+    );
+    let target = format!("{POLICIES}/typed");
+    let checked = async {
+        loop {
+            let status = root.get(&target, &[]).await.json()["status"].clone();
+            if status["observedGeneration"] == 1 {
+                break status;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let status = tokio::time::timeout(Duration::from_secs(20), checked)
+        .await
+        .expect("the policy is checked");
+    let warning = &status["typeChecking"]["expressionWarnings"][0];
+    assert_eq!(
+        warning["fieldRef"], "spec.validations[0].expression",
+        "{status}"
+    );
+    let text = warning["warning"].as_str().unwrap();
+    assert!(
+        text.starts_with("/v1, Kind=Pod: ERROR: <input>:1:12: undefined field 'replicas'"),
+        "{text}"
+    );
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Hosted, ReconcileError, changes::ChangedObjects, path};
 use fairgate_admission::{expression_warnings, kinds::VALIDATING_ADMISSION_POLICY};
-use fairgate_objects::{metadata, object::Object};
+use fairgate_objects::{kind::Kind, metadata, object::Object};
 
 /// The field manager; kube-controller-manager uses the same name.
 const MANAGER: &str = "validatingadmissionpolicy-status";
@@ -19,15 +19,17 @@ const MANAGER: &str = "validatingadmissionpolicy-status";
 pub struct TypeCheckWriter {
     hosted: Arc<Hosted>,
     changed: ChangedObjects,
+    kinds: Vec<&'static Kind>,
 }
 
 impl TypeCheckWriter {
-    /// Writes through `hosted`. Expressions are checked against the kinds that it hosts.
-    pub fn new(hosted: Arc<Hosted>) -> Self {
+    /// Writes through `hosted`. Expressions are checked against these kinds.
+    pub fn new(hosted: Arc<Hosted>, kinds: Vec<&'static Kind>) -> Self {
         let store = Arc::clone(&hosted.state.store);
         Self {
             hosted,
             changed: ChangedObjects::new(store, vec![&VALIDATING_ADMISSION_POLICY]),
+            kinds,
         }
     }
 
@@ -55,7 +57,7 @@ impl TypeCheckWriter {
     async fn write(&self, name: &str, policy: &Value) -> Result<(), ReconcileError> {
         let kind = &VALIDATING_ADMISSION_POLICY;
         let mut checked = json!({});
-        let warnings = expression_warnings(policy, &self.hosted.state.kinds);
+        let warnings = expression_warnings(policy, &self.kinds);
         if !warnings.is_empty() {
             checked["expressionWarnings"] = json!(warnings);
         }
