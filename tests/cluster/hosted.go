@@ -23,6 +23,11 @@ type Hosted struct {
 // StartStandalone starts fairgate as a new user does: without a configuration, in an empty
 // directory, into which it writes kubeconfigs.
 func StartStandalone(dir string) (*Hosted, error) {
+	return startStandalone(dir, func(*process) {})
+}
+
+// startStandalone does so, and calls started with the process whenever one is started.
+func startStandalone(dir string, started func(*process)) (*Hosted, error) {
 	program, err := FairgateProgram()
 	if err != nil {
 		return nil, err
@@ -33,6 +38,7 @@ func StartStandalone(dir string) (*Hosted, error) {
 		if running, err = startProcess(dir, "fairgate", program, "serve"); err != nil {
 			return err
 		}
+		started(running)
 		if err := running.untilReady(readyLimit, func() error { return readyBy(admin) }); err != nil {
 			return fmt.Errorf("%w\n%s", err, running.tail(40))
 		}
