@@ -29,7 +29,7 @@ const (
 	// inForceAlone and inForceInRow bound the time from the response to a change until every connection shows it, when
 	// changes come once and ten times in a second.
 	inForceAlone, inForceInRow = 100 * time.Millisecond, 300 * time.Millisecond
-	mostKiBEach, mostCPUMs = 12, 50
+	mostKiBEach, mostCPUMs     = 12, 50
 	// A machine that is busy with something else is no fault of fairgate's: the slowest change may take this many times
 	// as long, the median may not.
 	scaleSlack = 5
@@ -95,7 +95,7 @@ func TestManyFlowSchemasAreCheapToHost(t *testing.T) {
 	memory, cpu := (after.RSS-before.RSS)*1024/float64(max(1, *scaleSchemas-first)), (spent/scaleChanges-idle)*1000
 	t.Logf("HOSTED_SCALE %s", asJSON(map[string]any{
 		"schemas": *scaleSchemas, "KiBEach": memory, "cpuMsOfAChange": cpu,
-		"inForceMs":      map[string]any{"alone": summary(alone), "tenInASecond": summary(inRow)},
+		"inForceMs": map[string]any{"alone": summary(alone), "tenInASecond": summary(inRow)},
 	}))
 	if isFull && (memory > mostKiBEach || cpu > mostCPUMs) {
 		t.Errorf("an object takes %.1f KiB, at most %d allowed; a change %.1f ms of CPU time, at most %d allowed", memory, mostKiBEach, cpu, mostCPUMs)

@@ -15,7 +15,7 @@ use fairgate_call::{Call, Refusal};
 use fairgate_core::{digest::RequestInfo, time::Time};
 use http::HeaderValue;
 use serde_json::{Value, json};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
     abort_on_drop::AbortOnDrop,
@@ -62,6 +62,8 @@ pub(crate) struct Evaluation {
     /// Whether the upstream has carried out the request itself: what is read from then on is too new, unless the request is
     /// a dry run.
     pub(crate) is_answered: Rc<Cell<bool>>,
+    /// In audit mode, receives whether the upstream has carried out the request successfully.
+    pub(crate) carried_out: Option<oneshot::Receiver<bool>>,
 }
 
 /// What policies say, and how that was found out.
@@ -221,8 +223,12 @@ impl Evaluation {
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
         let format = objects::patch_format(&self.content_type);
+        let is_apply = matches!(format, Ok(PatchFormat::Apply));
+        if is_apply && let Some(carried_out) = self.carried_out.take() {
+            return self.after_apply(old, carried_out).await;
+        }
         let old = self.old(old).await?;
-        if matches!(format, Ok(PatchFormat::Apply)) {
+        if is_apply {
             let (object, reply) = self.applied(dry).await?;
             let mut end = self.judge(Some(object), old).await?;
             end.reply = reply;
@@ -367,12 +373,53 @@ impl Evaluation {
         })
     }
 
+    /// Judges a server-side apply that the upstream carries out meanwhile, by the object that is stored afterwards.
+    async fn after_apply(
+        &mut self,
+        old: OldRead,
+        carried_out: oneshot::Receiver<bool>,
+    ) -> Result<Evaluated, Unjudged> {
+        if self.plan.facts.dry_run {
+            let why = "a dry run of server-side apply cannot be judged in audit mode";
+            return Err(Unjudged::Failed(why.to_owned()));
+        }
+        let old = self.stored(old).await?;
+        let is_surely_old = !self.is_answered.get();
+        let old = self.as_old(old);
+        if !carried_out.await.unwrap_or(false) {
+            return Err(Unjudged::Absent);
+        }
+        let Some(new) = self.stored(self.start_read()).await? else {
+            let why = "the object was deleted after it was applied";
+            return Err(Unjudged::Failed(why.to_owned()));
+        };
+        let version = |of: &Value| of["metadata"]["resourceVersion"].clone();
+        let is_same = old.as_ref().map(version) == Some(version(&new.value));
+        if is_same && !is_surely_old {
+            self.check_unanswered()?;
+        }
+        self.share.join(new.share);
+        self.plan.facts.set_kind_by(&new.value);
+        self.plan.fidelity = Fidelity::Completed;
+        self.judge(Some(new.value), old).await
+    }
+
+    /// The end of reading a stored object.
+    async fn stored(&self, read: OldRead) -> Result<Option<StoredObject>, Unjudged> {
+        let read = read.end().await;
+        read.map_err(|failure| self.unread("read the stored object", failure))
+    }
+
     /// The stored object. If there is none, the request creates it.
     async fn old(&mut self, read: OldRead) -> Result<Option<Value>, Unjudged> {
-        let read = read.end().await;
-        let read = read.map_err(|failure| self.unread("read the stored object", failure))?;
+        let stored = self.stored(read).await?;
         self.check_unanswered()?;
-        let Some(stored) = read else {
+        Ok(self.as_old(stored))
+    }
+
+    /// Makes a stored object the one before the request.
+    fn as_old(&mut self, stored: Option<StoredObject>) -> Option<Value> {
+        let Some(stored) = stored else {
             self.plan.facts.operation = match self.plan.facts.verb {
                 WriteVerb::Update | WriteVerb::Patch => AdmissionOperation::Create,
                 _ => self.plan.facts.operation,
@@ -382,12 +429,12 @@ impl Evaluation {
             {
                 options["kind"] = json!("CreateOptions");
             }
-            return Ok(None);
+            return None;
         };
         self.share.join(stored.share);
         self.judged_version = Some(JudgedVersion::of(&stored.value));
         self.plan.facts.set_kind_by(&stored.value);
-        Ok(Some(stored.value))
+        Some(stored.value)
     }
 
     /// The result of a dry run, if policies ask for that and the upstream returns the object. The body is then the

@@ -12,7 +12,7 @@ use fairgate_core::{
 };
 use fairgate_upstream::{access_review::Attributes, path::push_segment};
 use http::{HeaderValue, Method, StatusCode, header::UPGRADE};
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 use tower::Service;
 
 use crate::{
@@ -190,6 +190,7 @@ impl AdmissionSide {
             judged_version: None,
             dry_warnings: Vec::new(),
             is_answered: Rc::default(),
+            carried_out: None,
         };
         let until = self.deadline(&call, evaluation.started);
         let read = self.read_body(&mut call, &mut evaluation, until).await;
@@ -356,7 +357,7 @@ impl AdmissionSide {
     async fn audit<S>(
         self: Rc<Self>,
         call: Call,
-        evaluation: Evaluation,
+        mut evaluation: Evaluation,
         read: Result<(), Unjudged>,
         mut inner: S,
     ) -> Result<Reply, Refusal>
@@ -368,12 +369,19 @@ impl AdmissionSide {
             self.audits.set(self.audits.get() + 1);
             let counted = CountedAudit(Rc::clone(&self));
             let is_answered = Rc::clone(&evaluation.is_answered);
+            let (sender, carried_out) = oneshot::channel();
+            evaluation.carried_out = Some(carried_out);
             let old = evaluation.start_read();
             tokio::task::spawn_local(judge_in_background(counted, evaluation, old));
             let reply = inner.call(call).await;
             // What the upstream refuses changes nothing.
             let is_refused = |reply: &Reply| reply.status().is_client_error();
             is_answered.set(!reply.as_ref().is_ok_and(is_refused));
+            let _ = sender.send(
+                reply
+                    .as_ref()
+                    .is_ok_and(|reply| reply.status().is_success()),
+            );
             return reply;
         }
         let unjudged = match read {

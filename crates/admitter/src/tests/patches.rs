@@ -1,6 +1,6 @@
 //! Patches, dry runs, and how faithful objects are.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Response;
@@ -280,19 +280,72 @@ fn status_and_the_servers_metadata_are_not_the_clients() {
 }
 
 #[test]
-fn an_apply_cannot_be_judged_in_audit_mode() {
+fn in_audit_mode_an_apply_is_judged_by_what_is_stored_afterwards() {
     World::run(|| async {
-        let world = World::new(AdmissionMode::Audit);
+        let mut world = World::new(AdmissionMode::Audit);
         let path = format!("{DEPLOYMENTS}/d");
-        world.store(&path, deployment(&json!({})));
-        world.inside.answers_after.set(1);
+        let of = |replicas: u32| {
+            let mut object = deployment(&json!({"replicas": replicas}));
+            object["metadata"]["resourceVersion"] = json!(replicas.to_string());
+            object
+        };
+        let (objects, stored) = (Arc::clone(&world.objects), path.clone());
+        world.inside.answer = Rc::new(move |_| {
+            objects.lock().unwrap().insert(stored.clone(), of(2));
+            Response::new(String::new())
+        });
+        let expression = "object.spec.replicas == oldObject.spec.replicas";
+        world.enforce(&[policy("p", "apps deployments", expression)]);
+        // Whether the object before the apply is read in time depends on how long the upstream takes.
+        let mut tries = 0;
+        let decision = loop {
+            tries += 1;
+            world.store(&path, of(1));
+            world.inside.takes.set(Duration::from_millis(tries));
+            let body = Bytes::from(of(2).to_string());
+            let call = world.call("PATCH", &path, "application/apply-patch+yaml", body);
+            assert_eq!(world.send(call).await.code, 200);
+            world.records.at_least(tries.try_into().unwrap()).await;
+            let record = world.records.all().pop().unwrap();
+            if record.decision != AdmissionDecision::NotJudged || tries == 200 {
+                break record.decision;
+            }
+            let why = "carried out before the stored object was read";
+            assert!(record.failure.contains(why), "{}", record.failure);
+        };
+        assert_eq!(decision, AdmissionDecision::Denied, "after {tries} tries");
+        let applied = format!("PATCH {path}");
+        assert!(
+            world.targets().iter().all(|one| *one == applied),
+            "no dry run"
+        );
+    });
+}
+
+#[test]
+fn in_audit_mode_an_apply_that_is_refused_is_not_recorded() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Audit);
+        let path = format!("{DEPLOYMENTS}/d");
+        world.inside.answer = Rc::new(|_| {
+            let mut refused = Response::new(String::new());
+            *refused.status_mut() = http::StatusCode::CONFLICT;
+            refused
+        });
         world.enforce(&[policy("p", "apps deployments", "false")]);
         let body = Bytes::from(deployment(&json!({})).to_string());
-        let call = world.call("PATCH", &path, "application/apply-patch+yaml", body);
+        let apply = "application/apply-patch+yaml";
+        let call = world.call("PATCH", &path, apply, body.clone());
+        assert_eq!(world.send(call).await.code, 409);
+        // A dry run cannot be judged: its result is not stored.
+        world.inside.answer = Rc::new(|_| Response::new(String::new()));
+        let target = format!("{path}?dryRun=All");
+        let call = world.call("PATCH", &target, apply, body);
         assert_eq!(world.send(call).await.code, 200);
-        assert_eq!(world.targets(), [format!("PATCH {path}")], "no dry run");
-        let record = world.records.all().pop().unwrap();
-        assert_eq!(record.decision, AdmissionDecision::NotJudged);
-        assert!(record.failure.contains("dry run"), "{}", record.failure);
+        world.records.at_least(1).await;
+        let records = world.records.all();
+        let failures: Vec<_> = records.iter().map(|one| &*one.failure).collect();
+        let why = "a dry run of server-side apply cannot be judged in audit mode";
+        assert_eq!(failures, [why]);
     });
 }

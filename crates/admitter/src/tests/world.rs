@@ -227,6 +227,8 @@ pub(super) struct Inside {
     records: Arc<Records>,
     /// How many records there must be before it answers.
     pub(super) answers_after: Rc<Cell<usize>>,
+    /// How long it takes to carry out a request.
+    pub(super) takes: Rc<Cell<Duration>>,
 }
 
 impl Service<Call> for Inside {
@@ -249,10 +251,10 @@ impl Service<Call> for Inside {
                 headers: head.headers,
                 body: body.to_bytes(),
             };
-            let reply = (this.answer)(&sent);
-            this.sent.borrow_mut().push(sent);
+            this.sent.borrow_mut().push(sent.clone());
             this.records.at_least(this.answers_after.get()).await;
-            Ok(reply.map(ReplyBody::full))
+            tokio::time::sleep(this.takes.get()).await;
+            Ok((this.answer)(&sent).map(ReplyBody::full))
         })
     }
 }
@@ -368,6 +370,7 @@ impl World {
                 answer: Rc::new(|_| Response::new("{\"kind\":\"Done\"}".to_owned())),
                 records,
                 answers_after: Rc::default(),
+                takes: Rc::default(),
             },
             user: User::new("alice", ["devs"]),
             upstream,
