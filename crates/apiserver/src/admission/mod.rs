@@ -199,9 +199,10 @@ fn judgement(
         refusal: verdict.denials.first().map(status),
         warnings: verdict.warnings,
         // They are logged, and may quote a Secret if a param is one.
-        audit_annotations: match verdict.secret_params.is_empty() {
-            true => verdict.audit_annotations,
-            false => Vec::new(),
+        audit_annotations: if verdict.secret_params.is_empty() {
+            verdict.audit_annotations
+        } else {
+            Vec::new()
         },
     }
 }

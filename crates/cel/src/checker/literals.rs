@@ -105,12 +105,11 @@ fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[
     };
     let valid = match (function, value) {
         ("duration", CelValue::String(text)) => CelDuration::parse(text).is_some(),
-        ("duration", CelValue::Int(_)) => false,
+        ("duration", CelValue::Int(_)) | ("duration" | "timestamp", CelValue::Null) => false,
         ("timestamp", CelValue::String(text)) => {
             CelTimestamp::parse(text).is_some_and(|of| of.is_ok())
         }
         ("timestamp", CelValue::Int(seconds)) => CelTimestamp::new(*seconds, 0).is_ok(),
-        ("duration" | "timestamp", CelValue::Null) => false,
         ("matches", _) => prepares(checker, id, value),
         _ => true,
     };
