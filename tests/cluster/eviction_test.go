@@ -68,6 +68,8 @@ type evictionResult struct {
 	RetryAfter string
 	Warnings   []string
 	Body       any
+	// Sent is the body byte by byte, after what differs between servers was replaced, and Type its media type.
+	Sent, Type string
 	Pod        any
 	Budgets    any
 }
@@ -192,7 +194,10 @@ func (s *side) play(ctx context.Context, c *evictionCase) (*evictionResult, erro
 	if err != nil {
 		return nil, err
 	}
-	result := &evictionResult{Code: answer.StatusCode, RetryAfter: answer.Header.Get("Retry-After"), Warnings: answer.Header.Values("Warning")}
+	result := &evictionResult{
+		Code: answer.StatusCode, RetryAfter: answer.Header.Get("Retry-After"), Warnings: answer.Header.Values("Warning"),
+		Sent: s.replaced(string(data)), Type: answer.Header.Get("Content-Type"),
+	}
 	if err := json.Unmarshal(data, &result.Body); err != nil {
 		result.Body = string(data)
 	}
@@ -290,12 +295,15 @@ func (s *side) clear(ctx context.Context) error {
 
 var inBrackets = regexp.MustCompile(`in (the precondition|record) \([^)]*\)`)
 
+// replaced is a text without these values.
+func (s *side) replaced(text string) string {
+	return inBrackets.ReplaceAllString(strings.ReplaceAll(text, s.namespace, "NAMESPACE"), "in $1 (…)")
+}
+
 // normal is a tree without the values that differ between servers or over time.
 func (s *side) normal(tree any) any {
-	text := strings.ReplaceAll(string(asJSON(tree)), s.namespace, "NAMESPACE")
-	text = inBrackets.ReplaceAllString(text, "in $1 (…)")
 	var normal any
-	if err := json.Unmarshal([]byte(text), &normal); err != nil {
+	if err := json.Unmarshal([]byte(s.replaced(string(asJSON(tree)))), &normal); err != nil {
 		panic(err)
 	}
 	return normal
