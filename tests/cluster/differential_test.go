@@ -42,7 +42,7 @@ func playedSessions() []Session {
 	} else if *record == "" && *groupVersion == "v1" {
 		// They are recorded in a corpus of their own. Those about policies as objects are left to its replay: fairgate
 		// writes the status of a policy, which the real server leaves to a controller that does not run.
-		all = append(all, EnforcementSessions()...)
+		all = append(append(all, EnforcementSessions()...), BudgetSessions()...)
 	}
 	for _, session := range all {
 		if strings.HasPrefix(session.Name, *onlySessions) {

@@ -510,8 +510,8 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 	namespace, drainer := evictionNamespace(t, ctx, server, "disturbed")
 	random := rand.New(rand.NewPCG(*evictionSeed, 2))
 	const count, allowed = 30, 10
-	gone := 0
-	for run := range 12 {
+	gone, between := 0, 0
+	for run := range 16 {
 		valve := must[*Valve](t)(NewValve(strings.TrimPrefix(server.URL, "https://")))
 		gateway := must[*Fairgate](t)(shared.NewFairgate(FairgateOptions{Mode: "impersonate", User: evictionUser, Upstream: "https://" + valve.Address, Eviction: "authoritative"}))
 		succeeds(t, gateway.Start(), makeShared(ctx, server.Admin, namespace, count, allowed))
@@ -529,8 +529,10 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 				}
 			}()
 		}
-		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond) // any moment will do
-		switch run % 3 {
+		if run%4 != 3 {
+			time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond) // any moment will do
+		}
+		switch run % 4 {
 		case 0:
 			_ = gateway.running.cmd.Process.Kill()
 		case 1:
@@ -541,6 +543,10 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 			valve.Hold()
 			time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
 			valve.Open()
+		case 3:
+			// As soon as the first pod is in the budget, and before it is deleted.
+			succeeds(t, untilCharged(short, server.Admin, namespace))
+			_ = gateway.running.cmd.Process.Kill()
 		}
 		group.Wait()
 		stop()
@@ -557,11 +563,15 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 		evicted := 0
 		for index := range count {
 			name := fmt.Sprintf("pod-%d", index)
+			_, accounted := budget.Status.DisruptedPods[name]
 			if there[name] {
+				if accounted && run%4 == 3 {
+					between++
+				}
 				continue
 			}
 			evicted++
-			if _, accounted := budget.Status.DisruptedPods[name]; !accounted {
+			if !accounted {
 				t.Errorf("run %d: %s is evicted, but not in the budget", run, name)
 			}
 		}
@@ -571,5 +581,23 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 		gone += evicted
 		succeeds(t, clearShared(ctx, server.Admin, namespace))
 	}
-	t.Logf("EVICTIONS_DISTURBED {\"gone\":%d}", gone)
+	if between == 0 {
+		t.Error("no fairgate was killed between the change of the budget and the deletion of the pod")
+	}
+	t.Logf("EVICTIONS_DISTURBED {\"gone\":%d,\"killedBetweenBudgetAndPod\":%d}", gone, between)
+}
+
+// untilCharged returns when the shared budget is charged for a pod.
+func untilCharged(ctx context.Context, admin kubernetes.Interface, namespace string) error {
+	events, err := admin.PolicyV1().PodDisruptionBudgets(namespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		if budget, is := event.Object.(*policyv1.PodDisruptionBudget); is && len(budget.Status.DisruptedPods) > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("no pod was evicted")
 }

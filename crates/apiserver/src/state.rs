@@ -67,7 +67,8 @@ impl ApiState {
         codec::decode_body(format, body, &expect, strict).map(|body| (body.value, body.problems))
     }
 
-    /// All kinds in all versions. Errors about a body of another kind depend on which kinds are known.
+    /// All kinds in all versions, and in those that Kubernetes no longer serves but still knows. Errors about a body of
+    /// another kind depend on which kinds are known.
     fn scheme(&self) -> Vec<codec::RegisteredType<'static>> {
         let lists = self.kinds.iter().flat_map(|kind| {
             kind.versions.iter().map(|version| codec::RegisteredType {
@@ -88,7 +89,13 @@ impl ApiState {
                     shape: Some(version.shape),
                 })
         };
-        self.kinds.iter().flat_map(versions).chain(lists).collect()
+        let mut scheme: Vec<_> = self.kinds.iter().flat_map(versions).chain(lists).collect();
+        let is_hosted = |of: &&codec::RegisteredType<'_>| {
+            let mut kinds = self.kinds.iter();
+            kinds.any(|kind| kind.group == of.group && kind.kind == of.kind)
+        };
+        scheme.extend(codec::built_in_types().iter().filter(is_hosted).copied());
+        scheme
     }
 
     /// Now, RFC 3339 in whole seconds.

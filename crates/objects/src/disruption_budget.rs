@@ -5,7 +5,12 @@
 
 use serde_json::Value;
 
-use crate::{conditions, field_error::ApiFieldError, label_selector};
+use crate::{
+    conditions,
+    field_error::ApiFieldError,
+    internal_form, label_selector,
+    schema::{Type, policy_v1::POD_DISRUPTION_BUDGET},
+};
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' \
@@ -18,7 +23,13 @@ pub fn validate_spec(budget: &Value, old: Option<&Value>) -> Vec<ApiFieldError> 
     let mut errors = Vec::new();
     if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
         let detail = "minAvailable and maxUnavailable cannot be both set";
-        errors.push(ApiFieldError::invalid("spec", spec, detail));
+        let error = ApiFieldError::invalid("spec", spec, detail);
+        errors.push(
+            match POD_DISRUPTION_BUDGET.field("spec").map(|field| field.ty) {
+                Some(Type::Object(shape)) => error.showing(internal_form::printed(shape, spec)),
+                _ => error,
+            },
+        );
     }
     check_bound("spec.minAvailable", &spec["minAvailable"], &mut errors);
     check_bound("spec.maxUnavailable", &spec["maxUnavailable"], &mut errors);

@@ -27,6 +27,8 @@ pub(crate) fn printed(shape: &Struct, object: &Value) -> String {
 
 fn printed_value(ty: &Type, value: &Value) -> String {
     match (ty, value) {
+        // The type of label selectors is used in API and internal form alike.
+        (Type::Object(shape), _) if shape.name == "LabelSelector" => as_sent(shape, value),
         (Type::Object(shape), _) => printed(shape, value),
         (Type::List(list), Value::Array(items)) => {
             let items: Vec<String> = items
@@ -38,11 +40,22 @@ fn printed_value(ty: &Type, value: &Value) -> String {
         (Type::Text, Value::Null) => "\"\"".to_owned(),
         (Type::Int32 | Type::Int64, Value::Null) => "0".to_owned(),
         (Type::Flag, Value::Null) => "false".to_owned(),
-        _ => {
-            let text = encode_plain(value, false);
-            String::from_utf8_lossy(&text).trim_end().to_owned()
-        }
+        _ => plain(value),
     }
+}
+
+/// The fields that are set, by their names in the API, in the order of the type.
+fn as_sent(shape: &Struct, object: &Value) -> String {
+    let set = shape.fields.iter().filter_map(|field| {
+        let value = object.get(field.name)?;
+        Some(format!("\"{}\":{}", field.name, plain(value)))
+    });
+    format!("{{{}}}", set.collect::<Vec<_>>().join(","))
+}
+
+fn plain(value: &Value) -> String {
+    let text = encode_plain(value, false);
+    String::from_utf8_lossy(&text).trim_end().to_owned()
 }
 
 /// `nonResourceURLs` → `NonResourceURLs`, `apiGroups` → `APIGroups`.
@@ -62,6 +75,22 @@ mod tests {
 
     use super::*;
     use crate::schema::flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL;
+    use crate::schema::policy_v1::POD_DISRUPTION_BUDGET as BUDGET;
+
+    #[test]
+    fn label_selectors_keep_their_names() {
+        let Some(Type::Object(spec)) = BUDGET.field("spec").map(|field| field.ty) else {
+            panic!("a budget has a spec");
+        };
+        let selector = json!({"matchExpressions": [{"key": "k", "operator": "Exists"}], "matchLabels": {"a": "b"}});
+        assert_eq!(
+            printed(
+                spec,
+                &json!({"minAvailable": "5%", "maxUnavailable": 1, "selector": selector})
+            ),
+            r#"{"MinAvailable":"5%","Selector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"k","operator":"Exists"}]},"MaxUnavailable":1,"UnhealthyPodEvictionPolicy":null}"#
+        );
+    }
 
     #[test]
     fn nothing_is_left_out() {

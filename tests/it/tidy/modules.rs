@@ -253,13 +253,19 @@ const OBJECTS: Edges = &[
     ("kind", &["field_error", "schema"]),
     ("conditions", &["field_error"]),
     ("label_selector", &["field_error"]),
-    (
-        "disruption_budget",
-        &["conditions", "field_error", "label_selector"],
-    ),
     ("selector", &["go"]),
     ("codec", &["go", "schema"]),
     ("internal_form", &["codec", "schema"]),
+    (
+        "disruption_budget",
+        &[
+            "conditions",
+            "field_error",
+            "internal_form",
+            "label_selector",
+            "schema",
+        ],
+    ),
     ("metadata", &["codec", "field_error", "go", "schema"]),
     ("patch", &["codec", "go", "schema"]),
     ("ssa", &["go", "schema"]),
