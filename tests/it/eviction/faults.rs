@@ -62,6 +62,23 @@ async fn g06_budgets_that_cannot_be_read_evict_nothing() {
 }
 
 #[tokio::test]
+async fn rights_that_cannot_be_reviewed_evict_nothing() {
+    let faults: [MakeFault; 3] = [
+        || Fault::CutBefore,
+        || Fault::CutAfter,
+        || Fault::Refuse(500),
+    ];
+    for fault in faults {
+        let cluster = one();
+        cluster.fail(move |call| (call.what() == "POST review").then(fault));
+        let got = evicted(&cluster).await;
+        assert_eq!(got.code, 500, "{}", got.text());
+        assert!(cluster.count("POST review") > 0);
+        assert_eq!((cluster.writes(), cluster.pods()), (0, 1));
+    }
+}
+
+#[tokio::test]
 async fn a_deletion_that_fails_after_the_charge_is_repeated() {
     let faults: [MakeFault; 5] = [
         || Fault::Refuse(503),
