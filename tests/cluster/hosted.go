@@ -18,16 +18,12 @@ type Hosted struct {
 	User    string       // kubeconfig of somebody who may not; "" when there is none
 	Restart func() error // nil when the server cannot be restarted
 	Stop    func() error
+	running func() *process // nil when it is not one of our processes
 }
 
 // StartStandalone starts fairgate as a new user does: without a configuration, in an empty
 // directory, into which it writes kubeconfigs.
 func StartStandalone(dir string) (*Hosted, error) {
-	return startStandalone(dir, func(*process) {})
-}
-
-// startStandalone does so, and calls started with the process whenever one is started.
-func startStandalone(dir string, started func(*process)) (*Hosted, error) {
 	program, err := FairgateProgram()
 	if err != nil {
 		return nil, err
@@ -38,7 +34,6 @@ func startStandalone(dir string, started func(*process)) (*Hosted, error) {
 		if running, err = startProcess(dir, "fairgate", program, "serve"); err != nil {
 			return err
 		}
-		started(running)
 		if err := running.untilReady(readyLimit, func() error { return readyBy(admin) }); err != nil {
 			return fmt.Errorf("%w\n%s", err, running.tail(40))
 		}
@@ -58,7 +53,8 @@ func startStandalone(dir string, started func(*process)) (*Hosted, error) {
 			}
 			return start()
 		},
-		Stop: stop,
+		Stop:    stop,
+		running: func() *process { return running },
 	}, nil
 }
 

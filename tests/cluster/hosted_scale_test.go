@@ -39,15 +39,21 @@ const (
 func TestManyFlowSchemasAreCheapToHost(t *testing.T) {
 	aboutFairgate(t)
 	ctx := inTime(t, 10*time.Minute)
-	var running *process
-	server := must[*Hosted](t)(startStandalone(t.TempDir(), func(started *process) { running = started }))
-	t.Cleanup(func() { _ = server.Stop() })
+	server := hosted(t)
+	if server.running == nil {
+		t.Skip("what a process costs is known of our own only")
+	}
+	running := server.running()
 	// Without the figures, a second between changes that are alone would be waste.
 	isFull, pause := *scaleSchemas >= 5000, time.Second
 	if !isFull {
 		pause = 300 * time.Millisecond
 	}
 	schemas := server.client(t).FlowcontrolV1().FlowSchemas()
+	t.Cleanup(func() {
+		all := metav1.ListOptions{LabelSelector: "scale"}
+		succeeds(t, schemas.DeleteCollection(context.Background(), metav1.DeleteOptions{}, all))
+	})
 	create := func(schema *flowcontrolv1.FlowSchema) error {
 		_, err := schemas.Create(ctx, schema, metav1.CreateOptions{})
 		return err
@@ -120,7 +126,7 @@ func summary(sorted []time.Duration) map[string]float64 {
 func scaleSchema(number int) *flowcontrolv1.FlowSchema {
 	account := &flowcontrolv1.ServiceAccountSubject{Namespace: fmt.Sprintf("team-%d", number%100), Name: fmt.Sprintf("robot-%d", number)}
 	return &flowcontrolv1.FlowSchema{
-		ObjectMeta: metav1.ObjectMeta{Name: scaleName(number), Annotations: map[string]string{"note": strings.Repeat("x", 750)}},
+		ObjectMeta: metav1.ObjectMeta{Name: scaleName(number), Labels: map[string]string{"scale": ""}, Annotations: map[string]string{"note": strings.Repeat("x", 750)}},
 		Spec: flowcontrolv1.FlowSchemaSpec{
 			MatchingPrecedence:         int32(1000 + number%8000),
 			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "workload-low"},
