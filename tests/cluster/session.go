@@ -64,8 +64,9 @@ type Requester struct {
 // warned is the code of warnings in HTTP, which no answer has.
 const warned = 299
 
-// untilLimit is how long a request is repeated. What is answered last is a result, too.
-const untilLimit = 15 * time.Second
+// untilLimit is how long a request is repeated, on a machine that may be busy with other tests. What is answered last is a
+// result, too.
+const untilLimit = 45 * time.Second
 
 // A Response is a normalised response. At most one of Body, Events and Text is set.
 type Response struct {
