@@ -101,7 +101,7 @@ impl<W: Copy> QueueSet<W> {
     /// request's own seats and the free ones, for as long as the same work then takes.
     fn take_final_seats(&mut self, index: u32) {
         let entry = self.entries.at(index);
-        let (held, slot, passed) = (entry.seats, entry.slot, entry.passed);
+        let (held, slot, overtook) = (entry.seats, entry.slot, entry.overtook);
         let own = held.max(1);
         let seats = match self.discipline {
             Discipline::Exempt => entry.work.final_seats,
@@ -120,7 +120,7 @@ impl<W: Copy> QueueSet<W> {
         target.work.final_seats = seats;
         target.seats = seats;
         self.sums.seats_in_use = self.sums.seats_in_use - held + seats;
-        self.recount_passer(passed, held, seats);
+        self.recount_overtaking(overtook, held, seats);
         if slot != NONE {
             let queue = &mut self.slots[slot as usize];
             queue.seats_in_use = queue.seats_in_use - held + seats;
@@ -131,7 +131,7 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn release(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let (seats, slot, flow) = (entry.seats, entry.slot, entry.flow);
-        self.recount_passer(entry.passed, seats, 0);
+        self.recount_overtaking(entry.overtook, seats, 0);
         self.entries.remove(index);
         self.sums.seats_in_use -= seats;
         if flow != NONE {

@@ -15,9 +15,9 @@
 //!   ones find seats anyway.
 //! - For a flow that is served and has more waiting no seats are drained until it is as many requests
 //!   behind; until then the widest request that fits is started.
-//! - A request may pass the head if it is expected to take at most a tenth of the time for which the
-//!   head has been waiting to fit, and as long as others than passers keep the head waiting. So the
-//!   head waits at most a tenth longer than if no request passed it.
+//! - A request may overtake the head if it is expected to take at most a tenth of the time for which the
+//!   head has been waiting to fit, and as long as not only requests that overtook the head keep it waiting.
+//!   So the head waits at most a tenth longer than if no request overtook it.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use crate::{
 const LEAD: u32 = 8;
 
 /// A request may overtake a blocked head if it takes at most this fraction (1 / n) of the head's wait.
-const PASSING_PART: u32 = 10;
+const OVERTAKING_PART: u32 = 10;
 
 /// The longest service time that is assumed for a request.
 const LONGEST_ASSUMED: Duration = Duration::from_secs(60);
@@ -47,10 +47,10 @@ const SET_BACK_ABOVE: u64 = u64::MAX / 4;
 pub(super) struct Blocked {
     head: Option<EntryId>,
     since: Time,
-    /// Distinguishes requests that passed this head from those that passed an earlier one; never 0.
+    /// Distinguishes requests that overtook this head from those that overtook an earlier one; never 0.
     number: u32,
-    /// Seats held by the requests that passed it.
-    passers_seats: Seats,
+    /// Seats held by the requests that overtook it.
+    overtaking_seats: Seats,
 }
 
 impl<W: Copy> QueueSet<W> {
@@ -77,25 +77,25 @@ impl<W: Copy> QueueSet<W> {
             events.blocked.push(head.schema);
             let width = head.seats;
             // The lead comes first: it is paid back within the flow's own turns, whereas a request that
-            // passes by patience lengthens the head's wait.
-            if let Some(passer) = self.passing_by_lead(flow) {
-                self.start_head(passer, arriving, events);
+            // overtakes because the head has waited long lengthens that wait.
+            if let Some(other) = self.overtaking_by_lead(flow) {
+                self.start_head(other, arriving, events);
                 continue;
             }
-            let Some(passer) = self.passing_by_patience(index, width) else {
+            let Some(other) = self.overtaking_by_wait(index, width) else {
                 return;
             };
-            let index = self.flows.at(passer).head();
-            self.start_head(passer, arriving, events);
-            self.blocked.passers_seats += self.entries.at(index).seats;
-            self.entries.at_mut(index).passed = self.blocked.number;
+            let index = self.flows.at(other).head();
+            self.start_head(other, arriving, events);
+            self.blocked.overtaking_seats += self.entries.at(index).seats;
+            self.entries.at_mut(index).overtook = self.blocked.number;
         }
     }
 
     /// The flow whose head may start although that of `next` does not fit. Requires that `next` executes
     /// requests and has others waiting: it will get the seats of its own requests, so no seats are drained
     /// for it until it is more than [`LEAD`] requests behind.
-    fn passing_by_lead(&mut self, next: u32) -> Option<u32> {
+    fn overtaking_by_lead(&mut self, next: u32) -> Option<u32> {
         let known = self.flows.at(next);
         if known.fresh || known.behind || known.holding == 0 || known.waiting < 2 {
             return None;
@@ -125,35 +125,35 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The flow whose head may start although the one that is next, of `width` seats, does not fit: the
-    /// next that fits, if its requests take less than [`PASSING_PART`] of the time for which the head
-    /// has been blocked. If only requests that passed the head keep it waiting, no other passes it.
-    fn passing_by_patience(&mut self, head: u32, width: Seats) -> Option<u32> {
+    /// next that fits, if its requests take less than [`OVERTAKING_PART`] of the time for which the head
+    /// has been blocked. If only requests that overtook the head keep it waiting, no other overtakes it.
+    fn overtaking_by_wait(&mut self, head: u32, width: Seats) -> Option<u32> {
         let head = self.entries.id(head);
         if self.blocked.head != Some(head) {
             self.blocked = Blocked {
                 head: Some(head),
                 since: self.now,
                 number: self.blocked.number.wrapping_add(1).max(1),
-                passers_seats: 0,
+                overtaking_seats: 0,
             };
         }
-        let patience = self.now.since(self.blocked.since) / PASSING_PART;
+        let allowed_time = self.now.since(self.blocked.since) / OVERTAKING_PART;
         let others = self
             .sums
             .seats_in_use
-            .saturating_sub(self.blocked.passers_seats);
-        if patience.is_zero() || others.saturating_add(width.min(self.limit)) <= self.limit {
+            .saturating_sub(self.blocked.overtaking_seats);
+        if allowed_time.is_zero() || others.saturating_add(width.min(self.limit)) <= self.limit {
             return None;
         }
         let free = self.limit - self.sums.seats_in_use;
         let flow = self.turns.first_fitting(free)?;
-        (self.flows.at(flow).service_time <= patience).then_some(flow)
+        (self.flows.at(flow).service_time <= allowed_time).then_some(flow)
     }
 
-    /// Of the seats of a request that passed the blocked head, `before` become `after`.
-    pub(super) fn recount_passer(&mut self, passed: u32, before: Seats, after: Seats) {
-        if passed != 0 && passed == self.blocked.number {
-            self.blocked.passers_seats = self.blocked.passers_seats - before + after;
+    /// Of the seats of a request that overtook the blocked head, `before` become `after`.
+    pub(super) fn recount_overtaking(&mut self, overtook: u32, before: Seats, after: Seats) {
+        if overtook != 0 && overtook == self.blocked.number {
+            self.blocked.overtaking_seats = self.blocked.overtaking_seats - before + after;
         }
     }
 

@@ -64,8 +64,8 @@ pub struct RequestEntry<W> {
     pub(super) hash: u64,
     /// Number of its flow, or [`NONE`] where flows are not distinguished.
     pub(super) flow: u32,
-    /// The number of the blocked head that it passed, or 0.
-    pub(super) passed: u32,
+    /// The number of the blocked head that it overtook, or 0.
+    pub(super) overtook: u32,
     /// Slot of its queue, or [`NONE`] when it never was in one.
     pub(super) slot: u32,
     previous: u32,
@@ -355,7 +355,7 @@ impl<W> RequestEntry<W> {
             number: 0,
             hash: 0,
             flow: NONE,
-            passed: 0,
+            overtook: 0,
             slot,
             previous: NONE,
             next: NONE,

@@ -68,7 +68,7 @@ impl<W: Copy> QueueSet<W> {
         }
         for entry in self.entries.iter_mut() {
             entry.flow = NONE;
-            entry.passed = 0;
+            entry.overtook = 0;
             if entry.phase != Phase::Waiting {
                 entry.slot = NONE;
             }

@@ -355,3 +355,22 @@ fn a_wide_head_that_arrived_while_requests_were_slow_is_not_held_back_when_they_
         assert!(served <= 8, "{served} after {before}");
     }
 }
+
+#[test]
+fn flows_have_no_turns_from_before_the_semantics_changed() {
+    let mut stage = Stage::new(improved(two_queues(), 1));
+    stage.arrive(at(0), "busy", 0, Work::ONE);
+    stage.arrive(at(1), "a", 1, Work::ONE);
+    stage.arrive(at(2), "b", 2, Work::ONE);
+    stage.switch(at(3), Semantics::Compatible);
+    stage.switch(at(4), Semantics::Improved);
+    for (moment, ends) in [(5, "busy"), (6, "a"), (7, "b")] {
+        stage.finish(at(moment), ends);
+    }
+    stage.arrive(at(8), "c", 3, Work::ONE);
+    stage.arrive(at(9), "d", 4, Work::ONE);
+    stage.finish(at(10), "c");
+    stage.finish(at(11), "d");
+    assert_eq!(stage.started, ["busy", "a", "b", "c", "d"]);
+    assert_eq!(stage.set.summary().waiting, 0);
+}
