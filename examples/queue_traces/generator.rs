@@ -45,7 +45,7 @@ impl Generator {
             number,
             limit,
             shape,
-            lazy: generator.random.chance(30),
+            lazy: generator.random.percent(30),
             steps: Vec::new(),
         };
         let mut player = Player::new(&trace);
@@ -56,7 +56,7 @@ impl Generator {
                 return trace;
             }
         }
-        if generator.random.chance(50) {
+        if generator.random.percent(50) {
             generator.drain(&mut trace, &mut player);
         }
         trace
@@ -83,7 +83,7 @@ impl Generator {
             now: 0,
             random,
         };
-        if generator.random.chance(3) {
+        if generator.random.percent(3) {
             generator.long();
         }
         generator
@@ -132,12 +132,12 @@ impl Generator {
     fn arrival(&mut self) -> Event {
         let number = self.next;
         self.next += 1;
-        let wide = self.random.chance(self.wide);
-        let lingers = self.random.chance(self.lingers);
+        let wide = self.random.percent(self.wide);
+        let lingers = self.random.percent(self.lingers);
         let width =
             |random: &mut Random| u32::try_from(random.within(1..self.width_end)).unwrap_or(1);
         let initial = if wide { width(&mut self.random) } else { 1 };
-        let last = if lingers && self.random.chance(90) {
+        let last = if lingers && self.random.percent(90) {
             width(&mut self.random)
         } else {
             0
@@ -191,7 +191,7 @@ impl Generator {
 
     /// False if the trace ends before this event or with it.
     fn step(&mut self, trace: &mut Trace, player: &mut Player, event: Event) -> bool {
-        if self.random.chance(60) {
+        if self.random.percent(60) {
             self.now += self.quantum * self.random.within(0..self.quanta);
         }
         let Some(outcome) = player.play(self.now, event) else {

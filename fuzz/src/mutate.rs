@@ -54,7 +54,7 @@ impl Mutator {
             }
             5 | 6 if !self.dictionary.is_empty() => {
                 let word = self.random.pick(self.dictionary).as_bytes().to_vec();
-                let end = if self.random.chance(50) {
+                let end = if self.random.percent(50) {
                     at
                 } else {
                     self.end(data, at)

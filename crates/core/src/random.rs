@@ -26,8 +26,8 @@ impl Random {
         range.start + self.number() % (range.end - range.start)
     }
 
-    /// True in `percent` of 100 cases.
-    pub fn chance(&mut self, percent: u64) -> bool {
+    /// True with a probability of `percent` in 100.
+    pub fn percent(&mut self, percent: u64) -> bool {
         self.within(0..100) < percent
     }
 

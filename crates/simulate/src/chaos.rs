@@ -104,7 +104,7 @@ impl ChaosWorld {
 
     /// The time on some core, which may lag behind.
     fn time(&mut self) -> Time {
-        let behind = if self.random.chance(5) {
+        let behind = if self.random.percent(5) {
             self.random.within(0..1_000_000)
         } else {
             0
@@ -147,12 +147,12 @@ impl ChaosWorld {
     }
 
     fn work(&mut self) -> Work {
-        let initial = if self.random.chance(80) {
+        let initial = if self.random.percent(80) {
             1
         } else {
             self.random.within(1..30)
         };
-        let lingers = self.random.chance(20);
+        let lingers = self.random.percent(20);
         Work {
             initial_seats: u32::try_from(initial).unwrap_or(1),
             final_seats: if lingers {
@@ -199,7 +199,7 @@ impl ChaosWorld {
     fn cancel_most(&mut self) {
         let numbers: Vec<Number> = self.waiting.keys().copied().collect();
         for number in numbers {
-            if self.waiting.contains_key(&number) && self.random.chance(90) {
+            if self.waiting.contains_key(&number) && self.random.percent(90) {
                 self.cancel(number);
             }
         }
@@ -226,7 +226,7 @@ impl ChaosWorld {
         let mut out = Decisions::default();
         let view = self.dispatcher.apply(now, policy, &mut out);
         // Some cores get the policy later than others.
-        if self.random.chance(70) {
+        if self.random.percent(70) {
             self.view = view;
         }
         self.note(format_args!("policy"));
@@ -389,7 +389,7 @@ mod tests {
         for i in 0..random.within(1..6) {
             let queues = random.within(1..40);
             let hand = 1 + random.within(0..queues.min(8));
-            let response = if random.chance(75) {
+            let response = if random.percent(75) {
                 json!({"type": "Queue", "queuing": {
                     "queues": queues, "handSize": hand, "queueLengthLimit": random.within(1..12)}})
             } else {
@@ -400,7 +400,7 @@ mod tests {
                 "lendablePercent": random.within(0..101),
                 "limitResponse": response,
             });
-            if random.chance(40) {
+            if random.percent(40) {
                 limited["borrowingLimitPercent"] = json!(random.within(0..150));
             }
             documents.push(json!({

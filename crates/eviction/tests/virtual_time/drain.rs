@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// that fail.
 fn drain(spec: &Value, least: usize, pods: usize, seed: u64, faults: u64) {
     let mut world = World::new(spec, pods, seed, faults);
-    world.keeps_names = world.random.chance(50);
+    world.keeps_names = world.random.percent(50);
     let mut drainers: Vec<Drainer> = world
         .pods
         .iter()
@@ -44,12 +44,12 @@ fn drain(spec: &Value, least: usize, pods: usize, seed: u64, faults: u64) {
         };
         world.pass(now, check);
         for drainer in &mut drainers {
-            if world.random.chance(50) {
+            if world.random.percent(50) {
                 drainer.act(&mut world);
                 check(&world);
             }
         }
-        if world.random.chance(50) {
+        if world.random.percent(50) {
             world.control();
         }
     }

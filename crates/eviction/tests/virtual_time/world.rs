@@ -223,7 +223,7 @@ impl World {
     /// Executes a call, unless a fault prevents it.
     pub(crate) fn call(&mut self, call: &UpstreamCall) -> CallOutcome<String> {
         let faults = self.faults;
-        if !self.random.chance(faults) {
+        if !self.random.percent(faults) {
             return self.carry_out(call);
         }
         match self.random.within(0..5) {
@@ -315,8 +315,8 @@ impl World {
             }
             ControllerStep::WriteStatus(_, object) => {
                 let faults = self.faults;
-                let lost = self.random.chance(faults);
-                let outcome = match (self.random.chance(50), lost) {
+                let lost = self.random.percent(faults);
+                let outcome = match (self.random.percent(50), lost) {
                     (true, true) => StatusWriteOutcome::Failed("lost".to_owned()),
                     (_, lost) => match (self.write(&object), lost) {
                         (_, true) => StatusWriteOutcome::Failed("no answer".to_owned()),

@@ -132,12 +132,12 @@ fn send(
     faults: u64,
     late: &mut Vec<UpstreamCall>,
 ) -> CallOutcome<Response> {
-    if !late.is_empty() && random.chance(25) {
+    if !late.is_empty() && random.percent(25) {
         let index = index_below(random, late.len());
         let call = late.swap_remove(index);
         upstream.carry_out(&call);
     }
-    if !random.chance(faults) {
+    if !random.percent(faults) {
         return upstream.call(call);
     }
     match random.within(0..7) {
