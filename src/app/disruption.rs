@@ -13,9 +13,10 @@ use crate::{
     config::{Config, DisruptionControllerMode, StoreConfig},
     observe::{HealthChecks, Telemetry, catalogue},
 };
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, events::EventSink};
 use fairgate_disruption::{BudgetFeed, ControllerStatus, DisruptionRunner, RunnerSettings};
 use fairgate_eviction::controller::SyncEnding;
+use fairgate_evictor::Evictor;
 use fairgate_proxy::serve::DrainPhase;
 
 /// The name of the lease of gateways that compute the status of the upstream's budgets.
@@ -31,12 +32,14 @@ pub(super) struct Disruption {
 }
 
 impl Disruption {
-    /// The controller, if it is switched on. It counts the budgets of `hosting`, if that has any.
+    /// The controller, if it is switched on. It counts the budgets of `hosting`, if that has any, and tells `evictor` what
+    /// it wrote.
     pub(super) fn new(
         config: &Config,
         hosting: Option<&HostedApi>,
         clients: &UpstreamClients,
         clock: &Clock,
+        evictor: Option<Arc<Evictor>>,
     ) -> Option<Self> {
         if config.eviction.controller == DisruptionControllerMode::Off || !config.has_upstream {
             return None;
@@ -52,6 +55,10 @@ impl Disruption {
             clock: clock.clone(),
             seed: settings::random(),
             status: Arc::clone(&status),
+            written: match evictor {
+                Some(evictor) => EventSink::new(move |budget| evictor.budget_written(budget)),
+                None => EventSink::default(),
+            },
         });
         Some(Self { runner, status })
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate_base::{clock::Clock, log_limit::LogLimit};
+use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
 use fairgate_core::time::Time;
 use fairgate_eviction::{
     controller::{
@@ -58,6 +58,8 @@ pub struct RunnerSettings {
     pub seed: u64,
     /// Receives the state of the controller, for metrics.
     pub status: Arc<ControllerStatus>,
+    /// Receives each budget whose status was written, with that status.
+    pub written: EventSink<Value>,
 }
 
 /// The disruption controller of a gateway.
@@ -195,7 +197,7 @@ impl DisruptionRunner {
                 })
             }
             ControllerStep::WriteStatus(key, object) => {
-                Box::pin(async move { Ended::Write(self.write_status(&key, &object).await) })
+                Box::pin(async move { Ended::Write(self.write_status(&key, object).await) })
             }
             ControllerStep::PatchPod(key, patch) => {
                 Box::pin(async move { Ended::Patch(self.patch_pod(&key, &patch).await) })
@@ -213,13 +215,17 @@ impl DisruptionRunner {
         }
     }
 
-    async fn write_status(&self, key: &ObjectKey, object: &Value) -> StatusWriteOutcome {
+    async fn write_status(&self, key: &ObjectKey, object: Value) -> StatusWriteOutcome {
         let outcome = match &self.settings.budgets {
-            Some(budgets) => budgets.write_status(key, object).await,
-            None => self.write_upstream(key, object).await,
+            Some(budgets) => budgets.write_status(key, &object).await,
+            None => self.write_upstream(key, &object).await,
         };
-        if let StatusWriteOutcome::Failed(error) = &outcome {
-            self.warn("the status of a budget cannot be written", key, error);
+        match &outcome {
+            StatusWriteOutcome::Written => self.settings.written.send(object),
+            StatusWriteOutcome::Conflict => {}
+            StatusWriteOutcome::Failed(error) => {
+                self.warn("the status of a budget cannot be written", key, error);
+            }
         }
         outcome
     }

@@ -3,7 +3,8 @@
 //!
 //! A read decides only when an eviction is tried again; whether it is granted is decided by its procedure, which
 //! reads everything anew. Budgets are read one by one instead of watched: their number is small, a lost watch
-//! event cannot delay an eviction, and the upstream's budgets and hosted ones are read alike.
+//! event cannot delay an eviction, and the upstream's budgets and hosted ones are read alike. What this gateway's own
+//! disruption controller writes is known at once, without a read.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,6 +14,8 @@ use fairgate_eviction::{
     waiting::BudgetName,
 };
 
+use serde_json::Value;
+
 use crate::evictor::Evictor;
 
 /// How often each budget is read, if there are few of them.
@@ -21,6 +24,12 @@ const PERIOD: Duration = Duration::from_millis(200);
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
 impl Evictor {
+    /// Records that the disruption controller wrote the status of `budget`, so that the evictions that wait for it need
+    /// not wait for the next read.
+    pub fn budget_written(&self, budget: Value) {
+        self.waits.written(self.clock.now(), budget);
+    }
+
     /// Reads budgets until no eviction waits.
     pub(crate) async fn read_budgets(self: Arc<Self>) {
         loop {

@@ -9,7 +9,11 @@ use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
-use fairgate_eviction::waiting::{BudgetName, WaitLimits, WaitPlace, WaitingEvictions};
+use fairgate_eviction::{
+    budget::DisruptionBudget,
+    waiting::{BudgetName, WaitLimits, WaitPlace, WaitingEvictions},
+};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 /// All evictions that wait.
@@ -106,6 +110,20 @@ impl BudgetWaits {
         }
     }
 
+    /// As [`Self::observed`], for a budget that was written at `now`.
+    pub(crate) fn written(&self, now: Time, budget: Value) {
+        if self.len() == 0 {
+            return;
+        }
+        if let Ok(budget) = DisruptionBudget::from_value(budget) {
+            let name = BudgetName {
+                namespace: budget.namespace.clone(),
+                name: budget.name.clone(),
+            };
+            self.observed(now, &name, budget.allows());
+        }
+    }
+
     /// Ends all waits, and refuses new ones.
     pub(crate) fn end(&self) {
         self.ended.send_replace(true);
@@ -148,6 +166,13 @@ impl Drop for HeldPlace {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    use serde_json::json;
+
     use super::*;
 
     fn foo() -> BudgetName {
@@ -180,6 +205,27 @@ mod tests {
         second.granted();
         assert_eq!(waits.len(), 0);
         assert!(lock(&waits.state).turns.is_empty());
+    }
+
+    #[test]
+    fn a_budget_that_is_written_begins_turns_without_a_read() {
+        let waits = waits();
+        let place = waits.join(&foo(), "a").unwrap();
+        let written = |name: &str, allowed: i32| {
+            waits.written(
+                Time::ZERO,
+                json!({
+                    "metadata": {"namespace": "ns", "name": name, "generation": 1},
+                    "spec": {},
+                    "status": {"observedGeneration": 1, "disruptionsAllowed": allowed},
+                }),
+            );
+            let mut turn = pin!(place.turn());
+            let mut context = Context::from_waker(Waker::noop());
+            turn.as_mut().poll(&mut context).is_ready()
+        };
+        assert!(!written("other", 1) && !written("foo", 0));
+        assert!(written("foo", 1));
     }
 
     #[test]

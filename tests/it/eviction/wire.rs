@@ -68,9 +68,29 @@ async fn w03_the_subresource_is_write_only() {
     let cluster = Cluster::start().with_ready_pods(1);
     let gateway = Gateway::deciding("authoritative", &cluster);
     let mut alice = gateway.alice().await;
-    for method in [Method::GET, Method::PUT, Method::PATCH, Method::DELETE] {
-        let got = alice.ask(method.clone(), &path("p0"), &[], "").await;
-        assert_eq!(got.code, 405, "{method}");
+    let json = "application/json";
+    let requests = [
+        (Method::GET, ""),
+        (Method::PUT, json),
+        (Method::DELETE, json),
+        (Method::PATCH, ""),
+        (Method::PATCH, json),
+        (Method::PATCH, "application/json-patch+json"),
+        (Method::PATCH, "application/merge-patch+json"),
+        (Method::PATCH, "application/strategic-merge-patch+json"),
+        (Method::PATCH, "application/apply-patch+yaml"),
+        (Method::PATCH, "application/apply-patch+cbor"),
+    ];
+    for (method, content_type) in requests {
+        let headers = [("content-type", content_type)];
+        let headers = if content_type.is_empty() {
+            &[][..]
+        } else {
+            &headers[..]
+        };
+        let body = if headers.is_empty() { "" } else { "{}" };
+        let got = alice.ask(method.clone(), &path("p0"), headers, body).await;
+        assert_eq!(got.code, 405, "{method} {content_type}");
         assert_eq!(got.json()["reason"], "MethodNotAllowed");
     }
     assert_eq!((cluster.pods(), cluster.writes()), (1, 0));
