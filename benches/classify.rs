@@ -3,6 +3,11 @@
 //! For five shapes of policy it prints nanoseconds per request: by the index, with the built-in
 //! schemas, 1 000 and 10 000 more, and by a plain scan of all schemas as baseline. Every figure is
 //! the median of several runs; every size sees the same requests.
+//!
+//! `cargo bench -p fairgate-core --bench classify -- --instructions` counts instead the instructions of each
+//! classification with the built-in schemas and with 1 000 more.
+
+mod support;
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -12,6 +17,7 @@ use fairgate_core::{
 };
 use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
 use serde_json::{Value, json};
+use support::{Case, measure};
 
 const SIZES: [usize; 3] = [0, 1_000, 10_000];
 const REQUESTS: usize = 256;
@@ -60,6 +66,10 @@ const SHAPES: [Shape; 5] = [
 ];
 
 fn main() {
+    if std::env::args().any(|argument| argument == "--instructions" || argument == "--rounds") {
+        count_instructions();
+        return;
+    }
     println!(
         "ns per request           {:>9} {:>9} {:>9}   ratio   plain scan",
         "built in", "+1000", "+10000"
@@ -97,6 +107,34 @@ fn main() {
             scanned[1],
             scanned[2],
         );
+    }
+}
+
+fn count_instructions() {
+    let mut cases = vec![Case::new("a word, hashed", || {
+        || {
+            black_box(black_box(7_u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+    })];
+    for shape in &SHAPES {
+        for size in [0, 1_000] {
+            let name = format!("{}, +{size} schemas", shape.name);
+            cases.push(Case::new(name, move || one_by_one(shape, size)));
+        }
+    }
+    measure("One classification.", cases);
+}
+
+/// Classifies one request of a shape after another.
+fn one_by_one(shape: &Shape, size: usize) -> impl FnMut() + use<> {
+    let policy = policy((0..size).map(shape.schema));
+    let requests: Vec<RequestDigest> = (0..REQUESTS)
+        .map(|i| (shape.request)(i * 7919 % size.max(1)))
+        .collect();
+    let mut next = 0;
+    move || {
+        next = (next + 1) % requests.len();
+        black_box(policy.classify(black_box(&requests[next])).schema);
     }
 }
 

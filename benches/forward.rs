@@ -3,9 +3,11 @@
 //! The whole gateway over real sockets on loopback: HTTP/1.1 clients in a closed loop, authentication,
 //! fairness, a pooled HTTP/1.1 connection to an upstream that responds at once. Counted is the CPU time of
 //! the data cores alone, in rounds with enforcement on and off in turn, in one process. The baseline is
-//! enforcement off: the bare forward.
+//! enforcement off: the bare forward. With `--instructions`, the instructions of one request instead.
 
 mod support;
+#[path = "support/threads.rs"]
+mod threads;
 
 use std::{
     convert::Infallible,
@@ -38,11 +40,21 @@ use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::{client::conn::http1, server, service::service_fn};
 use hyper_util::rt::TokioIo;
 use support::{is_quick, policy};
+use threads::{RequestCase, count_instructions};
 use tokio::net::{TcpListener, TcpStream};
 use tower::layer::util::Identity;
 
 const CLIENTS: usize = 16;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+const OFF: RequestCase = RequestCase {
+    name: "forward, enforcement off",
+    requests: 4_000,
+};
+const ENFORCED: RequestCase = RequestCase {
+    name: "forward, enforced",
+    requests: 4_000,
+};
 
 fn flow_control_settings(enforcement: Enforcement) -> FlowControlSettings {
     FlowControlSettings {
@@ -140,31 +152,45 @@ fn data_cpu_nanos() -> u64 {
     tasks.filter_map(|task| of(task.ok()?)).sum()
 }
 
+/// A connection to the gateway.
+struct Client(http1::SendRequest<Empty<Bytes>>);
+
+impl Client {
+    async fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address)
+            .await
+            .expect("the gateway listens");
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .expect("it speaks HTTP");
+        tokio::spawn(connection);
+        Self(sender)
+    }
+
+    async fn get(&mut self) {
+        let mut request = http::Request::new(Empty::<Bytes>::new());
+        *request.uri_mut() = http::Uri::from_static("/api/v1/namespaces/default/pods/web-0");
+        request
+            .headers_mut()
+            .insert("host", http::HeaderValue::from_static("gateway"));
+        let answer = self.0.send_request(request).await.expect("it answers");
+        assert_eq!(answer.status(), 200);
+        answer
+            .into_body()
+            .collect()
+            .await
+            .expect("the body is whole");
+    }
+}
+
 /// Sends requests for `time`; returns how many were answered.
 async fn load(address: SocketAddr, time: Duration) -> u64 {
     let answered = Arc::new(AtomicU64::new(0));
     let end = support::now() + time;
     let client = |answered: Arc<AtomicU64>| async move {
-        let stream = TcpStream::connect(address)
-            .await
-            .expect("the gateway listens");
-        let (mut send, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .expect("it speaks HTTP");
-        tokio::spawn(connection);
+        let mut client = Client::new(address).await;
         while support::now() < end {
-            let mut request = http::Request::new(Empty::<Bytes>::new());
-            *request.uri_mut() = http::Uri::from_static("/api/v1/namespaces/default/pods/web-0");
-            request
-                .headers_mut()
-                .insert("host", http::HeaderValue::from_static("gateway"));
-            let answer = send.send_request(request).await.expect("it answers");
-            assert_eq!(answer.status(), 200);
-            answer
-                .into_body()
-                .collect()
-                .await
-                .expect("the body is whole");
+            client.get().await;
             answered.fetch_add(1, Ordering::Relaxed);
         }
     };
@@ -177,8 +203,33 @@ async fn load(address: SocketAddr, time: Duration) -> u64 {
     answered.load(Ordering::Relaxed)
 }
 
+/// Sends requests of a case, one after another.
+fn count(case: &str, requests: u64) {
+    let enforcement = if case == ENFORCED.name {
+        Enforcement::Enforce
+    } else {
+        Enforcement::Off
+    };
+    let settings = flow_control_settings(enforcement);
+    let flow_control = FlowControl::new(1, policy(0, 600), settings, Time::ZERO);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be made");
+    runtime.block_on(async {
+        let gateway = gateway(&flow_control, upstream().await);
+        let mut client = Client::new(gateway.address()).await;
+        for _ in 0..requests {
+            client.get().await;
+        }
+    });
+}
+
 fn main() {
-    if std::env::args().any(|argument| argument == "--rounds" || argument == "--list") {
+    if std::env::args().any(|argument| argument == "--list") {
+        return;
+    }
+    if count_instructions(&[OFF, ENFORCED], count) {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");

@@ -80,6 +80,13 @@ impl Client {
         assert_eq!(status, StatusCode::CREATED, "{text:?}");
     }
 
+    /// Reads an object.
+    pub(crate) async fn get(&self, name: &str) {
+        let target = format!("{SCHEMAS}/{name}");
+        let (status, text) = self.call(Method::GET, &target, String::new()).await;
+        assert_eq!(status, StatusCode::OK, "{text:?}");
+    }
+
     /// Deletes the objects of the bench.
     pub(crate) async fn delete_all(&self) {
         let target = format!("{SCHEMAS}?labelSelector=of%3Dbench");

@@ -5,6 +5,8 @@
 //! The baseline is etcd itself: puts of the same bytes by as many writers. Clients, gateway and etcd share
 //! the machine, so each figure is measured under their combined load.
 //!
+//! With `--instructions`, the instructions of one request to the local store instead.
+//!
 //! `FAIRGATE_ETCD` names the program etcd; without it, and in builds without the feature `etcd`, only
 //! the local store is measured.
 
@@ -14,12 +16,15 @@ mod etcd;
 mod home;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/threads.rs"]
+mod threads;
 
 use std::{sync::Arc, time::Duration};
 
 use client::Client;
 use home::Home;
 use support::is_quick;
+use threads::{RequestCase, count_instructions};
 use tokio::task::JoinSet;
 
 /// The number of clients that write concurrently.
@@ -62,8 +67,47 @@ impl Size {
     }
 }
 
+const CASES: [RequestCase; 3] = [
+    RequestCase {
+        name: "get",
+        requests: 2_000,
+    },
+    RequestCase {
+        name: "list of 11",
+        requests: 500,
+    },
+    RequestCase {
+        name: "create",
+        requests: 100,
+    },
+];
+
+/// Sends requests of a case, one after another.
+fn count(case: &str, requests: u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be made");
+    let home = Home::local();
+    let gateway = home.start();
+    runtime.block_on(async {
+        let client = Client::new(gateway.address()).await;
+        client.until_built_in_objects_are_there().await;
+        for i in 0..requests {
+            match case {
+                "get" => client.get("exempt").await,
+                "create" => client.create(&format!("bench-{i}")).await,
+                _ => drop(client.list().await),
+            }
+        }
+    });
+}
+
 fn main() {
-    if std::env::args().any(|argument| argument == "--rounds" || argument == "--list") {
+    if std::env::args().any(|argument| argument == "--list") {
+        return;
+    }
+    if count_instructions(&CASES, count) {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
