@@ -8,21 +8,23 @@ use http::{
     HeaderValue, Method, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     discovery::{self, AggregatedVersion},
     merged_document_id::MergedDocumentId,
-    negotiate::{self, Output, Produces},
+    negotiate::{self, Output, Produces, is_pretty},
     openapi,
     ownership::{OwnedResources, ServedSubresource},
     query::Query,
+    raw_json::{Raw, raw},
     request::ApiRequest,
-    response::ApiResponse,
+    response::{ApiBody, ApiResponse},
     route::Route,
     status_error::StatusError,
 };
-use fairgate_objects::kind::Kind;
+use fairgate_objects::{codec::json::indent, kind::Kind};
 
 pub(super) const PROTO_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const PROTO_V2_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -73,12 +75,12 @@ struct Document {
 }
 
 impl Document {
-    fn value(&self) -> Value {
+    fn raw(&self) -> Raw {
         serde_json::from_slice(&self.bytes).unwrap_or_default() // JSON that was generated here
     }
 
-    fn of(value: &Value) -> Self {
-        let text = value.to_string();
+    fn of(value: &impl Serialize) -> Self {
+        let text = String::from(Box::<str>::from(raw(value)));
         Self::tagged(text.clone().into_bytes(), &text)
     }
 
@@ -137,10 +139,10 @@ impl Documents {
             Route::OpenApiV3Index => conditional(request, &self.v3_index, "application/json", None),
             Route::OpenApiV3(key) => self.v3(request, key, query),
             Route::Groups if let Some((form, index)) = form => {
-                aggregated(request, &self.apis[index], form)
+                aggregated(request, query, &self.apis[index], form)
             }
             Route::Api if let Some((form, index)) = form => {
-                aggregated(request, &self.api[index], form)
+                aggregated(request, query, &self.api[index], form)
             }
             route => self.plain(request, route, query),
         }
@@ -161,7 +163,7 @@ impl Documents {
         };
         let agent = request.header("user-agent");
         match negotiate::output(request.header("accept"), Produces::Documents, query, agent) {
-            Ok(output) => ApiResponse::document(StatusCode::OK, &value, output),
+            Ok(output) => ApiResponse::document_text(&discovery::plain::text(&value), output),
             Err(fault) => ApiResponse::error(&fault, Output::JSON),
         }
     }
@@ -184,22 +186,39 @@ impl Documents {
     }
 
     /// The gateway's part of a merged document.
-    pub(super) fn own_part(&self, id: &MergedDocumentId) -> Value {
+    pub(super) fn own_part(&self, id: &MergedDocumentId) -> Raw {
+        let kinds = &self.kinds;
         match id {
-            MergedDocumentId::Groups => discovery::plain::group_list(&self.kinds),
+            MergedDocumentId::Groups => plain_raw(&discovery::plain::group_list(kinds)),
             MergedDocumentId::Group(group) => {
-                discovery::plain::group(&self.kinds, group).unwrap_or_default()
+                plain_raw(&discovery::plain::group(kinds, group).unwrap_or_default())
             }
-            MergedDocumentId::Resources(group, version) => self.own_resources(group, version),
-            MergedDocumentId::Aggregated(form) => discovery::aggregated::apis(&self.kinds, *form),
+            MergedDocumentId::Resources(group, version) => {
+                plain_raw(&self.own_resources(group, version))
+            }
+            MergedDocumentId::Aggregated(form) => raw(&discovery::aggregated::apis(kinds, *form)),
             MergedDocumentId::AggregatedCore(form) => {
-                discovery::aggregated::subresources(self.owned.subresources(""), *form)
+                let subresources = self.owned.subresources("");
+                raw(&discovery::aggregated::subresources(subresources, *form))
             }
-            MergedDocumentId::OpenApiV2 => self.v2.value(),
-            MergedDocumentId::OpenApiV3Index => self.v3_index.value(),
-            MergedDocumentId::OpenApiV3(..) => self
-                .v3_of(id)
-                .map_or(Value::Null, |document| document.json.value()),
+            MergedDocumentId::OpenApiV2 => self.v2.raw(),
+            MergedDocumentId::OpenApiV3Index => self.v3_index.raw(),
+            MergedDocumentId::OpenApiV3(..) => {
+                let document = self.v3_of(id);
+                document.map_or_else(Raw::default, |document| document.json.raw())
+            }
+        }
+    }
+
+    /// Whether a merged document is served if the upstream has none.
+    pub(super) fn is_served_alone(&self, id: &MergedDocumentId) -> bool {
+        match id {
+            MergedDocumentId::Group(group) => discovery::plain::group(&self.kinds, group).is_some(),
+            MergedDocumentId::Resources(group, version) => {
+                discovery::plain::resource_list(&self.kinds, group, version).is_some()
+            }
+            MergedDocumentId::OpenApiV3(..) => self.v3_of(id).is_some(),
+            _ => false,
         }
     }
 
@@ -218,7 +237,8 @@ impl Documents {
 
     fn own_resources(&self, group: &str, version: &str) -> Value {
         let list = discovery::plain::resource_list(&self.kinds, group, version);
-        let mut list = list.unwrap_or_else(|| json!({"resources": []}));
+        let empty = || json!({"kind": "APIResourceList", "resources": []});
+        let mut list = list.unwrap_or_else(empty);
         if let Value::Array(entries) = &mut list["resources"] {
             let subresources = self.owned.subresources(group);
             let of_version = subresources.filter(|served| served.version == version);
@@ -295,8 +315,23 @@ fn openapi_format(accept: &str, protobuf: [&str; 2]) -> Option<OpenApiFormat> {
     )
 }
 
-fn aggregated(request: &ApiRequest, document: &Document, form: AggregatedVersion) -> ApiResponse {
+fn plain_raw(document: &Value) -> Raw {
+    let text = discovery::plain::text(document);
+    serde_json::from_slice(&text).unwrap_or_default() // JSON that was generated here
+}
+
+fn aggregated(
+    request: &ApiRequest,
+    query: &Query,
+    document: &Document,
+    form: AggregatedVersion,
+) -> ApiResponse {
     let mut response = conditional(request, document, form.content_type(), Some("Accept"));
+    if is_pretty(query, request.header("user-agent"))
+        && let ApiBody::Full(body) = &mut response.body
+    {
+        *body = indent(body).into();
+    }
     response
         .headers
         .insert(CACHE_CONTROL, HeaderValue::from_static("public"));

@@ -46,6 +46,7 @@ mod param_rights;
 pub mod posted;
 mod query;
 mod random;
+mod raw_json;
 pub mod reconcile;
 mod request;
 mod response;

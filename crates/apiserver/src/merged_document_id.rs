@@ -1,11 +1,12 @@
 //! Which documents are merged with those of the upstream, and how.
 
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::{
     discovery::{self, AggregatedVersion},
     openapi,
     ownership::OwnedResources,
+    raw_json::{Raw, RawMembers, raw},
 };
 
 /// A document of which the upstream has one part and the gateway the other.
@@ -44,8 +45,16 @@ impl MergedDocumentId {
         }
     }
 
+    /// Whether the text ends with a newline unless it is indented, as that of kube-apiserver does.
+    pub(super) fn ends_with_newline(&self) -> bool {
+        !matches!(
+            self,
+            Self::OpenApiV2 | Self::OpenApiV3Index | Self::OpenApiV3(..)
+        )
+    }
+
     /// Merges `own`, the gateway's part, into the document of the upstream.
-    pub(super) fn merge(&self, upstream: Value, own: Value, owned: &OwnedResources) -> Value {
+    pub(super) fn merge(&self, upstream: &RawValue, own: &RawValue, owned: &OwnedResources) -> Raw {
         match self {
             Self::Groups => discovery::merge_group_list(upstream, own),
             Self::Group(_) => discovery::merge_group(upstream, own),
@@ -53,10 +62,11 @@ impl MergedDocumentId {
                 discovery::merge_resource_list(upstream, own, group, owned)
             }
             Self::Aggregated(form) | Self::AggregatedCore(form) => {
-                let mut merged = discovery::merge_aggregated(upstream, own, owned);
+                let merged = discovery::merge_aggregated(upstream, own, owned);
                 // Both versions differ in their name only, and the upstream may have the other one.
-                merged["apiVersion"] = form.api_version().into();
-                merged
+                let mut merged = RawMembers::parse(&merged).unwrap_or_default();
+                merged.set("apiVersion", raw(form.api_version()));
+                merged.raw()
             }
             Self::OpenApiV2 => openapi::merge_v2(upstream, own, owned),
             Self::OpenApiV3Index => openapi::merge_v3_index(upstream, own),

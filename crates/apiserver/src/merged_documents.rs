@@ -15,13 +15,14 @@ use std::{
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::HeaderValue;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
     compression, discovery, documents::Documents, merged_document_id::MergedDocumentId, openapi,
 };
 use fairgate_core::sync::{Mutex, lock};
+use fairgate_objects::codec;
 
 /// The maximum number of cached documents. The upstream has as many as hosted groups have versions.
 const MAX_DOCUMENTS: usize = 256;
@@ -93,10 +94,16 @@ impl MergedDocuments {
         if let Some(last) = last.filter(|last| last.version == version) {
             return Some(last);
         }
-        let upstream_value: Value = serde_json::from_slice(upstream).ok()?;
-        let is_absent = upstream_value.is_null();
-        let merged = id.merge(upstream_value, documents.own_part(id), documents.owned());
-        let merged = merged.to_string();
+        let sent: &RawValue = serde_json::from_slice(upstream).ok()?;
+        // It may be indented for the client that comes first.
+        let compact = codec::json::compact(sent.get().as_bytes());
+        let upstream_text: &RawValue = serde_json::from_slice(&compact).ok()?;
+        let is_absent = upstream_text.get() == "null";
+        let merged = id.merge(upstream_text, &documents.own_part(id), documents.owned());
+        let mut merged = String::from(Box::<str>::from(merged));
+        if id.ends_with_newline() {
+            merged.push('\n');
+        }
         let etag = match (id, &version) {
             // The index has to know the tag of this one without its text.
             (MergedDocumentId::OpenApiV3(..), _) if is_absent => {
@@ -139,9 +146,13 @@ impl MergedDocument {
         }
     }
 
-    /// The document itself.
-    pub(super) fn value(&self) -> Value {
+    fn value(&self) -> Value {
         serde_json::from_slice(&self.json.bytes).unwrap_or_default() // JSON that was encoded here
+    }
+
+    /// The document as uncompressed JSON without white space.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.json.bytes
     }
 
     /// The document as JSON, and whether it is compressed.
@@ -228,6 +239,17 @@ mod tests {
     }
 
     #[test]
+    fn a_document_that_was_indented_for_one_client_is_compact_for_others() {
+        let theirs = groups(&["apps"]);
+        let indented = serde_json::to_vec_pretty(&theirs).unwrap();
+        let id = MergedDocumentId::Groups;
+        let made = MergedDocuments::default().make(&id, None, &indented, &documents());
+        let compact = make(&MergedDocuments::default(), None, &theirs);
+        assert_eq!(made.unwrap().text(), compact.text());
+        assert!(compact.text().ends_with(b"}\n"));
+    }
+
+    #[test]
     fn without_a_tag_the_text_is_compared() {
         let merging = MergedDocuments::default();
         let first = make(&merging, None, &groups(&["apps"]));
@@ -255,8 +277,10 @@ mod tests {
     #[test]
     fn a_document_that_is_not_json_is_not_merged() {
         let merging = MergedDocuments::default();
-        let made = merging.make(&MergedDocumentId::OpenApiV2, None, b"<html>", &documents());
-        assert!(made.is_none());
+        for text in [&b"<html>"[..], b"[1 2]", b"{\"a\":1", b""] {
+            let made = merging.make(&MergedDocumentId::OpenApiV2, None, text, &documents());
+            assert!(made.is_none());
+        }
         assert!(merging.last(&MergedDocumentId::OpenApiV2).is_none());
     }
 

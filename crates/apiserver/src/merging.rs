@@ -30,7 +30,7 @@ use crate::{
     hosted::Hosted,
     merged_document_id::MergedDocumentId,
     merged_documents::MergedDocument,
-    negotiate::{self, Output, Produces},
+    negotiate::{self, Output, Produces, is_pretty},
     query::Query,
     response::{ApiBody, ApiResponse},
     route::{Route, route},
@@ -38,6 +38,7 @@ use crate::{
 };
 use fairgate_call::{Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 use fairgate_core::digest::readable;
+use fairgate_objects::codec::json::indent;
 
 /// The maximum length of a document of the upstream in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
@@ -83,6 +84,8 @@ enum MergedFormat {
     Negotiated(Output),
     /// JSON, with this content type.
     Json(&'static str),
+    /// The same, with a line for each member and entry.
+    PrettyJson(&'static str),
     Protobuf,
 }
 
@@ -106,16 +109,20 @@ impl MergeRequest {
         let accept = text(headers, &ACCEPT);
         let path = readable(call.digest.info.path());
         let id = document(hosted, &path, accept)?;
+        let query = Query::parse(call.request.uri().query().unwrap_or_default());
         let format = match &id {
             MergedDocumentId::Aggregated(form) | MergedDocumentId::AggregatedCore(form) => {
-                MergedFormat::Json(form.content_type())
+                if is_pretty(&query, text(headers, &USER_AGENT)) {
+                    MergedFormat::PrettyJson(form.content_type())
+                } else {
+                    MergedFormat::Json(form.content_type())
+                }
             }
             MergedDocumentId::OpenApiV2 => MergedFormat::openapi(v2_format(accept)?),
             MergedDocumentId::OpenApiV3(..) => MergedFormat::openapi(v3_format(accept)?),
             MergedDocumentId::OpenApiV3Index => MergedFormat::Json("application/json"),
             _ => MergedFormat::Negotiated(output(call)?),
         };
-        let query = Query::parse(call.request.uri().query().unwrap_or_default());
         Some(Self {
             hash: query.text("hash").to_owned(),
             accepts_gzip: compression::accepts_gzip(headers),
@@ -178,15 +185,7 @@ impl MergeRequest {
 
     /// Whether the gateway has the document if the upstream has none.
     fn is_served_alone(&self, documents: &Documents) -> bool {
-        match &self.id {
-            MergedDocumentId::Group(_) | MergedDocumentId::OpenApiV3(..) => {
-                !documents.own_part(&self.id).is_null()
-            }
-            MergedDocumentId::Resources(..) => {
-                documents.own_part(&self.id).get("groupVersion").is_some()
-            }
-            _ => false,
-        }
+        documents.is_served_alone(&self.id)
     }
 
     /// Whether the client has this document already.
@@ -232,13 +231,18 @@ impl MergeRequest {
     fn response(&self, merged: &MergedDocument) -> ApiResponse {
         let (content_type, (body, is_gzip)) = match self.format {
             MergedFormat::Negotiated(output) => {
-                return ApiResponse::document(StatusCode::OK, &merged.value(), output);
+                return ApiResponse::document_text(merged.text(), output);
             }
-            MergedFormat::Json(name) if self.client_has(merged) => (name, (Bytes::new(), false)),
+            MergedFormat::Json(name) | MergedFormat::PrettyJson(name)
+                if self.client_has(merged) =>
+            {
+                (name, (Bytes::new(), false))
+            }
             MergedFormat::Protobuf if self.client_has(merged) => {
                 (self.protobuf_type(), (Bytes::new(), false))
             }
             MergedFormat::Json(name) => (name, merged.json(self.accepts_gzip)),
+            MergedFormat::PrettyJson(name) => (name, (indent(merged.text()).into(), false)),
             MergedFormat::Protobuf => (self.protobuf_type(), merged.protobuf(self.accepts_gzip)),
         };
         let status = if self.client_has(merged) {

@@ -261,7 +261,7 @@ impl Clause<'_> {
 }
 
 /// Whether JSON is indented: on request, and for browsers, curl and Wget.
-fn is_pretty(query: &Query, user_agent: &str) -> bool {
+pub(crate) fn is_pretty(query: &Query, user_agent: &str) -> bool {
     match query.text("pretty") {
         "" => ["curl", "Wget", "Mozilla/5.0"]
             .iter()

@@ -103,6 +103,19 @@ impl ApiResponse {
         }
     }
 
+    /// A document of discovery. `json` is its text, without white space.
+    pub(crate) fn document_text(json: &[u8], output: Output) -> Self {
+        let written = match output.media {
+            Media::Json if output.pretty => codec::json::indent(json),
+            Media::Json => json.to_vec(),
+            Media::Yaml | Media::Protobuf => {
+                let value = serde_json::from_slice(json).unwrap_or_default(); // JSON that was written here
+                return Self::document(StatusCode::OK, &value, output);
+            }
+        };
+        Self::full(StatusCode::OK, Media::Json.name(), written)
+    }
+
     /// A `Status`.
     pub fn status(status: StatusCode, value: &Value, output: Output) -> Self {
         let output = Output {

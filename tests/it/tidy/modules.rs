@@ -193,6 +193,8 @@ const ADMISSION: Edges = &[
     ),
     ("early", &["attributes", "evaluation", "matching", "policy"]),
     ("verdict", &["attributes", "evaluation"]),
+    ("mode", &[]),
+    ("record", &["attributes", "evaluation", "mode", "verdict"]),
     (
         "judge",
         &[
@@ -292,7 +294,8 @@ const APISERVER: Edges = &[
     ("negotiate", &["query", "status_error"]),
     ("request", &["status_error"]),
     ("ownership", &[]),
-    ("discovery", &["ownership"]),
+    ("raw_json", &[]),
+    ("discovery", &["ownership", "raw_json"]),
     ("object_writer", &["negotiate"]),
     ("list_parameters", &["query", "status_error"]),
     ("stored", &["status_error"]),
@@ -358,8 +361,11 @@ const APISERVER: Edges = &[
         ],
     ),
     ("compression", &["request", "response"]),
-    ("openapi", &["discovery", "ownership"]),
-    ("merged_document_id", &["discovery", "openapi", "ownership"]),
+    ("openapi", &["discovery", "ownership", "raw_json"]),
+    (
+        "merged_document_id",
+        &["discovery", "openapi", "ownership", "raw_json"],
+    ),
     (
         "documents",
         &[
@@ -369,6 +375,7 @@ const APISERVER: Edges = &[
             "openapi",
             "ownership",
             "query",
+            "raw_json",
             "request",
             "response",
             "route",

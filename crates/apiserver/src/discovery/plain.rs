@@ -2,7 +2,7 @@
 //!
 //! `/api`, `/apis`, `/apis/<group>`, `/apis/<group>/<version>`, and the list of paths at `/`.
 //!
-//! Keys are sorted alphabetically, not in the order of kube-apiserver, which no client depends on.
+//! [`text`] writes them with their keys in the order of kube-apiserver.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,33 @@ use sha2::{Digest, Sha256};
 use crate::ownership::ServedSubresource;
 
 use super::{STATUS_VERBS, group_version, groups, resources, verbs, versions};
-use fairgate_objects::kind::{Kind, Storage};
+use fairgate_objects::{
+    codec,
+    kind::{Kind, Storage},
+    schema::{
+        Struct,
+        meta_v1::{API_GROUP, API_GROUP_LIST, API_RESOURCE_LIST, API_VERSIONS},
+    },
+};
+
+/// The text of a document.
+pub(crate) fn text(document: &Value) -> Vec<u8> {
+    match shape(document) {
+        Some(shape) => codec::json::encode(shape, document, false),
+        None => codec::json::encode_plain(document, false),
+    }
+}
+
+/// The fields of a document in the order in which they are written; `None` if it is not one of these.
+pub(super) fn shape(document: &Value) -> Option<&'static Struct> {
+    match document["kind"].as_str()? {
+        "APIVersions" => Some(&API_VERSIONS),
+        "APIGroupList" => Some(&API_GROUP_LIST),
+        "APIGroup" => Some(&API_GROUP),
+        "APIResourceList" => Some(&API_RESOURCE_LIST),
+        _ => None,
+    }
+}
 
 /// The document at `/`: the paths of `kinds`, of the documents, and `others` (health, metrics), sorted.
 pub(crate) fn paths(kinds: &[&Kind], others: &[&str]) -> Value {

@@ -4,21 +4,12 @@
 
 use serde_json::Value;
 
-use fairgate_objects::{
-    codec::envelope,
-    schema::meta_v1::{API_GROUP, API_GROUP_LIST, API_RESOURCE_LIST, API_VERSIONS},
-};
+use super::plain::shape;
+use fairgate_objects::codec::envelope;
 
 /// Encodes a document; `None` if it has no protobuf form.
 pub fn encode(document: &Value) -> Option<Vec<u8>> {
-    let shape = match document["kind"].as_str()? {
-        "APIVersions" => &API_VERSIONS,
-        "APIGroupList" => &API_GROUP_LIST,
-        "APIGroup" => &API_GROUP,
-        "APIResourceList" => &API_RESOURCE_LIST,
-        _ => return None,
-    };
-    Some(envelope::seal_object(shape, document))
+    Some(envelope::seal_object(shape(document)?, document))
 }
 
 #[cfg(test)]

@@ -2,9 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::ownership::OwnedResources;
+use crate::{
+    ownership::OwnedResources,
+    raw_json::{raw, value},
+};
 
-use super::{AggregatedVersion, aggregated, etag, merge_aggregated, merge_group_list, plain};
+use super::{AggregatedVersion, etag, plain};
 use fairgate_objects::{
     kind::{Kind, KindVersion, Storage},
     kinds::{FLOW_CONTROL as KINDS, FLOW_SCHEMA, PRIORITY_LEVEL},
@@ -65,6 +68,28 @@ fn v1_of(kind: &'static Kind) -> Kind {
 
 fn version(version: &KindVersion) -> KindVersion {
     KindVersion { ..*version }
+}
+
+/// The aggregated documents as values.
+mod aggregated {
+    use super::{super::aggregated, AggregatedVersion, Kind, Value, raw, value};
+
+    pub(super) fn apis(kinds: &[&Kind], form: AggregatedVersion) -> Value {
+        value(&raw(&aggregated::apis(kinds, form)))
+    }
+
+    pub(super) fn api(kinds: &[&Kind], form: AggregatedVersion) -> Value {
+        value(&raw(&aggregated::api(kinds, form)))
+    }
+}
+
+fn merge_group_list(upstream: &Value, own: &Value) -> Value {
+    value(&super::merge_group_list(&raw(upstream), &raw(own)))
+}
+
+fn merge_aggregated(upstream: &Value, own: &Value) -> Value {
+    let (upstream, own) = (raw(upstream), raw(own));
+    value(&super::merge_aggregated(&upstream, &own, &owned()))
 }
 
 fn golden(text: &str) -> Value {
@@ -314,7 +339,7 @@ fn of_two_forms_the_one_with_the_higher_q_is_chosen_and_then_the_first() {
 #[test]
 fn our_group_takes_the_place_of_the_upstreams() {
     let upstream = golden(include_str!("goldens/plain.json"))["/apis"].take();
-    let merged = merge_group_list(upstream.clone(), plain::group_list(&KINDS));
+    let merged = merge_group_list(&upstream, &plain::group_list(&KINDS));
     assert_eq!(merged["groups"][0], upstream["groups"][0]);
     assert_eq!(merged["groups"][1], upstream["groups"][1]);
     assert_eq!(merged["groups"][2], plain::group_list(&KINDS)["groups"][0]);
@@ -328,7 +353,7 @@ fn our_group_is_inserted_by_its_priority() {
             .iter()
             .map(|name| json!({ "name": name }))
             .collect();
-        let merged = merge_group_list(json!({ "groups": groups }), plain::group_list(&KINDS));
+        let merged = merge_group_list(&json!({ "groups": groups }), &plain::group_list(&KINDS));
         let groups = merged["groups"].as_array().unwrap().clone();
         groups
             .iter()
@@ -354,7 +379,7 @@ fn aggregated_documents_are_merged_in_the_same_way() {
         { "metadata": { "name": "example.com" }, "versions": [] },
     ] });
     let ours = aggregated::apis(&KINDS, AggregatedVersion::V2);
-    let merged = merge_aggregated(upstream.clone(), ours.clone(), &owned());
+    let merged = merge_aggregated(&upstream, &ours);
     assert_eq!(merged["kind"], "K");
     assert_eq!(merged["items"][0], upstream["items"][0]);
     assert_eq!(merged["items"][1], ours["items"][0]);
@@ -362,7 +387,7 @@ fn aggregated_documents_are_merged_in_the_same_way() {
 
     let core = json!({ "items": [{ "metadata": {}, "versions": [1] }] });
     let own = aggregated::api(&[pods()], AggregatedVersion::V2);
-    let merged = merge_aggregated(core, own, &owned());
+    let merged = merge_aggregated(&core, &own);
     assert_eq!(merged["items"].as_array().unwrap().len(), 1);
     assert_eq!(merged["items"][0]["versions"][0]["version"], "v1");
 }
@@ -371,9 +396,9 @@ fn aggregated_documents_are_merged_in_the_same_way() {
 fn an_upstream_of_another_shape_counts_as_empty() {
     let ours = plain::group_list(&KINDS);
     for upstream in [json!(null), json!([]), json!({}), json!({ "groups": 1 })] {
-        assert_eq!(merge_group_list(upstream, ours.clone()), ours);
+        assert_eq!(merge_group_list(&upstream, &ours), ours);
     }
     let odd = json!({ "groups": [1, { "name": [] }, null] });
-    let merged = merge_group_list(odd, ours.clone());
+    let merged = merge_group_list(&odd, &ours);
     assert_eq!(merged["groups"][3], ours["groups"][0]);
 }

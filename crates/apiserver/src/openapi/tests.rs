@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{merge_v2, merge_v3, merge_v3_index, merged_hash, v2, v2_proto, v3, v3_proto};
+use super::{merged_hash, v2, v2_proto, v3, v3_proto};
 use crate::{
     discovery::{self, tests::golden_kinds},
     ownership::OwnedResources,
+    raw_json::{raw, value},
 };
 use fairgate_objects::kinds::FLOW_CONTROL as KINDS;
 
@@ -13,6 +14,18 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 fn owned() -> OwnedResources {
     OwnedResources::new(&KINDS, &[])
+}
+
+fn merge_v3_index(upstream: &Value, own: &Value) -> Value {
+    value(&super::merge_v3_index(&raw(upstream), &raw(own)))
+}
+
+fn merge_v3(upstream: &Value, own: &Value) -> Value {
+    value(&super::merge_v3(&raw(upstream), &raw(own), &owned()))
+}
+
+fn merge_v2(upstream: &Value, own: &Value) -> Value {
+    value(&super::merge_v2(&raw(upstream), &raw(own), &owned()))
 }
 
 fn golden(text: &str) -> Value {
@@ -233,7 +246,7 @@ fn hosted_versions_are_merged_into_the_index() {
     } });
     let documents = v3::documents(&KINDS, "");
     let ours = v3::index(&documents);
-    let merged = merge_v3_index(upstream, ours.clone());
+    let merged = merge_v3_index(&upstream, &ours);
     let key = |version: &str| format!("apis/{GROUP}{version}");
     let v1 = documents.iter().find(|document| document.key == key("/v1"));
     let hash = merged_hash("THEIRS", &v1.unwrap().hash);
@@ -273,7 +286,7 @@ fn hosted_resources_replace_those_of_the_upstream_in_v2() {
         },
     });
     let ours = v2::document(&KINDS, "");
-    let merged = merge_v2(upstream, ours.clone(), &owned());
+    let merged = merge_v2(&upstream, &ours);
 
     assert_eq!(merged["host"], "upstream");
     assert_eq!(merged["paths"]["/apis/"], 1);
@@ -298,11 +311,11 @@ fn an_upstream_document_of_another_shape_counts_as_empty() {
     let index = v3::index(&v3::documents(&KINDS, ""));
     let document = v2::document(&KINDS, "");
     for upstream in [json!(null), json!([]), json!({}), json!({ "paths": 1 })] {
-        assert_eq!(merge_v3_index(upstream.clone(), index.clone()), index);
+        assert_eq!(merge_v3_index(&upstream, &index), index);
         let v3: Value = serde_json::from_str(&v3::documents(&KINDS, "")[3].json).unwrap();
-        assert_eq!(merge_v3(upstream.clone(), v3.clone(), &owned()), v3);
-        assert_eq!(merge_v2(upstream, document.clone(), &owned()), document);
+        assert_eq!(merge_v3(&upstream, &v3), v3);
+        assert_eq!(merge_v2(&upstream, &document), document);
     }
-    let merged = merge_v2(json!({ "paths": {} }), document.clone(), &owned());
+    let merged = merge_v2(&json!({ "paths": {} }), &document);
     assert_eq!(merged["definitions"], document["definitions"]);
 }

@@ -6,6 +6,7 @@
 //! Not here: what the values mean, and which fields there are.
 
 mod scan;
+mod spacing;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -18,6 +19,7 @@ use crate::schema::canonical::Source;
 pub(crate) use scan::MAX_DEPTH;
 pub use scan::SyntaxError;
 pub(super) use scan::push_utf8;
+pub use spacing::{compact, indent};
 pub(crate) use write::encode_part;
 pub(super) use write::encode_raw;
 pub use write::{encode, encode_list, encode_plain};

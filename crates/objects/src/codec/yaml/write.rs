@@ -93,12 +93,13 @@ fn scalar(value: &Value) -> String {
 
 /// A text, in quotes unless every parser reads it as text without them.
 fn text(string: &str) -> String {
-    let mut bytes = string.bytes();
-    let begins = bytes
-        .next()
-        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'/' || byte == b'_');
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_.-".contains(&byte);
-    let is_word = begins && bytes.all(plain);
+    let begins = |byte: &u8| byte.is_ascii_alphabetic() || b"/_".contains(byte);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_.-+=".contains(&byte);
+    // Such as a hash in base64: no number and no time has an equals sign.
+    let is_base64 =
+        string.len() > 1 && !string.starts_with(['=', '-', '.']) && string.ends_with('=');
+    let is_word = (is_base64 || string.as_bytes().first().is_some_and(begins))
+        && string.bytes().all(is_plain);
     if is_word && !TAKEN.contains(&string.to_ascii_lowercase().as_str()) {
         string.to_owned()
     } else {
@@ -134,13 +135,14 @@ mod tests {
     #[test]
     fn text_that_yaml_could_read_as_another_type_is_quoted() {
         let value = json!({
-            "a": "yes", "b": ["On", "1.5", "a: b", "x/y-z", "", "0x1f", "ä"],
+            "a": "yes", "b": ["On", "1.5", "a: b", "x/y-z", "", "0x1f", "ä", "1+Z/w=", "+1==", "=", "a+b=c"],
             "c": {"d": [{"e": 1, "f": null}, [], {}], "g": true}, "h": {}, "y": -1.5,
         });
         let text = encode(&value);
         assert_eq!(
             text,
-            "a: \"yes\"\nb:\n- \"On\"\n- \"1.5\"\n- \"a: b\"\n- x/y-z\n- \"\"\n- \"0x1f\"\n- \"ä\"\nc:\n  d:\n  \
+            "a: \"yes\"\nb:\n- \"On\"\n- \"1.5\"\n- \"a: b\"\n- x/y-z\n- \"\"\n- \"0x1f\"\n- \"ä\"\n\
+             - 1+Z/w=\n- +1==\n- \"=\"\n- a+b=c\nc:\n  d:\n  \
              - e: 1\n    f: null\n  - []\n  - {}\n  g: true\nh: {}\n\"y\": -1.5\n"
         );
         let read = super::super::parse(text.as_bytes()).unwrap();
