@@ -1,8 +1,8 @@
 //! Whether the author of an admission policy or binding may read the params that it refers to.
 //!
 //! Otherwise a policy could tell its author what is in them. As in kube-apiserver, a policy needs the right to read all
-//! objects of its kind of params, and a binding that to read the params it names. If the resource of the kind is not
-//! known, the right to read all resources of its group is needed.
+//! objects of its kind of params, and a binding that to read the params it names, or to list those it selects. If the
+//! resource of the kind is not known, the right to read all resources of its group is needed.
 //!
 //! Source: Kubernetes `pkg/registry/admissionregistration`, `authz.go` of both kinds.
 
@@ -101,16 +101,33 @@ impl ParamRights {
         if params.is_null() || old.is_some_and(is_same) {
             return None;
         }
-        let kind = param_kind(store, text(&spec["policyName"])).await;
+        let policy = text(&spec["policyName"]);
+        let kind = param_kind(store, policy).await;
+        let reading = self.reading(kind.as_ref().unwrap_or(&Value::Null));
+        let verb = match text(&params["name"]) {
+            "" => "list",
+            _ => "get",
+        };
+        let author = shown(user);
+        let lacks = |on: &str| format!("user {author} does not have \"{verb}\" permission {on}");
+        let needs_all = |what: String| {
+            let lacks = lacks("for all groups, versions and resources");
+            format!("unable to {what} to determine minimum required permissions and {lacks}")
+        };
+        let refused = match &kind {
+            None => needs_all(format!("get policy {policy}")),
+            Some(kind) if !kind.is_null() && reading.resource == "*" => {
+                let (version, kind) = (text(&kind["apiVersion"]), text(&kind["kind"]));
+                needs_all(format!("resolve paramKind &{{{version} {kind}}}"))
+            }
+            Some(_) => lacks("on the object referenced by paramRef"),
+        };
         let wanted = Attributes {
+            verb: verb.to_owned(),
             name: text(&params["name"]).to_owned(),
             namespace: text(&params["namespace"]).to_owned(),
-            ..self.reading(&kind)
+            ..reading
         };
-        let refused = format!(
-            "user {} does not have \"get\" permission on the object referenced by paramRef",
-            shown(user)
-        );
         self.refusal(user, &wanted, refused).await
     }
 
@@ -144,8 +161,8 @@ impl ParamRights {
     }
 }
 
-/// The kind of params of a policy; null if there is none, or no such policy.
-async fn param_kind(store: &dyn Store, policy: &str) -> Value {
+/// The kind of params of a policy, null if it has none; `None` if there is no such policy.
+async fn param_kind(store: &dyn Store, policy: &str) -> Option<Value> {
     let kind = &VALIDATING_ADMISSION_POLICY;
     let key = format!("{}{policy}", kind.key_prefix());
     let found = store.get(&key, ReadRevision::Newest).await;
@@ -153,10 +170,8 @@ async fn param_kind(store: &dyn Store, policy: &str) -> Value {
         .ok()
         .flatten()
         .map(|entry| stored::object(kind, &entry));
-    match object {
-        Some(Ok(policy)) => policy.stored()["spec"]["paramKind"].clone(),
-        _ => Value::Null,
-    }
+    let policy = object?.ok()?;
+    Some(policy.stored()["spec"]["paramKind"].clone())
 }
 
 fn text(value: &Value) -> &str {

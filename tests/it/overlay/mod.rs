@@ -4,8 +4,8 @@
 mod authorization;
 mod budgets;
 mod documents;
+mod hosted_policies;
 mod metrics;
-mod param_rights;
 mod upstream;
 
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! The fake API server behind the gateway of these tests: a few documents and objects, and access reviews. Alice may
-//! read, Carol may also patch, Dave may write admission policies and read objects named "allowed", reviews for Bob fail,
-//! and Mallory may not read the documents at the root.
+//! read, Carol may also patch, Dave may write admission policies, read objects named "allowed" and those in the namespace
+//! "readable", and list those in "listable", reviews for Bob fail, and Mallory may not read the documents at the root.
 
 use std::{
     future::Future,
@@ -139,6 +139,15 @@ fn root_document(path: &str, request: &Request<Incoming>, edition: usize) -> Opt
     let (accept, known) = (header(request, "accept"), header(request, "if-none-match"));
     Some(match path {
         "/apis" if *request.method() == Method::HEAD => text(""),
+        "/api" if !is_of_a_client(request.headers()) => {
+            let pods = json!({"resource": "pods", "scope": "Namespaced", "verbs": ["get"],
+                "responseKind": {"group": "", "version": "v1", "kind": "Pod"}});
+            let core =
+                json!({"metadata": {}, "versions": [{"version": "v1", "resources": [pods]}]});
+            let list = json!({"kind": "APIGroupDiscoveryList",
+                "apiVersion": "apidiscovery.k8s.io/v2", "items": [core]});
+            tagged(&list, AGGREGATED, "\"core\"", known)
+        }
         "/apis" if accept.contains("v=v2;as=APIGroupDiscoveryList") => {
             let item = |name: &str| json!({"metadata": {"name": name}, "versions": []});
             let items = [item("apps"), item("example.com")];
@@ -266,7 +275,13 @@ fn review_response(review: &Value) -> TestReply {
         ("carol", "patch") => json_of(&json!({"status": {"allowed": true}})),
         ("dave", _) => {
             let of = &spec["resourceAttributes"];
-            let allowed = of["group"] == "admissionregistration.k8s.io" || of["name"] == "allowed";
+            let [group, namespace, name] =
+                ["group", "namespace", "name"].map(|key| of[key].as_str().unwrap_or_default());
+            let allowed = match (verb.unwrap(), namespace) {
+                _ if group == "admissionregistration.k8s.io" => true,
+                ("get", "readable") | ("list", "listable") => true,
+                _ => name == "allowed",
+            };
             json_of(&json!({"status": {"allowed": allowed}}))
         }
         _ if reads => json_of(&json!({"status": {"allowed": true}})),

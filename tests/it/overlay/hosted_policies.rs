@@ -1,5 +1,6 @@
 //! Hosted admission policies: authors need the right to read the params that these refer to, and their types are checked.
-//! Dave may do everything with policies and bindings, and read one object, "allowed".
+//! Dave may do everything with policies and bindings, read objects named "allowed" and those in the namespace
+//! "readable", and list those in "listable".
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn gateway_before(server: &Server) -> GatewayProcess {
         "mode": "overlay",
         "upstream": {"url": format!("http://{}", server.upstream.as_ref().unwrap().address)},
         "authentication": {"tokenFile": "tokens", "tokenReview": {"enabled": false}},
-        "admission": {"policies": {"source": "hosted"}},
+        "admission": {"mode": "audit", "policies": {"source": "hosted"}},
     });
     let options = ProcessOptions {
         tokens: TOKENS,
@@ -50,9 +51,57 @@ fn binding(name: &str, param: &str) -> Value {
     })
 }
 
+/// A reference to one object; in an empty namespace: to those of all.
+fn named(name: &str, namespace: &str) -> Value {
+    let mut params = json!({"name": name, "parameterNotFoundAction": "Deny"});
+    if !namespace.is_empty() {
+        params["namespace"] = json!(namespace);
+    }
+    params
+}
+
+/// A reference to objects with a label.
+fn selected(namespace: &str) -> Value {
+    let mut params = named("", namespace);
+    params.as_object_mut().unwrap().remove("name");
+    params["selector"] = json!({"matchLabels": {"a": "b"}});
+    params
+}
+
 async fn write(client: &mut Client, method: Method, target: &str, body: &Value) -> ClientResponse {
     let json = [("content-type", "application/json")];
     client.send(method, target, &json, body.to_string()).await
+}
+
+/// The status of a policy once its types are checked.
+async fn checked_status(client: &mut Client, name: &str) -> Value {
+    let target = format!("{POLICIES}/{name}");
+    let checked = async {
+        loop {
+            let status = client.get(&target, &[]).await.json()["status"].clone();
+            if status["observedGeneration"] == 1 {
+                break status;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let status = tokio::time::timeout(Duration::from_secs(20), checked).await;
+    status.expect("the policy is checked")
+}
+
+/// Waits until the gateway knows the kinds of the cluster. Until then, authors need more rights.
+async fn kinds_are_known(dave: &mut Client) {
+    let known = async {
+        loop {
+            let refused = write(dave, Method::POST, BINDINGS, &binding("none", "secret")).await;
+            if !refused.message().contains("unable to resolve paramKind") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let known = tokio::time::timeout(Duration::from_secs(20), known).await;
+    known.expect("the kinds of the cluster are read");
 }
 
 #[tokio::test]
@@ -63,8 +112,8 @@ async fn policies_and_bindings_need_the_right_to_read_their_params() {
         client_of(&gateway, "dave").await,
         client_of(&gateway, "root").await,
     );
-    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-    let with_params = policy("with-params", &config_map);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+    let with_params = policy("with-params", &pod);
     let post = Method::POST;
     let refused = write(&mut dave, post.clone(), POLICIES, &with_params).await;
     assert_eq!(refused.status, 422);
@@ -72,7 +121,7 @@ async fn policies_and_bindings_need_the_right_to_read_their_params() {
         refused.message(),
         "ValidatingAdmissionPolicy.admissionregistration.k8s.io \"with-params\" is invalid: spec.paramKind: Forbidden: \
          user &{dave dave-uid [devs system:authenticated] map[]} must have \"get\" permission on all objects of the \
-         referenced paramKind (kind=ConfigMap, apiVersion=v1)"
+         referenced paramKind (kind=Pod, apiVersion=v1)"
     );
     let plain = policy("plain", &Value::Null);
     assert_eq!(
@@ -88,6 +137,7 @@ async fn policies_and_bindings_need_the_right_to_read_their_params() {
         201
     );
 
+    kinds_are_known(&mut dave).await;
     let secret = binding("secret", "secret");
     let refused = write(&mut dave, post.clone(), BINDINGS, &secret).await;
     assert_eq!(refused.status, 422);
@@ -122,6 +172,72 @@ async fn policies_and_bindings_need_the_right_to_read_their_params() {
 }
 
 #[tokio::test]
+async fn p27_authors_of_bindings_need_rights_on_what_they_select() {
+    let server = Server::start();
+    let gateway = gateway_before(&server);
+    let (mut dave, mut root) = (
+        client_of(&gateway, "dave").await,
+        client_of(&gateway, "root").await,
+    );
+    for (name, kind) in [
+        ("with-params", json!({"apiVersion": "v1", "kind": "Pod"})),
+        (
+            "unknown-kind",
+            json!({"apiVersion": "v1", "kind": "Unheard"}),
+        ),
+    ] {
+        let created = write(&mut root, Method::POST, POLICIES, &policy(name, &kind)).await;
+        assert_eq!(created.status, 201);
+    }
+    kinds_are_known(&mut dave).await;
+    let of_object = |verb: &str| {
+        format!("does not have \"{verb}\" permission on the object referenced by paramRef")
+    };
+    let of_all = "does not have \"get\" permission for all groups, versions and resources";
+    let cases = [
+        ("with-params", named("secret", "ns"), Some(of_object("get"))),
+        ("with-params", named("any", "readable"), None),
+        ("with-params", named("allowed", "ns"), None),
+        ("with-params", named("allowed", ""), None),
+        ("with-params", named("any", ""), Some(of_object("get"))),
+        ("with-params", selected("listable"), None),
+        ("with-params", selected("readable"), Some(of_object("list"))),
+        ("with-params", selected(""), Some(of_object("list"))),
+        ("missing", named("secret", "ns"), Some(of_all.to_owned())),
+        (
+            "unknown-kind",
+            named("secret", "ns"),
+            Some(of_all.to_owned()),
+        ),
+        ("unknown-kind", named("any", "readable"), None),
+    ];
+    for (number, (policy, params, refused)) in cases.into_iter().enumerate() {
+        let mut one = binding(&format!("b-{number}"), "");
+        one["spec"]["policyName"] = json!(policy);
+        one["spec"]["paramRef"] = params;
+        let response = write(&mut dave, Method::POST, BINDINGS, &one).await;
+        let Some(end) = refused else {
+            assert_eq!(response.status, 201, "{number}: {}", response.message());
+            continue;
+        };
+        assert_eq!(response.status, 422, "{number}");
+        let dave = "user &{dave dave-uid [devs system:authenticated] map[]}";
+        let start = match policy {
+            "missing" => {
+                "unable to get policy missing to determine minimum required permissions and "
+            }
+            "unknown-kind" => {
+                "unable to resolve paramKind &{v1 Unheard} to determine minimum required permissions and "
+            }
+            _ => "",
+        };
+        let expected = format!("spec.paramRef: Forbidden: {start}{dave} {end}");
+        let message = response.message();
+        assert!(message.ends_with(&expected), "{number}: {message}");
+    }
+}
+
+#[tokio::test]
 async fn types_are_checked_against_the_kinds_of_the_cluster() {
     let server = Server::start();
     let gateway = gateway_before(&server);
@@ -134,19 +250,7 @@ async fn types_are_checked_against_the_kinds_of_the_cluster() {
             .status,
         201
     );
-    let target = format!("{POLICIES}/typed");
-    let checked = async {
-        loop {
-            let status = root.get(&target, &[]).await.json()["status"].clone();
-            if status["observedGeneration"] == 1 {
-                break status;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let status = tokio::time::timeout(Duration::from_secs(20), checked)
-        .await
-        .expect("the policy is checked");
+    let status = checked_status(&mut root, "typed").await;
     let warning = &status["typeChecking"]["expressionWarnings"][0];
     assert_eq!(
         warning["fieldRef"], "spec.validations[0].expression",
