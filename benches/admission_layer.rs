@@ -16,11 +16,13 @@ use std::{
     time::Duration,
 };
 
-use fairgate_admission::{InputFailure, ParamScope, PolicyParamKind, PolicySet};
+use fairgate_admission::{
+    AdmissionMode, AdmissionRecord, AdmissionRecorder, InputFailure, ParamScope, PolicyParamKind,
+    PolicySet,
+};
 use fairgate_admitter::{
-    AdmissionLayer, AdmissionMode, AdmissionRecord, AdmissionRecorder, AdmissionWaitLayer,
-    Admitter, AdmitterSettings, ClusterState, ForwardedPolicies, LookupFuture, PublishedPolicies,
-    ResourceKind, ServedResource, SharedObject,
+    AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
+    ForwardedPolicies, LookupFuture, PublishedPolicies, ResourceKind, ServedResource, SharedObject,
 };
 use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;

@@ -6,7 +6,6 @@ use tokio::runtime::Handle;
 
 use super::{
     ServeError, access_reviews,
-    admission_log::AdmissionLog,
     admission_recorder::LoggingRecorder,
     hosted_api::HostedApi,
     settings::{self, UpstreamClients},
@@ -16,9 +15,8 @@ use crate::{
     observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue},
     source::{admission_files::AdmissionFiles, admission_store::AdmissionStore},
 };
-use fairgate_admitter::{
-    AdmissionMode, Admitter, AdmitterSettings, ClusterState, Fidelity, PublishedPolicies,
-};
+use fairgate_admission::{AdmissionMode, AdmissionRecorder, Fidelity};
+use fairgate_admitter::{Admitter, AdmitterSettings, ClusterState, PublishedPolicies};
 use fairgate_base::clock::Clock;
 use fairgate_cluster::{
     ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
@@ -108,9 +106,7 @@ impl AdmissionPolicies {
             }
         };
         let published = Arc::default();
-        let audit = &config.admission.audit;
-        let log = AdmissionLog::start(audit, clock, metrics)?;
-        let recorder = LoggingRecorder::new(log, audit.file.is_some(), clock.clone());
+        let recorder = LoggingRecorder::start(&config.admission.audit, clock, metrics)?;
         let upstream = (
             access_reviews::reviews(config, clients, clock, metrics, control),
             clients.reviews.clone(),
@@ -177,7 +173,7 @@ fn new_admitter(
     published: &Arc<PublishedPolicies>,
     state: &Arc<FollowedCluster>,
     (access, client): (AccessReviews, ApiClient),
-    recorder: LoggingRecorder,
+    recorder: Arc<dyn AdmissionRecorder>,
     clock: &Clock,
 ) -> Arc<Admitter> {
     let workers = config.admission.workers;
@@ -186,7 +182,7 @@ fn new_admitter(
         mode,
         policies: Arc::clone(published),
         cluster: Arc::clone(state) as Arc<dyn ClusterState>,
-        recorder: Arc::new(recorder),
+        recorder,
         access,
         client,
         body_budget: usize::try_from(config.admission.body_budget).unwrap_or(usize::MAX),

@@ -1,4 +1,4 @@
-//! What policies found on forwarded requests: counted, and written to the audit log by a thread of its own.
+//! What policies found about requests: counted, and written to the audit log by a thread of its own.
 //!
 //! Records are handed over by a bounded queue. When it is full, further ones are dropped and counted: a slow disk delays
 //! no request.
@@ -22,7 +22,8 @@ use crate::{
     config::AdmissionAuditConfig,
     observe::{AdmissionMetrics, GatewayMetrics, RotatedFile, catalogue},
 };
-use fairgate_admitter::{AdmissionRecord, AdmissionRecorder, audit::AuditEntry};
+use fairgate_admission::{AdmissionRecord, AdmissionRecorder};
+use fairgate_admitter::audit::AuditEntry;
 use fairgate_base::clock::Clock;
 
 /// The most records that wait.

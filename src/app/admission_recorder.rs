@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use super::admission_log::AdmissionLog;
-use fairgate_admitter::{AdmissionDecision, AdmissionRecord, AdmissionRecorder};
+use super::admission_log::{AdmissionLog, AdmissionLogError};
+use crate::{config::AdmissionAuditConfig, observe::GatewayMetrics};
+use fairgate_admission::{AdmissionDecision, AdmissionRecord, AdmissionRecorder};
 use fairgate_base::{clock::Clock, log_limit::LogLimit};
 
 /// The log target of judged requests.
 const LOG: &str = "fairgate::admission";
 /// The most lines in 10 s; further ones are only counted.
 const LINES: u32 = 100;
+/// The longest text of annotations in a line, in characters.
+const MAX_ANNOTATIONS: usize = 2048;
 
 /// Counts requests and writes them to the audit log. Without an audit log, requests that are denied, warned about,
 /// annotated or cannot be judged go to the log of the gateway. Objects are not logged.
@@ -24,15 +27,24 @@ pub(super) struct LoggingRecorder {
 }
 
 impl LoggingRecorder {
-    /// A recorder that writes to `log` if it has a file, or else a bounded number of lines to the log of the gateway.
-    pub(super) fn new(log: AdmissionLog, has_file: bool, clock: Clock) -> Self {
-        Self {
+    /// A recorder that writes to the file of `audit`, or without one a bounded number of lines to the log of the gateway.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened.
+    pub(super) fn start(
+        audit: &AdmissionAuditConfig,
+        clock: &Clock,
+        metrics: &Arc<GatewayMetrics>,
+    ) -> Result<Arc<dyn AdmissionRecorder>, AdmissionLogError> {
+        let log = AdmissionLog::start(audit, clock, metrics)?;
+        Ok(Arc::new(Self {
             next: log.recorder(),
-            has_file,
-            clock,
+            has_file: audit.file.is_some(),
+            clock: clock.clone(),
             lines: LogLimit::new(LINES),
             _log: log,
-        }
+        }))
     }
 
     fn log(&self, record: &AdmissionRecord) {
@@ -63,11 +75,24 @@ impl LoggingRecorder {
             name = &*request.name,
             policy = found.map(|check| &*check.policy),
             finding = finding.map(|check| &*check.message),
+            annotations = annotations(record),
             failure = &*record.failure,
             left_out,
             "evaluated admission policies"
         );
     }
+}
+
+/// The audit annotations as text; none if there are none, or if they may quote a Secret.
+fn annotations(record: &AdmissionRecord) -> Option<String> {
+    if record.annotations.is_empty() || record.may_quote_a_secret(None) {
+        return None;
+    }
+    let pairs = record.annotations.iter();
+    let pairs: Vec<String> = pairs
+        .map(|(key, value)| format!("{key}={value:?}"))
+        .collect();
+    Some(pairs.join(", ").chars().take(MAX_ANNOTATIONS).collect())
 }
 
 impl AdmissionRecorder for LoggingRecorder {

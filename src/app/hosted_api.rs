@@ -22,6 +22,7 @@ use crate::{
     source::store::SETTLE,
 };
 use fairgate_admission::{
+    AdmissionRecorder,
     kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY},
     typed_kinds,
 };
@@ -181,6 +182,7 @@ impl HostedApi {
         store: Arc<dyn Store>,
         access: Option<AccessReviews>,
         namespaces: Option<Arc<dyn Namespaces>>,
+        recorder: Option<Arc<dyn AdmissionRecorder>>,
         clock: &Clock,
     ) -> Self {
         let main_port = Arc::new(MainPortEndpoints::default());
@@ -202,6 +204,7 @@ impl HostedApi {
             version: config.hosted_api.kubernetes_version.clone(),
             address: config.listen.address.to_string(),
             param_resources: Some(Arc::clone(&param_resources) as Arc<dyn ParamResources>),
+            recorder,
             admin: main_port.clone(),
         });
         Self {
@@ -289,11 +292,7 @@ impl HostedApi {
 
     /// The failure of the store, if it is not healthy.
     pub(super) fn problem(&self) -> Option<String> {
-        match self.store.health() {
-            StoreHealth::Ready => None,
-            StoreHealth::Unread => Some("not read yet".to_owned()),
-            StoreHealth::Degraded(why) => Some(why.to_string()),
-        }
+        problem(&*self.store)
     }
 
     /// Serves metrics, health checks and dumps on the main port, too.
@@ -311,20 +310,22 @@ impl HostedApi {
     }
 
     /// Registers the metrics of the store, and returns what counts its objects.
+    ///
+    /// The metrics do not own the API: it owns the recorder of admission policies, which owns the metrics.
     pub(super) fn register_metrics(&self, telemetry: &Telemetry) -> StoredObjects {
         let metrics = telemetry.metrics();
-        let this = self.clone();
+        let store = Arc::clone(&self.store);
         metrics.observe_gauge(&catalogue::STORE_UP, move || {
-            f64::from(u8::from(this.problem().is_none()))
+            f64::from(u8::from(problem(&*store).is_none()))
         });
-        let this = self.clone();
+        let store = Arc::clone(&self.store);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         metrics.observe_gauge(&catalogue::STORE_REVISION, move || {
-            this.store.cached_revision() as f64
+            store.cached_revision() as f64
         });
-        let this = self.clone();
+        let ensured = Arc::clone(&self.ensured);
         metrics.observe_gauge(&catalogue::BOOTSTRAP_ENSURED, move || {
-            f64::from(u8::from(this.is_complete()))
+            f64::from(u8::from(ensured.load(Ordering::Relaxed)))
         });
         let kinds = KINDS.iter().chain(&ADMISSION_KINDS).copied();
         let kinds = kinds.filter(|kind| self.hosted.has(kind));
@@ -498,6 +499,14 @@ impl RepeatedFailure {
     }
 }
 
+fn problem(store: &dyn Store) -> Option<String> {
+    match store.health() {
+        StoreHealth::Ready => None,
+        StoreHealth::Unread => Some("not read yet".to_owned()),
+        StoreHealth::Degraded(why) => Some(why.to_string()),
+    }
+}
+
 /// The operator endpoints on the main port, once the gateway runs. Weak, because the endpoints hold the
 /// store, and the API would hold both in a reference cycle; the admin port owns them.
 #[derive(Default)]
@@ -546,7 +555,7 @@ mod tests {
         let reading = Config::parse("test.yaml", &directory.0, text);
         let (config, _) = reading.usable().unwrap();
         let store = open_local(&directory.0.join("store.redb"), clock).unwrap();
-        HostedApi::new(&config, Arc::new(store), None, None, clock)
+        HostedApi::new(&config, Arc::new(store), None, None, None, clock)
     }
 
     impl Drop for Directory {

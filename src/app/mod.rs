@@ -57,6 +57,7 @@ use crate::{
     },
 };
 use admission::AdmissionPolicies;
+use admission_recorder::LoggingRecorder;
 use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
 use fairgate_admitter::{
@@ -219,11 +220,11 @@ where
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
     let app = app_settings(&config, access.serve);
     let mut gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
-    evictions::end_waits_with(evictor, &gateway);
+    evictions::end_waits_with(evictor.clone(), &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
     let credential = upstream.credential;
     let renewals = renewals::files(&config, shown, upstream.tls, &credential, &telemetry);
-    let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock);
+    let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor);
     let control = ControlTasks {
         config,
         path,
@@ -428,7 +429,11 @@ fn open_hosting(
         let client = clients.reviews.clone();
         Arc::new(UpstreamNamespaces { client }) as Arc<dyn Namespaces>
     });
-    let hosting = HostedApi::new(config, store, access, namespaces, clock);
+    // With an upstream, policies are for its objects and not for those that are hosted here.
+    let recorder = (!config.has_upstream)
+        .then(|| LoggingRecorder::start(&config.admission.audit, clock, metrics))
+        .transpose()?;
+    let hosting = HostedApi::new(config, store, access, namespaces, recorder, clock);
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
 }

@@ -40,11 +40,11 @@ impl StoredObjects {
                 ("resource", resource),
                 move || read.load(Ordering::Relaxed) as f64,
             );
-            let of = Arc::clone(hosted);
+            let of = Arc::downgrade(hosted);
             metrics.observe_counter_of_two_labels(
                 &catalogue::INIT_EVENTS,
                 [("group", kind.group), ("resource", kind.plural)],
-                move || of.initial_events(kind),
+                move || of.upgrade().map_or(0, |hosted| hosted.initial_events(kind)),
             );
             (kind, count)
         };

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, path::PathBuf};
 
-use fairgate_admitter::{AdmissionMode, Fidelity};
+use fairgate_admission::{AdmissionMode, Fidelity};
 
 /// Admission policies for forwarded requests.
 #[derive(Clone, Debug, PartialEq, Eq)]

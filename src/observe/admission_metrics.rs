@@ -1,10 +1,10 @@
-//! Metrics of admission policies for forwarded requests.
+//! Metrics of admission policies.
 //!
 //! They are counted by the thread that writes the audit log, not on the data cores.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fairgate_admitter::AdmissionRecord;
+use fairgate_admission::AdmissionRecord;
 
 use super::{
     catalogue,

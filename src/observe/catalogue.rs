@@ -349,7 +349,7 @@ metrics! {
     ADMISSION_CHECK_DURATION: Histogram, Seconds, Beta, ["apiserver", "enforcement_action", "error_type", "policy", "policy_binding"] = "apiserver_validating_admission_policy_check_duration_seconds",
         "How long the evaluations took that apiserver_validating_admission_policy_check_total counts, each of one policy with one binding and param.";
     ADMISSION_REQUESTS: Counter, Count, Alpha, ["decision", "mode"] = "fairgate_admission_requests_total",
-        "Forwarded requests that admission policies matched, by decision: allowed, denied, notJudged (forwarded although the policies could not be evaluated) or failed (refused, because they could not be evaluated).";
+        "Requests that admission policies matched, forwarded or for hosted objects, by decision: allowed, denied, notJudged (forwarded although the policies could not be evaluated) or failed (refused, because they could not be evaluated).";
     ADMISSION_GUARDS: Counter, Count, Alpha, ["guard"] = "fairgate_admission_guarded_writes_total",
         "Writes that were forwarded after they were judged by the stored object, by what kept it from being changed in between: none, client (its own resourceVersion), held (the gateway's condition) or repeated (it was changed, and the write judged again).";
     ADMISSION_COST: Counter, Count, Alpha, ["policy"] = "fairgate_admission_policy_cost_total",

@@ -5,11 +5,11 @@ use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 use fairgate::{
     app::admission_log::AdmissionLog, config::AdmissionAuditConfig, observe::GatewayMetrics,
 };
-use fairgate_admission::{AdmissionOperation, EnforcementAction};
-use fairgate_admitter::{
-    AdmissionDecision, AdmissionMode, AdmissionRecord, Fidelity, RecordedCheck, RecordedRequest,
-    audit::AuditEntry,
+use fairgate_admission::{
+    AdmissionDecision, AdmissionMode, AdmissionOperation, AdmissionRecord, EnforcementAction,
+    Fidelity, RecordedCheck, RecordedRequest,
 };
+use fairgate_admitter::audit::AuditEntry;
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 
@@ -28,7 +28,7 @@ fn record(number: u32, decision: AdmissionDecision) -> AdmissionRecord {
             user: "alice".to_owned(),
             ..RecordedRequest::default()
         },
-        fidelity: Fidelity::AsSent,
+        fidelity: Some(Fidelity::AsSent),
         decision,
         guard: None,
         failure: String::new(),

@@ -118,7 +118,7 @@ impl<'a> Judge<'a> {
                 }
             };
             if kind.is_some_and(PolicyParamKind::is_secret) {
-                self.verdict.secret_params.push(&policy.name);
+                self.verdict.secret_params.push(policy.name.clone());
             }
             let namespace = self.namespace()?;
             for param in params {

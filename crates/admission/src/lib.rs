@@ -41,9 +41,11 @@ mod inputs;
 mod judge;
 pub mod kinds;
 mod matching;
+mod mode;
 mod observer;
 mod params;
 mod policy;
+mod record;
 mod set;
 mod type_checking;
 pub mod validate;
@@ -60,7 +62,12 @@ pub use evaluation::{
     PolicyAnnotationResult, PolicyDecision, PolicyDecisions, PolicyEvaluation,
 };
 pub use inputs::{AdmissionInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind};
+pub use mode::{AdmissionMode, Fidelity};
 pub use observer::{ExpressionRole, ExpressionStep, JudgeObserver};
+pub use record::{
+    AdmissionDecision, AdmissionRecord, AdmissionRecorder, RecordedCheck, RecordedRequest,
+    WriteGuard,
+};
 pub use set::{PolicyMismatch, PolicySet, PossiblePolicy};
 pub use type_checking::expression_warnings;
 pub use verdict::{

@@ -201,7 +201,22 @@ pub struct AdmissionVerdict<'p> {
     /// Each policy with each binding and each param that was evaluated.
     pub evaluations: Vec<PolicyEvaluation<'p>>,
     /// The policies whose texts may quote a Secret, because their params are some.
-    pub secret_params: Vec<&'p str>,
+    pub secret_params: Vec<String>,
+}
+
+impl AdmissionVerdict<'_> {
+    /// The CEL cost units of each policy that was evaluated.
+    pub fn costs(&self) -> Vec<(String, u64)> {
+        let mut costs: Vec<(String, u64)> = Vec::new();
+        for evaluation in &self.evaluations {
+            let cost = evaluation.costs.known_total();
+            match costs.iter_mut().find(|(of, _)| of == evaluation.policy) {
+                Some((_, sum)) => *sum = sum.saturating_add(cost),
+                None => costs.push((evaluation.policy.to_owned(), cost)),
+            }
+        }
+        costs
+    }
 }
 
 impl<'p> AdmissionVerdict<'p> {

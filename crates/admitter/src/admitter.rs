@@ -7,9 +7,10 @@ use fairgate_base::{clock::Clock, log_limit::LogLimit};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 use crate::{
-    cluster_state::ClusterState, mode::AdmissionMode, published::PublishedPolicies,
-    record::AdmissionRecorder, upstream_objects::UpstreamReader, workers::WorkerPool,
+    cluster_state::ClusterState, published::PublishedPolicies, upstream_objects::UpstreamReader,
+    workers::WorkerPool,
 };
+use fairgate_admission::{AdmissionMode, AdmissionRecorder};
 
 /// How long a request waits until the policies are known, as in kube-apiserver.
 const READY_LIMIT: Duration = Duration::from_secs(10);

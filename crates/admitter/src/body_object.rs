@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::{
     facts::WriteFacts,
-    mode::Fidelity,
     objects::{self, PatchFormat},
 };
+use fairgate_admission::Fidelity;
 
 /// The size in bytes of objects above which a request is not judged on a data core.
 pub(crate) const LARGE: usize = 32 << 10;

@@ -8,10 +8,10 @@ use crate::{
     body_budget::ReadFailure,
     dry_run::DryRunRefusal,
     evaluate::{Evaluated, Evaluation, Unjudged},
-    mode::AdmissionMode,
     responses::{RefusedRequest, reasons},
     upstream_objects::{ListFailure, PAGE, UpstreamPage},
 };
+use fairgate_admission::AdmissionMode;
 
 impl Evaluation {
     /// Judges each object of a collection. The request is refused if one of them must not be deleted; the objects after it

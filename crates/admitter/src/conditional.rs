@@ -16,9 +16,9 @@ use crate::{
     evaluate::{Evaluation, OldRead},
     guard::{JudgedVersion, MAX_RETRIES, WriteCondition},
     plan::JudgePlan,
-    record::{AdmissionRecord, AdmissionRecorder, WriteGuard},
     responses::{RefusedRequest, reasons},
 };
+use fairgate_admission::{AdmissionRecord, AdmissionRecorder, WriteGuard};
 
 /// How much is read of a response that the client does not get.
 const MAX_CONFLICT: usize = 1 << 20;

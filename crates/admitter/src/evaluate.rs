@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate_admission::AdmissionOperation;
+use fairgate_admission::{AdmissionOperation, Fidelity};
 use fairgate_apiserver::{KnownAnswers, Output, StatusError, deletion_checks};
 use fairgate_call::{Call, Refusal};
 use fairgate_core::{digest::RequestInfo, time::Time};
@@ -28,7 +28,6 @@ use crate::{
     judge_inputs::ReadInputs,
     judge_job::{JudgeJob, JudgedWrite},
     judging::JudgeFailure,
-    mode::Fidelity,
     objects::{self, PatchFormat},
     options,
     plan::JudgePlan,

@@ -7,12 +7,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use fairgate_admission::{
-    AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, EnforcementAction,
-    EvaluationBudgets, PolicyEvaluation,
+    AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, EvaluationBudgets,
+    RecordedCheck,
 };
 use fairgate_apiserver::{KnownAnswers, StatusError};
 use fairgate_base::clock::Clock;
@@ -29,7 +28,6 @@ use crate::{
     facts::{WriteFacts, equivalents},
     judge_inputs::{JudgeInputs, KeptObjects, MissingInput, ReadInputs},
     published::ForwardedPolicies,
-    record::RecordedCheck,
 };
 
 /// A request that is to be judged, with its objects and what has been read for it.
@@ -164,23 +162,11 @@ impl JudgedWrite {
             let code = code.unwrap_or(StatusCode::UNPROCESSABLE_ENTITY);
             (code, denial.status(attributes, objects))
         });
-        let mut costs: Vec<(String, u64)> = Vec::new();
-        for evaluation in &verdict.evaluations {
-            let cost = evaluation.costs.known_total();
-            match costs.iter_mut().find(|(of, _)| of == evaluation.policy) {
-                Some((_, sum)) => *sum = sum.saturating_add(cost),
-                None => costs.push((evaluation.policy.to_owned(), cost)),
-            }
-        }
         Self {
             refusal,
-            checks: checks_of(&verdict),
-            costs,
-            secret_params: verdict
-                .secret_params
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
+            checks: RecordedCheck::of(&verdict),
+            costs: verdict.costs(),
+            secret_params: verdict.secret_params,
             warnings: verdict.warnings,
             annotations: verdict.audit_annotations,
         }
@@ -241,78 +227,4 @@ impl JudgedWrite {
             }
         }
     }
-}
-
-/// What each policy did: one entry for each action, and one for each evaluation in which nothing failed.
-fn checks_of(verdict: &AdmissionVerdict<'_>) -> Vec<RecordedCheck> {
-    let mut denials = verdict.denials.iter();
-    let mut checks = Vec::new();
-    for check in &verdict.checks {
-        // Every count of a denial belongs to the next denial of this binding.
-        let denial = (check.action == EnforcementAction::Deny)
-            .then(|| denials.find(|denial| denial.binding == Some(check.binding)))
-            .flatten();
-        let message = match denial {
-            Some(denial) => denial.message.clone(),
-            None => failed_message(verdict, check.policy, check.binding),
-        };
-        checks.push(RecordedCheck {
-            policy: check.policy.to_owned(),
-            binding: check.binding.to_owned(),
-            error_type: check.error_type,
-            action: Some(check.action),
-            message,
-            reason: denial.map_or_else(String::new, |denial| denial.reason.to_owned()),
-            took: check.took,
-        });
-    }
-    // Wrong configurations are not counted in the original's metric, but deny.
-    let configured = |check: &&RecordedCheck| check.action == Some(EnforcementAction::Deny);
-    if checks.iter().filter(configured).count() < verdict.denials.len() {
-        for denial in &verdict.denials {
-            let is_known = checks.iter().any(|check| {
-                check.policy == denial.policy
-                    && Some(&*check.binding) == denial.binding
-                    && check.message == denial.message
-            });
-            if !is_known {
-                checks.push(RecordedCheck {
-                    policy: denial.policy.to_owned(),
-                    binding: denial.binding.unwrap_or_default().to_owned(),
-                    error_type: "invalid_error",
-                    action: Some(EnforcementAction::Deny),
-                    message: denial.message.clone(),
-                    reason: denial.reason.to_owned(),
-                    took: Duration::ZERO,
-                });
-            }
-        }
-    }
-    checks.extend(verdict.evaluations.iter().filter_map(passed));
-    checks
-}
-
-/// The first message of a decision that a binding did not admit.
-fn failed_message(verdict: &AdmissionVerdict<'_>, policy: &str, binding: &str) -> String {
-    let of = |one: &&PolicyEvaluation<'_>| one.policy == policy && one.binding == binding;
-    let evaluations = verdict.evaluations.iter().filter(of);
-    let mut decisions = evaluations.flat_map(|one| &one.decisions);
-    let failed = decisions.find(|decision| !decision.message.is_empty());
-    failed.map_or_else(String::new, |decision| decision.message.clone())
-}
-
-fn passed(evaluation: &PolicyEvaluation<'_>) -> Option<RecordedCheck> {
-    let holds = evaluation
-        .decisions
-        .iter()
-        .all(|one| one.message.is_empty());
-    (holds && !evaluation.decisions.is_empty()).then(|| RecordedCheck {
-        policy: evaluation.policy.to_owned(),
-        binding: evaluation.binding.to_owned(),
-        error_type: "no_error",
-        action: None,
-        message: String::new(),
-        reason: String::new(),
-        took: Duration::ZERO,
-    })
 }

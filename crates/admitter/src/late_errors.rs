@@ -14,11 +14,11 @@ use crate::{
     dry_run::{DryRunEnd, DryRunRefusal, DryRuns},
     evaluate::{DrySeen, EarlyReply, Evaluation, Unjudged},
     facts::WriteFacts,
-    mode::Fidelity,
     objects,
     responses::RefusedRequest,
     write_request::WriteVerb,
 };
+use fairgate_admission::Fidelity;
 
 impl Evaluation {
     /// What an error response to a dry run means.

@@ -14,9 +14,9 @@ use tower::{Layer, Service};
 
 use crate::{
     admitter::Admitter,
-    mode::AdmissionMode,
     side::{AdmissionSide, Concern},
 };
+use fairgate_admission::AdmissionMode;
 use fairgate_apiserver::HostedLayer;
 use fairgate_call::{Call, Refusal, Reply};
 

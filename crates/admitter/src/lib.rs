@@ -4,7 +4,8 @@
 //! the requests to judge, reads what policies ask for, and forwards or refuses the request.
 //!
 //! The control side publishes the policies ([`PublishedPolicies`]) and what is known of the cluster ([`ClusterState`]).
-//! Each judged request goes to an [`AdmissionRecorder`], which counts it and writes it to the audit log.
+//! Each judged request goes to an [`AdmissionRecorder`](fairgate_admission::AdmissionRecorder), which counts it and
+//! writes it to the audit log.
 //!
 //! # The path of a request
 //!
@@ -55,12 +56,10 @@ mod judging;
 mod late_errors;
 mod layer;
 mod match_inputs;
-mod mode;
 mod objects;
 mod options;
 mod plan;
 mod published;
-mod record;
 mod recording;
 mod responses;
 mod side;
@@ -75,10 +74,5 @@ mod write_request;
 pub use admitter::{Admitter, AdmitterSettings};
 pub use cluster_state::{ClusterState, LookupFuture, ResourceKind, ServedResource, SharedObject};
 pub use layer::{AdmissionLayer, AdmissionService};
-pub use mode::{AdmissionMode, Fidelity};
 pub use published::{ForwardedPolicies, PublishedPolicies};
-pub use record::{
-    AdmissionDecision, AdmissionRecord, AdmissionRecorder, RecordedCheck, RecordedRequest,
-    WriteGuard,
-};
 pub use wait_layer::{AdmissionWaitLayer, AdmissionWaitService};

@@ -14,7 +14,8 @@ use fairgate_objects::{
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::{facts::WriteFacts, mode::Fidelity};
+use crate::facts::WriteFacts;
+use fairgate_admission::Fidelity;
 
 /// The media types of bodies that can be read.
 const MEDIA_TYPES: [(&str, BodyFormat); 3] = [

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairgate_admission::{AdmissionAttributes, AdmissionOperation, PossiblePolicy};
+use fairgate_admission::{AdmissionAttributes, AdmissionOperation, Fidelity, PossiblePolicy};
 use fairgate_core::digest::User;
 
 use crate::{
@@ -10,7 +10,6 @@ use crate::{
     cluster_state::{ClusterState, ServedResource},
     facts::{WriteFacts, equivalents, kind_of},
     match_inputs::MatchInputs,
-    mode::Fidelity,
     options::QueryParameters,
     published::ForwardedPolicies,
     write_request::ForwardedWrite,

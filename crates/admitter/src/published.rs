@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwapOption, Guard};
-use fairgate_admission::PolicySet;
+use fairgate_admission::{Fidelity, PolicySet};
 use tokio::sync::Notify;
-
-use crate::mode::Fidelity;
 
 /// The policies that forwarded requests are judged by. It does not change; a new one replaces it.
 #[derive(Debug, Default)]

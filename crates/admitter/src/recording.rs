@@ -5,10 +5,9 @@ use uuid::Uuid;
 use crate::{
     admitter::Admitter,
     evaluate::{Evaluated, Unjudged},
-    mode::AdmissionMode,
     plan::JudgePlan,
-    record::{AdmissionDecision, AdmissionRecord, RecordedRequest},
 };
+use fairgate_admission::{AdmissionDecision, AdmissionMode, AdmissionRecord, RecordedRequest};
 use fairgate_core::time::Time;
 
 /// The record of a request with this ID, which was judged from `started` until now.
@@ -51,7 +50,7 @@ pub(crate) fn record_of(
             groups: facts.user.groups.clone(),
             dry_run: facts.dry_run,
         },
-        fidelity: plan.fidelity,
+        fidelity: Some(plan.fidelity),
         decision,
         guard: None,
         failure,

@@ -3,7 +3,7 @@
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fairgate_admission::GroupVersionKind;
+use fairgate_admission::{AdmissionMode, AdmissionRecord, Fidelity, GroupVersionKind};
 use fairgate_apiserver::{ApiRequest, HostedLayer, Output, StatusError, access, posted};
 use fairgate_call::{Call, Refusal, Reply};
 use fairgate_core::{
@@ -21,11 +21,9 @@ use crate::{
     conditional::{CarriedOut, RecordAtEnd},
     dry_run::{DryRunEnd, DryRuns, ThroughInner},
     evaluate::{EarlyReply, Evaluated, Evaluation, OldRead, Unjudged},
-    mode::{AdmissionMode, Fidelity},
     objects,
     plan::{self, JudgePlan},
     published::ForwardedPolicies,
-    record::AdmissionRecord,
     recording::record_of,
     responses::{RefusedRequest, reasons},
     warnings,

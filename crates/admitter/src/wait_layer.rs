@@ -13,9 +13,9 @@ use tower::{Layer, Service};
 
 use crate::{
     layer::AdmissionLayer,
-    mode::AdmissionMode,
     side::{AdmissionSide, Concern},
 };
+use fairgate_admission::AdmissionMode;
 use fairgate_call::{Call, Refusal, Reply};
 
 /// Makes requests wait until the policies are known.

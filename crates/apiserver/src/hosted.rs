@@ -31,7 +31,7 @@ use crate::{
     state::ApiState,
     status_error::StatusError,
 };
-use fairgate_admission::kinds::VALIDATING_ADMISSION_POLICY;
+use fairgate_admission::{AdmissionRecorder, kinds::VALIDATING_ADMISSION_POLICY};
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
 use fairgate_objects::{codec::FieldValidation, kind::Kind, object::Object};
@@ -68,6 +68,8 @@ pub struct HostedSettings {
     pub namespaces: Option<Arc<dyn Namespaces>>,
     /// The resources of kinds that admission policies take as params; `None`: they are not known.
     pub param_resources: Option<Arc<dyn ParamResources>>,
+    /// Receives what admission policies decide about writes.
+    pub recorder: Option<Arc<dyn AdmissionRecorder>>,
     /// Serves metrics, health and dumps.
     pub admin: Arc<dyn AdminEndpoints>,
 }
@@ -103,7 +105,10 @@ impl Hosted {
             .any(|kind| kind.is_same_resource(&VALIDATING_ADMISSION_POLICY));
         // Without an upstream: its namespaces are not known here.
         let enforces = hosts_policies && settings.namespaces.is_none();
-        let policies = enforces.then(|| PolicyEnforcer::new(settings.authorizer.clone(), &kinds));
+        let policies = enforces.then(|| {
+            let (authorizer, clock) = (settings.authorizer.clone(), settings.clock.clone());
+            PolicyEnforcer::new(authorizer, &kinds, clock, settings.recorder)
+        });
         Arc::new(Self {
             documents: Documents::new(
                 &kinds,

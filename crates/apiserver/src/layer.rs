@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use tokio::runtime::Handle;
@@ -230,8 +230,8 @@ where
 async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let deadline = call.deadline.map(|deadline| shared.clock.instant(deadline));
-    let request = ApiRequest::of(&call);
-    let audit_id = request.headers.get(&AUDIT_ID).cloned();
+    let mut request = ApiRequest::of(&call);
+    let audit_id = audit_id(&mut request.headers);
     let work = shared.work(request, body);
     let mut response = match deadline {
         None => work.await?,
@@ -240,7 +240,9 @@ async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
             Err(_) => timed_out(),
         },
     };
-    set_audit_id(&mut response, audit_id);
+    if let Some(id) = audit_id {
+        response.headers.insert(AUDIT_ID, id);
+    }
     Ok(reply(response, &shared.clock))
 }
 
@@ -308,15 +310,13 @@ fn internal(error: &tokio::task::JoinError) -> Refusal {
     Refusal::Internal(error.to_string().into())
 }
 
-/// Sets the header `Audit-ID`: that of the request, or a new one.
-fn set_audit_id(response: &mut ApiResponse, given: Option<HeaderValue>) {
-    let generated = || {
+/// The header `Audit-ID` of a request, which gets a new one if it has none.
+fn audit_id(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    if !headers.contains_key(&AUDIT_ID) {
         let uid = random::uid().ok()?;
-        HeaderValue::from_str(&uid).ok()
-    };
-    if let Some(id) = given.or_else(generated) {
-        response.headers.insert(AUDIT_ID, id);
+        headers.insert(AUDIT_ID, HeaderValue::from_str(&uid).ok()?);
     }
+    headers.get(&AUDIT_ID).cloned()
 }
 
 /// The whole body; `None` if it has more than `limit` bytes.

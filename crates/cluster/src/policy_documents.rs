@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fairgate_admission::{
-    PolicyParamKind, PolicySet,
+    Fidelity, PolicyParamKind, PolicySet,
     kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY},
 };
-use fairgate_admitter::{Fidelity, ForwardedPolicies};
+use fairgate_admitter::ForwardedPolicies;
 use fairgate_core::finding::{Finding, Severity};
 use fairgate_objects::{
     codec::{BodyFormat, ExpectedType, decode_body},

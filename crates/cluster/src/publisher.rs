@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
 
-use fairgate_admitter::{Fidelity, PublishedPolicies};
+use fairgate_admission::Fidelity;
+use fairgate_admitter::PublishedPolicies;
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     finding::{Finding, Severity},

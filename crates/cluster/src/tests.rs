@@ -7,8 +7,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate_admission::{InputFailure, ParamScope, PolicyParamKind};
-use fairgate_admitter::{ClusterState as _, Fidelity, PublishedPolicies};
+use fairgate_admission::{Fidelity, InputFailure, ParamScope, PolicyParamKind};
+use fairgate_admitter::{ClusterState as _, PublishedPolicies};
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 use fairgate_testkit::upstream::{self, Speaks, TestReply, TestUpstream};

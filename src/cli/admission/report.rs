@@ -59,7 +59,7 @@ pub(super) struct ReportArgs {
 /// What entries are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum GroupBy {
-    /// Policy, binding and action.
+    /// Policy, binding and action, or the reason why a request could not be judged.
     Policy,
     /// The user who made the requests.
     User,
@@ -68,15 +68,19 @@ enum GroupBy {
 }
 
 /// Entries that are counted together. Fields that entries are not grouped by are `None`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ReportKey {
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     binding: Option<String>,
-    /// `deny`, `warn`, `audit`, or `allow` for an error that is ignored.
+    /// `deny`, `warn`, `audit`, or `allow` for an error that is ignored; `notJudged` or `failed` for a request that could not
+    /// be judged.
     action: String,
+    /// Why it could not be judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -210,6 +214,9 @@ impl<'a> AuditCounting<'a> {
         if !is_wanted {
             return;
         }
+        if !entry.failure.is_empty() {
+            self.count_failure(entry);
+        }
         let totals = &mut self.totals;
         totals.entries += 1;
         match &*entry.decision {
@@ -227,14 +234,38 @@ impl<'a> AuditCounting<'a> {
     }
 
     fn count_check(&mut self, entry: &AuditEntry, check: &AuditCheck) {
-        let by = |what: GroupBy, text: &str| self.args.by.contains(&what).then(|| text.to_owned());
         let key = ReportKey {
-            policy: by(GroupBy::Policy, &check.policy),
-            binding: by(GroupBy::Policy, &check.binding),
+            policy: self.by(GroupBy::Policy, &check.policy),
+            binding: self.by(GroupBy::Policy, &check.binding),
             action: check.action.clone(),
-            namespace: by(GroupBy::Namespace, &entry.request.namespace),
-            user: by(GroupBy::User, &entry.request.user),
+            ..self.key_of(entry)
         };
+        self.count_in(key, entry, &check.message);
+    }
+
+    fn count_failure(&mut self, entry: &AuditEntry) {
+        let key = ReportKey {
+            action: entry.decision.clone(),
+            reason: self.by(GroupBy::Policy, &entry.failure),
+            ..self.key_of(entry)
+        };
+        self.count_in(key, entry, &entry.failure);
+    }
+
+    fn by(&self, what: GroupBy, text: &str) -> Option<String> {
+        self.args.by.contains(&what).then(|| text.to_owned())
+    }
+
+    /// The group of an entry by what it is about.
+    fn key_of(&self, entry: &AuditEntry) -> ReportKey {
+        ReportKey {
+            namespace: self.by(GroupBy::Namespace, &entry.request.namespace),
+            user: self.by(GroupBy::User, &entry.request.user),
+            ..ReportKey::default()
+        }
+    }
+
+    fn count_in(&mut self, key: ReportKey, entry: &AuditEntry, message: &str) {
         let group = self
             .groups
             .entry(key)
@@ -252,7 +283,7 @@ impl<'a> AuditCounting<'a> {
         }
         if entry.time >= group.last_seen {
             group.last_seen.clone_from(&entry.time);
-            group.example.clone_from(&check.message);
+            message.clone_into(&mut group.example);
             group.example_request = request(entry);
         }
         if self.groups.len() > self.max_kept {
@@ -380,6 +411,7 @@ impl ReportKey {
         let parts = [
             (" by policy ", &self.policy),
             (", binding ", &self.binding),
+            (": ", &self.reason),
             (", namespace ", &self.namespace),
             (", user ", &self.user),
         ];
@@ -397,7 +429,7 @@ impl ReportKey {
 
 #[cfg(test)]
 mod tests {
-    use fairgate_admitter::RecordedRequest;
+    use fairgate_admission::RecordedRequest;
 
     use super::*;
 
@@ -455,6 +487,41 @@ mod tests {
         assert_eq!(first.first_seen, "2026-01-01T00:00:03.000Z");
         assert_eq!(first.example, "message 5");
         assert_eq!(first.example_request, "CREATE pods shop/web");
+    }
+
+    #[test]
+    fn requests_that_could_not_be_judged_are_grouped_by_reason() {
+        let failed = |second: u32, failure: &str, decision: &str| {
+            let mut entry: AuditEntry = serde_json::from_str(&line(second, "a")).unwrap();
+            entry.policies.clear();
+            entry.failure = failure.to_owned();
+            entry.decision = decision.to_owned();
+            String::from_utf8(entry.line()).unwrap()
+        };
+        let text = [
+            failed(1, "the body is too large", "notJudged"),
+            failed(2, "the upstream answered its dry run with 500", "failed"),
+            failed(3, "the body is too large", "notJudged"),
+        ]
+        .concat();
+        let args = args(&[GroupBy::Policy, GroupBy::User]);
+        let mut counting = AuditCounting::new(&args);
+        counting.read(&mut text.as_bytes()).unwrap();
+        let report = counting.report(9);
+        assert_eq!((report.entries, report.not_judged), (3, 3));
+        let groups: Vec<_> = report
+            .groups
+            .iter()
+            .map(|group| (group.count, group.key.shown()))
+            .collect();
+        let wanted = [
+            (2, "notJudged: the body is too large, user a"),
+            (
+                1,
+                "failed: the upstream answered its dry run with 500, user a",
+            ),
+        ];
+        assert_eq!(groups, wanted.map(|(count, text)| (count, text.to_owned())));
     }
 
     #[test]

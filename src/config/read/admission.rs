@@ -7,7 +7,7 @@ use crate::config::{
     section::{ConfigReader, ConfigSection},
     values,
 };
-use fairgate_admitter::{AdmissionMode, Fidelity};
+use fairgate_admission::{AdmissionMode, Fidelity};
 
 pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
     let (source, files) = section.section("policies", |policies| {

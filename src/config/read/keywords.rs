@@ -4,7 +4,7 @@ use crate::config::{
     AdmissionSource, DisruptionControllerMode, EnforcementConfig, EvictionMode, GatewayMode,
     LogFormat, LogLevel, ProtocolConfig, values::Keyword,
 };
-use fairgate_admitter::{AdmissionMode, Fidelity};
+use fairgate_admission::{AdmissionMode, Fidelity};
 use fairgate_core::apf::{objects::Bootstrap, policy::Semantics};
 
 impl Keyword for GatewayMode {

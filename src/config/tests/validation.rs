@@ -1,7 +1,7 @@
 //! Validation across keys, and values that depend on several keys.
 
 use super::*;
-use fairgate_admitter::{AdmissionMode, Fidelity};
+use fairgate_admission::{AdmissionMode, Fidelity};
 
 #[test]
 fn an_upstream_is_a_server_and_nothing_more() {

@@ -52,6 +52,7 @@ impl Server {
             version: "v1.36.3".to_owned(),
             address: "127.0.0.1:6443".to_owned(),
             param_resources: None,
+            recorder: None,
             admin: Arc::new(Nobody),
         });
         let mut keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);

@@ -77,6 +77,7 @@ impl InNamespaces {
             address: "127.0.0.1:6443".to_owned(),
             namespaces: Some(namespaces.clone()),
             param_resources: None,
+            recorder: None,
             admin: Arc::new(NoAdmin),
         });
         Self {

@@ -168,6 +168,64 @@ async fn warnings_come_with_the_response_and_change_nothing() {
 }
 
 #[tokio::test]
+async fn what_policies_find_about_hosted_objects_is_recorded_and_counted() {
+    let home = Home::new();
+    let audit = "admission: {audit: {file: audit.log}}\n";
+    let server = Server::start(home.config_with(audit)).await;
+    server.settled().await;
+    let api = server.root().await;
+    let short = "object == null || size(object.metadata.name) < 5";
+    bind(&api, "short-names", &["*"], short, &["Deny"]).await;
+    let few = "object == null || object.spec.limited.nominalConcurrencyShares < 5";
+    bind(&api, "few-shares", &["*"], few, &["Warn", "Audit"]).await;
+    let denied = api.post(LEVELS, &level("too-long", 1)).await;
+    let id = denied.headers["audit-id"].to_str().unwrap().to_owned();
+    denied.refused(422, "Invalid");
+    assert_eq!(api.post(LEVELS, &level("ok", 5)).await.status, 201);
+    // Nothing is to be said about this one.
+    assert_eq!(api.delete(&format!("{LEVELS}/ok")).await.status, 200);
+    let counted = async |policy: &str, action: &str| {
+        let labels = format!(
+            "enforcement_action=\"{action}\",error_type=\"invalid_error\",policy=\"{policy}\""
+        );
+        let name = "apiserver_validating_admission_policy_check_total";
+        server.metric(name, &labels).await
+    };
+    // A thread of its own counts them.
+    until(async || counted("few-shares", "warn").await == Some(1.0)).await;
+    assert_eq!(counted("short-names", "deny").await, Some(1.0));
+    server.stop().await;
+
+    let text = std::fs::read_to_string(home.path().join("audit.log")).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |line: &Value| {
+        json!([
+            line["decision"],
+            line["operation"],
+            line["name"],
+            line["user"],
+            line["fidelity"]
+        ])
+    };
+    assert_eq!(
+        lines.iter().map(of).collect::<Vec<_>>(),
+        [
+            json!(["denied", "CREATE", "too-long", "root", "hosted"]),
+            json!(["allowed", "CREATE", "ok", "root", "hosted"]),
+        ],
+        "{text}"
+    );
+    assert_eq!(lines[0]["auditID"], *id);
+    assert_eq!(lines[0]["policies"][0]["policy"], "short-names");
+    assert_eq!(lines[1]["policies"][0]["action"], "warn");
+    let key = "validation.policy.admission.k8s.io/validation_failure";
+    assert!(lines[1]["annotations"][key].is_string(), "{text}");
+}
+
+#[tokio::test]
 async fn a_policy_about_one_version_judges_writes_through_the_other() {
     let home = Home::new();
     let server = home.start().await;

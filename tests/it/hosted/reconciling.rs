@@ -50,6 +50,7 @@ impl Hosting {
             address: "127.0.0.1:6443".to_owned(),
             namespaces: None,
             param_resources: None,
+            recorder: None,
             admin: Arc::new(NoAdmin),
         });
         Self {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{AdmissionDecision, AdmissionRecord, RecordedCheck, RecordedRequest};
+use fairgate_admission::{
+    AdmissionDecision, AdmissionRecord, Fidelity, RecordedCheck, RecordedRequest,
+};
 
 /// The most bytes of a text.
 const MAX_TEXT: usize = 2048;
@@ -17,6 +19,8 @@ const MAX_GROUPS: usize = 50;
 
 /// Stands for a text that may contain values of a Secret.
 const SECRET: &str = "(not recorded: the object or a param is a Secret)";
+/// The fidelity of objects that are hosted by the gateway.
+const HOSTED: &str = "hosted";
 
 /// What one policy did about a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +59,8 @@ pub struct AuditEntry {
     /// What it is about, and who sent it.
     #[serde(flatten)]
     pub request: RecordedRequest,
-    /// How the object was obtained: `asSent`, `completed` or `dryRun`.
+    /// How the object was obtained: `asSent`, `completed` or `dryRun`; `hosted` if it is hosted by the gateway, and was judged
+    /// as it was to be stored.
     pub fidelity: String,
     /// Why it could not be judged; empty if it was.
     pub failure: String,
@@ -97,7 +102,7 @@ impl AuditEntry {
             decision: record.decision.as_str().to_owned(),
             operation: record.operation.name().to_owned(),
             request: cut_request(record.request),
-            fidelity: record.fidelity.as_str().to_owned(),
+            fidelity: record.fidelity.map_or(HOSTED, Fidelity::as_str).to_owned(),
             failure: cut(record.failure),
             policies,
             warnings: warnings.collect(),
@@ -169,10 +174,11 @@ fn cut(mut text: String) -> String {
 mod tests {
     use std::time::Duration;
 
-    use fairgate_admission::{AdmissionOperation, EnforcementAction, VALIDATION_FAILURE};
+    use fairgate_admission::{
+        AdmissionMode, AdmissionOperation, EnforcementAction, Fidelity, VALIDATION_FAILURE,
+    };
 
     use super::*;
-    use crate::mode::{AdmissionMode, Fidelity};
 
     fn record(resource: &str, action: Option<EnforcementAction>) -> AdmissionRecord {
         AdmissionRecord {
@@ -188,7 +194,7 @@ mod tests {
                 groups: vec!["system:authenticated".to_owned()],
                 ..RecordedRequest::default()
             },
-            fidelity: Fidelity::Completed,
+            fidelity: Some(Fidelity::Completed),
             decision: AdmissionDecision::Allowed,
             guard: None,
             failure: String::new(),

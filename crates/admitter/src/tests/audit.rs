@@ -1,9 +1,10 @@
 //! Audit mode, and policies that are not known yet.
 
+use fairgate_admission::{AdmissionDecision, AdmissionMode, AdmissionRecord};
 use serde_json::{Value, json};
 
 use super::world::{World, policy};
-use crate::{AdmissionDecision, AdmissionMode, AdmissionRecord, audit::AuditEntry};
+use crate::audit::AuditEntry;
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
@@ -84,7 +85,9 @@ fn in_audit_mode_an_update_is_judged_by_what_was_stored_before_it() {
         );
         // The upstream is faster than the read of the object.
         world.inside.answers_after.set(0);
+        let held = world.reading.lock().await;
         assert_eq!(world.json("PUT", &path, &body).await.code, 200);
+        drop(held);
         let record = recorded(&world, 2).await;
         assert_eq!(
             record.decision,

@@ -1,5 +1,6 @@
 //! Bodies in all formats, and hostile ones.
 
+use fairgate_admission::AdmissionMode;
 use std::{pin::pin, sync::mpsc};
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use fairgate_objects::{
 use serde_json::json;
 
 use super::world::{World, policy};
-use crate::{AdmissionMode, body_object::LARGE};
+use crate::body_object::LARGE;
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const WIDGETS: &str = "/apis/x.io/v1/namespaces/ns/widgets";

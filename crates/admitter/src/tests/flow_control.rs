@@ -1,5 +1,6 @@
 //! What flow control makes of requests that policies refuse.
 
+use fairgate_admission::AdmissionMode;
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use fairgate_base::clock::Clock;
@@ -17,7 +18,6 @@ use serde_json::json;
 use tower::{Layer, Service};
 
 use super::world::{World, policy};
-use crate::AdmissionMode;
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const START: Time = Time::from_nanos(1_000_000_000);

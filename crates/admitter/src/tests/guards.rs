@@ -1,5 +1,6 @@
 //! Objects that change between the judgement and the write.
 
+use fairgate_admission::{AdmissionDecision, AdmissionMode, WriteGuard};
 use std::{
     rc::Rc,
     sync::{
@@ -12,7 +13,6 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::world::{Objects, Sent, World, policy};
-use crate::{AdmissionDecision, WriteGuard};
 
 const MAP: &str = "/api/v1/namespaces/ns/configmaps/m";
 
@@ -101,7 +101,7 @@ fn g02_a_write_whose_object_has_changed_is_judged_again() {
 #[test]
 fn g02_without_the_guard_the_write_is_forwarded_as_it_is_and_counted() {
     World::run(|| async {
-        let mut world = World::new(crate::AdmissionMode::Enforce);
+        let mut world = World::new(AdmissionMode::Enforce);
         contended(&mut world, 1, "yes");
         unless_locked(&world);
         let got = world

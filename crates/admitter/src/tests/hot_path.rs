@@ -1,5 +1,6 @@
 //! Requests that no policy is about.
 
+use fairgate_admission::AdmissionMode;
 use std::{
     future::{Ready, ready},
     pin::pin,
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use tower::{Layer as _, Service};
 
 use super::world::{World, policy};
-use crate::{AdmissionMode, side::Concern};
+use crate::side::Concern;
 
 #[test]
 fn g12_requests_without_a_match_allocate_nothing() {

@@ -1,5 +1,6 @@
 //! What kube-apiserver finds out before it asks policies, and what only afterwards.
 
+use fairgate_admission::{AdmissionDecision, AdmissionMode};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -8,7 +9,6 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::world::{Answer, Sent, World, policy};
-use crate::{AdmissionDecision, AdmissionMode};
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const PODS: &str = "/api/v1/namespaces/ns/pods";

@@ -1,5 +1,6 @@
 //! Patches, dry runs, and how faithful objects are.
 
+use fairgate_admission::{AdmissionDecision, AdmissionMode, Fidelity};
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -7,7 +8,6 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::world::{Got, Sent, World, policy};
-use crate::{AdmissionDecision, AdmissionMode, Fidelity};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/ns/deployments";
 
@@ -60,7 +60,7 @@ fn g01_only_a_dry_run_shows_defaults() {
         assert_eq!(sent[0].headers["accept"], "application/json");
         assert_eq!(sent[1].target, DEPLOYMENTS);
         assert_eq!(sent[0].body, sent[1].body);
-        assert_eq!(world.records.all()[2].fidelity, Fidelity::DryRun);
+        assert_eq!(world.records.all()[2].fidelity, Some(Fidelity::DryRun));
     });
 }
 

@@ -1,10 +1,10 @@
 //! Refusals, warnings, and what becomes of requests that cannot be judged.
 
 use fairgate_admission::AdmissionOperation::{Create, Update};
+use fairgate_admission::{AdmissionDecision, AdmissionMode};
 use serde_json::{Value, json};
 
 use super::world::{World, policy};
-use crate::{AdmissionDecision, AdmissionMode};
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 

@@ -1,9 +1,9 @@
 //! Policies for another version of a resource than the one that is asked for.
 
+use fairgate_admission::AdmissionMode;
 use serde_json::{Value, json};
 
 use super::world::{World, policy};
-use crate::AdmissionMode;
 
 const GADGETS: &str = "/apis/x.io/v2/namespaces/ns/gadgets";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.x.io";

@@ -12,7 +12,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate_admission::{InputFailure, ParamScope, PolicyParamKind, PolicySet};
+use fairgate_admission::{
+    AdmissionMode, AdmissionRecord, AdmissionRecorder, Fidelity, InputFailure, ParamScope,
+    PolicyParamKind, PolicySet,
+};
 use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext};
@@ -32,9 +35,8 @@ use tokio::{sync::Notify, task::LocalSet};
 use tower::{Layer, Service};
 
 use crate::{
-    AdmissionLayer, AdmissionMode, AdmissionRecord, AdmissionRecorder, AdmissionWaitLayer,
-    Admitter, AdmitterSettings, ClusterState, Fidelity, ForwardedPolicies, LookupFuture,
-    PublishedPolicies, ResourceKind, ServedResource, SharedObject,
+    AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
+    ForwardedPolicies, LookupFuture, PublishedPolicies, ResourceKind, ServedResource, SharedObject,
 };
 
 /// The objects of the upstream by path.
@@ -265,6 +267,8 @@ pub(super) struct World {
     pub(super) policies: Arc<PublishedPolicies>,
     pub(super) records: Arc<Records>,
     pub(super) objects: Objects,
+    /// Who has it holds the reads of objects back.
+    pub(super) reading: Arc<tokio::sync::Mutex<()>>,
     pub(super) inside: Inside,
     pub(super) layer: AdmissionLayer,
     pub(super) user: User,
@@ -322,7 +326,8 @@ impl World {
 
     fn of(mode: AdmissionMode, body_budget: usize, ready_limit: Duration, guard: bool) -> Self {
         let objects = Objects::default();
-        let upstream = stored(&objects);
+        let reading = Arc::default();
+        let upstream = stored(&objects, &reading);
         let authority = upstream.address.to_string().parse().unwrap();
         let endpoint = Endpoint::new(authority, None);
         let client = ApiClient::new(endpoint, Arc::new(HeaderMap::new), ConnectionReuse::Pooled);
@@ -365,6 +370,7 @@ impl World {
             policies,
             records: Arc::clone(&records),
             objects,
+            reading,
             inside: Inside {
                 sent: Rc::default(),
                 answer: Rc::new(|_| Response::new("{\"kind\":\"Done\"}".to_owned())),
@@ -499,10 +505,10 @@ pub(super) fn policy(name: &str, resource: &str, expression: &str) -> Value {
 }
 
 /// The upstream, as far as the gateway asks it in its own name.
-fn stored(objects: &Objects) -> TestUpstream {
-    let objects = Arc::clone(objects);
+fn stored(objects: &Objects, reading: &Arc<tokio::sync::Mutex<()>>) -> TestUpstream {
+    let (objects, reading) = (Arc::clone(objects), Arc::clone(reading));
     TestUpstream::start(Speaks::Http1, move |request| {
-        let objects = Arc::clone(&objects);
+        let (objects, reading) = (Arc::clone(&objects), Arc::clone(&reading));
         async move {
             let path = request.uri().path().to_owned();
             let query = request.uri().query().unwrap_or_default().to_owned();
@@ -515,6 +521,7 @@ fn stored(objects: &Objects) -> TestUpstream {
                 review["status"] = json!({"allowed": is_allowed, "reason": "rbac"});
                 return Response::new(full(review.to_string()));
             }
+            drop(reading.lock().await);
             let found = objects.lock().unwrap().get(&path).cloned();
             match found {
                 Some(Value::String(error)) => {

@@ -11,18 +11,22 @@ mod answers;
 mod inputs;
 mod policies;
 
+use std::{sync::Arc, time::Duration};
+
 use serde_json::Value;
 
 use crate::{authorize::Authorizer, status_error::StatusError};
 pub use answers::KnownAnswers;
 use fairgate_admission::{
-    AdmissionAttributes, AdmissionOperation, AdmissionVerdict, EvaluationBudgets, GroupVersionKind,
-    GroupVersionResource, PolicyDenial,
+    AdmissionAttributes, AdmissionDecision, AdmissionMode, AdmissionOperation, AdmissionRecord,
+    AdmissionRecorder, AdmissionVerdict, EvaluationBudgets, GroupVersionKind, GroupVersionResource,
+    PolicyDenial, RecordedCheck, RecordedRequest,
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::digest::User;
 use fairgate_objects::{
     kind::{Kind, KindVersion, Storage},
-    object,
+    metadata, object,
 };
 use fairgate_store::Store;
 use http::StatusCode;
@@ -36,6 +40,9 @@ pub(crate) struct PolicyEnforcer {
     authorizer: Authorizer,
     /// The kinds that are hosted: their objects can be params.
     kinds: Vec<&'static Kind>,
+    clock: Clock,
+    /// Receives each judged write that a policy matches.
+    recorder: Option<Arc<dyn AdmissionRecorder>>,
 }
 
 /// A write to a hosted object.
@@ -55,6 +62,8 @@ pub(crate) struct HostedWrite<'a> {
     pub(crate) name: &'a str,
     /// Who asks.
     pub(crate) user: &'a User,
+    /// The request's `Audit-ID`.
+    pub(crate) audit_id: &'a str,
     /// Whether nothing is to be stored.
     pub(crate) dry_run: bool,
     /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`, with `apiVersion` and `kind`.
@@ -70,20 +79,27 @@ pub(crate) struct HostedWrite<'a> {
 pub(crate) struct PolicyJudgement {
     /// Texts for the client.
     pub(crate) warnings: Vec<String>,
-    /// Keys and values for the audit event.
-    pub(crate) audit_annotations: Vec<(String, String)>,
     /// The error, if the write is refused.
     pub(crate) refusal: Option<StatusError>,
+    /// What is recorded, without times; none if no policy matches.
+    record: Option<AdmissionRecord>,
 }
 
 impl PolicyEnforcer {
     /// Enforces the policies among the objects of `kinds`.
-    pub(crate) fn new(authorizer: Authorizer, kinds: &[&'static Kind]) -> Self {
+    pub(crate) fn new(
+        authorizer: Authorizer,
+        kinds: &[&'static Kind],
+        clock: Clock,
+        recorder: Option<Arc<dyn AdmissionRecorder>>,
+    ) -> Self {
         let stored = |kind: &&&'static Kind| kind.storage == Storage::Stored;
         Self {
             cache: PolicyCache::default(),
             authorizer,
             kinds: kinds.iter().filter(stored).copied().collect(),
+            clock,
+            recorder,
         }
     }
 
@@ -106,13 +122,24 @@ impl PolicyEnforcer {
         if policies.set.is_empty() || !self.may_match(&policies, write) {
             return Ok(PolicyJudgement::default());
         }
+        let started = self.clock.now();
         let params = policies.params(store, &self.kinds).await?;
         let answers = KnownAnswers::new();
         loop {
-            let judgement = self.judge_once(&policies, write, &params, &answers);
+            let begun = self.clock.now();
+            let judged = self.judge_once(&policies, write, &params, &answers);
             let missing = answers.take_missing();
             if missing.is_empty() {
-                return judgement;
+                let mut judgement = judged?;
+                if let (Some(record), Some(recorder)) = (judgement.record.take(), &self.recorder) {
+                    let now = self.clock.now();
+                    recorder.record(AdmissionRecord {
+                        judging: now.since(begun),
+                        total: now.since(started),
+                        ..record
+                    });
+                }
+                return Ok(judgement);
             }
             // Each round answers at least one check, and evaluation bounds how many there are.
             for check in missing {
@@ -137,11 +164,11 @@ impl PolicyEnforcer {
         policies: &PoliciesInForce,
         write: &HostedWrite<'_>,
         params: &policies::PolicyParams,
-        answers: &std::sync::Arc<KnownAnswers>,
+        answers: &Arc<KnownAnswers>,
     ) -> Result<PolicyJudgement, StatusError> {
         let documents = WriteDocuments::of(write);
         let unreadable = |error: serde_json::Error| StatusError::internal(error.to_string());
-        let answers = std::sync::Arc::clone(answers);
+        let answers = Arc::clone(answers);
         let inputs = HostedInputs::new(write, &documents, params, &self.kinds, answers)
             .map_err(unreadable)?;
         let options = write.options.to_string();
@@ -152,7 +179,7 @@ impl PolicyEnforcer {
         };
         let budgets = EvaluationBudgets::default();
         Ok(match policies.set.judge(&attributes, &inputs, budgets) {
-            Ok(verdict) => judgement(verdict, &attributes, &inputs),
+            Ok(verdict) => judgement(verdict, write, &attributes, &inputs),
             Err(abort) => PolicyJudgement {
                 refusal: Some(error_of(&abort.status())),
                 ..PolicyJudgement::default()
@@ -190,6 +217,7 @@ fn kind_in(kind: &'static Kind, version: &'static KindVersion) -> GroupVersionKi
 
 fn judgement(
     verdict: AdmissionVerdict<'_>,
+    write: &HostedWrite<'_>,
     attributes: &AdmissionAttributes<'_>,
     inputs: &HostedInputs<'_>,
 ) -> PolicyJudgement {
@@ -197,14 +225,53 @@ fn judgement(
     let status = |denial: &PolicyDenial<'_>| error_of(&denial.status(attributes, objects));
     PolicyJudgement {
         refusal: verdict.denials.first().map(status),
-        warnings: verdict.warnings,
-        // They are logged, and may quote a Secret if a param is one.
-        audit_annotations: if verdict.secret_params.is_empty() {
-            verdict.audit_annotations
-        } else {
-            Vec::new()
-        },
+        warnings: verdict.warnings.clone(),
+        record: record(verdict, write),
     }
+}
+
+/// What is recorded about a write; `None` if no policy matched it.
+fn record(verdict: AdmissionVerdict<'_>, write: &HostedWrite<'_>) -> Option<AdmissionRecord> {
+    if verdict.evaluations.is_empty() && verdict.denials.is_empty() {
+        return None;
+    }
+    let decision = if verdict.denials.is_empty() {
+        AdmissionDecision::Allowed
+    } else {
+        AdmissionDecision::Denied
+    };
+    let object = write.object.or(write.old_object);
+    let name = match write.name {
+        "" => object.map_or("", metadata::name),
+        name => name,
+    };
+    Some(AdmissionRecord {
+        audit_id: write.audit_id.to_owned(),
+        mode: AdmissionMode::Enforce,
+        operation: write.operation,
+        request: RecordedRequest {
+            group: write.kind.group.to_owned(),
+            version: write.version.name.to_owned(),
+            resource: write.kind.plural.to_owned(),
+            subresource: write.subresource.to_owned(),
+            namespace: write.namespace.to_owned(),
+            name: name.to_owned(),
+            user: write.user.name.clone(),
+            groups: write.user.groups.clone(),
+            dry_run: write.dry_run,
+        },
+        fidelity: None,
+        decision,
+        guard: None,
+        failure: String::new(),
+        checks: RecordedCheck::of(&verdict),
+        costs: verdict.costs(),
+        secret_params: verdict.secret_params,
+        warnings: verdict.warnings,
+        annotations: verdict.audit_annotations,
+        judging: Duration::ZERO,
+        total: Duration::ZERO,
+    })
 }
 
 /// The error with a `Status` of the policies.

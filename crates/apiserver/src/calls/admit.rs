@@ -10,9 +10,6 @@ use crate::{admission::HostedWrite, request::Caller};
 use fairgate_admission::AdmissionOperation;
 use fairgate_objects::metadata;
 
-/// The log target of audit annotations.
-const ADMISSION: &str = "fairgate::admission";
-
 /// The API version of the options of writes.
 const OPTIONS_VERSION: &str = "meta.k8s.io/v1";
 
@@ -83,6 +80,7 @@ impl CallContext<'_> {
             namespace: &self.place.namespace,
             name: &self.place.name,
             user: self.request.user(),
+            audit_id: self.request.header("audit-id"),
             dry_run: false,
             options: &NO_OPTIONS,
             object: None,
@@ -123,19 +121,6 @@ impl CallContext<'_> {
         let judgement = policies.judge(&*self.state.store, &write).await?;
         for warning in judgement.warnings {
             self.warn(warning);
-        }
-        for (key, value) in judgement.audit_annotations {
-            tracing::info!(
-                target: ADMISSION,
-                user = %write.user.name,
-                operation = write.operation.name(),
-                resource = %write.kind.group_resource(),
-                namespace = write.namespace,
-                name = write.name,
-                key,
-                value,
-                "audit annotation of an admission policy"
-            );
         }
         judgement.refusal.map_or(Ok(()), Err)
     }

@@ -182,15 +182,17 @@ impl<'a> CallContext<'a> {
     }
 
     async fn dispatch(&self) -> Result<ApiResponse, StatusError> {
+        // The futures of all but the commonest verbs are on the heap, because those of writes are large: the future of
+        // a request is moved several times, and would have room for the largest of them.
         match CallVerb::of(self.request, self.place)? {
             CallVerb::Get => self.get().await,
             CallVerb::List => self.list().await,
-            CallVerb::Watch => self.watch().await,
-            CallVerb::Create => self.create().await,
-            CallVerb::Update => self.update().await,
-            CallVerb::Patch(how) => self.patch(how).await,
-            CallVerb::Delete => self.delete().await,
-            CallVerb::DeleteCollection => self.delete_collection().await,
+            CallVerb::Watch => Box::pin(self.watch()).await,
+            CallVerb::Create => Box::pin(self.create()).await,
+            CallVerb::Update => Box::pin(self.update()).await,
+            CallVerb::Patch(how) => Box::pin(self.patch(how)).await,
+            CallVerb::Delete => Box::pin(self.delete()).await,
+            CallVerb::DeleteCollection => Box::pin(self.delete_collection()).await,
         }
     }
 

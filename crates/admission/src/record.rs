@@ -2,10 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use fairgate_admission::{AdmissionOperation, EnforcementAction};
 use serde::{Deserialize, Serialize};
 
-use crate::mode::{AdmissionMode, Fidelity};
+use crate::{
+    attributes::AdmissionOperation,
+    evaluation::PolicyEvaluation,
+    mode::{AdmissionMode, Fidelity},
+    verdict::{AdmissionVerdict, EnforcementAction},
+};
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +114,8 @@ impl RecordedRequest {
     }
 }
 
-/// A judged request, and what became of it. Only requests that a policy matched are recorded.
+/// A judged request, forwarded or about an object that is hosted here, and what became of it. Only requests that a policy
+/// matched are recorded.
 #[derive(Clone, Debug)]
 pub struct AdmissionRecord {
     /// The request's `Audit-Id`.
@@ -121,8 +126,8 @@ pub struct AdmissionRecord {
     pub operation: AdmissionOperation,
     /// What it is about, and who sent it.
     pub request: RecordedRequest,
-    /// How the object was obtained.
-    pub fidelity: Fidelity,
+    /// How the object was obtained; none if it is hosted here, and was judged as it was to be stored.
+    pub fidelity: Option<Fidelity>,
     /// What became of it.
     pub decision: AdmissionDecision,
     /// How the stored object was guarded; none if the request has none, or was not forwarded.
@@ -160,4 +165,80 @@ impl AdmissionRecord {
 pub trait AdmissionRecorder: fmt::Debug + Send + Sync + 'static {
     /// Takes a record. It is called on the data cores and must not wait.
     fn record(&self, record: AdmissionRecord);
+}
+
+impl RecordedCheck {
+    /// What each policy did: one entry for each action, and one for each evaluation in which nothing failed.
+    pub fn of(verdict: &AdmissionVerdict<'_>) -> Vec<Self> {
+        let mut denials = verdict.denials.iter();
+        let mut checks = Vec::new();
+        for check in &verdict.checks {
+            // Every count of a denial belongs to the next denial of this binding.
+            let denial = (check.action == EnforcementAction::Deny)
+                .then(|| denials.find(|denial| denial.binding == Some(check.binding)))
+                .flatten();
+            let message = match denial {
+                Some(denial) => denial.message.clone(),
+                None => failed_message(verdict, check.policy, check.binding),
+            };
+            checks.push(Self {
+                policy: check.policy.to_owned(),
+                binding: check.binding.to_owned(),
+                error_type: check.error_type,
+                action: Some(check.action),
+                message,
+                reason: denial.map_or_else(String::new, |denial| denial.reason.to_owned()),
+                took: check.took,
+            });
+        }
+        // Wrong configurations are not counted in the original's metric, but deny.
+        let configured = |check: &&Self| check.action == Some(EnforcementAction::Deny);
+        if checks.iter().filter(configured).count() < verdict.denials.len() {
+            for denial in &verdict.denials {
+                let is_known = checks.iter().any(|check| {
+                    check.policy == denial.policy
+                        && Some(&*check.binding) == denial.binding
+                        && check.message == denial.message
+                });
+                if !is_known {
+                    checks.push(Self {
+                        policy: denial.policy.to_owned(),
+                        binding: denial.binding.unwrap_or_default().to_owned(),
+                        error_type: "invalid_error",
+                        action: Some(EnforcementAction::Deny),
+                        message: denial.message.clone(),
+                        reason: denial.reason.to_owned(),
+                        took: Duration::ZERO,
+                    });
+                }
+            }
+        }
+        checks.extend(verdict.evaluations.iter().filter_map(passed));
+        checks
+    }
+}
+
+/// The first message of a decision that a binding did not admit.
+fn failed_message(verdict: &AdmissionVerdict<'_>, policy: &str, binding: &str) -> String {
+    let of = |one: &&PolicyEvaluation<'_>| one.policy == policy && one.binding == binding;
+    let evaluations = verdict.evaluations.iter().filter(of);
+    let mut decisions = evaluations.flat_map(|one| &one.decisions);
+    let failed = decisions.find(|decision| !decision.message.is_empty());
+    failed.map_or_else(String::new, |decision| decision.message.clone())
+}
+
+fn passed(evaluation: &PolicyEvaluation<'_>) -> Option<RecordedCheck> {
+    let holds = evaluation
+        .decisions
+        .iter()
+        .all(|one| one.message.is_empty());
+    (holds && !evaluation.decisions.is_empty()).then(|| RecordedCheck {
+        policy: evaluation.policy.to_owned(),
+        binding: evaluation.binding.to_owned(),
+        error_type: "no_error",
+        action: None,
+        message: String::new(),
+        reason: String::new(),
+        took: Duration::ZERO,
+    })
 }
