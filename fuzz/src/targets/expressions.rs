@@ -4,6 +4,11 @@
 //! the same cost; no cost is far over the limit; a limit of exactly the cost gives the same result, and a limit of one
 //! less never gives a value; messages about an expression name a line of it.
 
+use std::sync::Arc;
+
+use fairgate_cel::library::authorizer::{
+    AuthorizationAnswer, AuthorizationCheck, CelAuthorizer, authorizer, authorizer_type,
+};
 use fairgate_cel::{
     CelBindings, CelCompileError, CelEnvironment, CelErrorKind, CelJson, CelProgram, CelType,
     CelValue, EvaluationLimits, library,
@@ -84,11 +89,47 @@ pub const TARGET: Target = Target {
         "!",
         "// comment\n",
         "é",
+        ".find('a+')",
+        ".findAll(r'\\w', 2)",
+        "url('https://a.example:80/p?q=1#f')",
+        ".getHost()",
+        "isURL(",
+        "ip('192.168.0.1')",
+        "ip('::ffff:1.2.3.4')",
+        ".isLoopback()",
+        "cidr('10.0.0.0/8')",
+        ".containsIP(",
+        ".masked()",
+        "quantity('1.5Gi')",
+        ".isGreaterThan(",
+        ".asApproximateFloat()",
+        "semver('1.2.3-rc.1+b')",
+        ".compareTo(",
+        "format.dns1123Label()",
+        "format.named('date').value()",
+        ".validate(",
+        "authorizer",
+        ".group('apps').resource('pods')",
+        ".serviceAccount('ns', 'sa')",
+        ".check('get').allowed()",
+        ".path('/x')",
     ],
 };
 
 /// What expressions are evaluated on.
 const OBJECT: &str = r#"{"metadata":{"name":"web","labels":{"app":"web","tier":null}},"spec":{"replicas":3,"list":[1,2,3,"a",1.5],"nested":[[1],[2,[3]]],"empty":{},"text":"h\u00e9llo"}}"#;
+
+/// Allows what only reads.
+struct AllowsReading;
+
+impl CelAuthorizer for AllowsReading {
+    fn authorize(&self, check: &AuthorizationCheck) -> AuthorizationAnswer {
+        AuthorizationAnswer {
+            allowed: check.verb == "get",
+            ..AuthorizationAnswer::default()
+        }
+    }
+}
 
 fn run(data: &[u8]) -> Outcome {
     let source = String::from_utf8_lossy(data);
@@ -99,6 +140,16 @@ fn run(data: &[u8]) -> Outcome {
         .library(&library::ListsExtension)
         .library(&library::StringsLibrary { version: 2 })
         .library(&library::SetsLibrary)
+        .library(&library::RegexLibrary)
+        .library(&library::UrlLibrary)
+        .library(&library::IpLibrary)
+        .library(&library::CidrLibrary)
+        .library(&library::QuantityLibrary)
+        .library(&library::FormatLibrary)
+        .library(&library::SemverLibrary { version: 1 })
+        .library(&library::AuthorizerLibrary)
+        .library(&library::AuthorizerSelectors)
+        .variable("authorizer", authorizer_type())
         .variable("object", CelType::Dyn)
         .variable("numbers", CelType::list(CelType::Int))
         .homogeneous_literals(true)
@@ -112,6 +163,7 @@ fn run(data: &[u8]) -> Outcome {
     let numbers = CelValue::list((0..20).map(CelValue::Int).collect());
     let bindings = environment
         .bindings()
+        .with("authorizer", authorizer(Arc::new(AllowsReading)))
         .with("object", CelValue::json(&node))
         .with("numbers", numbers.expect("the list is short"));
     let first = evaluated(&program, &bindings, 100_000);

@@ -37,6 +37,11 @@ pub const TARGET: Target = Target {
         "/api/v1/",
         "selfsubjectreviews",
         "/apis/authentication.k8s.io/v1/",
+        "/apis/policy/v1/",
+        "poddisruptionbudgets",
+        "/apis/admissionregistration.k8s.io/v1/",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
     ],
 };
 

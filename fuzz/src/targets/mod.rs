@@ -10,6 +10,7 @@ pub mod http1_stream;
 pub mod list_observers;
 pub mod manifests;
 pub mod patches;
+pub mod patterns;
 pub mod request_info;
 pub mod selectors;
 
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     list_observers::TARGET,
     manifests::TARGET,
     patches::TARGET,
+    patterns::TARGET,
     request_info::TARGET,
     selectors::TARGET,
 ];

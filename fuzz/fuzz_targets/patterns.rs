@@ -1,0 +1,7 @@
+//! `patterns` for cargo-fuzz.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    (fairgate_fuzz::targets::patterns::TARGET.run)(data);
+});
