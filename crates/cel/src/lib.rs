@@ -95,3 +95,8 @@ pub use value::{
     CelOptional, CelResult, CelStr, CelTimestamp, CelValue, CelWork, DEFAULT_WORK_LIMIT, MAX_DEPTH,
     MAX_NODES,
 };
+
+/// The examples of the README are compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
