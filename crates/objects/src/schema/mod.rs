@@ -191,7 +191,7 @@ pub enum Presence {
 
 impl Presence {
     /// Whether absence differs from zero.
-    pub const fn is_pointer(self) -> bool {
+    pub(crate) const fn is_pointer(self) -> bool {
         matches!(self, Self::Pointer | Self::Nullable)
     }
 }
