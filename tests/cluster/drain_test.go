@@ -133,72 +133,113 @@ func (w *workload) replace(ctx context.Context, name, node string) {
 	}
 }
 
-// kubectl drains a node whose server stores pods and budgets only: fairgate counts budgets and carries evictions out. With
-// evictions that wait, this takes what the replacements take; without, kubectl asks again every five seconds.
-func TestKubectlDrainsANode(t *testing.T) {
+// A drain whose evictions wait takes what the replacements take. Not in parallel with other tests: it compares times.
+func TestADrainWhoseEvictionsWaitTakesWhatTheReplacementsTake(t *testing.T) {
 	aboutFairgate(t)
-	t.Parallel()
-	server := must[*Apiserver](t)(shared.StartApiserver("drained", "", controlledBedFlags...))
-	ctx := inTime(t, 12*time.Minute)
-	const user = "drainer"
-	succeeds(t, Grant(ctx, server.Admin, user, ImpersonatorRole, PrecheckRole, EvictionRole, ControllerRole, LeaseRole))
-	for _, node := range []string{"elsewhere", "waiting", "asking-again", "replaced"} {
-		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
-		must[*corev1.Node](t)(server.Admin.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}))
-	}
-	took := map[string]float64{"replaced": replacingOneByOne(ctx, t, server, "replaced", "elsewhere")}
-	for name, wait := range map[string]string{"waiting": "10m", "asking-again": ""} {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		must[*corev1.Namespace](t)(server.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
-		gateway := must[*Fairgate](t)(shared.NewFairgate(FairgateOptions{Mode: "impersonate", User: user, Upstream: server.URL, Eviction: "authoritative", Counts: true, Wait: wait}))
-		succeeds(t, gateway.Start())
-		w, err := newWorkload(ctx, server.Admin, name, name, *drainPods)
-		succeeds(t, err)
-		budgets := server.Admin.PolicyV1().PodDisruptionBudgets(name)
-		succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
-			budget, err := budgets.Get(ctx, "web", metav1.GetOptions{})
-			return err == nil && budget.Status.DisruptionsAllowed == 1, err
-		}))
-		running, stop := context.WithCancel(ctx)
-		succeeds(t, w.run(running, "elsewhere"))
-		from := time.Now()
-		printed, err := shared.RunKubectl(ctx, gateway.Endpoint, shared.admin, "", "drain", name, "--timeout=10m")
-		took[name] = time.Since(from).Seconds()
-		if err != nil {
-			t.Errorf("%s: %v\n%s", name, err, printed)
-		}
-		expect(t, "node/"+name+" drained", printed)
-		left := must[*corev1.PodList](t)(server.Admin.CoreV1().Pods(name).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name}))
-		if len(left.Items) != 0 {
-			t.Errorf("%s: %d pods remain", name, len(left.Items))
-		}
-		stop()
-		w.group.Wait()
-		if w.failed != nil || w.mostDown != 1 {
-			t.Errorf("%s: %d pods were down at a time, %v", name, w.mostDown, w.failed)
-		}
-		succeeds(t, gateway.Stop())
-	}
+	d := newDrainBed(inTime(t, 12*time.Minute), t, "drained")
+	best := d.replaceOneByOne(t, "replaced")
+	got := d.drain(t, "waiting", "10m")
 	// Two seconds are for kubectl, which starts, and looks once a second whether a pod is gone.
-	if got, best := took["waiting"], took["replaced"]; got > 1.2*best+2 {
+	if got > 1.2*best+2 {
 		t.Errorf("a drain whose evictions wait takes %.1f s, the replacements alone %.1f s", got, best)
 	}
-	t.Logf("DRAIN {\"pods\":%d,\"seconds\":%s}", *drainPods, asJSON(took))
+	t.Logf("DRAIN {\"pods\":%d,\"waiting\":%.1f,\"replaced\":%.1f}", *drainPods, got, best)
 }
 
-// replacingOneByOne deletes the pods of a node, each as soon as the one before is replaced, and returns how many seconds
-// that takes: no drain that keeps the budget can be faster.
-func replacingOneByOne(ctx context.Context, t *testing.T, server *Apiserver, node, elsewhere string) float64 {
+// Where evictions do not wait, kubectl asks again every five seconds.
+func TestKubectlDrainsANodeByAskingAgain(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	d := newDrainBed(inTime(t, 12*time.Minute), t, "drained-by-asking")
+	t.Logf("DRAIN {\"pods\":%d,\"asking\":%.1f}", *drainPods, d.drain(t, "asking-again", ""))
+}
+
+// A drainBed is a server that stores pods and budgets only: fairgate counts budgets and carries evictions out.
+type drainBed struct {
+	ctx    context.Context
+	server *Apiserver
+	user   string
+}
+
+const replacementsNode = "elsewhere"
+
+func newDrainBed(ctx context.Context, t *testing.T, name string) *drainBed {
 	t.Helper()
+	server := must[*Apiserver](t)(shared.StartApiserver(name, "", controlledBedFlags...))
+	d := &drainBed{ctx: ctx, server: server, user: "drainer"}
+	succeeds(t, Grant(ctx, server.Admin, d.user, ImpersonatorRole, PrecheckRole, EvictionRole, ControllerRole, LeaseRole))
+	d.addNode(t, replacementsNode)
+	return d
+}
+
+func (d *drainBed) addNode(t *testing.T, name string) {
+	t.Helper()
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	must[*corev1.Node](t)(d.server.Admin.CoreV1().Nodes().Create(d.ctx, object, metav1.CreateOptions{}))
+}
+
+// load makes a node, and a namespace of the same name whose workload runs on that node.
+func (d *drainBed) load(t *testing.T, node string) *workload {
+	t.Helper()
+	d.addNode(t, node)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: node}}
-	must[*corev1.Namespace](t)(server.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
-	w, err := newWorkload(ctx, server.Admin, node, node, *drainPods)
+	must[*corev1.Namespace](t)(d.server.Admin.CoreV1().Namespaces().Create(d.ctx, namespace, metav1.CreateOptions{}))
+	w, err := newWorkload(d.ctx, d.server.Admin, node, node, *drainPods)
 	succeeds(t, err)
-	pods := must[*corev1.PodList](t)(server.Admin.CoreV1().Pods(node).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}))
+	return w
+}
+
+// pods lists what runs on a node that load made.
+func (d *drainBed) pods(t *testing.T, node string) []corev1.Pod {
+	t.Helper()
+	list := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}
+	return must[*corev1.PodList](t)(d.server.Admin.CoreV1().Pods(node).List(d.ctx, list)).Items
+}
+
+// drain lets kubectl drain a new node through a gateway whose evictions wait for at most wait, and returns how many seconds
+// that took.
+func (d *drainBed) drain(t *testing.T, node, wait string) float64 {
+	t.Helper()
+	w := d.load(t, node)
+	gateway := must[*Fairgate](t)(shared.NewFairgate(FairgateOptions{Mode: "impersonate", User: d.user, Upstream: d.server.URL, Eviction: "authoritative", Counts: true, Wait: wait}))
+	succeeds(t, gateway.Start())
+	budgets := d.server.Admin.PolicyV1().PodDisruptionBudgets(node)
+	succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		budget, err := budgets.Get(d.ctx, "web", metav1.GetOptions{})
+		return err == nil && budget.Status.DisruptionsAllowed == 1, err
+	}))
+	running, stop := context.WithCancel(d.ctx)
+	defer stop()
+	succeeds(t, w.run(running, replacementsNode))
 	from := time.Now()
-	for _, pod := range pods.Items {
+	printed, err := shared.RunKubectl(d.ctx, gateway.Endpoint, shared.admin, "", "drain", node, "--timeout=10m")
+	took := time.Since(from).Seconds()
+	if err != nil {
+		t.Errorf("%s: %v\n%s", node, err, printed)
+	}
+	expect(t, "node/"+node+" drained", printed)
+	if left := d.pods(t, node); len(left) != 0 {
+		t.Errorf("%s: %d pods remain", node, len(left))
+	}
+	stop()
+	w.group.Wait()
+	if w.failed != nil || w.mostDown != 1 {
+		t.Errorf("%s: %d pods were down at a time, %v", node, w.mostDown, w.failed)
+	}
+	succeeds(t, gateway.Stop())
+	return took
+}
+
+// replaceOneByOne deletes the pods of a new node, each as soon as the one before is replaced, and returns how many seconds
+// that takes: no drain that keeps the budget can be faster.
+func (d *drainBed) replaceOneByOne(t *testing.T, node string) float64 {
+	t.Helper()
+	w := d.load(t, node)
+	pods := d.pods(t, node)
+	from := time.Now()
+	for _, pod := range pods {
 		w.group.Add(1)
-		w.replace(ctx, pod.Name, elsewhere)
+		w.replace(d.ctx, pod.Name, replacementsNode)
 	}
 	succeeds(t, w.failed)
 	return time.Since(from).Seconds()
