@@ -148,6 +148,11 @@ impl Names {
     }
 
     /// The slot a name is in, or the free one where it belongs.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "a lookup costs little more than a call, and a request makes five"
+    )]
     fn slot(&self, hash: u64, scope: NameScope, name: &[u8]) -> (usize, NameSlot) {
         let mask = self.slots.len() - 1;
         #[expect(clippy::cast_possible_truncation, reason = "masked")]
@@ -194,18 +199,16 @@ impl Names {
         let [low, high] = self.key;
         let mut hash = fold(low ^ scope.0, high ^ name.len() as u64);
         let mut rest = name;
-        while rest.len() > 16 {
-            hash = fold(word(&rest[..8]) ^ high, word(&rest[8..16]) ^ hash);
-            rest = &rest[16..];
+        while let Some((block, after)) = rest.split_first_chunk::<16>()
+            && !after.is_empty()
+        {
+            let (a, b) = words(block);
+            hash = fold(a ^ high, b ^ hash);
+            rest = after;
         }
-        let (first, last) = match rest.len() {
-            8.. => (word(&rest[..8]), word(&rest[rest.len() - 8..])),
-            4..8 => (half(&rest[..4]), half(&rest[rest.len() - 4..])),
-            1..4 => (
-                u64::from(rest[0]) << 8 | u64::from(rest[rest.len() / 2]),
-                u64::from(rest[rest.len() - 1]),
-            ),
-            0 => (0, 0),
+        let (first, last) = match (rest.first_chunk(), rest.last_chunk()) {
+            (Some(&a), Some(&b)) => (u64::from_le_bytes(a), u64::from_le_bytes(b)),
+            _ => short(rest),
         };
         fold(fold(first ^ high, last ^ hash) ^ low, SPREAD)
     }
@@ -221,12 +224,24 @@ const fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-fn word(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(0, u64::from_le_bytes)
+/// The two halves of a block.
+#[expect(clippy::cast_possible_truncation, reason = "the two halves")]
+fn words(block: &[u8; 16]) -> (u64, u64) {
+    let block = u128::from_le_bytes(*block);
+    (block as u64, (block >> 64) as u64)
 }
 
-fn half(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(0, u32::from_le_bytes).into()
+/// Two words of fewer than eight bytes; no two names of the same length have the same.
+fn short(bytes: &[u8]) -> (u64, u64) {
+    match (bytes.first_chunk(), bytes.last_chunk(), bytes) {
+        (Some(&a), Some(&b), _) => (u32::from_le_bytes(a).into(), u32::from_le_bytes(b).into()),
+        (_, _, &[first, .., last]) => (
+            u64::from(first) << 8 | u64::from(bytes[bytes.len() / 2]),
+            last.into(),
+        ),
+        (_, _, &[only]) => (u64::from(only) << 8 | u64::from(only), only.into()),
+        _ => (0, 0),
+    }
 }
 
 const fn tag(hash: u64) -> u32 {
