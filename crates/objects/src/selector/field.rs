@@ -36,18 +36,18 @@ impl FieldSelector {
     ///
     /// The server's text for the first term, in sorted order, that is malformed.
     pub fn parse(selector: &str) -> Result<Self, SelectorError> {
-        let terms = field_terms(selector.as_bytes())
-            .map_err(|error| SelectorError(message(selector, error)))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let terms = terms
-            .into_iter()
-            .filter(|term| !term.field.is_empty() || !term.value.is_empty())
-            .map(|term| Term {
-                path: text(term.field),
-                equal: term.equal,
-                value: text(&term.value),
-            })
-            .collect();
+        let mut terms = SmallVec::new();
+        for term in field_terms(selector.as_bytes()) {
+            let term = term.map_err(|error| SelectorError(message(selector, error)))?;
+            if !term.field.is_empty() || !term.value.is_empty() {
+                terms.push(Term {
+                    path: text(term.field),
+                    equal: term.equal,
+                    value: text(&term.value),
+                });
+            }
+        }
         Ok(Self { terms })
     }
 

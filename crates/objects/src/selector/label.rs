@@ -55,8 +55,13 @@ impl LabelSelector {
     ///
     /// The server's text for the first error.
     pub fn parse(selector: &str) -> Result<Self, SelectorError> {
-        let mut parser = LabelSelectorParser::new(selector.as_bytes());
         let mut requirements = Vec::new();
+        if selector.is_empty() {
+            return Ok(Self {
+                requirements: Some(requirements),
+            });
+        }
+        let mut parser = LabelSelectorParser::new(selector.as_bytes());
         loop {
             let mut values = BTreeSet::new();
             let requirement = parser.next_requirement(|_, value| {

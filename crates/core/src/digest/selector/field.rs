@@ -12,7 +12,10 @@ pub(in super::super) struct FieldTerms<'a>(SmallVec<[FieldTerm<'a>; 4]>);
 impl<'a> FieldTerms<'a> {
     /// Reads a selector; see [`field_terms`]. `None` when any term is malformed.
     pub(in super::super) fn parse(selector: &'a [u8]) -> Option<Self> {
-        field_terms(selector).ok().map(Self)
+        field_terms(selector)
+            .collect::<Result<_, _>>()
+            .ok()
+            .map(Self)
     }
 
     /// The value that the first term about `field` in sorted order requires of it.
@@ -54,15 +57,16 @@ pub enum FieldTermError<'a> {
 ///
 /// # Errors
 ///
-/// [`FieldTermError`] for the first term, in sorted order, that is malformed.
-pub fn field_terms(selector: &[u8]) -> Result<SmallVec<[FieldTerm<'_>; 4]>, FieldTermError<'_>> {
+/// [`FieldTermError`] for each term that is malformed.
+pub fn field_terms(
+    selector: &[u8],
+) -> impl Iterator<Item = Result<FieldTerm<'_>, FieldTermError<'_>>> {
     let mut terms = split_terms(selector);
     terms.sort_unstable();
     terms
         .into_iter()
         .filter(|term| !term.is_empty())
         .map(FieldTerm::parse)
-        .collect()
 }
 
 /// Splits at each `,` that no backslash protects.
