@@ -230,8 +230,9 @@ where
 async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let deadline = call.deadline.map(|deadline| shared.clock.instant(deadline));
-    let mut request = ApiRequest::of(&call);
-    let audit_id = audit_id(&mut request.headers);
+    let mut request = ApiRequest::of_last(&mut call);
+    let audit_id = audit_id(&request.headers);
+    request.audit_id.clone_from(&audit_id);
     let work = shared.work(request, body);
     let mut response = match deadline {
         None => work.await?,
@@ -310,13 +311,10 @@ fn internal(error: &tokio::task::JoinError) -> Refusal {
     Refusal::Internal(error.to_string().into())
 }
 
-/// The header `Audit-ID` of a request, which gets a new one if it has none.
-fn audit_id(headers: &mut HeaderMap) -> Option<HeaderValue> {
-    if !headers.contains_key(&AUDIT_ID) {
-        let uid = random::uid().ok()?;
-        headers.insert(AUDIT_ID, HeaderValue::from_str(&uid).ok()?);
-    }
-    headers.get(&AUDIT_ID).cloned()
+/// The header `Audit-ID` of a request, or a new ID if it has none.
+fn audit_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    let given = headers.get(&AUDIT_ID).cloned();
+    given.or_else(|| HeaderValue::from_str(&random::uid().ok()?).ok())
 }
 
 /// The whole body; `None` if it has more than `limit` bytes.

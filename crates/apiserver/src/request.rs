@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 
 use crate::status_error::StatusError;
 use fairgate_call::Call;
@@ -42,6 +42,8 @@ pub struct ApiRequest {
     pub body: Option<Bytes>,
     /// The origin. Not the same as the user name in the digest, which a client may have, too.
     pub caller: Caller,
+    /// The ID of the request in audit logs and in the response, if it is known already.
+    pub audit_id: Option<HeaderValue>,
     /// What is requested, and by which user.
     pub digest: Arc<RequestDigest>,
 }
@@ -49,16 +51,27 @@ pub struct ApiRequest {
 impl ApiRequest {
     /// A call, with no body.
     pub fn of(call: &Call) -> Self {
+        Self::with_headers(call, call.request.headers().clone())
+    }
+
+    /// A call that nobody reads after this one, with no body: its headers are moved, not cloned.
+    pub(crate) fn of_last(call: &mut Call) -> Self {
+        let headers = std::mem::take(call.request.headers_mut());
+        Self::with_headers(call, headers)
+    }
+
+    fn with_headers(call: &Call, headers: HeaderMap) -> Self {
         let impersonator = call.identity.as_ref().and_then(|who| who.impersonator());
         Self {
             method: call.request.method().clone(),
             path: readable(call.digest.info.path()).into_owned(),
             query: call.request.uri().query().unwrap_or_default().to_owned(),
-            headers: call.request.headers().clone(),
+            headers,
             body: Some(Bytes::new()),
             caller: Caller::Client {
                 impersonator: impersonator.cloned(),
             },
+            audit_id: None,
             digest: Arc::clone(&call.digest),
         }
     }
@@ -69,6 +82,12 @@ impl ApiRequest {
             .get(name)
             .and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
             .unwrap_or_default()
+    }
+
+    /// The ID of the request in audit logs; empty if it has none, or one that is not text.
+    pub(crate) fn audit_id(&self) -> &str {
+        let id = self.audit_id.as_ref();
+        id.and_then(|id| id.to_str().ok()).unwrap_or_default()
     }
 
     /// The body.

@@ -80,7 +80,7 @@ impl CallContext<'_> {
             namespace: &self.place.namespace,
             name: &self.place.name,
             user: self.request.user(),
-            audit_id: self.request.header("audit-id"),
+            audit_id: self.request.audit_id(),
             dry_run: false,
             options: &NO_OPTIONS,
             object: None,

@@ -154,6 +154,7 @@ impl Hosted {
             headers,
             body: Some(body.unwrap_or_default()),
             caller: Caller::Gateway,
+            audit_id: None,
             digest: Arc::new(RequestDigest {
                 info,
                 user: Arc::new(user),
