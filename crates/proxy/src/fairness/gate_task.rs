@@ -19,11 +19,13 @@ impl Gate {
         loop {
             let mailbox = self.flow_control().mailbox(self.core());
             tokio::select! {
-                () = poll_fn(|cx| mailbox.poll_fetch(cx, &mut messages)) => {}
+                // In this order, so that no flood of messages puts the checks off; without a random number each time.
+                biased;
                 _ = checks.tick() => {
                     self.release_overdue();
                     slow_readers.check(&self);
                 }
+                () = poll_fn(|cx| mailbox.poll_fetch(cx, &mut messages)) => {}
             }
             for message in messages.drain(..) {
                 self.receive(message);
