@@ -1,6 +1,7 @@
 //! Quoted strings as Go writes them.
 
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 /// A string literal of Go, in double quotes, as its `%q` prints it.
 pub(crate) fn go_quote(text: &str) -> String {
@@ -34,25 +35,54 @@ fn push_escaped(to: &mut String, c: char) {
         '\t' => to.push_str("\\t"),
         '\u{b}' => to.push_str("\\v"),
         _ if is_printable(c) => to.push(c),
-        _ if u32::from(c) < 0x80 => {
-            write!(to, "\\x{:02x}", u32::from(c)).expect("writing to a string does not fail");
-        }
-        _ if u32::from(c) < 0x1_0000 => {
-            write!(to, "\\u{:04x}", u32::from(c)).expect("writing to a string does not fail");
-        }
-        _ => write!(to, "\\U{:08x}", u32::from(c)).expect("writing to a string does not fail"),
+        _ if u32::from(c) < 0x80 => push_hex(to, "\\x", c, 2),
+        _ if u32::from(c) < 0x1_0000 => push_hex(to, "\\u", c, 4),
+        _ => push_hex(to, "\\U", c, 8),
     }
 }
+
+/// Writes a character as a number of so many digits, at most 8. Large texts have many such characters, and the
+/// formatting of the standard library takes many times as long.
+fn push_hex(to: &mut String, before: &str, c: char, digits: usize) {
+    let mut text = [0; 8];
+    for (place, digit) in text[..digits].iter_mut().rev().enumerate() {
+        let value = (u32::from(c) >> (4 * place)) & 0xf;
+        *digit = b"0123456789abcdef"[value as usize];
+    }
+    to.push_str(before);
+    to.push_str(std::str::from_utf8(&text[..digits]).unwrap_or_default());
+}
+
+/// For each 256 characters, which of them are printable. Computing that for one character takes about 100 ns, because
+/// the standard library searches a list, so it is done once for all characters around one that is asked for.
+static PRINTABLE: [OnceLock<[u64; 4]>; 0x1100] = [const { OnceLock::new() }; 0x1100];
 
 /// Whether Go's `%q` prints the character as it is: letters, marks, numbers, punctuation, symbols and the ASCII space.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return c == ' ' || c.is_ascii_graphic();
     }
+    let number = u32::from(c);
+    let block = PRINTABLE[(number >> 8) as usize].get_or_init(|| printable_block(number >> 8));
+    block[(number >> 6 & 3) as usize] >> (number & 63) & 1 == 1
+}
+
+fn printable_block(block: u32) -> [u64; 4] {
+    let mut printable = [0; 4];
+    for low in 0..256 {
+        if char::from_u32(block << 8 | low).is_some_and(find_printable) {
+            printable[(low >> 6) as usize] |= 1 << (low & 63);
+        }
+    }
+    printable
+}
+
+fn find_printable(c: char) -> bool {
     // This is the only access to the standard library's table of printable characters. It counts marks as printable
     // only after another character.
-    let mut text = String::from("a");
-    text.push(c);
+    let mut buffer = [b'a'; 5];
+    let length = 1 + c.encode_utf8(&mut buffer[1..]).len();
+    let text = std::str::from_utf8(&buffer[..length]).unwrap_or_default();
     text.escape_debug().nth(1) == Some(c)
 }
 
@@ -85,5 +115,12 @@ mod tests {
             r#""\u00a0\u200b\U000f0000""#
         );
         assert_eq!(go_quote_bytes(b"a\xff\xc3\xa9"), "\"a\\xffé\"");
+    }
+
+    #[test]
+    fn what_is_remembered_of_characters_is_what_was_found() {
+        for c in ('\u{80}'..='\u{20ff}').chain('\u{1f000}'..='\u{1f2ff}') {
+            assert_eq!(is_printable(c), find_printable(c), "{c:?}");
+        }
     }
 }
