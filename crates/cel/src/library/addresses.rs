@@ -3,40 +3,77 @@
 //!
 //! Source: Go `net/netip`; Kubernetes `apiserver/pkg/cel/library/ip.go` and `cidr.go`.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::go_text::go_quote;
+use crate::value::{CelError, CelWork, work_of_bytes};
 
 /// Parses an address.
 ///
 /// # Errors
 ///
-/// The error text of Kubernetes, which includes Go's.
-pub(super) fn parse_ip(text: &str) -> Result<IpAddr, String> {
-    let (address, zone) = parse_addr(text).map_err(|why| {
-        format!(
-            "IP Address {} parse error during conversion from string: {why}",
-            go_quote(text)
-        )
-    })?;
+/// The error text of Kubernetes, which includes Go's. Both quote the whole text, which takes steps.
+pub(super) fn parse_ip(text: &str, work: &mut CelWork<'_>) -> Result<IpAddr, CelError> {
+    let (address, zone) = match parse_addr(text) {
+        Ok(parsed) => parsed,
+        Err(why) => {
+            let why = why.to_string();
+            work.burn(work_of_bytes(why.len()))?;
+            let text = go_quote(text);
+            return Err(CelError::new(format!(
+                "IP Address {text} parse error during conversion from string: {why}"
+            )));
+        }
+    };
     if zone {
         let text = go_quote(text);
-        return Err(format!("IP address {text} with zone value is not allowed"));
+        let message = format!("IP address {text} with zone value is not allowed");
+        return Err(CelError::new(message));
     }
-    not_mapped(address, text)?;
+    not_mapped(address, text).map_err(CelError::new)?;
     Ok(address)
 }
 
+/// The address, without an error that would quote the whole text.
+pub(super) fn find_ip(text: &str) -> Option<IpAddr> {
+    let (address, zone) = parse_addr(text).ok()?;
+    (!zone && !is_mapped(address)).then_some(address)
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(of) if of.to_ipv4_mapped().is_some())
+}
+
 fn not_mapped(address: IpAddr, text: &str) -> Result<(), String> {
-    if matches!(address, IpAddr::V6(of) if of.to_ipv4_mapped().is_some()) {
+    if is_mapped(address) {
         let text = go_quote(text);
         return Err(format!("IPv4-mapped IPv6 address {text} is not allowed"));
     }
     Ok(())
 }
 
+/// The error of Go's `ParseAddr`, which is written only where somebody reads it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AddressError<'t> {
+    text: &'t str,
+    why: &'static str,
+    /// The part that is wrong, if the error names it.
+    at: &'t str,
+}
+
+impl fmt::Display for AddressError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ParseAddr({}): {}", go_quote(self.text), self.why)?;
+        if self.at.is_empty() {
+            return Ok(());
+        }
+        write!(f, " (at {})", go_quote(self.at))
+    }
+}
+
 /// Go's `ParseAddr`: the address, and whether it has a zone.
-pub(super) fn parse_addr(text: &str) -> Result<(IpAddr, bool), String> {
+pub(super) fn parse_addr(text: &str) -> Result<(IpAddr, bool), AddressError<'_>> {
     match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
         Some(b'.') => Ok((parse_ipv4(text)?.into(), false)),
         Some(b':') => parse_ipv6(text),
@@ -45,23 +82,17 @@ pub(super) fn parse_addr(text: &str) -> Result<(IpAddr, bool), String> {
     }
 }
 
-/// The error of Go's `ParseAddr` about `text`; `at` is the part that is wrong, if the error names it.
-fn refusal(text: &str, why: &str, at: &str) -> String {
-    let text = go_quote(text);
-    if at.is_empty() {
-        format!("ParseAddr({text}): {why}")
-    } else {
-        format!("ParseAddr({text}): {why} (at {})", go_quote(at))
-    }
+fn refusal<'t>(text: &'t str, why: &'static str, at: &'t str) -> AddressError<'t> {
+    AddressError { text, why, at }
 }
 
-fn parse_ipv4(text: &str) -> Result<Ipv4Addr, String> {
+fn parse_ipv4(text: &str) -> Result<Ipv4Addr, AddressError<'_>> {
     ipv4_fields(text, text)
 }
 
 /// Parses the four numbers of `fields`, which is `whole` or its end. Errors quote `whole`.
-fn ipv4_fields(whole: &str, fields: &str) -> Result<Ipv4Addr, String> {
-    let wrong = |why: &str, at: &str| Err(refusal(whole, why, at));
+fn ipv4_fields<'t>(whole: &'t str, fields: &'t str) -> Result<Ipv4Addr, AddressError<'t>> {
+    let wrong = |why: &'static str, at: &'t str| Err(refusal(whole, why, at));
     let mut octets = [0_u8; 4];
     let (mut value, mut done, mut digits) = (0_u32, 0, 0);
     for (at, byte) in fields.bytes().enumerate() {
@@ -106,7 +137,7 @@ fn tail(text: &str, at: usize) -> &str {
 }
 
 /// Parses an IPv6 address: the address, and whether it has a zone.
-fn parse_ipv6(text: &str) -> Result<(IpAddr, bool), String> {
+fn parse_ipv6(text: &str) -> Result<(IpAddr, bool), AddressError<'_>> {
     let (address, zone) = match text.split_once('%') {
         Some((_, "")) => return Err(refusal(text, "zone must be a non-empty string", "")),
         Some((address, _)) => (address, true),
@@ -176,7 +207,7 @@ fn parse_ipv6(text: &str) -> Result<(IpAddr, bool), String> {
 }
 
 /// Parses the hexadecimal number at the start of `rest`: its value, and the number of its digits.
-fn hex_field(whole: &str, rest: &str) -> Result<(u16, usize), String> {
+fn hex_field<'t>(whole: &'t str, rest: &'t str) -> Result<(u16, usize), AddressError<'t>> {
     let mut value = 0_u32;
     let mut digits = 0;
     for c in rest.chars() {
@@ -208,7 +239,7 @@ fn expand(
     mut bytes: [u8; 16],
     filled: usize,
     ellipsis: Option<usize>,
-) -> Result<Ipv6Addr, String> {
+) -> Result<Ipv6Addr, AddressError<'_>> {
     match ellipsis {
         None if filled < 16 => return Err(refusal(text, "address string too short", "")),
         Some(_) if filled == 16 => {
@@ -238,9 +269,9 @@ pub(super) struct Network {
 ///
 /// The error text of Kubernetes, which includes Go's.
 pub(super) fn parse_network(text: &str) -> Result<Network, String> {
-    let quoted = go_quote(text);
     let wrong = |why: &str| {
         let prefix = "network address parse error during conversion from string: ";
+        let quoted = go_quote(text);
         Err(format!("{prefix}netip.ParsePrefix({quoted}): {why}"))
     };
     let Some(slash) = text.rfind('/') else {
@@ -249,15 +280,14 @@ pub(super) fn parse_network(text: &str) -> Result<Network, String> {
     let (address, length) = (&text[..slash], &text[slash + 1..]);
     let (address, zone) = match parse_addr(address) {
         Ok(parsed) => parsed,
-        Err(why) => return wrong(&why),
+        Err(why) => return wrong(&why.to_string()),
     };
     if zone {
         return wrong("IPv6 zones cannot be present in a prefix");
     }
-    let bad = format!("bad bits after slash: {}", go_quote(length));
     let leading = length.len() > 1 && !matches!(length.as_bytes()[0], b'1'..=b'9');
     let Some(bits) = length.parse::<i32>().ok().filter(|_| !leading) else {
-        return wrong(&bad);
+        return wrong(&format!("bad bits after slash: {}", go_quote(length)));
     };
     let most = if address.is_ipv4() { 32 } else { 128 };
     if !(0..=most).contains(&bits) {
@@ -356,7 +386,7 @@ mod tests {
 
     #[test]
     fn addresses_are_printed_as_in_go() {
-        let text = |of: &str| ip_text(parse_ip(of).unwrap());
+        let text = |of: &str| ip_text(find_ip(of).unwrap());
         assert_eq!(text("1:0:0:2:0:0:0:3"), "1:0:0:2::3");
         assert_eq!(text("::1.2.3.4"), "::102:304");
         assert_eq!(text("1:0:2:3:4:5:6:7"), "1:0:2:3:4:5:6:7");
@@ -366,7 +396,7 @@ mod tests {
     #[test]
     fn networks_of_different_families_do_not_contain_each_other() {
         let network = |of: &str| parse_network(of).unwrap();
-        assert!(!network("0.0.0.0/0").contains(parse_ip("::1").unwrap()));
+        assert!(!network("0.0.0.0/0").contains(find_ip("::1").unwrap()));
         assert!(network("10.0.0.0/8").contains_network(&network("10.0.0.0/8")));
         assert!(!network("10.0.0.0/9").contains_network(&network("10.0.0.0/8")));
         assert_eq!(network("::1/0").masked(), network("::/0"));

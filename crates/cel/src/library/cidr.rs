@@ -4,7 +4,7 @@
 
 use std::any::Any;
 
-use super::addresses::{Network, ip_text, parse_ip, parse_network};
+use super::addresses::{Network, find_ip, ip_text, parse_network};
 use super::go_text::{fifth, fixed, tenth, text};
 use super::ip::{IpValue, address, ip_type};
 use super::opaque_types::{opaque, unconvertible};
@@ -196,7 +196,7 @@ fn is_cidr<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
 /// As in the original, the error for an invalid address does not say what is wrong with it.
 fn contains_ip_text<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     let network = network(args, 0)?;
-    let address = parse_ip(text(args, 1)?).map_err(|_| CelError::no_such_overload())?;
+    let address = find_ip(text(args, 1)?).ok_or_else(CelError::no_such_overload)?;
     Ok(network.contains(address).into())
 }
 

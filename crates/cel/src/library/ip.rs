@@ -5,12 +5,12 @@
 use std::any::Any;
 use std::net::IpAddr;
 
-use super::addresses::{ip_text, parse_ip};
+use super::addresses::{find_ip, ip_text, parse_ip};
 use super::go_text::{fifth, fixed, tenth, text};
 use super::opaque_types::{opaque, unconvertible};
-use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
+use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::types::CelType;
-use crate::value::{CelError, CelOpaque, CelResult, CelValue};
+use crate::value::{CelError, CelOpaque, CelResult, CelValue, CelWork};
 
 /// The name of the CEL type of IP addresses.
 const NET_IP: &str = "net.IP";
@@ -65,7 +65,7 @@ impl CelLibrary for IpLibrary {
                     "string_to_ip",
                     [CelType::String],
                     ip_type(),
-                    ip,
+                    Metered(ip),
                 )),
         );
         to.function(
@@ -85,7 +85,7 @@ impl CelLibrary for IpLibrary {
                     "ip_is_canonical",
                     [CelType::String],
                     CelType::Bool,
-                    is_canonical,
+                    Metered(is_canonical),
                 )),
         );
         to.function(CelFunctionDecl::new("string").overload(CelOverload::global(
@@ -139,18 +139,18 @@ pub(super) fn address(args: &[CelValue<'_>], at: usize) -> Result<IpAddr, CelErr
     opaque(args, at).map(|value: &IpValue| value.0)
 }
 
-fn ip<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    let address = parse_ip(text(args, 0)?).map_err(CelError::new)?;
+fn ip<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    let address = parse_ip(text(args, 0)?, work)?;
     Ok(CelValue::opaque(IpValue(address)))
 }
 
 fn is_ip<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
-    Ok(parse_ip(text(args, 0)?).is_ok().into())
+    Ok(find_ip(text(args, 0)?).is_some().into())
 }
 
-fn is_canonical<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+fn is_canonical<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let text = text(args, 0)?;
-    let address = parse_ip(text).map_err(CelError::new)?;
+    let address = parse_ip(text, work)?;
     Ok((ip_text(address) == text).into())
 }
 
