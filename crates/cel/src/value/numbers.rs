@@ -1,5 +1,7 @@
 //! Numbers: conversions without loss, and doubles as Go prints them.
 
+use std::fmt::Write;
+
 /// The `int` with the same value, if there is one.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 pub(crate) fn double_to_int(value: f64) -> Option<i64> {
@@ -31,14 +33,40 @@ pub(crate) fn go_float(value: f64) -> String {
         return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
     // `{:e}` prints the shortest digits, as d.ddde-7.
-    let text = format!("{value:e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..6).contains(&exponent) {
-        return format!("{value}");
+    let mut text = String::with_capacity(24);
+    write!(text, "{value:e}").expect("writing to a string does not fail");
+    let at = text.rfind('e').unwrap_or(text.len());
+    let exponent: i32 = text[at..].trim_start_matches('e').parse().unwrap_or(0);
+    text.truncate(at);
+    let printed = if (-4..6).contains(&exponent) {
+        without_exponent(&mut text, exponent);
+        Ok(())
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        write!(text, "e{sign}{:02}", exponent.abs())
+    };
+    printed.expect("writing to a string does not fail");
+    text
+}
+
+/// Moves the point of a mantissa `-d.ddd` by `exponent`, from -4 to 5: the number `mantissa · 10^exponent`.
+fn without_exponent(mantissa: &mut String, exponent: i32) {
+    let places = exponent.unsigned_abs() as usize;
+    let first = usize::from(mantissa.starts_with('-'));
+    let point = mantissa.find('.');
+    if let Some(point) = point {
+        mantissa.remove(point);
     }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.abs())
+    if exponent < 0 {
+        mantissa.insert_str(first, &"0.000"[..places + 1]);
+        return;
+    }
+    let digits = mantissa.len() - first;
+    match digits.checked_sub(places + 1) {
+        None => mantissa.push_str(&"00000"[..places + 1 - digits]),
+        Some(0) => {}
+        Some(_) => mantissa.insert(first + places + 1, '.'),
+    }
 }
 
 #[cfg(test)]
@@ -64,6 +92,19 @@ mod tests {
         ];
         for (value, text) in cases {
             assert_eq!(go_float(value), text);
+        }
+    }
+
+    #[test]
+    fn doubles_without_an_exponent_are_those_of_the_standard_library() {
+        for (digits, power) in
+            (1..2_000).flat_map(|digits| (-9..6).map(move |power| (digits, power)))
+        {
+            let value = -f64::from(digits * 97) * 10_f64.powi(power);
+            if (1e-4..1e6).contains(&-value) {
+                assert_eq!(go_float(value), value.to_string());
+                assert_eq!(go_float(-value), (-value).to_string());
+            }
         }
     }
 
