@@ -8,7 +8,7 @@ use crate::declarations::{CelLibrary, CelObjectType};
 use crate::library::{StandardLibrary, StandardMacros};
 use crate::program::{CelBindings, CelProgram, CelVariable};
 use crate::source::CelIssues;
-use crate::syntax::parse;
+use crate::syntax::{CelMacro, parse};
 use crate::types::CelType;
 use crate::value::CelError;
 
@@ -101,6 +101,18 @@ impl CelEnvironment {
     pub fn variable(&self, name: &str) -> Option<CelVariable> {
         let (number, _) = self.scope.variables.get(name)?;
         Some(CelVariable(*number))
+    }
+
+    /// The names of the functions that the environment declares, operators such as `_+_` included, in no particular
+    /// order.
+    pub fn functions(&self) -> impl Iterator<Item = &str> {
+        let functions = self.scope.declarations.functions.keys();
+        functions.map(|name| &**name)
+    }
+
+    /// The macros that the environment declares, in no particular order.
+    pub fn macros(&self) -> impl Iterator<Item = &CelMacro> {
+        self.scope.declarations.macros.values()
     }
 
     /// Bindings for the variables of this environment, without any values yet.

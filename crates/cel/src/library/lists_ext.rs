@@ -263,8 +263,13 @@ fn range<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     if usize::try_from(end).is_ok_and(|end| end > MOST_ELEMENTS) {
         return Err(CelError::cost_limit());
     }
-    work.burn(u64::try_from(end).unwrap_or(0))?;
-    CelValue::list((0..end).map(CelValue::Int).collect())
+    // A step for each element while the list grows, so that an interrupt ends it.
+    let mut elements = Vec::with_capacity(usize::try_from(end).unwrap_or(0));
+    for value in 0..end {
+        work.burn(1)?;
+        elements.push(CelValue::Int(value));
+    }
+    CelValue::list(elements)
 }
 
 fn reverse<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {

@@ -421,6 +421,8 @@ fn join_with<'a>(
         let part = part_of(&element, work)?;
         push(&mut joined, part, work)?;
     }
+    // The value is a copy.
+    work.burn(work_of_bytes(joined.len()))?;
     Ok(joined.into())
 }
 

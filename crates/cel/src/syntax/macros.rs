@@ -63,6 +63,21 @@ impl CelMacro {
             ..Self::global(name, args, expand)
         }
     }
+
+    /// The name, which may have dots (`cel.bind`).
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of arguments, without the target.
+    pub fn args(&self) -> usize {
+        self.args
+    }
+
+    /// Whether it is called on a target.
+    pub fn is_member(&self) -> bool {
+        self.member
+    }
 }
 
 /// Builds the expression that replaces a macro's call.

@@ -15,6 +15,7 @@ mod allocations;
 mod conformance;
 mod differential;
 mod environments;
+mod interrupts;
 mod known;
 mod limits;
 mod properties;

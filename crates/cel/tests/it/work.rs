@@ -2,11 +2,14 @@
 //! an interrupt.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::sync::Arc;
 
+use fairgate_cel::library::authorizer::{
+    AuthorizationAnswer, AuthorizationCheck, CelAuthorizer, authorizer, authorizer_type,
+};
 use fairgate_cel::{
     CelBindings, CelEnvironment, CelErrorKind, CelEvaluation, CelJson, CelProgram, CelType,
-    CelValue, DEFAULT_COST_LIMIT, EvaluationLimits,
+    CelValue, EvaluationLimits,
 };
 
 use super::environments::{NEWEST, base};
@@ -176,7 +179,7 @@ fn doubled(list: &str, times: usize) -> String {
 }
 
 /// The expression that does `body` for a million pairs of numbers, with the other names that it uses.
-fn repeated(body: &str) -> String {
+pub(crate) fn repeated(body: &str) -> String {
     let mut expression = format!("xs.exists(i, xs.exists(j, {body}))");
     let quantity = "quantity('1e90000').add(quantity('1'))".to_owned();
     let names = [
@@ -221,26 +224,38 @@ fn others() -> Vec<String> {
     ]
 }
 
-fn all() -> Vec<String> {
+pub(crate) fn all() -> Vec<String> {
     let bodies = [OF_EMPTY_LISTS, OF_NUMBERS, OF_TEXT, OF_OTHERS];
     let bodies = bodies.into_iter().flatten();
     bodies.map(|body| repeated(body)).chain(others()).collect()
 }
 
-struct World {
-    environment: CelEnvironment,
+pub(crate) struct World {
+    pub(crate) environment: CelEnvironment,
     text: String,
+    /// Characters that no printer shows as they are.
+    wide: String,
     json: String,
 }
 
+struct NoOpinion;
+
+impl CelAuthorizer for NoOpinion {
+    fn authorize(&self, _: &AuthorizationCheck) -> AuthorizationAnswer {
+        AuthorizationAnswer::default()
+    }
+}
+
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let environment = base(NEWEST)
             .homogeneous_literals(false)
             .variable("xs", CelType::list(CelType::Int))
             .variable("text", CelType::String)
             .variable("none", CelType::optional(CelType::Int))
             .variable("json", CelType::Dyn)
+            .variable("wide", CelType::String)
+            .variable("authorizer", authorizer_type())
             .build();
         let members: Vec<_> = (0..100_000).map(|at| format!("\"{at}\":{at}")).collect();
         let empty = vec!["[]"; 1_000_000].join(",");
@@ -253,12 +268,13 @@ impl World {
         Self {
             environment,
             text: "a".repeat(3_000_000),
+            wide: "\u{200b}".repeat(1_000_000),
             json,
         }
     }
 
     /// Calls `with` for each of the expressions.
-    fn each(
+    pub(crate) fn each(
         &self,
         sources: Vec<String>,
         mut with: impl FnMut(&str, &CelProgram, &CelBindings<'_>),
@@ -288,7 +304,9 @@ impl World {
                 .with("xs", xs.clone())
                 .with("text", CelValue::from(&*self.text))
                 .with("none", CelValue::Optional(None))
-                .with("json", CelValue::json(&json));
+                .with("json", CelValue::json(&json))
+                .with("wide", CelValue::from(&*self.wide))
+                .with("authorizer", authorizer(Arc::new(NoOpinion)));
             let name: String = source.chars().rev().take(110).collect();
             let name: String = name.chars().rev().collect();
             with(&name, program, &bindings);
@@ -297,7 +315,7 @@ impl World {
 }
 
 /// Why an evaluation ended, or that it did not have to.
-fn end(evaluation: &CelEvaluation<'_>) -> Option<CelErrorKind> {
+pub(crate) fn end(evaluation: &CelEvaluation<'_>) -> Option<CelErrorKind> {
     evaluation
         .result
         .as_ref()
@@ -394,28 +412,4 @@ fn an_interrupt_ends_all_work() {
             _ => panic!("{name}: asked again after the interrupt"),
         }
     });
-}
-
-/// Measures; run it with optimization:
-/// `CARGO_PROFILE_TEST_OPT_LEVEL=3 cargo test -p fairgate-cel --test it work -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement, which says nothing without optimization"]
-fn how_long_the_limits_take() {
-    let world = World::new();
-    let mut longest = Duration::ZERO;
-    world.each(all(), |name, program, bindings| {
-        #[expect(clippy::disallowed_methods, reason = "a measurement")]
-        let now = std::time::Instant::now;
-        let began = now();
-        let evaluation = program.evaluate_within(bindings, &EvaluationLimits::default());
-        let (end, cost, work) = (end(&evaluation), evaluation.cost, evaluation.work);
-        drop(evaluation);
-        let took = began.elapsed();
-        longest = longest.max(took);
-        println!(
-            "{:7.2} ms {work:8} steps {cost:8} cost {end:?} {name}",
-            took.as_secs_f64() * 1e3
-        );
-    });
-    println!("longest {longest:?} at {DEFAULT_COST_LIMIT}");
 }
