@@ -84,7 +84,7 @@ const OTHERS: &[&str] = &[
 ];
 
 /// The CPU time of this thread: other threads and processes do not count.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap()
 }

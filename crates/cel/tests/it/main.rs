@@ -18,6 +18,7 @@ mod environments;
 mod interrupts;
 mod known;
 mod limits;
+mod nesting;
 mod properties;
 mod values;
 mod variables;
