@@ -1,6 +1,7 @@
 //! The Common Expression Language (CEL), as cel-go 0.26 and Kubernetes use it.
 //!
-//! The crate is pure: no I/O, no clock, no threads, and no knowledge of Kubernetes objects. No expression and no input
+//! The crate is pure: no I/O, no clock, no knowledge of Kubernetes objects, and no threads but one for as long as it takes
+//! to compile a pattern that nests more than 100 levels, which needs a large stack. No expression and no input
 //! can cause a panic, a stack overflow or unbounded work: parsing, checking and evaluating are limited in depth, size
 //! and cost. In comments, *the original* means cel-go and the CEL libraries of Kubernetes.
 //!

@@ -1,6 +1,7 @@
 //! Regular expressions with the syntax and semantics of RE2, implemented with the crate `regex`.
 
 mod class;
+mod height;
 mod refused;
 mod translate;
 
@@ -10,9 +11,18 @@ use regex::Regex;
 
 use crate::declarations::CelFunction;
 use crate::value::{CelError, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT};
+use refused::TOO_DEEP;
+use translate::Translated;
 
 /// The maximum size of a compiled pattern, in bytes.
 const SIZE_LIMIT: usize = 10 << 20;
+
+/// The height of patterns that are compiled on the stack of the caller: each level takes 1.5 KB of it, and 11 KB without
+/// optimization.
+const MAX_SHALLOW: u32 = 100;
+
+/// The stack for the others, whose height is at most 1000, in bytes.
+const DEEP_STACK: usize = 32 << 20;
 
 /// The steps that compiling a pattern takes if it is not a constant: a fixed number, and some for each of its characters
 /// and classes, which count as often as they are repeated.
@@ -72,13 +82,43 @@ fn compile_with(
     let failed = |(what, part): (&str, String)| {
         CelError::new(format!("error parsing regexp: {what}: `{part}`"))
     };
-    let (translated, size) = translate::translate(pattern).map_err(failed)?;
-    allow(size)?;
-    let regex = regex::RegexBuilder::new(&translated)
-        .size_limit(SIZE_LIMIT)
-        .build()
-        .map_err(|_| failed(("expression too large", pattern.to_owned())))?;
+    let translated = translate::translate(pattern).map_err(failed)?;
+    allow(translated.size)?;
+    let regex = build(&translated).map_err(|why| failed((why, pattern.to_owned())))?;
+    let size = translated.size;
     Ok(Pattern { regex, size })
+}
+
+/// Compiles a translated pattern. The crate does so by recursion; a pattern that nests deeply gets a stack of its own.
+fn build(translated: &Translated) -> Result<Regex, &'static str> {
+    let build = || {
+        regex::RegexBuilder::new(&translated.text)
+            .size_limit(SIZE_LIMIT)
+            // The translation has bounded what is compiled by recursion; groups do not count.
+            .nest_limit(u32::MAX)
+            .build()
+            .map_err(|why| reason(&why))
+    };
+    if translated.height <= MAX_SHALLOW {
+        return build();
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(DEEP_STACK);
+        let built = thread.spawn_scoped(scope, build);
+        let built = built.ok().and_then(|thread| thread.join().ok());
+        // The system has no thread to give.
+        built.unwrap_or(Err(TOO_DEEP))
+    })
+}
+
+/// Go's error for one of the crate `regex`. Every pattern that Go refuses is refused before, but for its size: the crate
+/// needs more memory for some patterns than Go allows.
+fn reason(error: &regex::Error) -> &'static str {
+    match error {
+        regex::Error::CompiledTooBig(_) => "expression too large",
+        // The translation is wrong.
+        _ => "regexp/syntax: internal error",
+    }
 }
 
 /// The cost of matching `text` with `pattern`.
@@ -174,6 +214,59 @@ mod tests {
             let error = compile(pattern).unwrap_err().to_string();
             assert_eq!(error, format!("error parsing regexp: {message}"));
         }
+    }
+
+    /// Patterns that nest `depth` times in the ways that nest.
+    fn nested(depth: usize) -> Vec<String> {
+        let parts = [
+            ("(", "a", ")"),
+            ("(a", "b", "c)"),
+            ("(", "a", "+b)"),
+            ("(?:", "a", "b)+"),
+            ("(ab|", "c", ".)"),
+        ];
+        let nest = |(open, middle, close): (&str, &str, &str)| {
+            [&open.repeat(depth), middle, &close.repeat(depth)].concat()
+        };
+        parts.into_iter().map(nest).collect()
+    }
+
+    #[test]
+    fn what_nests_as_deeply_as_in_go_compiles_on_a_small_stack() {
+        let compile_all = || {
+            for pattern in
+                nested(333)
+                    .into_iter()
+                    .chain([["(".repeat(999), "a".into(), ")".repeat(999)].concat()])
+            {
+                let compiled = compile(&pattern).unwrap();
+                assert!(!compiled.regex.is_match(""), "{pattern}");
+            }
+        };
+        let thread = std::thread::Builder::new().stack_size(2 << 20);
+        thread.spawn(compile_all).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn what_nests_deeper_is_refused() {
+        for pattern in nested(1_000) {
+            let error = compile(&pattern).unwrap_err().to_string();
+            let begins = format!("error parsing regexp: {TOO_DEEP}: `(");
+            assert!(error.starts_with(&begins), "{}", &error[..80]);
+        }
+        // Groups without capture are not parts of what is compiled.
+        let pattern = ["(?:".repeat(20_000), ")".repeat(20_000)].concat();
+        assert!(compile(&pattern).is_ok());
+    }
+
+    #[test]
+    fn a_pattern_that_the_engine_refuses_for_its_size_is_too_large() {
+        let pattern = r"\pL{1000}\pN{1000}";
+        let error = compile(pattern).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!("error parsing regexp: expression too large: `{pattern}`")
+        );
     }
 
     #[test]

@@ -3,17 +3,20 @@
 //! RE2 differs from the crate in these points: `\d`, `\s`, `\w` and `\b` are ASCII only; a `{` that does not start a
 //! repetition is a literal; there is `\Q…\E`; classes have no set operators; a repetition cannot follow another one;
 //! counts are at most 1000; and the error messages are others.
+//!
+//! Only whole matches are of use here, so that no group captures: what is in a group without capture does not nest
+//! deeper, and the crate compiles nested parts by recursion.
+
+use std::mem;
 
 use super::{
     class::{Class, NONE, escape},
-    refused::{INVALID_ESCAPE, Refused},
+    height::{GroupHeight, TooHigh},
+    refused::{INVALID_ESCAPE, Refused, TOO_DEEP},
 };
 
 /// The maximum count of a repetition, and of the product of nested repetitions.
 const MAX_REPEAT: u32 = 1_000;
-
-/// The maximum depth of groups. (In the original: 1000.)
-const MAX_GROUPS: usize = 240;
 
 /// The size of a class that is a table of Unicode, such as `\pL`: it takes so many times as long to compile as others.
 const TABLE_SIZE: u64 = 64;
@@ -23,12 +26,22 @@ const INVALID_REPEAT: &str = "invalid repeat count";
 const INVALID_PERL: &str = "invalid or unsupported Perl syntax";
 const INVALID_NAME: &str = "invalid named capture";
 
-/// Translates a pattern. Also gives its size: characters and classes, as often as counts repeat them.
+/// A pattern in the syntax of the crate `regex`.
+#[derive(Debug)]
+pub(super) struct Translated {
+    pub(super) text: String,
+    /// Characters and classes, as often as counts repeat them.
+    pub(super) size: u64,
+    /// How deep it nests, as Go counts it. What the crate makes of it nests no deeper.
+    pub(super) height: u32,
+}
+
+/// Translates a pattern.
 ///
 /// # Errors
 ///
 /// As Go's package `regexp` reports them.
-pub(super) fn translate(pattern: &str) -> Result<(String, u64), Refused> {
+pub(super) fn translate(pattern: &str) -> Result<Translated, Refused> {
     let mut translation = Translation {
         pattern,
         rest: pattern,
@@ -39,22 +52,32 @@ pub(super) fn translate(pattern: &str) -> Result<(String, u64), Refused> {
         size: 0,
         atom_size: 0,
         last_repeat: None,
+        height: GroupHeight::new(false),
     };
     while !translation.rest.is_empty() {
         translation.step()?;
     }
-    if translation.groups.is_empty() {
-        return Ok((translation.out, translation.size));
+    if !translation.groups.is_empty() {
+        return Err((MISSING_PAREN, pattern.to_owned()));
     }
-    Err((MISSING_PAREN, pattern.to_owned()))
+    let height = translation.height.end();
+    Ok(Translated {
+        text: translation.out,
+        size: translation.size,
+        height: height.map_err(|TooHigh| too_deep(pattern))?,
+    })
+}
+
+fn too_deep(pattern: &str) -> Refused {
+    (TOO_DEEP, pattern.to_owned())
 }
 
 struct Translation<'p> {
     pattern: &'p str,
     rest: &'p str,
     out: String,
-    /// For each open group, the largest weight and the size of the group around it so far.
-    groups: Vec<(u32, u64)>,
+    /// For each open group, what is known of the group around it so far: the largest weight, the size and the height.
+    groups: Vec<(u32, u64, GroupHeight)>,
     /// The weight of the part that a repetition would apply to: the largest product of nested counts in it. `None` if
     /// there is no such part.
     atom: Option<u32>,
@@ -65,6 +88,8 @@ struct Translation<'p> {
     atom_size: u64,
     /// The pattern from the repetition directly before the current position on, if there is one.
     last_repeat: Option<&'p str>,
+    /// The height of the group so far.
+    height: GroupHeight,
 }
 
 impl<'p> Translation<'p> {
@@ -82,35 +107,53 @@ impl<'p> Translation<'p> {
                     self.rest = rest;
                     return self.repeat(before, last_repeat, Some(counts));
                 }
-                self.literal(first);
-                Ok(())
+                self.literal(first)
             }
             '(' if before.starts_with("(?") => self.perl_group(),
-            '(' => self.open(1, "("),
+            '(' => {
+                self.open(1, "(?:", true);
+                Ok(())
+            }
             ')' => self.close(),
             '|' => {
                 self.rest = &before[1..];
                 self.out.push('|');
                 self.atom = None;
-                Ok(())
+                let ended = self.height.next_alternative();
+                self.checked(ended)
             }
-            '^' | '$' | '.' => {
+            '^' | '$' => {
                 self.rest = &before[1..];
-                self.push_atom(&before[..1]);
-                Ok(())
+                self.push_position(&before[..1])
+            }
+            '.' => {
+                self.rest = &before[1..];
+                self.push_class(".")
             }
             '[' => {
                 let (class, rest) = Class::parse(before)?;
                 self.rest = rest;
-                self.push_atom(&class);
-                Ok(())
+                self.push_class(&class)
             }
             '\\' => self.backslash(),
-            _ => {
-                self.literal(first);
-                Ok(())
-            }
+            _ => self.literal(first),
         }
+    }
+
+    fn checked(&self, height: Result<(), TooHigh>) -> Result<(), Refused> {
+        height.map_err(|TooHigh| too_deep(self.pattern))
+    }
+
+    fn push_class(&mut self, text: &str) -> Result<(), Refused> {
+        self.push_atom(text);
+        let pushed = self.height.class();
+        self.checked(pushed)
+    }
+
+    fn push_position(&mut self, text: &str) -> Result<(), Refused> {
+        self.push_atom(text);
+        let pushed = self.height.position();
+        self.checked(pushed)
     }
 
     fn push_atom(&mut self, text: &str) {
@@ -122,15 +165,17 @@ impl<'p> Translation<'p> {
     }
 
     /// A character that stands for itself.
-    fn literal(&mut self, character: char) {
+    fn literal(&mut self, character: char) -> Result<(), Refused> {
         self.rest = &self.rest[character.len_utf8()..];
-        self.push_literal(character);
+        self.push_literal(character)
     }
 
-    fn push_literal(&mut self, character: char) {
+    fn push_literal(&mut self, character: char) -> Result<(), Refused> {
         let mut buffer = [0; 4];
         let escaped = regex::escape(character.encode_utf8(&mut buffer));
         self.push_atom(&escaped);
+        let pushed = self.height.letter();
+        self.checked(pushed)
     }
 
     /// Translates a repetition whose text starts at `before`: one with `counts`, or `*`, `+` or `?`.
@@ -173,24 +218,22 @@ impl<'p> Translation<'p> {
         }
         self.out.push_str(&text(self.rest, before));
         self.last_repeat = Some(before);
-        Ok(())
+        let repeated = self.height.repeat();
+        self.checked(repeated)
     }
 
     /// Opens a group. `length` is the length of its opening in the pattern, in bytes; `opening` is its translation.
-    fn open(&mut self, length: usize, opening: &str) -> Result<(), Refused> {
-        if self.groups.len() >= MAX_GROUPS {
-            return Err(("expression nests too deeply", self.pattern.to_owned()));
-        }
+    fn open(&mut self, length: usize, opening: &str, captures: bool) {
         self.rest = &self.rest[length..];
         self.out.push_str(opening);
-        self.groups.push((self.weight, self.size));
+        self.groups.push((self.weight, self.size, self.height));
         (self.weight, self.size) = (1, 0);
+        self.height = GroupHeight::new(captures);
         self.atom = None;
-        Ok(())
     }
 
     fn close(&mut self) -> Result<(), Refused> {
-        let Some((around, before)) = self.groups.pop() else {
+        let Some((around, before, height)) = self.groups.pop() else {
             return Err(("unexpected )", self.pattern.to_owned()));
         };
         self.rest = &self.rest[1..];
@@ -199,7 +242,9 @@ impl<'p> Translation<'p> {
         self.weight = self.weight.max(around);
         self.atom_size = self.size;
         self.size = self.size.saturating_add(before);
-        Ok(())
+        let inside = mem::replace(&mut self.height, height);
+        let closed = self.height.close(inside);
+        self.checked(closed)
     }
 
     /// `(?P<name>`, `(?<name>`, `(?flags)` or `(?flags:`.
@@ -217,7 +262,8 @@ impl<'p> Translation<'p> {
             }
             // Names have no use here and are dropped. In the original they may start with a digit and occur twice,
             // which `regex` refuses.
-            return self.open(end + 1, "(");
+            self.open(end + 1, "(?:", true);
+            return Ok(());
         }
         self.flags()
     }
@@ -246,7 +292,8 @@ impl<'p> Translation<'p> {
                     let minus = if off.is_empty() { "" } else { "-" };
                     let opening = format!("(?{on}{minus}{off}{character}");
                     if character == ':' {
-                        return self.open(at + 1, &opening);
+                        self.open(at + 1, &opening, false);
+                        return Ok(());
                     }
                     if !on.is_empty() || !off.is_empty() {
                         self.out.push_str(&opening);
@@ -279,28 +326,31 @@ impl<'p> Translation<'p> {
         };
         if !simple.is_empty() {
             self.rest = &start[2..];
-            self.push_atom(simple);
-            return Ok(());
+            return if matches!(kind, Some('A' | 'b' | 'B' | 'z')) {
+                self.push_position(simple)
+            } else {
+                self.push_class(simple)
+            };
         }
         match kind {
             Some('Q') => {
                 let (quoted, rest) = start[2..].split_once(r"\E").unwrap_or((&start[2..], ""));
                 self.rest = rest;
                 for character in quoted.chars() {
-                    self.push_literal(character);
+                    self.push_literal(character)?;
                 }
             }
             Some('p' | 'P') => {
                 let (class, rest) = super::class::unicode(start)?;
                 self.rest = rest;
-                self.push_atom(&class);
+                self.push_class(&class)?;
             }
             _ => {
                 let (code_point, rest) = escape(start)?;
                 self.rest = rest;
                 match char::from_u32(code_point) {
-                    Some(character) => self.push_literal(character),
-                    None => self.push_atom(NONE),
+                    Some(character) => self.push_literal(character)?,
+                    None => self.push_class(NONE)?,
                 }
             }
         }
