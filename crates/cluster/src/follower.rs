@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use fairgate_admission::PolicyParamKind;
+use arc_swap::ArcSwapOption;
+use fairgate_admission::{ParamScope, PolicyParamKind};
 use fairgate_base::clock::Clock;
 use fairgate_upstream::{
     client::ApiClient,
@@ -51,12 +52,30 @@ pub(crate) enum FollowedKind {
     Known(ApiResource),
     /// The first of these kinds that the upstream serves.
     FirstServed(Vec<PolicyParamKind>),
+    /// A kind of params. Once it was served, and then is not any more, there are no objects of it, as in a server, which
+    /// goes on with what it knows of the kind while policies need it.
+    Params(PolicyParamKind),
 }
+
+impl FollowedKind {
+    fn kinds(&self) -> &[PolicyParamKind] {
+        match self {
+            Self::Known(_) => &[],
+            Self::FirstServed(kinds) => kinds,
+            Self::Params(kind) => std::slice::from_ref(kind),
+        }
+    }
+}
+
+/// The resource of a kind, and where its objects are.
+type ServedKind = (ApiResource, ParamScope);
 
 /// Follows the objects of one kind until it is dropped.
 pub(crate) struct Follower<T> {
     pub(crate) objects: Arc<KindObjects<T>>,
     pub(crate) health: Arc<WatchHealth>,
+    /// What was last known of the kind; `None` until the upstream serves it.
+    served: Arc<ArcSwapOption<ServedKind>>,
     task: AbortHandle,
 }
 
@@ -79,18 +98,26 @@ impl<T: KeptForm> Follower<T> {
     pub(crate) fn start(settings: &FollowSettings, kind: FollowedKind, what: &'static str) -> Self {
         let objects = Arc::new(KindObjects::default());
         let health = WatchHealth::new(settings.clock.clone(), what);
+        let served = Arc::<ArcSwapOption<ServedKind>>::default();
         let following = Following {
             settings: settings.clone(),
             kind,
             objects: Arc::clone(&objects),
             health: Arc::clone(&health),
+            served: Arc::clone(&served),
         };
         let task = settings.control.spawn(following.run()).abort_handle();
         Self {
             objects,
             health,
+            served,
             task,
         }
+    }
+
+    /// The resource of the kind, and where its objects are, even if the upstream does not serve it any more.
+    pub(crate) fn served(&self) -> Option<Arc<ServedKind>> {
+        self.served.load_full()
     }
 
     /// Waits until the objects have been listed.
@@ -106,6 +133,7 @@ struct Following<T> {
     kind: FollowedKind,
     objects: Arc<KindObjects<T>>,
     health: Arc<WatchHealth>,
+    served: Arc<ArcSwapOption<ServedKind>>,
 }
 
 impl<T: KeptForm> Following<T> {
@@ -120,10 +148,10 @@ impl<T: KeptForm> Following<T> {
 
     /// The resource to watch. Waits until the upstream serves it.
     async fn resource(&self) -> ApiResource {
-        let kinds = match &self.kind {
-            FollowedKind::Known(resource) => return resource.clone(),
-            FollowedKind::FirstServed(kinds) => kinds,
-        };
+        if let FollowedKind::Known(resource) = &self.kind {
+            return resource.clone();
+        }
+        let kinds = self.kind.kinds();
         let discovery = &self.settings.discovery;
         let mut readings = discovery.readings();
         loop {
@@ -131,22 +159,32 @@ impl<T: KeptForm> Following<T> {
             let found = {
                 let table = discovery.table();
                 let mut found = kinds.iter().filter_map(|kind| table.of_kind(kind));
-                found.next().map(|(resource, _)| resource.clone())
+                found.next().cloned()
             };
-            if let Some(resource) = found {
+            if let Some(found) = found {
+                let resource = found.0.clone();
+                self.served.store(Some(Arc::new(found)));
                 return resource;
             }
             if is_read {
                 let names = kinds.iter().map(shown).collect::<Vec<_>>().join(" or ");
                 self.health
                     .failed(&names, "the upstream does not serve this kind".to_owned());
-                self.objects.clear();
+                self.not_served();
                 discovery.miss();
             }
             if readings.changed().await.is_err() {
                 // Nobody reads the table any more: the gateway stops.
                 std::future::pending::<()>().await;
             }
+        }
+    }
+
+    fn not_served(&self) {
+        let was_served = self.served.load().is_some();
+        match &self.kind {
+            FollowedKind::Params(_) if was_served => self.objects.vanish(),
+            _ => self.objects.clear(),
         }
     }
 

@@ -185,8 +185,19 @@ impl<T: KeptForm> KindObjects<T> {
         self.check_size()
     }
 
-    /// Drops everything, because the kind is no longer served.
+    /// Drops everything, because the kind is not served. The objects do not count as listed any more.
     pub(crate) fn clear(&self) {
+        self.drop_all();
+        self.changes.send_replace(0);
+    }
+
+    /// Drops everything, because the kind was served and is not any more: there are no objects of it.
+    pub(crate) fn vanish(&self) {
+        self.drop_all();
+        self.changed();
+    }
+
+    fn drop_all(&self) {
         let mut known = self.write();
         let before = (
             std::mem::take(&mut known.objects),
@@ -194,7 +205,6 @@ impl<T: KeptForm> KindObjects<T> {
         );
         drop(known);
         drop(before);
-        self.changes.send_replace(0);
     }
 
     fn check_size(&self) -> Result<(), TooManyObjects> {

@@ -127,7 +127,7 @@ impl FollowedCluster {
         let known = self.params.load();
         let wanted = needs.params.iter().map(|kind| {
             let follower = known.get(kind).cloned().unwrap_or_else(|| {
-                let wanted = FollowedKind::FirstServed(vec![kind.clone()]);
+                let wanted = FollowedKind::Params(kind.clone());
                 Arc::new(Follower::start(settings, wanted, "params"))
             });
             (kind.clone(), follower)
@@ -147,6 +147,17 @@ impl FollowedCluster {
             discovery.miss();
         }
         found
+    }
+
+    /// The resource of a kind of params, and where its objects are; what was last known of it while policies need it.
+    fn param_kind(&self, kind: &PolicyParamKind) -> Option<(ApiResource, ParamScope)> {
+        let discovery = &self.following.discovery;
+        if let Some(found) = discovery.table().of_kind(kind) {
+            return Some(found.clone());
+        }
+        discovery.miss();
+        let served = self.params.load().get(kind)?.served()?;
+        Some((*served).clone())
     }
 
     /// Waits until the namespaces have been listed, if they are followed.
@@ -222,12 +233,12 @@ impl ClusterState for FollowedCluster {
     }
 
     fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String> {
-        let discovery = &self.following.discovery;
-        if let Some((_, scope)) = discovery.table().of_kind(kind) {
+        // Without a copy of the resource, for every request.
+        if let Some((_, scope)) = self.following.discovery.table().of_kind(kind) {
             return Ok(*scope);
         }
-        discovery.miss();
-        Err(unknown_kind(kind))
+        let found = self.param_kind(kind).map(|(_, scope)| scope);
+        found.ok_or_else(|| unknown_kind(kind))
     }
 
     fn are_params_known(&self, kind: &PolicyParamKind) -> bool {
@@ -249,8 +260,7 @@ impl ClusterState for FollowedCluster {
         name: &'a str,
     ) -> LookupFuture<'a> {
         Box::pin(async move {
-            let found = self.following.discovery.table().of_kind(kind).cloned();
-            let Some((resource, _)) = found else {
+            let Some((resource, _)) = self.param_kind(kind) else {
                 return Err(InputFailure::Failed(unknown_kind(kind)));
             };
             self.reads

@@ -26,6 +26,8 @@ use crate::{
     UpstreamPolicies,
 };
 
+mod param_kinds;
+
 type WatchSender = UnboundedSender<std::io::Result<Bytes>>;
 
 /// The API of a server. The test changes its objects.
