@@ -127,6 +127,9 @@ func (o *original) answer(q question) (answer *differentialCase, err error) {
 	}
 	answer = &differentialCase{question: q}
 	compiled := compiler.CompileCELExpression(accessor{"", q.Expr}, everything, mode)
+	if err := sameIfNew(compiler, q, compiled); err != nil {
+		return nil, err
+	}
 	if compiled.Error != nil {
 		answer.Compile = compiled.Error.Detail
 		return answer, nil
@@ -138,6 +141,25 @@ func (o *original) answer(q question) (answer *differentialCase, err error) {
 	}
 	answer.Outcomes, err = o.outcomes(evaluator, q)
 	return answer, err
+}
+
+// sameIfNew returns an error if a stored policy may have an expression that a new one may not have. In the pinned release
+// there is none, and fairgate's validation of policies makes no difference.
+func sameIfNew(compiler *celplugin.CompositedCompiler, q question, stored celplugin.CompilationResult) error {
+	if q.Compatibility != "" {
+		return nil
+	}
+	fresh := compiler.CompileCELExpression(accessor{"", q.Expr}, everything, environment.NewExpressions)
+	detail := func(of celplugin.CompilationResult) string {
+		if of.Error == nil {
+			return ""
+		}
+		return of.Error.Detail
+	}
+	if detail(fresh) != detail(stored) {
+		return fmt.Errorf("a new policy may not have %s, a stored one may: %s", q.Expr, detail(fresh))
+	}
+	return nil
 }
 
 // outcomes evaluates a question often enough to see all results that depend on the order of maps.
