@@ -1,7 +1,8 @@
 //! Whether the author of an admission policy or binding may read the params that it refers to.
 //!
 //! Otherwise a policy could tell its author what is in them. As in kube-apiserver, a policy needs the right to read all
-//! objects of its kind of params, and a binding that to read the params it names, or to list those it selects. If the
+//! objects of its kind of params, and a binding that to read the params it names, or to list those it selects: also for
+//! an update of the binding that changes something else. If the
 //! resource of the kind is not known, the right to read all resources of its group is needed.
 //!
 //! Source: Kubernetes `pkg/registry/admissionregistration`, `authz.go` of both kinds.
@@ -95,10 +96,7 @@ impl ParamRights {
         user: &User,
     ) -> Option<String> {
         let (spec, params) = (&binding["spec"], &binding["spec"]["paramRef"]);
-        let is_same = |old: &Value| {
-            old["spec"]["paramRef"] == *params && old["spec"]["policyName"] == spec["policyName"]
-        };
-        if params.is_null() || old.is_some_and(is_same) {
+        if params.is_null() || old.is_some_and(|old| refers_to_same(&old["spec"], spec)) {
             return None;
         }
         let policy = text(&spec["policyName"]);
@@ -159,6 +157,18 @@ impl ParamRights {
             Err(error) => Some(error.to_string()),
         }
     }
+}
+
+/// Whether two specs of bindings refer to the same params of the same policy, as the original compares them.
+///
+/// It compares pointers to the selector and to `parameterNotFoundAction`, which never are those of the stored object. The
+/// latter is required, so that every update of a valid binding with params needs the right to read them.
+fn refers_to_same(old: &Value, new: &Value) -> bool {
+    let params = &new["paramRef"];
+    let has_pointers = ["selector", "parameterNotFoundAction"]
+        .iter()
+        .any(|field| !params[*field].is_null());
+    !has_pointers && old["paramRef"] == *params && old["policyName"] == new["policyName"]
 }
 
 /// The kind of params of a policy, null if it has none; `None` if there is no such policy.

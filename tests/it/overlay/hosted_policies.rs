@@ -153,18 +153,24 @@ async fn policies_and_bindings_need_the_right_to_read_their_params() {
         201
     );
 
-    // Whoever does not change the params needs no right to read them.
+    // Every update of a binding with params needs the right, also one that leaves the params as they are.
     assert_eq!(write(&mut root, post, BINDINGS, &secret).await.status, 201);
     let target = format!("{BINDINGS}/secret");
     let mut changed = root.get(&target, &[]).await.json();
     changed["spec"]["validationActions"] = json!(["Warn"]);
     let put = Method::PUT;
-    assert_eq!(
-        write(&mut dave, put.clone(), &target, &changed)
-            .await
-            .status,
-        200
-    );
+    let refused = write(&mut dave, put.clone(), &target, &changed).await;
+    assert_eq!(refused.status, 422);
+    let message = refused.message();
+    assert!(message.ends_with(detail), "{message}");
+    let updated = write(&mut root, put.clone(), &target, &changed).await;
+    assert_eq!(updated.status, 200);
+    // An update of a policy needs it only if the kind of params changes.
+    let target = format!("{POLICIES}/with-params");
+    let mut changed = root.get(&target, &[]).await.json();
+    changed["spec"]["validations"][0]["message"] = json!("no");
+    let updated = write(&mut dave, put.clone(), &target, &changed).await;
+    assert_eq!(updated.status, 200, "{}", updated.message());
     let target = format!("{BINDINGS}/allowed");
     let mut changed = root.get(&target, &[]).await.json();
     changed["spec"]["paramRef"]["name"] = json!("secret");
