@@ -165,16 +165,34 @@ async fn policies_and_bindings_need_the_right_to_read_their_params() {
     assert!(message.ends_with(detail), "{message}");
     let updated = write(&mut root, put.clone(), &target, &changed).await;
     assert_eq!(updated.status, 200);
-    // An update of a policy needs it only if the kind of params changes.
-    let target = format!("{POLICIES}/with-params");
-    let mut changed = root.get(&target, &[]).await.json();
-    changed["spec"]["validations"][0]["message"] = json!("no");
-    let updated = write(&mut dave, put.clone(), &target, &changed).await;
-    assert_eq!(updated.status, 200, "{}", updated.message());
     let target = format!("{BINDINGS}/allowed");
     let mut changed = root.get(&target, &[]).await.json();
     changed["spec"]["paramRef"]["name"] = json!("secret");
     assert_eq!(write(&mut dave, put, &target, &changed).await.status, 422);
+}
+
+#[tokio::test]
+async fn an_update_of_a_policy_needs_the_right_only_if_the_kind_of_params_changes() {
+    let server = Server::start();
+    let gateway = gateway_before(&server);
+    let (mut dave, mut root) = (
+        client_of(&gateway, "dave").await,
+        client_of(&gateway, "root").await,
+    );
+    let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+    let with_params = policy("with-params", &pod);
+    let created = write(&mut root, Method::POST, POLICIES, &with_params).await;
+    assert_eq!(created.status, 201);
+    // Patches, because the status may be written meanwhile.
+    let target = format!("{POLICIES}/with-params");
+    let merge = [("content-type", "application/merge-patch+json")];
+    let message =
+        json!({"spec": {"validations": [{"expression": "true", "message": "no"}]}}).to_string();
+    let updated = dave.send(Method::PATCH, &target, &merge, message).await;
+    assert_eq!(updated.status, 200, "{}", updated.message());
+    let kind = json!({"spec": {"paramKind": {"kind": "Secret"}}}).to_string();
+    let refused = dave.send(Method::PATCH, &target, &merge, kind).await;
+    assert_eq!(refused.status, 422, "{}", refused.message());
 }
 
 #[tokio::test]

@@ -109,147 +109,70 @@ fn macro_call(of: &CelMacro, environment: &CelEnvironment, to: &mut Vec<Construc
     }
 }
 
+/// What is inside of literals of text.
+const INSIDE_TEXT: &[&str] = &[
+    "a",
+    "\u{e9}",
+    "\\n",
+    "\\\\",
+    "\\'",
+    "\\x41",
+    "\\u00e9",
+    "\\U0001f600",
+    "\\101",
+    "\\q",
+    "\\",
+    "\\x",
+    "\\u12",
+    "\n",
+    "\r\n",
+    "''",
+    "\"\"",
+    "\u{0}",
+    "{",
+    "%s",
+];
+
+/// Tokens and parts of them.
+const REPEATED: &str = "// ; // a\n ; \n ; \t ; ` ; `a` ; `a.b`. ; 1 ; 0x1 ; 1u ; 1.5 ; 1e5 ; -1 ; - ; ! ; ! ! ; a ; _ ; in ; in a ; true ; \
+    null a ; if ; for( ; . ; .. ; ? ; : ; , ; # ; \u{0} ; \u{feff} ; \u{1f600} ; a, ; a: ; a? ; ?a ; [? ; {? ; .? ; a.? ; a[? ; [] ; {} ; () ; \
+    a{ ; a.a{ ; } ; ] ; ) ; ([{ ; a in a ; a= ; a& ; a| ; && ; || ; == ; '\\ ; \"'";
+
+/// Lists of parts: the first, and each that follows.
+const LISTS: &str = "[ ,a ; [? ,?a ; {a:a ,a:a ; {?a:a ,?a:a ; T{f:a ,f:a ; T{?f:a ,?f:a ; f(a ,a ; a.f(a ,a ; a[a ][a ; a[?a ][?a";
+
+/// What encloses a part.
+const BRACKETS: &str = "( ) ; [ ] ; [? ] ; {a: } ; { :a} ; {?a: } ; {? :a} ; T{f: } ; T{?f: } ; a.b.T{f: } ; a[ ] ; a[? ] ; !( ) ; -( ) ; \
+    -[ ] ; a?( ):a ; a?a:( ) ; ( )?a:a ; a.?b[ ]";
+
 /// The forms of tokens, and of lists of parts.
 fn tokens() -> Vec<Construct> {
     let mut all = Vec::new();
-    let escapes = [
-        "a",
-        "\u{e9}",
-        "\\n",
-        "\\\\",
-        "\\'",
-        "\\x41",
-        "\\u00e9",
-        "\\U0001f600",
-        "\\101",
-        "\\q",
-        "\\",
-        "\\x",
-        "\\u12",
-        "\n",
-        "\r\n",
-        "''",
-        "\"\"",
-        "\u{0}",
-        "{",
-        "%s",
-    ];
     for prefix in ["", "r", "bR"] {
-        for quote in ["'", "\"\"\""] {
-            for inside in escapes {
-                // One long literal, one that does not end, and many short ones.
-                all.push((String::new(), format!("{prefix}{quote}"), inside.to_owned()));
-                all.push((inside.to_owned(), quote.to_owned(), String::new()));
-                all.push((
-                    String::new(),
-                    "''".to_owned(),
-                    format!("+{prefix}{quote}{inside}{quote}"),
-                ));
-            }
+        for (quote, inside) in ["'", "\"\"\""]
+            .iter()
+            .flat_map(|quote| INSIDE_TEXT.iter().map(move |of| (quote, of)))
+        {
+            // One long literal, one that does not end, and many short ones.
+            all.push(construct("", &format!("{prefix}{quote}"), inside));
+            all.push(construct(inside, quote, ""));
+            all.push(construct(
+                "",
+                "''",
+                &format!("+{prefix}{quote}{inside}{quote}"),
+            ));
         }
     }
-    for repeated in [
-        "//",
-        "// a\n",
-        "\n",
-        "\t",
-        " ",
-        "`",
-        "`a`",
-        "`a.b`.",
-        "1",
-        "0x1",
-        "1u",
-        "1.5",
-        "1e5",
-        "-1",
-        "- ",
-        "! ",
-        "a",
-        "_",
-        "in",
-        "in ",
-        "true",
-        "null ",
-        "if",
-        "for(",
-        ".",
-        "..",
-        "?",
-        ":",
-        ",",
-        ";",
-        "#",
-        "\u{0}",
-        "\u{feff}",
-        "\u{1f600}",
-        "a,",
-        "a:",
-        "a?",
-        "?a",
-        "[?",
-        "{?",
-        ".?",
-        "a.?",
-        "a[?",
-        "[]",
-        "{}",
-        "()",
-        "a{",
-        "a.a{",
-        "}",
-        "]",
-        ")",
-        "([{",
-        "a in ",
-        "a=",
-        "a&",
-        "a|",
-        "&&",
-        "||",
-        "== ",
-        "'\\",
-        "\"'",
-    ] {
+    for repeated in REPEATED.split(" ; ") {
         all.push(construct(repeated, "", ""));
         all.push(construct(repeated, "a", ""));
         all.push(construct("", "a", repeated));
     }
-    for (before, after) in [
-        ("[", ",a"),
-        ("[?", ",?a"),
-        ("{a:a", ",a:a"),
-        ("{?a:a", ",?a:a"),
-        ("T{f:a", ",f:a"),
-        ("T{?f:a", ",?f:a"),
-        ("f(a", ",a"),
-        ("a.f(a", ",a"),
-        ("a[a", "][a"),
-        ("a[?a", "][?a"),
-    ] {
-        all.push(construct("", before, after));
+    let pairs = |of: &'static str| of.split(" ; ").map(|pair| pair.split_once(' ').unwrap());
+    for (first, next) in pairs(LISTS) {
+        all.push(construct("", first, next));
     }
-    for (before, after) in [
-        ("(", ")"),
-        ("[", "]"),
-        ("[?", "]"),
-        ("{a:", "}"),
-        ("{", ":a}"),
-        ("{?a:", "}"),
-        ("{?", ":a}"),
-        ("T{f:", "}"),
-        ("T{?f:", "}"),
-        ("a.b.T{f:", "}"),
-        ("a[", "]"),
-        ("a[?", "]"),
-        ("!(", ")"),
-        ("-(", ")"),
-        ("-[", "]"),
-        ("a ? (", ") : a"),
-        ("a ? a : (", ")"),
-        ("(", ") ? a : a"),
-        ("a.?b[", "]"),
-    ] {
+    for (before, after) in pairs(BRACKETS) {
         all.push(construct(before, "a", after));
         all.push(construct(before, "", ""));
     }
