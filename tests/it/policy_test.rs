@@ -378,3 +378,45 @@ fn check_reports_everything_about_policies_at_once() {
         assert!(found.contains(wanted), "{wanted}\nis not in\n{found}");
     }
 }
+
+#[test]
+fn check_finds_what_may_cost_too_much_in_every_expression_of_a_policy() {
+    let loops = "object.a.all(b, b.all(c, c.exists(d, d > 1)))";
+    let check = "authorizer.group('').resource('pods').check('get').allowed()";
+    let three = [check; 3].join(" || ");
+    let many = format!("{check} && {check}");
+    // 14 variables with two checks each, and one more check, where 28 may be made.
+    let variables: String = (0..14)
+        .map(|at| format!("  - {{name: v{at}, expression: \"{many}\"}}\n"))
+        .collect();
+    let text = format!(
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{name: costly}}\nspec:\n\
+         \x20 failurePolicy: Ignore\n\
+         \x20 matchConstraints: {{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}}]}}\n\
+         \x20 matchConditions: [{{name: a, expression: \"{loops}\"}}, {{name: b, expression: \"{three}\"}}]\n\
+         \x20 variables:\n{variables}  - {{name: w, expression: \"{loops}\"}}\n\
+         \x20 validations:\n\
+         \x20 - {{expression: \"{check}\", messageExpression: \"{loops} ? 'a' : 'b'\"}}\n\
+         \x20 - {{expression: \"{loops}\", messageExpression: \"'fine'\"}}\n\
+         \x20 auditAnnotations: [{{key: k, valueExpression: \"{loops} ? 'a' : 'b'\"}}]\n"
+    );
+    let files = Files::new(&[("policies.yaml", &text)]);
+    let (code, _, found) = run(&files.0, &["check", "--admission", "policies.yaml"]);
+    assert_eq!(code, 0, "{found}");
+    for (field, why) in [
+        ("matchConditions[0].expression", "3 loops are nested"),
+        (
+            "matchConditions[1].expression",
+            "3 authorization checks cost 1050000",
+        ),
+        ("variables[14].expression", "3 loops are nested"),
+        ("validations[0].messageExpression", "3 loops are nested"),
+        ("validations[1].expression", "3 loops are nested"),
+        ("validations", "29 authorization checks cost 10150000"),
+        ("auditAnnotations[0].valueExpression", "3 loops are nested"),
+    ] {
+        let wanted = format!("\"costly\": spec.{field}: {why}");
+        assert!(found.contains(&wanted), "{wanted}\nis not in\n{found}");
+    }
+    assert_eq!(found.matches("loops are nested").count(), 5, "{found}");
+}

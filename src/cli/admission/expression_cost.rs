@@ -32,31 +32,48 @@ const LOOPS: [&str; 10] = [
 pub(super) fn problems(spec: &Value) -> Vec<(String, String)> {
     let mut problems = Vec::new();
     let budgets = EvaluationBudgets::default();
-    let lists = [
-        ("matchConditions", "expression", budgets.conditions),
-        ("variables", "expression", budgets.validations),
-        ("validations", "expression", budgets.validations),
-        ("auditAnnotations", "valueExpression", budgets.annotations),
+    // What is charged to one budget. Messages share that of validations, and both compute the variables.
+    let parts: [(u64, &[ExpressionList]); 3] = [
+        (budgets.conditions, &[("matchConditions", "expression")]),
+        (
+            budgets.validations,
+            &[
+                ("variables", "expression"),
+                ("validations", "expression"),
+                ("validations", "messageExpression"),
+            ],
+        ),
+        (
+            budgets.annotations,
+            &[("auditAnnotations", "valueExpression")],
+        ),
     ];
-    for (list, member, budget) in lists {
+    for (budget, lists) in parts {
         let mut checks: u64 = 0;
-        for (index, item) in spec[list].as_array().into_iter().flatten().enumerate() {
-            let source = item[member].as_str().unwrap_or_default();
-            let field = format!("spec.{list}[{index}].{member}");
-            let own = ExpressionShape::of(source);
-            checks += own.checks;
-            problems.extend(own.problems().map(|problem| (field.clone(), problem)));
+        for (list, member) in lists {
+            for (index, item) in spec[*list].as_array().into_iter().flatten().enumerate() {
+                let source = item[*member].as_str().unwrap_or_default();
+                let field = format!("spec.{list}[{index}].{member}");
+                let own = ExpressionShape::of(source);
+                checks += own.checks;
+                problems.extend(own.problems().map(|problem| (field.clone(), problem)));
+            }
         }
         let cost = checks.saturating_mul(CHECK);
         if cost > budget {
             let problem = format!(
                 "{checks} authorization checks cost {cost} if all are made, and all together may cost {budget}"
             );
+            // The last list is that of the part, or shares its field with it.
+            let (list, _) = lists[lists.len() - 1];
             problems.push((format!("spec.{list}"), problem));
         }
     }
     problems
 }
+
+/// A list of a policy's spec, and the member of its items that is an expression.
+type ExpressionList = (&'static str, &'static str);
 
 /// What the text of an expression shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
