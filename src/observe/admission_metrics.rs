@@ -2,13 +2,13 @@
 //!
 //! They are counted by the thread that writes the audit log, not on the data cores.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use fairgate_admission::AdmissionRecord;
 
 use super::{
     catalogue,
-    check_durations::{CheckDurations, CheckLabels, MAX_SERIES, own_labels},
+    check_durations::{CheckDurations, CheckLabels, own_labels},
     gateway_metrics::GatewayMetrics,
 };
 
@@ -16,9 +16,9 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct AdmissionMetrics {
     metrics: Arc<GatewayMetrics>,
-    durations: Arc<CheckDurations>,
-    /// The policies whose costs are counted.
-    policies: BTreeSet<String>,
+    durations: Arc<CheckDurations<4>>,
+    /// Those of all evaluations, by policy.
+    policy_durations: Arc<CheckDurations<1>>,
 }
 
 impl AdmissionMetrics {
@@ -26,13 +26,13 @@ impl AdmissionMetrics {
     pub(crate) fn new(metrics: &Arc<GatewayMetrics>) -> Self {
         Self {
             durations: metrics.check_durations(),
+            policy_durations: metrics.policy_durations(),
             metrics: Arc::clone(metrics),
-            policies: BTreeSet::new(),
         }
     }
 
     /// Counts a judged request.
-    pub(crate) fn count(&mut self, record: &AdmissionRecord) {
+    pub(crate) fn count(&self, record: &AdmissionRecord) {
         let labels = [
             ("decision", record.decision.as_str()),
             ("mode", record.mode.as_str()),
@@ -62,18 +62,14 @@ impl AdmissionMetrics {
                 checks.increment(1);
             }
         }
-        for (policy, cost) in &record.costs {
-            if !self.policies.contains(policy) {
-                if self.policies.len() >= MAX_SERIES {
-                    continue;
-                }
-                self.policies.insert(policy.clone());
+        for usage in &record.usage {
+            let policy = [usage.policy.clone()];
+            if self.policy_durations.observe(&policy, usage.took) {
+                let metric = &catalogue::ADMISSION_COST;
+                let labels = own_labels(metric).zip(policy);
+                let costs = self.metrics.counter_of_labels(metric, labels);
+                costs.increment(usage.cost);
             }
-            let labels = [("policy", policy.clone())].into_iter();
-            let costs = self
-                .metrics
-                .counter_of_labels(&catalogue::ADMISSION_COST, labels);
-            costs.increment(*cost);
         }
     }
 }

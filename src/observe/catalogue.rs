@@ -354,6 +354,8 @@ metrics! {
         "Writes that were forwarded after they were judged by the stored object, by what kept it from being changed in between: none, client (its own resourceVersion), held (the gateway's condition) or repeated (it was changed, and the write judged again).";
     ADMISSION_COST: Counter, Count, Alpha, ["policy"] = "fairgate_admission_policy_cost_total",
         "Cost of evaluating each admission policy, in CEL cost units.";
+    ADMISSION_POLICY_DURATION: Histogram, Seconds, Alpha, ["policy"] = "fairgate_admission_policy_duration_seconds",
+        "How long evaluating each admission policy took for a request, with all its bindings and params, whether it let the request pass or not. The metrics of Kubernetes have no policy that passes.";
     ADMISSION_AUDIT_DROPPED: Counter, Count, Alpha, [] = "fairgate_admission_audit_dropped_total",
         "Records of judged requests that were neither counted nor written to the audit log (admission.audit), because too many were waiting or the file could not be written.";
     DISRUPTION_LEADER: Gauge, Boolean, Alpha, [] = "fairgate_disruption_controller_leader",

@@ -1,4 +1,4 @@
-//! How long evaluating policies takes: a metric whose labels are not known before.
+//! How long evaluating policies takes: metrics whose labels are not known before.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,9 +24,17 @@ pub(super) const MAX_SERIES: usize = 10_000;
 /// Action, type of error, policy and binding: the values of the labels, in the order of the catalogue.
 pub(super) type CheckLabels = [String; 4];
 
-/// A histogram of durations for each combination of labels.
-#[derive(Debug, Default)]
-pub(crate) struct CheckDurations(Mutex<BTreeMap<CheckLabels, Histogram<12>>>);
+/// A histogram of durations for each combination of so many labels.
+#[derive(Debug)]
+pub(crate) struct CheckDurations<const LABELS: usize>(
+    Mutex<BTreeMap<[String; LABELS], Histogram<12>>>,
+);
+
+impl<const LABELS: usize> Default for CheckDurations<LABELS> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
 
 /// The labels of a metric besides that of all metrics of Kubernetes.
 pub(super) fn own_labels(metric: &MetricDef) -> impl Iterator<Item = &'static str> {
@@ -34,9 +42,9 @@ pub(super) fn own_labels(metric: &MetricDef) -> impl Iterator<Item = &'static st
     labels.filter(|label| *label != APISERVER)
 }
 
-impl CheckDurations {
+impl<const LABELS: usize> CheckDurations<LABELS> {
     /// Counts a duration; `false` if there are too many combinations of labels.
-    pub(super) fn observe(&self, labels: &CheckLabels, duration: Duration) -> bool {
+    pub(super) fn observe(&self, labels: &[String; LABELS], duration: Duration) -> bool {
         let mut histograms = lock(&self.0);
         if !histograms.contains_key(labels) {
             if histograms.len() >= MAX_SERIES {

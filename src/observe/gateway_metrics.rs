@@ -52,7 +52,8 @@ pub struct GatewayMetrics {
     is_global: AtomicBool,
     observed: Mutex<Vec<Observed>>,
     histograms: Mutex<BTreeMap<&'static str, Arc<SharedHistogram>>>,
-    check_durations: Arc<CheckDurations>,
+    check_durations: Arc<CheckDurations<4>>,
+    policy_durations: Arc<CheckDurations<1>>,
 }
 
 type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
@@ -146,6 +147,7 @@ impl GatewayMetrics {
                 observed: Mutex::default(),
                 histograms: Mutex::default(),
                 check_durations: Arc::default(),
+                policy_durations: Arc::default(),
                 recorder: Arc::clone(&recorder),
             }
         });
@@ -344,9 +346,14 @@ impl GatewayMetrics {
         with_local_recorder(&self.recorder, || counter!(metric.name, labels))
     }
 
-    /// The histograms of how long policies took to judge requests.
-    pub(super) fn check_durations(&self) -> Arc<CheckDurations> {
+    /// The histograms of the evaluations that Kubernetes counts.
+    pub(super) fn check_durations(&self) -> Arc<CheckDurations<4>> {
         Arc::clone(&self.check_durations)
+    }
+
+    /// The histograms of all evaluations, by policy.
+    pub(super) fn policy_durations(&self) -> Arc<CheckDurations<1>> {
+        Arc::clone(&self.policy_durations)
     }
 
     /// The histogram `metric`, with an empty one for each value of its label.
@@ -399,6 +406,9 @@ impl GatewayMetrics {
             }
             if metric.name == catalogue::ADMISSION_CHECK_DURATION.name {
                 self.check_durations.write(text, metric);
+            }
+            if metric.name == catalogue::ADMISSION_POLICY_DURATION.name {
+                self.policy_durations.write(text, metric);
             }
         }
         debug_assert!(

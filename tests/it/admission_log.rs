@@ -7,7 +7,7 @@ use fairgate::{
 };
 use fairgate_admission::{
     AdmissionDecision, AdmissionMode, AdmissionOperation, AdmissionRecord, EnforcementAction,
-    Fidelity, RecordedCheck, RecordedRequest,
+    Fidelity, PolicyUsage, RecordedCheck, RecordedRequest,
 };
 use fairgate_admitter::audit::AuditEntry;
 use fairgate_base::clock::Clock;
@@ -43,7 +43,11 @@ fn record(number: u32, decision: AdmissionDecision) -> AdmissionRecord {
         }],
         warnings: Vec::new(),
         annotations: Vec::new(),
-        costs: vec![("p".to_owned(), 7)],
+        usage: vec![PolicyUsage {
+            policy: "p".to_owned(),
+            cost: 7,
+            took: Duration::from_micros(9),
+        }],
         secret_params: Vec::new(),
         judging: Duration::from_micros(30),
         total: Duration::from_micros(40),

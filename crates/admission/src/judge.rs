@@ -129,6 +129,7 @@ impl<'a> Judge<'a> {
                 let mut evaluation = self.evaluate(policy, namespace, values, param);
                 self.took = self.request.inputs.now().since(started);
                 evaluation.binding = &binding.name;
+                evaluation.took = self.took;
                 self.act(policy, binding, &evaluation, &mut annotations);
                 self.verdict.evaluations.push(evaluation);
             }

@@ -71,7 +71,7 @@ pub use record::{
 pub use set::{PolicyMismatch, PolicySet, PossiblePolicy};
 pub use type_checking::expression_warnings;
 pub use verdict::{
-    AdmissionAbort, AdmissionVerdict, EnforcementAction, PolicyCheck, PolicyDenial,
+    AdmissionAbort, AdmissionVerdict, EnforcementAction, PolicyCheck, PolicyDenial, PolicyUsage,
     VALIDATION_FAILURE,
 };
 pub use warnings::warning_headers;

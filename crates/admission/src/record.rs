@@ -8,7 +8,7 @@ use crate::{
     attributes::AdmissionOperation,
     evaluation::PolicyEvaluation,
     mode::{AdmissionMode, Fidelity},
-    verdict::{AdmissionVerdict, EnforcementAction},
+    verdict::{AdmissionVerdict, EnforcementAction, PolicyUsage},
 };
 
 /// What became of a request.
@@ -140,8 +140,8 @@ pub struct AdmissionRecord {
     pub warnings: Vec<String>,
     /// The audit annotations, by key.
     pub annotations: Vec<(String, String)>,
-    /// CEL cost units by policy.
-    pub costs: Vec<(String, u64)>,
+    /// What evaluating each policy took.
+    pub usage: Vec<PolicyUsage>,
     /// The policies whose params are Secrets.
     pub secret_params: Vec<String>,
     /// How long judging took, without waiting for the body and for the upstream.

@@ -204,18 +204,44 @@ pub struct AdmissionVerdict<'p> {
     pub secret_params: Vec<String>,
 }
 
-impl AdmissionVerdict<'_> {
-    /// The CEL cost units of each policy that was evaluated.
-    pub fn costs(&self) -> Vec<(String, u64)> {
-        let mut costs: Vec<(String, u64)> = Vec::new();
-        for evaluation in &self.evaluations {
-            let cost = evaluation.costs.known_total();
-            match costs.iter_mut().find(|(of, _)| of == evaluation.policy) {
-                Some((_, sum)) => *sum = sum.saturating_add(cost),
-                None => costs.push((evaluation.policy.to_owned(), cost)),
+/// What evaluating one policy for a request took, with all its bindings and params, whether it lets the request pass or
+/// not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyUsage {
+    /// The name of the policy.
+    pub policy: String,
+    /// CEL cost units.
+    pub cost: u64,
+    /// The time.
+    pub took: Duration,
+}
+
+impl PolicyUsage {
+    /// Adds this to the usage of the same policy in `all`.
+    pub fn add_to(self, all: &mut Vec<Self>) {
+        match all.iter_mut().find(|one| one.policy == self.policy) {
+            Some(sum) => {
+                sum.cost = sum.cost.saturating_add(self.cost);
+                sum.took = sum.took.saturating_add(self.took);
             }
+            None => all.push(self),
         }
-        costs
+    }
+}
+
+impl AdmissionVerdict<'_> {
+    /// What each policy took that was evaluated.
+    pub fn usage(&self) -> Vec<PolicyUsage> {
+        let mut all = Vec::new();
+        for evaluation in &self.evaluations {
+            let one = PolicyUsage {
+                policy: evaluation.policy.to_owned(),
+                cost: evaluation.costs.known_total(),
+                took: evaluation.took,
+            };
+            one.add_to(&mut all);
+        }
+        all
     }
 }
 

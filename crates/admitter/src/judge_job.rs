@@ -11,7 +11,7 @@ use std::{
 
 use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, EvaluationBudgets,
-    RecordedCheck,
+    PolicyUsage, RecordedCheck,
 };
 use fairgate_apiserver::{KnownAnswers, StatusError};
 use fairgate_base::clock::Clock;
@@ -67,7 +67,7 @@ pub(crate) struct JudgedWrite {
     pub(crate) warnings: Vec<String>,
     pub(crate) annotations: Vec<(String, String)>,
     pub(crate) checks: Vec<RecordedCheck>,
-    pub(crate) costs: Vec<(String, u64)>,
+    pub(crate) usage: Vec<PolicyUsage>,
     /// The policies whose texts may quote a Secret.
     pub(crate) secret_params: Vec<String>,
 }
@@ -165,7 +165,7 @@ impl JudgedWrite {
         Self {
             refusal,
             checks: RecordedCheck::of(&verdict),
-            costs: verdict.costs(),
+            usage: verdict.usage(),
             secret_params: verdict.secret_params,
             warnings: verdict.warnings,
             annotations: verdict.audit_annotations,
@@ -198,7 +198,7 @@ impl JudgedWrite {
         warnings + annotations + checks.sum::<usize>()
     }
 
-    /// Keeps only the refusal and the costs.
+    /// Keeps only the refusal and the sums for each policy.
     pub(crate) fn forget_texts(&mut self) {
         self.warnings.clear();
         self.annotations.clear();
@@ -220,11 +220,8 @@ impl JudgedWrite {
                 self.annotations.push((key, value));
             }
         }
-        for (policy, cost) in other.costs {
-            match self.costs.iter_mut().find(|(of, _)| *of == policy) {
-                Some((_, sum)) => *sum = sum.saturating_add(cost),
-                None => self.costs.push((policy, cost)),
-            }
+        for one in other.usage {
+            one.add_to(&mut self.usage);
         }
     }
 }

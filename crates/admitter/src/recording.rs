@@ -57,7 +57,7 @@ pub(crate) fn record_of(
         checks: judged.checks,
         warnings: judged.warnings,
         annotations: judged.annotations,
-        costs: judged.costs,
+        usage: judged.usage,
         secret_params: judged.secret_params,
         judging: end.map(|end| end.judging).unwrap_or_default(),
         total: admitter.clock.now().since(started),

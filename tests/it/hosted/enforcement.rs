@@ -194,6 +194,15 @@ async fn what_policies_find_about_hosted_objects_is_recorded_and_counted() {
     // A thread of its own counts them.
     until(async || counted("few-shares", "warn").await == Some(1.0)).await;
     assert_eq!(counted("short-names", "deny").await, Some(1.0));
+    // Kubernetes does not count what passes. The time of each policy is that of all three requests.
+    let timed = async |policy: &str| {
+        let name = "fairgate_admission_policy_duration_seconds_count";
+        let labels = format!("policy=\"{policy}\"");
+        server.metric(name, &labels).await
+    };
+    until(async || timed("few-shares").await == Some(3.0)).await;
+    assert_eq!(timed("short-names").await, Some(3.0));
+    assert_eq!(timed("absent").await, None);
     server.stop().await;
 
     let text = std::fs::read_to_string(home.path().join("audit.log")).unwrap();

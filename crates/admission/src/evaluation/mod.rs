@@ -7,6 +7,8 @@ mod part;
 pub(crate) mod values;
 mod variables;
 
+use std::time::Duration;
+
 use fairgate_cel::{CelBindings, CelJson, CelValue, CelVariable};
 use smallvec::{SmallVec, smallvec};
 
@@ -167,6 +169,8 @@ pub struct PolicyEvaluation<'p> {
     pub decisions: PolicyDecisions<'p>,
     /// One for each audit annotation, if they were evaluated.
     pub annotations: Vec<PolicyAnnotationResult<'p>>,
+    /// How long it took, by the clock of [`AdmissionInputs::now`](crate::AdmissionInputs::now).
+    pub took: Duration,
 }
 
 /// The values of what expressions see. Those that the policy does not use may be absent.

@@ -175,7 +175,8 @@ mod tests {
     use std::time::Duration;
 
     use fairgate_admission::{
-        AdmissionMode, AdmissionOperation, EnforcementAction, Fidelity, VALIDATION_FAILURE,
+        AdmissionMode, AdmissionOperation, EnforcementAction, Fidelity, PolicyUsage,
+        VALIDATION_FAILURE,
     };
 
     use super::*;
@@ -209,7 +210,11 @@ mod tests {
             }],
             warnings: Vec::new(),
             annotations: Vec::new(),
-            costs: vec![("p".to_owned(), 7)],
+            usage: vec![PolicyUsage {
+                policy: "p".to_owned(),
+                cost: 7,
+                took: Duration::from_micros(9),
+            }],
             secret_params: Vec::new(),
             judging: Duration::from_micros(1500),
             total: Duration::from_millis(2),

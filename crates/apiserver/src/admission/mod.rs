@@ -265,7 +265,7 @@ fn record(verdict: AdmissionVerdict<'_>, write: &HostedWrite<'_>) -> Option<Admi
         guard: None,
         failure: String::new(),
         checks: RecordedCheck::of(&verdict),
-        costs: verdict.costs(),
+        usage: verdict.usage(),
         secret_params: verdict.secret_params,
         warnings: verdict.warnings,
         annotations: verdict.audit_annotations,
