@@ -8,7 +8,7 @@ use std::{
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{ExpansionBudget, YamlError, check_depth, checked, scalars};
+use super::{ExpansionBudget, YamlError, check_depth, checked, events, scalars};
 
 /// A body, read by [`manifest`].
 #[derive(Clone, Debug, PartialEq)]
@@ -46,10 +46,12 @@ pub const NO_KEY: &str = "invalid map key";
 ///
 /// # Errors
 ///
-/// As [`documents()`](super::documents()), except for repeated keys.
+/// As [`documents()`](super::documents()), except for repeated keys; and when the text has more than half a million
+/// scalars, lists and mappings.
 pub fn manifest(text: &[u8]) -> Result<Manifest, YamlError> {
     let text = checked(text)?;
     check_depth(text)?;
+    events::check(text)?;
     let visitor = ManifestVisitor {
         text,
         budget: &ExpansionBudget::of(text),

@@ -15,6 +15,7 @@
 //! Not here: what the values mean.
 
 mod documents;
+mod events;
 mod lines;
 mod manifest;
 mod scalars;
@@ -56,6 +57,12 @@ pub enum YamlError {
     /// More brackets are open at once than in any real document.
     #[error("more than {MAX_OPEN_BRACKETS} brackets or dashes are open at once; flatten it")]
     TooDeep,
+    /// The text of a body has so many scalars, lists and mappings that reading it would take too much memory.
+    #[error(
+        "more than {} scalars, lists and mappings; send it as JSON",
+        events::MAX_EVENTS
+    )]
+    TooManyParts,
     /// The text is not YAML, or YAML that JSON cannot express.
     #[error("document {document}: {message}")]
     Syntax {

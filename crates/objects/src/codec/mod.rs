@@ -10,6 +10,8 @@
 mod decode;
 pub mod envelope;
 pub mod json;
+#[cfg(test)]
+mod memory_tests;
 pub mod protobuf;
 #[cfg(test)]
 mod tests;

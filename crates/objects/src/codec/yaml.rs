@@ -59,7 +59,7 @@ fn message(error: &YamlError) -> String {
         YamlError::Syntax { message, .. } => message.as_str(),
         YamlError::NotUtf8 { .. } => return "yaml: invalid leading UTF-8 octet".to_owned(),
         YamlError::TooDeep => return "yaml: exceeded max depth".to_owned(),
-        YamlError::TooLong => return format!("yaml: {error}"),
+        YamlError::TooLong | YamlError::TooManyParts => return format!("yaml: {error}"),
     };
     let (problem, rest) = text.split_once(" at line ").unwrap_or((text, ""));
     let problem = problem
