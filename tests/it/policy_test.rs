@@ -386,9 +386,10 @@ fn check_finds_what_may_cost_too_much_in_every_expression_of_a_policy() {
     let three = [check; 3].join(" || ");
     let many = format!("{check} && {check}");
     // 14 variables with two checks each, and one more check, where 28 may be made.
-    let variables: String = (0..14)
+    let variables: Vec<String> = (0..14)
         .map(|at| format!("  - {{name: v{at}, expression: \"{many}\"}}\n"))
         .collect();
+    let variables = variables.concat();
     let text = format!(
         "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{name: costly}}\nspec:\n\
          \x20 failurePolicy: Ignore\n\

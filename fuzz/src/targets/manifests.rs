@@ -133,7 +133,7 @@ fn is_named(error: &YamlError, data: &[u8]) {
         YamlError::Syntax { document, message } => {
             assert!(*document >= 1 && !message.is_empty());
         }
-        YamlError::TooLong | YamlError::TooDeep => {}
+        YamlError::TooLong | YamlError::TooDeep | YamlError::TooManyParts => {}
     }
 }
 

@@ -58,7 +58,7 @@ fn without_exponent(mantissa: &mut String, exponent: i32) {
         mantissa.remove(point);
     }
     if exponent < 0 {
-        mantissa.insert_str(first, &"0.000"[..places + 1]);
+        mantissa.insert_str(first, &"0.000"[..=places]);
         return;
     }
     let digits = mantissa.len() - first;

@@ -96,7 +96,7 @@ fn longest_gap(program: &CelProgram, bindings: &CelBindings<'_>) -> (Duration, D
     let longest = Cell::new(Duration::ZERO);
     let look = || {
         let now = thread_time();
-        longest.set(longest.get().max(now - last.get()));
+        longest.set(longest.get().max(now.saturating_sub(last.get())));
         last.set(now);
         false
     };
@@ -109,7 +109,7 @@ fn longest_gap(program: &CelProgram, bindings: &CelBindings<'_>) -> (Duration, D
     drop(evaluation);
     // What was computed is dropped at the end.
     look();
-    (longest.get(), last.get() - began)
+    (longest.get(), last.get().saturating_sub(began))
 }
 
 fn sources() -> Vec<String> {
@@ -168,7 +168,7 @@ fn how_long_the_limits_take() {
         let evaluation = program.evaluate_within(bindings, &EvaluationLimits::default());
         let (end, cost, work) = (end(&evaluation), evaluation.cost, evaluation.work);
         drop(evaluation);
-        let took = thread_time() - began;
+        let took = thread_time().saturating_sub(began);
         longest = longest.max(took);
         // The original takes minutes for what its cost does not count. An authorizer is not among its variables.
         let is_comparable = !["map(v, v + v)", "authorizer"]

@@ -126,7 +126,7 @@ fn every_construct_is_bounded_at_the_limit_and_beyond() {
                     }
                 });
                 most_memory = most_memory.max((memory.bytes_max, name.clone()));
-                most_time = most_time.max((thread_time() - began, name));
+                most_time = most_time.max((thread_time().saturating_sub(began), name));
             }
         }
         println!(
