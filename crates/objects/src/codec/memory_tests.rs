@@ -57,7 +57,7 @@ fn a_body_in_yaml_takes_no_more_memory_than_one_in_json() {
         ("{\"a\":[{\"a\":1}", ",{\"a\":1}", "]}"),
     ] {
         // The longest body, and ones that have about as many parts as may be.
-        for bytes in [BODY, 2 << 20, 1_300 << 10, 1 << 20, 780 << 10, 520 << 10] {
+        for bytes in [BODY, 1_300 << 10, 780 << 10, 520 << 10] {
             let text = body(parts, bytes);
             let took = most(|| drop(yaml::parse(&text)));
             assert!(
