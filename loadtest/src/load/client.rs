@@ -408,3 +408,104 @@ fn fnv(name: &str) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::{figures::ClientFigures, scenario::parse};
+
+    /// The time from one intended request to the next, and that which the server takes for a response.
+    const PERIOD: Duration = Duration::from_secs(100);
+    const REQUESTS: u32 = 10;
+
+    /// An open loop with one connection.
+    const SCENARIO: &str = "\
+apiVersion: fairgate.dev/v1alpha1
+kind: Scenario
+title: Late
+duration: 1h
+clients:
+- name: late
+  load: {open: {rate: 0.01, arrivals: constant}}
+  connection: {connections: 1}
+  retryAfter: ignore
+  requests: [{path: /api/v1/namespaces/a/pods/b}]
+expect: [all.errors == 0]
+";
+
+    /// The figures of an open loop whose requests are all due when it begins. The server answers each request with so many
+    /// `refusals` before it succeeds. Only the server moves the clock, so that nothing depends on the machine's speed.
+    async fn late_open_loop(refusals: u32) -> ClientFigures {
+        let scenario = parse("s.yaml", "s", SCENARIO.as_bytes()).usable().unwrap();
+        let clock = Clock::manual(Time::ZERO.plus(PERIOD * REQUESTS));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let target = Arc::new(LoadTarget::resolve(&url, None, false).await.unwrap());
+        let recorder = Arc::new(LoadRecorder::new("late", 1, scenario.duration));
+        let (stopping, stop) = watch::channel(false);
+        let timing = Timing {
+            clock: clock.clone(),
+            start: Time::ZERO,
+            settled: Time::ZERO,
+            end: Time::ZERO.plus(scenario.duration),
+            stop,
+        };
+        let client = &scenario.clients[0];
+        let user = LoadUser::new(&scenario, client, 0, &[1.0], &target, &recorder, &timing);
+        let load = tokio::spawn(Arc::new(user).run());
+        answer(listener, clock, refusals).await;
+        stopping.send_replace(true);
+        load.await.unwrap();
+        recorder.figures()
+    }
+
+    /// Answers all requests on one connection, one after the other. The clock moves before each response.
+    async fn answer(listener: TcpListener, clock: Clock, refusals: u32) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut received = Vec::new();
+        for number in 0..REQUESTS * (refusals + 1) {
+            while !received.ends_with(b"\r\n\r\n") {
+                assert!(stream.read_buf(&mut received).await.unwrap() > 0);
+            }
+            received.clear();
+            clock.advance(PERIOD);
+            // Requests that are repeated queue for the connection behind those that are not.
+            let status = if number < REQUESTS * refusals {
+                "429 Too Many Requests"
+            } else {
+                "200 OK"
+            };
+            let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(response.as_bytes()).await.unwrap();
+        }
+    }
+
+    /// Asserts that every latency is between `least` and `least + 1` periods. Histograms have three digits.
+    fn assert_latencies(figures: &ClientFigures, least: u32) {
+        assert_eq!((figures.ok, figures.errors), (REQUESTS.into(), 0));
+        let seconds = [least, least + 1].map(|periods| (PERIOD * periods).as_secs_f64());
+        let latency = figures.latency;
+        assert!(
+            latency.p50 >= seconds[0] * 0.999 && latency.max <= seconds[1] * 1.001,
+            "{latency:?}"
+        );
+    }
+
+    /// A load generator that counts from the time at which it really sends leaves out the wait for itself and for its
+    /// connections, and so most of what a slow server does to its users (coordinated omission).
+    #[tokio::test]
+    async fn latency_in_an_open_loop_counts_from_the_intended_time() {
+        // Request n was meant to be sent within period n, and has its response at the end of period 10 + n.
+        assert_latencies(&late_open_loop(0).await, 10);
+    }
+
+    #[tokio::test]
+    async fn latency_counts_from_the_intended_time_after_refusals_too() {
+        assert_latencies(&late_open_loop(2).await, 30);
+    }
+}
