@@ -1,6 +1,6 @@
 //! The policy of a scenario as fairgate compiles it: which client belongs to which level, and how many seats that level has.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::scenario::{ClientSpec, RequestSpec, Scenario};
 use fairgate_core::{
@@ -25,12 +25,40 @@ pub(crate) fn level_of(policy: &Policy, client: &ClientSpec, request: &RequestSp
     policy.classify(&digest(client, request)).level
 }
 
+/// The names of the levels of all requests of all users of `client`.
+pub(crate) fn levels_of<'a>(policy: &'a Policy, client: &ClientSpec) -> BTreeSet<&'a str> {
+    let digests = client.user_names().into_iter().flat_map(|user| {
+        let requests = client.requests.iter();
+        requests.map(move |request| digest_of(client, user.clone(), request))
+    });
+    digests
+        .map(|digest| &*policy.level(policy.classify(&digest).level).name)
+        .collect()
+}
+
 /// A request of the first user of `client`.
 fn digest(client: &ClientSpec, request: &RequestSpec) -> RequestDigest {
-    let name = client.user_names().swap_remove(0);
+    digest_of(client, client.user_names().swap_remove(0), request)
+}
+
+fn digest_of(client: &ClientSpec, name: String, request: &RequestSpec) -> RequestDigest {
     RequestDigest {
         info: request.info.clone(),
         user: Arc::new(User::new(name, groups(client))),
+    }
+}
+
+/// The names of the namespaces that tell the requests of `client` apart; empty if the policy tells them apart by user, or not
+/// at all.
+pub(crate) fn flow_namespaces<'a>(policy: &Policy, client: &'a ClientSpec) -> BTreeSet<&'a [u8]> {
+    let schema = policy.classify(&digest(client, &client.requests[0])).schema;
+    match policy.schema(schema).distinguisher {
+        Some(Distinguisher::ByNamespace) => client
+            .requests
+            .iter()
+            .map(|request| request.info.namespace())
+            .collect(),
+        _ => BTreeSet::new(),
     }
 }
 

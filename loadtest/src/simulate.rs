@@ -1,7 +1,7 @@
 //! A scenario in virtual time: each priority level is a world of `fairgate-simulate`, and they lend each other seats.
 //!
-//! The same file gives the same figures, in a fraction of a second. What the simulation cannot show is named: the
-//! keys in [`IGNORED`], and what [`SimulatedRun::remarks`] says.
+//! The same file gives the same figures, in a fraction of a second. What the simulation cannot show is named; see
+//! `left_out`.
 //!
 //! Without fairness all requests wait in one queue in front of the server, which executes as many as its capacity.
 //! The stand-in server divides itself among all of them instead, so that its latencies differ somewhat.
@@ -33,53 +33,18 @@ use fairgate_simulate::world::{
     run_fifo, run_lending,
 };
 
-/// Keys without effect in virtual time; those below them have none either.
-pub(crate) const IGNORED: &[&str] = &[
-    "gateway.tls",
-    "clients[].connection",
-    "clients[].load.open.arrivals",
-    "clients[].load.open.ramp",
-    "clients[].requests[].body",
-    "clients[].requests[].readRate",
-    "clients[].retryAfter",
-    "clients[].stops",
-    "events",
-    "upstream.degradation",
-    "upstream.maxInFlight",
-    "upstream.watches",
-];
-
 /// Seats of a level that has no limit.
 const UNLIMITED: Seats = 100_000;
-
-/// The results in virtual time.
-#[derive(Clone, Debug)]
-pub(crate) struct SimulatedRun {
-    pub(crate) evidence: Evidence,
-    /// What the simulation leaves out.
-    pub(crate) remarks: Vec<String>,
-}
-
-/// The keys of a scenario that have no effect in virtual time, out of those that its file has.
-pub(crate) fn ignored_keys(keys: &BTreeSet<String>) -> Vec<&'static str> {
-    let below = |key: &str, ignored: &str| {
-        let rest = key.strip_prefix(ignored);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    };
-    let is_used = |ignored: &&&'static str| keys.iter().any(|key| below(key, ignored));
-    IGNORED.iter().filter(is_used).copied().collect()
-}
 
 /// Plays `scenario` with fairness, without, and the clients alone that its expectations name.
 ///
 /// # Errors
 ///
 /// The findings about the policy.
-pub(crate) fn play(scenario: &Scenario) -> Result<SimulatedRun, Vec<Finding>> {
+pub(crate) fn play(scenario: &Scenario) -> Result<Evidence, Vec<Finding>> {
     let policy = Arc::new(policy_objects::compile(scenario, &scenario.policy)?);
-    let mut remarks = Vec::new();
     let everybody: Vec<&ClientSpec> = scenario.clients.iter().collect();
-    let clients = with_fairness(scenario, &policy, &everybody, &mut remarks);
+    let clients = with_fairness(scenario, &policy, &everybody);
     let alone = scenario
         .expect
         .iter()
@@ -91,18 +56,15 @@ pub(crate) fn play(scenario: &Scenario) -> Result<SimulatedRun, Vec<Finding>> {
         .map(|client| {
             (
                 client.name.clone(),
-                with_fairness(scenario, &policy, &[client], &mut Vec::new()),
+                with_fairness(scenario, &policy, &[client]),
             )
         })
         .collect();
     let without = without_fairness(scenario, &policy, &everybody);
-    Ok(SimulatedRun {
-        evidence: Evidence {
-            clients,
-            alone,
-            without: Some(without),
-        },
-        remarks,
+    Ok(Evidence {
+        clients,
+        alone,
+        without: Some(without),
     })
 }
 
@@ -125,7 +87,7 @@ pub(crate) fn baselines(scenario: &Scenario, policy: &Arc<Policy>) -> Vec<Client
         brief.requests.clone_from(&client.requests);
     }
     let everybody: Vec<&ClientSpec> = brief.clients.iter().collect();
-    let figures = with_fairness(&brief, policy, &everybody, &mut Vec::new());
+    let figures = with_fairness(&brief, policy, &everybody);
     let clients = scenario.clients.iter().zip(figures);
     let baselines = clients.map(|(client, figures)| {
         let work = client.requests.iter().map(|request| {
@@ -145,28 +107,12 @@ fn with_fairness(
     scenario: &Scenario,
     policy: &Arc<Policy>,
     clients: &[&ClientSpec],
-    remarks: &mut Vec<String>,
 ) -> Vec<ClientFigures> {
     let mut levels: BTreeMap<&str, (LevelIndex, Vec<&ClientSpec>)> = BTreeMap::new();
     for client in clients {
-        let mut requests = client.requests.iter();
-        let level_of = |request| policy::level_of(policy, client, request);
-        let level = level_of(&client.requests[0]);
-        let name = &policy.level(level).name;
-        if requests.any(|request| level_of(request) != level) {
-            remarks.push(format!(
-                "{}: all its requests count for the level {name}",
-                client.name
-            ));
-        }
-        if matches!(client.load, LoadSpec::Open(open) if open.burst.is_some()) {
-            remarks.push(format!(
-                "{}: its bursts only raise the mean rate",
-                client.name
-            ));
-        }
+        let level = policy::level_of(policy, client, &client.requests[0]);
         levels
-            .entry(name)
+            .entry(&policy.level(level).name)
             .or_insert((level, Vec::new()))
             .1
             .push(client);
@@ -387,7 +333,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        scenario::{ArrivalProcess, OpenLoad, known_keys, parse},
+        scenario::{ArrivalProcess, OpenLoad, parse},
         verdict::{holds, judge},
     };
 
@@ -400,11 +346,11 @@ mod tests {
     fn fairness_meets_what_the_scenario_expects_and_one_queue_does_not() {
         let scenario = elephant_and_mice();
         let played = play(&scenario).unwrap();
-        let judged = judge(&scenario.expect, &played.evidence);
+        let judged = judge(&scenario.expect, &played);
         assert!(holds(&judged), "{judged:?}");
         let without = Evidence {
-            clients: played.evidence.without.clone().unwrap(),
-            ..played.evidence
+            clients: played.without.clone().unwrap(),
+            ..played
         };
         let judged = judge(&scenario.expect, &without);
         assert!(!holds(&judged), "{judged:?}");
@@ -415,7 +361,7 @@ mod tests {
         let text = include_bytes!("../../config/scenarios/borrowing-burst.yaml");
         let mut scenario = parse("a.yaml", "a", text).usable().unwrap();
         let played = play(&scenario).unwrap();
-        let judged = judge(&scenario.expect, &played.evidence);
+        let judged = judge(&scenario.expect, &played);
         assert!(holds(&judged), "{judged:?}");
         // Batch may not use more than its own ten seats if nothing is lent.
         for object in &mut scenario.policy {
@@ -423,7 +369,7 @@ mod tests {
                 object["spec"]["limited"]["lendablePercent"] = 0.into();
             }
         }
-        let share = |played: &SimulatedRun| played.evidence.clients[0].share;
+        let share = |played: &Evidence| played.clients[0].share;
         let alone = play(&scenario).unwrap();
         assert!(share(&played) > 10.5 && share(&alone) < 10.01);
     }
@@ -450,15 +396,8 @@ mod tests {
     fn bursts_raise_the_mean_rate() {
         let bursts = with_load(1.0, Some((10, Duration::from_secs(2))));
         let even = with_load(6.0, None);
-        let name = &even.clients[0].name;
-        let remark = format!("{name}: its bursts only raise the mean rate");
         let (played, same) = (play(&bursts).unwrap(), play(&even).unwrap());
-        assert_eq!(played.remarks, [remark]);
-        assert_eq!(same.remarks, [""; 0]);
-        assert_eq!(
-            played.evidence.clients[0].requests,
-            same.evidence.clients[0].requests
-        );
+        assert_eq!(played.clients[0].requests, same.clients[0].requests);
         let ideal = |scenario: &Scenario| {
             let policy = policy_objects::compile(scenario, &scenario.policy).unwrap();
             baselines(scenario, &Arc::new(policy))[0]
@@ -466,21 +405,5 @@ mod tests {
                 .to_bits()
         };
         assert_eq!(ideal(&bursts), ideal(&even));
-    }
-
-    #[test]
-    fn ignored_keys_exist_and_are_reported() {
-        let known = known_keys();
-        for ignored in IGNORED {
-            assert!(known.contains(*ignored), "{ignored}: {known:?}");
-        }
-        let keys = [
-            "events[].at",
-            "upstream.capacity",
-            "clients[].connection.protocol",
-            "eventsPerSecond",
-        ];
-        let keys = keys.map(str::to_owned).into_iter().collect();
-        assert_eq!(ignored_keys(&keys), ["clients[].connection", "events"]);
     }
 }

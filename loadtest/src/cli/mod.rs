@@ -19,7 +19,7 @@ use clap::Parser;
 use tokio::runtime::Runtime;
 
 use crate::{
-    gateway,
+    gateway, left_out,
     load::{LoadBounds, progress::ProgressLine},
     measure::{Contender, ContenderPlace, Measurement, measure, medians},
     report::{RunReport, VariantReport, write_text},
@@ -32,6 +32,7 @@ use arguments::{
     CheckScenariosArgs, Cli, Command, JudgedVariant, LocalArgs, MeasureArgs, OutputArgs,
     ReportFormat, RunArgs, TargetArgs,
 };
+use fairgate_core::finding::Finding;
 use fairgate_proxy::serve::raise_descriptor_limit;
 
 /// The names of the two measurements in headlines.
@@ -182,19 +183,12 @@ fn simulated(args: &RunArgs) -> Result<bool, Failure> {
     if let Some(duration) = args.measure.duration {
         scenario = scenario.shortened(duration);
     }
-    let played = simulate::play(&scenario).map_err(|findings| {
+    let wrong = |findings: Vec<Finding>| {
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         Failure::usage(lines.join("\n"))
-    })?;
-    let ignored = simulate::ignored_keys(&reading.keys);
-    let mut remarks = played.remarks;
-    if !ignored.is_empty() {
-        remarks.push(format!(
-            "in virtual time these keys have no effect: {}",
-            ignored.join(", ")
-        ));
-    }
-    let evidence = played.evidence;
+    };
+    let evidence = simulate::play(&scenario).map_err(wrong)?;
+    let remarks = left_out::remarks(&scenario, &reading.keys).map_err(wrong)?;
     let mut variants = vec![(
         "with fairness, simulated".to_owned(),
         evidence.clients.clone(),

@@ -202,6 +202,11 @@ impl Fields<'_> {
                 Vec::new()
             }
         };
+        if items.is_empty() {
+            // So that a test of all keys notices a list whose keys it does not see.
+            let unseen = format!("{}[]", without_numbers(&path));
+            self.reader.known.insert(unseen);
+        }
         let mut values = Vec::with_capacity(items.len());
         for (index, item) in items.into_iter().enumerate() {
             let path = format!("{path}[{index}]");

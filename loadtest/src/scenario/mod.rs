@@ -181,7 +181,7 @@ pub(crate) struct ServiceTime {
 }
 
 /// How service times vary about their mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ServiceSpread {
     Constant,
     Exponential,

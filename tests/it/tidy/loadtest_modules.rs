@@ -26,6 +26,7 @@ pub(super) const LOADTEST: Edges = &[
     ),
     ("verdict", &["figures", "scenario"]),
     ("simulate", &["figures", "policy", "scenario", "verdict"]),
+    ("left_out", &["policy", "scenario"]),
     (
         "load",
         &[
@@ -59,6 +60,7 @@ pub(super) const LOADTEST: Edges = &[
         &[
             "certificate",
             "gateway",
+            "left_out",
             "load",
             "measure",
             "report",
