@@ -55,6 +55,8 @@ pub(crate) struct Measurement {
     pub(crate) peak: Option<usize>,
     /// What could not be done.
     pub(crate) failures: BTreeSet<String>,
+    /// What the reader should know about the figures.
+    pub(crate) remarks: BTreeSet<String>,
 }
 
 impl Measurement {
@@ -100,6 +102,7 @@ pub(crate) async fn measure(
                 .collect(),
             peak: None,
             failures: BTreeSet::new(),
+            remarks: BTreeSet::new(),
         })
         .collect();
     for round in 0..rounds as usize {
@@ -179,6 +182,12 @@ async fn slice(
             )
             .await;
             measurement.failures.extend(events.failures);
+            if let (Some(metrics), true) = (metrics, result.levels.is_empty()) {
+                measurement.remarks.insert(format!(
+                    "{}: no priority level could be read from {}/metrics, so there are no plots of queues and seats",
+                    contender.name, metrics.url
+                ));
+            }
             Ok(result)
         }
         ContenderPlace::Local {

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -362,4 +362,101 @@ fn servers_are_compared_in_turns_with_the_cost_of_their_processes() {
             > 0.0
     );
     assert!(report["variants"][1]["cpuMicrosPerResponse"].is_null());
+}
+
+/// Serves `/metrics` of a gateway on which so many requests wait, as long as this process lives; returns its URL.
+fn serve_metrics(waiting: u32) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let request = BufReader::new(stream.try_clone().unwrap()).lines();
+            let last = request.map_while(Result::ok).find(String::is_empty);
+            let metrics = format!(
+                "apiserver_flowcontrol_current_inqueue_requests{{priority_level=\"work\"}} {waiting}\n\
+                 apiserver_flowcontrol_current_executing_seats{{priority_level=\"work\"}} 10\n"
+            );
+            let length = metrics.len();
+            // A connection that was opened only to see whether somebody listens is closed by now.
+            let _ = last.map(|_| {
+                write!(stream, "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{metrics}")
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn queues_and_seats_of_each_compared_target_come_from_its_own_metrics() {
+    let directory = TestDirectory::new("compare-metrics");
+    let (_server, address) = StandIn::start(ELEPHANT, &[]);
+    let targets = ["one", "two", "three"].map(|name| format!("{name}=http://{address}"));
+    let metrics = [("two", 3), ("one", 70)]
+        .map(|(name, waiting)| format!("{name}={}", serve_metrics(waiting)));
+    let mut arguments = vec!["compare", ELEPHANT, "--duration", "1s", "--output", "json"];
+    arguments.extend(targets.iter().flat_map(|target| ["--target", target]));
+    arguments.extend(metrics.iter().flat_map(|metrics| ["--metrics", metrics]));
+    let nothing = format!("three={}", serve_nothing());
+    arguments.extend(["--metrics", &nothing, "--report", directory.path()]);
+    let output = loadtest(&arguments);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    let waiting =
+        |index: usize| &report["variants"][index]["levels"][0]["levels"]["work"]["queued"];
+    assert_eq!((waiting(0), waiting(1)), (&70.0.into(), &3.0.into()));
+    assert_eq!(report["variants"][2]["levels"], serde_json::json!([]));
+    let remarks = report["remarks"].to_string();
+    assert!(
+        remarks.contains("three: no priority level could be read"),
+        "{remarks}"
+    );
+    let page = std::fs::read_to_string(directory.0.join("report.html")).unwrap();
+    for name in ["one", "two"] {
+        for title in ["Waiting requests by level", "Seats in use by level"] {
+            assert!(
+                page.contains(&format!("{title}, {name}")),
+                "{title}, {name}"
+            );
+        }
+    }
+    assert!(directory.0.join("2-queues.svg").exists() && directory.0.join("2-seats.svg").exists());
+    assert!(
+        !directory.0.join("3-queues.svg").exists(),
+        "the last one has no levels"
+    );
+}
+
+/// Serves what is no metrics, as long as this process lives; returns its URL.
+fn serve_nothing() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    url
+}
+
+#[test]
+fn metrics_of_what_is_no_target_are_refused() {
+    let (_server, address) = StandIn::start(ELEPHANT, &[]);
+    let url = format!("http://{address}");
+    let refused = |metrics: &[&str]| {
+        let targets = ["a", "b"].map(|name| format!("{name}={url}"));
+        let metrics = metrics.iter().map(|name| format!("{name}={url}"));
+        let metrics: Vec<String> = metrics.collect();
+        let mut arguments = vec!["compare", ELEPHANT];
+        arguments.extend(targets.iter().flat_map(|target| ["--target", target]));
+        arguments.extend(metrics.iter().flat_map(|metrics| ["--metrics", metrics]));
+        let output = loadtest(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{metrics:?}");
+        text(&output.stderr)
+    };
+    let unknown = refused(&["c"]);
+    assert!(
+        unknown.contains("\"c\", which is no target; the targets are a, b"),
+        "{unknown}"
+    );
+    let twice = refused(&["a", "a"]);
+    assert!(twice.contains("\"a\" twice"), "{twice}");
+    let nameless = refused(&[""]);
+    assert!(nameless.contains("is not NAME=URL"), "{nameless}");
 }

@@ -125,6 +125,10 @@ pub(super) struct CompareArgs {
     /// too; at least two.
     #[arg(long = "target", value_name = "NAME=URL[@PID]", required = true)]
     pub(super) targets: Vec<String>,
+    /// Where the /metrics of a target are, for plots of its queues and seats: NAME=URL with the name of the target; once for
+    /// each target that has some.
+    #[arg(long, value_name = "NAME=URL")]
+    pub(super) metrics: Vec<String>,
     #[command(flatten)]
     pub(super) access: TargetArgs,
     #[command(flatten)]

@@ -1,9 +1,12 @@
 //! `compare`: several servers in turns, within one run.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use super::{Failure, arguments::CompareArgs, finish, judged, read_for, resolve, runtime};
 use crate::{
     load::progress::ProgressLine,
     measure::{Contender, ContenderPlace, measure},
+    transport::target::LoadTarget,
 };
 
 pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
@@ -11,50 +14,16 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
     let runtime = runtime()?;
     let rounds = args.measure.rounds;
     let measurements = runtime.block_on(async {
-        let mut contenders: Vec<Contender> = Vec::new();
-        for text in &args.targets {
-            let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
-            let (name, url) =
-                named.ok_or_else(|| Failure::usage(format!("{text:?} is not NAME=URL")))?;
-            let (url, process) = match url.rsplit_once('@') {
-                None => (url, None),
-                Some((url, id)) => {
-                    let wrong =
-                        || Failure::usage(format!("{id:?} in {text:?} is not a process ID"));
-                    (url, Some(id.parse::<u32>().map_err(|_| wrong())?))
-                }
-            };
-            if contenders.iter().any(|contender| contender.name == name) {
-                return Err(Failure::usage(format!(
-                    "two targets are called {name:?}; give each a name of its own"
-                )));
-            }
-            let target = resolve(url, &args.access).await?;
-            target.check().await?;
-            let place = ContenderPlace::Running {
-                target,
-                metrics: None,
-                control: None,
-                process,
-            };
-            contenders.push(Contender {
-                name: name.to_owned(),
-                place,
-            });
-        }
-        if contenders.len() < 2 {
-            return Err(Failure::usage(
-                "compare needs at least two targets; for one, use the command run",
-            ));
-        }
-        Ok(measure(
-            &scenario,
-            &contenders,
-            rounds,
-            |index| index == 0,
-            &mut ProgressLine::new(),
+        Ok::<_, Failure>(
+            measure(
+                &scenario,
+                &contenders(args).await?,
+                rounds,
+                |index| index == 0,
+                &mut ProgressLine::new(),
+            )
+            .await?,
         )
-        .await?)
     })?;
     // The expectations judge the first target; `without` is the second, the usual one to compare it with.
     let names = [0, 1].map(|index| format!("by {}", measurements[index].name));
@@ -63,4 +32,72 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
     // The second target is another server, not this one without fairness.
     report.holds_without_fairness = None;
     finish(&report, &args.output)
+}
+
+/// The targets, in their order, each with its metrics.
+async fn contenders(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
+    let mut metrics = metrics(args).await?;
+    let mut contenders: Vec<Contender> = Vec::new();
+    for text in &args.targets {
+        let (name, url) = named(text)?;
+        let (url, process) = match url.rsplit_once('@') {
+            None => (url, None),
+            Some((url, id)) => {
+                let wrong = || Failure::usage(format!("{id:?} in {text:?} is not a process ID"));
+                (url, Some(id.parse::<u32>().map_err(|_| wrong())?))
+            }
+        };
+        if contenders.iter().any(|contender| contender.name == name) {
+            return Err(Failure::usage(format!(
+                "two targets are called {name:?}; give each a name of its own"
+            )));
+        }
+        let target = resolve(url, &args.access).await?;
+        target.check().await?;
+        let place = ContenderPlace::Running {
+            target,
+            metrics: metrics.remove(name),
+            control: None,
+            process,
+        };
+        contenders.push(Contender {
+            name: name.to_owned(),
+            place,
+        });
+    }
+    if let Some(name) = metrics.keys().next() {
+        let names: Vec<&str> = contenders.iter().map(|target| &*target.name).collect();
+        return Err(Failure::usage(format!(
+            "--metrics names {name:?}, which is no target; the targets are {}",
+            names.join(", ")
+        )));
+    }
+    if contenders.len() < 2 {
+        return Err(Failure::usage(
+            "compare needs at least two targets; for one, use the command run",
+        ));
+    }
+    Ok(contenders)
+}
+
+/// Where the metrics of targets are, by the names of the targets.
+async fn metrics(args: &CompareArgs) -> Result<BTreeMap<String, Arc<LoadTarget>>, Failure> {
+    let mut metrics = BTreeMap::new();
+    for text in &args.metrics {
+        let (name, url) = named(text)?;
+        let target = resolve(url, &args.access).await?;
+        target.check().await?;
+        if metrics.insert(name.to_owned(), target).is_some() {
+            return Err(Failure::usage(format!(
+                "--metrics names {name:?} twice; write one address for each target"
+            )));
+        }
+    }
+    Ok(metrics)
+}
+
+/// The name and the URL in `NAME=URL`.
+fn named(text: &str) -> Result<(&str, &str), Failure> {
+    let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    named.ok_or_else(|| Failure::usage(format!("{text:?} is not NAME=URL")))
 }

@@ -257,6 +257,9 @@ fn run_against(args: &RunArgs) -> Result<bool, Failure> {
             Some(url) => Some(resolve(url, &args.access).await?),
             None => None,
         };
+        if let Some(metrics) = &metrics {
+            metrics.check().await?;
+        }
         let control = match &args.upstream_control {
             Some(url) => Some(resolve(url, &args.access).await?),
             None => None,
@@ -364,11 +367,14 @@ fn judged(
     let failures = measurements
         .iter()
         .flat_map(|measurement| measurement.failures.iter().cloned());
+    let remarks = measurements
+        .iter()
+        .flat_map(|measurement| measurement.remarks.iter().cloned());
     RunReport::new(
         scenario,
         &evidence,
         variants,
-        (Vec::new(), failures.collect()),
+        (remarks.collect(), failures.collect()),
         rounds,
         names,
     )

@@ -42,6 +42,21 @@ struct PlotLine {
     points: Vec<(f64, f64)>,
 }
 
+/// The greatest values over all variants of what is drawn on one scale.
+#[derive(Clone, Copy)]
+struct PlotScales {
+    milliseconds: f64,
+    queued: f64,
+    seats: f64,
+}
+
+/// The scale of the values, up to the greatest one.
+#[derive(Clone, Copy)]
+enum PlotScale {
+    Linear(f64),
+    Log(f64),
+}
+
 /// Selects the measured or the ideal share of a client.
 type ShareOf = fn(&ClientFigures) -> f64;
 
@@ -49,13 +64,20 @@ type PlotResult = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// All plots for which there is data.
 pub(super) fn plots(report: &RunReport) -> Vec<ReportPlot> {
-    // All variants on one scale: their difference is what matters.
-    let lines = report.variants.iter().flat_map(latency_lines);
-    let points = lines.flat_map(|line| line.points);
-    let longest = points.map(|(_, ms)| ms).fold(1.0, f64::max);
+    // Latencies, queues and seats of all variants on one scale each: their difference is what matters.
+    let greatest = |lines: fn(&VariantReport) -> Vec<PlotLine>| {
+        let lines = report.variants.iter().flat_map(lines);
+        let values = lines.flat_map(|line| line.points).map(|(_, value)| value);
+        values.fold(1.0, f64::max)
+    };
+    let scales = PlotScales {
+        milliseconds: greatest(latency_lines),
+        queued: greatest(queue_lines),
+        seats: greatest(seat_lines),
+    };
     let mut plots = Vec::new();
     for (number, variant) in (1..).zip(&report.variants) {
-        plots.extend(plots_of(number, variant, report.seconds, longest));
+        plots.extend(plots_of(number, variant, report.seconds, scales));
     }
     if let Some(svg) = report.variants.first().and_then(shares) {
         let title = format!(
@@ -72,46 +94,73 @@ pub(super) fn plots(report: &RunReport) -> Vec<ReportPlot> {
 }
 
 /// The plots over time of one variant.
-fn plots_of(number: u32, variant: &VariantReport, seconds: f64, longest: f64) -> Vec<ReportPlot> {
-    let mut seats = level_lines(variant, &|level| level.seats, "");
-    seats.extend(level_lines(variant, &|level| level.limit, ", limit"));
-    let queues = level_lines(variant, &|level| level.queued, "");
+fn plots_of(
+    number: u32,
+    variant: &VariantReport,
+    seconds: f64,
+    scales: PlotScales,
+) -> Vec<ReportPlot> {
+    let rate = rate_lines(variant, seconds);
     let refusals = refusal_lines(variant, seconds);
+    let (rate_scale, refusal_scale) = (scale_of(&rate), scale_of(&refusals));
     let kinds = [
         (
             "latency",
             "Latency (p99)",
             latency_lines(variant),
             "ms",
-            Some(longest),
+            PlotScale::Log(scales.milliseconds),
         ),
+        ("rate", "Successful requests", rate, "1/s", rate_scale),
         (
-            "rate",
-            "Successful requests",
-            rate_lines(variant, seconds),
+            "refusals",
+            "Refusals and errors",
+            refusals,
             "1/s",
-            None,
+            refusal_scale,
         ),
-        ("refusals", "Refusals and errors", refusals, "1/s", None),
         (
             "queues",
             "Waiting requests by level",
-            queues,
+            queue_lines(variant),
             "requests",
-            None,
+            PlotScale::Linear(scales.queued),
         ),
-        ("seats", "Seats in use by level", seats, "seats", None),
+        (
+            "seats",
+            "Seats in use by level",
+            seat_lines(variant),
+            "seats",
+            PlotScale::Linear(scales.seats),
+        ),
     ];
     let drawn = kinds
         .into_iter()
-        .filter_map(|(kind, title, lines, unit, log)| {
+        .filter_map(|(kind, title, lines, unit, scale)| {
             Some(ReportPlot {
                 name: format!("{number}-{kind}"),
                 title: format!("{title}, {}", variant.name),
-                svg: chart(&lines, seconds, unit, log)?,
+                svg: chart(&lines, seconds, unit, scale)?,
             })
         });
     drawn.collect()
+}
+
+/// The scale for `lines` alone.
+fn scale_of(lines: &[PlotLine]) -> PlotScale {
+    let points = lines.iter().flat_map(|line| &line.points);
+    PlotScale::Linear(points.map(|(_, value)| *value).fold(0.0, f64::max))
+}
+
+fn queue_lines(variant: &VariantReport) -> Vec<PlotLine> {
+    level_lines(variant, &|level| level.queued, "")
+}
+
+/// The seats in use of each level, and then its limit.
+fn seat_lines(variant: &VariantReport) -> Vec<PlotLine> {
+    let mut lines = level_lines(variant, &|level| level.seats, "");
+    lines.extend(level_lines(variant, &|level| level.limit, ", limit"));
+    lines
 }
 
 fn latency_lines(variant: &VariantReport) -> Vec<PlotLine> {
@@ -193,20 +242,15 @@ fn level_lines(
     lines.collect()
 }
 
-/// Lines over time; `None` without data. With `log` the scale is logarithmic, up to that value.
-fn chart(lines: &[PlotLine], seconds: f64, unit: &str, log: Option<f64>) -> Option<String> {
-    let most = lines
-        .iter()
-        .flat_map(|line| &line.points)
-        .map(|(_, value)| *value)
-        .fold(f64::NEG_INFINITY, f64::max);
-    if !most.is_finite() {
+/// Lines over time; `None` without data.
+fn chart(lines: &[PlotLine], seconds: f64, unit: &str, scale: PlotScale) -> Option<String> {
+    if lines.iter().all(|line| line.points.is_empty()) {
         return None;
     }
     let mut svg = String::new();
-    let drawn = match log {
-        Some(top) => draw_log(&mut svg, lines, seconds, unit, top),
-        None => draw_linear(&mut svg, lines, seconds, unit, most),
+    let drawn = match scale {
+        PlotScale::Log(most) => draw_log(&mut svg, lines, seconds, unit, most),
+        PlotScale::Linear(most) => draw_linear(&mut svg, lines, seconds, unit, most),
     };
     drawn.ok().map(|()| svg)
 }
