@@ -24,6 +24,7 @@ pub(crate) const IGNORED: &[&str] = &[
     "clients[].load.open.arrivals",
     "clients[].load.open.ramp",
     "clients[].requests[].body",
+    "clients[].requests[].object",
     "clients[].requests[].readRate",
     "clients[].retryAfter",
     "clients[].stops",

@@ -14,6 +14,7 @@ mod measure;
 mod policy;
 mod process;
 mod report;
+mod requirements;
 mod scenario;
 mod simulate;
 mod transport;

@@ -36,6 +36,7 @@ pub(super) enum Command {
     Check(CheckScenariosArgs),
     Upstream(UpstreamArgs),
     Tokens(TokensArgs),
+    Objects(ObjectsArgs),
     #[command(hide = true)]
     Gateway(GatewayArgs),
 }
@@ -54,6 +55,21 @@ pub(super) struct TokensArgs {
     /// The scenario file.
     #[arg(value_name = "SCENARIO")]
     pub(super) scenario: PathBuf,
+}
+
+/// Print the objects that an API server must have for a scenario, as one list for `kubectl apply`: namespaces, the objects
+/// that paths name, and the permissions of the scenario's users.
+#[derive(Debug, clap::Args)]
+pub(super) struct ObjectsArgs {
+    /// The scenario file.
+    #[arg(value_name = "SCENARIO")]
+    pub(super) scenario: PathBuf,
+    /// Print the flow schemas and priority levels of the scenario, too. They affect everybody who uses the server.
+    #[arg(long)]
+    pub(super) policy: bool,
+    /// Print also as many objects for its lists and watches as `upstream.objects` says, of that size.
+    #[arg(long)]
+    pub(super) lists: bool,
 }
 
 /// Run a scenario on this machine, with fairness and without.
@@ -147,6 +163,12 @@ pub(super) struct TargetArgs {
     /// `fairgate-loadtest tokens` prints.
     #[arg(long, value_name = "FILE")]
     pub(super) tokens: Option<PathBuf>,
+    /// One bearer token for all users: the server takes them for one and the same, unless they are impersonated.
+    #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
+    pub(super) token: Option<PathBuf>,
+    /// Impersonate the scenario's users and their groups. The owner of --token must be allowed to.
+    #[arg(long, requires = "token")]
+    pub(super) impersonate: bool,
     /// Send load to another machine.
     #[arg(long)]
     pub(super) allow_remote: bool,

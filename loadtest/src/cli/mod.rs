@@ -16,6 +16,7 @@ use std::{
 };
 
 use clap::Parser;
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
     load::{LoadBounds, progress::ProgressLine},
     measure::{Contender, ContenderPlace, Measurement, measure, medians},
     report::{RunReport, VariantReport, write_text},
+    requirements::Requirements,
     scenario::{self, Scenario, ScenarioReading},
     simulate,
     transport::target::{LoadTarget, TargetError},
@@ -116,6 +118,20 @@ fn run(command: &Command) -> Result<bool, Failure> {
         Command::Local(args) => local(args),
         Command::Upstream(args) => serve::upstream(args),
         Command::Gateway(args) => serve::gateway(args),
+        Command::Objects(args) => {
+            let (scenario, _) = read(&args.scenario)?;
+            let needed = Requirements::of(&scenario, args.lists);
+            for path in &needed.unknown {
+                writeln!(
+                    io::stderr(),
+                    "{path} must be there, but its kind is not known: create it, or add object: to the request"
+                )?;
+            }
+            let objects = needed.into_objects(&scenario, args.policy);
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            writeln!(io::stdout(), "{list:#}")?;
+            Ok(true)
+        }
         Command::Tokens(args) => {
             let (scenario, _) = read(&args.scenario)?;
             write!(io::stdout(), "{}", gateway::tokens(&scenario))?;
@@ -238,6 +254,9 @@ async fn resolve(url: &str, args: &TargetArgs) -> Result<Arc<LoadTarget>, Failur
     let mut target = LoadTarget::resolve(url, args.ca.as_deref(), args.allow_remote).await?;
     if let Some(tokens) = &args.tokens {
         target = target.with_tokens(tokens)?;
+    }
+    if let Some(token) = &args.token {
+        target = target.with_token(token, args.impersonate)?;
     }
     Ok(Arc::new(target))
 }

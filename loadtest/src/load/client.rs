@@ -13,17 +13,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     recorder::{LoadRecorder, RequestOutcome},
+    request::LoadRequest,
     schedule::{Schedule, unit},
 };
 use crate::{
-    scenario::{ClientSpec, LoadSpec, RequestSpec, RetryBehavior, Scenario},
+    scenario::{ClientSpec, LoadSpec, RetryBehavior, Scenario},
     transport::{
         connection::{ConnectionPool, LoadClientError},
         target::LoadTarget,
@@ -31,7 +32,6 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{random::Random, time::Time};
-use fairgate_upstream::dial::HttpVersion;
 
 /// The requests of one open loop in flight; further ones fail, as a real client would run out of memory.
 const OPEN_LOOP_IN_FLIGHT: u32 = 2000;
@@ -41,6 +41,8 @@ const OPEN_LOOP_CONNECTIONS: u32 = 64;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The pause of a thread after a request without a response.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
+/// So many bytes of a response are kept until its status is known.
+const BEGINNING: usize = 2000;
 /// How often a request is repeated after a 429; client-go does the same.
 const REPETITIONS: u32 = 10;
 
@@ -63,7 +65,7 @@ pub(crate) struct LoadUser {
     spec: ClientSpec,
     /// Mean seat-seconds of each request of the mix at a server that is not overloaded.
     work: Vec<f64>,
-    requests: Vec<Request<Full<Bytes>>>,
+    requests: Vec<LoadRequest>,
     pool: ConnectionPool,
     recorder: Arc<LoadRecorder>,
     timing: Timing,
@@ -100,7 +102,7 @@ impl LoadUser {
         timing: &Timing,
     ) -> Self {
         let name = spec.user_names().swap_remove(number as usize);
-        let authorization = target.authorization(&name);
+        let identity = target.identity(&name, &spec.groups);
         let in_flight = match spec.load {
             LoadSpec::Closed { threads, .. } => threads,
             LoadSpec::Open(_) => OPEN_LOOP_CONNECTIONS,
@@ -112,8 +114,8 @@ impl LoadUser {
         let slow = spec.requests.iter().any(|request| request.read_rate > 0);
         let requests = spec.requests.iter();
         let version = spec.connection.protocol;
-        let requests =
-            requests.map(|request| build(request, version, number + 1, target, &authorization));
+        let requests = requests
+            .map(|request| LoadRequest::new(request, version, number + 1, target, &identity));
         Self {
             number,
             work: work.to_vec(),
@@ -210,9 +212,10 @@ impl LoadUser {
     async fn request(&self, intended: Time, random: &mut Random) -> bool {
         let open = OpenRequest::new(self, intended);
         let index = self.draw(random);
+        let request = self.requests[index].numbered(random.number());
         let mut repetitions = 0;
         let outcome = loop {
-            match self.attempt(index, &open, repetitions).await {
+            match self.attempt(index, &request, &open, repetitions).await {
                 Attempt::Done(outcome) => break outcome,
                 Attempt::Recorded => return true,
                 Attempt::Repeat(pause) => {
@@ -231,10 +234,16 @@ impl LoadUser {
         succeeded
     }
 
-    async fn attempt(&self, index: usize, open: &OpenRequest<'_>, repetitions: u32) -> Attempt {
+    async fn attempt(
+        &self,
+        index: usize,
+        request: &Request<Full<Bytes>>,
+        open: &OpenRequest<'_>,
+        repetitions: u32,
+    ) -> Attempt {
         let spec = &self.spec.requests[index];
         let failed = |error: String| Attempt::Done(RequestOutcome::Failed(error));
-        let mut pooled = match self.pool.send(&self.requests[index]).await {
+        let mut pooled = match self.pool.send(request).await {
             Ok(pooled) => pooled,
             Err(error) => return failed(error.to_string()),
         };
@@ -248,9 +257,10 @@ impl LoadUser {
             self.hold(pooled.response, spec.hold).await;
             return Attempt::Recorded;
         }
-        if let Err(error) = read(&mut pooled.response, spec.read_rate).await {
-            return failed(LoadClientError::Http(error).to_string());
-        }
+        let beginning = match read(&mut pooled.response, spec.read_rate).await {
+            Ok(beginning) => beginning,
+            Err(error) => return failed(LoadClientError::Http(error).to_string()),
+        };
         pooled.finish();
         match (status, self.spec.retry) {
             (StatusCode::TOO_MANY_REQUESTS, RetryBehavior::Never) => {
@@ -265,10 +275,15 @@ impl LoadUser {
             (StatusCode::TOO_MANY_REQUESTS, RetryBehavior::Honour) => {
                 retry_after.map_or(Attempt::Done(RequestOutcome::Refused), Attempt::Repeat)
             }
-            _ if status.is_success() => Attempt::Done(RequestOutcome::Ok {
-                work: self.work[index],
-            }),
-            _ => failed(format!("response {status}")),
+            // What was to be deleted may have been deleted by another request.
+            _ if status.is_success()
+                || (status == StatusCode::NOT_FOUND && spec.method == Method::DELETE) =>
+            {
+                Attempt::Done(RequestOutcome::Ok {
+                    work: self.work[index],
+                })
+            }
+            _ => failed(refused(request, status, &beginning)),
         }
     }
 
@@ -342,17 +357,34 @@ impl Drop for OpenRequest<'_> {
     }
 }
 
-/// Reads a response to its end, at most at `rate` bytes a second unless that is 0.
-async fn read(response: &mut Response<Incoming>, rate: u32) -> Result<(), hyper::Error> {
+/// Reads a response to its end, at most at `rate` bytes a second unless that is 0. Returns its beginning.
+async fn read(response: &mut Response<Incoming>, rate: u32) -> Result<Vec<u8>, hyper::Error> {
+    let mut beginning = Vec::new();
     while let Some(frame) = response.body_mut().frame().await {
         let frame = frame?;
-        if let (Some(data), true) = (frame.data_ref(), rate > 0) {
+        let Some(data) = frame.data_ref() else {
+            continue;
+        };
+        let rest = BEGINNING.saturating_sub(beginning.len());
+        beginning.extend_from_slice(&data[..data.len().min(rest)]);
+        if rate > 0 {
             let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
             tokio::time::sleep(Duration::from_secs(1).mul_f64(f64::from(bytes) / f64::from(rate)))
                 .await;
         }
     }
-    Ok(())
+    Ok(beginning)
+}
+
+/// What was refused, and why, if the server says so as Kubernetes does.
+fn refused(request: &Request<Full<Bytes>>, status: StatusCode, body: &[u8]) -> String {
+    let (method, path) = (request.method(), request.uri().path());
+    let said: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let message = said.as_ref().and_then(|said| said["message"].as_str());
+    match message {
+        Some(message) => format!("{method} {path}: response {status}: {message}"),
+        None => format!("{method} {path}: response {status}"),
+    }
 }
 
 /// The pause that a response asks for, in whole seconds.
@@ -360,47 +392,6 @@ fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     let value = response.headers().get(header::RETRY_AFTER)?;
     let seconds = value.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds).min(LONGEST_PAUSE))
-}
-
-/// A request of the mix, for the user with this number.
-fn build(
-    spec: &RequestSpec,
-    version: HttpVersion,
-    number: u32,
-    target: &LoadTarget,
-    authorization: &HeaderValue,
-) -> Request<Full<Bytes>> {
-    let body = Bytes::from(vec![b' '; spec.body_bytes as usize]);
-    let scheme = if target.is_secure() { "https" } else { "http" };
-    let path = spec.target_of(number);
-    let uri = match version {
-        HttpVersion::Http1 => path,
-        HttpVersion::Http2 => format!("{scheme}://{}{path}", target.authority),
-    };
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = spec.method.parse().unwrap_or_default();
-    *request.uri_mut() = uri.parse().unwrap_or_default();
-    let headers = request.headers_mut();
-    if version == HttpVersion::Http1 {
-        let host = HeaderValue::try_from(target.authority.as_str());
-        headers.insert(
-            header::HOST,
-            host.unwrap_or(HeaderValue::from_static("localhost")),
-        );
-    }
-    headers.insert(header::AUTHORIZATION, authorization.clone());
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    headers.insert(
-        header::USER_AGENT,
-        HeaderValue::from_static("fairgate-loadtest"),
-    );
-    if spec.body_bytes > 0 {
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json"),
-        );
-    }
-    request
 }
 
 /// The seed for a name (FNV-1a): users differ, and runs repeat.

@@ -4,6 +4,7 @@ mod client;
 pub(crate) mod gateway_metrics;
 pub(crate) mod progress;
 pub(crate) mod recorder;
+mod request;
 mod schedule;
 
 use std::{sync::Arc, time::Duration};

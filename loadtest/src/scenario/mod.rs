@@ -5,10 +5,13 @@
 //!
 //! Not here: how load is generated (`load`), how the stand-in server behaves (`upstream`).
 
+pub(crate) mod body;
 pub(crate) mod expectation;
 mod fields;
+pub(crate) mod kinds;
 pub(crate) mod policy_objects;
 mod read;
+mod request;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -21,6 +24,8 @@ pub(crate) use expectation::Expectation;
 pub(crate) use read::{ScenarioReading, read};
 #[cfg(test)]
 pub(crate) use read::{known_keys, parse};
+
+use kinds::WrittenKind;
 
 use fairgate_core::{
     apf::{Seats, Semantics, objects::Bootstrap},
@@ -123,7 +128,10 @@ pub(crate) struct RequestSpec {
     /// The request info that fairgate derives from method and target.
     pub(crate) info: RequestInfo,
     pub(crate) weight: u32,
+    /// The least size of the body; an object that is larger stays so.
     pub(crate) body_bytes: u32,
+    /// The kind of object at the path, if it is known.
+    pub(crate) written: Option<WrittenKind>,
     /// For a watch, how long it is held before the client closes it.
     pub(crate) hold: Duration,
     /// Bytes a second at which the response is read; 0: as fast as it comes.
@@ -291,6 +299,12 @@ impl RequestSpec {
     /// Path and query for the user with this number: `{user}` stands for the number, from 1.
     pub(crate) fn target_of(&self, user: u32) -> String {
         self.target.replace("{user}", &user.to_string())
+    }
+
+    /// The request info for the user with this number, from 1.
+    pub(crate) fn info_of(&self, user: u32) -> RequestInfo {
+        RequestInfo::from_target(self.method, &self.target_of(user))
+            .unwrap_or_else(|_| self.info.clone())
     }
 }
 

@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 
 use super::{
     ArrivalProcess, ClientSpec, ConnectionSpec, EventKind, Expectation, GatewaySpec, LoadSpec,
-    ObjectSpec, OpenLoad, RequestSpec, RetryBehavior, Scenario, ScenarioEvent, ServiceRule,
-    ServiceSpread, ServiceTime, UpstreamSpec,
+    ObjectSpec, OpenLoad, RetryBehavior, Scenario, ScenarioEvent, ServiceRule, ServiceSpread,
+    ServiceTime, UpstreamSpec,
     fields::{Fields, ScenarioReader},
     name_of, policy_objects,
+    request::request,
     values::{self, InvalidKey},
 };
 use fairgate_core::{
     apf::{Semantics, objects::Bootstrap},
-    digest::RequestInfo,
     finding::Finding,
 };
 use fairgate_manifest::{read_bounded, yaml};
@@ -25,18 +25,6 @@ const KIND: &str = "Scenario";
 
 /// The most users of one client.
 const MAX_USERS: u32 = 10_000;
-
-/// The methods of Kubernetes' verbs.
-const VERBS: &[(&str, &str)] = &[
-    ("get", "GET"),
-    ("list", "GET"),
-    ("watch", "GET"),
-    ("create", "POST"),
-    ("update", "PUT"),
-    ("patch", "PATCH"),
-    ("delete", "DELETE"),
-    ("deletecollection", "DELETE"),
-];
 
 /// The result of reading a scenario.
 #[derive(Debug)]
@@ -298,74 +286,6 @@ fn open_load(fields: &mut Fields<'_>, present: bool) -> OpenLoad {
         ),
         ramp: has_ramp.then_some(ramp),
         burst: has_burst.then_some(burst),
-    }
-}
-
-fn request(fields: &mut Fields<'_>) -> RequestSpec {
-    let verb = fields.get("verb", "get", |value| {
-        let words: Vec<(&str, &str)> = VERBS.iter().map(|(verb, _)| (*verb, *verb)).collect();
-        values::keyword(&words)(value).map(|verb| {
-            VERBS
-                .iter()
-                .find(|(v, _)| *v == verb)
-                .map_or("get", |(v, _)| v)
-        })
-    });
-    let method = VERBS
-        .iter()
-        .find(|(word, _)| *word == verb)
-        .map_or("GET", |(_, method)| method);
-    let mut target = fields.required(
-        "path",
-        "/".to_owned(),
-        "/api/v1/namespaces/default/pods",
-        |value| {
-            let text = values::text(value)?;
-            let plain = text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic());
-            let problem = || {
-                InvalidKey::new(
-                    format!("{text:?} is not a path"),
-                    "begin it with /, and encode what is not ASCII",
-                )
-            };
-            if plain { Ok(text) } else { Err(problem()) }
-        },
-    );
-    if verb == "watch" && !target.contains("watch=") {
-        target += if target.contains('?') {
-            "&watch=true"
-        } else {
-            "?watch=true"
-        };
-    }
-    let example = target.replace("{user}", "1");
-    let info = RequestInfo::from_target(method, &example);
-    let path = fields.at("path");
-    match &info {
-        Ok(info) if info.verb.as_str() != verb && target != "/" => {
-            let found = info.verb.as_str();
-            let problem = format!("{method} {example} is the verb {found:?}, not {verb:?}");
-            fields.reader.error(
-                &path,
-                problem,
-                format!("write verb: {found}, or change the path"),
-            );
-        }
-        Err(error) => fields
-            .reader
-            .error(&path, error.to_string(), "correct the path"),
-        Ok(_) => {}
-    }
-    RequestSpec {
-        method,
-        target,
-        info: info.unwrap_or_else(|_| {
-            RequestInfo::from_target("GET", "/").expect("the root is a target")
-        }),
-        weight: fields.get("weight", 1, values::count_from(1)),
-        body_bytes: fields.get("body", 0, values::size),
-        hold: fields.get("hold", Duration::from_secs(5), values::some_time),
-        read_rate: fields.get("readRate", 0, values::size),
     }
 }
 

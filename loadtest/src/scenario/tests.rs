@@ -109,6 +109,45 @@ fn mistakes_in_policy_objects_are_reported_with_the_line_of_the_object() {
 }
 
 #[test]
+fn writes_that_no_server_accepts_are_mistakes() {
+    let get = "- path: /api/v1/namespaces/default/pods/a";
+    for (write, expected) in [
+        (
+            "- {verb: create, path: /apis/example.com/v1/widgets, body: 10}",
+            "requests[0].body: the kind of widgets is not known here; add object: with its kind",
+        ),
+        (
+            "- {verb: create, path: /apis/example.com/v1/widgets, object: {spec: {}}}",
+            "requests[0].object: it has no kind; add kind:",
+        ),
+        (
+            "- {verb: create, path: /api/v1/pods, object: pod}",
+            "requests[0].object: not a mapping",
+        ),
+        (
+            "- {verb: update, path: /api/v1/namespaces/default/pods/a}",
+            "requests[0].verb: API servers refuse updates of pods: fields of a pod",
+        ),
+        (
+            "- {verb: create, path: /api/v1/namespaces/a/pods, body: 1Mi}",
+            "requests[0].body: API servers refuse pods with 104",
+        ),
+    ] {
+        let found = findings(&SMALL.replace(get, write)).join("\n");
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+    for write in [
+        "- {verb: create, path: /api/v1/namespaces/a/configmaps, body: 1000Ki}",
+        "- {verb: create, path: /api/v1/namespaces/a/pods, body: 255Ki}",
+        "- {verb: create, path: /apis/example.com/v1/widgets}",
+        "- {verb: update, path: /api/v1/namespaces/a/pods/b, object: {metadata: {resourceVersion: '1'}}}",
+    ] {
+        let found = findings(&SMALL.replace(get, write)).join("\n");
+        assert!(found.is_empty(), "{write}: {found}");
+    }
+}
+
+#[test]
 fn an_unreadable_scenario_is_one_mistake() {
     assert_eq!(findings("a: [").len(), 1);
     assert_eq!(findings("").len(), 1);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
@@ -20,6 +20,9 @@ use fairgate_upstream::dial::HttpVersion;
 
 /// How long connecting may take.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 
 /// Why a target cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +56,18 @@ pub(crate) struct LoadTarget {
     /// The host and port for requests.
     pub(crate) authority: String,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    tokens: Arc<BTreeMap<String, String>>,
+    credentials: LoadCredentials,
+}
+
+/// How users show who they are.
+#[derive(Clone, Debug)]
+enum LoadCredentials {
+    /// Each with a bearer token: that of this table, or else the one that load tests give it.
+    OwnTokens(Arc<BTreeMap<String, String>>),
+    /// All with this one.
+    Shared(HeaderValue),
+    /// By impersonation with this one.
+    Impersonation(HeaderValue),
 }
 
 impl LoadTarget {
@@ -114,7 +128,7 @@ impl LoadTarget {
             address,
             authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
             tls,
-            tokens: Arc::default(),
+            credentials: LoadCredentials::OwnTokens(Arc::default()),
         })
     }
 
@@ -135,17 +149,67 @@ impl LoadTarget {
             let token = cells.next()?;
             cells.next().map(|user| (user, token))
         });
-        self.tokens = Arc::new(lines.collect());
+        self.credentials = LoadCredentials::OwnTokens(Arc::new(lines.collect()));
         Ok(self)
+    }
+
+    /// The same target, with the bearer token in a file for all users. With `impersonate`, its owner impersonates them.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or has no token.
+    pub(crate) fn with_token(
+        mut self,
+        file: &Path,
+        impersonate: bool,
+    ) -> Result<Self, TargetError> {
+        let wrong = |problem: String| TargetError::File {
+            file: file.display().to_string(),
+            problem,
+        };
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        let token = text.trim();
+        if token.is_empty() {
+            return Err(wrong("it has no token".to_owned()));
+        }
+        let mut header = HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|_| wrong("it has more than a token".to_owned()))?;
+        header.set_sensitive(true);
+        self.credentials = if impersonate {
+            LoadCredentials::Impersonation(header)
+        } else {
+            LoadCredentials::Shared(header)
+        };
+        Ok(self)
+    }
+
+    /// The headers that say who a user is.
+    pub(crate) fn identity(&self, user: &str, groups: &[String]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, self.authorization(user));
+        if let LoadCredentials::Impersonation(_) = self.credentials {
+            // Names of users are valid header values. A group that is none is left out, and the server refuses what it may not do.
+            headers.extend(HeaderValue::try_from(user).map(|user| (IMPERSONATE_USER, user)));
+            let groups = groups
+                .iter()
+                .filter_map(|group| HeaderValue::try_from(group).ok());
+            for group in groups {
+                headers.append(IMPERSONATE_GROUP, group);
+            }
+        }
+        headers
     }
 
     /// The `Authorization` header of a user.
     pub(crate) fn authorization(&self, user: &str) -> HeaderValue {
-        let token = self
-            .tokens
-            .get(user)
-            .cloned()
-            .unwrap_or_else(|| token_of(user));
+        let tokens = match &self.credentials {
+            LoadCredentials::OwnTokens(tokens) => tokens,
+            LoadCredentials::Shared(token) | LoadCredentials::Impersonation(token) => {
+                return token.clone();
+            }
+        };
+        let token = tokens.get(user).cloned().unwrap_or_else(|| token_of(user));
         // If the token is not a valid header value, the server refuses the request, and the figures show it.
         HeaderValue::try_from(format!("Bearer {token}"))
             .unwrap_or(HeaderValue::from_static("Bearer"))
@@ -259,5 +323,70 @@ mod tests {
         drop(listener);
         let error = target.check().await.unwrap_err();
         assert!(error.to_string().contains("does not answer"), "{error}");
+    }
+
+    /// A file with this content, removed at the end.
+    struct TokenFile(std::path::PathBuf);
+
+    impl TokenFile {
+        fn new(name: &str, content: &str) -> Self {
+            let name = format!("fairgate-loadtest-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::write(&path, content).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for TokenFile {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    /// The headers of a user with one group.
+    fn headers(target: &LoadTarget) -> Vec<String> {
+        let headers = target.identity("mouse", &["small".to_owned(), "grey".to_owned()]);
+        let headers = headers.iter();
+        headers
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn users_have_tokens_of_their_own_or_one_that_may_impersonate_them() {
+        let target = || LoadTarget::resolve("http://127.0.0.1:80", None, false);
+        let own = target().await.unwrap();
+        assert_eq!(headers(&own), ["authorization: Bearer loadtest-mouse"]);
+        let tokens = TokenFile::new("tokens", "secret,mouse,mouse\nother,cat,cat\n");
+        let given = target().await.unwrap().with_tokens(&tokens.0).unwrap();
+        assert_eq!(headers(&given), ["authorization: Bearer secret"]);
+        let token = TokenFile::new("token", "shared\n");
+        let shared = target().await.unwrap().with_token(&token.0, false).unwrap();
+        assert_eq!(headers(&shared), ["authorization: Bearer shared"]);
+        let impersonating = target().await.unwrap().with_token(&token.0, true).unwrap();
+        let mut found = headers(&impersonating);
+        found.sort_unstable();
+        let expected = [
+            "authorization: Bearer shared",
+            "impersonate-group: grey",
+            "impersonate-group: small",
+            "impersonate-user: mouse",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[tokio::test]
+    async fn a_file_without_one_token_is_reported() {
+        for (name, content, problem) in [
+            ("empty", "\n", "it has no token"),
+            ("lines", "a\nb\n", "it has more than a token"),
+        ] {
+            let file = TokenFile::new(name, content);
+            let target = LoadTarget::resolve("http://127.0.0.1:80", None, false)
+                .await
+                .unwrap();
+            let error = target.with_token(&file.0, false).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
     }
 }
