@@ -362,6 +362,13 @@ fn servers_are_compared_in_turns_with_the_cost_of_their_processes() {
             > 0.0
     );
     assert!(report["variants"][1]["cpuMicrosPerResponse"].is_null());
+    let ratios = &report["ratios"][0];
+    assert_eq!(
+        (&ratios["of"], &ratios["to"]),
+        (&"first".into(), &"second".into())
+    );
+    assert_eq!(ratios["clients"][0]["rate"]["pairs"], 2);
+    assert!(ratios["cpu"].is_null(), "only one process was measured");
 }
 
 /// Serves `/metrics` of a gateway on which so many requests wait, as long as this process lives; returns its URL.
@@ -398,7 +405,8 @@ fn queues_and_seats_of_each_compared_target_come_from_its_own_metrics() {
     arguments.extend(targets.iter().flat_map(|target| ["--target", target]));
     arguments.extend(metrics.iter().flat_map(|metrics| ["--metrics", metrics]));
     let nothing = format!("three={}", serve_nothing());
-    arguments.extend(["--metrics", &nothing, "--report", directory.path()]);
+    arguments.extend(["--metrics", &nothing, "--pairs"]);
+    arguments.extend(["--report", directory.path()]);
     let output = loadtest(&arguments);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
@@ -406,6 +414,10 @@ fn queues_and_seats_of_each_compared_target_come_from_its_own_metrics() {
         |index: usize| &report["variants"][index]["levels"][0]["levels"]["work"]["queued"];
     assert_eq!((waiting(0), waiting(1)), (&70.0.into(), &3.0.into()));
     assert_eq!(report["variants"][2]["levels"], serde_json::json!([]));
+    assert_eq!(
+        report["variants"][0]["slices"], 2,
+        "in pairs the first is measured beside each other one"
+    );
     let remarks = report["remarks"].to_string();
     assert!(
         remarks.contains("three: no priority level could be read"),

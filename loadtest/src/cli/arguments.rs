@@ -145,6 +145,10 @@ pub(super) struct CompareArgs {
     /// each target that has some.
     #[arg(long, value_name = "NAME=URL")]
     pub(super) metrics: Vec<String>,
+    /// In each round measure the first target beside each other one, one directly after the other, instead of all in turns.
+    /// With a short --duration and many --rounds the ratios are least affected by a machine whose speed changes.
+    #[arg(long)]
+    pub(super) pairs: bool,
     #[command(flatten)]
     pub(super) access: TargetArgs,
     #[command(flatten)]

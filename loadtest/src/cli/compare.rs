@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{Failure, arguments::CompareArgs, finish, judged, read_for, resolve, runtime};
 use crate::{
     load::progress::ProgressLine,
-    measure::{Contender, ContenderPlace, measure},
+    measure::{Contender, ContenderPlace, MeasurePlan, measure},
+    report::TargetRatios,
     transport::target::LoadTarget,
 };
 
@@ -18,7 +19,10 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
             measure(
                 &scenario,
                 &contenders(args).await?,
-                rounds,
+                MeasurePlan {
+                    rounds,
+                    pairs: args.pairs,
+                },
                 |index| index == 0,
                 &mut ProgressLine::new(),
             )
@@ -31,6 +35,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
     let mut report = judged(&scenario, &measurements, 0, Some(1), rounds, names);
     // The second target is another server, not this one without fairness.
     report.holds_without_fairness = None;
+    report.ratios = TargetRatios::of(&measurements);
     finish(&report, &args.output)
 }
 

@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 use crate::{
     gateway, left_out,
     load::{LoadBounds, progress::ProgressLine},
-    measure::{Contender, ContenderPlace, Measurement, measure, medians},
+    measure::{Contender, ContenderPlace, MeasurePlan, Measurement, measure, medians},
     report::{RunReport, VariantReport, write_text},
     requirements::Requirements,
     scenario::{self, Scenario, ScenarioReading},
@@ -297,7 +297,10 @@ fn run_against(args: &RunArgs) -> Result<bool, Failure> {
         let measured = measure(
             &scenario,
             &[contender],
-            rounds,
+            MeasurePlan {
+                rounds,
+                pairs: false,
+            },
             |_| true,
             &mut ProgressLine::new(),
         )
@@ -328,7 +331,10 @@ fn local(args: &LocalArgs) -> Result<bool, Failure> {
     let measuring = measure(
         &scenario,
         &contenders,
-        rounds,
+        MeasurePlan {
+            rounds,
+            pairs: false,
+        },
         |index| index == 0,
         &mut progress,
     );

@@ -44,7 +44,13 @@ pub(super) fn page(report: &RunReport, plots: &[ReportPlot]) -> String {
     let _ = writeln!(page, "<p>{}</p>", escaped(&report.about));
     expectations(&mut page, report);
     for variant in &report.variants {
-        figures(&mut page, variant, report.rounds);
+        figures(&mut page, variant);
+    }
+    if !report.ratios.is_empty() {
+        page += "<h2>Ratios</h2>\n";
+    }
+    for ratios in &report.ratios {
+        let _ = writeln!(page, "<p>{}</p>", escaped(&ratios.written()));
     }
     if !report.remarks.is_empty() {
         page += "<h2>Notes</h2>\n<ul>";
@@ -91,14 +97,14 @@ fn expectations(page: &mut String, report: &RunReport) {
     }
 }
 
-fn figures(page: &mut String, variant: &VariantReport, rounds: u32) {
+fn figures(page: &mut String, variant: &VariantReport) {
     let _ = write!(page, "<h2>{}</h2>\n<table>", escaped(&variant.name));
     write_row(page, "th", &HEADINGS);
     for client in &variant.clients {
         write_row(page, "td", &row(client));
     }
     *page += "</table>\n";
-    for note in notes(variant, rounds) {
+    for note in notes(variant) {
         let _ = writeln!(page, "<p>{}</p>", escaped(&note));
     }
 }

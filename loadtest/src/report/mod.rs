@@ -2,6 +2,7 @@
 
 mod html;
 mod plot;
+mod ratio;
 mod table;
 mod text;
 
@@ -16,6 +17,7 @@ use crate::{
     verdict::{self, Evidence, Judgement},
 };
 
+pub(crate) use ratio::TargetRatios;
 pub(crate) use text::write_text;
 
 /// The results of a run.
@@ -35,6 +37,9 @@ pub(crate) struct RunReport {
     pub(crate) holds_without_fairness: Option<bool>,
     /// The measurements; the one that is judged comes first.
     pub(crate) variants: Vec<VariantReport>,
+    /// The first target beside each other one, where targets are compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ratios: Vec<TargetRatios>,
     /// The events that did not happen during the run; with any, the run has not passed.
     pub(crate) failures: Vec<String>,
     /// Remarks for the reader.
@@ -50,9 +55,11 @@ pub(crate) struct RunReport {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VariantReport {
     pub(crate) name: String,
-    /// Medians over the rounds; counts are sums.
+    /// Medians over the slices; counts are sums.
     pub(crate) clients: Vec<ClientFigures>,
-    /// Least and greatest p99 of each client over the rounds, in seconds.
+    /// How many slices were measured.
+    pub(crate) slices: usize,
+    /// Least and greatest p99 of each client over the slices, in seconds.
     pub(crate) p99_spread: Vec<(f64, f64)>,
     /// The most requests at the stand-in server at once.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +101,7 @@ impl VariantReport {
             .map(|process| process.resident_bytes);
         Self {
             name: name.into(),
+            slices: slices.len(),
             p99_spread: spread.collect(),
             clients,
             upstream_peak,
@@ -132,6 +140,7 @@ impl RunReport {
             expectations,
             holds_without_fairness,
             variants,
+            ratios: Vec::new(),
             failures,
             remarks,
             seconds: scenario.duration.as_secs_f64(),

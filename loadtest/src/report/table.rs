@@ -31,8 +31,8 @@ pub(super) fn row(client: &ClientFigures) -> [String; 12] {
     ]
 }
 
-/// What does not fit the table: costs, spread over `rounds`, the peak at the server, errors.
-pub(super) fn notes(variant: &VariantReport, rounds: u32) -> Vec<String> {
+/// What does not fit the table: costs, spread over the slices, the peak at the server, errors.
+pub(super) fn notes(variant: &VariantReport) -> Vec<String> {
     let mut notes = Vec::new();
     if let (Some(cpu), Some(memory)) = (variant.cpu_micros_per_response, variant.resident_mib) {
         notes.push(format!(
@@ -44,14 +44,15 @@ pub(super) fn notes(variant: &VariantReport, rounds: u32) -> Vec<String> {
             "At most {peak} requests were at the server at once."
         ));
     }
-    if rounds > 1 {
+    if variant.slices > 1 {
         let spreads = variant.clients.iter().zip(&variant.p99_spread);
         let spreads = spreads.map(|(client, (least, most))| {
             let [least, most] = [*least, *most].map(|seconds| Measure::P99.written(seconds));
             format!("{} {least} to {most}", client.name)
         });
         let spreads: Vec<String> = spreads.collect();
-        notes.push(format!("p99 over {rounds} rounds: {}.", spreads.join(", ")));
+        let (slices, spreads) = (variant.slices, spreads.join(", "));
+        notes.push(format!("p99 over {slices} slices: {spreads}."));
     }
     for client in &variant.clients {
         if let Some(error) = &client.last_error {

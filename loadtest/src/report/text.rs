@@ -40,7 +40,13 @@ pub(crate) fn write_text(report: &RunReport, out: &mut dyn Write) -> io::Result<
         writeln!(out, "FAILED  {failure}")?;
     }
     for variant in &report.variants {
-        write_variant(variant, report.rounds, out)?;
+        write_variant(variant, out)?;
+    }
+    if !report.ratios.is_empty() {
+        writeln!(out)?;
+    }
+    for ratios in &report.ratios {
+        writeln!(out, "{}", ratios.written())?;
     }
     if !report.remarks.is_empty() {
         writeln!(out)?;
@@ -51,7 +57,7 @@ pub(crate) fn write_text(report: &RunReport, out: &mut dyn Write) -> io::Result<
     Ok(())
 }
 
-fn write_variant(variant: &VariantReport, rounds: u32, out: &mut dyn Write) -> io::Result<()> {
+fn write_variant(variant: &VariantReport, out: &mut dyn Write) -> io::Result<()> {
     let mut headings = HEADINGS.map(str::to_uppercase);
     headings[0].clone_from(&variant.name);
     let rows: Vec<_> = variant.clients.iter().map(row).collect();
@@ -62,7 +68,7 @@ fn write_variant(variant: &VariantReport, rounds: u32, out: &mut dyn Write) -> i
     for row in &rows {
         write_row(row, width, out)?;
     }
-    for note in notes(variant, rounds) {
+    for note in notes(variant) {
         writeln!(out, "{note}")?;
     }
     Ok(())
