@@ -92,7 +92,10 @@ func (b Board) panel(p Panel, id int, place object) object {
 	case Stat:
 		options = object{"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}}
 	}
-	defaults := object{"unit": string(p.Unit), "min": minimum(p), "custom": custom}
+	defaults := object{"unit": string(p.Unit), "custom": custom}
+	if !p.canBeNegative() {
+		defaults["min"] = 0
+	}
 	if p.Quiet {
 		defaults["noValue"] = "none"
 	}
@@ -106,14 +109,14 @@ func (b Board) panel(p Panel, id int, place object) object {
 	}
 }
 
-// minimum is 0 unless the values can be negative.
-func minimum(p Panel) any {
+// canBeNegative says whether the axis has to go below 0.
+func (p Panel) canBeNegative() bool {
 	for _, query := range p.Queries {
 		if strings.Contains(query.Expr, " - ") {
-			return nil
+			return true
 		}
 	}
-	return 0
+	return false
 }
 
 func (b Board) variables() []object {
