@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,8 +37,13 @@ var missing = regexp.MustCompile(`\{\{\w+\}\}`)
 type panelFile struct {
 	Title, Type, Description string
 	GridPos                  struct{ X, Y, W, H int }
-	FieldConfig              struct{ Defaults struct{ Unit string } }
-	Targets                  []struct{ Expr, LegendFormat string }
+	FieldConfig              struct {
+		Defaults struct {
+			Unit   string
+			Custom struct{ Stacking struct{ Mode string } }
+		}
+	}
+	Targets []struct{ Expr, LegendFormat string }
 }
 
 type series struct {
@@ -82,7 +88,11 @@ func (p *prometheus) draw(t *testing.T, directory string, begun time.Time) {
 			if panel.Type == "stat" {
 				page.WriteString(number(all, panel.FieldConfig.Defaults.Unit))
 			} else {
-				page.WriteString(plot(all, at.W*cell-8, (at.H-legendRows)*rowHeight, begun, panel.FieldConfig.Defaults.Unit))
+				bands := overlaid(all)
+				if panel.FieldConfig.Defaults.Custom.Stacking.Mode == "normal" {
+					bands = stacked(all)
+				}
+				page.WriteString(plot(bands, at.W*cell-8, (at.H-legendRows)*rowHeight, begun, panel.FieldConfig.Defaults.Unit))
 			}
 			page.WriteString("</div>")
 		}
@@ -172,14 +182,46 @@ func inUnit(value float64, unit string) string {
 	return short(value)
 }
 
+// A band is a line over time, and the line below it where the panel adds its series up.
+type band struct {
+	name         string
+	upper, lower [][2]float64
+}
+
+// overlaid draws each series from the axis.
+func overlaid(all []series) []band {
+	var bands []band
+	for _, one := range all {
+		bands = append(bands, band{name: one.name, upper: one.points})
+	}
+	return bands
+}
+
+// stacked draws each series on top of those before it. Where one has no value it adds nothing.
+func stacked(all []series) []band {
+	height := map[float64]float64{}
+	var bands []band
+	for _, one := range all {
+		next := band{name: one.name}
+		for _, point := range one.points {
+			at, value := point[0], point[1]
+			next.lower = append(next.lower, [2]float64{at, height[at]})
+			height[at] += value
+			next.upper = append(next.upper, [2]float64{at, height[at]})
+		}
+		bands = append(bands, next)
+	}
+	return bands
+}
+
 // plot returns lines over time, with their legend.
-func plot(all []series, width, height int, begun time.Time, unit string) string {
+func plot(all []band, width, height int, begun time.Time, unit string) string {
 	if len(all) == 0 {
 		return "<div class=s>no data</div>"
 	}
 	least, most := 0.0, 0.0
 	for _, line := range all {
-		for _, point := range line.points {
+		for _, point := range line.upper {
 			least, most = min(least, point[1]), max(most, point[1])
 		}
 	}
@@ -190,6 +232,13 @@ func plot(all []series, width, height int, begun time.Time, unit string) string 
 	from, to := float64(begun.Unix()), float64(time.Now().Unix())
 	x := func(at float64) float64 { return margin + (at-from)/(to-from)*float64(width-margin) }
 	y := func(value float64) float64 { return 12 + (most-value)/(most-least)*float64(height-16) }
+	points := func(line [][2]float64) string {
+		var text strings.Builder
+		for _, point := range line {
+			fmt.Fprintf(&text, "%.1f,%.1f ", x(point[0]), y(point[1]))
+		}
+		return text.String()
+	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "<svg width=%d height=%d style=display:block>", width, height)
 	for _, value := range []float64{least, (least + most) / 2, most} {
@@ -197,11 +246,13 @@ func plot(all []series, width, height int, begun time.Time, unit string) string 
 			margin, width, y(value), y(value), margin-3, y(value)+3, html.EscapeString(inUnit(value, unit)))
 	}
 	for i, line := range all {
-		fmt.Fprintf(&out, `<polyline fill=none stroke-width=1.5 stroke="%s" points="`, colours[i%len(colours)])
-		for _, point := range line.points {
-			fmt.Fprintf(&out, "%.1f,%.1f ", x(point[0]), y(point[1]))
+		colour := colours[i%len(colours)]
+		if line.lower != nil {
+			below := slices.Clone(line.lower)
+			slices.Reverse(below)
+			fmt.Fprintf(&out, `<polygon fill="%s" fill-opacity=0.4 points="%s%s"/>`, colour, points(line.upper), points(below))
 		}
-		out.WriteString(`"/>`)
+		fmt.Fprintf(&out, `<polyline fill=none stroke-width=1.5 stroke="%s" points="%s"/>`, colour, points(line.upper))
 	}
 	out.WriteString("</svg><small>")
 	for i, line := range all {
@@ -209,4 +260,28 @@ func plot(all []series, width, height int, begun time.Time, unit string) string 
 	}
 	out.WriteString("</small>")
 	return out.String()
+}
+
+func TestStackedSeriesAddUp(t *testing.T) {
+	all := []series{
+		{name: "a", points: [][2]float64{{0, 1}, {1, 2}, {2, 3}}},
+		{name: "b", points: [][2]float64{{1, 10}}},
+		{name: "c", points: [][2]float64{{0, 5}, {1, 5}, {2, 5}}},
+	}
+	want := []band{
+		{"a", [][2]float64{{0, 1}, {1, 2}, {2, 3}}, [][2]float64{{0, 0}, {1, 0}, {2, 0}}},
+		{"b", [][2]float64{{1, 12}}, [][2]float64{{1, 2}}},
+		{"c", [][2]float64{{0, 6}, {1, 17}, {2, 8}}, [][2]float64{{0, 1}, {1, 12}, {2, 3}}},
+	}
+	if found := stacked(all); !reflect.DeepEqual(found, want) {
+		t.Errorf("%v", found)
+	}
+	// The highest line of the picture is the sum.
+	begun := time.Now().Add(-time.Minute)
+	if picture := plot(stacked(all), 400, 200, begun, "short"); !strings.Contains(picture, ">17<") || strings.Count(picture, "<polygon") != 3 {
+		t.Error(picture)
+	}
+	if picture := plot(overlaid(all), 400, 200, begun, "short"); !strings.Contains(picture, ">10<") || strings.Contains(picture, "<polygon") {
+		t.Error(picture)
+	}
 }
