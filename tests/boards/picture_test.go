@@ -88,11 +88,7 @@ func (p *prometheus) draw(t *testing.T, directory string, begun time.Time) {
 			if panel.Type == "stat" {
 				page.WriteString(number(all, panel.FieldConfig.Defaults.Unit))
 			} else {
-				bands := overlaid(all)
-				if panel.FieldConfig.Defaults.Custom.Stacking.Mode == "normal" {
-					bands = stacked(all)
-				}
-				page.WriteString(plot(bands, at.W*cell-8, (at.H-legendRows)*rowHeight, begun, panel.FieldConfig.Defaults.Unit))
+				page.WriteString(plot(panel.bands(all), at.W*cell-8, (at.H-legendRows)*rowHeight, begun, panel.FieldConfig.Defaults.Unit))
 			}
 			page.WriteString("</div>")
 		}
@@ -186,6 +182,14 @@ func inUnit(value float64, unit string) string {
 type band struct {
 	name         string
 	upper, lower [][2]float64
+}
+
+// bands places the series as the panel says.
+func (p panelFile) bands(all []series) []band {
+	if p.FieldConfig.Defaults.Custom.Stacking.Mode == "normal" {
+		return stacked(all)
+	}
+	return overlaid(all)
 }
 
 // overlaid draws each series from the axis.
@@ -283,5 +287,25 @@ func TestStackedSeriesAddUp(t *testing.T) {
 	}
 	if picture := plot(overlaid(all), 400, 200, begun, "short"); !strings.Contains(picture, ">10<") || strings.Contains(picture, "<polygon") {
 		t.Error(picture)
+	}
+}
+
+func TestPanelsThatSayStackedAreStacked(t *testing.T) {
+	text, err := os.ReadFile("../../config/grafana/overview.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct{ Panels []panelFile }
+	if err := json.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, panel := range board.Panels {
+		found[panel.Title] = panel.bands([]series{{points: [][2]float64{{0, 1}}}})[0].lower != nil
+	}
+	for title, want := range map[string]bool{"Refusals by reason": true, "Seats in use by level": true, "Queue depth by level": false} {
+		if stacked, ok := found[title]; !ok || stacked != want {
+			t.Errorf("%s: stacked is %v, and there is one: %v", title, stacked, ok)
+		}
 	}
 }
