@@ -41,7 +41,7 @@ const OPEN_LOOP_CONNECTIONS: u32 = 64;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The pause of a thread after a request without a response.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
-/// So many bytes of a response are kept until its status is known.
+/// So many bytes of a response that is no success are kept, to see what the server says.
 const BEGINNING: usize = 2000;
 /// How often a request is repeated after a 429; client-go does the same.
 const REPETITIONS: u32 = 10;
@@ -257,7 +257,8 @@ impl LoadUser {
             self.hold(pooled.response, spec.hold).await;
             return Attempt::Recorded;
         }
-        let beginning = match read(&mut pooled.response, spec.read_rate).await {
+        let keep = if status.is_success() { 0 } else { BEGINNING };
+        let beginning = match read(&mut pooled.response, spec.read_rate, keep).await {
             Ok(beginning) => beginning,
             Err(error) => return failed(LoadClientError::Http(error).to_string()),
         };
@@ -357,15 +358,19 @@ impl Drop for OpenRequest<'_> {
     }
 }
 
-/// Reads a response to its end, at most at `rate` bytes a second unless that is 0. Returns its beginning.
-async fn read(response: &mut Response<Incoming>, rate: u32) -> Result<Vec<u8>, hyper::Error> {
+/// Reads a response to its end, at most at `rate` bytes a second unless that is 0. Returns its first `keep` bytes.
+async fn read(
+    response: &mut Response<Incoming>,
+    rate: u32,
+    keep: usize,
+) -> Result<Vec<u8>, hyper::Error> {
     let mut beginning = Vec::new();
     while let Some(frame) = response.body_mut().frame().await {
         let frame = frame?;
         let Some(data) = frame.data_ref() else {
             continue;
         };
-        let rest = BEGINNING.saturating_sub(beginning.len());
+        let rest = keep.saturating_sub(beginning.len());
         beginning.extend_from_slice(&data[..data.len().min(rest)]);
         if rate > 0 {
             let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
@@ -498,5 +503,21 @@ expect: [all.errors == 0]
     #[tokio::test]
     async fn latency_counts_from_the_intended_time_after_refusals_too() {
         assert_latencies(&late_open_loop(2).await, 30);
+    }
+
+    #[test]
+    fn an_error_names_the_request_and_what_the_server_says() {
+        let mut request = Request::new(Full::default());
+        *request.method_mut() = Method::PUT;
+        *request.uri_mut() = "https://h/api/v1/pods/a?dryRun=All".parse().unwrap();
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        let said = refused(
+            &request,
+            status,
+            br#"{"kind":"Status","message":"name is missing"}"#,
+        );
+        let expected = "PUT /api/v1/pods/a: response 422 Unprocessable Entity";
+        assert_eq!(said, format!("{expected}: name is missing"));
+        assert_eq!(refused(&request, status, b"no"), expected);
     }
 }

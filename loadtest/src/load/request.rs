@@ -1,5 +1,7 @@
 //! A request of the mix of a client as one user sends it.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, header};
 use http_body_util::Full;
@@ -10,10 +12,10 @@ use crate::{
 };
 use fairgate_upstream::dial::HttpVersion;
 
-/// A request that is ready to be sent but for its number.
+/// A request that is ready to be sent, but for the number of one with an object.
 #[derive(Debug)]
 pub(super) struct LoadRequest {
-    head: Request<()>,
+    ready: Request<Full<Bytes>>,
     body: LoadBody,
 }
 
@@ -33,10 +35,10 @@ impl LoadRequest {
             HttpVersion::Http1 => path,
             HttpVersion::Http2 => format!("{scheme}://{}{path}", target.authority),
         };
-        let mut head = Request::new(());
-        *head.method_mut() = spec.method.parse().unwrap_or_default();
-        *head.uri_mut() = uri.parse().unwrap_or_default();
-        let headers = head.headers_mut();
+        let mut ready = Request::new(Full::new(body.numbered(0)));
+        *ready.method_mut() = spec.method.parse().unwrap_or_default();
+        *ready.uri_mut() = uri.parse().unwrap_or_default();
+        let headers = ready.headers_mut();
         if version == HttpVersion::Http1 {
             let host = HeaderValue::try_from(target.authority.as_str());
             headers.insert(
@@ -53,13 +55,16 @@ impl LoadRequest {
         if let Some(media_type) = body.media_type {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
-        Self { head, body }
+        Self { ready, body }
     }
 
     /// The request with this number, which makes its object differ from that of others.
-    pub(super) fn numbered(&self, number: u64) -> Request<Full<Bytes>> {
-        self.head
-            .clone()
-            .map(|()| Full::new(self.body.numbered(number)))
+    pub(super) fn numbered(&self, number: u64) -> Cow<'_, Request<Full<Bytes>>> {
+        if self.body.filling() == 0 {
+            return Cow::Borrowed(&self.ready);
+        }
+        let mut request = self.ready.clone();
+        *request.body_mut() = Full::new(self.body.numbered(number));
+        Cow::Owned(request)
     }
 }
