@@ -169,7 +169,7 @@ pub struct PolicyEvaluation<'p> {
     pub decisions: PolicyDecisions<'p>,
     /// One for each audit annotation, if they were evaluated.
     pub annotations: Vec<PolicyAnnotationResult<'p>>,
-    /// How long it took, by the clock of [`AdmissionInputs::now`](crate::AdmissionInputs::now).
+    /// How long it took, by the clock of [`AdmissionInputs::now`].
     pub took: Duration,
 }
 
