@@ -195,6 +195,20 @@ mod tests {
     }
 
     #[test]
+    fn flags_do_not_keep_a_repetition_from_what_is_before_them() {
+        let found = |pattern: &str, text: &str| {
+            let found = compile(pattern).unwrap().regex.find(text);
+            found.map(|found| found.as_str().to_owned())
+        };
+        assert_eq!(found("a(?i)+B", "aaabA").as_deref(), Some("aaab"));
+        assert_eq!(found("a(?U)+", "aaa").as_deref(), Some("a"));
+        assert_eq!(found("a(?U)+?", "aaa").as_deref(), Some("aaa"));
+        assert_eq!(found("(?U)a(?-U)+", "aaa").as_deref(), Some("aaa"));
+        assert_eq!(found("a+(?i)?", "aaa").as_deref(), Some("aaa"));
+        assert_eq!(found("(a(?i))+A", "aaa").as_deref(), None);
+    }
+
+    #[test]
     fn errors_are_those_of_go() {
         for (pattern, message) in [
             ("(x", "missing closing ): `(x`"),

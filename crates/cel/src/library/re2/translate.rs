@@ -53,6 +53,10 @@ pub(super) fn translate(pattern: &str) -> Result<Translated, Refused> {
         atom_size: 0,
         last_repeat: None,
         height: GroupHeight::new(false),
+        atom_start: 0,
+        pending: String::new(),
+        is_ungreedy: false,
+        was_ungreedy: false,
     };
     while !translation.rest.is_empty() {
         translation.step()?;
@@ -76,8 +80,8 @@ struct Translation<'p> {
     pattern: &'p str,
     rest: &'p str,
     out: String,
-    /// For each open group, what is known of the group around it so far: the largest weight, the size and the height.
-    groups: Vec<(u32, u64, GroupHeight)>,
+    /// For each open group, what is known of the group around it so far.
+    groups: Vec<OuterGroup>,
     /// The weight of the part that a repetition would apply to: the largest product of nested counts in it. `None` if
     /// there is no such part.
     atom: Option<u32>,
@@ -90,6 +94,23 @@ struct Translation<'p> {
     last_repeat: Option<&'p str>,
     /// The height of the group so far.
     height: GroupHeight,
+    /// Where the part begins in the translation that a repetition would apply to.
+    atom_start: usize,
+    /// Flags after that part. In Go a repetition after them still applies to it; so they are written after that.
+    pending: String,
+    /// Whether repetitions are lazy unless a question mark follows; and whether they were before the pending flags.
+    is_ungreedy: bool,
+    was_ungreedy: bool,
+}
+
+/// What is known of a group at the beginning of one inside of it.
+struct OuterGroup {
+    weight: u32,
+    size: u64,
+    height: GroupHeight,
+    is_ungreedy: bool,
+    /// Where the inner group begins in the translation.
+    start: usize,
 }
 
 impl<'p> Translation<'p> {
@@ -117,6 +138,7 @@ impl<'p> Translation<'p> {
             ')' => self.close(),
             '|' => {
                 self.rest = &before[1..];
+                self.flush();
                 self.out.push('|');
                 self.atom = None;
                 let ended = self.height.next_alternative();
@@ -156,7 +178,16 @@ impl<'p> Translation<'p> {
         self.checked(pushed)
     }
 
+    /// Writes the pending flags: no repetition follows them.
+    fn flush(&mut self) {
+        self.out.push_str(&self.pending);
+        self.pending.clear();
+        self.was_ungreedy = self.is_ungreedy;
+    }
+
     fn push_atom(&mut self, text: &str) {
+        self.flush();
+        self.atom_start = self.out.len();
         self.out.push_str(text);
         self.atom = Some(1);
         let is_table = text.contains(r"\p") || text.contains(r"\P");
@@ -216,33 +247,59 @@ impl<'p> Translation<'p> {
             self.size = self.size.saturating_add(added);
             self.atom_size = self.atom_size.saturating_add(added);
         }
-        self.out.push_str(&text(self.rest, before));
+        let has_mark = self.rest.len() < before.len() - operator.len();
+        self.push_operator(&operator, has_mark);
         self.last_repeat = Some(before);
         let repeated = self.height.repeat();
         self.checked(repeated)
     }
 
+    /// Writes a repetition. `has_mark` says whether a question mark follows it.
+    fn push_operator(&mut self, operator: &str, has_mark: bool) {
+        if !self.pending.is_empty() {
+            // What is repeated may be a repetition, of which the operator must not become a part.
+            self.out.insert_str(self.atom_start, "(?:");
+            self.out.push(')');
+        }
+        self.out.push_str(operator);
+        if has_mark != (self.is_ungreedy != self.was_ungreedy) {
+            self.out.push('?');
+        }
+    }
+
     /// Opens a group. `length` is the length of its opening in the pattern, in bytes; `opening` is its translation.
     fn open(&mut self, length: usize, opening: &str, captures: bool) {
         self.rest = &self.rest[length..];
+        self.flush();
+        self.groups.push(OuterGroup {
+            weight: self.weight,
+            size: self.size,
+            height: self.height,
+            is_ungreedy: self.is_ungreedy,
+            start: self.out.len(),
+        });
         self.out.push_str(opening);
-        self.groups.push((self.weight, self.size, self.height));
         (self.weight, self.size) = (1, 0);
         self.height = GroupHeight::new(captures);
         self.atom = None;
     }
 
     fn close(&mut self) -> Result<(), Refused> {
-        let Some((around, before, height)) = self.groups.pop() else {
+        let Some(outer) = self.groups.pop() else {
             return Err(("unexpected )", self.pattern.to_owned()));
         };
         self.rest = &self.rest[1..];
+        // Flags end with their group.
+        self.pending.clear();
+        self.is_ungreedy = outer.is_ungreedy;
+        self.was_ungreedy = outer.is_ungreedy;
+        self.atom_start = outer.start;
         self.out.push(')');
         self.atom = Some(self.weight);
-        self.weight = self.weight.max(around);
+        self.weight = self.weight.max(outer.weight);
         self.atom_size = self.size;
-        self.size = self.size.saturating_add(before);
-        let inside = mem::replace(&mut self.height, height);
+        self.size = self.size.saturating_add(outer.size);
+        let inside = mem::replace(&mut self.height, outer.height);
         let closed = self.height.close(inside);
         self.checked(closed)
     }
@@ -291,12 +348,22 @@ impl<'p> Translation<'p> {
                 ':' | ')' => {
                     let minus = if off.is_empty() { "" } else { "-" };
                     let opening = format!("(?{on}{minus}{off}{character}");
+                    let ungreedy = if on.contains('U') {
+                        true
+                    } else {
+                        self.is_ungreedy && !off.contains('U')
+                    };
                     if character == ':' {
                         self.open(at + 1, &opening, false);
+                        (self.is_ungreedy, self.was_ungreedy) = (ungreedy, ungreedy);
                         return Ok(());
                     }
                     if !on.is_empty() || !off.is_empty() {
-                        self.out.push_str(&opening);
+                        self.pending.push_str(&opening);
+                    }
+                    self.is_ungreedy = ungreedy;
+                    if self.atom.is_none() {
+                        self.flush();
                     }
                     self.rest = &start[at + 1..];
                     return Ok(());
