@@ -241,6 +241,23 @@ mod tests {
     }
 
     #[test]
+    fn doubles_are_exact() {
+        for text in [
+            "-9.223372036854776e+77",
+            "0.1",
+            "123456789.12345679",
+            "2.2250738585072011e-308",
+            "9007199254740993.0",
+        ] {
+            let exact = text.parse::<f64>().unwrap();
+            assert_eq!(node(text), CelJson::Double(exact), "{text}");
+        }
+        for number in (1..20_000).map(|digits| f64::from(digits * 104_729) * 1.1e-9) {
+            assert_eq!(node(&format!("{number:?}")), CelJson::Double(number));
+        }
+    }
+
+    #[test]
     fn strings_without_escapes_are_borrowed() {
         assert!(matches!(
             node(r#""plain""#),
