@@ -18,9 +18,13 @@ pub(super) fn parse_ip(text: &str, work: &mut CelWork<'_>) -> Result<IpAddr, Cel
     let (address, zone) = match parse_addr(text) {
         Ok(parsed) => parsed,
         Err(why) => {
-            let why = why.to_string();
-            work.burn(work_of_bytes(why.len()))?;
+            // A long text takes milliseconds to quote, so there are steps after each quotation.
             let text = go_quote(text);
+            work.burn(work_of_bytes(text.len()))?;
+            let at = why.quoted_at();
+            work.burn(work_of_bytes(at.len()))?;
+            let why = why.message(&text, &at);
+            work.burn(work_of_bytes(why.len()))?;
             return Err(CelError::new(format!(
                 "IP Address {text} parse error during conversion from string: {why}"
             )));
@@ -62,13 +66,28 @@ pub(super) struct AddressError<'t> {
     at: &'t str,
 }
 
+impl AddressError<'_> {
+    /// The part that is wrong, quoted; empty if the error names none.
+    fn quoted_at(&self) -> String {
+        if self.at.is_empty() {
+            return String::new();
+        }
+        go_quote(self.at)
+    }
+
+    /// Go's text, with the whole text and the part that is wrong as they are quoted.
+    fn message(&self, text: &str, at: &str) -> String {
+        let why = self.why;
+        if at.is_empty() {
+            return format!("ParseAddr({text}): {why}");
+        }
+        format!("ParseAddr({text}): {why} (at {at})")
+    }
+}
+
 impl fmt::Display for AddressError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ParseAddr({}): {}", go_quote(self.text), self.why)?;
-        if self.at.is_empty() {
-            return Ok(());
-        }
-        write!(f, " (at {})", go_quote(self.at))
+        f.write_str(&self.message(&go_quote(self.text), &self.quoted_at()))
     }
 }
 
