@@ -1,5 +1,8 @@
 //! The `fairgate` command.
 
+#[cfg(unix)]
+mod background_memory;
+
 use std::process::ExitCode;
 
 /// The C library's allocator keeps what several threads have freed: 10 000 hosted objects, written by four
@@ -10,5 +13,7 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    fairgate_base::background::set_own_memory(background_memory::use_arena);
     fairgate::cli::main()
 }

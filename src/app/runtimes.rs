@@ -19,7 +19,7 @@ use tokio::{
 };
 use tower::Service;
 
-use fairgate_base::clock::Clock;
+use fairgate_base::{background, clock::Clock};
 use fairgate_call::{Inbound, Reply};
 use fairgate_proxy::serve::{
     Acceptor, BindError, ClientConnections, Core, CoreHandle, CoreLoad, Defence, DrainController,
@@ -80,6 +80,7 @@ pub fn control_runtime() -> Result<Runtime, StartError> {
     runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("fairgate-control")
+        .on_thread_start(background::use_own_memory)
         .enable_all()
         .build()
         .map_err(|source| StartError::Runtime {

@@ -118,22 +118,81 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let mut body = pin!(body);
-    let (mut read, mut length) = (Vec::new(), 0);
+    let mut chunks = Chunks::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| with_causes(&*error.into()))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        length += data.len();
-        if length > limit {
+        if chunks.len() + data.len() > limit {
             return Err(ReadFailure::TooLong);
         }
         if !share.take(data.len()) {
             return Err(ReadFailure::NoRoom);
         }
-        read.push(data);
+        chunks.push(data, body.size_hint().exact());
     }
-    Ok(joined(&read))
+    Ok(chunks.into_bytes())
+}
+
+/// What has been read of a body: the only chunk as it came, several of them in one buffer. So nothing is held twice, and
+/// the buffer of a connection is not held because of a small chunk in it.
+#[derive(Debug)]
+enum Chunks {
+    One(Bytes),
+    Joined(Vec<u8>),
+}
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self::One(Bytes::new())
+    }
+}
+
+impl Chunks {
+    fn len(&self) -> usize {
+        match self {
+            Self::One(only) => only.len(),
+            Self::Joined(all) => all.len(),
+        }
+    }
+
+    /// Adds a chunk, after which `rest` bytes follow, if that is known.
+    fn push(&mut self, data: Bytes, rest: Option<u64>) {
+        match self {
+            Self::One(only) if only.is_empty() => *self = Self::One(data),
+            Self::One(only) => {
+                let mut all = Vec::new();
+                make_room(&mut all, only.len() + data.len(), rest);
+                all.extend_from_slice(only);
+                all.extend_from_slice(&data);
+                *self = Self::Joined(all);
+            }
+            Self::Joined(all) => {
+                make_room(all, data.len(), rest);
+                all.extend_from_slice(&data);
+            }
+        }
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::One(only) => only,
+            Self::Joined(all) => all.into(),
+        }
+    }
+}
+
+/// Makes room for `more` bytes, after which `rest` follow, if that is known. The buffer doubles at most: it grows with what
+/// has been sent, not with what was announced.
+fn make_room(all: &mut Vec<u8>, more: usize, rest: Option<u64>) {
+    let needed = all.len() + more;
+    if needed > all.capacity() {
+        let doubled = needed.max(2 * all.capacity());
+        let whole = rest.map(|rest| usize::try_from(rest).unwrap_or(usize::MAX));
+        let whole = whole.map_or(usize::MAX, |rest| needed.saturating_add(rest));
+        all.reserve_exact(doubled.min(whole) - all.len());
+    }
 }
 
 /// A body that was read, or why it was not.
@@ -150,45 +209,37 @@ pub(crate) enum BufferedBody {
 
 /// Reads a body, and puts it back, so that it can be forwarded.
 pub(crate) async fn read(body: &mut ClientBody, share: &mut BodyShare) -> BufferedBody {
-    let mut read = Vec::new();
-    let mut length = 0;
-    let end = loop {
+    let mut chunks = Chunks::default();
+    let failure = loop {
         let data = match body.frame().await {
-            None => {
-                let whole = joined(&read);
-                if read.len() > 1 {
-                    // It is held once, not in pieces and as a whole.
-                    read = vec![whole.clone()];
-                }
-                break BufferedBody::Whole(whole);
-            }
+            None => break None,
             Some(Err(_)) => return BufferedBody::Broken,
             Some(Ok(frame)) => frame.into_data(),
         };
         let Ok(data) = data else { continue };
-        length += data.len();
         let has_room = share.take(data.len());
-        read.push(data);
-        if length > MAX_BODY {
-            break BufferedBody::TooLong;
+        chunks.push(data, body.size_hint().exact());
+        if chunks.len() > MAX_BODY {
+            break Some(BufferedBody::TooLong);
         }
         if !has_room {
-            break BufferedBody::NoRoom;
+            break Some(BufferedBody::NoRoom);
         }
     };
-    body.put_back(read);
-    end
-}
-
-fn joined(read: &[Bytes]) -> Bytes {
-    match read {
-        [only] => only.clone(),
-        many => many.concat().into(),
+    let read = chunks.into_bytes();
+    if !read.is_empty() {
+        body.put_back(vec![read.clone()]);
     }
+    failure.unwrap_or(BufferedBody::Whole(read))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
     use super::*;
 
     #[tokio::test]
@@ -215,6 +266,50 @@ mod tests {
             0,
             "shares are returned"
         );
+    }
+
+    #[tokio::test]
+    async fn chunks_are_held_in_one_buffer_that_is_as_long_as_the_body() {
+        const CHUNK: usize = 50_000;
+        let chunks = || (0..9u8).map(|number| Bytes::from(vec![number; CHUNK]));
+        let frames = || chunks().map(|data| Ok::<_, Infallible>(Frame::data(data)));
+        let expected = chunks().collect::<Vec<_>>().concat();
+        let unannounced = StreamBody::new(futures_util::stream::iter(frames()));
+        let mut share = BodyBudget::new(1 << 20).share();
+        let read = collect(unannounced, MAX_BODY, &mut share).await.unwrap();
+        assert_eq!(read, expected);
+        assert_eq!(share.bytes(), expected.len());
+
+        let mut announced = Chunks::default();
+        let mut rest = expected.len();
+        for data in chunks() {
+            rest -= CHUNK;
+            announced.push(data, Some(rest as u64));
+        }
+        let Chunks::Joined(all) = announced else {
+            panic!("{announced:?}");
+        };
+        assert_eq!(
+            (all.len(), all.capacity()),
+            (expected.len(), expected.len())
+        );
+
+        let mut only = Chunks::default();
+        let data = Bytes::from(vec![0; CHUNK]);
+        only.push(Bytes::new(), None);
+        only.push(data.clone(), Some(1 << 40));
+        assert_eq!(
+            only.into_bytes().as_ptr(),
+            data.as_ptr(),
+            "it is not copied"
+        );
+        let mut little = Chunks::default();
+        little.push(Bytes::from_static(b"ab"), Some(1 << 40));
+        little.push(Bytes::from_static(b"c"), Some(1 << 40));
+        let Chunks::Joined(all) = little else {
+            panic!("{little:?}");
+        };
+        assert!(all.capacity() < 64, "not as much as was announced");
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use fairgate_base::priority;
+use fairgate_base::background;
 use fairgate_core::sync::{Mutex, lock};
 use tokio::sync::oneshot;
 
@@ -133,7 +133,8 @@ impl WorkerPool {
             let shared = Arc::clone(&self.shared);
             let name = format!("admission-{}", queue.threads);
             let started = thread::Builder::new().name(name).spawn(move || {
-                priority::lower_for_background();
+                background::lower_priority();
+                background::use_own_memory();
                 shared.work();
             });
             match started {

@@ -1,12 +1,12 @@
 //! What the gateway's crates have in common.
 //!
-//! [`clock`] is the only reader of time, [`socket`] is a connection with or without TLS, and [`local`] runs
-//! work on one thread; [`log_limit`] bounds how often an event is logged, [`priority`] is that of threads, and [`events`] are
-//! sent to a listener that counts them.
+//! [`clock`] is the only reader of time, [`socket`] is a connection with or without TLS, [`local`] runs
+//! work on one thread, and [`background`] is for threads that must not disturb those; [`log_limit`] bounds how often an
+//! event is logged, and [`events`] are sent to a listener that counts them.
 
+pub mod background;
 pub mod clock;
 pub mod events;
 pub mod local;
 pub mod log_limit;
-pub mod priority;
 pub mod socket;
