@@ -1,6 +1,11 @@
 //! Admission policies: requests that make them cost as much as they may, bodies that are hard to read, and very many policies.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    io::{self, Write as _},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::Method;
@@ -8,7 +13,8 @@ use serde_json::json;
 
 use crate::{
     Attack,
-    gateway::{Gateway, Setup},
+    cluster::{SLOWLY_REVIEWED, WIDE},
+    gateway::{Gateway, Setup, attacker},
     hostile::{HostileClients, HostileRequest},
     others::Mix,
     report::Outcome,
@@ -28,6 +34,18 @@ pub(crate) const ATTACKS: &[Attack] = &[
         point: "policies",
         about: "64 clients write bodies of 3 MiB and more, nested, broken and unknown ones",
         play: bodies,
+    },
+    Attack {
+        name: "policy-stored",
+        point: "policies",
+        about: "64 clients patch objects of 1.4 MB that are stored, and policies wait for the authorizer",
+        play: stored,
+    },
+    Attack {
+        name: "policy-unfinished",
+        point: "policies",
+        about: "one user leaves bodies unfinished, of every length that there is still room for",
+        play: unfinished,
     },
     Attack {
         name: "policy-files",
@@ -323,6 +341,109 @@ fn containers() -> Bytes {
         .map(|number| json!({"name": format!("c{number}"), "image": "i"}))
         .collect();
     json!({"spec": {"containers": all}}).to_string().into()
+}
+
+fn stored() -> Outcome {
+    /// Resident memory: the bytes of both cores (twice 64 MiB), twice over, and two objects that are being judged, decoded at
+    /// up to 48 times their size.
+    const MEMORY: u64 = (2 * 128 + 2 * 48 * 2) << 20;
+    let asks =
+        format!("authorizer.group('x.io').resource('{SLOWLY_REVIEWED}').check('get').allowed()");
+    let mut policies = cheap();
+    policies.push_str(&policy("widgets", "x.io", "widgets", &[&asks]));
+    let patches = || {
+        let body = Bytes::from_static(b"{\"metadata\":{\"labels\":{\"a\":\"b\"}}}");
+        vec![HostileRequest {
+            name: "a small patch",
+            method: Method::PATCH,
+            path: WIDE,
+            content_type: MERGE,
+            body,
+            codes: &[200],
+        }]
+    };
+    let played =
+        scene(policies).play(async |scene| CLIENTS.send(scene.gateway.address, patches()).await);
+    end(played, MEMORY)
+}
+
+/// How long bodies stay unfinished.
+const UNFINISHED: Duration = ms(3000);
+/// How long the attacker waits for refusals before it goes on with shorter ones.
+const REFUSED_WITHIN: Duration = ms(200);
+/// Their lengths, each so often.
+const LENGTHS: [usize; 12] = [
+    LONGEST,
+    1 << 20,
+    1 << 18,
+    1 << 16,
+    1 << 14,
+    1 << 12,
+    1 << 10,
+    1 << 8,
+    1 << 6,
+    1 << 4,
+    1 << 2,
+    2,
+];
+const EACH: usize = 48;
+
+fn unfinished() -> Outcome {
+    let played = scene(cheap()).play(async |scene| {
+        let address = scene.gateway.address;
+        tokio::task::spawn_blocking(move || leave_unfinished(address))
+            .await
+            .unwrap()
+    });
+    let mut played = played;
+    played.check_policies();
+    let held = played.found;
+    played.outcome.check(
+        "the attacker's bodies are read",
+        held > 0,
+        "not a single byte of them",
+    );
+    played
+        .outcome
+        .note(format!("{held} bodies stayed unfinished"));
+    played.outcome
+}
+
+/// Sends bodies without their last byte, long ones first, and keeps those that the gateway reads. Returns how many it did
+/// not refuse.
+fn leave_unfinished(address: SocketAddr) -> usize {
+    let mut held = Vec::new();
+    for length in LENGTHS {
+        for _ in 0..EACH {
+            held.extend(unfinished_body(address, length));
+        }
+        std::thread::sleep(REFUSED_WITHIN);
+        held.retain(is_awaited);
+    }
+    std::thread::sleep(UNFINISHED);
+    held.retain(is_awaited);
+    held.len()
+}
+
+/// A connection with a request whose body of `length` bytes lacks the last one.
+fn unfinished_body(address: SocketAddr, length: usize) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    let user = attacker(0);
+    let head = format!(
+        "POST {MAPS} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {user}\r\nContent-Type: {JSON}\r\nContent-Length: \
+         {length}\r\n\r\n"
+    );
+    stream.set_write_timeout(Some(ms(300)))?;
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(&vec![b' '; length - 1])?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+/// Whether there is no response yet, and the connection not closed.
+fn is_awaited(stream: &TcpStream) -> bool {
+    let peeked = stream.peek(&mut [0]);
+    peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 fn end(mut played: Played<crate::hostile::Responses>, memory: u64) -> Outcome {

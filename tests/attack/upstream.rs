@@ -25,7 +25,7 @@ use std::{
 use bytes::Bytes;
 use h2::{Reason, SendStream, server::SendResponse};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Collected, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -293,21 +293,27 @@ async fn answer_http1(
     request: Request<Incoming>,
     state: &Arc<State>,
 ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
-    let wanted = Wanted::of(request.uri());
-    if let Some(own) = cluster::respond(request.uri()) {
-        let _ = request.into_body().collect().await;
-        let body = Full::new(own.to_string().into()).boxed_unsync();
-        return json(StatusCode::OK).body(body).unwrap();
+    let (head, body) = request.into_parts();
+    let wanted = Wanted::of(&head.uri);
+    let body = match body {
+        _ if wanted.is_early => Bytes::new(),
+        body => body
+            .collect()
+            .await
+            .map_or(Bytes::new(), Collected::to_bytes),
+    };
+    let user = user_of(&head.headers);
+    if let Some((own, time)) = cluster::respond(&head.uri, &body).filter(|_| user.is_empty()) {
+        tokio::time::sleep(time).await;
+        return json(StatusCode::OK)
+            .body(Full::new(own).boxed_unsync())
+            .unwrap();
     }
-    let is_review = request.uri().path() == TOKEN_REVIEWS;
-    let user = user_of(request.headers());
-    let status = match wanted.status(request.method()) {
+    let is_review = head.uri.path() == TOKEN_REVIEWS;
+    let status = match wanted.status(&head.method) {
         _ if is_review => StatusCode::FORBIDDEN,
         status => status,
     };
-    if !wanted.is_early {
-        let _ = request.into_body().collect().await;
-    }
     let _ = state.execute(&user, wanted.time).await;
     let body = if wanted.is_watch && wanted.time.is_zero() {
         let events = futures_util::stream::unfold((), move |()| async move {

@@ -30,8 +30,7 @@ pub struct AdmitterSettings {
     pub access: AccessReviews,
     /// Makes the gateway's own requests.
     pub client: ApiClient,
-    /// How many bytes of bodies and stored objects a data core may hold for judging. Decoded, they take several times as
-    /// much memory.
+    /// How many bytes of bodies, stored objects, and of decoded ones that wait, a data core may hold for judging.
     pub body_budget: usize,
     /// Whether writes that were judged by the stored object become conditional on it.
     pub guard: bool,
@@ -52,7 +51,7 @@ pub struct Admitter {
     pub(crate) body_budget: usize,
     pub(crate) guard: bool,
     pub(crate) clock: Clock,
-    pub(crate) workers: WorkerPool,
+    pub(crate) workers: Arc<WorkerPool>,
     /// How long a request waits until the policies are known.
     pub(crate) ready_limit: Duration,
     pub(crate) failures: LogLimit,
@@ -61,17 +60,18 @@ pub struct Admitter {
 impl Admitter {
     /// An admitter for one upstream.
     pub fn new(settings: AdmitterSettings) -> Arc<Self> {
+        let workers = Arc::new(WorkerPool::new(settings.workers.max(1)));
         Arc::new(Self {
             mode: settings.mode,
             policies: settings.policies,
             cluster: settings.cluster,
             recorder: settings.recorder,
             authorizer: Authorizer::Upstream(settings.access),
-            upstream: UpstreamReader::new(settings.client),
+            upstream: UpstreamReader::new(settings.client, Arc::clone(&workers)),
             body_budget: settings.body_budget,
             guard: settings.guard,
             clock: settings.clock,
-            workers: WorkerPool::new(settings.workers.max(1)),
+            workers,
             ready_limit: READY_LIMIT,
             failures: LogLimit::new(10),
         })

@@ -1,17 +1,20 @@
 //! What is held of requests that are being judged, within a budget of bytes for each core: their bodies, stored objects,
-//! pages of lists, responses to dry runs.
+//! pages of lists, responses to dry runs, and objects that are decoded while their request waits for something.
+//!
+//! Nobody takes all of it: what a user has may become as much as is left for all. So one user alone has at most about half, and
+//! the more users there are, the less each of them has. This is the dynamic threshold of shared packet buffers.
+//!
+//! Source: A. K. Choudhury and E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM
+//! Transactions on Networking 6(2), 1998, with α = 1.
 
-use std::{
-    error::Error,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{collections::HashMap, error::Error, mem, pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use fairgate_call::ClientBody;
+use fairgate_core::{
+    digest::User,
+    sync::{Mutex, lock},
+};
 use fairgate_upstream::client::with_causes;
 use http_body::Body;
 use http_body_util::BodyExt as _;
@@ -19,34 +22,75 @@ use http_body_util::BodyExt as _;
 /// The longest body that is judged, in bytes, as in kube-apiserver.
 pub(crate) const MAX_BODY: usize = 3 << 20;
 
-/// How many bytes of bodies and objects a core may hold. Decoded objects take several times as much.
+/// How many bytes of bodies and objects a core may hold.
 #[derive(Debug)]
 pub(crate) struct BodyBudget {
     /// Stored objects are read on other threads.
-    used: AtomicUsize,
+    used: Mutex<UsedBytes>,
     total: usize,
 }
 
-/// A part of the budget, returned when it is dropped.
+#[derive(Debug, Default)]
+struct UsedBytes {
+    all: usize,
+    /// Users with no bytes are not there.
+    by_user: HashMap<String, usize>,
+}
+
+/// What one request holds of the budget. It is returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct BodyShare {
     budget: Arc<BodyBudget>,
+    user: Arc<User>,
     bytes: usize,
 }
 
 impl BodyBudget {
     pub(crate) fn new(total: usize) -> Arc<Self> {
         Arc::new(Self {
-            used: AtomicUsize::new(0),
+            used: Mutex::default(),
             total,
         })
     }
 
-    /// An empty share of the budget.
-    pub(crate) fn share(self: &Arc<Self>) -> BodyShare {
+    /// An empty share of the budget for a request of `user`.
+    pub(crate) fn share(self: &Arc<Self>, user: &Arc<User>) -> BodyShare {
         BodyShare {
             budget: Arc::clone(self),
+            user: Arc::clone(user),
             bytes: 0,
+        }
+    }
+
+    /// Takes bytes for a user, unless the user would have more than is left.
+    fn take(&self, user: &str, bytes: usize) -> bool {
+        if bytes == 0 {
+            return true;
+        }
+        let mut used = lock(&self.used);
+        let left = self.total - used.all;
+        let own = used.by_user.get(user).copied().unwrap_or_default();
+        let Some(own) = own.checked_add(bytes).filter(|own| *own <= left) else {
+            return false;
+        };
+        match used.by_user.get_mut(user) {
+            Some(known) => *known = own,
+            None => {
+                used.by_user.insert(user.to_owned(), own);
+            }
+        }
+        used.all += bytes;
+        true
+    }
+
+    fn give_back(&self, user: &str, bytes: usize) {
+        let mut used = lock(&self.used);
+        used.all -= bytes;
+        if let Some(own) = used.by_user.get_mut(user) {
+            *own -= bytes;
+            if *own == 0 {
+                used.by_user.remove(user);
+            }
         }
     }
 }
@@ -57,33 +101,38 @@ impl BodyShare {
         self.bytes
     }
 
-    /// Takes more bytes. Returns `false`, and takes none, if the budget has fewer left.
+    /// The user whose request it is.
+    pub(crate) fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+
+    /// Takes more bytes. Returns `false`, and takes none, if there is no room for them.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
-        let total = self.budget.total;
-        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= total);
-        let order = Ordering::Relaxed;
-        let has_room = (self.budget.used).fetch_update(order, order, more).is_ok();
+        let has_room = self.budget.take(&self.user.name, bytes);
         if has_room {
             self.bytes += bytes;
         }
         has_room
     }
 
-    /// Another share of the same budget, of no bytes yet.
+    /// Another share for the same request, of no bytes yet.
     pub(crate) fn another(&self) -> Self {
-        self.budget.share()
+        self.budget.share(&self.user)
     }
 
-    /// Takes over the bytes of another share of the same budget.
+    /// Takes over the bytes of another share for the same request.
     pub(crate) fn join(&mut self, mut other: Self) {
         debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));
-        self.bytes += std::mem::take(&mut other.bytes);
+        debug_assert_eq!(self.user.name, other.user.name);
+        self.bytes += mem::take(&mut other.bytes);
     }
 }
 
 impl Drop for BodyShare {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        if self.bytes > 0 {
+            self.budget.give_back(&self.user.name, self.bytes);
+        }
     }
 }
 
@@ -242,6 +291,10 @@ mod tests {
 
     use super::*;
 
+    fn user(name: &str) -> Arc<User> {
+        Arc::new(User::new(name, [User::AUTHENTICATED]))
+    }
+
     #[tokio::test]
     async fn a_body_is_read_within_the_budget_and_can_be_read_again() {
         let budget = BodyBudget::new(8 << 20);
@@ -252,7 +305,7 @@ mod tests {
             (MAX_BODY + 1, false),
         ] {
             let mut body = ClientBody::full(vec![b'x'; length]);
-            let mut share = budget.share();
+            let mut share = budget.share(&user("a"));
             let whole = match read(&mut body, &mut share).await {
                 BufferedBody::Whole(bytes) => bytes.len() == length,
                 BufferedBody::TooLong => false,
@@ -261,11 +314,7 @@ mod tests {
             assert_eq!(whole, is_whole, "{length}");
             assert_eq!(body.collect().await.unwrap().to_bytes().len(), length);
         }
-        assert_eq!(
-            budget.used.load(Ordering::Relaxed),
-            0,
-            "shares are returned"
-        );
+        assert_eq!(lock(&budget.used).all, 0, "shares are returned");
     }
 
     #[tokio::test]
@@ -275,7 +324,7 @@ mod tests {
         let frames = || chunks().map(|data| Ok::<_, Infallible>(Frame::data(data)));
         let expected = chunks().collect::<Vec<_>>().concat();
         let unannounced = StreamBody::new(futures_util::stream::iter(frames()));
-        let mut share = BodyBudget::new(1 << 20).share();
+        let mut share = BodyBudget::new(1 << 20).share(&user("a"));
         let read = collect(unannounced, MAX_BODY, &mut share).await.unwrap();
         assert_eq!(read, expected);
         assert_eq!(share.bytes(), expected.len());
@@ -315,7 +364,7 @@ mod tests {
     #[tokio::test]
     async fn responses_are_counted_while_they_are_read() {
         let budget = BodyBudget::new(10);
-        let mut share = budget.share();
+        let mut share = budget.share(&user("a"));
         let body = |text: &'static str| http_body_util::Full::new(Bytes::from(text));
         assert_eq!(
             collect(body("123456"), 8, &mut share).await.unwrap(),
@@ -325,22 +374,22 @@ mod tests {
         let more = collect(body("12345"), 8, &mut other).await;
         assert_eq!(more, Err(ReadFailure::NoRoom));
         drop(other);
-        let long = collect(body("123456789"), 8, &mut budget.share()).await;
+        let long = collect(body("123456789"), 8, &mut budget.share(&user("a"))).await;
         assert_eq!(long, Err(ReadFailure::TooLong));
-        let mut all = budget.share();
+        let mut all = budget.share(&user("a"));
         all.join(share);
-        assert_eq!((all.bytes(), budget.used.load(Ordering::Relaxed)), (6, 6));
+        assert_eq!((all.bytes(), lock(&budget.used).all), (6, 6));
         drop(all);
-        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+        assert_eq!(lock(&budget.used).all, 0);
     }
 
     #[tokio::test]
     async fn without_room_nothing_more_is_read() {
         let budget = BodyBudget::new(10);
-        let mut first = budget.share();
+        let mut first = budget.share(&user("a"));
         assert!(first.take(6));
         let mut body = ClientBody::full("12345");
-        let mut share = budget.share();
+        let mut share = budget.share(&user("a"));
         assert!(matches!(
             read(&mut body, &mut share).await,
             BufferedBody::NoRoom
@@ -352,5 +401,31 @@ mod tests {
             read(&mut body, &mut share).await,
             BufferedBody::Whole(_)
         ));
+    }
+
+    #[test]
+    fn a_user_has_at_most_as_much_as_is_left() {
+        let budget = BodyBudget::new(1000);
+        let mut first = budget.share(&user("a"));
+        let mut second = budget.share(&user("a"));
+        while first.take(1) && second.take(1) {}
+        assert_eq!(first.bytes() + second.bytes(), 500);
+        let mut other = budget.share(&user("b"));
+        while other.take(1) {}
+        assert_eq!(other.bytes(), 250);
+        drop(first);
+        assert!(other.take(100) && second.take(100));
+        assert!(second.take(0));
+        drop((second, other));
+        let used = lock(&budget.used);
+        assert_eq!((used.all, used.by_user.len()), (0, 0));
+    }
+
+    #[test]
+    fn one_object_may_need_nearly_all() {
+        let mut share = BodyBudget::new(1000).share(&user("a"));
+        assert!(share.take(10) && !share.take(990));
+        assert!(share.take(980));
+        assert!(!share.take(usize::MAX));
     }
 }

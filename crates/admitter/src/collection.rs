@@ -30,7 +30,9 @@ impl Evaluation {
         let (mut token, mut limit) = (String::new(), PAGE);
         loop {
             let mut page = match self.page(&selectors, &token, limit).await {
-                Err(ListFailure::Unread(ReadFailure::TooLong)) if limit > 1 => {
+                Err(ListFailure::Unread(ReadFailure::TooLong | ReadFailure::NoRoom))
+                    if limit > 1 =>
+                {
                     limit = (limit / 8).max(1);
                     continue;
                 }

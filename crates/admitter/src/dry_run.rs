@@ -6,7 +6,6 @@ use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fairgate_call::{Call, ClientBody, Refusal, Reply, ReplyBody, RequestProgress};
-use fairgate_objects::codec::json;
 use http::{
     HeaderValue, Request, Response, StatusCode, Uri,
     header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WARNING},
@@ -18,7 +17,7 @@ use tower::Service;
 
 use crate::{
     body_budget::{self, BodyShare, ReadFailure},
-    body_object::LARGE,
+    upstream_objects,
     workers::WorkerPool,
 };
 
@@ -65,7 +64,7 @@ impl DryRunReply {
 
 /// Makes dry runs of requests.
 pub(crate) trait DryRuns {
-    /// Sends `call` with this body as a dry run. The bytes of the response are counted in `share`. `content_type` is that
+    /// Sends `call` with this body as a dry run. The response is counted in `share`, as text and decoded. `content_type` is that
     /// of the body, if it is not the one of the call.
     ///
     /// # Errors
@@ -82,20 +81,6 @@ pub(crate) trait DryRuns {
 
 /// Makes them through the inner service; large responses are read on worker threads.
 pub(crate) struct ThroughInner<'s, S>(pub(crate) &'s mut S, pub(crate) &'s WorkerPool);
-
-impl<S> ThroughInner<'_, S> {
-    /// The value of a response, if it is JSON.
-    async fn parsed(&self, call: &Call, body: &Bytes) -> Option<Value> {
-        let read = if body.len() > LARGE {
-            let (user, bytes) = (&call.digest.user.name, body.clone());
-            let parsing = (self.1).run(user, body.len(), move || json::parse(&bytes).ok());
-            parsing.await.ok().flatten()
-        } else {
-            json::parse(body).ok()
-        };
-        read.map(|read| read.value)
-    }
-}
 
 impl<S> DryRuns for ThroughInner<'_, S>
 where
@@ -130,7 +115,11 @@ where
             }
         };
         let warnings: Vec<HeaderValue> = head.headers.get_all(WARNING).iter().cloned().collect();
-        let object = self.parsed(call, &body).await;
+        let object = match upstream_objects::decoded(self.1, body.clone(), share).await {
+            Ok(object) => object.ok(),
+            Err(ReadFailure::NoRoom) => return Ok(DryRunEnd::NoRoom),
+            Err(failure) => return Ok(DryRunEnd::Failed(failure.to_string())),
+        };
         if !head.status.is_success() {
             let is_status = object.is_some_and(|object| object["kind"] == "Status");
             let refusal = DryRunRefusal {

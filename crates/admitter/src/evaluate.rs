@@ -516,6 +516,7 @@ impl Evaluation {
     fn unjudged(&self, failure: JudgeFailure) -> Unjudged {
         match failure {
             JudgeFailure::BadBody(error) => self.bad(&error),
+            JudgeFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
             JudgeFailure::Failed(why) => Unjudged::Failed(why),
         }
     }
@@ -532,6 +533,7 @@ impl Evaluation {
             answers: KnownAnswers::new(),
             clock: self.admitter.clock.clone(),
             share: self.share.another(),
+            is_counted: false,
             is_abandoned: Arc::new(AtomicBool::new(false)),
         }
     }

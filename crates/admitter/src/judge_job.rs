@@ -25,6 +25,7 @@ use crate::{
     body_budget::BodyShare,
     body_object::BodyObject,
     cluster_state::ClusterState,
+    decoded::decoded_bytes,
     facts::{WriteFacts, equivalents},
     judge_inputs::{JudgeInputs, KeptObjects, MissingInput, ReadInputs},
     published::ForwardedPolicies,
@@ -45,6 +46,8 @@ pub(crate) struct JudgeJob {
     pub(crate) clock: Clock,
     /// Counts what is read for it.
     pub(crate) share: BodyShare,
+    /// Whether [`object`](Self::object) is counted in the budget.
+    pub(crate) is_counted: bool,
     /// Set when nobody waits for the verdict any more.
     pub(crate) is_abandoned: Arc<AtomicBool>,
 }
@@ -90,6 +93,17 @@ impl JudgeJob {
     /// How many bytes are decoded for its next pass.
     pub(crate) fn decoded_bytes(&self) -> usize {
         self.body.as_ref().map_or(0, |body| body.bytes.len())
+    }
+
+    /// Counts the object in the budget, where it is not counted yet: it stays decoded until the next pass. Returns `false` if
+    /// there is no room for it.
+    pub(crate) fn count_object(&mut self) -> bool {
+        let bytes = match &self.object {
+            Some(object) if !self.is_counted => decoded_bytes(object),
+            _ => 0,
+        };
+        self.is_counted = self.share.take(bytes);
+        self.is_counted
     }
 
     /// Frees the objects once there is a verdict.

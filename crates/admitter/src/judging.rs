@@ -3,7 +3,8 @@
 //!
 //! A pass begins on the data core. If it takes longer than [`ON_CORE`], or the objects are large, it runs on one of a few
 //! worker threads, so that other requests of the core do not wait. Large bodies are read there, too, immediately before they
-//! are judged: so only as many are held decoded as there are threads.
+//! are judged: so only as many are held decoded as there are threads. Objects that stay decoded while something is read are
+//! counted in the budget of their core.
 
 use std::{
     sync::{
@@ -16,13 +17,14 @@ use std::{
 use fairgate_admission::InputFailure;
 use fairgate_apiserver::StatusError;
 use fairgate_cel::library::authorizer::AuthorizationCheck;
-use serde_json::Value;
 use tokio::runtime::Handle;
 
 use crate::{
     abort_on_drop::AbortOnDrop,
     admitter::Admitter,
+    body_object::LARGE,
     conversion::{self, ConvertedObjects, KindParts},
+    decoded::decoded_bytes,
     facts::WriteFacts,
     judge_inputs::{MissingInput, ReadParam},
     judge_job::{JudgeJob, JudgePass, JudgedWrite},
@@ -64,6 +66,8 @@ pub(crate) struct JudgedIn {
 pub(crate) enum JudgeFailure {
     /// Its body is wrong.
     BadBody(StatusError),
+    /// There is no room for its objects while it waits.
+    NoRoom,
     /// Something is missing, in a few words.
     Failed(String),
 }
@@ -79,6 +83,26 @@ struct EndedPass {
     job: JudgeJob,
     pass: JudgePass,
     checks: Vec<AuthorizationCheck>,
+}
+
+impl EndedPass {
+    /// # Errors
+    ///
+    /// [`JudgeFailure::NoRoom`] if there is to be another pass, and no room for the object until then.
+    fn new(job: JudgeJob, pass: JudgePass) -> Result<Self, JudgeFailure> {
+        let checks = job.answers.take_missing();
+        let mut ended = Self { job, pass, checks };
+        if ended.is_last() || ended.job.count_object() {
+            Ok(ended)
+        } else {
+            Err(JudgeFailure::NoRoom)
+        }
+    }
+
+    /// Whether nothing is missing.
+    fn is_last(&self) -> bool {
+        self.checks.is_empty() && !matches!(self.pass, JudgePass::Missing(_))
+    }
 }
 
 impl Admitter {
@@ -105,13 +129,12 @@ impl Admitter {
                 on_worker = matches!(quick, JudgePass::Interrupted(_));
                 pass = Some(quick).filter(|_| !on_worker);
             }
-            let (pass, checks) = if let Some(pass) = pass {
-                (pass, job.answers.take_missing())
-            } else {
-                let ended = self.pass_on_worker(job).await?;
-                job = ended.job;
-                (ended.pass, ended.checks)
+            let ended = match pass {
+                Some(pass) => EndedPass::new(job, pass)?,
+                None => self.pass_on_worker(job).await?,
             };
+            let EndedPass { pass, checks, .. } = ended;
+            job = ended.job;
             judging += self.clock.now().since(started);
             let mut missing = Vec::new();
             let judged = match pass {
@@ -129,7 +152,7 @@ impl Admitter {
                     facts,
                 });
             }
-            self.read_missing(&mut job, missing, control).await;
+            self.read_missing(&mut job, missing, control).await?;
             let all = checks.len();
             let checks = checks.into_iter().enumerate();
             let (allowed, refused): (Vec<_>, Vec<_>) =
@@ -156,20 +179,30 @@ impl Admitter {
         let user = Arc::clone(&job.facts.user);
         let bytes = job.decoded_bytes();
         let working = self.workers.run(&user.name, bytes, move || {
-            job.read_body()?;
+            job.read_body().map_err(JudgeFailure::BadBody)?;
             let until = job.clock.now().plus(ON_WORKER);
             let pass = job.pass(until);
-            let checks = job.answers.take_missing();
-            if checks.is_empty() && !matches!(pass, JudgePass::Missing(_)) {
+            let mut ended = EndedPass::new(job, pass)?;
+            if ended.is_last() {
                 // Freeing large objects takes long, too.
-                job.forget_objects();
+                ended.job.forget_objects();
             }
-            Ok(EndedPass { job, pass, checks })
+            Ok(ended)
         });
-        working.await?.map_err(JudgeFailure::BadBody)
+        working.await?
     }
 
-    async fn read_missing(&self, job: &mut JudgeJob, missing: Vec<MissingInput>, control: &Handle) {
+    /// Reads what a pass misses.
+    ///
+    /// # Errors
+    ///
+    /// [`JudgeFailure::NoRoom`]. What cannot be read for other reasons is known as such in the next pass.
+    async fn read_missing(
+        &self,
+        job: &mut JudgeJob,
+        missing: Vec<MissingInput>,
+        control: &Handle,
+    ) -> Result<(), JudgeFailure> {
         for input in missing {
             match input {
                 MissingInput::Namespace(name) => {
@@ -195,30 +228,52 @@ impl Admitter {
                     job.read.awaited.push(kind);
                 }
                 MissingInput::Converted(kind) => {
-                    let converted = self.converted(job, kind, control).await;
+                    let converted = self.converted(job, kind, control).await?;
                     job.read.converted.push(converted);
                 }
             }
         }
+        Ok(())
     }
 
-    /// The objects of a request in another version.
+    /// The objects of a request in another version. Large ones are converted on a worker thread.
     async fn converted(
         &self,
-        job: &JudgeJob,
+        job: &mut JudgeJob,
         kind: KindParts,
         control: &Handle,
-    ) -> ConvertedObjects {
+    ) -> Result<ConvertedObjects, JudgeFailure> {
         let (upstream, facts, to) = (self.upstream.clone(), Arc::clone(&job.facts), kind.clone());
         let share = job.share.another();
         let finding = async move { conversion::conversion(&upstream, &facts, &to, share).await };
         let mut task = AbortOnDrop(control.spawn(finding));
         let found = (&mut task.0).await;
         let found = found.unwrap_or_else(|error| Err(error.to_string()));
-        let objects = found.map(|conversion| {
-            let convert = |object: &Value| Arc::new(conversion.convert(object, &kind));
-            [&job.object, &job.old_object].map(|object| object.as_deref().map(convert))
-        });
-        ConvertedObjects { kind, objects }
+        let conversion = match found {
+            Ok(conversion) => conversion,
+            Err(why) => {
+                let objects = Err(why);
+                return Ok(ConvertedObjects { kind, objects });
+            }
+        };
+        let objects = [job.object.clone(), job.old_object.clone()];
+        let bytes: usize = objects.iter().flatten().map(|one| decoded_bytes(one)).sum();
+        if !job.share.take(bytes) {
+            return Err(JudgeFailure::NoRoom);
+        }
+        let to = kind.clone();
+        let convert = move || {
+            objects.map(|object| object.map(|object| Arc::new(conversion.convert(&object, &to))))
+        };
+        let objects = if bytes > LARGE {
+            let user = Arc::clone(&job.facts.user);
+            self.workers.run(&user.name, 0, convert).await?
+        } else {
+            convert()
+        };
+        Ok(ConvertedObjects {
+            kind,
+            objects: Ok(objects),
+        })
     }
 }

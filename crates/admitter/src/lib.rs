@@ -45,6 +45,7 @@ mod cluster_state;
 mod collection;
 mod conditional;
 mod conversion;
+mod decoded;
 mod deletions;
 mod dry_run;
 mod evaluate;

@@ -184,7 +184,7 @@ impl AdmissionSide {
             raw_query: query.to_owned(),
             body: Bytes::new(),
             output,
-            share: self.budget.share(),
+            share: self.budget.share(&digest.user),
             judged_version: None,
             dry_warnings: Vec::new(),
             is_answered: Rc::default(),

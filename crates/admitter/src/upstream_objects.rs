@@ -1,7 +1,7 @@
 //! Reads the stored objects of requests, in the gateway's own name: policies see them even where the user may not read
 //! them, as in kube-apiserver.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fairgate_objects::codec::json;
@@ -9,7 +9,12 @@ use fairgate_upstream::{client::ApiClient, path::push_segment};
 use http::{StatusCode, uri::PathAndQuery};
 use serde_json::Value;
 
-use crate::body_budget::{self, BodyShare, ReadFailure};
+use crate::{
+    body_budget::{self, BodyShare, ReadFailure},
+    body_object::LARGE,
+    decoded::decoded_bytes,
+    workers::WorkerPool,
+};
 
 /// The time limit of one request.
 const READ_LIMIT: Duration = Duration::from_secs(10);
@@ -22,13 +27,14 @@ pub(crate) const PAGE: usize = 250;
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamReader {
     client: ApiClient,
+    workers: Arc<WorkerPool>,
 }
 
 /// An object as the upstream has it.
 #[derive(Debug)]
 pub(crate) struct StoredObject {
     pub(crate) value: Value,
-    /// The length of its JSON.
+    /// Counts it.
     pub(crate) share: BodyShare,
 }
 
@@ -62,16 +68,17 @@ pub(crate) struct UpstreamPage {
     pub(crate) kind: String,
     /// Empty in the last page.
     pub(crate) continue_token: String,
-    /// The length of its JSON.
+    /// Counts them.
     pub(crate) _share: BodyShare,
 }
 
 impl UpstreamReader {
-    pub(crate) fn new(client: ApiClient) -> Self {
-        Self { client }
+    /// Responses are read with this client, and large ones decoded by `workers`.
+    pub(crate) fn new(client: ApiClient, workers: Arc<WorkerPool>) -> Self {
+        Self { client, workers }
     }
 
-    /// The object at a path; `None` if there is none. Its bytes are counted in `share`.
+    /// The object at a path; `None` if there is none. It is counted in `share`.
     ///
     /// # Errors
     ///
@@ -84,7 +91,7 @@ impl UpstreamReader {
         let (status, body) = self.get(path, &mut share).await?;
         match status {
             StatusCode::OK => Ok(Some(StoredObject {
-                value: parsed(&body)?,
+                value: self.decoded(body, &mut share).await?,
                 share,
             })),
             StatusCode::NOT_FOUND => Ok(None),
@@ -92,8 +99,8 @@ impl UpstreamReader {
         }
     }
 
-    /// A page of at most `limit` objects of the collection at a path. `selectors` is a query, or empty. Its bytes are
-    /// counted in `share`.
+    /// A page of at most `limit` objects of the collection at a path. `selectors` is a query, or empty. It is counted in
+    /// `share`.
     ///
     /// # Errors
     ///
@@ -121,7 +128,7 @@ impl UpstreamReader {
             StatusCode::BAD_REQUEST => return Err(ListFailure::BadRequest(body)),
             status => return Err(refused(status, &body).into()),
         }
-        let mut list = parsed(&body)?;
+        let mut list = self.decoded(body, &mut share).await?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let Value::Array(items) = list["items"].take() else {
             return Err("the response is not a list".to_owned().into());
@@ -157,12 +164,39 @@ impl UpstreamReader {
         let body = body_budget::collect(body, MAX_RESPONSE, share).await?;
         Ok((head.status, body))
     }
+
+    async fn decoded(&self, body: Bytes, share: &mut BodyShare) -> Result<Value, ReadFailure> {
+        decoded(&self.workers, body, share)
+            .await?
+            .map_err(|error| format!("the response is not valid JSON: {error}").into())
+    }
 }
 
-fn parsed(body: &[u8]) -> Result<Value, String> {
-    let read =
-        json::parse(body).map_err(|error| format!("the response is not valid JSON: {error}"))?;
-    Ok(read.value)
+/// The value of a response, or why it is not valid JSON. Counts it in `share`; large ones are decoded on worker threads.
+///
+/// # Errors
+///
+/// Why it was not decoded.
+pub(crate) async fn decoded(
+    workers: &WorkerPool,
+    body: Bytes,
+    share: &mut BodyShare,
+) -> Result<Result<Value, String>, ReadFailure> {
+    let length = body.len();
+    let decode = move || {
+        let read = json::parse(&body).map_err(|error| error.to_string());
+        let bytes = read.as_ref().map_or(0, |read| decoded_bytes(&read.value));
+        (read.map(|read| read.value), bytes)
+    };
+    let (value, bytes) = if length > LARGE {
+        workers.run(&share.user().name, length, decode).await?
+    } else {
+        decode()
+    };
+    if !share.take(bytes) {
+        return Err(ReadFailure::NoRoom);
+    }
+    Ok(value)
 }
 
 fn refused(status: StatusCode, body: &[u8]) -> String {
