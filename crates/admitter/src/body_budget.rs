@@ -43,6 +43,8 @@ pub(crate) struct BodyShare {
     budget: Arc<BodyBudget>,
     user: Arc<User>,
     bytes: usize,
+    /// How many of them are for texts.
+    text_bytes: usize,
 }
 
 impl BodyBudget {
@@ -59,6 +61,7 @@ impl BodyBudget {
             budget: Arc::clone(self),
             user: Arc::clone(user),
             bytes: 0,
+            text_bytes: 0,
         }
     }
 
@@ -96,9 +99,9 @@ impl BodyBudget {
 }
 
 impl BodyShare {
-    /// The number of bytes of this share.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    /// The length of the texts that are counted.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.text_bytes
     }
 
     /// The user whose request it is.
@@ -106,8 +109,17 @@ impl BodyShare {
         &self.user
     }
 
-    /// Takes more bytes. Returns `false`, and takes none, if there is no room for them.
+    /// Counts a text. Returns `false`, and counts nothing, if there is no room for it.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        let has_room = self.take_decoded(bytes);
+        if has_room {
+            self.text_bytes += bytes;
+        }
+        has_room
+    }
+
+    /// Counts what was decoded. Returns `false`, and counts nothing, if there is no room for it.
+    pub(crate) fn take_decoded(&mut self, bytes: usize) -> bool {
         let has_room = self.budget.take(&self.user.name, bytes);
         if has_room {
             self.bytes += bytes;
@@ -125,6 +137,7 @@ impl BodyShare {
         debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));
         debug_assert_eq!(self.user.name, other.user.name);
         self.bytes += mem::take(&mut other.bytes);
+        self.text_bytes += other.text_bytes;
     }
 }
 
@@ -327,7 +340,7 @@ mod tests {
         let mut share = BodyBudget::new(1 << 20).share(&user("a"));
         let read = collect(unannounced, MAX_BODY, &mut share).await.unwrap();
         assert_eq!(read, expected);
-        assert_eq!(share.bytes(), expected.len());
+        assert_eq!(share.text_bytes(), expected.len());
 
         let mut announced = Chunks::default();
         let mut rest = expected.len();
@@ -378,7 +391,7 @@ mod tests {
         assert_eq!(long, Err(ReadFailure::TooLong));
         let mut all = budget.share(&user("a"));
         all.join(share);
-        assert_eq!((all.bytes(), lock(&budget.used).all), (6, 6));
+        assert_eq!((all.text_bytes(), lock(&budget.used).all), (6, 6));
         drop(all);
         assert_eq!(lock(&budget.used).all, 0);
     }
@@ -409,10 +422,10 @@ mod tests {
         let mut first = budget.share(&user("a"));
         let mut second = budget.share(&user("a"));
         while first.take(1) && second.take(1) {}
-        assert_eq!(first.bytes() + second.bytes(), 500);
+        assert_eq!(first.text_bytes() + second.text_bytes(), 500);
         let mut other = budget.share(&user("b"));
         while other.take(1) {}
-        assert_eq!(other.bytes(), 250);
+        assert_eq!(other.text_bytes(), 250);
         drop(first);
         assert!(other.take(100) && second.take(100));
         assert!(second.take(0));
@@ -425,7 +438,8 @@ mod tests {
     fn one_object_may_need_nearly_all() {
         let mut share = BodyBudget::new(1000).share(&user("a"));
         assert!(share.take(10) && !share.take(990));
-        assert!(share.take(980));
+        assert!(share.take_decoded(980));
+        assert_eq!(share.text_bytes(), 10);
         assert!(!share.take(usize::MAX));
     }
 }

@@ -9,12 +9,11 @@ use serde_json::Value;
 use crate::{
     facts::WriteFacts,
     objects::{self, PatchFormat},
+    workers::LARGE,
 };
 use fairgate_admission::Fidelity;
 
-/// The size in bytes of objects above which a request is not judged on a data core.
-pub(crate) const LARGE: usize = 32 << 10;
-/// The same for YAML, which takes longer to read, and whose aliases stand for more than their length.
+/// [`LARGE`] for YAML, which takes longer to read, and whose aliases stand for more than their length.
 const LARGE_YAML: usize = 1 << 10;
 /// The same for JSON patches: each operation may copy all that is there.
 const LARGE_JSON_PATCH: usize = 512;

@@ -11,12 +11,12 @@ use http_body_util::{BodyExt as _, Limited};
 use tower::Service;
 
 use crate::{
-    body_object::LARGE,
     dry_run::with_body,
     evaluate::{Evaluation, OldRead},
     guard::{JudgedVersion, MAX_RETRIES, WriteCondition},
     plan::JudgePlan,
     responses::{RefusedRequest, reasons},
+    workers::LARGE,
 };
 use fairgate_admission::{AdmissionRecord, AdmissionRecorder, WriteGuard};
 

@@ -1,10 +1,44 @@
-//! How much memory decoded objects take.
+//! Decodes responses of the upstream, and knows how much memory decoded objects take.
 
+use bytes::Bytes;
+use fairgate_objects::codec::json;
 use serde_json::Value;
+
+use crate::{
+    body_budget::{BodyShare, ReadFailure},
+    workers::{LARGE, WorkerPool},
+};
 
 /// The bytes of a tree's node for members, which has room for eleven, and holds at least six on average.
 const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 16;
 const MEMBERS_OF_NODE: usize = 6;
+
+/// The value of a response, or why it is not valid JSON. Counts it in `share`; large ones are decoded on worker threads.
+///
+/// # Errors
+///
+/// Why it was not decoded.
+pub(crate) async fn decode(
+    workers: &WorkerPool,
+    body: Bytes,
+    share: &mut BodyShare,
+) -> Result<Result<Value, String>, ReadFailure> {
+    let length = body.len();
+    let decode = move || {
+        let read = json::parse(&body).map_err(|error| error.to_string());
+        let bytes = read.as_ref().map_or(0, |read| decoded_bytes(&read.value));
+        (read.map(|read| read.value), bytes)
+    };
+    let (value, bytes) = if length > LARGE {
+        workers.run(&share.user().name, length, decode).await?
+    } else {
+        decode()
+    };
+    if !share.take_decoded(bytes) {
+        return Err(ReadFailure::NoRoom);
+    }
+    Ok(value)
+}
 
 /// About how many bytes a value takes, besides its own place. Linear in its size.
 pub(crate) fn decoded_bytes(value: &Value) -> usize {

@@ -17,7 +17,7 @@ use tower::Service;
 
 use crate::{
     body_budget::{self, BodyShare, ReadFailure},
-    upstream_objects,
+    decoded::decode,
     workers::WorkerPool,
 };
 
@@ -115,7 +115,7 @@ where
             }
         };
         let warnings: Vec<HeaderValue> = head.headers.get_all(WARNING).iter().cloned().collect();
-        let object = match upstream_objects::decoded(self.1, body.clone(), share).await {
+        let object = match decode(self.1, body.clone(), share).await {
             Ok(object) => object.ok(),
             Err(ReadFailure::NoRoom) => return Ok(DryRunEnd::NoRoom),
             Err(failure) => return Ok(DryRunEnd::Failed(failure.to_string())),

@@ -21,7 +21,7 @@ use crate::{
     abort_on_drop::AbortOnDrop,
     admitter::Admitter,
     body_budget::{BodyShare, ReadFailure},
-    body_object::{BodyObject, BodyReading, LARGE},
+    body_object::{BodyObject, BodyReading},
     deletions,
     dry_run::{DryRunEnd, DryRunReply, DryRuns},
     guard::JudgedVersion,
@@ -33,6 +33,7 @@ use crate::{
     plan::JudgePlan,
     responses::{RefusedRequest, reasons},
     upstream_objects::StoredObject,
+    workers::LARGE,
     write_request::WriteVerb,
 };
 
@@ -355,7 +356,7 @@ impl Evaluation {
         old: Option<Value>,
     ) -> Result<Evaluated, Unjudged> {
         let body = self.body_object(reading);
-        if !body.is_large() && self.share.bytes() <= LARGE {
+        if !body.is_large() && self.share.text_bytes() <= LARGE {
             let read = body.read(&mut self.plan.facts, old.as_ref());
             let object = read.map_err(|error| self.bad(&error))?;
             return self.judge(Some(object), old).await;
@@ -503,7 +504,7 @@ impl Evaluation {
         old_object: Option<Value>,
     ) -> Result<Evaluated, Unjudged> {
         let job = self.job(object, old_object);
-        let is_large = self.share.bytes() > LARGE;
+        let is_large = self.share.text_bytes() > LARGE;
         let end = self.admitter.judge(job, is_large, &self.control).await;
         let end = end.map_err(|failure| self.unjudged(failure))?;
         Ok(Evaluated {

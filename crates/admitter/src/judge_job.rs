@@ -102,7 +102,7 @@ impl JudgeJob {
             Some(object) if !self.is_counted => decoded_bytes(object),
             _ => 0,
         };
-        self.is_counted = self.share.take(bytes);
+        self.is_counted = self.share.take_decoded(bytes);
         self.is_counted
     }
 

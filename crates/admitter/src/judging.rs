@@ -22,12 +22,12 @@ use tokio::runtime::Handle;
 use crate::{
     abort_on_drop::AbortOnDrop,
     admitter::Admitter,
-    body_object::LARGE,
     conversion::{self, ConvertedObjects, KindParts},
     decoded::decoded_bytes,
     facts::WriteFacts,
     judge_inputs::{MissingInput, ReadParam},
     judge_job::{JudgeJob, JudgePass, JudgedWrite},
+    workers::LARGE,
 };
 
 /// How long a pass may take on a data core.
@@ -258,7 +258,7 @@ impl Admitter {
         };
         let objects = [job.object.clone(), job.old_object.clone()];
         let bytes: usize = objects.iter().flatten().map(|one| decoded_bytes(one)).sum();
-        if !job.share.take(bytes) {
+        if !job.share.take_decoded(bytes) {
             return Err(JudgeFailure::NoRoom);
         }
         let to = kind.clone();

@@ -4,15 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fairgate_objects::codec::json;
 use fairgate_upstream::{client::ApiClient, path::push_segment};
 use http::{StatusCode, uri::PathAndQuery};
 use serde_json::Value;
 
 use crate::{
     body_budget::{self, BodyShare, ReadFailure},
-    body_object::LARGE,
-    decoded::decoded_bytes,
+    decoded::decode,
     workers::WorkerPool,
 };
 
@@ -166,37 +164,10 @@ impl UpstreamReader {
     }
 
     async fn decoded(&self, body: Bytes, share: &mut BodyShare) -> Result<Value, ReadFailure> {
-        decoded(&self.workers, body, share)
+        decode(&self.workers, body, share)
             .await?
             .map_err(|error| format!("the response is not valid JSON: {error}").into())
     }
-}
-
-/// The value of a response, or why it is not valid JSON. Counts it in `share`; large ones are decoded on worker threads.
-///
-/// # Errors
-///
-/// Why it was not decoded.
-pub(crate) async fn decoded(
-    workers: &WorkerPool,
-    body: Bytes,
-    share: &mut BodyShare,
-) -> Result<Result<Value, String>, ReadFailure> {
-    let length = body.len();
-    let decode = move || {
-        let read = json::parse(&body).map_err(|error| error.to_string());
-        let bytes = read.as_ref().map_or(0, |read| decoded_bytes(&read.value));
-        (read.map(|read| read.value), bytes)
-    };
-    let (value, bytes) = if length > LARGE {
-        workers.run(&share.user().name, length, decode).await?
-    } else {
-        decode()
-    };
-    if !share.take(bytes) {
-        return Err(ReadFailure::NoRoom);
-    }
-    Ok(value)
 }
 
 fn refused(status: StatusCode, body: &[u8]) -> String {

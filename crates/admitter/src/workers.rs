@@ -18,6 +18,8 @@ use tokio::sync::oneshot;
 
 use crate::body_budget::MAX_BODY;
 
+/// The size in bytes of texts above which they are not read on a data core.
+pub(crate) const LARGE: usize = 32 << 10;
 /// How many bytes may be decoded at a time, unless one body alone is longer. Decoded, they take up to some hundred times as
 /// much memory.
 const DECODED_BYTES: usize = MAX_BODY;

@@ -57,11 +57,11 @@ const CORE: Edges = &[
 
 /// What all other crates with a runtime use.
 const BASE: Edges = &[
+    ("background", &[]),
     ("clock", &[]),
     ("events", &[]),
     ("local", &[]),
     ("log_limit", &[]),
-    ("priority", &[]),
     ("socket", &[]),
 ];
 
@@ -559,6 +559,7 @@ const DISRUPTION: Edges = &[
 
 /// The gateway: policy sources, configuration, metrics, and the modules that combine everything.
 const SERVER: Edges = &[
+    ("background_memory", &[]),
     ("source", &[]),
     ("config", &[]),
     ("observe", &["config"]),
