@@ -33,8 +33,11 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{objects::StandInObjects, workers::Workers};
-use crate::scenario::{Scenario, ServiceSpread, UpstreamSpec};
+use super::workers::Workers;
+use crate::{
+    objects::StandInObjects,
+    scenario::{Scenario, ServiceSpread, UpstreamSpec},
+};
 use fairgate_core::{digest::RequestInfo, random::Random};
 
 /// The pause after `accept` fails, for example because file descriptors have run out.
