@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 
 use fairgate_core::go_duration;
 
@@ -159,6 +159,7 @@ pub(super) struct CompareArgs {
 
 /// How servers are reached.
 #[derive(Clone, Debug, clap::Args)]
+#[command(group = ArgGroup::new("credential").args(["token", "client_certificate"]).multiple(true))]
 pub(super) struct TargetArgs {
     /// The CA certificates that verify the server's certificate (PEM), for https.
     #[arg(long, value_name = "FILE")]
@@ -170,8 +171,15 @@ pub(super) struct TargetArgs {
     /// One bearer token for all users: the server takes them for one and the same, unless they are impersonated.
     #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
     pub(super) token: Option<PathBuf>,
-    /// Impersonate the scenario's users and their groups. The owner of --token must be allowed to.
-    #[arg(long, requires = "token")]
+    /// One client certificate for all users, with its chain (PEM), instead of bearer tokens: the server takes them for one
+    /// and the same, unless they are impersonated. With --tokens or --token those are sent, too.
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub(super) client_certificate: Option<PathBuf>,
+    /// The private key of --client-certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    pub(super) client_key: Option<PathBuf>,
+    /// Impersonate the scenario's users and their groups. The owner of --token or --client-certificate must be allowed to.
+    #[arg(long, requires = "credential")]
     pub(super) impersonate: bool,
     /// Send load to another machine.
     #[arg(long)]

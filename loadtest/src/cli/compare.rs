@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Failure, arguments::CompareArgs, finish, judged, read_for, resolve, runtime};
+use super::{Failure, arguments::CompareArgs, finish, judged, read_for, resolve, running, runtime};
 use crate::{
     load::progress::ProgressLine,
     measure::{Contender, ContenderPlace, MeasurePlan, measure},
@@ -57,8 +57,7 @@ async fn contenders(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
                 "two targets are called {name:?}; give each a name of its own"
             )));
         }
-        let target = resolve(url, &args.access).await?;
-        target.check().await?;
+        let target = running(url, &args.access).await?;
         let place = ContenderPlace::Running {
             target,
             metrics: metrics.remove(name),

@@ -250,15 +250,35 @@ fn runtime() -> Result<Runtime, Failure> {
     })
 }
 
+/// A server that load is sent to, or whose metrics are read.
 async fn resolve(url: &str, args: &TargetArgs) -> Result<Arc<LoadTarget>, Failure> {
     let mut target = LoadTarget::resolve(url, args.ca.as_deref(), args.allow_remote).await?;
+    if let (Some(certificate), Some(key)) = (&args.client_certificate, &args.client_key) {
+        target = target.with_client_certificate(certificate, key)?;
+    }
+    // Tokens after the certificate, which takes their place unless they are given, too.
     if let Some(tokens) = &args.tokens {
         target = target.with_tokens(tokens)?;
     }
     if let Some(token) = &args.token {
-        target = target.with_token(token, args.impersonate)?;
+        target = target.with_token(token)?;
+    }
+    if args.impersonate {
+        target = target.impersonating();
     }
     Ok(Arc::new(target))
+}
+
+/// A server that load is sent to, which is running.
+async fn running(url: &str, args: &TargetArgs) -> Result<Arc<LoadTarget>, Failure> {
+    let target = resolve(url, args).await?;
+    if args.client_certificate.is_some() && !target.is_secure() {
+        return Err(Failure::usage(format!(
+            "{url} has no TLS, so that it cannot see --client-certificate; write https://, or use another credential"
+        )));
+    }
+    target.check().await?;
+    Ok(target)
 }
 
 fn run_against(args: &RunArgs) -> Result<bool, Failure> {
@@ -270,8 +290,7 @@ fn run_against(args: &RunArgs) -> Result<bool, Failure> {
     let scenario = read_for(&args.scenario, &args.measure)?;
     let runtime = runtime()?;
     let (measurements, rounds) = runtime.block_on(async {
-        let target = resolve(url, &args.access).await?;
-        target.check().await?;
+        let target = running(url, &args.access).await?;
         let metrics = match &args.metrics {
             Some(url) => Some(resolve(url, &args.access).await?),
             None => None,
