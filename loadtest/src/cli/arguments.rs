@@ -112,7 +112,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "URL", conflicts_with = "simulate")]
     pub(super) target: Option<String>,
     /// Play it in virtual time instead. Names the keys that have no effect there.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["metrics", "process", "upstream_control", "ca", "tokens", "token", "client_certificate", "rounds"])]
     pub(super) simulate: bool,
     /// Where the gateway's /metrics are, for plots of queues and seats; often another port.
     #[arg(long, value_name = "URL")]

@@ -41,6 +41,11 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
 
 /// The targets, in their order, each with its metrics.
 async fn contenders(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
+    if args.targets.len() < 2 {
+        return Err(Failure::usage(
+            "compare needs at least two targets; for one, use the command run",
+        ));
+    }
     let mut metrics = metrics(args).await?;
     let mut contenders: Vec<Contender> = Vec::new();
     for text in &args.targets {
@@ -75,11 +80,6 @@ async fn contenders(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
             "--metrics names {name:?}, which is no target; the targets are {}",
             names.join(", ")
         )));
-    }
-    if contenders.len() < 2 {
-        return Err(Failure::usage(
-            "compare needs at least two targets; for one, use the command run",
-        ));
     }
     Ok(contenders)
 }

@@ -1,5 +1,5 @@
 //! How everything here reaches servers: addresses, TLS, credentials, and connections.
 
-mod client_certificate;
+mod certificates;
 pub(crate) mod connection;
 pub(crate) mod target;

@@ -10,14 +10,10 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider, pki_types::ServerName};
 use tokio::net::TcpStream;
 
-use super::client_certificate;
+use super::certificates::{self, CredentialFileError, wrong};
 use fairgate_upstream::dial::HttpVersion;
 
 /// How long connecting may take.
@@ -45,8 +41,8 @@ pub(crate) enum TargetError {
     #[error("{url} does not answer: {source}. Is it running, and is the address right?")]
     Down { url: String, source: io::Error },
     /// A file cannot be used.
-    #[error("{file}: {problem}")]
-    File { file: String, problem: String },
+    #[error(transparent)]
+    File(#[from] CredentialFileError),
 }
 
 /// A server that load is sent to.
@@ -143,10 +139,8 @@ impl LoadTarget {
     ///
     /// When the file cannot be read.
     pub(crate) fn with_tokens(mut self, file: &Path) -> Result<Self, TargetError> {
-        let text = std::fs::read_to_string(file).map_err(|error| TargetError::File {
-            file: file.display().to_string(),
-            problem: format!("cannot be read: {error}"),
-        })?;
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| wrong(file, format!("cannot be read: {error}")))?;
         let lines = text.lines().filter_map(|line| {
             let mut cells = line
                 .split(',')
@@ -164,18 +158,14 @@ impl LoadTarget {
     ///
     /// When the file cannot be read, or has no token.
     pub(crate) fn with_token(mut self, file: &Path) -> Result<Self, TargetError> {
-        let wrong = |problem: String| TargetError::File {
-            file: file.display().to_string(),
-            problem,
-        };
         let text = std::fs::read_to_string(file)
-            .map_err(|error| wrong(format!("cannot be read: {error}")))?;
+            .map_err(|error| wrong(file, format!("cannot be read: {error}")))?;
         let token = text.trim();
         if token.is_empty() {
-            return Err(wrong("it has no token".to_owned()));
+            return Err(wrong(file, "it has no token").into());
         }
         let mut header = HeaderValue::try_from(format!("Bearer {token}"))
-            .map_err(|_| wrong("it has more than a token".to_owned()))?;
+            .map_err(|_| wrong(file, "it has more than a token"))?;
         header.set_sensitive(true);
         self.bearer = BearerTokens::Shared(header);
         Ok(self)
@@ -191,7 +181,7 @@ impl LoadTarget {
         certificate: &Path,
         key: &Path,
     ) -> Result<Self, TargetError> {
-        let read = client_certificate::read(certificate, key, &provider())?;
+        let read = certificates::client(certificate, key, &provider())?;
         if let Some((config, _)) = &mut self.tls {
             Arc::make_mut(config).client_auth_cert_resolver = read;
         }
@@ -278,22 +268,13 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, TargetError> {
-    let wrong = |file: &Path, problem: String| TargetError::File {
-        file: file.display().to_string(),
-        problem,
-    };
+fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, CredentialFileError> {
     let Some(file) = ca else {
-        return Err(TargetError::File {
-            file: "--ca".to_owned(),
-            problem: "an https target needs a file with its CA certificates".to_owned(),
-        });
+        let problem = "an https target needs a file with its CA certificates";
+        return Err(wrong(Path::new("--ca"), problem));
     };
     let mut roots = RootCertStore::empty();
-    let certificates =
-        CertificateDer::pem_file_iter(file).map_err(|error| wrong(file, error.to_string()))?;
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| wrong(file, error.to_string()))?;
+    for certificate in certificates::read(file, "--ca")? {
         roots
             .add(certificate)
             .map_err(|error| wrong(file, error.to_string()))?;

@@ -1,4 +1,5 @@
-//! The client certificate that load is sent with, as kubectl's `--client-certificate` and `--client-key`.
+//! The files of TLS: CA certificates, and the client certificate that load is sent with, as kubectl's `--client-certificate`
+//! and `--client-key`.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,28 +13,25 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-use super::target::TargetError;
+/// Why a file with credentials cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {problem}")]
+pub(crate) struct CredentialFileError {
+    file: String,
+    problem: String,
+}
 
 /// Reads a certificate with its chain, and its private key.
 ///
 /// # Errors
 ///
-/// [`TargetError::File`] when a file cannot be read, holds something else, or the two do not belong together.
-pub(super) fn read(
+/// When a file cannot be read, holds something else, or the two do not belong together.
+pub(super) fn client(
     certificate: &Path,
     key: &Path,
     provider: &CryptoProvider,
-) -> Result<Arc<dyn ResolvesClientCert>, TargetError> {
-    let wrong = |file: &Path, problem: String| TargetError::File {
-        file: file.display().to_string(),
-        problem,
-    };
-    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
-    let chain = chain.and_then(|chain: Vec<_>| match chain.is_empty() {
-        true => Err(pem::Error::NoItemsFound),
-        false => Ok(chain),
-    });
-    let chain = chain.map_err(|error| wrong(certificate, certificate_problem(&error)))?;
+) -> Result<Arc<dyn ResolvesClientCert>, CredentialFileError> {
+    let chain = read(certificate, "--client-certificate")?;
     let private =
         PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, key_problem(&error)))?;
     let certified = CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
@@ -56,16 +54,27 @@ pub(super) fn read(
     Ok(Arc::new(SingleCertAndKey::from(certified)))
 }
 
-fn certificate_problem(error: &pem::Error) -> String {
-    match error {
-        pem::Error::Io(error) => format!("cannot be read: {error}"),
-        pem::Error::NoItemsFound => {
-            "it has no certificate; --client-certificate wants one in PEM, which begins with \
-             -----BEGIN CERTIFICATE-----"
-                .to_owned()
+/// Reads the certificates in a file that `option` names; at least one.
+///
+/// # Errors
+///
+/// When it cannot be read, or has none.
+pub(super) fn read(
+    file: &Path,
+    option: &str,
+) -> Result<Vec<CertificateDer<'static>>, CredentialFileError> {
+    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let problem = match read {
+        Ok(certificates) if !Vec::is_empty(&certificates) => return Ok(certificates),
+        Ok(_) | Err(pem::Error::NoItemsFound) => {
+            format!(
+                "it has no certificate; {option} wants one in PEM, which begins with -----BEGIN CERTIFICATE-----"
+            )
         }
-        error => format!("it is not a certificate in PEM: {error}"),
-    }
+        Err(pem::Error::Io(error)) => format!("cannot be read: {error}"),
+        Err(error) => format!("it is not a certificate in PEM: {error}"),
+    };
+    Err(wrong(file, problem))
 }
 
 fn key_problem(error: &pem::Error) -> String {
@@ -77,5 +86,13 @@ fn key_problem(error: &pem::Error) -> String {
                 .to_owned()
         }
         error => format!("it is not a private key in PEM: {error}"),
+    }
+}
+
+/// The error of `file`.
+pub(super) fn wrong(file: &Path, problem: impl Into<String>) -> CredentialFileError {
+    CredentialFileError {
+        file: file.display().to_string(),
+        problem: problem.into(),
     }
 }
