@@ -110,6 +110,42 @@ fn options_that_virtual_time_cannot_heed_are_refused() {
 }
 
 #[test]
+fn what_cannot_be_started_or_written_is_named() {
+    let directory = TestDirectory::new("nowhere");
+    let failure = |arguments: &[&str], code: i32| {
+        let output = loadtest(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        text(&output.stderr)
+    };
+    let program = [
+        "--gateway",
+        "/nowhere/gateway",
+        "--report",
+        directory.path(),
+    ];
+    let gateway = failure(&[&["local", ELEPHANT], &program[..]].concat(), 3);
+    assert!(
+        gateway.contains("cannot start the gateway /nowhere/gateway"),
+        "{gateway}"
+    );
+    // The name of a file where a directory is expected.
+    let report = failure(
+        &[
+            "run",
+            ELEPHANT,
+            "--simulate",
+            "--report",
+            "Cargo.toml/report",
+        ],
+        2,
+    );
+    assert!(
+        report.contains("Cargo.toml/report: cannot be created"),
+        "{report}"
+    );
+}
+
+#[test]
 fn load_on_another_machine_or_beyond_the_bounds_is_refused() {
     let remote = loadtest(&["run", ELEPHANT, "--target", "http://192.0.2.1:6443"]);
     assert_eq!(remote.status.code(), Some(2));

@@ -25,8 +25,8 @@ Examples:
   Against a server that runs already:
     fairgate-loadtest run scenario.yaml --target https://127.0.0.1:8443 --ca ca.pem --tokens tokens.csv
 
-Exit codes: 0 all expectations hold, 1 one fails, 2 wrong usage or a mistake in the scenario, 3 the target does not
-answer or something cannot be started.";
+Exit codes: 0 all expectations hold, 1 one fails, 2 wrong usage or a mistake in the scenario, 3 the target does not \
+answer, or something cannot be started or written, 130 and 143 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -258,4 +258,7 @@ pub(super) struct UpstreamArgs {
 pub(super) struct GatewayArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) config: PathBuf,
+    /// End when standard input ends.
+    #[arg(long)]
+    pub(super) exit_with_input: bool,
 }

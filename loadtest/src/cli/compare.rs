@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Failure, arguments::CompareArgs, finish, judged, read_for, resolve, running, runtime};
+use super::{
+    Failure, arguments::CompareArgs, finish, interrupt::until_signal, judged, prepare, read_for,
+    resolve, running, runtime,
+};
 use crate::{
     load::progress::ProgressLine,
     measure::{Contender, ContenderPlace, MeasurePlan, measure},
@@ -12,9 +15,10 @@ use crate::{
 
 pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
     let scenario = read_for(&args.scenario, &args.measure)?;
+    prepare(&args.output)?;
     let runtime = runtime()?;
     let rounds = args.measure.rounds;
-    let measurements = runtime.block_on(async {
+    let measurements = until_signal(&runtime, async {
         Ok::<_, Failure>(
             measure(
                 &scenario,
