@@ -109,23 +109,29 @@ impl GatewayProcess {
 }
 
 fn spawn(program: Option<&Path>, directory: &Path, file: &str) -> anyhow::Result<Child> {
-    let (program, serve) = match program {
-        Some(program) => (program.to_owned(), "serve"),
-        None => (std::env::current_exe()?, "gateway"),
+    // The one in this program ends when its input ends, also if this process is killed.
+    let (program, serve, input) = match program {
+        Some(program) => (program.to_owned(), &["serve"][..], Stdio::null()),
+        None => (
+            std::env::current_exe()?,
+            &["gateway", "--exit-with-input"][..],
+            Stdio::piped(),
+        ),
     };
-    let mut command = Command::new(program);
-    command.arg(serve);
+    let mut command = Command::new(&program);
+    command.args(serve);
     let log = File::options()
         .create(true)
         .append(true)
         .open(directory.join(LOG_FILE))?;
     command.arg("--config").arg(directory.join(file));
     command
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::null())
         .stderr(log)
         .kill_on_drop(true);
-    command.spawn().context("cannot start the gateway")
+    let started = command.spawn();
+    started.with_context(|| format!("cannot start the gateway {}", program.display()))
 }
 
 /// Waits until `child` listens.

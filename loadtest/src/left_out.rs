@@ -9,6 +9,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use crate::{
+    objects::StandInObjects,
     policy,
     scenario::{ClientSpec, LoadSpec, Scenario, policy_objects},
 };
@@ -25,7 +26,6 @@ pub(crate) const IGNORED: &[&str] = &[
     "clients[].load.open.ramp",
     "clients[].requests[].body",
     "clients[].requests[].object",
-    "clients[].requests[].readRate",
     "clients[].retryAfter",
     "clients[].stops",
     "events",
@@ -33,6 +33,10 @@ pub(crate) const IGNORED: &[&str] = &[
     "upstream.maxInFlight",
     "upstream.watches",
 ];
+
+/// `limits.spoolPerAnswer` of a gateway in bytes, unless it is configured: so much of a response that is read slowly keeps
+/// no seat.
+const SPOOL_BYTES: u64 = 1 << 20;
 
 /// What the simulation leaves out of `scenario`, whose file has these `keys`, one sentence each.
 ///
@@ -119,6 +123,7 @@ fn client_remarks(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> 
             "all its requests have the mean service time of the mix and the distribution of the first one{seats}"
         ));
     }
+    remarks.extend(reading_remarks(scenario, client));
     if let LoadSpec::Open(open) = client.load {
         if open.burst.is_some() {
             remarks.push("its bursts only raise the mean rate".to_owned());
@@ -130,6 +135,30 @@ fn client_remarks(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> 
         {
             remarks.push("its watches end at once, since its loop is open (hold)".to_owned());
         }
+    }
+    remarks
+}
+
+/// What is different about a client that reads slowly: its seats are free when the server is done, and it reads each
+/// response in the same time.
+fn reading_remarks(scenario: &Scenario, client: &ClientSpec) -> Vec<String> {
+    let objects = StandInObjects::new(scenario.upstream.clone());
+    let mut remarks = Vec::new();
+    let requests = client.requests.iter();
+    let times = requests.map(|request| objects.reading_seconds(request).to_bits());
+    if times.collect::<BTreeSet<_>>().len() > 1 {
+        remarks
+            .push("it reads all its responses in the mean time of the mix (readRate)".to_owned());
+    }
+    let keeps_seats = client.requests.iter().any(|request| {
+        objects.reading_seconds(request) > 0.0 && objects.body_bytes(&request.info) > SPOOL_BYTES
+    });
+    if keeps_seats {
+        remarks.push(
+            "its responses keep no seats while it reads them, though they are larger than limits.spoolPerAnswer of a \
+             gateway (readRate)"
+                .to_owned(),
+        );
     }
     remarks
 }

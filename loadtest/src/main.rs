@@ -11,6 +11,7 @@ mod left_out;
 mod load;
 mod local;
 mod measure;
+mod objects;
 mod policy;
 mod process;
 mod report;

@@ -5,6 +5,10 @@
 //!
 //! Without fairness all requests wait in one queue in front of the server, which executes as many as its capacity.
 //! The stand-in server divides itself among all of them instead, so that its latencies differ somewhat.
+//!
+//! Clients that read slowly (`readRate`) are no part of a world: their seats are free when the server is done, as fairgate
+//! keeps the rest of their responses in memory. Reading is a pause of a closed loop, and a part of each latency, which over
+//! sockets counts to the end of the response, too.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,6 +17,7 @@ use std::{
 
 use crate::{
     figures::{ClientFigures, LatencyFigures, real},
+    objects::StandInObjects,
     policy,
     scenario::{
         ClientSpec, LoadSpec, RequestSpec, Scenario, ServiceSpread, expectation::ComparisonBase,
@@ -212,17 +217,10 @@ fn flow(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> FlowSpec {
     let widths = || requests().map(|request| policy::width(scenario, policy, client, request));
     let merged = client.users / policy::flows_of(policy, client);
     let deadline = scenario.gateway.request_timeout / 4;
-    let held = mean(client, |request| {
-        if request.info.is_watch() {
-            request.hold.as_secs_f64()
-        } else {
-            0.0
-        }
-    });
     let arrivals = match client.load {
         LoadSpec::Closed { threads, think } => Arrivals::Closed {
             threads: threads.saturating_mul(merged),
-            think_seconds: think.as_secs_f64() + held,
+            think_seconds: think.as_secs_f64() + mean_held(client) + mean_reading(scenario, client),
         },
         LoadSpec::Open(open) => {
             let bursts = open
@@ -278,6 +276,23 @@ pub(crate) fn mean_service(scenario: &Scenario, client: &ClientSpec) -> f64 {
     })
 }
 
+/// Mean seconds for which a client holds a response that is a watch.
+fn mean_held(client: &ClientSpec) -> f64 {
+    mean(client, |request| {
+        if request.info.is_watch() {
+            request.hold.as_secs_f64()
+        } else {
+            0.0
+        }
+    })
+}
+
+/// Mean seconds in which a client reads a response, other than a watch.
+fn mean_reading(scenario: &Scenario, client: &ClientSpec) -> f64 {
+    let objects = StandInObjects::new(scenario.upstream.clone());
+    mean(client, |request| objects.reading_seconds(request))
+}
+
 /// The figures of each client from those of its users.
 fn collect(
     scenario: &Scenario,
@@ -292,9 +307,10 @@ fn collect(
             .by_ref()
             .take(policy::flows_of(policy, client) as usize)
             .collect();
+        let reading = mean_reading(scenario, client);
         let mut latencies: Vec<f64> = users
             .iter()
-            .flat_map(|user| user.latencies.iter().copied())
+            .flat_map(|user| user.latencies.iter().map(|served| served + reading))
             .collect();
         latencies.sort_by(f64::total_cmp);
         let ok: u64 = users.iter().map(|user| u64::from(user.executed)).sum();
@@ -372,6 +388,32 @@ mod tests {
         let share = |played: &Evidence| played.clients[0].share;
         let alone = play(&scenario).unwrap();
         assert!(share(&played) > 10.5 && share(&alone) < 10.01);
+    }
+
+    #[test]
+    fn a_closed_loop_reads_a_response_before_its_next_request() {
+        let text = include_bytes!("../../config/scenarios/slow-readers.yaml");
+        let scenario = parse("a.yaml", "a", text).usable().unwrap();
+        let played = play(&scenario).unwrap();
+        let judged = judge(&scenario.expect, &played);
+        assert!(holds(&judged), "{judged:?}");
+        // 300 objects of 1 kB at 100 KiB a second take three seconds, and latency counts to the end of the response.
+        let slow = &played.clients[0];
+        assert!((12.0..14.0).contains(&slow.rate), "{slow:?}");
+        assert!((2.9..3.4).contains(&slow.latency.p50), "{slow:?}");
+    }
+
+    #[test]
+    fn reading_delays_no_requests_of_an_open_loop() {
+        let fast = with_load(4.0, None);
+        let mut slow = fast.clone();
+        slow.clients[0].requests[0].read_rate = 1000;
+        let [fast, slow] =
+            [fast, slow].map(|scenario| play(&scenario).unwrap().clients.swap_remove(0));
+        assert_eq!(fast.requests, slow.requests);
+        let reading = slow.latency.p50 - fast.latency.p50;
+        // An object of 500 bytes.
+        assert!((0.45..0.6).contains(&reading), "{reading}");
     }
 
     #[test]

@@ -64,6 +64,88 @@ fn a_target_that_is_down_has_a_message_and_an_exit_code() {
 }
 
 #[test]
+fn a_comparison_needs_two_targets_whether_or_not_one_is_running() {
+    let output = loadtest(&["compare", ELEPHANT, "--target", "a=http://127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    assert!(message.contains("at least two targets"), "{message}");
+}
+
+#[test]
+fn a_file_of_authorities_that_cannot_be_used_is_reported() {
+    let directory = TestDirectory::new("authorities");
+    let empty = directory.0.join("empty.crt");
+    std::fs::write(&empty, "\n").unwrap();
+    for (file, problem) in [
+        ("none.crt", "cannot be read: No such file"),
+        ("empty.crt", "it has no certificate; --ca wants"),
+    ] {
+        let file = directory.0.join(file).display().to_string();
+        let target = ["--target", "https://127.0.0.1:1", "--ca", &file];
+        let output = loadtest(&[&["run", ELEPHANT], &target[..]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let message = text(&output.stderr);
+        assert!(message.contains(&format!("{file}: {problem}")), "{message}");
+    }
+}
+
+#[test]
+fn options_that_virtual_time_cannot_heed_are_refused() {
+    for option in [
+        "--metrics",
+        "--process",
+        "--upstream-control",
+        "--ca",
+        "--rounds",
+    ] {
+        let output = loadtest(&["run", ELEPHANT, "--simulate", option, "3"]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        let message = text(&output.stderr);
+        let expected = format!("'{option} <");
+        assert!(
+            message.contains(&expected) && message.contains("--simulate"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_started_or_written_is_named() {
+    let directory = TestDirectory::new("nowhere");
+    let failure = |arguments: &[&str], code: i32| {
+        let output = loadtest(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        text(&output.stderr)
+    };
+    let program = [
+        "--gateway",
+        "/nowhere/gateway",
+        "--report",
+        directory.path(),
+    ];
+    let gateway = failure(&[&["local", ELEPHANT], &program[..]].concat(), 3);
+    assert!(
+        gateway.contains("cannot start the gateway /nowhere/gateway"),
+        "{gateway}"
+    );
+    // The name of a file where a directory is expected.
+    let report = failure(
+        &[
+            "run",
+            ELEPHANT,
+            "--simulate",
+            "--report",
+            "Cargo.toml/report",
+        ],
+        2,
+    );
+    assert!(
+        report.contains("Cargo.toml/report: cannot be created"),
+        "{report}"
+    );
+}
+
+#[test]
 fn load_on_another_machine_or_beyond_the_bounds_is_refused() {
     let remote = loadtest(&["run", ELEPHANT, "--target", "http://192.0.2.1:6443"]);
     assert_eq!(remote.status.code(), Some(2));

@@ -1,4 +1,5 @@
-//! Every shipped scenario, shortened, over real sockets: it passes with fairness, and would fail without.
+//! Every shipped scenario: shortened, over real sockets, it passes with fairness and would fail without; and it passes in
+//! virtual time.
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -65,6 +66,21 @@ fn every_shipped_scenario_passes_with_fairness_and_would_fail_without() {
                 "{}: it does not fail without fairness",
                 scenario.display()
             ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_shipped_scenario_passes_in_virtual_time() {
+    let mut wrong = Vec::new();
+    for scenario in shipped() {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fairgate-loadtest"));
+        let output = command.arg("run").arg(&scenario).arg("--simulate").output();
+        let output = output.unwrap();
+        if !output.status.success() {
+            let said = [output.stdout, output.stderr].concat();
+            wrong.push(String::from_utf8_lossy(&said).into_owned());
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

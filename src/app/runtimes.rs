@@ -130,7 +130,10 @@ impl Gateway {
         let mut gateway = Self {
             address,
             drain: DrainController::default(),
-            connections: ClientConnections::new(settings.serve.connections),
+            connections: ClientConnections::new(
+                settings.serve.connections,
+                settings.serve.connections_per_address,
+            ),
             defence: Defence::new(settings.serve.unfinished_head_bytes, Clock::system()),
             loads: Vec::new(),
             threads: Vec::new(),
@@ -204,7 +207,8 @@ impl Gateway {
         S::Future: 'static,
     {
         let (handle, core) = Core::new();
-        let connections = ClientConnections::new(settings.connections);
+        let connections =
+            ClientConnections::new(settings.connections, settings.connections_per_address);
         let descriptors = raise_descriptor_limit();
         let acceptor = Acceptor::new(listener, vec![handle], connections, descriptors);
         let clock = Clock::system();

@@ -1,9 +1,10 @@
 //! The secure admin port: what the admin port serves, with TLS, authentication and authorization.
 //!
 //! It is served on a thread of its own, so that scrapes delay no request, by the same code as the main port, with
-//! the same authentication. Its limits are lower.
+//! the same authentication. Its limits are lower, and one address gets only a part of the connections, so that strangers
+//! cannot keep Prometheus out.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::runtime;
@@ -30,6 +31,13 @@ use fairgate_proxy::{
 
 /// Concurrent connections.
 const MAX_CONNECTIONS: usize = 256;
+/// One address may have so small a part of the connections: a replicated Prometheus needs a few, and strangers need eight
+/// addresses to take all.
+const ADDRESS_PART: usize = 8;
+/// Time for the TLS handshake, before which nothing is known of a client.
+const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(5);
+/// Time to send a request head.
+const MAX_HEAD_TIME: Duration = Duration::from_secs(5);
 /// Concurrent requests of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 4;
 /// Bytes of a request's head.
@@ -70,16 +78,20 @@ impl SecureAdmin {
         let authorities = main.rules.load().authentication.authorities();
         let tls = settings::serving_tls(TLS, certificate, authorities)?;
         let (rules, main) = (Arc::clone(&main.rules), &main.serve);
+        let connections = main.connections.min(MAX_CONNECTIONS);
         Ok(Some(Self {
             address: secure.address,
             certificate: own,
             serve: ServeSettings {
                 listen: secure.address,
                 tls: Some(tls),
-                connections: main.connections.min(MAX_CONNECTIONS),
+                connections,
+                connections_per_address: Some(connections.div_ceil(ADDRESS_PART)),
                 streams_per_connection: main.streams_per_connection.min(MAX_STREAMS),
                 head_bytes: main.head_bytes.min(MAX_HEAD_BYTES),
                 unfinished_head_bytes: main.unfinished_head_bytes.min(MAX_UNFINISHED_HEAD_BYTES),
+                handshake_timeout: main.handshake_timeout.min(MAX_HANDSHAKE_TIME),
+                head_timeout: main.head_timeout.min(MAX_HEAD_TIME),
                 ..main.clone()
             },
             rules,

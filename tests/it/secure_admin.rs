@@ -9,8 +9,11 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
     client::{self, TestClient, soon, status},
@@ -326,6 +329,61 @@ async fn the_plain_admin_port_is_unchanged_and_the_secure_one_has_no_plain_http(
     );
     let expiry = "fairgate_certificate_expiry_timestamp_seconds{certificate=\"admin\"}";
     assert!(errors.contains(expiry));
+}
+
+/// A connection from 127.0.0.2 that sends nothing.
+async fn silent_stranger(secured: &Secured) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let address = secured.gateway.secure_admin.unwrap();
+    soon(socket.connect(address)).await.unwrap()
+}
+
+/// A connection from 127.0.0.2 after its handshake; `None` if the gateway closes it before.
+async fn idle_stranger(secured: &Secured) -> Option<TlsStream<TcpStream>> {
+    let connector = TlsConnector::from(secured.authority.client(None, &[b"http/1.1"]));
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = silent_stranger(secured).await;
+    soon(connector.connect(name, stream)).await.ok()
+}
+
+#[tokio::test]
+async fn one_address_cannot_keep_prometheus_from_scraping() {
+    let reviews = Reviews::default();
+    let upstream = upstream(&reviews);
+    let secured = Secured::before(&upstream);
+    // More than the port has connections.
+    let mut strangers = Vec::new();
+    for _ in 0..300 {
+        strangers.extend(idle_stranger(&secured).await);
+    }
+    assert_eq!(strangers.len(), 32);
+    let mut prometheus = secured.client().await;
+    let (code, _, metrics) = read(&mut prometheus, "/metrics", "prometheus-token").await;
+    assert_eq!(code, 200);
+    assert!(metrics.contains("fairgate_"), "{metrics}");
+    drop(strangers);
+    while idle_stranger(&secured).await.is_none() {}
+}
+
+#[tokio::test]
+async fn a_client_without_a_handshake_or_a_head_is_closed_however_long_the_main_port_waits() {
+    let reviews = Reviews::default();
+    let url = format!("http://{}", upstream(&reviews).address);
+    let timeouts = json!({"handshake": "10m", "headerRead": "10m", "idle": "10m"});
+    let secured = Secured::start(json!({"upstream": {"url": url}, "timeouts": timeouts}), "");
+    let mut silent = silent_stranger(&secured).await;
+    let mut slow = idle_stranger(&secured).await.unwrap();
+    slow.write_all(b"GET /metrics HTTP/1.1\r\n").await.unwrap();
+    assert_eq!(soon(silent.read(&mut [0])).await.unwrap_or(0), 0);
+    let mut said = Vec::new();
+    // Without a close_notify the end is an error.
+    let _ = soon(slow.read_to_end(&mut said)).await;
+    let said = String::from_utf8(said).unwrap();
+    assert!(
+        said.is_empty() || said.starts_with("HTTP/1.1 408"),
+        "{said}"
+    );
 }
 
 #[tokio::test]

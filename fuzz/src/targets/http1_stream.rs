@@ -207,7 +207,12 @@ impl Gateway {
                 Acceptor::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("loopback has ports");
             let address = listener.local_addr().expect("it is bound");
             let (handle, core) = Core::new();
-            let acceptor = Acceptor::new(listener, vec![handle], ClientConnections::new(100), None);
+            let acceptor = Acceptor::new(
+                listener,
+                vec![handle],
+                ClientConnections::new(100, None),
+                None,
+            );
             let drain = DrainController::default();
             let phases = drain.subscribe();
             spawn_local(async move {

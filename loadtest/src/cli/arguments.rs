@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 
 use fairgate_core::go_duration;
 
@@ -25,8 +25,8 @@ Examples:
   Against a server that runs already:
     fairgate-loadtest run scenario.yaml --target https://127.0.0.1:8443 --ca ca.pem --tokens tokens.csv
 
-Exit codes: 0 all expectations hold, 1 one fails, 2 wrong usage or a mistake in the scenario, 3 the target does not
-answer or something cannot be started.";
+Exit codes: 0 all expectations hold, 1 one fails, 2 wrong usage or a mistake in the scenario, 3 the target does not \
+answer, or something cannot be started or written, 130 and 143 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -112,7 +112,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "URL", conflicts_with = "simulate")]
     pub(super) target: Option<String>,
     /// Play it in virtual time instead. Names the keys that have no effect there.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["metrics", "process", "upstream_control", "ca", "tokens", "token", "client_certificate", "rounds"])]
     pub(super) simulate: bool,
     /// Where the gateway's /metrics are, for plots of queues and seats; often another port.
     #[arg(long, value_name = "URL")]
@@ -159,6 +159,7 @@ pub(super) struct CompareArgs {
 
 /// How servers are reached.
 #[derive(Clone, Debug, clap::Args)]
+#[command(group = ArgGroup::new("credential").args(["token", "client_certificate"]).multiple(true))]
 pub(super) struct TargetArgs {
     /// The CA certificates that verify the server's certificate (PEM), for https.
     #[arg(long, value_name = "FILE")]
@@ -170,8 +171,15 @@ pub(super) struct TargetArgs {
     /// One bearer token for all users: the server takes them for one and the same, unless they are impersonated.
     #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
     pub(super) token: Option<PathBuf>,
-    /// Impersonate the scenario's users and their groups. The owner of --token must be allowed to.
-    #[arg(long, requires = "token")]
+    /// One client certificate for all users, with its chain (PEM), instead of bearer tokens: the server takes them for one
+    /// and the same, unless they are impersonated. With --tokens or --token those are sent, too.
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub(super) client_certificate: Option<PathBuf>,
+    /// The private key of --client-certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    pub(super) client_key: Option<PathBuf>,
+    /// Impersonate the scenario's users and their groups. The owner of --token or --client-certificate must be allowed to.
+    #[arg(long, requires = "credential")]
     pub(super) impersonate: bool,
     /// Send load to another machine.
     #[arg(long)]
@@ -250,4 +258,7 @@ pub(super) struct UpstreamArgs {
 pub(super) struct GatewayArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) config: PathBuf,
+    /// End when standard input ends.
+    #[arg(long)]
+    pub(super) exit_with_input: bool,
 }

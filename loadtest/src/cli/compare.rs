@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Failure, arguments::CompareArgs, finish, judged, read_for, resolve, runtime};
+use super::{
+    Failure, arguments::CompareArgs, finish, interrupt::until_signal, judged, prepare, read_for,
+    resolve, running, runtime,
+};
 use crate::{
     load::progress::ProgressLine,
     measure::{Contender, ContenderPlace, MeasurePlan, measure},
@@ -12,9 +15,10 @@ use crate::{
 
 pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
     let scenario = read_for(&args.scenario, &args.measure)?;
+    prepare(&args.output)?;
     let runtime = runtime()?;
     let rounds = args.measure.rounds;
-    let measurements = runtime.block_on(async {
+    let measurements = until_signal(&runtime, async {
         Ok::<_, Failure>(
             measure(
                 &scenario,
@@ -41,6 +45,11 @@ pub(super) fn run(args: &CompareArgs) -> Result<bool, Failure> {
 
 /// The targets, in their order, each with its metrics.
 async fn contenders(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
+    if args.targets.len() < 2 {
+        return Err(Failure::usage(
+            "compare needs at least two targets; for one, use the command run",
+        ));
+    }
     let mut metrics = metrics(args).await?;
     let mut contenders: Vec<Contender> = Vec::new();
     for text in &args.targets {
@@ -57,8 +66,7 @@ async fn contenders(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
                 "two targets are called {name:?}; give each a name of its own"
             )));
         }
-        let target = resolve(url, &args.access).await?;
-        target.check().await?;
+        let target = running(url, &args.access).await?;
         let place = ContenderPlace::Running {
             target,
             metrics: metrics.remove(name),
@@ -76,11 +84,6 @@ async fn contenders(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
             "--metrics names {name:?}, which is no target; the targets are {}",
             names.join(", ")
         )));
-    }
-    if contenders.len() < 2 {
-        return Err(Failure::usage(
-            "compare needs at least two targets; for one, use the command run",
-        ));
     }
     Ok(contenders)
 }

@@ -1,14 +1,16 @@
 //! The command line.
 //!
 //! Exit codes: 0 all expectations hold, 1 one fails, 2 wrong usage or a mistake in the scenario, 3 the target does not
-//! answer or something cannot be started. Results go to standard output, everything else to standard error.
+//! answer, or something cannot be started or written, 130 and 143 interrupted. Results go to standard output, everything else to standard error.
 
 mod arguments;
 mod compare;
+mod interrupt;
 mod serve;
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{self, Write},
     path::Path,
     process::ExitCode,
@@ -36,6 +38,7 @@ use arguments::{
 };
 use fairgate_core::finding::Finding;
 use fairgate_proxy::serve::raise_descriptor_limit;
+use interrupt::until_signal;
 
 /// The names of the two measurements in headlines.
 const NAMES: [&str; 2] = ["with fairness", "without"];
@@ -59,7 +62,7 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self {
-            code: 1,
+            code: 3,
             message: format!("cannot write: {error}"),
         }
     }
@@ -102,6 +105,8 @@ pub(crate) fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(Failure { code, message }) => {
+            // The progress of a measurement that has ended early is still there.
+            ProgressLine::new().clear();
             let _ = writeln!(io::stderr(), "fairgate-loadtest: {message}");
             ExitCode::from(code)
         }
@@ -203,6 +208,7 @@ fn simulated(args: &RunArgs) -> Result<bool, Failure> {
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         Failure::usage(lines.join("\n"))
     };
+    prepare(&args.output)?;
     let evidence = simulate::play(&scenario).map_err(wrong)?;
     let remarks = left_out::remarks(&scenario, &reading.keys).map_err(wrong)?;
     let mut variants = vec![(
@@ -250,15 +256,35 @@ fn runtime() -> Result<Runtime, Failure> {
     })
 }
 
+/// A server that load is sent to, or whose metrics are read.
 async fn resolve(url: &str, args: &TargetArgs) -> Result<Arc<LoadTarget>, Failure> {
     let mut target = LoadTarget::resolve(url, args.ca.as_deref(), args.allow_remote).await?;
+    if let (Some(certificate), Some(key)) = (&args.client_certificate, &args.client_key) {
+        target = target.with_client_certificate(certificate, key)?;
+    }
+    // Tokens after the certificate, which takes their place unless they are given, too.
     if let Some(tokens) = &args.tokens {
         target = target.with_tokens(tokens)?;
     }
     if let Some(token) = &args.token {
-        target = target.with_token(token, args.impersonate)?;
+        target = target.with_token(token)?;
+    }
+    if args.impersonate {
+        target = target.impersonating();
     }
     Ok(Arc::new(target))
+}
+
+/// A server that load is sent to, which is running.
+async fn running(url: &str, args: &TargetArgs) -> Result<Arc<LoadTarget>, Failure> {
+    let target = resolve(url, args).await?;
+    if args.client_certificate.is_some() && !target.is_secure() {
+        return Err(Failure::usage(format!(
+            "{url} has no TLS, so that it cannot see --client-certificate; write https://, or use another credential"
+        )));
+    }
+    target.check().await?;
+    Ok(target)
 }
 
 fn run_against(args: &RunArgs) -> Result<bool, Failure> {
@@ -268,10 +294,10 @@ fn run_against(args: &RunArgs) -> Result<bool, Failure> {
         ));
     };
     let scenario = read_for(&args.scenario, &args.measure)?;
+    prepare(&args.output)?;
     let runtime = runtime()?;
-    let (measurements, rounds) = runtime.block_on(async {
-        let target = resolve(url, &args.access).await?;
-        target.check().await?;
+    let (measurements, rounds) = until_signal(&runtime, async {
+        let target = running(url, &args.access).await?;
         let metrics = match &args.metrics {
             Some(url) => Some(resolve(url, &args.access).await?),
             None => None,
@@ -313,6 +339,16 @@ fn run_against(args: &RunArgs) -> Result<bool, Failure> {
 
 fn local(args: &LocalArgs) -> Result<bool, Failure> {
     let scenario = read_for(&args.scenario, &args.measure)?;
+    let output = OutputArgs {
+        report: Some(
+            args.output
+                .report
+                .clone()
+                .unwrap_or_else(|| Path::new("loadtest-report").join(&scenario.name)),
+        ),
+        ..args.output.clone()
+    };
+    prepare(&output)?;
     let contender = |name: &str, fairness| Contender {
         name: name.to_owned(),
         place: ContenderPlace::Local {
@@ -338,21 +374,12 @@ fn local(args: &LocalArgs) -> Result<bool, Failure> {
         |index| index == 0,
         &mut progress,
     );
-    let measurements = runtime.block_on(measuring)?;
+    let measurements = until_signal(&runtime, measuring)?;
     let judge = match args.judge {
         JudgedVariant::Fairness => 0,
         JudgedVariant::Without => 1,
     };
     let report = judged(&scenario, &measurements, judge, Some(1), rounds, NAMES);
-    let output = OutputArgs {
-        report: Some(
-            args.output
-                .report
-                .clone()
-                .unwrap_or_else(|| Path::new("loadtest-report").join(&scenario.name)),
-        ),
-        ..args.output.clone()
-    };
     finish(&report, &output)
 }
 
@@ -405,6 +432,19 @@ fn judged(
     )
 }
 
+/// Makes the directory of the report, so that a measurement is not for nothing.
+fn prepare(output: &OutputArgs) -> Result<(), Failure> {
+    let Some(directory) = &output.report else {
+        return Ok(());
+    };
+    fs::create_dir_all(directory).map_err(|error| {
+        Failure::usage(format!(
+            "{}: cannot be created: {error}; name another directory with --report",
+            directory.display()
+        ))
+    })
+}
+
 /// Writes the report to standard output and to the requested directory; returns whether all expectations hold.
 fn finish(report: &RunReport, output: &OutputArgs) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
@@ -416,7 +456,13 @@ fn finish(report: &RunReport, output: &OutputArgs) -> Result<bool, Failure> {
         }
     }
     if let Some(directory) = &output.report {
-        report.write_to(directory)?;
+        report.write_to(directory).map_err(|error| Failure {
+            code: 3,
+            message: format!(
+                "cannot write the report to {}: {error}",
+                directory.display()
+            ),
+        })?;
         writeln!(
             io::stderr(),
             "The page with all figures and plots is {}",

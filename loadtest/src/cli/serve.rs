@@ -18,11 +18,7 @@ use fairgate::config::Config;
 pub(super) fn upstream(args: &UpstreamArgs) -> Result<bool, Failure> {
     let (scenario, _) = read(&args.scenario)?;
     if args.exit_with_input {
-        thread::spawn(|| {
-            let mut input = [0; 64];
-            while io::stdin().read(&mut input).is_ok_and(|read| read > 0) {}
-            std::process::exit(0);
-        });
+        exit_with_input();
     }
     let tls = match &args.tls {
         Some(directory) => Some(certificate::server_config(directory)?),
@@ -42,6 +38,9 @@ pub(super) fn upstream(args: &UpstreamArgs) -> Result<bool, Failure> {
 }
 
 pub(super) fn gateway(args: &GatewayArgs) -> Result<bool, Failure> {
+    if args.exit_with_input {
+        exit_with_input();
+    }
     let (config, warnings) = Config::read(Some(&args.config))
         .usable()
         .map_err(anyhow::Error::from)?;
@@ -52,4 +51,13 @@ pub(super) fn gateway(args: &GatewayArgs) -> Result<bool, Failure> {
         Ok::<(), anyhow::Error>(())
     })?;
     Ok(true)
+}
+
+/// Ends this process when its standard input ends, as it does when the process that started it is killed.
+fn exit_with_input() {
+    thread::spawn(|| {
+        let mut input = [0; 64];
+        while io::stdin().read(&mut input).is_ok_and(|read| read > 0) {}
+        std::process::exit(0);
+    });
 }

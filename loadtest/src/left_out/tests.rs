@@ -229,6 +229,32 @@ fn keys_with_another_effect_than_over_sockets_are_explained() {
 }
 
 #[test]
+fn clients_that_read_slowly_are_explained() {
+    let get = |rate: u32| json!({"path": "/api/v1/namespaces/a/pods/b", "readRate": rate});
+    let one = with(plain(), "/clients/0/requests/0", get(2048));
+    assert_eq!(remarks_of(&one), "");
+    let two = with(one, "/clients/0/requests/1", get(2048));
+    let mixed = json!([get(0), get(1024)]);
+    let mixed_place = ("/clients/0/requests", mixed);
+    assert_partly(
+        &two,
+        mixed_place,
+        json!([get(2048), get(2048)]),
+        "busy: it reads all its responses in the mean time of the mix (readRate)",
+    );
+    let list = |count: u32| {
+        let objects = json!([{"resource": "pods", "count": count, "bytes": 1024}]);
+        let scenario = with(plain(), "/upstream/objects", objects);
+        let list = json!({"verb": "list", "path": "/api/v1/pods", "readRate": "1Mi"});
+        remarks_of(&with(scenario, "/clients/0/requests/0", list))
+    };
+    assert_eq!(list(900), "");
+    let expected = "busy: its responses keep no seats while it reads them, though they are larger than \
+                    limits.spoolPerAnswer of a gateway (readRate)";
+    assert_eq!(list(1100), expected);
+}
+
+#[test]
 fn a_client_whose_requests_differ_for_the_policy_is_explained() {
     let path = |path: &str| json!({"path": path});
     let by_namespace = with(plain(), "/policy/1", schema("ByNamespace"));

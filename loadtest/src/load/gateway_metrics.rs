@@ -91,7 +91,7 @@ impl MetricsSource {
         let headers = request.headers_mut();
         let unknown = HeaderValue::from_static("localhost");
         headers.insert(header::HOST, host.unwrap_or(unknown));
-        headers.insert(header::AUTHORIZATION, target.authorization("metrics"));
+        headers.extend(target.authorization("metrics"));
         Self {
             pool: ConnectionPool::new(target, spec, 1, false),
             request,

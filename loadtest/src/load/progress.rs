@@ -9,7 +9,8 @@ use std::{
 use super::recorder::LoadRecorder;
 use crate::figures::real;
 
-/// The width of a line; longer ones are cut, because a line that wraps cannot be overwritten.
+/// The greatest width of a line. Longer ones are cut, also to the width of the terminal, because a line that wraps cannot be
+/// overwritten.
 const WIDTH: usize = 118;
 
 /// The line. Without a terminal nothing is written but the headings.
@@ -52,6 +53,7 @@ impl ProgressLine {
             return;
         }
         let line = self.line(elapsed, whole, measured, recorders);
+        let line: String = line.chars().take(columns()).collect();
         let _ = write!(io::stderr(), "\r\x1b[2K{line}");
         let _ = io::stderr().flush();
     }
@@ -66,15 +68,18 @@ impl ProgressLine {
     ) -> String {
         let (elapsed, whole) = (elapsed.as_secs_f64(), whole.as_secs_f64());
         let mut line = format!("{} {elapsed:.0}/{whole:.0} s", self.what);
+        if measured.is_zero() {
+            line += ", warm-up";
+            return line.chars().take(WIDTH).collect();
+        }
         for recorder in recorders {
             let (ok, p99, refused, errors) = recorder.progress();
             let rate = real(ok) / measured.as_secs_f64().max(0.5);
-            let _ = write!(
-                line,
-                " | {} {rate:.0}/s p99 {:.0} ms",
-                recorder.name(),
-                p99 * 1000.0
-            );
+            let p99 = match ok {
+                0 => "-".to_owned(),
+                _ => format!("{:.0} ms", p99 * 1000.0),
+            };
+            let _ = write!(line, " | {} {rate:.0}/s p99 {p99}", recorder.name());
             if refused + errors > 0 {
                 let _ = write!(line, " 429 {refused} err {errors}");
             }
@@ -89,6 +94,13 @@ impl ProgressLine {
             let _ = io::stderr().flush();
         }
     }
+}
+
+/// The columns of the terminal but the last, after which it may begin a new line; the greatest width if it does not say.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    columns.checked_sub(1).unwrap_or(WIDTH)
 }
 
 #[cfg(test)]
@@ -113,6 +125,12 @@ mod tests {
         assert_eq!(
             line(std::slice::from_ref(&recorder)),
             "fairgate, round 1 2/10 s | mouse 50/s p99 20 ms 429 1 err 0"
+        );
+        let silent = [LoadRecorder::new("cat", 1, other)];
+        assert_eq!(line(&silent), "fairgate, round 1 2/10 s | cat 0/s p99 -");
+        assert_eq!(
+            progress.line(one, other, Duration::ZERO, silent.iter()),
+            "fairgate, round 1 2/10 s, warm-up"
         );
         let many: Vec<_> = (0..20)
             .map(|_| LoadRecorder::new("mouse", 1, other))

@@ -44,8 +44,28 @@ pub(super) fn request(fields: &mut Fields<'_>) -> RequestSpec {
         hold: fields.get("hold", Duration::from_secs(5), values::some_time),
         read_rate: fields.get("readRate", 0, values::size),
     };
+    check_reading(fields, &request);
     check_body(fields, &request);
     request
+}
+
+/// Reports a key that says how a response is read, but not one of this kind.
+fn check_reading(fields: &mut Fields<'_>, request: &RequestSpec) {
+    let is_watch = request.info.is_watch();
+    let (key, problem, remedy) = if is_watch {
+        let remedy = "remove it: hold says how long it is read";
+        ("readRate", "a watch is read as it comes", remedy)
+    } else {
+        let remedy = "write verb: watch, or remove it";
+        ("hold", "only watches are held", remedy)
+    };
+    let path = fields.at(key);
+    // With a mistake in one of them it may have been meant to be a watch.
+    let of_kind = ["verb", "path"].map(|key| fields.at(key));
+    let is_clear = |key: &String| !fields.reader.has_findings_below(key);
+    if fields.reader.lines.contains_key(&path) && of_kind.iter().all(is_clear) {
+        fields.reader.error(&path, problem, remedy);
+    }
 }
 
 /// The path with its query, and what fairgate derives from it and the method.

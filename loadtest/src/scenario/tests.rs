@@ -88,6 +88,16 @@ fn rules_that_involve_several_keys_are_checked() {
             "it has 0 of policy, slowdown, upstream, gateway",
         ),
         ("- name: mouse", "- name: all", "cannot be a name"),
+        (
+            "default/pods/a\n",
+            "default/pods/a\n    hold: 1s\n",
+            "only watches are held; write verb: watch, or remove it",
+        ),
+        (
+            "default/pods/a\n",
+            "default/pods\n    verb: watch\n    readRate: 1Ki\n",
+            "a watch is read as it comes; remove it: hold says how long it is read",
+        ),
     ] {
         let found = findings(&SMALL.replace(from, to)).join("\n");
         assert!(found.contains(expected), "{expected}: {found}");

@@ -50,9 +50,22 @@ fn chain(error: &hyper::Error) -> String {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
+        if wants_certificate(cause) {
+            text += "; the server requires a client certificate: name one with --client-certificate and --client-key";
+        }
         source = cause.source();
     }
     text
+}
+
+/// Whether the server ended the connection because it saw no client certificate.
+fn wants_certificate(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref);
+    let error = error.and_then(|error| error.downcast_ref::<rustls::Error>());
+    let required = rustls::AlertDescription::CertificateRequired;
+    error.is_some_and(|error| *error == rustls::Error::AlertReceived(required))
 }
 
 /// The connections of one user.

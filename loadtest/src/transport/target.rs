@@ -10,12 +10,10 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider, pki_types::ServerName};
 use tokio::net::TcpStream;
 
+use super::certificates::{self, CredentialFileError, wrong};
 use fairgate_upstream::dial::HttpVersion;
 
 /// How long connecting may take.
@@ -43,8 +41,8 @@ pub(crate) enum TargetError {
     #[error("{url} does not answer: {source}. Is it running, and is the address right?")]
     Down { url: String, source: io::Error },
     /// A file cannot be used.
-    #[error("{file}: {problem}")]
-    File { file: String, problem: String },
+    #[error(transparent)]
+    File(#[from] CredentialFileError),
 }
 
 /// A server that load is sent to.
@@ -56,18 +54,20 @@ pub(crate) struct LoadTarget {
     /// The host and port for requests.
     pub(crate) authority: String,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    credentials: LoadCredentials,
+    bearer: BearerTokens,
+    /// Whether the owner of the token or of the client certificate impersonates users.
+    impersonates: bool,
 }
 
-/// How users show who they are.
+/// The bearer tokens of users.
 #[derive(Clone, Debug)]
-enum LoadCredentials {
-    /// Each with a bearer token: that of this table, or else the one that load tests give it.
-    OwnTokens(Arc<BTreeMap<String, String>>),
-    /// All with this one.
+enum BearerTokens {
+    /// Each has its own: that of this table, or else the one that load tests give it.
+    Own(Arc<BTreeMap<String, String>>),
+    /// All have this one.
     Shared(HeaderValue),
-    /// By impersonation with this one.
-    Impersonation(HeaderValue),
+    /// None: they have a client certificate.
+    None,
 }
 
 impl LoadTarget {
@@ -128,7 +128,8 @@ impl LoadTarget {
             address,
             authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
             tls,
-            credentials: LoadCredentials::OwnTokens(Arc::default()),
+            bearer: BearerTokens::Own(Arc::default()),
+            impersonates: false,
         })
     }
 
@@ -138,10 +139,8 @@ impl LoadTarget {
     ///
     /// When the file cannot be read.
     pub(crate) fn with_tokens(mut self, file: &Path) -> Result<Self, TargetError> {
-        let text = std::fs::read_to_string(file).map_err(|error| TargetError::File {
-            file: file.display().to_string(),
-            problem: format!("cannot be read: {error}"),
-        })?;
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| wrong(file, format!("cannot be read: {error}")))?;
         let lines = text.lines().filter_map(|line| {
             let mut cells = line
                 .split(',')
@@ -149,46 +148,57 @@ impl LoadTarget {
             let token = cells.next()?;
             cells.next().map(|user| (user, token))
         });
-        self.credentials = LoadCredentials::OwnTokens(Arc::new(lines.collect()));
+        self.bearer = BearerTokens::Own(Arc::new(lines.collect()));
         Ok(self)
     }
 
-    /// The same target, with the bearer token in a file for all users. With `impersonate`, its owner impersonates them.
+    /// The same target, with the bearer token in a file for all users.
     ///
     /// # Errors
     ///
     /// When the file cannot be read, or has no token.
-    pub(crate) fn with_token(
-        mut self,
-        file: &Path,
-        impersonate: bool,
-    ) -> Result<Self, TargetError> {
-        let wrong = |problem: String| TargetError::File {
-            file: file.display().to_string(),
-            problem,
-        };
+    pub(crate) fn with_token(mut self, file: &Path) -> Result<Self, TargetError> {
         let text = std::fs::read_to_string(file)
-            .map_err(|error| wrong(format!("cannot be read: {error}")))?;
+            .map_err(|error| wrong(file, format!("cannot be read: {error}")))?;
         let token = text.trim();
         if token.is_empty() {
-            return Err(wrong("it has no token".to_owned()));
+            return Err(wrong(file, "it has no token").into());
         }
         let mut header = HeaderValue::try_from(format!("Bearer {token}"))
-            .map_err(|_| wrong("it has more than a token".to_owned()))?;
+            .map_err(|_| wrong(file, "it has more than a token"))?;
         header.set_sensitive(true);
-        self.credentials = if impersonate {
-            LoadCredentials::Impersonation(header)
-        } else {
-            LoadCredentials::Shared(header)
-        };
+        self.bearer = BearerTokens::Shared(header);
         Ok(self)
+    }
+
+    /// The same target, with a client certificate instead of bearer tokens, for all users. Without TLS nothing is shown.
+    ///
+    /// # Errors
+    ///
+    /// When the files cannot be used.
+    pub(crate) fn with_client_certificate(
+        mut self,
+        certificate: &Path,
+        key: &Path,
+    ) -> Result<Self, TargetError> {
+        let read = certificates::client(certificate, key, &provider())?;
+        if let Some((config, _)) = &mut self.tls {
+            Arc::make_mut(config).client_auth_cert_resolver = read;
+        }
+        self.bearer = BearerTokens::None;
+        Ok(self)
+    }
+
+    /// The same target; the owner of the token or of the client certificate impersonates users.
+    pub(crate) fn impersonating(mut self) -> Self {
+        self.impersonates = true;
+        self
     }
 
     /// The headers that say who a user is.
     pub(crate) fn identity(&self, user: &str, groups: &[String]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, self.authorization(user));
-        if let LoadCredentials::Impersonation(_) = self.credentials {
+        let mut headers = self.authorization(user);
+        if self.impersonates {
             // Names of users are valid header values. A group that is none is left out, and the server refuses what it may not do.
             headers.extend(HeaderValue::try_from(user).map(|user| (IMPERSONATE_USER, user)));
             let groups = groups
@@ -201,18 +211,20 @@ impl LoadTarget {
         headers
     }
 
-    /// The `Authorization` header of a user.
-    pub(crate) fn authorization(&self, user: &str) -> HeaderValue {
-        let tokens = match &self.credentials {
-            LoadCredentials::OwnTokens(tokens) => tokens,
-            LoadCredentials::Shared(token) | LoadCredentials::Impersonation(token) => {
-                return token.clone();
+    /// The `Authorization` header of a user, if it has one.
+    pub(crate) fn authorization(&self, user: &str) -> HeaderMap {
+        let token = match &self.bearer {
+            BearerTokens::None => None,
+            BearerTokens::Shared(token) => Some(token.clone()),
+            BearerTokens::Own(tokens) => {
+                let token = tokens.get(user).cloned().unwrap_or_else(|| token_of(user));
+                // If the token is not a valid header value, the server refuses the request, and the figures show it.
+                let header = HeaderValue::try_from(format!("Bearer {token}"));
+                Some(header.unwrap_or(HeaderValue::from_static("Bearer")))
             }
         };
-        let token = tokens.get(user).cloned().unwrap_or_else(|| token_of(user));
-        // If the token is not a valid header value, the server refuses the request, and the figures show it.
-        HeaderValue::try_from(format!("Bearer {token}"))
-            .unwrap_or(HeaderValue::from_static("Bearer"))
+        let header = token.map(|token| (header::AUTHORIZATION, token));
+        header.into_iter().collect()
     }
 
     /// Whether requests go over TLS.
@@ -252,29 +264,23 @@ pub(crate) fn token_of(user: &str) -> String {
     format!("loadtest-{user}")
 }
 
-fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, TargetError> {
-    let wrong = |file: &Path, problem: String| TargetError::File {
-        file: file.display().to_string(),
-        problem,
-    };
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, CredentialFileError> {
     let Some(file) = ca else {
-        return Err(TargetError::File {
-            file: "--ca".to_owned(),
-            problem: "an https target needs a file with its CA certificates".to_owned(),
-        });
+        let problem = "an https target needs a file with its CA certificates";
+        return Err(wrong(Path::new("--ca"), problem));
     };
     let mut roots = RootCertStore::empty();
-    let certificates =
-        CertificateDer::pem_file_iter(file).map_err(|error| wrong(file, error.to_string()))?;
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| wrong(file, error.to_string()))?;
+    for certificate in certificates::read(file, "--ca")? {
         roots
             .add(certificate)
             .map_err(|error| wrong(file, error.to_string()))?;
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| wrong(file, error.to_string()))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
@@ -361,10 +367,9 @@ mod tests {
         let given = target().await.unwrap().with_tokens(&tokens.0).unwrap();
         assert_eq!(headers(&given), ["authorization: Bearer secret"]);
         let token = TokenFile::new("token", "shared\n");
-        let shared = target().await.unwrap().with_token(&token.0, false).unwrap();
+        let shared = target().await.unwrap().with_token(&token.0).unwrap();
         assert_eq!(headers(&shared), ["authorization: Bearer shared"]);
-        let impersonating = target().await.unwrap().with_token(&token.0, true).unwrap();
-        let mut found = headers(&impersonating);
+        let mut found = headers(&shared.impersonating());
         found.sort_unstable();
         let expected = [
             "authorization: Bearer shared",
@@ -385,7 +390,7 @@ mod tests {
             let target = LoadTarget::resolve("http://127.0.0.1:80", None, false)
                 .await
                 .unwrap();
-            let error = target.with_token(&file.0, false).unwrap_err().to_string();
+            let error = target.with_token(&file.0).unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");
         }
     }

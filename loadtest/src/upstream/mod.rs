@@ -5,7 +5,6 @@
 //! `POST /slowdown/FACTOR`, `POST /down`, `POST /up`.
 
 mod model;
-mod objects;
 mod server;
 mod workers;
 

@@ -33,12 +33,18 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{objects::StandInObjects, workers::Workers};
-use crate::scenario::{Scenario, ServiceSpread, UpstreamSpec};
+use super::workers::Workers;
+use crate::{
+    objects::StandInObjects,
+    scenario::{Scenario, ServiceSpread, UpstreamSpec},
+};
 use fairgate_core::{digest::RequestInfo, random::Random};
 
 /// The pause after `accept` fails, for example because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Length of the kernel's queue of connections that are not accepted yet; the default of Linux, which Go uses, too.
+const BACKLOG: i32 = 4096;
 
 /// Where the stand-in listens; printed as one line of JSON when it does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,7 +79,7 @@ pub(crate) async fn serve(
     listening: impl FnOnce(UpstreamAddresses) -> io::Result<()>,
 ) -> io::Result<()> {
     let spec = scenario.upstream.clone();
-    let listener = TcpListener::bind(address).await?;
+    let listener = listen(address).await?;
     let control = TcpListener::bind((address.ip(), 0)).await?;
     listening(UpstreamAddresses {
         address: listener.local_addr()?,
@@ -90,6 +96,14 @@ pub(crate) async fn serve(
     tokio::spawn(accept(control, None, Arc::clone(&server), true));
     accept(listener, tls.map(TlsAcceptor::from), server, false).await;
     Ok(())
+}
+
+/// Listens on `address`. The default of the standard library is so short a queue that the kernel drops some of a proxy's
+/// connections when it opens many at once; each of those is repeated after a second, which would be measured.
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
 }
 
 async fn accept(
@@ -283,4 +297,22 @@ fn unit(random: &mut Random) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 random bits")]
     let bits = (random.number() >> 11) as f64;
     bits / 9_007_199_254_740_992.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn many_connections_can_wait_to_be_accepted() {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut connections = Vec::new();
+        for _ in 0..1000 {
+            let connecting = TcpStream::connect(address);
+            let connected = tokio::time::timeout(Duration::from_secs(10), connecting).await;
+            connections.push(connected.unwrap().unwrap());
+        }
+        drop(listener);
+    }
 }

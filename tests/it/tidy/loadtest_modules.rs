@@ -11,7 +11,8 @@ pub(super) const LOADTEST: Edges = &[
     ("policy", &["scenario"]),
     ("requirements", &["scenario"]),
     ("transport", &["scenario"]),
-    ("upstream", &["scenario"]),
+    ("objects", &["scenario"]),
+    ("upstream", &["objects", "scenario"]),
     ("gateway", &["certificate", "scenario", "transport"]),
     ("events", &["gateway", "scenario", "transport"]),
     (
@@ -26,8 +27,11 @@ pub(super) const LOADTEST: Edges = &[
         ],
     ),
     ("verdict", &["figures", "scenario"]),
-    ("simulate", &["figures", "policy", "scenario", "verdict"]),
-    ("left_out", &["policy", "scenario"]),
+    (
+        "simulate",
+        &["figures", "objects", "policy", "scenario", "verdict"],
+    ),
+    ("left_out", &["objects", "policy", "scenario"]),
     (
         "load",
         &[

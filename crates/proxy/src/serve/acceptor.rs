@@ -10,6 +10,9 @@
 //!
 //! If descriptors run out anyway, `accept` fails repeatedly while the client stays in the kernel's
 //! queue. One descriptor is kept in reserve to accept and close such a connection; then there is a pause.
+//!
+//! When all connections are taken, clients wait in the kernel's queue. So that one client cannot take all of them, there can
+//! be a limit for each address; what exceeds it is accepted and closed, and so leaves the queue to others.
 
 use std::{
     fs::File,
@@ -113,6 +116,7 @@ impl Acceptor {
             first_reserved,
             reserve,
             log_limit: LogLimit::new(1),
+            address_log_limit: LogLimit::new(1),
             clock: Clock::system(),
         };
         loop {
@@ -138,6 +142,8 @@ struct Distributor {
     reserve: Option<File>,
     /// Limits how often a shortage of descriptors is logged.
     log_limit: LogLimit,
+    /// The same for addresses with too many connections.
+    address_log_limit: LogLimit,
     clock: Clock,
 }
 
@@ -179,8 +185,22 @@ impl Distributor {
         let Some(core) = self.cores.iter().min_by_key(|core| core.load.total()) else {
             return;
         };
-        let counted = CountedConnection::new(self.connections.clone(), core.load.clone());
-        core.serve(stream, from, counted);
+        let (connections, load) = (self.connections.clone(), core.load.clone());
+        match CountedConnection::new(connections, load, from.ip()) {
+            Some(counted) => core.serve(stream, from, counted),
+            None => self.log_too_many_of(from),
+        }
+    }
+
+    /// Logs a connection that was closed because its client has too many.
+    fn log_too_many_of(&self, from: SocketAddr) {
+        if let Some(left_out) = self.address_log_limit.admit(self.clock.now()) {
+            tracing::warn!(
+                left_out,
+                client = %from.ip(),
+                "a client connection was closed because this address has too many"
+            );
+        }
     }
 
     /// Counts and logs a connection that was closed because of the descriptor limit.

@@ -1,13 +1,18 @@
-//! How many client connections are open, in the process and on each core.
+//! How many client connections are open: in the process, on each core, and of each address.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use tokio::sync::Notify;
 
 use super::core_load::CoreLoad;
+use fairgate_core::sync::{Mutex, lock};
 
 /// The client connections of the process.
 #[derive(Debug)]
@@ -15,16 +20,29 @@ pub struct ClientConnections {
     open: AtomicUsize,
     rejected: AtomicU64,
     pub(super) limit: usize,
+    addresses: Option<AddressLimit>,
     ended: Notify,
 }
 
+/// A limit of the connections of each client address.
+#[derive(Debug)]
+struct AddressLimit {
+    limit: usize,
+    /// Addresses without connections are not in it.
+    open: Mutex<BTreeMap<IpAddr, usize>>,
+}
+
 impl ClientConnections {
-    /// At most `limit` connections are open at a time.
-    pub fn new(limit: usize) -> Arc<Self> {
+    /// At most `limit` connections are open at a time, and `per_address` from one address.
+    pub fn new(limit: usize, per_address: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
             rejected: AtomicU64::new(0),
             limit: limit.max(1),
+            addresses: per_address.map(|limit| AddressLimit {
+                limit: limit.max(1),
+                open: Mutex::default(),
+            }),
             ended: Notify::new(),
         })
     }
@@ -63,25 +81,100 @@ impl ClientConnections {
     }
 }
 
-/// Counts a connection as open, in the process and on its core, until it is dropped.
+impl AddressLimit {
+    /// Counts a connection from `address`; `false` if it has too many already.
+    fn add(&self, address: IpAddr) -> bool {
+        let mut open = lock(&self.open);
+        let connections = open.entry(address).or_default();
+        let admitted = *connections < self.limit;
+        *connections += usize::from(admitted);
+        admitted
+    }
+
+    fn remove(&self, address: IpAddr) {
+        let mut open = lock(&self.open);
+        if let Some(connections) = open.get_mut(&address) {
+            *connections -= 1;
+            if *connections == 0 {
+                open.remove(&address);
+            }
+        }
+    }
+}
+
+/// What is limited as one address: an IPv6 host has a network of 64 bits to choose addresses from.
+fn limited_address(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// Counts a connection as open, in the process, on its core and of its address, until it is dropped.
 #[derive(Debug)]
 pub(super) struct CountedConnection {
     connections: Arc<ClientConnections>,
     load: Arc<CoreLoad>,
+    address: IpAddr,
 }
 
 impl CountedConnection {
-    pub(super) fn new(connections: Arc<ClientConnections>, load: Arc<CoreLoad>) -> Self {
+    /// `None` if there are too many connections from this address.
+    pub(super) fn new(
+        connections: Arc<ClientConnections>,
+        load: Arc<CoreLoad>,
+        from: IpAddr,
+    ) -> Option<Self> {
+        let address = limited_address(from);
+        if let Some(addresses) = &connections.addresses
+            && !addresses.add(address)
+        {
+            return None;
+        }
         connections.open.fetch_add(1, Ordering::Relaxed);
         load.add_connection();
-        Self { connections, load }
+        Some(Self {
+            connections,
+            load,
+            address,
+        })
     }
 }
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.load.remove_connection();
+        if let Some(addresses) = &self.connections.addresses {
+            addresses.remove(self.address);
+        }
         self.connections.open.fetch_sub(1, Ordering::Relaxed);
         self.connections.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_has_a_share_and_an_ipv6_network_counts_as_one() {
+        let connections = ClientConnections::new(10, Some(2));
+        let load = Arc::new(CoreLoad::default());
+        let connect = |address: &str| {
+            CountedConnection::new(connections.clone(), load.clone(), address.parse().unwrap())
+        };
+        let first = connect("10.0.0.1");
+        let mapped = connect("::ffff:10.0.0.1");
+        assert!(first.is_some() && mapped.is_some() && connect("10.0.0.1").is_none());
+        let network = [connect("2001:db8::1"), connect("2001:db8::2:3:4:5")];
+        assert!(network.iter().all(Option::is_some) && connect("2001:db8::6").is_none());
+        let other = connect("2001:db8:0:1::1");
+        assert!(other.is_some());
+        assert_eq!(connections.open(), 5);
+        drop(first);
+        assert!(connect("10.0.0.1").is_some());
+        drop((mapped, network, other));
+        assert_eq!(connections.open(), 0);
+        assert!(lock(&connections.addresses.as_ref().unwrap().open).is_empty());
     }
 }

@@ -19,6 +19,9 @@ pub struct ServeSettings {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Client connections in total; further ones wait in the kernel's queue: 16384.
     pub connections: usize,
+    /// Connections from one address, or from one IPv6 network of 64 bits; further ones are closed: no limit, since clients
+    /// behind a load balancer can have one address.
+    pub connections_per_address: Option<usize>,
     /// Concurrent requests on one HTTP/2 connection: 250.
     pub streams_per_connection: u32,
     /// Largest request head: 1 MiB.
@@ -73,6 +76,7 @@ impl Default for ServeSettings {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 6443)),
             tls: None,
             connections: 16_384,
+            connections_per_address: None,
             streams_per_connection: 250,
             head_bytes: 1 << 20,
             unfinished_head_bytes: 64 << 20,

@@ -1,4 +1,4 @@
-//! The bodies of the stand-in server: objects, lists and watch events of a given size.
+//! The bodies of the stand-in server: objects, lists and watch events of a given size, and how long slow clients read them.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::scenario::UpstreamSpec;
+use crate::scenario::{RequestSpec, UpstreamSpec};
 use fairgate_core::digest::RequestInfo;
 
 /// The approximate bytes of an object besides its padding.
@@ -34,10 +34,37 @@ impl StandInObjects {
     pub(crate) fn body(&self, info: &RequestInfo) -> Bytes {
         let (count, bytes) = self.spec.objects_of(info);
         let resource = String::from_utf8_lossy(info.resource()).into_owned();
-        if matches!(info.verb.as_str(), "list" | "deletecollection") {
+        if is_list(info) {
             return self.cached(&resource, false, || list(&resource, count, bytes));
         }
         Bytes::from(object(&resource, 1, bytes))
+    }
+
+    /// The seconds in which a client reads the response to `request`: none for a watch, which is served when it begins.
+    pub(crate) fn reading_seconds(&self, request: &RequestSpec) -> f64 {
+        if request.read_rate == 0 || request.info.is_watch() {
+            return 0.0;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52 bytes")]
+        let bytes = self.body_bytes(&request.info) as f64;
+        bytes / f64::from(request.read_rate)
+    }
+
+    /// The size of [`Self::body`], which is not made for it: the list of a real server may be larger than this machine's
+    /// memory.
+    pub(crate) fn body_bytes(&self, info: &RequestInfo) -> u64 {
+        let (count, bytes) = self.spec.objects_of(info);
+        let resource = String::from_utf8_lossy(info.resource());
+        let first = object(&resource, 1, bytes).len() as u64;
+        if !is_list(info) {
+            return first;
+        }
+        let count = u64::from(count);
+        let commas = count.saturating_sub(1);
+        // The first ten objects but one have numbers of one digit, the first hundred but one of two, and so on.
+        let powers = (1..=9).map(|digits| 10_u64.pow(digits));
+        let more_digits: u64 = powers.map(|power| (count + 1).saturating_sub(power)).sum();
+        list(&resource, 0, bytes).len() as u64 + count * first + commas + more_digits
     }
 
     /// The events with which a watch begins that asks for all objects.
@@ -83,6 +110,11 @@ impl StandInObjects {
         let entry = lists.entry((resource.to_owned(), events));
         entry.or_insert_with(|| Bytes::from(make())).clone()
     }
+}
+
+/// Whether the response to a request is a list.
+fn is_list(info: &RequestInfo) -> bool {
+    matches!(info.verb.as_str(), "list" | "deletecollection")
 }
 
 fn list(resource: &str, count: u32, bytes: u32) -> String {
@@ -140,5 +172,33 @@ expect: [all.errors == 0]
             serde_json::from_slice::<serde_json::Value>(line).unwrap();
         }
         assert!(objects.metrics().contains("resource=\"pods\"} 20000"));
+    }
+
+    #[test]
+    fn the_size_of_a_response_is_known_without_making_it() {
+        for count in [0, 1, 2, 9, 10, 11, 99, 100, 101, 1000, 12_345] {
+            let text = format!(
+                "\
+apiVersion: fairgate.dev/v1alpha1
+kind: Scenario
+title: Sizes
+clients: [{{name: a, load: {{closed: {{threads: 1}}}}, requests: [{{path: /api/v1/namespaces/a/pods/b}}]}}]
+upstream: {{objects: [{{resource: pods, count: {count}, bytes: 200}}]}}
+expect: [all.errors == 0]
+"
+            );
+            let scenario = parse("s.yaml", "s", text.as_bytes()).usable().unwrap();
+            let objects = StandInObjects::new(scenario.upstream);
+            for (method, target) in [
+                ("GET", "/api/v1/pods"),
+                ("GET", "/api/v1/namespaces/a/pods/b"),
+                ("DELETE", "/api/v1/namespaces/a/pods"),
+                ("GET", "/version"),
+            ] {
+                let info = RequestInfo::from_target(method, target).unwrap();
+                let made = objects.body(&info).len() as u64;
+                assert_eq!(objects.body_bytes(&info), made, "{target} of {count}");
+            }
+        }
     }
 }
