@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::go_text::go_quote;
-use crate::value::{CelError, CelWork, work_of_bytes};
+use crate::value::{CelError, CelWork, go_quote_in_steps, work_of_bytes};
 
 /// Parses an address.
 ///
@@ -17,18 +17,7 @@ use crate::value::{CelError, CelWork, work_of_bytes};
 pub(super) fn parse_ip(text: &str, work: &mut CelWork<'_>) -> Result<IpAddr, CelError> {
     let (address, zone) = match parse_addr(text) {
         Ok(parsed) => parsed,
-        Err(why) => {
-            // A long text takes milliseconds to quote, so there are steps after each quotation.
-            let text = go_quote(text);
-            work.burn(work_of_bytes(text.len()))?;
-            let at = why.quoted_at();
-            work.burn(work_of_bytes(at.len()))?;
-            let why = why.message(&text, &at);
-            work.burn(work_of_bytes(why.len()))?;
-            return Err(CelError::new(format!(
-                "IP Address {text} parse error during conversion from string: {why}"
-            )));
-        }
+        Err(why) => return Err(CelError::new(why.of_conversion(work)?)),
     };
     if zone {
         let text = go_quote(text);
@@ -67,27 +56,42 @@ pub(super) struct AddressError<'t> {
 }
 
 impl AddressError<'_> {
-    /// The part that is wrong, quoted; empty if the error names none.
-    fn quoted_at(&self) -> String {
-        if self.at.is_empty() {
-            return String::new();
-        }
-        go_quote(self.at)
+    /// Go's text in parts, with the whole text and the part that is wrong as they are quoted.
+    fn parts<'p>(&self, text: &'p str, at: &'p str) -> [&'p str; 7] {
+        let [before, after] = if self.at.is_empty() {
+            ["", ""]
+        } else {
+            [" (at ", ")"]
+        };
+        let at = if self.at.is_empty() { "" } else { at };
+        ["ParseAddr(", text, "): ", self.why, before, at, after]
     }
 
-    /// Go's text, with the whole text and the part that is wrong as they are quoted.
-    fn message(&self, text: &str, at: &str) -> String {
-        let why = self.why;
-        if at.is_empty() {
-            return format!("ParseAddr({text}): {why}");
+    /// The text of Kubernetes where a string is converted. Both quote the whole string, which may be long.
+    fn of_conversion(&self, work: &mut CelWork<'_>) -> Result<String, CelError> {
+        let text = go_quote_in_steps(self.text, work)?;
+        let at = go_quote_in_steps(self.at, work)?;
+        let before = [
+            "IP Address ",
+            &text,
+            " parse error during conversion from string: ",
+        ];
+        let parts = self.parts(&text, &at);
+        let parts = || before.iter().chain(&parts);
+        let mut message = String::with_capacity(parts().map(|part| part.len()).sum());
+        for part in parts() {
+            message.push_str(part);
+            work.burn(work_of_bytes(part.len()))?;
         }
-        format!("ParseAddr({text}): {why} (at {at})")
+        Ok(message)
     }
 }
 
 impl fmt::Display for AddressError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message(&go_quote(self.text), &self.quoted_at()))
+        let (text, at) = (go_quote(self.text), go_quote(self.at));
+        let mut parts = self.parts(&text, &at).into_iter();
+        parts.try_for_each(|part| f.write_str(part))
     }
 }
 

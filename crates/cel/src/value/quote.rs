@@ -3,10 +3,45 @@
 use std::fmt::Write;
 use std::sync::OnceLock;
 
+use super::{CelError, CelWork, work_of_bytes};
+
+/// How many bytes are quoted between two looks at the interrupt.
+const PIECE: usize = 64 << 10;
+
 /// A string literal of Go, in double quotes, as its `%q` prints it.
 pub(crate) fn go_quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
+    push_quoted(&mut quoted, text);
+    quoted.push('"');
+    quoted
+}
+
+/// [`go_quote`] for texts that may be long: in pieces, each of which takes steps.
+///
+/// # Errors
+///
+/// When no steps are left, or the host interrupts the evaluation.
+pub(crate) fn go_quote_in_steps(text: &str, work: &mut CelWork<'_>) -> Result<String, CelError> {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    let mut rest = text;
+    while !rest.is_empty() {
+        let mut end = rest.len().min(PIECE);
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let before = quoted.len();
+        push_quoted(&mut quoted, &rest[..end]);
+        work.burn(work_of_bytes(quoted.len() - before))?;
+        rest = &rest[end..];
+    }
+    quoted.push('"');
+    Ok(quoted)
+}
+
+/// Adds a text as it is between the quotes.
+fn push_quoted(quoted: &mut String, text: &str) {
     let mut rest = text;
     // Most characters stand for themselves.
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
@@ -17,11 +52,9 @@ pub(crate) fn go_quote(text: &str) -> String {
         let Some(c) = after.chars().next() else {
             break;
         };
-        push_escaped(&mut quoted, c);
+        push_escaped(quoted, c);
         rest = &after[c.len_utf8()..];
     }
-    quoted.push('"');
-    quoted
 }
 
 fn push_escaped(to: &mut String, c: char) {
