@@ -217,8 +217,14 @@ fn slice<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
 
 fn flatten<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let refusal = || {
-        let types: Vec<_> = args.iter().map(CelValue::type_name).collect();
-        let (target, rest) = (types[0], types[1..].join(", "));
+        // This is the one error that names what lists and maps are of.
+        let type_of = |arg: &CelValue<'_>| match arg {
+            CelValue::List(_) => "list(dyn)".to_owned(),
+            CelValue::Map(_) => "map(dyn, dyn)".to_owned(),
+            other => other.type_name().to_owned(),
+        };
+        let types: Vec<_> = args.iter().map(type_of).collect();
+        let (target, rest) = (&types[0], types[1..].join(", "));
         CelError::new(format!("no such overload: {target}.flatten({rest})"))
     };
     let CelValue::List(list) = &args[0] else {

@@ -272,7 +272,7 @@ impl<'a> Evaluator<'a, '_> {
             }
             QualifierKey::Const(key) => (find(value, key), Ok(key.borrowed())),
             QualifierKey::Code(id) => {
-                let key = self.part(*id).and_then(check_key);
+                let key = self.part(*id).and_then(|key| self.check_key(key, *id));
                 let reading = key.as_ref().map_or(0, CelValue::reading_work);
                 self.work.burn(LOOKUP + reading)?;
                 match &key {
@@ -284,6 +284,36 @@ impl<'a> Evaluator<'a, '_> {
         };
         let list = matches!(value, CelValue::List(_));
         self.settle(found, key, list, optional, test)
+    }
+
+    /// Refuses values that cannot be keys or indexes. The error has the Go type of what `code` is.
+    fn check_key(&self, key: CelValue<'a>, code: CodeId) -> CelResult<'a> {
+        let of = match &key {
+            CelValue::String(_)
+            | CelValue::Int(_)
+            | CelValue::Uint(_)
+            | CelValue::Bool(_)
+            | CelValue::Double(_) => return Ok(key),
+            CelValue::List(_) | CelValue::Map(_) if !self.is_of_variable(code) => {
+                go_type_of_container(&key)
+            }
+            other => go_type(other),
+        };
+        Err(CelError::new(format!("invalid qualifier type: {of}")))
+    }
+
+    /// Whether a value is that of a variable or a part of it, which the original leaves as the host has it.
+    fn is_of_variable(&self, code: CodeId) -> bool {
+        let Code::Attribute(attribute) = &self.program.code[code.index()] else {
+            return false;
+        };
+        match &attribute.root {
+            AttributeRoot::Variable(_) => true,
+            AttributeRoot::Conditional { yes, no, .. } => {
+                self.is_of_variable(*yes) && self.is_of_variable(*no)
+            }
+            AttributeRoot::Local(_) | AttributeRoot::Code(_) => false,
+        }
     }
 
     /// Charges one qualifier, and turns an absent value into the result of a test, into `None` or into an error.
@@ -352,21 +382,6 @@ fn unnest_optional(value: CelValue<'_>) -> CelResult<'_> {
     Ok(value)
 }
 
-/// Refuses values that cannot be keys or indexes.
-fn check_key(key: CelValue<'_>) -> CelResult<'_> {
-    match key {
-        CelValue::String(_)
-        | CelValue::Int(_)
-        | CelValue::Uint(_)
-        | CelValue::Bool(_)
-        | CelValue::Double(_) => Ok(key),
-        other => Err(CelError::new(format!(
-            "invalid qualifier type: {}",
-            go_type(&other)
-        ))),
-    }
-}
-
 /// The value at `key` in a map or list; `None` if there is none.
 fn find<'a>(value: &CelValue<'a>, key: &CelValue<'_>) -> Result<Option<CelValue<'a>>, CelError> {
     match value {
@@ -395,6 +410,14 @@ fn index_of(key: &CelValue<'_>) -> Result<i64, CelError> {
     }
 }
 
+/// The name of the original's Go type of a map, or else of a list, that is not as the host has it.
+fn go_type_of_container(value: &CelValue<'_>) -> &'static str {
+    match value {
+        CelValue::Map(_) => "*types.baseMap",
+        _ => "*types.baseList",
+    }
+}
+
 /// The name of the original's Go type, which some of its messages show.
 pub(super) fn go_type(value: &CelValue<'_>) -> &'static str {
     match value {
@@ -409,8 +432,7 @@ pub(super) fn go_type(value: &CelValue<'_>) -> &'static str {
         CelValue::Timestamp(_) => "types.Timestamp",
         CelValue::List(list) if list.as_json().is_some() => "[]interface {}",
         CelValue::Map(map) if map.as_json().is_some() => "map[string]interface {}",
-        CelValue::List(_) => "*types.baseList",
-        CelValue::Map(_) => "*types.baseMap",
+        CelValue::List(_) | CelValue::Map(_) => go_type_of_container(value),
         CelValue::Type(_) => "*types.Type",
         CelValue::Optional(_) => "*types.Optional",
         CelValue::Opaque(_) => "opaque value",
