@@ -177,7 +177,7 @@ fn new_admitter(
     clock: &Clock,
 ) -> Arc<Admitter> {
     let workers = config.admission.workers;
-    let cores = settings::cores(config).get();
+    let half_of_cores = settings::cores(config).get().div_ceil(2);
     Admitter::new(AdmitterSettings {
         mode,
         policies: Arc::clone(published),
@@ -187,7 +187,7 @@ fn new_admitter(
         client,
         body_budget: usize::try_from(config.admission.body_budget).unwrap_or(usize::MAX),
         guard: config.admission.guard,
-        workers: workers.map_or(cores, |workers| workers.get() as usize),
+        workers: workers.map_or(half_of_cores, |workers| workers.get() as usize),
         clock: clock.clone(),
     })
 }

@@ -19,7 +19,7 @@ pub struct AdmissionConfig {
     pub guard: bool,
     /// Bytes of the bodies that each data core may hold for policies.
     pub body_budget: u64,
-    /// Threads for large bodies and for judgements that take long; `None`: as many as data cores.
+    /// Threads for large bodies and for judgements that take long; `None`: half as many as data cores.
     pub workers: Option<NonZeroU32>,
     /// Where what policies find is written.
     pub audit: AdmissionAuditConfig,
