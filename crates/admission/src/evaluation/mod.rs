@@ -110,6 +110,9 @@ pub struct PolicyDecision<'p> {
     pub reason: &'p str,
     /// The message for the client, or the error; empty if the validation holds.
     pub message: String,
+    /// How long the expression of the validation took, by the clock of [`AdmissionInputs::now`]; zero for errors of the
+    /// whole policy.
+    pub took: Duration,
 }
 
 /// The result of an audit annotation.
@@ -134,6 +137,8 @@ pub struct PolicyAnnotationResult<'p> {
     pub result: AnnotationResult,
     /// Whether the key can be published.
     pub(crate) is_publishable: bool,
+    /// How long its expression took, by the clock of [`AdmissionInputs::now`].
+    pub took: Duration,
 }
 
 impl PolicyAnnotationResult<'_> {
@@ -316,16 +321,18 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             kind,
             reason: "",
             message,
+            took: Duration::ZERO,
         }
     }
 
-    /// Runs a part with what is bound now, and passes on each result; returns what is left of the budget.
+    /// Runs a part with what is bound now, and passes on each result and how long it took; returns what is left of the
+    /// budget.
     fn part(
         &self,
         role: ExpressionRole,
         expressions: impl Iterator<Item = (usize, &'p PolicyExpression)>,
         budget: u64,
-        mut each: impl FnMut(Result<CelValue<'c>, String>),
+        mut each: impl FnMut(Result<CelValue<'c>, String>, Duration),
     ) -> Result<u64, OutOfBudget> {
         let mut expressions = expressions.peekable();
         if expressions.peek().is_none() {
@@ -340,8 +347,12 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             &interrupted,
             (role, budget, self.context.work),
         );
+        let mut started = inputs.now();
         for (index, expression) in expressions {
-            each(part.evaluate(index, expression)?);
+            let result = part.evaluate(index, expression)?;
+            let ended = inputs.now();
+            each(result, ended.since(started));
+            started = ended;
         }
         Ok(part.left())
     }
@@ -356,7 +367,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             ExpressionRole::Condition,
             self.policy.conditions.iter().enumerate(),
             budget,
-            |result| match result {
+            |result, _| match result {
                 Ok(value) => is_false |= matches!(value, CelValue::Bool(false)),
                 Err(error) => errors.push(error),
             },
@@ -405,12 +416,19 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         costs.validations = PartCost::OverBudget;
         let mut decisions = PolicyDecisions::with_capacity(validations.len());
         let expressions = validations.iter().map(|one| &one.expression).enumerate();
-        let left = self.part(ExpressionRole::Validation, expressions, budget, |result| {
-            decisions.push(match result {
-                Ok(value) => decision(&validations[decisions.len()], &value),
-                Err(error) => self.error(error),
-            });
-        })?;
+        let left = self.part(
+            ExpressionRole::Validation,
+            expressions,
+            budget,
+            |result, took| {
+                let mut decided = match result {
+                    Ok(value) => decision(&validations[decisions.len()], &value),
+                    Err(error) => self.error(error),
+                };
+                decided.took = took;
+                decisions.push(decided);
+            },
+        )?;
         costs.validations = PartCost::Spent(budget - left);
         self.unbind_authorizer();
         costs.messages = match self.messages(&mut decisions, left) {
@@ -441,7 +459,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         let validations = self.policy.validations.iter();
         let messages = validations.clone().enumerate().filter_map(with_message);
         let mut places = messages.clone().map(|(at, _)| at);
-        let left = self.part(ExpressionRole::Message, messages, budget, |result| {
+        let left = self.part(ExpressionRole::Message, messages, budget, |result, _| {
             let decision = places.next().and_then(|at| decisions.get_mut(at));
             if let (Some(decision), Ok(value)) = (decision, result)
                 && decision.kind == DecisionKind::Denied
@@ -465,14 +483,20 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         let ignore = self.policy.failure_policy == FailurePolicy::Ignore;
         let mut all = Vec::with_capacity(annotations.len());
         let expressions = annotations.iter().map(|one| &one.expression).enumerate();
-        let left = self.part(ExpressionRole::Annotation, expressions, budget, |result| {
-            let annotation = &annotations[all.len()];
-            all.push(PolicyAnnotationResult {
-                key: &annotation.key,
-                result: annotation_result(annotation, result, ignore),
-                is_publishable: annotation.is_publishable,
-            });
-        })?;
+        let left = self.part(
+            ExpressionRole::Annotation,
+            expressions,
+            budget,
+            |result, took| {
+                let annotation = &annotations[all.len()];
+                all.push(PolicyAnnotationResult {
+                    key: &annotation.key,
+                    result: annotation_result(annotation, result, ignore),
+                    is_publishable: annotation.is_publishable,
+                    took,
+                });
+            },
+        )?;
         Ok((all, budget - left))
     }
 }
@@ -501,6 +525,7 @@ fn decision<'p>(validation: &'p PolicyValidation, value: &CelValue<'_>) -> Polic
         kind,
         reason,
         message: String::new(),
+        took: Duration::ZERO,
     }
 }
 
