@@ -3,12 +3,17 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A replay is a session whose policies are in a file: nothing but dry runs is judged, so every gateway sees the same state.
@@ -134,6 +139,110 @@ func TestAuditAndEnforceComeToTheSameVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Printf("tests/cluster: ADMISSION_AUDIT %s\n", report)
+}
+
+const appliedPolicy = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: applied}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {applied: "yes"}}
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}
+  validations:
+  - expression: "object.data.?mode.orValue('fast') != 'slow'"
+    messageExpression: "'no slow mode in ' + object.metadata.name"
+  - expression: "oldObject == null || object.data.size == oldObject.data.size"
+    messageExpression: "oldObject.data.size + ' stays'"
+  - expression: "object.metadata.?labels.orValue({}).size() < 3"
+    messageExpression: "string(object.metadata.labels.size()) + ' labels'"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: applied}
+spec: {policyName: applied, validationActions: [Deny]}
+`
+
+// Audit mode judges a server-side apply by what the upstream makes of it, once that is stored: as a server does before.
+func TestAnApplyIsAuditedAsAServerJudgesIt(t *testing.T) {
+	aboutJudgingFairgate(t)
+	t.Parallel()
+	const space = "applied"
+	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
+	file, log := filepath.Join(t.TempDir(), "policies.yaml"), filepath.Join(t.TempDir(), "audit.jsonl")
+	succeeds(t, os.WriteFile(file, []byte(appliedPolicy), 0o600))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space, Labels: map[string]string{"applied": "yes"}}}
+	for _, server := range []*Apiserver{bed.Enforcing, bed.Plain} {
+		must[*corev1.Namespace](t)(server.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
+	}
+	gateway := judgingFairgate(t, FairgateOptions{Admission: "audit", AdmissionFiles: file, AdmissionLog: log, Fidelity: "completed"})
+	for _, document := range strings.Split(appliedPolicy, "---\n") {
+		path := policiesPath
+		if strings.Contains(document, "Binding") {
+			path = bindingsPath
+		}
+		if code, message := statusOf(ctx, t, bed.Enforcing.Endpoint, shared.admin, http.MethodPost, path, yamlType, document); code != http.StatusCreated {
+			t.Fatal(code, message)
+		}
+	}
+	items := "/api/v1/namespaces/" + space + "/configmaps"
+	apply := func(at Endpoint, name, manager, labels, data string) (int, string) {
+		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":%s},"data":%s}`, name, labels, data)
+		return statusOf(ctx, t, at, shared.admin, http.MethodPatch, items+"/"+name+"?force=true&fieldManager="+manager, applyPatch, body)
+	}
+	succeeds(t, poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+		body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"probe"},"data":{"mode":"slow"}}`
+		code, _ := statusOf(ctx, t, bed.Enforcing.Endpoint, shared.admin, http.MethodPost, items+"?dryRun=All", jsonType, body)
+		return code == http.StatusUnprocessableEntity, nil
+	}))
+	// The labels and the data that a second manager adds to what a first one has applied, which has one label and the size 1.
+	want, all := map[string]string{}, 0
+	for i, labels := range []string{`{}`, `{"b":"2"}`, `{"b":"2","c":"3"}`, `{"a":"4","b":"2","c":"3"}`} {
+		for j, data := range []string{`{}`, `{"size":"1"}`, `{"size":"2"}`, `{"mode":"slow"}`, `{"mode":"slow","size":"3"}`} {
+			// Created, or changed.
+			for k, first := range []bool{false, true} {
+				name := fmt.Sprintf("c-%d-%d-%d", i, j, k)
+				all++
+				for _, at := range []Endpoint{bed.Enforcing.Endpoint, gateway.Endpoint} {
+					if first {
+						if code, message := apply(at, name, "one", `{"a":"1"}`, `{"size":"1"}`); code != http.StatusCreated {
+							t.Fatal(at.Name, name, code, message)
+						}
+					}
+					code, message := apply(at, name, "two", labels, data)
+					if code == http.StatusUnprocessableEntity && at == bed.Enforcing.Endpoint {
+						_, want[name], _ = strings.Cut(message, "denied request: ")
+					} else if code != http.StatusOK && code != http.StatusCreated {
+						t.Errorf("%s: %s: %d %s", at.Name, name, code, message)
+					}
+				}
+			}
+		}
+	}
+	succeeds(t, gateway.Stop()) // its log is whole then
+	got, late := map[string]string{}, map[string]bool{}
+	for line := range strings.Lines(string(must[[]byte](t)(os.ReadFile(log)))) {
+		var entry struct {
+			Name, Decision string
+			Policies       []struct{ Message string }
+		}
+		succeeds(t, json.Unmarshal([]byte(line), &entry))
+		switch {
+		case entry.Decision == "notJudged": // it was carried out before the stored object was read
+			late[entry.Name] = true
+		case entry.Decision == "denied" && len(entry.Policies) > 0:
+			got[entry.Name] = entry.Policies[0].Message
+		default:
+			t.Errorf("%s", line)
+		}
+	}
+	for name := range late {
+		delete(want, name)
+		delete(got, name)
+	}
+	if !maps.Equal(want, got) || len(want) < 5 || len(want)+len(late) == all {
+		t.Errorf("of %d applies the server denies %v, and audit mode would deny %v; it did not judge %v", all, want, got, late)
+	}
 }
 
 // notJudged is the verdict about a request that was carried out too soon.

@@ -37,10 +37,11 @@ type FairgateOptions struct {
 	Prefix   string // of what it hosts in the cluster's etcd; a file of its own when empty
 	Secure   bool   // whether it has a secure admin port
 
-	Admission      string // what becomes of admission policies on forwarded requests; off when empty
-	AdmissionFiles string // the file of their policies; the upstream's own objects when empty
-	AdmissionLog   string // the file of its audit log; none when empty
-	Fidelity       string // how the objects that they judge are obtained; dryRun when empty
+	Admission       string // what becomes of admission policies on forwarded requests; off when empty
+	AdmissionFiles  string // the file of their policies; the upstream's own objects when empty
+	AdmissionHosted bool   // whether fairgate hosts these policies, instead
+	AdmissionLog    string // the file of its audit log; none when empty
+	Fidelity        string // how the objects that they judge are obtained; dryRun when empty
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
@@ -116,6 +117,8 @@ admission:
 {{- if .AdmissionFiles }}
     source: files
     files: [{{ .AdmissionFiles }}]
+{{- else if .AdmissionHosted }}
+    source: hosted
 {{- else }}
     source: upstream
 {{- end }}
@@ -162,6 +165,7 @@ type fairgateFields struct {
 	Secure          string // host:port; no secure admin port when empty
 	Admission       string
 	AdmissionFiles  string
+	AdmissionHosted bool
 	AdmissionLog    string
 	Fidelity        string
 }
@@ -200,7 +204,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
 		Etcd: c.etcd.URL, Prefix: options.Prefix,
-		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, AdmissionLog: options.AdmissionLog, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
+		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, AdmissionHosted: options.AdmissionHosted, AdmissionLog: options.AdmissionLog, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)
