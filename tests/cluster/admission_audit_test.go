@@ -219,23 +219,37 @@ func TestAnApplyIsAuditedAsAServerJudgesIt(t *testing.T) {
 			}
 		}
 	}
-	succeeds(t, gateway.Stop()) // its log is whole then
+	// They are judged after they were answered. What is not judged was carried out before the stored object was read.
 	got, late := map[string]string{}, map[string]bool{}
-	for line := range strings.Lines(string(must[[]byte](t)(os.ReadFile(log)))) {
-		var entry struct {
-			Name, Decision string
-			Policies       []struct{ Message string }
+	missing := func() bool {
+		clear(got)
+		clear(late)
+		for line := range strings.Lines(string(must[[]byte](t)(os.ReadFile(log)))) {
+			var entry struct {
+				Name, Decision string
+				Policies       []struct{ Message string }
+			}
+			if json.Unmarshal([]byte(line), &entry) != nil {
+				return true // it is not written to its end
+			}
+			if entry.Decision == "denied" && len(entry.Policies) > 0 {
+				got[entry.Name] = entry.Policies[0].Message
+			}
+			late[entry.Name] = entry.Decision == "notJudged"
 		}
-		succeeds(t, json.Unmarshal([]byte(line), &entry))
-		switch {
-		case entry.Decision == "notJudged": // it was carried out before the stored object was read
-			late[entry.Name] = true
-		case entry.Decision == "denied" && len(entry.Policies) > 0:
-			got[entry.Name] = entry.Policies[0].Message
-		default:
-			t.Errorf("%s", line)
+		for name := range want {
+			if _, judged := late[name]; !judged {
+				return true
+			}
 		}
+		return false
 	}
+	if err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) { return !missing(), nil }); err != nil {
+		t.Errorf("the audit log lacks what the server denies: %v", err)
+	}
+	succeeds(t, gateway.Stop())
+	missing()
+	maps.DeleteFunc(late, func(_ string, is bool) bool { return !is })
 	for name := range late {
 		delete(want, name)
 		delete(got, name)

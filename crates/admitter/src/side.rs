@@ -365,12 +365,16 @@ impl AdmissionSide {
         let is_busy = self.audits.get() >= MAX_AUDITS;
         if let (Ok(()), false) = (&read, is_busy) {
             self.audits.set(self.audits.get() + 1);
-            let counted = CountedAudit(Rc::clone(&self));
             let is_answered = Rc::clone(&evaluation.is_answered);
             let (sender, carried_out) = oneshot::channel();
             evaluation.carried_out = Some(carried_out);
             let old = evaluation.start_read();
-            tokio::task::spawn_local(judge_in_background(counted, evaluation, old));
+            let audit = BackgroundAudit {
+                counted: CountedAudit(Rc::clone(&self)),
+                evaluation,
+                is_done: false,
+            };
+            tokio::task::spawn_local(audit.judge(old));
             let reply = inner.call(call).await;
             // What the upstream refuses changes nothing.
             let is_refused = |reply: &Reply| reply.status().is_client_error();
@@ -493,18 +497,39 @@ where
     judged.unwrap_or_else(|_elapsed| Err(Unjudged::Failed("it takes too long".to_owned())))
 }
 
-/// Judges a request that is already forwarded.
-async fn judge_in_background(counted: CountedAudit, mut evaluation: Evaluation, old: OldRead) {
-    let none = None::<(&mut NoDryRuns, &Call)>;
-    let judging = evaluation.run(old, none);
-    let end = tokio::time::timeout(JUDGE_LIMIT, judging).await;
-    let end = end.unwrap_or_else(|_elapsed| Err(Unjudged::Failed("timed out".to_owned())));
-    if matches!(end, Err(Unjudged::Absent)) {
-        return;
+/// A request that is judged although it is already forwarded. It is recorded also if the gateway stops before that is done.
+struct BackgroundAudit {
+    counted: CountedAudit,
+    evaluation: Evaluation,
+    is_done: bool,
+}
+
+impl BackgroundAudit {
+    async fn judge(mut self, old: OldRead) {
+        let none = None::<(&mut NoDryRuns, &Call)>;
+        let judging = self.evaluation.run(old, none);
+        let end = tokio::time::timeout(JUDGE_LIMIT, judging).await;
+        let end = end.unwrap_or_else(|_elapsed| Err(Unjudged::Failed("timed out".to_owned())));
+        self.is_done = true;
+        if !matches!(end, Err(Unjudged::Absent)) {
+            self.record(end.as_ref());
+        }
     }
-    let side = &counted.0;
-    let record = side.recorded(&evaluation, end.as_ref());
-    side.admitter.recorder.record(record);
+
+    fn record(&self, end: Result<&Evaluated, &Unjudged>) {
+        let side = &self.counted.0;
+        let record = side.recorded(&self.evaluation, end);
+        side.admitter.recorder.record(record);
+    }
+}
+
+impl Drop for BackgroundAudit {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let why = "the gateway stopped before it was judged";
+            self.record(Err(&Unjudged::Failed(why.to_owned())));
+        }
+    }
 }
 
 /// In audit mode there are none.

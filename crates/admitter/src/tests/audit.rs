@@ -1,5 +1,7 @@
 //! Audit mode, and policies that are not known yet.
 
+use std::sync::Arc;
+
 use fairgate_admission::{AdmissionDecision, AdmissionMode, AdmissionRecord};
 use serde_json::{Value, json};
 
@@ -96,6 +98,30 @@ fn in_audit_mode_an_update_is_judged_by_what_was_stored_before_it() {
             record.failure
         );
     });
+}
+
+#[test]
+fn in_audit_mode_what_is_not_judged_when_the_gateway_stops_is_recorded() {
+    let mut records = None;
+    World::run(async || {
+        let world = World::new(AdmissionMode::Audit);
+        records = Some(Arc::clone(&world.records));
+        world.enforce(&[policy("p", " configmaps", "oldObject == null")]);
+        let path = format!("{MAPS}/m");
+        world.store(&path, json!({"metadata": {"name": "m"}}));
+        // The stored object is never read.
+        let _held = world.reading.lock().await;
+        let body = json!({"metadata": {"name": "m"}});
+        assert_eq!(world.json("PUT", &path, &body).await.code, 200);
+        assert!(world.records.all().is_empty());
+    });
+    let records = records.unwrap().all();
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].decision, AdmissionDecision::NotJudged);
+    assert_eq!(
+        records[0].failure,
+        "the gateway stopped before it was judged"
+    );
 }
 
 #[test]
