@@ -36,6 +36,8 @@ pub(crate) struct Judge<'a> {
     /// The namespace of the request, once it is known.
     namespace: OnceCell<Option<&'a CelJson<'a>>>,
     verdict: AdmissionVerdict<'a>,
+    /// How long the latest evaluation took.
+    took: Duration,
 }
 
 /// What all evaluations of policies that match as the same resource share. Values are made when the first evaluation
@@ -68,6 +70,7 @@ impl<'a> Judge<'a> {
             budgets,
             namespace: OnceCell::new(),
             verdict,
+            took: Duration::ZERO,
         }
     }
 
@@ -124,8 +127,9 @@ impl<'a> Judge<'a> {
                 }
                 let started = self.request.inputs.now();
                 let mut evaluation = self.evaluate(policy, namespace, values, param);
-                evaluation.took = self.request.inputs.now().since(started);
+                self.took = self.request.inputs.now().since(started);
                 evaluation.binding = &binding.name;
+                evaluation.took = self.took;
                 self.act(policy, binding, &evaluation, &mut annotations);
                 self.verdict.evaluations.push(evaluation);
             }
@@ -259,7 +263,7 @@ impl<'a> Judge<'a> {
                 DecisionKind::ErrorIgnored => {
                     let kind = error_type(&decision.message);
                     let action = EnforcementAction::Allow;
-                    self.count(policy, binding, (kind, action), decision.took);
+                    self.count(policy, binding, kind, action);
                 }
                 DecisionKind::Denied | DecisionKind::ErrorDenied => {
                     self.denied(policy, binding, index, decision);
@@ -276,8 +280,8 @@ impl<'a> Judge<'a> {
                 | AnnotationResult::ErrorIgnored(_) => {}
                 AnnotationResult::ErrorDenied(error) => {
                     self.deny(policy, Some(&binding.name), "", error);
-                    let action = (error_type(error), EnforcementAction::Deny);
-                    self.count(policy, binding, action, annotation.took);
+                    let action = EnforcementAction::Deny;
+                    self.count(policy, binding, error_type(error), action);
                 }
             }
         }
@@ -321,7 +325,7 @@ impl<'a> Judge<'a> {
                 _ => continue,
             };
             let kind = error_type(&decision.message);
-            self.count(policy, binding, (kind, action), decision.took);
+            self.count(policy, binding, kind, action);
         }
     }
 
@@ -329,9 +333,10 @@ impl<'a> Judge<'a> {
         &mut self,
         policy: &'a CompiledPolicy,
         binding: &'a PolicyBinding,
-        (error_type, action): (&'static str, EnforcementAction),
-        took: Duration,
+        error_type: &'static str,
+        action: EnforcementAction,
     ) {
+        let took = self.took;
         (self.verdict).count(&policy.name, &binding.name, error_type, action, took);
     }
 

@@ -110,9 +110,6 @@ pub struct PolicyDecision<'p> {
     pub reason: &'p str,
     /// The message for the client, or the error; empty if the validation holds.
     pub message: String,
-    /// How long the expression of the validation took, by the clock of [`AdmissionInputs::now`]; zero for errors of the
-    /// whole policy.
-    pub took: Duration,
 }
 
 /// The result of an audit annotation.
@@ -137,8 +134,6 @@ pub struct PolicyAnnotationResult<'p> {
     pub result: AnnotationResult,
     /// Whether the key can be published.
     pub(crate) is_publishable: bool,
-    /// How long its expression took, by the clock of [`AdmissionInputs::now`].
-    pub took: Duration,
 }
 
 impl PolicyAnnotationResult<'_> {
@@ -321,18 +316,16 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             kind,
             reason: "",
             message,
-            took: Duration::ZERO,
         }
     }
 
-    /// Runs a part with what is bound now, and passes on each result and how long it took; returns what is left of the
-    /// budget.
+    /// Runs a part with what is bound now, and passes on each result; returns what is left of the budget.
     fn part(
         &self,
         role: ExpressionRole,
         expressions: impl Iterator<Item = (usize, &'p PolicyExpression)>,
         budget: u64,
-        mut each: impl FnMut(Result<CelValue<'c>, String>, Duration),
+        mut each: impl FnMut(Result<CelValue<'c>, String>),
     ) -> Result<u64, OutOfBudget> {
         let mut expressions = expressions.peekable();
         if expressions.peek().is_none() {
@@ -347,12 +340,8 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             &interrupted,
             (role, budget, self.context.work),
         );
-        let mut started = inputs.now();
         for (index, expression) in expressions {
-            let result = part.evaluate(index, expression)?;
-            let ended = inputs.now();
-            each(result, ended.since(started));
-            started = ended;
+            each(part.evaluate(index, expression)?);
         }
         Ok(part.left())
     }
@@ -367,7 +356,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             ExpressionRole::Condition,
             self.policy.conditions.iter().enumerate(),
             budget,
-            |result, _| match result {
+            |result| match result {
                 Ok(value) => is_false |= matches!(value, CelValue::Bool(false)),
                 Err(error) => errors.push(error),
             },
@@ -416,19 +405,12 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         costs.validations = PartCost::OverBudget;
         let mut decisions = PolicyDecisions::with_capacity(validations.len());
         let expressions = validations.iter().map(|one| &one.expression).enumerate();
-        let left = self.part(
-            ExpressionRole::Validation,
-            expressions,
-            budget,
-            |result, took| {
-                let mut decided = match result {
-                    Ok(value) => decision(&validations[decisions.len()], &value),
-                    Err(error) => self.error(error),
-                };
-                decided.took = took;
-                decisions.push(decided);
-            },
-        )?;
+        let left = self.part(ExpressionRole::Validation, expressions, budget, |result| {
+            decisions.push(match result {
+                Ok(value) => decision(&validations[decisions.len()], &value),
+                Err(error) => self.error(error),
+            });
+        })?;
         costs.validations = PartCost::Spent(budget - left);
         self.unbind_authorizer();
         costs.messages = match self.messages(&mut decisions, left) {
@@ -459,7 +441,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         let validations = self.policy.validations.iter();
         let messages = validations.clone().enumerate().filter_map(with_message);
         let mut places = messages.clone().map(|(at, _)| at);
-        let left = self.part(ExpressionRole::Message, messages, budget, |result, _| {
+        let left = self.part(ExpressionRole::Message, messages, budget, |result| {
             let decision = places.next().and_then(|at| decisions.get_mut(at));
             if let (Some(decision), Ok(value)) = (decision, result)
                 && decision.kind == DecisionKind::Denied
@@ -483,20 +465,14 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         let ignore = self.policy.failure_policy == FailurePolicy::Ignore;
         let mut all = Vec::with_capacity(annotations.len());
         let expressions = annotations.iter().map(|one| &one.expression).enumerate();
-        let left = self.part(
-            ExpressionRole::Annotation,
-            expressions,
-            budget,
-            |result, took| {
-                let annotation = &annotations[all.len()];
-                all.push(PolicyAnnotationResult {
-                    key: &annotation.key,
-                    result: annotation_result(annotation, result, ignore),
-                    is_publishable: annotation.is_publishable,
-                    took,
-                });
-            },
-        )?;
+        let left = self.part(ExpressionRole::Annotation, expressions, budget, |result| {
+            let annotation = &annotations[all.len()];
+            all.push(PolicyAnnotationResult {
+                key: &annotation.key,
+                result: annotation_result(annotation, result, ignore),
+                is_publishable: annotation.is_publishable,
+            });
+        })?;
         Ok((all, budget - left))
     }
 }
@@ -525,7 +501,6 @@ fn decision<'p>(validation: &'p PolicyValidation, value: &CelValue<'_>) -> Polic
         kind,
         reason,
         message: String::new(),
-        took: Duration::ZERO,
     }
 }
 
