@@ -17,12 +17,12 @@ use std::{
 };
 
 use fairgate_admission::{
-    AdmissionMode, AdmissionRecord, AdmissionRecorder, InputFailure, ParamScope, PolicyParamKind,
-    PolicySet,
+    AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterObjects, InputFailure, KnownFuture,
+    LookupFuture, ParamScope, PolicyParamKind, PolicySet, SharedObject,
 };
 use fairgate_admitter::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
-    ForwardedPolicies, LookupFuture, PublishedPolicies, ResourceKind, ServedResource, SharedObject,
+    ForwardedPolicies, PublishedPolicies, ResourceKind, ServedResource,
 };
 use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;
@@ -73,7 +73,9 @@ impl ClusterState for Cluster {
     fn resource(&self, _: &str, _: &str, of: &str, sub: &str) -> Option<Arc<ServedResource>> {
         (of == "pods" && sub.is_empty()).then(|| Arc::clone(&self.pods))
     }
+}
 
+impl ClusterObjects for Cluster {
     fn namespace(&self, _: &str) -> Option<SharedObject> {
         Some(Arc::clone(&self.namespace))
     }
@@ -88,6 +90,10 @@ impl ClusterState for Cluster {
 
     fn are_params_known(&self, _: &PolicyParamKind) -> bool {
         true
+    }
+
+    fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
+        Box::pin(std::future::ready(()))
     }
 
     fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Option<SharedObject> {
@@ -146,7 +152,7 @@ fn policies() -> ForwardedPolicies {
     }
     let [policies, bindings] = all.each_ref().map(|all| all.iter().collect::<Vec<_>>());
     ForwardedPolicies {
-        set: PolicySet::from_json(&policies, &bindings).expect("they are policies"),
+        set: Arc::new(PolicySet::from_json(&policies, &bindings).expect("they are policies")),
         ..ForwardedPolicies::default()
     }
 }

@@ -1,4 +1,4 @@
-//! Admission policies for forwarded requests: where they come from, and what is known of the upstream for them.
+//! Admission policies in front of an upstream: where they come from, and what is known of the upstream for them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,14 +9,16 @@ use super::{
     admission_recorder::LoggingRecorder,
     hosted_api::HostedApi,
     settings::{self, UpstreamClients},
+    upstream_resources::UpstreamResources,
 };
 use crate::{
     config::{AdmissionSource, Config},
     observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue},
     source::{admission_files::AdmissionFiles, admission_store::AdmissionStore},
 };
-use fairgate_admission::{AdmissionMode, AdmissionRecorder, Fidelity};
+use fairgate_admission::{AdmissionMode, AdmissionRecorder, ClusterObjects, Fidelity};
 use fairgate_admitter::{Admitter, AdmitterSettings, ClusterState, PublishedPolicies};
+use fairgate_apiserver::{GatewayAdmission, PolicySetSource, authorize::Authorizer};
 use fairgate_base::clock::Clock;
 use fairgate_cluster::{
     ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
@@ -24,13 +26,83 @@ use fairgate_cluster::{
 };
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
+/// What requests are judged by in front of an upstream, whether they are forwarded or about hosted objects.
+pub(super) struct UpstreamAdmission {
+    mode: AdmissionMode,
+    /// The policies in force; none until their source has been read.
+    published: Arc<PublishedPolicies>,
+    /// What is known of the upstream.
+    state: Arc<FollowedCluster>,
+    access: AccessReviews,
+    recorder: Arc<dyn AdmissionRecorder>,
+}
+
+impl UpstreamAdmission {
+    /// What is configured; `None` if requests are not judged. Requests to the upstream run on `control`.
+    ///
+    /// # Errors
+    ///
+    /// The audit log cannot be opened.
+    pub(super) fn new(
+        config: &Config,
+        clients: &UpstreamClients,
+        clock: &Clock,
+        metrics: &Arc<GatewayMetrics>,
+        control: &Handle,
+    ) -> Result<Option<Self>, ServeError> {
+        let Some(mode) = config.admission.mode.filter(|_| config.has_upstream) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            mode,
+            published: Arc::default(),
+            state: FollowedCluster::start(ClusterSettings {
+                client: clients.reviews.clone(),
+                streams: clients.streams.clone(),
+                control: control.clone(),
+                clock: clock.clone(),
+            }),
+            access: access_reviews::reviews(config, clients, clock, metrics, control),
+            recorder: LoggingRecorder::start(&config.admission.audit, clock, metrics)?,
+        }))
+    }
+
+    /// What writes to hosted objects are judged by.
+    pub(super) fn of_hosted_objects(&self) -> GatewayAdmission {
+        GatewayAdmission {
+            mode: self.mode,
+            policies: Arc::clone(&self.published) as Arc<dyn PolicySetSource>,
+            cluster: Arc::clone(&self.state) as Arc<dyn ClusterObjects>,
+            resources: Arc::new(UpstreamResources(Arc::clone(&self.state))),
+            authorizer: Authorizer::Upstream(self.access.clone()),
+            recorder: Arc::clone(&self.recorder),
+        }
+    }
+
+    /// Judges forwarded requests.
+    fn admitter(&self, config: &Config, client: ApiClient, clock: &Clock) -> Arc<Admitter> {
+        let workers = config.admission.workers;
+        let half_of_cores = settings::cores(config).get().div_ceil(2);
+        Admitter::new(AdmitterSettings {
+            mode: self.mode,
+            policies: Arc::clone(&self.published),
+            cluster: Arc::clone(&self.state) as Arc<dyn ClusterState>,
+            recorder: Arc::clone(&self.recorder),
+            access: self.access.clone(),
+            client,
+            body_budget: usize::try_from(config.admission.body_budget).unwrap_or(usize::MAX),
+            guard: config.admission.guard,
+            workers: workers.map_or(half_of_cores, |workers| workers.get() as usize),
+            clock: clock.clone(),
+        })
+    }
+}
+
 /// The policies of a gateway that judges forwarded requests.
 pub(super) struct AdmissionPolicies {
-    /// The policies in force; none until their source has been read.
-    pub(super) published: Arc<PublishedPolicies>,
+    published: Arc<PublishedPolicies>,
     admitter: Arc<Admitter>,
-    /// What is known of the upstream.
-    pub(super) state: Arc<FollowedCluster>,
+    state: Arc<FollowedCluster>,
     status: Arc<PublishingStatus>,
     source: ConfiguredPolicies,
     fidelity: Fidelity,
@@ -54,7 +126,7 @@ impl PolicyFeed for ConfiguredPolicies {
 }
 
 impl AdmissionPolicies {
-    /// What is configured; `None` if forwarded requests are not judged. Requests to the upstream run on `control`.
+    /// The policies of the configured source; `None` if requests are not judged.
     ///
     /// # Errors
     ///
@@ -62,12 +134,11 @@ impl AdmissionPolicies {
     pub(super) fn new(
         config: &Config,
         hosting: Option<&HostedApi>,
+        judging: Option<UpstreamAdmission>,
         clients: &UpstreamClients,
         clock: &Clock,
-        metrics: &Arc<GatewayMetrics>,
-        control: &Handle,
     ) -> Result<Option<Self>, ServeError> {
-        let Some(mode) = config.admission.mode.filter(|_| config.has_upstream) else {
+        let Some(judging) = judging else {
             return Ok(None);
         };
         let fidelity = config.admission.fidelity;
@@ -75,15 +146,6 @@ impl AdmissionPolicies {
         if config.admission.source == AdmissionSource::Files {
             let prepared = files.load().prepare(fidelity);
             prepared.map_err(ServeError::Policies)?;
-        }
-        let state = FollowedCluster::start(ClusterSettings {
-            client: clients.reviews.clone(),
-            streams: clients.streams.clone(),
-            control: control.clone(),
-            clock: clock.clone(),
-        });
-        if let Some(hosting) = hosting {
-            hosting.param_resources.set(&state);
         }
         let up_to_date = || Duration::ZERO;
         let (source, status) = match (config.admission.source, hosting) {
@@ -94,8 +156,8 @@ impl AdmissionPolicies {
                 (ConfiguredPolicies::Hosted(stored), status)
             }
             (AdmissionSource::Upstream, _) => {
-                let enforces = mode == AdmissionMode::Enforce;
-                let followed = UpstreamPolicies::start(&state, enforces);
+                let enforces = judging.mode == AdmissionMode::Enforce;
+                let followed = UpstreamPolicies::start(&judging.state, enforces);
                 let status = PublishingStatus::new(clock.clone(), followed.age());
                 (ConfiguredPolicies::Upstream(followed), status)
             }
@@ -105,17 +167,11 @@ impl AdmissionPolicies {
                 (ConfiguredPolicies::Files(files), status)
             }
         };
-        let published = Arc::default();
-        let recorder = LoggingRecorder::start(&config.admission.audit, clock, metrics)?;
-        let upstream = (
-            access_reviews::reviews(config, clients, clock, metrics, control),
-            clients.reviews.clone(),
-        );
-        let admitter = new_admitter(config, mode, &published, &state, upstream, recorder, clock);
+        let admitter = judging.admitter(config, clients.reviews.clone(), clock);
         Ok(Some(Self {
-            published,
+            published: judging.published,
             admitter,
-            state,
+            state: judging.state,
             status,
             source,
             fidelity,
@@ -164,30 +220,4 @@ impl AdmissionPolicies {
         };
         control.spawn(publisher.run(self.source));
     }
-}
-
-/// Judges requests by the policies that are published, in a cluster that is followed.
-fn new_admitter(
-    config: &Config,
-    mode: AdmissionMode,
-    published: &Arc<PublishedPolicies>,
-    state: &Arc<FollowedCluster>,
-    (access, client): (AccessReviews, ApiClient),
-    recorder: Arc<dyn AdmissionRecorder>,
-    clock: &Clock,
-) -> Arc<Admitter> {
-    let workers = config.admission.workers;
-    let half_of_cores = settings::cores(config).get().div_ceil(2);
-    Admitter::new(AdmitterSettings {
-        mode,
-        policies: Arc::clone(published),
-        cluster: Arc::clone(state) as Arc<dyn ClusterState>,
-        recorder,
-        access,
-        client,
-        body_budget: usize::try_from(config.admission.body_budget).unwrap_or(usize::MAX),
-        guard: config.admission.guard,
-        workers: workers.map_or(half_of_cores, |workers| workers.get() as usize),
-        clock: clock.clone(),
-    })
 }

@@ -14,7 +14,6 @@ use tokio::{runtime, sync::watch};
 use super::{
     followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
     hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
-    upstream_resources::UpstreamResources,
 };
 use crate::{
     config::{self, AdmissionSource, Config, EvictionMode},
@@ -22,12 +21,11 @@ use crate::{
     source::store::SETTLE,
 };
 use fairgate_admission::{
-    AdmissionRecorder,
     kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY},
     typed_kinds,
 };
 use fairgate_apiserver::{
-    AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedSettings, ParamResources,
+    AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedAdmission, HostedSettings,
     ServedSubresource,
     authorize::{Authorizer, BuiltInRules},
     namespaces::Namespaces,
@@ -167,8 +165,6 @@ pub(super) struct HostedApi {
     checked_kinds: Vec<&'static Kind>,
     bootstrap: Bootstrap,
     main_port: Arc<MainPortEndpoints>,
-    /// The resources of the upstream, if they are known.
-    pub(super) param_resources: Arc<UpstreamResources>,
     /// Whether the built-in objects are known to be in the store.
     ensured: Arc<AtomicBool>,
     /// The FlowSchemas that the policy in force can never match.
@@ -182,11 +178,10 @@ impl HostedApi {
         store: Arc<dyn Store>,
         access: Option<AccessReviews>,
         namespaces: Option<Arc<dyn Namespaces>>,
-        recorder: Option<Arc<dyn AdmissionRecorder>>,
+        admission: HostedAdmission,
         clock: &Clock,
     ) -> Self {
         let main_port = Arc::new(MainPortEndpoints::default());
-        let param_resources = Arc::new(UpstreamResources::default());
         let in_upstream_namespaces = namespaces.is_some();
         let hosted = Hosted::new(HostedSettings {
             kinds: hosted_kinds(config),
@@ -203,8 +198,7 @@ impl HostedApi {
             },
             version: config.hosted_api.kubernetes_version.clone(),
             address: config.listen.address.to_string(),
-            param_resources: Some(Arc::clone(&param_resources) as Arc<dyn ParamResources>),
-            recorder,
+            admission,
             admin: main_port.clone(),
         });
         Self {
@@ -215,7 +209,6 @@ impl HostedApi {
             checked_kinds: checked_kinds(config),
             bootstrap: config.flow_control.bootstrap,
             main_port,
-            param_resources,
             ensured: Arc::default(),
             unreachable: watch::Sender::default(),
         }
@@ -555,7 +548,14 @@ mod tests {
         let reading = Config::parse("test.yaml", &directory.0, text);
         let (config, _) = reading.usable().unwrap();
         let store = open_local(&directory.0.join("store.redb"), clock).unwrap();
-        HostedApi::new(&config, Arc::new(store), None, None, None, clock)
+        HostedApi::new(
+            &config,
+            Arc::new(store),
+            None,
+            None,
+            HostedAdmission::Off,
+            clock,
+        )
     }
 
     impl Drop for Directory {

@@ -2,7 +2,7 @@
 //!
 //! [`start`] turns a configuration into a running gateway; [`serve`] runs one until a signal stops the
 //! process. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
-//! `identity` writes the user's identity and the gateway's credential into requests to the upstream;
+//! `hosting` opens the hosted API; `identity` writes the user's identity and the gateway's credential into requests to the upstream;
 //! `access_reviews` requests authorization decisions from it; `evictions` sets up what decides about evictions, and
 //! `disruption` what computes their budgets; `control` starts the background tasks, which follow `policies`, rebalance
 //! borrowed seats, handle `reload`, and serve the admin port.
@@ -22,6 +22,7 @@ mod followed_files;
 mod followed_namespaces;
 mod hosted_api;
 mod hosted_budgets;
+mod hosting;
 mod identity;
 mod namespaces;
 mod object_counts;
@@ -40,7 +41,7 @@ mod upstream_resources;
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 use tower::{
     Layer, Service,
     layer::util::{Identity, Stack},
@@ -57,15 +58,12 @@ use crate::{
     },
 };
 use admission::AdmissionPolicies;
-use admission_recorder::LoggingRecorder;
 use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
 use fairgate_admitter::{
     AdmissionLayer, AdmissionService, AdmissionWaitLayer, AdmissionWaitService, Admitter,
 };
-use fairgate_apiserver::{
-    Hosted, HostedLayer, HostedService as Served, Ownership, namespaces::Namespaces,
-};
+use fairgate_apiserver::{Hosted, HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
 use fairgate_core::{apf::Policy, finding::Finding};
@@ -86,7 +84,6 @@ use fairgate_store::{Store, StoreError};
 use fairgate_upstream::{endpoint::Endpoint, tls::UpstreamTls};
 use hosted_api::HostedApi;
 use identity::{IdentityWriter, UpstreamCredential};
-use namespaces::UpstreamNamespaces;
 use policies::{ObjectsFrom, Policies};
 use renewals::ServingCertificates;
 use secure_admin::SecureAdmin;
@@ -195,7 +192,7 @@ where
     let control_runtime = runtimes::control_runtime()?;
     let upstream = UpstreamAccess::new(&config)?;
     let clients = upstream.clients;
-    let hosting = open_hosting(&config, &clients, &clock, &metrics, &control_runtime)?;
+    let (judging, hosting) = hosting::open(&config, &clients, &clock, &metrics, &control_runtime)?;
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
@@ -206,7 +203,7 @@ where
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
-    let admission = AdmissionPolicies::new(&config, hosted, &clients, &clock, metrics, control)?;
+    let admission = AdmissionPolicies::new(&config, hosted, judging, &clients, &clock)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
         rules: Arc::clone(&access.rules),
@@ -400,42 +397,6 @@ fn new_flow_control(config: &Config, policy: Policy, clock: &Clock) -> Arc<FlowC
         settings::flow_control(config),
         clock.now(),
     )
-}
-
-/// Opens the hosted API and its store, if this gateway has one.
-fn open_hosting(
-    config: &Config,
-    clients: &UpstreamClients,
-    clock: &Clock,
-    metrics: &Arc<GatewayMetrics>,
-    control: &Runtime,
-) -> Result<Option<HostedApi>, ServeError> {
-    if !config.mode.hosts() {
-        return Ok(None);
-    }
-    let _inside = control.enter();
-    let store = hosted_api::open_store(config, clock)?;
-    let access = match config.mode {
-        GatewayMode::Overlay => Some(access_reviews::reviews(
-            config,
-            clients,
-            clock,
-            metrics,
-            control.handle(),
-        )),
-        _ => None,
-    };
-    let namespaces = config.has_upstream.then(|| {
-        let client = clients.reviews.clone();
-        Arc::new(UpstreamNamespaces { client }) as Arc<dyn Namespaces>
-    });
-    // With an upstream, policies are for its objects and not for those that are hosted here.
-    let recorder = (!config.has_upstream)
-        .then(|| LoggingRecorder::start(&config.admission.audit, clock, metrics))
-        .transpose()?;
-    let hosting = HostedApi::new(config, store, access, namespaces, recorder, clock);
-    control.block_on(hosting.prepare());
-    Ok(Some(hosting))
 }
 
 /// Where the policy objects come from.

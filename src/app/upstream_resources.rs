@@ -1,21 +1,13 @@
-//! The resources of the upstream, for the hosted API, which is there before them.
+//! The resources of the upstream, for the hosted API.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use fairgate_admission::PolicyParamKind;
 use fairgate_apiserver::ParamResources;
 use fairgate_cluster::FollowedCluster;
 
-/// The resources of the upstream; none as long as nobody needs to know them.
-#[derive(Default)]
-pub(super) struct UpstreamResources(OnceLock<Arc<FollowedCluster>>);
-
-impl UpstreamResources {
-    /// From now on they are those of this cluster.
-    pub(super) fn set(&self, cluster: &Arc<FollowedCluster>) {
-        let _ = self.0.set(Arc::clone(cluster));
-    }
-}
+/// The resources of the upstream.
+pub(super) struct UpstreamResources(pub(super) Arc<FollowedCluster>);
 
 impl ParamResources for UpstreamResources {
     fn resource(&self, api_version: &str, kind: &str) -> Option<String> {
@@ -23,6 +15,6 @@ impl ParamResources for UpstreamResources {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
         };
-        self.0.get()?.param_resource(&kind)
+        self.0.param_resource(&kind)
     }
 }

@@ -44,8 +44,14 @@ func admissionSessions() []Session {
 func admissionTarget(t *testing.T, at Endpoint) *Target {
 	t.Helper()
 	target := must[*Target](t)(NewTarget(at.Name, shared.Config(at, shared.admin)))
-	var known sync.Map // the transports of users, by user
-	target.As = func(who Requester) (http.RoundTripper, error) {
+	target.As = requesters()
+	return target
+}
+
+// requesters makes the transports of users, and keeps them.
+func requesters() func(Requester) (http.RoundTripper, error) {
+	var known sync.Map // by user
+	return func(who Requester) (http.RoundTripper, error) {
 		issue := func() (http.RoundTripper, error) {
 			pair, err := shared.PKI.UserWithUID("requester", who.Name, who.UID, who.Groups...)
 			return shared.Transport(User{Name: who.Name, Pair: pair}, false), err
@@ -53,7 +59,6 @@ func admissionTarget(t *testing.T, at Endpoint) *Target {
 		once, _ := known.LoadOrStore(fmt.Sprint(who), sync.OnceValues(issue))
 		return once.(func() (http.RoundTripper, error))()
 	}
-	return target
 }
 
 // playNumbers count the plays on both servers, so that each has names of its own.

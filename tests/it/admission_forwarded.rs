@@ -1,6 +1,7 @@
 //! Admission policies on forwarded requests, through a whole gateway.
 
 mod hosted;
+mod hosted_objects;
 mod hostile;
 
 use std::{

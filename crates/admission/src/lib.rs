@@ -25,7 +25,8 @@
 //! # How this crate works
 //!
 //! Everything here is pure: what judging needs, such as namespaces and params, comes from [`AdmissionInputs`], which the
-//! host answers from what it knows. There is no clock, no I/O, and no random number. Texts that clients see are
+//! host answers from what it knows. [`ClusterLookups`] answers for namespaces and params, and notes what it has no answer
+//! for, so that the host can read it and judge again. There is no clock, no I/O, and no random number. Texts that clients see are
 //! kube-apiserver's.
 //!
 //! Source: the sources of Kubernetes 1.36, and what its dispatcher makes of the cases in `oracle/`.
@@ -34,12 +35,14 @@
 
 mod attributes;
 mod built_in;
+mod cluster_objects;
 mod early;
 mod environment;
 mod evaluation;
 mod inputs;
 mod judge;
 pub mod kinds;
+mod lookups;
 mod matching;
 mod mode;
 mod observer;
@@ -57,11 +60,15 @@ pub use attributes::{
     GroupVersionResource,
 };
 pub use built_in::{BuiltInResource, built_in_resource, built_in_resources, typed_kinds};
+pub use cluster_objects::{
+    ClusterObjects, KnownFuture, LookupFuture, SharedObject, unknown_param_kind,
+};
 pub use evaluation::{
     AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationCosts, PartCost,
     PolicyAnnotationResult, PolicyDecision, PolicyDecisions, PolicyEvaluation,
 };
 pub use inputs::{AdmissionInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind};
+pub use lookups::{ClusterLookups, KnownLookups, MissingLookup};
 pub use mode::{AdmissionMode, Fidelity};
 pub use observer::{ExpressionRole, ExpressionStep, JudgeObserver};
 pub use record::{

@@ -3,58 +3,46 @@
 //! Judging cannot wait. What is not known is noted, read between two passes, and found in the next one.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{Cell, RefCell},
     sync::Arc,
 };
 
 use fairgate_admission::{
-    AdmissionInputs, AdmissionObjects, EquivalentResource, GroupVersionKind, GroupVersionResource,
-    InputFailure, ParamScope, PolicyParamKind,
+    AdmissionInputs, AdmissionObjects, ClusterLookups, EquivalentResource, GroupVersionKind,
+    GroupVersionResource, InputFailure, KnownLookups, MissingLookup, ParamScope, PolicyParamKind,
 };
 use fairgate_apiserver::KnownAnswers;
 use fairgate_base::clock::Clock;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 use fairgate_core::time::Time;
 
-use crate::{
-    cluster_state::{ClusterState, SharedObject},
-    conversion::{ConvertedObjects, KindParts},
-};
-
-/// What a pass needs that is not known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum MissingInput {
-    /// A namespace.
-    Namespace(String),
-    /// A param by kind, namespace and name.
-    Param(PolicyParamKind, String, String),
-    /// All params of a kind.
-    Params(PolicyParamKind),
-    /// The objects of the request in another version.
-    Converted(KindParts),
-}
+use crate::conversion::{ConvertedObjects, KindParts};
 
 /// What was read for one request.
 #[derive(Debug, Default)]
 pub(crate) struct ReadInputs {
-    pub(crate) namespaces: Vec<(String, Result<SharedObject, InputFailure>)>,
-    pub(crate) params: Vec<ReadParam>,
-    /// Kinds whose params have been waited for.
-    pub(crate) awaited: Vec<PolicyParamKind>,
+    pub(crate) lookups: KnownLookups,
     /// The objects of the request in other versions.
     pub(crate) converted: Vec<ConvertedObjects>,
 }
 
-/// A param that was read by kind, namespace and name.
-#[derive(Debug)]
-pub(crate) struct ReadParam {
-    pub(crate) key: (PolicyParamKind, String, String),
-    pub(crate) found: Result<SharedObject, InputFailure>,
+/// What a pass needs that is not known.
+#[derive(Debug, Default)]
+pub(crate) struct MissingInputs {
+    pub(crate) lookups: Vec<MissingLookup>,
+    /// The kinds to which the objects of the request are to be converted.
+    pub(crate) converted: Vec<KindParts>,
+}
+
+impl MissingInputs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lookups.is_empty() && self.converted.is_empty()
+    }
 }
 
 /// The inputs of one pass.
 pub(crate) struct JudgeInputs<'a> {
-    pub(crate) cluster: &'a dyn ClusterState,
+    pub(crate) lookups: ClusterLookups<'a>,
     pub(crate) read: &'a ReadInputs,
     pub(crate) kind: GroupVersionKind<'a>,
     pub(crate) objects: [Option<CelJson<'a>>; 2],
@@ -64,18 +52,18 @@ pub(crate) struct JudgeInputs<'a> {
     pub(crate) answers: Arc<KnownAnswers>,
     pub(crate) must_stop: &'a dyn Fn() -> bool,
     pub(crate) clock: &'a Clock,
-    pub(crate) kept: KeptObjects,
-    pub(crate) missing: RefCell<Vec<MissingInput>>,
+    /// The kinds that the objects were asked for in, and are not converted to yet.
+    pub(crate) unconverted: RefCell<Vec<KindParts>>,
     pub(crate) was_stopped: Cell<bool>,
 }
 
 impl JudgeInputs<'_> {
-    fn note(&self, missing: MissingInput) -> InputFailure {
-        let mut noted = self.missing.borrow_mut();
-        if !noted.contains(&missing) {
-            noted.push(missing);
+    /// What was asked for and is not known, each once.
+    pub(crate) fn take_missing(&self) -> MissingInputs {
+        MissingInputs {
+            lookups: self.lookups.take_missing(),
+            converted: self.unconverted.take(),
         }
-        InputFailure::Failed("not read yet".to_owned())
     }
 }
 
@@ -87,7 +75,10 @@ impl AdmissionInputs for JudgeInputs<'_> {
         let wanted = [kind.group, kind.version, kind.kind];
         let is_wanted = |one: &ConvertedObjects| one.kind.each_ref().map(|part| &**part) == wanted;
         let Some(index) = self.read.converted.iter().position(is_wanted) else {
-            self.note(MissingInput::Converted(wanted.map(str::to_owned)));
+            let (wanted, mut noted) = (wanted.map(str::to_owned), self.unconverted.borrow_mut());
+            if !noted.contains(&wanted) {
+                noted.push(wanted);
+            }
             return Err("not converted yet".to_owned());
         };
         match &self.read.converted[index].objects {
@@ -102,15 +93,7 @@ impl AdmissionInputs for JudgeInputs<'_> {
     }
 
     fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
-        let mut read = self.read.namespaces.iter();
-        if let Some((_, found)) = read.find(|(of, _)| of == name) {
-            return found.as_deref().map_err(Clone::clone);
-        }
-        let found = self.kept.get(KeptKey::Namespace(name), || {
-            self.cluster.namespace(name).into_iter().collect()
-        });
-        let found = found.first().map(|found| &**found);
-        found.ok_or_else(|| self.note(MissingInput::Namespace(name.to_owned())))
+        self.lookups.namespace(name)
     }
 
     fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
@@ -118,15 +101,11 @@ impl AdmissionInputs for JudgeInputs<'_> {
     }
 
     fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String> {
-        self.cluster.param_scope(kind)
+        self.lookups.cluster().param_scope(kind)
     }
 
     fn params_known(&self, kind: &PolicyParamKind) -> bool {
-        let is_known = self.cluster.are_params_known(kind);
-        if !is_known && !self.read.awaited.contains(kind) {
-            self.note(MissingInput::Params(kind.clone()));
-        }
-        is_known
+        self.lookups.params_known(kind)
     }
 
     fn param(
@@ -135,33 +114,11 @@ impl AdmissionInputs for JudgeInputs<'_> {
         namespace: &str,
         name: &str,
     ) -> Result<&CelJson<'_>, InputFailure> {
-        let mut read = self.read.params.iter();
-        let is_this = |(of, in_namespace, named): &(PolicyParamKind, String, String)| {
-            of == kind && in_namespace == namespace && named == name
-        };
-        if let Some(read) = read.find(|read| is_this(&read.key)) {
-            return read.found.as_deref().map_err(Clone::clone);
-        }
-        let found = self.kept.get(KeptKey::Param(kind, namespace, name), || {
-            let found = self.cluster.param(kind, namespace, name);
-            found.into_iter().collect()
-        });
-        let found = found.first().map(|found| &**found);
-        found.ok_or_else(|| {
-            let (namespace, name) = (namespace.to_owned(), name.to_owned());
-            self.note(MissingInput::Param(kind.clone(), namespace, name))
-        })
+        self.lookups.param(kind, namespace, name)
     }
 
     fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>> {
-        let found = self.kept.get(KeptKey::Params(kind, namespace), || {
-            self.cluster.params(kind, namespace)
-        });
-        // Shortens the lifetime of the objects.
-        found
-            .iter()
-            .map(|param| -> &CelJson<'_> { param })
-            .collect()
+        self.lookups.params(kind, namespace)
     }
 
     fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
@@ -184,82 +141,5 @@ fn as_admission_objects<'o>(objects: &'o [Option<CelJson<'_>>; 2]) -> AdmissionO
     AdmissionObjects {
         object: object.as_ref(),
         old_object: old_object.as_ref(),
-    }
-}
-
-/// What was looked up.
-#[derive(Clone, Copy)]
-enum KeptKey<'k> {
-    Namespace(&'k str),
-    Param(&'k PolicyParamKind, &'k str, &'k str),
-    Params(&'k PolicyParamKind, &'k str),
-}
-
-/// The same, owned.
-#[derive(Debug)]
-enum OwnedKey {
-    Namespace(String),
-    Param(PolicyParamKind, String, String),
-    Params(PolicyParamKind, String),
-}
-
-impl KeptKey<'_> {
-    fn is(&self, owned: &OwnedKey) -> bool {
-        match (self, owned) {
-            (Self::Namespace(name), OwnedKey::Namespace(of)) => of == name,
-            (Self::Param(kind, namespace, name), OwnedKey::Param(of, in_namespace, named)) => {
-                of == *kind && in_namespace == namespace && named == name
-            }
-            (Self::Params(kind, namespace), OwnedKey::Params(of, in_namespace)) => {
-                of == *kind && in_namespace == namespace
-            }
-            _ => false,
-        }
-    }
-
-    fn owned(&self) -> OwnedKey {
-        match *self {
-            Self::Namespace(name) => OwnedKey::Namespace(name.to_owned()),
-            Self::Param(kind, namespace, name) => {
-                OwnedKey::Param(kind.clone(), namespace.to_owned(), name.to_owned())
-            }
-            Self::Params(kind, namespace) => OwnedKey::Params(kind.clone(), namespace.to_owned()),
-        }
-    }
-}
-
-/// Objects that were looked up, kept so that references to them can be handed out. It is a list, because a list can grow
-/// while its elements are borrowed; requests need few of them.
-#[derive(Debug, Default)]
-pub(crate) struct KeptObjects(OnceCell<Box<KeptNode>>);
-
-#[derive(Debug)]
-struct KeptNode {
-    key: OwnedKey,
-    objects: Vec<SharedObject>,
-    next: KeptObjects,
-}
-
-impl KeptObjects {
-    fn get(
-        &self,
-        key: KeptKey<'_>,
-        look_up: impl FnOnce() -> Vec<SharedObject>,
-    ) -> &[SharedObject] {
-        let mut at = self;
-        while let Some(node) = at.0.get() {
-            if key.is(&node.key) {
-                return &node.objects;
-            }
-            at = &node.next;
-        }
-        let node = at.0.get_or_init(|| {
-            Box::new(KeptNode {
-                key: key.owned(),
-                objects: look_up(),
-                next: Self::default(),
-            })
-        });
-        &node.objects
     }
 }

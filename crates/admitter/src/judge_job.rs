@@ -10,8 +10,8 @@ use std::{
 };
 
 use fairgate_admission::{
-    AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, EvaluationBudgets,
-    PolicyUsage, RecordedCheck,
+    AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, ClusterLookups,
+    EvaluationBudgets, PolicyUsage, RecordedCheck,
 };
 use fairgate_apiserver::{KnownAnswers, StatusError};
 use fairgate_base::clock::Clock;
@@ -27,7 +27,7 @@ use crate::{
     cluster_state::ClusterState,
     decoded::decoded_bytes,
     facts::{WriteFacts, equivalents},
-    judge_inputs::{JudgeInputs, KeptObjects, MissingInput, ReadInputs},
+    judge_inputs::{JudgeInputs, MissingInputs, ReadInputs},
     published::ForwardedPolicies,
 };
 
@@ -59,7 +59,7 @@ pub(crate) enum JudgePass {
     /// It took too long, and its verdict is that of an interrupted evaluation.
     Interrupted(JudgedWrite),
     /// It needs what is not known.
-    Missing(Vec<MissingInput>),
+    Missing(MissingInputs),
 }
 
 /// What policies say about a request.
@@ -123,7 +123,7 @@ impl JudgeJob {
             Err(_) => [None, None],
         });
         let inputs = JudgeInputs {
-            cluster: &*self.cluster,
+            lookups: ClusterLookups::new(&*self.cluster, &self.read.lookups),
             read: &self.read,
             kind: facts.group_version_kind(),
             objects: [&self.object, &self.old_object].map(|one| one.as_deref().map(read)),
@@ -132,14 +132,13 @@ impl JudgeJob {
             answers: Arc::clone(&self.answers),
             must_stop: &must_stop,
             clock: &self.clock,
-            kept: KeptObjects::default(),
-            missing: RefCell::default(),
+            unconverted: RefCell::default(),
             was_stopped: Cell::new(false),
         };
         let attributes = facts.attributes(options.as_ref());
         let budgets = EvaluationBudgets::default();
         let verdict = self.policies.set.judge(&attributes, &inputs, budgets);
-        let missing = inputs.missing.take();
+        let missing = inputs.take_missing();
         if !missing.is_empty() {
             return JudgePass::Missing(missing);
         }

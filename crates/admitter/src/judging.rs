@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use fairgate_admission::InputFailure;
 use fairgate_apiserver::StatusError;
 use fairgate_cel::library::authorizer::AuthorizationCheck;
 use tokio::runtime::Handle;
@@ -25,7 +24,7 @@ use crate::{
     conversion::{self, ConvertedObjects, KindParts},
     decoded::decoded_bytes,
     facts::WriteFacts,
-    judge_inputs::{MissingInput, ReadParam},
+    judge_inputs::MissingInputs,
     judge_job::{JudgeJob, JudgePass, JudgedWrite},
     workers::LARGE,
 };
@@ -35,14 +34,8 @@ const ON_CORE: Duration = Duration::from_micros(200);
 /// How long a pass may take on a worker thread; expressions are then interrupted. Long enough for any policy within its
 /// cost limits although the threads have a low priority, and get little of a busy core.
 const ON_WORKER: Duration = Duration::from_secs(10);
-/// How many checks of the authorizer one request may cause.
-const MAX_CHECKS: usize = 32;
 /// How many passes a request is judged in at most. Every pass but the last finds something missing.
 const MAX_PASSES: usize = 64;
-/// How long all checks of the authorizer after one pass may take.
-const CHECK_LIMIT: Duration = Duration::from_secs(10);
-/// How long a request waits for the params of a kind.
-const PARAMS_LIMIT: Duration = Duration::from_secs(1);
 
 /// Sets the flag of a job when nobody waits for it any more.
 struct AbandonOnDrop(Arc<AtomicBool>);
@@ -119,7 +112,6 @@ impl Admitter {
     ) -> Result<JudgedIn, JudgeFailure> {
         let _abandon = AbandonOnDrop(Arc::clone(&job.is_abandoned));
         let mut judging = Duration::ZERO;
-        let mut asked = 0;
         let mut on_worker = is_large;
         for _ in 0..MAX_PASSES {
             let started = self.clock.now();
@@ -136,7 +128,7 @@ impl Admitter {
             let EndedPass { pass, checks, .. } = ended;
             job = ended.job;
             judging += self.clock.now().since(started);
-            let mut missing = Vec::new();
+            let mut missing = MissingInputs::default();
             let judged = match pass {
                 JudgePass::Done(judged) | JudgePass::Interrupted(judged) => Some(judged),
                 JudgePass::Missing(inputs) => {
@@ -153,23 +145,8 @@ impl Admitter {
                 });
             }
             self.read_missing(&mut job, missing, control).await?;
-            let all = checks.len();
-            let checks = checks.into_iter().enumerate();
-            let (allowed, refused): (Vec<_>, Vec<_>) =
-                checks.partition(|(index, _)| asked + index < MAX_CHECKS);
-            asked += all;
-            for (_, check) in refused {
-                let error = format!("more than {MAX_CHECKS} authorization checks in one request");
-                job.answers.fail(check, error);
-            }
-            for (_, check) in allowed {
-                let user = Arc::clone(&job.facts.user);
-                let asking = job.answers.ask(&self.authorizer, &user, check.clone());
-                if tokio::time::timeout(CHECK_LIMIT, asking).await.is_err() {
-                    let error = "the authorizer did not answer in time".to_owned();
-                    job.answers.fail(check, error);
-                }
-            }
+            let user = Arc::clone(&job.facts.user);
+            job.answers.answer(&self.authorizer, &user, checks).await;
         }
         let why = "it takes too many reads to judge the request";
         Err(JudgeFailure::Failed(why.to_owned()))
@@ -200,38 +177,15 @@ impl Admitter {
     async fn read_missing(
         &self,
         job: &mut JudgeJob,
-        missing: Vec<MissingInput>,
+        missing: MissingInputs,
         control: &Handle,
     ) -> Result<(), JudgeFailure> {
-        for input in missing {
-            match input {
-                MissingInput::Namespace(name) => {
-                    let found = self.cluster.read_namespace(&name).await;
-                    job.read.namespaces.push((name, found));
-                }
-                MissingInput::Param(kind, namespace, name) => {
-                    let reading = self.cluster.read_param(&kind, &namespace, &name);
-                    let found = tokio::time::timeout(PARAMS_LIMIT, reading).await;
-                    let found = found.unwrap_or_else(|_elapsed| {
-                        Err(InputFailure::Failed("timed out".to_owned()))
-                    });
-                    let key = (kind, namespace, name);
-                    job.read.params.push(ReadParam { key, found });
-                }
-                MissingInput::Params(kind) => {
-                    let known = async {
-                        while !self.cluster.are_params_known(&kind) {
-                            tokio::time::sleep(PARAMS_LIMIT / 20).await;
-                        }
-                    };
-                    let _ = tokio::time::timeout(PARAMS_LIMIT, known).await;
-                    job.read.awaited.push(kind);
-                }
-                MissingInput::Converted(kind) => {
-                    let converted = self.converted(job, kind, control).await?;
-                    job.read.converted.push(converted);
-                }
-            }
+        for lookup in missing.lookups {
+            job.read.lookups.read(&*self.cluster, lookup).await;
+        }
+        for kind in missing.converted {
+            let converted = self.converted(job, kind, control).await?;
+            job.read.converted.push(converted);
         }
         Ok(())
     }

@@ -73,7 +73,7 @@ mod workers;
 mod write_request;
 
 pub use admitter::{Admitter, AdmitterSettings};
-pub use cluster_state::{ClusterState, LookupFuture, ResourceKind, ServedResource, SharedObject};
+pub use cluster_state::{ClusterState, ResourceKind, ServedResource};
 pub use layer::{AdmissionLayer, AdmissionService};
 pub use published::{ForwardedPolicies, PublishedPolicies};
 pub use wait_layer::{AdmissionWaitLayer, AdmissionWaitService};

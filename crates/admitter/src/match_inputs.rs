@@ -3,17 +3,15 @@
 use std::{cell::OnceCell, sync::Arc};
 
 use fairgate_admission::{
-    AdmissionInputs, AdmissionObjects, EquivalentResource, GroupVersionKind, GroupVersionResource,
-    InputFailure, ParamScope, PolicyParamKind,
+    AdmissionInputs, AdmissionObjects, ClusterObjects, EquivalentResource, GroupVersionKind,
+    GroupVersionResource, InputFailure, ParamScope, PolicyParamKind, SharedObject,
 };
 use fairgate_apiserver::KnownAnswers;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 
-use crate::cluster_state::{ClusterState, SharedObject};
-
 /// The namespace of a request and its equivalent resources.
 pub(crate) struct MatchInputs<'a> {
-    cluster: &'a dyn ClusterState,
+    cluster: &'a dyn ClusterObjects,
     equivalents: &'a [EquivalentResource<'a>],
     /// A request has one namespace.
     namespace: OnceCell<Option<SharedObject>>,
@@ -21,7 +19,7 @@ pub(crate) struct MatchInputs<'a> {
 
 impl<'a> MatchInputs<'a> {
     pub(crate) fn new(
-        cluster: &'a dyn ClusterState,
+        cluster: &'a dyn ClusterObjects,
         equivalents: &'a [EquivalentResource<'a>],
     ) -> Self {
         Self {

@@ -1,16 +1,17 @@
-//! The policies in force, as the control side publishes them.
+//! The policies in force, as the control side publishes them, for forwarded requests and for writes to hosted objects.
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwapOption, Guard};
 use fairgate_admission::{Fidelity, PolicySet};
+use fairgate_apiserver::PolicySetSource;
 use tokio::sync::Notify;
 
 /// The policies that forwarded requests are judged by. It does not change; a new one replaces it.
 #[derive(Debug, Default)]
 pub struct ForwardedPolicies {
     /// The policies with their bindings, compiled.
-    pub set: PolicySet,
+    pub set: Arc<PolicySet>,
     /// The fidelity of each policy of `set` by its name, sorted by name: what its annotation asks for, or else what is
     /// configured.
     pub fidelity: Vec<(String, Fidelity)>,
@@ -63,5 +64,12 @@ impl PublishedPolicies {
     pub fn publish(&self, policies: ForwardedPolicies) {
         self.current.store(Some(Arc::new(policies)));
         self.is_known.notify_waiters();
+    }
+}
+
+impl PolicySetSource for PublishedPolicies {
+    fn policies(&self) -> Option<Arc<PolicySet>> {
+        let current = self.current.load();
+        current.as_ref().map(|policies| Arc::clone(&policies.set))
     }
 }

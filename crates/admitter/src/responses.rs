@@ -1,7 +1,7 @@
 //! The responses to requests that are not forwarded.
 
 use fairgate_apiserver::{ApiBody, ApiResponse, Output, StatusError};
-use fairgate_call::{Reply, ReplyBody, RequestContext};
+use fairgate_call::{Reply, ReplyBody, RequestContext, refusal_reply::REASON_HEADER};
 use http::{
     HeaderName, HeaderValue, Response, StatusCode,
     header::{RETRY_AFTER, WARNING},
@@ -11,16 +11,14 @@ use uuid::Uuid;
 
 use crate::{body_budget::MAX_BODY, dry_run::DryRunRefusal, warnings};
 
-/// Marks refusals of the gateway itself; its value is the reason.
-const REASON: HeaderName = HeaderName::from_static("x-fairgate-reason");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// Why a request is not forwarded, in one word.
 pub(crate) mod reasons {
     /// A policy denies it.
-    pub(crate) const DENIED: &str = "admission-denied";
+    pub(crate) use fairgate_apiserver::gateway_reasons::ADMISSION_DENIED as DENIED;
     /// The policies are not known yet.
-    pub(crate) const NOT_READY: &str = "admission-not-ready";
+    pub(crate) use fairgate_apiserver::gateway_reasons::ADMISSION_NOT_READY as NOT_READY;
     /// The bodies that are being judged use up the memory for them.
     pub(crate) const NO_ROOM: &str = "admission-memory";
     /// Its body, its options or its path cannot be judged.
@@ -109,18 +107,7 @@ impl RefusedRequest {
 
     /// The policies are not known, although the request has waited for them.
     pub(crate) fn not_ready(group: &str, resource: &str, name: &str, output: Output) -> Self {
-        let qualified = match group {
-            "" => resource.to_owned(),
-            group => format!("{resource}.{group}"),
-        };
-        let shown = if name.is_empty() { "Unknown" } else { name };
-        let mut details = json!({"name": shown, "kind": resource});
-        if !group.is_empty() {
-            details["group"] = json!(group);
-        }
-        let text = "not yet ready to handle request";
-        let message = format!("{qualified} \"{shown}\" is forbidden: {text}");
-        let error = StatusError::forbidden(message, details);
+        let error = StatusError::not_ready(group, resource, name);
         Self::error(&error, reasons::NOT_READY, output)
     }
 
@@ -137,7 +124,7 @@ impl RefusedRequest {
         let headers = reply.headers_mut();
         warnings::merge(headers, warnings);
         if !self.reason.is_empty() {
-            headers.insert(REASON, HeaderValue::from_static(self.reason));
+            headers.insert(REASON_HEADER, HeaderValue::from_static(self.reason));
             context.trace.reason.set(Some(self.reason));
         }
         if let Ok(id) = HeaderValue::from_str(&Uuid::from_u128(context.id).to_string()) {

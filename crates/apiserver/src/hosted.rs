@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{
     access,
     admin::{self, AdminEndpoints},
-    admission::PolicyEnforcer,
+    admission::{HostedAdmission, PolicyEnforcer},
     authorize::{self, Authorizer},
     calls, compression,
     documents::Documents,
@@ -22,7 +22,7 @@ use crate::{
     negotiate::{self, Output, Produces},
     object_writer::ObjectWriter,
     ownership::ServedSubresource,
-    param_rights::{ParamResources, ParamRights},
+    param_rights::ParamRights,
     query::{self, Query},
     request::{self, ApiRequest, Caller, MAX_BODY},
     response::ApiResponse,
@@ -31,7 +31,6 @@ use crate::{
     state::ApiState,
     status_error::StatusError,
 };
-use fairgate_admission::{AdmissionRecorder, kinds::VALIDATING_ADMISSION_POLICY};
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
 use fairgate_objects::{codec::FieldValidation, kind::Kind, object::Object};
@@ -47,8 +46,7 @@ const MANY_OBJECTS: usize = 500;
 
 /// The settings and dependencies of a [`Hosted`].
 pub struct HostedSettings {
-    /// The kinds whose objects are in the store. Admission policies among them are enforced on writes to all of these
-    /// kinds, if `namespaces` is `None`.
+    /// The kinds whose objects are in the store.
     pub kinds: Vec<&'static Kind>,
     /// Subresources of the upstream's resources that another layer of the gateway serves. Discovery shows
     /// them.
@@ -66,10 +64,8 @@ pub struct HostedSettings {
     pub address: String,
     /// Where the namespaces of hosted objects are; `None`: every namespace exists.
     pub namespaces: Option<Arc<dyn Namespaces>>,
-    /// The resources of kinds that admission policies take as params; `None`: they are not known.
-    pub param_resources: Option<Arc<dyn ParamResources>>,
-    /// Receives what admission policies decide about writes.
-    pub recorder: Option<Arc<dyn AdmissionRecorder>>,
+    /// The admission policies that judge writes.
+    pub admission: HostedAdmission,
     /// Serves metrics, health and dumps.
     pub admin: Arc<dyn AdminEndpoints>,
 }
@@ -100,15 +96,9 @@ impl Hosted {
         if let Authorizer::BuiltIn(_) = &settings.authorizer {
             kinds.extend(reviews::REVIEWS);
         }
-        let hosts_policies = kinds
-            .iter()
-            .any(|kind| kind.is_same_resource(&VALIDATING_ADMISSION_POLICY));
-        // Without an upstream: its namespaces are not known here.
-        let enforces = hosts_policies && settings.namespaces.is_none();
-        let policies = enforces.then(|| {
-            let (authorizer, clock) = (settings.authorizer.clone(), settings.clock.clone());
-            PolicyEnforcer::new(authorizer, &kinds, clock, settings.recorder)
-        });
+        let (authorizer, clock) = (settings.authorizer.clone(), settings.clock.clone());
+        let resources = settings.admission.resources();
+        let policies = PolicyEnforcer::new(settings.admission, authorizer, &kinds, clock);
         Arc::new(Self {
             documents: Documents::new(
                 &kinds,
@@ -126,7 +116,7 @@ impl Hosted {
                 policies,
                 param_rights: ParamRights {
                     authorizer: settings.authorizer.clone(),
-                    resources: settings.param_resources,
+                    resources,
                 },
             },
             authorizer: settings.authorizer,
@@ -192,7 +182,7 @@ impl Hosted {
         let verb = &request.digest.info.verb;
         let lists = *verb == Verb::List;
         let reads = [Verb::Get, Verb::List, Verb::Watch].contains(verb);
-        let policies = self.state.policies.as_ref();
+        let policies = self.state.policies.as_deref();
         body > LARGE_BODY
             || (lists && self.state.store.size().entries > MANY_OBJECTS)
             || (!reads && policies.is_some_and(PolicyEnforcer::is_active))

@@ -59,7 +59,7 @@ mod upstream_body;
 mod watch_stream;
 
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};
-pub use admission::KnownAnswers;
+pub use admission::{GatewayAdmission, HostedAdmission, KnownAnswers, PolicySetSource};
 pub use hosted::{Hosted, HostedSettings};
 pub use layer::{HostedLayer, HostedService, Ownership};
 pub use negotiate::{Media, Output, Representation};
@@ -68,5 +68,5 @@ pub use param_rights::ParamResources;
 pub use query::Query;
 pub use request::{ApiRequest, Caller, MAX_BODY};
 pub use response::{ApiBody, ApiResponse};
-pub use status_error::StatusError;
+pub use status_error::{StatusError, gateway_reasons};
 pub use watch_stream::WatchStream;

@@ -17,6 +17,7 @@ use crate::{
     watch_stream::WatchStream,
 };
 use fairgate_admission::warning_headers;
+use fairgate_call::refusal_reply::REASON_HEADER;
 use fairgate_objects::{
     codec,
     object::Object,
@@ -135,6 +136,10 @@ impl ApiResponse {
         if let Some(seconds) = error.retry_after().filter(|seconds| *seconds > 0) {
             let seconds = HeaderValue::from(seconds);
             response.headers.insert(RETRY_AFTER, seconds);
+        }
+        if let Some(reason) = error.gateway_reason {
+            let reason = HeaderValue::from_static(reason);
+            response.headers.insert(REASON_HEADER, reason);
         }
         response
     }

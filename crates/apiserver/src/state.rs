@@ -24,8 +24,8 @@ pub(crate) struct ApiState {
     pub(crate) kinds: Vec<&'static Kind>,
     /// The namespaces of the upstream, if there is one.
     pub(crate) namespaces: Option<Arc<dyn Namespaces>>,
-    /// Judges writes by the admission policies that are hosted; `None`: there are none.
-    pub(crate) policies: Option<PolicyEnforcer>,
+    /// Judges writes by admission policies; `None`: there are none.
+    pub(crate) policies: Option<Arc<PolicyEnforcer>>,
     /// Checks whether the authors of policies may read their params.
     pub(crate) param_rights: ParamRights,
     /// Objects that were sent at the beginning of watches, by the position of their kind in `kinds`.

@@ -9,6 +9,14 @@ use serde_json::{Map, Value, json};
 
 use fairgate_objects::{field_error::ApiFieldError, go::Quoted, kind::Kind};
 
+/// Reasons of the gateway for a refusal, in one word.
+pub mod gateway_reasons {
+    /// A policy denies the request.
+    pub const ADMISSION_DENIED: &str = "admission-denied";
+    /// The policies are not known yet.
+    pub const ADMISSION_NOT_READY: &str = "admission-not-ready";
+}
+
 /// An error that a client gets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusError {
@@ -22,6 +30,8 @@ pub struct StatusError {
     pub details: Option<Value>,
     /// A token with which a failed list can continue.
     pub continue_token: Option<String>,
+    /// Why the gateway refuses what a server without policies would not, for its header; see [`gateway_reasons`].
+    pub gateway_reason: Option<&'static str>,
 }
 
 impl fmt::Display for StatusError {
@@ -41,6 +51,7 @@ impl StatusError {
             message: message.into(),
             details: None,
             continue_token: None,
+            gateway_reason: None,
         }
     }
 
@@ -48,6 +59,13 @@ impl StatusError {
     #[must_use]
     pub fn with_details(mut self, details: Value) -> Self {
         self.details = Some(details);
+        self
+    }
+
+    /// The same, with the reason of the gateway.
+    #[must_use]
+    pub(crate) fn because(mut self, reason: &'static str) -> Self {
+        self.gateway_reason = Some(reason);
         self
     }
 
@@ -177,6 +195,19 @@ impl StatusError {
     /// 403: the request is understood, but not allowed.
     pub fn forbidden(message: impl Into<String>, details: Value) -> Self {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with_details(details)
+    }
+
+    /// 403: the admission policies are not known, although the request has waited for them.
+    pub fn not_ready(group: &str, resource: &str, name: &str) -> Self {
+        let qualified = match group {
+            "" => resource.to_owned(),
+            group => format!("{resource}.{group}"),
+        };
+        let shown = if name.is_empty() { "Unknown" } else { name };
+        let why = "not yet ready to handle request";
+        let message = format!("{qualified} \"{shown}\" is forbidden: {why}");
+        let error = Self::forbidden(message, details(shown, group, resource));
+        error.because(gateway_reasons::ADMISSION_NOT_READY)
     }
 
     /// 410: the requested state is no longer available.

@@ -15,7 +15,7 @@ use http::{
 use super::{Refusal, Reply, ReplyBody, RequestContext, RequestKind, status::Status};
 
 /// Marks replies of the gateway itself; its value is the reason of the refusal.
-const REASON_HEADER: HeaderName = HeaderName::from_static("x-fairgate-reason");
+pub const REASON_HEADER: HeaderName = HeaderName::from_static("x-fairgate-reason");
 /// UID of the FlowSchema that matched the request.
 const SCHEMA_UID_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 /// UID of the request's priority level.

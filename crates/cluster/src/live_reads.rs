@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fairgate_admission::InputFailure;
-use fairgate_admitter::SharedObject;
+use fairgate_admission::SharedObject;
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     sync::{Mutex, lock},

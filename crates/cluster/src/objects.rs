@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use fairgate_admitter::SharedObject;
+use fairgate_admission::SharedObject;
 use fairgate_cel::CelJson;
 use fairgate_upstream::watched_object::{WatchedObject, Whole};
 use kube::runtime::watcher::Event;

@@ -1,6 +1,9 @@
 //! Policies and bindings as a source yields them, and what is compiled from them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fairgate_admission::{
     Fidelity, PolicyParamKind, PolicySet,
@@ -348,7 +351,7 @@ impl Compiling {
         };
         Ok(PreparedPolicies {
             policies: ForwardedPolicies {
-                set,
+                set: Arc::new(set),
                 fidelity,
                 are_static: self.are_files,
             },

@@ -8,8 +8,11 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use fairgate_admission::{InputFailure, ParamScope, PolicyParamKind};
-use fairgate_admitter::{ClusterState, LookupFuture, ServedResource, SharedObject};
+use fairgate_admission::{
+    ClusterObjects, InputFailure, KnownFuture, LookupFuture, ParamScope, PolicyParamKind,
+    SharedObject, unknown_param_kind,
+};
+use fairgate_admitter::{ClusterState, ServedResource};
 use fairgate_base::clock::Clock;
 use fairgate_upstream::client::ApiClient;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -21,7 +24,7 @@ use crate::{
     live_reads::LiveReads,
 };
 
-/// The longest time for reading a param, as in kube-apiserver.
+/// The longest time for reading a param, and for waiting until all of a kind are known, as in kube-apiserver.
 const PARAM_LIMIT: Duration = Duration::from_secs(1);
 /// The longest time for reading a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(5);
@@ -197,12 +200,6 @@ fn namespace_resource() -> ApiResource {
     ApiResource::from_gvk_with_plural(&kind, "namespaces")
 }
 
-/// That the upstream has no such kind, in kube-apiserver's words.
-fn unknown_kind(kind: &PolicyParamKind) -> String {
-    let PolicyParamKind { api_version, kind } = kind;
-    format!("failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'")
-}
-
 impl ClusterState for FollowedCluster {
     fn resource(
         &self,
@@ -219,7 +216,9 @@ impl ClusterState for FollowedCluster {
         }
         found.cloned()
     }
+}
 
+impl ClusterObjects for FollowedCluster {
     fn namespace(&self, name: &str) -> Option<SharedObject> {
         let follower = self.namespaces.load();
         follower.as_ref()?.objects.get("", name)
@@ -238,7 +237,7 @@ impl ClusterState for FollowedCluster {
             return Ok(*scope);
         }
         let found = self.param_kind(kind).map(|(_, scope)| scope);
-        found.ok_or_else(|| unknown_kind(kind))
+        found.ok_or_else(|| unknown_param_kind(kind))
     }
 
     fn are_params_known(&self, kind: &PolicyParamKind) -> bool {
@@ -246,6 +245,16 @@ impl ClusterState for FollowedCluster {
         params
             .get(kind)
             .is_some_and(|follower| follower.objects.is_listed())
+    }
+
+    fn params_known<'a>(&'a self, kind: &'a PolicyParamKind) -> KnownFuture<'a> {
+        let follower = self.params.load().get(kind).cloned();
+        Box::pin(async move {
+            // A kind that is not followed any more has become unknown: the policies have changed.
+            if let Some(follower) = follower {
+                let _ = tokio::time::timeout(PARAM_LIMIT, follower.listed()).await;
+            }
+        })
     }
 
     fn param(&self, kind: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject> {
@@ -261,7 +270,7 @@ impl ClusterState for FollowedCluster {
     ) -> LookupFuture<'a> {
         Box::pin(async move {
             let Some((resource, _)) = self.param_kind(kind) else {
-                return Err(InputFailure::Failed(unknown_kind(kind)));
+                return Err(InputFailure::Failed(unknown_param_kind(kind)));
             };
             self.reads
                 .read(&resource, namespace, name, PARAM_LIMIT)

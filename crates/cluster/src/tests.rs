@@ -7,7 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate_admission::{Fidelity, InputFailure, ParamScope, PolicyParamKind};
+use fairgate_admission::{
+    ClusterObjects as _, Fidelity, InputFailure, ParamScope, PolicyParamKind,
+};
 use fairgate_admitter::{ClusterState as _, PublishedPolicies};
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{body::BodyRefusal, events::EvictionOutcome, upstream_response::UpstreamResponse};
 use fairgate_apiserver::{ApiBody, ApiResponse, Output, StatusError};
-use fairgate_call::{Reply, ReplyBody};
+use fairgate_call::{Reply, ReplyBody, refusal_reply::REASON_HEADER};
 use fairgate_eviction::{
     procedure::{
         machine::EvictionResult,
@@ -15,8 +15,6 @@ use fairgate_eviction::{
     waiting::BudgetName,
 };
 
-/// Marks refusals of the gateway itself; its value is the reason.
-const REASON: HeaderName = HeaderName::from_static("x-fairgate-reason");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// How an eviction ended, and the response.
@@ -125,7 +123,7 @@ fn written(status: &EvictionStatus, reason: &'static str, output: Output) -> Api
 fn marked(mut response: ApiResponse, reason: &'static str) -> ApiResponse {
     if !reason.is_empty() {
         let reason = HeaderValue::from_static(reason);
-        response.headers.insert(REASON, reason);
+        response.headers.insert(REASON_HEADER, reason);
     }
     response
 }
@@ -196,7 +194,7 @@ mod tests {
             text(&end.response),
             "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Success\",\"code\":201}\n"
         );
-        assert!(!end.response.headers.contains_key(REASON));
+        assert!(!end.response.headers.contains_key(REASON_HEADER));
     }
 
     #[test]
@@ -204,7 +202,7 @@ mod tests {
         let of = |refusal: &EvictionRefusal| {
             let end = EvictionEnd::refused(refusal, Output::JSON);
             assert_eq!(end.outcome, EvictionOutcome::Refused);
-            assert_eq!(end.response.headers[REASON], refusal.reason());
+            assert_eq!(end.response.headers[REASON_HEADER], refusal.reason());
             assert!(text(&end.response).contains("\"reason\":\"DisruptionBudget\""));
             end.response.headers.get(RETRY_AFTER).cloned()
         };

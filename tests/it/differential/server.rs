@@ -12,7 +12,7 @@ use std::{
 };
 
 use fairgate_apiserver::{
-    AdminEndpoints, AdminFuture, Hosted, HostedLayer, HostedSettings, Ownership,
+    AdminEndpoints, AdminFuture, Hosted, HostedAdmission, HostedLayer, HostedSettings, Ownership,
     authorize::{Authorizer, BuiltInRules},
     reconcile::Bootstrapper,
 };
@@ -51,8 +51,7 @@ impl Server {
             authorizer: Authorizer::BuiltIn(BuiltInRules::default()),
             version: "v1.36.3".to_owned(),
             address: "127.0.0.1:6443".to_owned(),
-            param_resources: None,
-            recorder: None,
+            admission: HostedAdmission::Off,
             admin: Arc::new(Nobody),
         });
         let mut keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fairgate_apiserver::{
-    ApiBody, Hosted, HostedSettings,
+    ApiBody, Hosted, HostedAdmission, HostedSettings,
     authorize::{Authorizer, BuiltInRules},
     namespaces::{NamespaceFuture, NamespaceState, Namespaces},
 };
@@ -76,8 +76,7 @@ impl InNamespaces {
             version: "v1.36.3".to_owned(),
             address: "127.0.0.1:6443".to_owned(),
             namespaces: Some(namespaces.clone()),
-            param_resources: None,
-            recorder: None,
+            admission: HostedAdmission::Off,
             admin: Arc::new(NoAdmin),
         });
         Self {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fairgate_apiserver::{
-    ApiBody, Hosted, HostedSettings,
+    ApiBody, Hosted, HostedAdmission, HostedSettings,
     authorize::{Authorizer, BuiltInRules},
     reconcile::ConditionWriter,
 };
@@ -49,8 +49,7 @@ impl Hosting {
             version: "v1.36.3".to_owned(),
             address: "127.0.0.1:6443".to_owned(),
             namespaces: None,
-            param_resources: None,
-            recorder: None,
+            admission: HostedAdmission::Off,
             admin: Arc::new(NoAdmin),
         });
         Self {

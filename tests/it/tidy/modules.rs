@@ -181,6 +181,8 @@ const ADMISSION: Edges = &[
     ("built_in", &[]),
     ("observer", &[]),
     ("inputs", &["attributes", "observer"]),
+    ("cluster_objects", &["inputs"]),
+    ("lookups", &["cluster_objects", "inputs"]),
     ("matching", &["attributes", "inputs"]),
     ("policy", &["environment", "inputs", "matching"]),
     ("validate", &["environment", "policy"]),
@@ -332,8 +334,11 @@ const APISERVER: Edges = &[
     ("route", &[]),
     ("fuzzing", &["route"]),
     ("namespaces", &["status_error"]),
-    ("admission", &["authorize", "status_error", "stored"]),
     ("param_rights", &["authorize", "status_error", "stored"]),
+    (
+        "admission",
+        &["authorize", "param_rights", "status_error", "stored"],
+    ),
     (
         "state",
         &["admission", "namespaces", "negotiate", "param_rights"],

@@ -13,8 +13,8 @@ use std::{
 
 use bytes::Bytes;
 use fairgate_admission::{
-    AdmissionMode, AdmissionRecord, AdmissionRecorder, Fidelity, InputFailure, ParamScope,
-    PolicyParamKind, PolicySet,
+    AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterObjects, Fidelity, InputFailure,
+    KnownFuture, LookupFuture, ParamScope, PolicyParamKind, PolicySet, SharedObject,
 };
 use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;
@@ -36,7 +36,7 @@ use tower::{Layer, Service};
 
 use crate::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
-    ForwardedPolicies, LookupFuture, PublishedPolicies, ResourceKind, ServedResource, SharedObject,
+    ForwardedPolicies, PublishedPolicies, ResourceKind, ServedResource,
 };
 
 /// The objects of the upstream by path.
@@ -137,7 +137,9 @@ impl ClusterState for TestCluster {
         let found = self.resources.iter().find(is_this);
         found.map(|(found, _)| Arc::clone(found))
     }
+}
 
+impl ClusterObjects for TestCluster {
     fn namespace(&self, name: &str) -> Option<SharedObject> {
         self.namespaces.lock().unwrap().get(name).cloned()
     }
@@ -153,6 +155,10 @@ impl ClusterState for TestCluster {
 
     fn are_params_known(&self, _: &PolicyParamKind) -> bool {
         true
+    }
+
+    fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
+        Box::pin(std::future::ready(()))
     }
 
     fn param(&self, _: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject> {
@@ -418,7 +424,7 @@ impl World {
             (objects.iter().collect(), bindings.iter().collect());
         let set = PolicySet::from_json(&objects, &bindings).unwrap();
         self.policies.publish(ForwardedPolicies {
-            set,
+            set: Arc::new(set),
             fidelity,
             are_static: false,
         });

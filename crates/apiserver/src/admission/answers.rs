@@ -3,7 +3,14 @@
 //! Expressions cannot wait. A check that is not answered yet is noted; the authorizer is asked, and the write is judged
 //! again.
 
-use std::{fmt, mem, sync::Arc};
+use std::{
+    fmt, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::authorize::Authorizer;
 use fairgate_cel::library::authorizer::{AuthorizationAnswer, AuthorizationCheck, CelAuthorizer};
@@ -13,11 +20,18 @@ use fairgate_core::{
 };
 use fairgate_upstream::access_review::Attributes;
 
+/// How many checks one request may cause.
+const MAX_CHECKS: usize = 32;
+/// How long all checks after one pass may take.
+const CHECK_LIMIT: Duration = Duration::from_secs(10);
+
 /// The answers to the checks of one write.
 #[derive(Default)]
 pub struct KnownAnswers {
     known: Mutex<Vec<(AuthorizationCheck, AuthorizationAnswer)>>,
     missing: Mutex<Vec<AuthorizationCheck>>,
+    /// How many checks there were so far.
+    asked: AtomicUsize,
 }
 
 impl KnownAnswers {
@@ -31,8 +45,41 @@ impl KnownAnswers {
         mem::take(&mut *lock(&self.missing))
     }
 
-    /// Asks the authorizer about a check of a request of `user`.
-    pub async fn ask(&self, authorizer: &Authorizer, user: &User, check: AuthorizationCheck) {
+    /// Asks the authorizer about the checks of a pass, in a request of `user`. If the upstream is asked, a request may cause
+    /// so many checks, and they may take so long; further ones fail.
+    pub async fn answer(
+        &self,
+        authorizer: &Authorizer,
+        user: &User,
+        checks: Vec<AuthorizationCheck>,
+    ) {
+        let is_remote = matches!(authorizer, Authorizer::Upstream(_));
+        let asking = async {
+            for check in &checks {
+                let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+                if is_remote && asked >= MAX_CHECKS {
+                    let error =
+                        format!("more than {MAX_CHECKS} authorization checks in one request");
+                    self.fail(check.clone(), error);
+                } else {
+                    self.ask(authorizer, user, check.clone()).await;
+                }
+            }
+        };
+        if tokio::time::timeout(CHECK_LIMIT, asking).await.is_err() {
+            for check in checks {
+                if !self.is_known(&check) {
+                    self.fail(check, "the authorizer did not answer in time".to_owned());
+                }
+            }
+        }
+    }
+
+    fn is_known(&self, check: &AuthorizationCheck) -> bool {
+        lock(&self.known).iter().any(|(of, _)| of == check)
+    }
+
+    async fn ask(&self, authorizer: &Authorizer, user: &User, check: AuthorizationCheck) {
         let service_account = check.service_account.as_ref();
         let service_account = service_account.map(|(namespace, name)| account(namespace, name));
         let user = service_account.as_ref().unwrap_or(user);
@@ -50,8 +97,8 @@ impl KnownAnswers {
         lock(&self.known).push((check, answer));
     }
 
-    /// Answers a check with an error, without asking anybody.
-    pub fn fail(&self, check: AuthorizationCheck, error: String) {
+    /// Answers a check with an error.
+    fn fail(&self, check: AuthorizationCheck, error: String) {
         let answer = AuthorizationAnswer {
             error: Some(error),
             ..AuthorizationAnswer::default()

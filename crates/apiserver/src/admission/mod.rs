@@ -1,306 +1,292 @@
-//! The admission policies that this API hosts, enforced on writes to the objects that it hosts.
+//! Admission policies on writes to the objects that this API hosts.
 //!
 //! As in kube-apiserver, a write is judged after its validation and before it is stored, and again after each conflict.
-//! A policy is in force as soon as the cache of the store has it.
+//! Without an upstream, the policies are those in the store, and one is in force as soon as the cache of the store has it.
+//! With one, they are the policies that forwarded requests are judged by, from wherever these come; then mode audit only
+//! records what they say.
 //!
 //! The gateway's own writes are not judged: no policy keeps it from maintaining the built-in objects.
 //!
 //! Not here: what policies mean (`fairgate-admission`), and requests that are forwarded.
 
 mod answers;
+mod background;
 mod inputs;
+mod judgement;
+mod objects;
 mod policies;
+mod writes;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
-use serde_json::Value;
-
-use crate::{authorize::Authorizer, status_error::StatusError};
+use crate::{authorize::Authorizer, param_rights::ParamResources, status_error::StatusError};
 pub use answers::KnownAnswers;
+use background::BackgroundAudits;
 use fairgate_admission::{
-    AdmissionAttributes, AdmissionDecision, AdmissionMode, AdmissionOperation, AdmissionRecord,
-    AdmissionRecorder, AdmissionVerdict, EvaluationBudgets, GroupVersionKind, GroupVersionResource,
-    PolicyDenial, RecordedCheck, RecordedRequest,
+    AdmissionAttributes, AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterLookups,
+    ClusterObjects, EvaluationBudgets, KnownLookups, PolicySet,
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::digest::User;
-use fairgate_objects::{
-    kind::{Kind, KindVersion, Storage},
-    metadata, object,
-};
+use fairgate_core::sync::Mutex;
+use fairgate_objects::kind::{Kind, Storage};
 use fairgate_store::Store;
-use http::StatusCode;
 use inputs::{HostedInputs, WriteDocuments};
-use policies::{PoliciesInForce, PolicyCache};
+pub(crate) use judgement::PolicyJudgement;
+use judgement::RecordedJudgement;
+use objects::HostedObjects;
+use policies::PolicyCache;
+pub(crate) use writes::HostedWrite;
 
-/// Judges writes by the policies in a store.
+/// Which policies judge writes to hosted objects.
+pub enum HostedAdmission {
+    /// None.
+    Off,
+    /// Those in the store. They are enforced.
+    OfStore {
+        /// Receives what they decide.
+        recorder: Option<Arc<dyn AdmissionRecorder>>,
+    },
+    /// Those that judge forwarded requests.
+    OfGateway(GatewayAdmission),
+}
+
+/// The policies of a gateway in front of an upstream, and what they need.
+pub struct GatewayAdmission {
+    /// Whether they are enforced, or only recorded.
+    pub mode: AdmissionMode,
+    /// The policies in force.
+    pub policies: Arc<dyn PolicySetSource>,
+    /// Namespaces, and params of kinds that are not hosted.
+    pub cluster: Arc<dyn ClusterObjects>,
+    /// The resources of kinds that policies take as params.
+    pub resources: Arc<dyn ParamResources>,
+    /// Answers `authorizer.….check(…)`.
+    pub authorizer: Authorizer,
+    /// Receives what they decide.
+    pub recorder: Arc<dyn AdmissionRecorder>,
+}
+
+impl HostedAdmission {
+    /// The resources of kinds that policies take as params; `None`: they are not known.
+    pub(crate) fn resources(&self) -> Option<Arc<dyn ParamResources>> {
+        match self {
+            Self::OfGateway(gateway) => Some(Arc::clone(&gateway.resources)),
+            Self::Off | Self::OfStore { .. } => None,
+        }
+    }
+}
+
+/// Where the policies in force are published.
+pub trait PolicySetSource: fmt::Debug + Send + Sync + 'static {
+    /// The policies in force; `None` until they are known.
+    fn policies(&self) -> Option<Arc<PolicySet>>;
+}
+
+/// Judges writes to hosted objects.
 pub(crate) struct PolicyEnforcer {
-    cache: PolicyCache,
+    mode: AdmissionMode,
+    policies: EnforcedPolicies,
     /// Answers `authorizer.….check(…)`.
     authorizer: Authorizer,
-    /// The kinds that are hosted: their objects can be params.
-    kinds: Vec<&'static Kind>,
+    /// The hosted kinds: their objects can be params.
+    kinds: Arc<[&'static Kind]>,
+    upstream: Option<Arc<dyn ClusterObjects>>,
     clock: Clock,
     /// Receives each judged write that a policy matches.
     recorder: Option<Arc<dyn AdmissionRecorder>>,
+    audits: BackgroundAudits,
 }
 
-/// A write to a hosted object.
-#[derive(Clone, Copy)]
-pub(crate) struct HostedWrite<'a> {
-    /// What it does.
-    pub(crate) operation: AdmissionOperation,
-    /// The kind of the object.
-    pub(crate) kind: &'static Kind,
-    /// The version that the client asked for.
-    pub(crate) version: &'static KindVersion,
-    /// `status`, or empty.
-    pub(crate) subresource: &'a str,
-    /// The namespace, or empty.
-    pub(crate) namespace: &'a str,
-    /// The name; empty for an object of a `deletecollection`.
-    pub(crate) name: &'a str,
-    /// Who asks.
-    pub(crate) user: &'a User,
-    /// The request's `Audit-ID`.
-    pub(crate) audit_id: &'a str,
-    /// Whether nothing is to be stored.
-    pub(crate) dry_run: bool,
-    /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`, with `apiVersion` and `kind`.
-    pub(crate) options: &'a Value,
-    /// The object as it is to be stored, in the stored version.
-    pub(crate) object: Option<&'a Value>,
-    /// The object as it is stored, in the stored version.
-    pub(crate) old_object: Option<&'a Value>,
-}
-
-/// What the policies say about a write.
-#[derive(Debug, Default)]
-pub(crate) struct PolicyJudgement {
-    /// Texts for the client.
-    pub(crate) warnings: Vec<String>,
-    /// The error, if the write is refused.
-    pub(crate) refusal: Option<StatusError>,
-    /// What is recorded, without times; none if no policy matches.
-    record: Option<AdmissionRecord>,
+enum EnforcedPolicies {
+    Stored(PolicyCache),
+    Published(Arc<dyn PolicySetSource>),
 }
 
 impl PolicyEnforcer {
-    /// Enforces the policies among the objects of `kinds`.
+    /// Judges by the policies of `admission`; `None` if there are none. `authorizer` is that of the hosted API.
     pub(crate) fn new(
+        admission: HostedAdmission,
         authorizer: Authorizer,
         kinds: &[&'static Kind],
         clock: Clock,
-        recorder: Option<Arc<dyn AdmissionRecorder>>,
-    ) -> Self {
+    ) -> Option<Arc<Self>> {
         let stored = |kind: &&&'static Kind| kind.storage == Storage::Stored;
-        Self {
-            cache: PolicyCache::default(),
-            authorizer,
-            kinds: kinds.iter().filter(stored).copied().collect(),
-            clock,
-            recorder,
-        }
+        let kinds = kinds.iter().filter(stored).copied().collect();
+        let audits = BackgroundAudits::default();
+        let enforcer = match admission {
+            HostedAdmission::Off => return None,
+            HostedAdmission::OfStore { recorder } => Self {
+                mode: AdmissionMode::Enforce,
+                policies: EnforcedPolicies::Stored(PolicyCache::default()),
+                authorizer,
+                kinds,
+                upstream: None,
+                clock,
+                recorder,
+                audits,
+            },
+            HostedAdmission::OfGateway(gateway) => Self {
+                mode: gateway.mode,
+                policies: EnforcedPolicies::Published(gateway.policies),
+                authorizer: gateway.authorizer,
+                kinds,
+                upstream: Some(gateway.cluster),
+                clock,
+                recorder: Some(gateway.recorder),
+                audits,
+            },
+        };
+        Some(Arc::new(enforcer))
     }
 
     /// Whether the last write was judged by any policy, which may take milliseconds.
     pub(crate) fn is_active(&self) -> bool {
-        !self.cache.last().set.is_empty()
+        match &self.policies {
+            EnforcedPolicies::Stored(cache) => !cache.last().set.is_empty(),
+            EnforcedPolicies::Published(source) => {
+                source.policies().is_some_and(|set| !set.is_empty())
+            }
+        }
     }
 
-    /// Judges a write. Waits for the cache of the store, and for the authorizer if expressions ask it.
+    /// Judges a write. Waits for the cache of the store, and for the upstream and the authorizer if expressions ask them. In
+    /// mode audit it is judged in the background, and nothing is said about it.
     ///
     /// # Errors
     ///
-    /// 503, when the policies cannot be read.
+    /// 503 when the policies cannot be read, 403 when they are not known yet.
     pub(crate) async fn judge(
-        &self,
-        store: &dyn Store,
+        self: &Arc<Self>,
+        store: &Arc<dyn Store>,
         write: &HostedWrite<'_>,
     ) -> Result<PolicyJudgement, StatusError> {
-        let policies = self.cache.in_force(store).await?;
-        if policies.set.is_empty() || !self.may_match(&policies, write) {
+        let is_exempt = write.attributes().is_exempt();
+        let policies = match &self.policies {
+            _ if is_exempt => None,
+            EnforcedPolicies::Stored(cache) => Some(cache.in_force(&**store).await?),
+            EnforcedPolicies::Published(source) => match (source.policies(), self.mode) {
+                (Some(set), _) => Some(set),
+                // The layer of forwarded requests has recorded it.
+                (None, AdmissionMode::Audit) => None,
+                (None, AdmissionMode::Enforce) => {
+                    let kind = write.kind;
+                    return Err(StatusError::not_ready(kind.group, kind.plural, write.name));
+                }
+            },
+        };
+        let Some(policies) = policies.filter(|policies| !policies.is_empty()) else {
+            return Ok(PolicyJudgement::default());
+        };
+        let objects = self.objects(store);
+        if !self.may_match(&policies, &objects, write) {
             return Ok(PolicyJudgement::default());
         }
-        let started = self.clock.now();
-        let params = policies.params(store, &self.kinds).await?;
+        if self.mode == AdmissionMode::Audit {
+            let kept = write.to_kept();
+            self.audits.begin(Arc::clone(self), policies, objects, kept);
+            return Ok(PolicyJudgement::default());
+        }
+        let judged = self.judged(&policies, &objects, write).await?;
+        self.record(judged.record);
+        Ok(judged.judgement)
+    }
+
+    fn record(&self, record: Option<AdmissionRecord>) {
+        if let (Some(record), Some(recorder)) = (record, &self.recorder) {
+            recorder.record(record);
+        }
+    }
+
+    fn objects(&self, store: &Arc<dyn Store>) -> HostedObjects {
+        HostedObjects {
+            store: Arc::clone(store),
+            kinds: Arc::clone(&self.kinds),
+            upstream: self.upstream.clone(),
+            read: Mutex::default(),
+        }
+    }
+
+    fn may_match(
+        &self,
+        policies: &PolicySet,
+        objects: &HostedObjects,
+        write: &HostedWrite<'_>,
+    ) -> bool {
+        let (documents, known) = (WriteDocuments::default(), KnownLookups::default());
+        let lookups = ClusterLookups::new(objects, &known);
         let answers = KnownAnswers::new();
+        let inputs = HostedInputs::new(write, &documents, lookups, answers, &self.clock);
+        inputs.is_ok_and(|inputs| policies.may_match(&write.attributes(), &inputs))
+    }
+
+    /// Judges in as many passes as it needs: each but the last finds something missing. How much can be missing is bounded by
+    /// what evaluation may cost.
+    async fn judged(
+        &self,
+        policies: &PolicySet,
+        objects: &HostedObjects,
+        write: &HostedWrite<'_>,
+    ) -> Result<RecordedJudgement, StatusError> {
+        let started = self.clock.now();
+        let (documents, answers) = (WriteDocuments::of(write), KnownAnswers::new());
+        let mut known = KnownLookups::default();
         loop {
             let begun = self.clock.now();
-            let judged = self.judge_once(&policies, write, &params, &answers);
-            let missing = answers.take_missing();
-            if missing.is_empty() {
-                let mut judgement = judged?;
-                if let (Some(record), Some(recorder)) = (judgement.record.take(), &self.recorder) {
+            let missing = {
+                let lookups = ClusterLookups::new(objects, &known);
+                let inputs = HostedInputs::new(
+                    write,
+                    &documents,
+                    lookups,
+                    Arc::clone(&answers),
+                    &self.clock,
+                )
+                .map_err(|error| unreadable(&error))?;
+                let mut judged = self.judge_once(policies, write, &inputs)?;
+                let missing = (inputs.lookups.take_missing(), answers.take_missing());
+                if missing.0.is_empty() && missing.1.is_empty() {
                     let now = self.clock.now();
-                    recorder.record(AdmissionRecord {
+                    judged.record = judged.record.map(|record| AdmissionRecord {
                         judging: now.since(begun),
                         total: now.since(started),
                         ..record
                     });
+                    return Ok(judged);
                 }
-                return Ok(judgement);
+                missing
+            };
+            let (lookups, checks) = missing;
+            for lookup in lookups {
+                known.read(objects, lookup).await;
             }
-            // Each round answers at least one check, and evaluation bounds how many there are.
-            for check in missing {
-                answers.ask(&self.authorizer, write.user, check).await;
-            }
+            answers.answer(&self.authorizer, write.user, checks).await;
         }
     }
 
-    fn may_match(&self, policies: &PoliciesInForce, write: &HostedWrite<'_>) -> bool {
-        let attributes = attributes(write);
-        let (params, documents) = (policies::PolicyParams::default(), WriteDocuments::default());
-        let inputs =
-            HostedInputs::new(write, &documents, &params, &self.kinds, KnownAnswers::new());
-        inputs.is_ok_and(|inputs| {
-            !attributes.is_exempt() && policies.set.may_match(&attributes, &inputs)
-        })
-    }
-
-    /// Judges with what is known of the authorizer's answers.
+    /// Judges with what is known.
     fn judge_once(
         &self,
-        policies: &PoliciesInForce,
+        policies: &PolicySet,
         write: &HostedWrite<'_>,
-        params: &policies::PolicyParams,
-        answers: &Arc<KnownAnswers>,
-    ) -> Result<PolicyJudgement, StatusError> {
-        let documents = WriteDocuments::of(write);
-        let unreadable = |error: serde_json::Error| StatusError::internal(error.to_string());
-        let answers = Arc::clone(answers);
-        let inputs = HostedInputs::new(write, &documents, params, &self.kinds, answers)
-            .map_err(unreadable)?;
+        inputs: &HostedInputs<'_>,
+    ) -> Result<RecordedJudgement, StatusError> {
         let options = write.options.to_string();
-        let options = serde_json::from_str(&options).map_err(unreadable)?;
+        let options = serde_json::from_str(&options).map_err(|error| unreadable(&error))?;
         let attributes = AdmissionAttributes {
             options: Some(&options),
-            ..attributes(write)
+            ..write.attributes()
         };
-        let budgets = EvaluationBudgets::default();
-        Ok(match policies.set.judge(&attributes, &inputs, budgets) {
-            Ok(verdict) => judgement(verdict, write, &attributes, &inputs),
-            Err(abort) => PolicyJudgement {
-                refusal: Some(error_of(&abort.status())),
-                ..PolicyJudgement::default()
-            },
+        let verdict = policies.judge(&attributes, inputs, EvaluationBudgets::default());
+        Ok(match verdict {
+            Ok(verdict) => {
+                let objects = inputs.requested();
+                RecordedJudgement::of(verdict, write, self.mode, &attributes, objects)
+            }
+            Err(abort) => RecordedJudgement::aborted(&abort, write, self.mode),
         })
     }
 }
 
-/// The attributes of a write, without its options.
-fn attributes<'a>(write: &HostedWrite<'a>) -> AdmissionAttributes<'a> {
-    AdmissionAttributes {
-        operation: write.operation,
-        resource: GroupVersionResource {
-            group: write.kind.group,
-            version: write.version.name,
-            resource: write.kind.plural,
-        },
-        subresource: write.subresource,
-        kind: kind_in(write.kind, write.version),
-        namespace: write.namespace,
-        name: write.name,
-        user: write.user,
-        dry_run: write.dry_run,
-        options: None,
-    }
-}
-
-fn kind_in(kind: &'static Kind, version: &'static KindVersion) -> GroupVersionKind<'static> {
-    GroupVersionKind {
-        group: kind.group,
-        version: version.name,
-        kind: kind.kind,
-    }
-}
-
-fn judgement(
-    verdict: AdmissionVerdict<'_>,
-    write: &HostedWrite<'_>,
-    attributes: &AdmissionAttributes<'_>,
-    inputs: &HostedInputs<'_>,
-) -> PolicyJudgement {
-    let objects = inputs.requested();
-    let status = |denial: &PolicyDenial<'_>| error_of(&denial.status(attributes, objects));
-    PolicyJudgement {
-        refusal: verdict.denials.first().map(status),
-        warnings: verdict.warnings.clone(),
-        record: record(verdict, write),
-    }
-}
-
-/// What is recorded about a write; `None` if no policy matched it.
-fn record(verdict: AdmissionVerdict<'_>, write: &HostedWrite<'_>) -> Option<AdmissionRecord> {
-    if verdict.evaluations.is_empty() && verdict.denials.is_empty() {
-        return None;
-    }
-    let decision = if verdict.denials.is_empty() {
-        AdmissionDecision::Allowed
-    } else {
-        AdmissionDecision::Denied
-    };
-    let object = write.object.or(write.old_object);
-    let name = match write.name {
-        "" => object.map_or("", metadata::name),
-        name => name,
-    };
-    Some(AdmissionRecord {
-        audit_id: write.audit_id.to_owned(),
-        mode: AdmissionMode::Enforce,
-        operation: write.operation,
-        request: RecordedRequest {
-            group: write.kind.group.to_owned(),
-            version: write.version.name.to_owned(),
-            resource: write.kind.plural.to_owned(),
-            subresource: write.subresource.to_owned(),
-            namespace: write.namespace.to_owned(),
-            name: name.to_owned(),
-            user: write.user.name.clone(),
-            groups: write.user.groups.clone(),
-            dry_run: write.dry_run,
-        },
-        fidelity: None,
-        decision,
-        guard: None,
-        failure: String::new(),
-        checks: RecordedCheck::of(&verdict),
-        usage: verdict.usage(),
-        secret_params: verdict.secret_params,
-        warnings: verdict.warnings,
-        annotations: verdict.audit_annotations,
-        judging: Duration::ZERO,
-        total: Duration::ZERO,
-    })
-}
-
-/// The error with a `Status` of the policies.
-fn error_of(status: &Value) -> StatusError {
-    let code = status["code"]
-        .as_u64()
-        .and_then(|code| u16::try_from(code).ok());
-    let code = code.and_then(|code| StatusCode::from_u16(code).ok());
-    let reason = match status["reason"].as_str().unwrap_or_default() {
-        "Forbidden" => "Forbidden",
-        "Unauthorized" => "Unauthorized",
-        "RequestEntityTooLarge" => "RequestEntityTooLarge",
-        "NotFound" => "NotFound",
-        "InternalError" => "InternalError",
-        _ => "Invalid",
-    };
-    let message = status["message"].as_str().unwrap_or_default();
-    StatusError::new(
-        code.unwrap_or(StatusCode::UNPROCESSABLE_ENTITY),
-        reason,
-        message,
-    )
-    .with_details(status["details"].clone())
-}
-
-/// The JSON of an object in its stored version, in `version`.
-fn text_in(kind: &'static Kind, version: &'static KindVersion, stored: &Value) -> bytes::Bytes {
-    if version.name == kind.stored().name {
-        return object::compact(version, stored);
-    }
-    object::compact(version, &object::versioned(kind, version, stored))
+fn unreadable(error: &serde_json::Error) -> StatusError {
+    StatusError::internal(error.to_string())
 }

@@ -1,21 +1,15 @@
-//! The policies and bindings in the store, compiled, and their params.
+//! The policies and bindings in the store, compiled.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use serde_json::Value;
-
-use super::{StatusError, text_in};
+use super::StatusError;
 use crate::stored;
 use fairgate_admission::{
-    PolicyParamKind, PolicySet,
+    PolicySet,
     kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING},
 };
 use fairgate_core::sync::{Mutex, lock};
-use fairgate_objects::{
-    kind::{Kind, KindVersion},
-    object::Object,
-};
+use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::{ReadRevision, Store, StoreEntry, Watch};
 
 /// Keeps the policies compiled. They are listed, and if need be compiled again, when a write comes after a change.
@@ -35,9 +29,7 @@ struct CachedPolicies {
 pub(super) struct PoliciesInForce {
     /// What they were compiled from.
     stamps: [PrefixStamp; 2],
-    pub(super) set: PolicySet,
-    /// The kinds of params that they name.
-    param_kinds: BTreeSet<PolicyParamKind>,
+    pub(super) set: Arc<PolicySet>,
 }
 
 /// The number of entries below a prefix, and their greatest revision. As every write takes a new revision, and nothing
@@ -47,10 +39,6 @@ struct PrefixStamp {
     entries: usize,
     newest: u64,
 }
-
-/// The objects of the kinds that policies take as params, as JSON.
-#[derive(Default)]
-pub(super) struct PolicyParams(pub(super) Vec<(PolicyParamKind, Vec<Bytes>)>);
 
 impl PrefixStamp {
     fn of(entries: &[Arc<StoreEntry>]) -> Self {
@@ -80,12 +68,9 @@ impl PolicyCache {
     }
 
     /// The policies that are in the cache of the store.
-    pub(super) async fn in_force(
-        &self,
-        store: &dyn Store,
-    ) -> Result<Arc<PoliciesInForce>, StatusError> {
+    pub(super) async fn in_force(&self, store: &dyn Store) -> Result<Arc<PolicySet>, StatusError> {
         if let Some(unchanged) = self.unchanged() {
-            return Ok(unchanged);
+            return Ok(Arc::clone(&unchanged.set));
         }
         // The watch begins before the objects are read, so that it sees every change that they do not show.
         let prefix = VALIDATING_ADMISSION_POLICY.group_prefix();
@@ -101,7 +86,7 @@ impl PolicyCache {
             cached.in_force = Arc::new(PoliciesInForce::compile(stamps, &policies, &bindings)?);
         }
         cached.changes = changes;
-        Ok(Arc::clone(&cached.in_force))
+        Ok(Arc::clone(&cached.in_force.set))
     }
 }
 
@@ -121,58 +106,17 @@ impl PoliciesInForce {
         let set = set.map_err(|error| {
             StatusError::internal(format!("the admission policies cannot be read: {error}"))
         })?;
-        let kinds = policies.iter().map(|policy| &policy["spec"]["paramKind"]);
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let param_kinds = kinds
-            .filter(|kind| kind.is_object())
-            .map(|kind| PolicyParamKind {
-                api_version: text(&kind["apiVersion"]),
-                kind: text(&kind["kind"]),
-            });
         Ok(Self {
             stamps,
-            set,
-            param_kinds: param_kinds.collect(),
+            set: Arc::new(set),
         })
     }
-
-    /// All objects of the kinds of params that are among `kinds`.
-    pub(super) async fn params(
-        &self,
-        store: &dyn Store,
-        kinds: &[&'static Kind],
-    ) -> Result<PolicyParams, StatusError> {
-        let mut params = Vec::new();
-        for wanted in &self.param_kinds {
-            let Some((kind, version)) = hosted(kinds, wanted) else {
-                continue;
-            };
-            let entries = entries(store, kind).await?;
-            let objects = decoded(kind, &entries)?;
-            let texts = objects
-                .iter()
-                .map(|object| text_in(kind, version, object.stored()));
-            params.push((wanted.clone(), texts.collect()));
-        }
-        Ok(PolicyParams(params))
-    }
 }
 
-/// The hosted kind and version that a policy names.
-pub(super) fn hosted(
-    kinds: &[&'static Kind],
-    wanted: &PolicyParamKind,
-) -> Option<(&'static Kind, &'static KindVersion)> {
-    let kind = kinds
-        .iter()
-        .copied()
-        .filter(|kind| kind.kind == wanted.kind);
-    let mut versions =
-        kind.flat_map(|kind| kind.versions.iter().map(move |version| (kind, version)));
-    versions.find(|(kind, version)| kind.api_version(version.name) == wanted.api_version)
-}
-
-async fn entries(store: &dyn Store, kind: &Kind) -> Result<Vec<Arc<StoreEntry>>, StatusError> {
+pub(super) async fn entries(
+    store: &dyn Store,
+    kind: &Kind,
+) -> Result<Vec<Arc<StoreEntry>>, StatusError> {
     let page = store
         .list(&kind.key_prefix(), None, None, ReadRevision::Cached)
         .await;
@@ -182,7 +126,7 @@ async fn entries(store: &dyn Store, kind: &Kind) -> Result<Vec<Arc<StoreEntry>>,
     }
 }
 
-fn decoded(
+pub(super) fn decoded(
     kind: &'static Kind,
     entries: &[Arc<StoreEntry>],
 ) -> Result<Vec<Arc<Object>>, StatusError> {

@@ -1,4 +1,4 @@
-//! Admission of writes by the policies that are hosted.
+//! Admission of writes to hosted objects by policies.
 //!
 //! A write is admitted after it was validated, in every attempt to store it. That authors of policies may read their
 //! params is part of their validation, and is checked here, where a check may wait.
@@ -118,7 +118,7 @@ impl CallContext<'_> {
         let Some(policies) = &self.state.policies else {
             return Ok(());
         };
-        let judgement = policies.judge(&*self.state.store, &write).await?;
+        let judgement = policies.judge(&self.state.store, &write).await?;
         for warning in judgement.warnings {
             self.warn(warning);
         }

@@ -1,0 +1,62 @@
+//! The objects of the cluster that judging may need besides those of a request: namespaces and params.
+
+use std::{fmt, pin::Pin, sync::Arc};
+
+use fairgate_cel::CelJson;
+
+use crate::inputs::{InputFailure, ParamScope, PolicyParamKind};
+
+/// An object that requests share.
+pub type SharedObject = Arc<CelJson<'static>>;
+
+/// An object that is being read.
+pub type LookupFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<SharedObject, InputFailure>> + Send + 'a>>;
+
+/// Ends when something is known.
+pub type KnownFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// The namespaces and params of a cluster.
+///
+/// Every method that returns no future answers from memory. It is called for each request that may be judged, and costs a
+/// search in a table. Futures end within seconds, whatever the cluster does.
+pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
+    /// The namespace of that name; `None` if it is not known, which does not mean that there is none.
+    fn namespace(&self, name: &str) -> Option<SharedObject>;
+
+    /// Reads a namespace from the cluster.
+    fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a>;
+
+    /// Whether the objects of a kind of params have namespaces.
+    ///
+    /// # Errors
+    ///
+    /// That there is no such kind, as kube-apiserver words it.
+    fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String>;
+
+    /// Whether all objects of a kind of params are known.
+    fn are_params_known(&self, kind: &PolicyParamKind) -> bool;
+
+    /// Waits until all objects of a kind of params are known, or for as long as a request should wait for that.
+    fn params_known<'a>(&'a self, kind: &'a PolicyParamKind) -> KnownFuture<'a>;
+
+    /// A param by namespace (empty for kinds without) and name; `None` if it is not known.
+    fn param(&self, kind: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject>;
+
+    /// Reads a param from the cluster.
+    fn read_param<'a>(
+        &'a self,
+        kind: &'a PolicyParamKind,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> LookupFuture<'a>;
+
+    /// All params of a kind in a namespace (empty for kinds without), by name.
+    fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<SharedObject>;
+}
+
+/// That there is no kind of params, in kube-apiserver's words.
+pub fn unknown_param_kind(kind: &PolicyParamKind) -> String {
+    let PolicyParamKind { api_version, kind } = kind;
+    format!("failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'")
+}

@@ -1,0 +1,242 @@
+//! How judging comes to namespaces and params although it cannot wait: what is not in memory is noted, read between two
+//! passes, and found in the next one.
+
+use std::cell::{OnceCell, RefCell};
+
+use fairgate_cel::CelJson;
+
+use crate::{
+    cluster_objects::{ClusterObjects, SharedObject},
+    inputs::{InputFailure, PolicyParamKind},
+};
+
+/// What a pass needs that is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MissingLookup {
+    /// A namespace.
+    Namespace(String),
+    /// A param by kind, namespace and name.
+    Param(PolicyParamKind, String, String),
+    /// All params of a kind.
+    Params(PolicyParamKind),
+}
+
+/// What was read for one request.
+#[derive(Debug, Default)]
+pub struct KnownLookups {
+    namespaces: Vec<(String, Result<SharedObject, InputFailure>)>,
+    params: Vec<ReadParam>,
+    /// Kinds whose params have been waited for.
+    awaited: Vec<PolicyParamKind>,
+}
+
+/// A param that was read by kind, namespace and name.
+#[derive(Debug)]
+struct ReadParam {
+    key: (PolicyParamKind, String, String),
+    found: Result<SharedObject, InputFailure>,
+}
+
+impl KnownLookups {
+    /// Reads what a pass misses. What cannot be read is known as such afterwards.
+    pub async fn read(&mut self, cluster: &dyn ClusterObjects, missing: MissingLookup) {
+        match missing {
+            MissingLookup::Namespace(name) => {
+                let found = cluster.read_namespace(&name).await;
+                self.namespaces.push((name, found));
+            }
+            MissingLookup::Param(kind, namespace, name) => {
+                let found = cluster.read_param(&kind, &namespace, &name).await;
+                let key = (kind, namespace, name);
+                self.params.push(ReadParam { key, found });
+            }
+            MissingLookup::Params(kind) => {
+                cluster.params_known(&kind).await;
+                self.awaited.push(kind);
+            }
+        }
+    }
+}
+
+/// The namespaces and params of one pass: of the cluster, and what was read for this request.
+#[derive(Debug)]
+pub struct ClusterLookups<'a> {
+    cluster: &'a dyn ClusterObjects,
+    known: &'a KnownLookups,
+    kept: KeptObjects,
+    missing: RefCell<Vec<MissingLookup>>,
+}
+
+impl<'a> ClusterLookups<'a> {
+    /// Looks up in `known`, and then in `cluster`.
+    pub fn new(cluster: &'a dyn ClusterObjects, known: &'a KnownLookups) -> Self {
+        Self {
+            cluster,
+            known,
+            kept: KeptObjects::default(),
+            missing: RefCell::default(),
+        }
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &'a dyn ClusterObjects {
+        self.cluster
+    }
+
+    /// What was asked for and is not known, each once.
+    pub fn take_missing(&self) -> Vec<MissingLookup> {
+        self.missing.take()
+    }
+
+    fn note(&self, missing: MissingLookup) -> InputFailure {
+        let mut noted = self.missing.borrow_mut();
+        if !noted.contains(&missing) {
+            noted.push(missing);
+        }
+        InputFailure::Failed("not read yet".to_owned())
+    }
+
+    /// See [`AdmissionInputs::namespace`](crate::AdmissionInputs::namespace).
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it is not known yet.
+    pub fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
+        let mut read = self.known.namespaces.iter();
+        if let Some((_, found)) = read.find(|(of, _)| of == name) {
+            return found.as_deref().map_err(Clone::clone);
+        }
+        let found = self.kept.get(KeptKey::Namespace(name), || {
+            self.cluster.namespace(name).into_iter().collect()
+        });
+        let found = found.first().map(|found| &**found);
+        found.ok_or_else(|| self.note(MissingLookup::Namespace(name.to_owned())))
+    }
+
+    /// See [`AdmissionInputs::params_known`](crate::AdmissionInputs::params_known).
+    pub fn params_known(&self, kind: &PolicyParamKind) -> bool {
+        let is_known = self.cluster.are_params_known(kind);
+        if !is_known && !self.known.awaited.contains(kind) {
+            self.note(MissingLookup::Params(kind.clone()));
+        }
+        is_known
+    }
+
+    /// See [`AdmissionInputs::param`](crate::AdmissionInputs::param).
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it is not known yet.
+    pub fn param(
+        &self,
+        kind: &PolicyParamKind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<&CelJson<'_>, InputFailure> {
+        let mut read = self.known.params.iter();
+        let is_this = |(of, in_namespace, named): &(PolicyParamKind, String, String)| {
+            of == kind && in_namespace == namespace && named == name
+        };
+        if let Some(read) = read.find(|read| is_this(&read.key)) {
+            return read.found.as_deref().map_err(Clone::clone);
+        }
+        let found = self.kept.get(KeptKey::Param(kind, namespace, name), || {
+            let found = self.cluster.param(kind, namespace, name);
+            found.into_iter().collect()
+        });
+        let found = found.first().map(|found| &**found);
+        found.ok_or_else(|| {
+            let (namespace, name) = (namespace.to_owned(), name.to_owned());
+            self.note(MissingLookup::Param(kind.clone(), namespace, name))
+        })
+    }
+
+    /// See [`AdmissionInputs::params`](crate::AdmissionInputs::params).
+    pub fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>> {
+        let found = self.kept.get(KeptKey::Params(kind, namespace), || {
+            self.cluster.params(kind, namespace)
+        });
+        // Shortens the lifetime of the objects.
+        found
+            .iter()
+            .map(|param| -> &CelJson<'_> { param })
+            .collect()
+    }
+}
+
+/// What was looked up.
+#[derive(Clone, Copy)]
+enum KeptKey<'k> {
+    Namespace(&'k str),
+    Param(&'k PolicyParamKind, &'k str, &'k str),
+    Params(&'k PolicyParamKind, &'k str),
+}
+
+/// The same, owned.
+#[derive(Debug)]
+enum OwnedKey {
+    Namespace(String),
+    Param(PolicyParamKind, String, String),
+    Params(PolicyParamKind, String),
+}
+
+impl KeptKey<'_> {
+    fn is(&self, owned: &OwnedKey) -> bool {
+        match (self, owned) {
+            (Self::Namespace(name), OwnedKey::Namespace(of)) => of == name,
+            (Self::Param(kind, namespace, name), OwnedKey::Param(of, in_namespace, named)) => {
+                of == *kind && in_namespace == namespace && named == name
+            }
+            (Self::Params(kind, namespace), OwnedKey::Params(of, in_namespace)) => {
+                of == *kind && in_namespace == namespace
+            }
+            _ => false,
+        }
+    }
+
+    fn owned(&self) -> OwnedKey {
+        match *self {
+            Self::Namespace(name) => OwnedKey::Namespace(name.to_owned()),
+            Self::Param(kind, namespace, name) => {
+                OwnedKey::Param(kind.clone(), namespace.to_owned(), name.to_owned())
+            }
+            Self::Params(kind, namespace) => OwnedKey::Params(kind.clone(), namespace.to_owned()),
+        }
+    }
+}
+
+/// Objects that were looked up, kept so that references to them can be handed out. It is a list, because a list can grow
+/// while its elements are borrowed; requests need few of them.
+#[derive(Debug, Default)]
+struct KeptObjects(OnceCell<Box<KeptNode>>);
+
+#[derive(Debug)]
+struct KeptNode {
+    key: OwnedKey,
+    objects: Vec<SharedObject>,
+    next: KeptObjects,
+}
+
+impl KeptObjects {
+    fn get(
+        &self,
+        key: KeptKey<'_>,
+        look_up: impl FnOnce() -> Vec<SharedObject>,
+    ) -> &[SharedObject] {
+        let mut at = self;
+        while let Some(node) = at.0.get() {
+            if key.is(&node.key) {
+                return &node.objects;
+            }
+            at = &node.next;
+        }
+        let node = at.0.get_or_init(|| {
+            Box::new(KeptNode {
+                key: key.owned(),
+                objects: look_up(),
+                next: Self::default(),
+            })
+        });
+        &node.objects
+    }
+}

@@ -1,0 +1,162 @@
+//! What policies say about a write, and what is recorded of it.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::writes::HostedWrite;
+use crate::status_error::{StatusError, gateway_reasons};
+use fairgate_admission::{
+    AdmissionAbort, AdmissionAttributes, AdmissionDecision, AdmissionMode, AdmissionObjects,
+    AdmissionRecord, AdmissionVerdict, PolicyDenial, RecordedCheck, RecordedRequest,
+};
+use fairgate_objects::metadata;
+
+/// What the policies say about a write.
+#[derive(Debug, Default)]
+pub(crate) struct PolicyJudgement {
+    /// Texts for the client.
+    pub(crate) warnings: Vec<String>,
+    /// The error, if the write is refused.
+    pub(crate) refusal: Option<StatusError>,
+}
+
+/// What the policies say about a write, and what is recorded of it.
+#[derive(Debug)]
+pub(super) struct RecordedJudgement {
+    pub(super) judgement: PolicyJudgement,
+    /// Without times; none if no policy matches.
+    pub(super) record: Option<AdmissionRecord>,
+}
+
+impl RecordedJudgement {
+    pub(super) fn of(
+        verdict: AdmissionVerdict<'_>,
+        write: &HostedWrite<'_>,
+        mode: AdmissionMode,
+        attributes: &AdmissionAttributes<'_>,
+        objects: AdmissionObjects<'_>,
+    ) -> Self {
+        let status = |denial: &PolicyDenial<'_>| error_of(&denial.status(attributes, objects));
+        let judgement = PolicyJudgement {
+            refusal: verdict.denials.first().map(status),
+            warnings: verdict.warnings.clone(),
+        };
+        Self {
+            judgement,
+            record: record(verdict, write, mode),
+        }
+    }
+
+    /// The write could not be judged at all.
+    pub(super) fn aborted(
+        abort: &AdmissionAbort,
+        write: &HostedWrite<'_>,
+        mode: AdmissionMode,
+    ) -> Self {
+        let status = abort.status();
+        let why = status["message"].as_str().unwrap_or_default();
+        let record = unjudged(write, mode, why.to_owned());
+        let judgement = PolicyJudgement {
+            refusal: Some(error_of(&status)),
+            warnings: Vec::new(),
+        };
+        Self {
+            judgement,
+            record: Some(record),
+        }
+    }
+}
+
+/// What is recorded about a write that is judged; `None` if no policy matched it.
+fn record(
+    verdict: AdmissionVerdict<'_>,
+    write: &HostedWrite<'_>,
+    mode: AdmissionMode,
+) -> Option<AdmissionRecord> {
+    if verdict.evaluations.is_empty() && verdict.denials.is_empty() {
+        return None;
+    }
+    let decision = if verdict.denials.is_empty() {
+        AdmissionDecision::Allowed
+    } else {
+        AdmissionDecision::Denied
+    };
+    Some(AdmissionRecord {
+        decision,
+        checks: RecordedCheck::of(&verdict),
+        usage: verdict.usage(),
+        secret_params: verdict.secret_params,
+        warnings: verdict.warnings,
+        annotations: verdict.audit_annotations,
+        ..unjudged(write, mode, String::new())
+    })
+}
+
+/// What is recorded about a write that could not be judged.
+pub(super) fn unjudged(
+    write: &HostedWrite<'_>,
+    mode: AdmissionMode,
+    failure: String,
+) -> AdmissionRecord {
+    let object = write.object.or(write.old_object);
+    let name = match write.name {
+        "" => object.map_or("", metadata::name),
+        name => name,
+    };
+    AdmissionRecord {
+        audit_id: write.audit_id.to_owned(),
+        mode,
+        operation: write.operation,
+        request: RecordedRequest {
+            group: write.kind.group.to_owned(),
+            version: write.version.name.to_owned(),
+            resource: write.kind.plural.to_owned(),
+            subresource: write.subresource.to_owned(),
+            namespace: write.namespace.to_owned(),
+            name: name.to_owned(),
+            user: write.user.name.clone(),
+            groups: write.user.groups.clone(),
+            dry_run: write.dry_run,
+        },
+        fidelity: None,
+        decision: match mode {
+            AdmissionMode::Audit => AdmissionDecision::NotJudged,
+            AdmissionMode::Enforce => AdmissionDecision::Failed,
+        },
+        guard: None,
+        failure,
+        checks: Vec::new(),
+        usage: Vec::new(),
+        secret_params: Vec::new(),
+        warnings: Vec::new(),
+        annotations: Vec::new(),
+        judging: Duration::ZERO,
+        total: Duration::ZERO,
+    }
+}
+
+/// The error with a `Status` of the policies.
+fn error_of(status: &Value) -> StatusError {
+    let code = status["code"]
+        .as_u64()
+        .and_then(|code| u16::try_from(code).ok());
+    let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+    let reason = match status["reason"].as_str().unwrap_or_default() {
+        "Forbidden" => "Forbidden",
+        "Unauthorized" => "Unauthorized",
+        "RequestEntityTooLarge" => "RequestEntityTooLarge",
+        "NotFound" => "NotFound",
+        "InternalError" => "InternalError",
+        _ => "Invalid",
+    };
+    let message = status["message"].as_str().unwrap_or_default();
+    StatusError::new(
+        code.unwrap_or(StatusCode::UNPROCESSABLE_ENTITY),
+        reason,
+        message,
+    )
+    .with_details(status["details"].clone())
+    .because(gateway_reasons::ADMISSION_DENIED)
+}
