@@ -4,12 +4,13 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use tokio::{task, time};
+use tokio::time;
 
 use super::{
     Revision,
     files::{POLL_PERIOD, Snapshot},
 };
+use fairgate_base::background;
 use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
 
 /// The pause before the second reading after a change.
@@ -36,10 +37,10 @@ impl AdmissionFiles {
         documents(Snapshot::of_paths(&self.paths))
     }
 
-    /// Reads the files on the blocking pool; `None` if the process is about to end.
+    /// Reads the files in the background; `None` if that is not possible.
     async fn read(&self) -> Option<Snapshot> {
         let paths = self.paths.clone();
-        let reading = task::spawn_blocking(move || Snapshot::of_paths(&paths));
+        let reading = background::run(move || Snapshot::of_paths(&paths));
         reading.await.ok()
     }
 }
@@ -66,7 +67,7 @@ impl PolicyFeed for AdmissionFiles {
                 }
             }
             let revision = snapshot.revision().clone();
-            if let Ok(documents) = task::spawn_blocking(move || documents(snapshot)).await {
+            if let Ok(documents) = background::run(move || documents(snapshot)).await {
                 self.seen = Some(revision);
                 return documents;
             }

@@ -60,10 +60,12 @@ impl PublishedPolicies {
         }
     }
 
-    /// Replaces the policies in force.
-    pub fn publish(&self, policies: ForwardedPolicies) {
-        self.current.store(Some(Arc::new(policies)));
+    /// Replaces the policies in force, and returns those that were in force until now. Requests may still use them: freeing
+    /// them is left to the caller.
+    pub fn publish(&self, policies: ForwardedPolicies) -> Option<Arc<ForwardedPolicies>> {
+        let retired = self.current.swap(Some(Arc::new(policies)));
         self.is_known.notify_waiters();
+        retired
     }
 }
 

@@ -1,6 +1,8 @@
 //! Threads for work in the background, which takes long and much memory, and must not disturb those that serve clients.
 
-use std::sync::OnceLock;
+use std::{fmt, io, sync::OnceLock, thread};
+
+use tokio::sync::oneshot;
 
 /// How much lower the priority of a thread in the background is, as a nice value: it gets a quarter of a core that one
 /// other thread wants for itself, and all of one that nobody else wants.
@@ -27,4 +29,58 @@ pub fn use_own_memory() {
 pub fn lower_priority() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(BACKGROUND);
+}
+
+/// Why work in the background has no result.
+#[derive(Debug)]
+pub enum BackgroundError {
+    /// The system refuses another thread.
+    NoThread(io::Error),
+    /// It panicked.
+    Panicked,
+}
+
+impl fmt::Display for BackgroundError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoThread(error) => write!(f, "cannot start a thread: {error}"),
+            Self::Panicked => f.write_str("it panicked"),
+        }
+    }
+}
+
+impl std::error::Error for BackgroundError {}
+
+/// Runs `work` on a thread of its own with a low priority, whose memory is apart from that of threads that serve clients. It
+/// runs to its end also if nobody waits for it any more; its result is then freed there.
+///
+/// # Errors
+///
+/// When there is no thread for it, or it panics.
+pub async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, BackgroundError> {
+    let (sender, receiver) = oneshot::channel();
+    let thread = thread::Builder::new().name("background".to_owned());
+    let started = thread.spawn(move || {
+        lower_priority();
+        use_own_memory();
+        let _ = sender.send(work());
+    });
+    started.map_err(BackgroundError::NoThread)?;
+    receiver.await.map_err(|_| BackgroundError::Panicked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_in_the_background_has_a_result_or_an_error() {
+        let here = thread::current().id();
+        let there = run(|| thread::current().id()).await.unwrap();
+        assert_ne!(here, there);
+        let failed = run(|| assert_eq!(1 + 1, 3, "for the test")).await;
+        assert!(matches!(failed, Err(BackgroundError::Panicked)));
+    }
 }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
 
 use fairgate_admission::Fidelity;
-use fairgate_admitter::PublishedPolicies;
-use fairgate_base::clock::Clock;
+use fairgate_admitter::{ForwardedPolicies, PublishedPolicies};
+use fairgate_base::{background, clock::Clock};
 use fairgate_core::{
     finding::{Finding, Severity},
     sync::{Mutex, lock},
@@ -18,6 +18,8 @@ use crate::{
 
 /// How long new policies wait for their params. Those in force stay until then.
 const PARAMS_LIMIT: Duration = Duration::from_millis(500);
+/// How often it is checked whether requests still use policies that are no longer in force.
+const RETIRED_CHECK: Duration = Duration::from_millis(100);
 /// A source that was up to date a shorter time ago counts as up to date.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -161,7 +163,8 @@ impl PolicyPublisher {
                 () = self.ready() => {}
             }
             let count = prepared.policies.set.len();
-            self.published.publish(prepared.policies);
+            let retired = self.published.publish(prepared.policies);
+            tokio::spawn(freed(retired));
             self.status.published(count);
             tracing::info!(policies = count, "admission policies applied");
             self.state.follow(&needs);
@@ -177,14 +180,14 @@ impl PolicyPublisher {
         let _ = tokio::time::timeout(PARAMS_LIMIT, self.state.params_listed()).await;
     }
 
-    /// Compiles a set on the blocking pool. `None` if it is invalid.
+    /// Compiles a set in the background. `None` if it is invalid.
     async fn prepare(
         &self,
         documents: PolicyDocuments,
         logged: &mut LoggedFindings,
     ) -> Option<PreparedPolicies> {
         let fidelity = self.fidelity;
-        let prepared = tokio::task::spawn_blocking(move || documents.prepare(fidelity)).await;
+        let prepared = background::run(move || documents.prepare(fidelity)).await;
         match prepared {
             Ok(Ok(prepared)) => {
                 logged.log(&prepared.findings);
@@ -205,6 +208,18 @@ impl PolicyPublisher {
             }
         }
     }
+}
+
+/// Frees policies in the background once no request uses them: those of a large set would keep a data core for
+/// milliseconds.
+async fn freed(retired: Option<Arc<ForwardedPolicies>>) {
+    let Some(retired) = retired else {
+        return;
+    };
+    while Arc::strong_count(&retired) > 1 {
+        tokio::time::sleep(RETIRED_CHECK).await;
+    }
+    let _ = background::run(move || drop(retired)).await;
 }
 
 /// The findings of the last set, so that the same ones are logged once.
