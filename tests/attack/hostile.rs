@@ -117,6 +117,11 @@ async fn send_in_turn(
 }
 
 impl Responses {
+    /// How many there were.
+    pub(crate) fn number(&self) -> usize {
+        self.by_code.values().sum()
+    }
+
     /// Sends a request on a connection of its own.
     async fn send(
         &mut self,

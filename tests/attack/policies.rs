@@ -20,6 +20,7 @@ use crate::{
     report::Outcome,
     scene::{Played, Scene},
     time::{ms, now},
+    upstream::{FakeUpstream, STREAMS},
 };
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -208,9 +209,21 @@ fn bodies() -> Outcome {
             &["has(object.metadata.name)"],
         ));
     }
-    let played =
-        scene(policies).play(async |scene| CLIENTS.send(scene.gateway.address, hard()).await);
+    let scene = scene(policies).beside(send_elsewhere);
+    let played = scene.play(async |scene| CLIENTS.send(scene.gateway.address, hard()).await);
     end(played, MEMORY)
+}
+
+/// Sends the bodies to a server that has nothing to do with the gateway. Moving them through the kernel takes both cores of a
+/// small machine, whoever reads them.
+fn send_elsewhere() {
+    let server = FakeUpstream::start(STREAMS);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let responses = runtime.block_on(CLIENTS.send(server.address, hard()));
+    assert!(
+        responses.number() > 1000,
+        "the server does not read the bodies"
+    );
 }
 
 /// Bodies that are hard to read, or that must not be read.

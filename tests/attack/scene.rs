@@ -39,8 +39,16 @@ pub(crate) struct Scene {
     pub(crate) upstream: FakeUpstream,
     pub(crate) gateway: Gateway,
     mix: Mix,
-    /// Whether others keep all cores busy while the other clients are measured before the attack.
-    busy_before: bool,
+    before: Before,
+}
+
+/// What keeps the machine busy while the other clients are measured before the attack.
+enum Before {
+    Nothing,
+    /// Threads on all cores.
+    BusyCores,
+    /// This, until it returns.
+    Load(Box<dyn FnOnce()>),
 }
 
 /// The measurements, and the result of the attack itself.
@@ -67,33 +75,47 @@ impl Scene {
             upstream,
             gateway,
             mix,
-            busy_before: false,
+            before: Before::Nothing,
         }
     }
 
     /// Compares the other clients with those on a machine whose cores are busy, for attacks that need all of them: what
     /// remains is the gateway's part.
     pub(crate) fn on_a_busy_machine(mut self) -> Self {
-        self.busy_before = true;
+        self.before = Before::BusyCores;
+        self
+    }
+
+    /// Compares the other clients with those on a machine that `load` keeps busy, for attacks whose traffic alone does that.
+    pub(crate) fn beside(mut self, load: impl FnOnce() + 'static) -> Self {
+        self.before = Before::Load(Box::new(load));
         self
     }
 
     /// Plays the attack while the others work. Attackers leave when `attack` is done.
     pub(crate) fn play<T>(self, attack: impl AsyncFnOnce(&Scene) -> T) -> Played<T> {
         let mut scene = self;
+        let before = std::mem::replace(&mut scene.before, Before::Nothing);
         let others = Others::start(scene.gateway.address, scene.mix);
         std::thread::sleep(WARM_UP);
         let _ = others.stats();
         let metrics_before = scene.gateway.metrics();
-        let before = if scene.busy_before {
-            let _busy = BusyMachine::start();
-            std::thread::sleep(WARM_UP);
-            let _ = others.stats();
-            std::thread::sleep(BUSY_BEFORE);
-            others.stats()
-        } else {
-            std::thread::sleep(BEFORE);
-            others.stats()
+        let before = match before {
+            Before::Nothing => {
+                std::thread::sleep(BEFORE);
+                others.stats()
+            }
+            Before::BusyCores => {
+                let _busy = BusyMachine::start();
+                std::thread::sleep(WARM_UP);
+                let _ = others.stats();
+                std::thread::sleep(BUSY_BEFORE);
+                others.stats()
+            }
+            Before::Load(load) => {
+                load();
+                others.stats()
+            }
         };
         let memory = MemoryWatch::start(scene.gateway.memory());
         let resident = scene.gateway.memory().resident();

@@ -9,6 +9,10 @@ use tokio::sync::oneshot;
 #[cfg(target_os = "linux")]
 const BACKGROUND: i32 = 5;
 
+/// The nice value of work that nobody waits for: it gets a tenth of such a core.
+#[cfg(target_os = "linux")]
+const UNAWAITED: i32 = 10;
+
 static OWN_MEMORY: OnceLock<fn()> = OnceLock::new();
 
 /// Sets what [`use_own_memory`] does. It depends on the allocator, which a program chooses. Only the first call has an
@@ -31,6 +35,12 @@ pub fn lower_priority() {
     let _ = rustix::process::nice(BACKGROUND);
 }
 
+/// The same, for work that no client waits for.
+fn lowest_priority() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(UNAWAITED);
+}
+
 /// Why work in the background has no result.
 #[derive(Debug)]
 pub enum BackgroundError {
@@ -51,7 +61,7 @@ impl fmt::Display for BackgroundError {
 
 impl std::error::Error for BackgroundError {}
 
-/// Runs `work` on a thread of its own with a low priority, whose memory is apart from that of threads that serve clients. It
+/// Runs `work`, for which no client waits, on a thread of its own with a low priority, whose memory is apart from that of threads that serve clients. It
 /// runs to its end also if nobody waits for it any more; its result is then freed there.
 ///
 /// # Errors
@@ -63,7 +73,7 @@ pub async fn run<T: Send + 'static>(
     let (sender, receiver) = oneshot::channel();
     let thread = thread::Builder::new().name("background".to_owned());
     let started = thread.spawn(move || {
-        lower_priority();
+        lowest_priority();
         use_own_memory();
         let _ = sender.send(work());
     });
