@@ -347,7 +347,7 @@ metrics! {
     ADMISSION_CHECKS: Counter, Count, Beta, ["apiserver", "enforcement_action", "error_type", "policy", "policy_binding"] = "apiserver_validating_admission_policy_check_total",
         "Failed validations and errors of admission policies, by enforcement action. With admission.mode: audit nothing is denied, and this counts what would have been denied.";
     ADMISSION_CHECK_DURATION: Histogram, Seconds, Beta, ["apiserver", "enforcement_action", "error_type", "policy", "policy_binding"] = "apiserver_validating_admission_policy_check_duration_seconds",
-        "How long the evaluations took that apiserver_validating_admission_policy_check_total counts, each of one policy with one binding and param.";
+        "How long the expressions took that apiserver_validating_admission_policy_check_total counts; 0 for errors of a whole policy.";
     ADMISSION_REQUESTS: Counter, Count, Alpha, ["decision", "mode"] = "fairgate_admission_requests_total",
         "Requests that admission policies matched, forwarded or for hosted objects, by decision: allowed, denied, notJudged (forwarded although the policies could not be evaluated) or failed (refused, because they could not be evaluated).";
     ADMISSION_GUARDS: Counter, Count, Alpha, ["guard"] = "fairgate_admission_guarded_writes_total",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fairgate_cel::CelJson;
 use fairgate_cel::library::authorizer::{AuthorizationCheck, authorizer, resource_check};
+use fairgate_core::time::Time;
 
 use crate::attributes::{AdmissionAttributes, AdmissionObjects};
 use crate::evaluation::values::{namespace_value, request_value};
@@ -36,8 +37,6 @@ pub(crate) struct Judge<'a> {
     /// The namespace of the request, once it is known.
     namespace: OnceCell<Option<&'a CelJson<'a>>>,
     verdict: AdmissionVerdict<'a>,
-    /// How long the latest evaluation took.
-    took: Duration,
 }
 
 /// What all evaluations of policies that match as the same resource share. Values are made when the first evaluation
@@ -70,7 +69,6 @@ impl<'a> Judge<'a> {
             budgets,
             namespace: OnceCell::new(),
             verdict,
-            took: Duration::ZERO,
         }
     }
 
@@ -126,10 +124,9 @@ impl<'a> Judge<'a> {
                     observer.evaluation(&policy.name, &binding.name, param);
                 }
                 let started = self.request.inputs.now();
-                let mut evaluation = self.evaluate(policy, namespace, values, param);
-                self.took = self.request.inputs.now().since(started);
+                let mut evaluation = self.evaluate(policy, namespace, values, (param, started));
+                evaluation.took = self.request.inputs.now().since(started);
                 evaluation.binding = &binding.name;
-                evaluation.took = self.took;
                 self.act(policy, binding, &evaluation, &mut annotations);
                 self.verdict.evaluations.push(evaluation);
             }
@@ -209,7 +206,7 @@ impl<'a> Judge<'a> {
         policy: &'a CompiledPolicy,
         namespace: Option<&'a CelJson<'a>>,
         values: &SharedValues<'a>,
-        param: Option<&'a CelJson<'a>>,
+        (param, started): (Option<&'a CelJson<'a>>, Time),
     ) -> PolicyEvaluation<'a> {
         let attributes = self.request.attributes;
         let used = &policy.numbers;
@@ -246,7 +243,7 @@ impl<'a> Judge<'a> {
             budgets: self.budgets,
             work: WORK_LIMIT,
         };
-        evaluate(policy, &context, param)
+        evaluate(policy, &context, param, started)
     }
 
     /// What the decisions of an evaluation lead to.
@@ -263,7 +260,7 @@ impl<'a> Judge<'a> {
                 DecisionKind::ErrorIgnored => {
                     let kind = error_type(&decision.message);
                     let action = EnforcementAction::Allow;
-                    self.count(policy, binding, kind, action);
+                    self.count(policy, binding, (kind, action), decision.took);
                 }
                 DecisionKind::Denied | DecisionKind::ErrorDenied => {
                     self.denied(policy, binding, index, decision);
@@ -280,8 +277,8 @@ impl<'a> Judge<'a> {
                 | AnnotationResult::ErrorIgnored(_) => {}
                 AnnotationResult::ErrorDenied(error) => {
                     self.deny(policy, Some(&binding.name), "", error);
-                    let action = EnforcementAction::Deny;
-                    self.count(policy, binding, error_type(error), action);
+                    let action = (error_type(error), EnforcementAction::Deny);
+                    self.count(policy, binding, action, annotation.took);
                 }
             }
         }
@@ -325,7 +322,7 @@ impl<'a> Judge<'a> {
                 _ => continue,
             };
             let kind = error_type(&decision.message);
-            self.count(policy, binding, kind, action);
+            self.count(policy, binding, (kind, action), decision.took);
         }
     }
 
@@ -333,10 +330,9 @@ impl<'a> Judge<'a> {
         &mut self,
         policy: &'a CompiledPolicy,
         binding: &'a PolicyBinding,
-        error_type: &'static str,
-        action: EnforcementAction,
+        (error_type, action): (&'static str, EnforcementAction),
+        took: Duration,
     ) {
-        let took = self.took;
         (self.verdict).count(&policy.name, &binding.name, error_type, action, took);
     }
 

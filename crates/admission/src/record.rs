@@ -79,7 +79,7 @@ pub struct RecordedCheck {
     pub message: String,
     /// The reason of the `Status` if it denies the request.
     pub reason: String,
-    /// How long the evaluation of the policy took that led to the action; zero if there is none.
+    /// How long the expression took that led to the action; zero if there is none.
     pub took: Duration,
 }
 

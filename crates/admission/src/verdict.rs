@@ -172,7 +172,7 @@ pub struct PolicyCheck<'p> {
     pub error_type: &'static str,
     /// What the policy did about the request.
     pub action: EnforcementAction,
-    /// How long the evaluation took, by the clock of [`AdmissionInputs::now`](crate::AdmissionInputs::now).
+    /// How long its expression took, by the clock of [`AdmissionInputs::now`](crate::AdmissionInputs::now).
     pub took: Duration,
 }
 

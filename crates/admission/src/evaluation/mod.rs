@@ -3,6 +3,7 @@
 //! Source: Kubernetes `apiserver/pkg/admission/plugin/policy/validating/validator.go` and
 //! `webhook/matchconditions/matcher.go`.
 
+mod expression_clock;
 mod part;
 pub(crate) mod values;
 mod variables;
@@ -10,6 +11,7 @@ mod variables;
 use std::time::Duration;
 
 use fairgate_cel::{CelBindings, CelJson, CelValue, CelVariable};
+use fairgate_core::time::Time;
 use smallvec::{SmallVec, smallvec};
 
 use crate::attributes::AdmissionObjects;
@@ -18,6 +20,7 @@ use crate::observer::ExpressionRole;
 use crate::policy::{
     CompiledPolicy, FailurePolicy, PolicyAnnotation, PolicyExpression, PolicyValidation,
 };
+use expression_clock::ExpressionClock;
 pub(crate) use part::WORK_LIMIT;
 use part::{EvaluationPart, OutOfBudget};
 
@@ -110,6 +113,9 @@ pub struct PolicyDecision<'p> {
     pub reason: &'p str,
     /// The message for the client, or the error; empty if the validation holds.
     pub message: String,
+    /// How long the expression of the validation took, by the clock of [`AdmissionInputs::now`], if it does not hold; zero for
+    /// errors of the whole policy.
+    pub took: Duration,
 }
 
 /// The result of an audit annotation.
@@ -134,6 +140,8 @@ pub struct PolicyAnnotationResult<'p> {
     pub result: AnnotationResult,
     /// Whether the key can be published.
     pub(crate) is_publishable: bool,
+    /// How long its expression took, by the clock of [`AdmissionInputs::now`], if it has an error.
+    pub took: Duration,
 }
 
 impl PolicyAnnotationResult<'_> {
@@ -192,11 +200,12 @@ pub(crate) struct EvaluationContext<'c> {
     pub(crate) work: u64,
 }
 
-/// Evaluates a policy with a param.
+/// Evaluates a policy with a param; it is `started` now.
 pub(crate) fn evaluate<'p: 'c, 'c>(
     policy: &'p CompiledPolicy,
     context: &EvaluationContext<'c>,
     param: Option<&'c CelJson<'c>>,
+    started: Time,
 ) -> PolicyEvaluation<'p> {
     let mut result = PolicyEvaluation {
         policy: &policy.name,
@@ -213,7 +222,8 @@ pub(crate) fn evaluate<'p: 'c, 'c>(
             }
         }
     }
-    match run.validations(&mut result.costs) {
+    let known = policy.conditions.is_empty().then_some(started);
+    match run.validations(&mut result.costs, known) {
         Ok(decisions) => result.decisions = decisions,
         Err(error) => {
             result.decisions.push(run.error(error.to_string()));
@@ -316,16 +326,19 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             kind,
             reason: "",
             message,
+            took: Duration::ZERO,
         }
     }
 
-    /// Runs a part with what is bound now, and passes on each result; returns what is left of the budget.
+    /// Runs a part with what is bound now, and passes on each result and the clock that says how long it took; returns what
+    /// is left of the budget.
     fn part(
         &self,
         role: ExpressionRole,
         expressions: impl Iterator<Item = (usize, &'p PolicyExpression)>,
         budget: u64,
-        mut each: impl FnMut(Result<CelValue<'c>, String>),
+        clock: &mut ExpressionClock<'_>,
+        mut each: impl FnMut(Result<CelValue<'c>, String>, &mut ExpressionClock<'_>),
     ) -> Result<u64, OutOfBudget> {
         let mut expressions = expressions.peekable();
         if expressions.peek().is_none() {
@@ -341,7 +354,8 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             (role, budget, self.context.work),
         );
         for (index, expression) in expressions {
-            each(part.evaluate(index, expression)?);
+            clock.begin();
+            each(part.evaluate(index, expression)?, clock);
         }
         Ok(part.left())
     }
@@ -356,7 +370,8 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             ExpressionRole::Condition,
             self.policy.conditions.iter().enumerate(),
             budget,
-            |result| match result {
+            &mut ExpressionClock::stopped(),
+            |result, _| match result {
                 Ok(value) => is_false |= matches!(value, CelValue::Bool(false)),
                 Err(error) => errors.push(error),
             },
@@ -397,7 +412,9 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
     fn validations(
         &mut self,
         costs: &mut EvaluationCosts,
+        started: Option<Time>,
     ) -> Result<PolicyDecisions<'p>, OutOfBudget> {
+        let mut clock = ExpressionClock::new(self.context.inputs, started);
         self.bind(self.policy.numbers.request, self.context.request);
         self.bind(self.policy.numbers.namespace, self.context.namespace);
         let budget = self.context.budgets.validations;
@@ -405,12 +422,22 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         costs.validations = PartCost::OverBudget;
         let mut decisions = PolicyDecisions::with_capacity(validations.len());
         let expressions = validations.iter().map(|one| &one.expression).enumerate();
-        let left = self.part(ExpressionRole::Validation, expressions, budget, |result| {
-            decisions.push(match result {
-                Ok(value) => decision(&validations[decisions.len()], &value),
-                Err(error) => self.error(error),
-            });
-        })?;
+        let left = self.part(
+            ExpressionRole::Validation,
+            expressions,
+            budget,
+            &mut clock,
+            |result, clock| {
+                let mut decided = match result {
+                    Ok(value) => decision(&validations[decisions.len()], &value),
+                    Err(error) => self.error(error),
+                };
+                if decided.kind != DecisionKind::Admitted {
+                    decided.took = clock.took();
+                }
+                decisions.push(decided);
+            },
+        )?;
         costs.validations = PartCost::Spent(budget - left);
         self.unbind_authorizer();
         costs.messages = match self.messages(&mut decisions, left) {
@@ -441,15 +468,21 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         let validations = self.policy.validations.iter();
         let messages = validations.clone().enumerate().filter_map(with_message);
         let mut places = messages.clone().map(|(at, _)| at);
-        let left = self.part(ExpressionRole::Message, messages, budget, |result| {
-            let decision = places.next().and_then(|at| decisions.get_mut(at));
-            if let (Some(decision), Ok(value)) = (decision, result)
-                && decision.kind == DecisionKind::Denied
-                && let Some(text) = usable_message(&value)
-            {
-                text.clone_into(&mut decision.message);
-            }
-        })?;
+        let left = self.part(
+            ExpressionRole::Message,
+            messages,
+            budget,
+            &mut ExpressionClock::stopped(),
+            |result, _| {
+                let decision = places.next().and_then(|at| decisions.get_mut(at));
+                if let (Some(decision), Ok(value)) = (decision, result)
+                    && decision.kind == DecisionKind::Denied
+                    && let Some(text) = usable_message(&value)
+                {
+                    text.clone_into(&mut decision.message);
+                }
+            },
+        )?;
         for (decision, validation) in decisions.iter_mut().zip(validations) {
             if decision.kind == DecisionKind::Denied && decision.message.is_empty() {
                 decision.message = validation.own_message();
@@ -459,20 +492,32 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
     }
 
     fn annotations(&mut self) -> Result<(Vec<PolicyAnnotationResult<'p>>, u64), OutOfBudget> {
+        let mut clock = ExpressionClock::new(self.context.inputs, None);
         self.bind(self.policy.numbers.namespace, self.context.full_namespace);
         let budget = self.context.budgets.annotations;
         let annotations = &self.policy.annotations;
         let ignore = self.policy.failure_policy == FailurePolicy::Ignore;
         let mut all = Vec::with_capacity(annotations.len());
         let expressions = annotations.iter().map(|one| &one.expression).enumerate();
-        let left = self.part(ExpressionRole::Annotation, expressions, budget, |result| {
-            let annotation = &annotations[all.len()];
-            all.push(PolicyAnnotationResult {
-                key: &annotation.key,
-                result: annotation_result(annotation, result, ignore),
-                is_publishable: annotation.is_publishable,
-            });
-        })?;
+        let left = self.part(
+            ExpressionRole::Annotation,
+            expressions,
+            budget,
+            &mut clock,
+            |result, clock| {
+                let annotation = &annotations[all.len()];
+                let mut evaluated = PolicyAnnotationResult {
+                    key: &annotation.key,
+                    result: annotation_result(annotation, result, ignore),
+                    is_publishable: annotation.is_publishable,
+                    took: Duration::ZERO,
+                };
+                if evaluated.error().is_some() {
+                    evaluated.took = clock.took();
+                }
+                all.push(evaluated);
+            },
+        )?;
         Ok((all, budget - left))
     }
 }
@@ -501,6 +546,7 @@ fn decision<'p>(validation: &'p PolicyValidation, value: &CelValue<'_>) -> Polic
         kind,
         reason,
         message: String::new(),
+        took: Duration::ZERO,
     }
 }
 
