@@ -26,6 +26,7 @@ mod burst;
 mod busy;
 mod floods;
 mod h2spec;
+mod hard_bodies;
 mod heads;
 mod http1;
 mod noise;

@@ -15,7 +15,8 @@ use crate::{
     Attack,
     cluster::{SLOWLY_REVIEWED, WIDE},
     gateway::{Gateway, Setup, attacker},
-    hostile::{HostileClients, HostileRequest},
+    hard_bodies::{JSON, LONGEST, MAPS, MERGE, TEXTS, WIDGETS, hard},
+    hostile::{HostileClients, HostileRequest, LOWEST},
     others::Mix,
     report::Outcome,
     scene::{Played, Scene},
@@ -49,6 +50,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         play: unfinished,
     },
     Attack {
+        name: "policy-unfinished-by-many",
+        point: "policies",
+        about: "24 users, one after the other, leave bodies unfinished, of every length that there is still room for",
+        play: unfinished_by_many,
+    },
+    Attack {
         name: "policy-files",
         point: "policies",
         about: "20 MB of policies come into force, then invalid ones are to, while others write",
@@ -62,12 +69,6 @@ const CLIENTS: HostileClients = HostileClients {
     lasts: ms(4000),
 };
 const USERS: usize = 8;
-const WIDGETS: &str = "/apis/x.io/v1/namespaces/a/widgets";
-const TEXTS: &str = "/apis/x.io/v1/namespaces/a/texts";
-const MAPS: &str = "/api/v1/namespaces/a/configmaps";
-const POD: &str = "/api/v1/namespaces/a/pods/p";
-/// The longest body that kube-apiserver reads.
-const LONGEST: usize = 3 << 20;
 /// Others' p99 may become so many times what it was; or [`LEAST`], since attackers, others, upstream and gateway share
 /// the machine.
 const TIMES: u32 = 2;
@@ -109,10 +110,10 @@ fn cheap() -> String {
 }
 
 /// A gateway that enforces policies. Attackers have 200 seats of their own, so that no other waits for theirs.
-fn setup(policies: String) -> Setup {
+fn setup(policies: String, users: usize) -> Setup {
     Setup {
         attacked_level: true,
-        more_attackers: USERS,
+        more_attackers: users,
         config: json!({
             "flowControl": {"totalSeats": 1250},
             "admission": {"mode": "enforce", "policies": {"files": ["admission"]}},
@@ -124,8 +125,13 @@ fn setup(policies: String) -> Setup {
 
 /// Where these policies are in force.
 fn scene(policies: String) -> Scene {
+    scene_with(policies, USERS)
+}
+
+/// The same, with so many attackers.
+fn scene_with(policies: String, users: usize) -> Scene {
     let count = count(&policies);
-    let scene = Scene::new(&setup(policies), Mix::default());
+    let scene = Scene::new(&setup(policies, users), Mix::default());
     let begun = now();
     while !are_in_force(&scene.gateway, count) {
         assert!(
@@ -226,136 +232,6 @@ fn send_elsewhere() {
     );
 }
 
-/// Bodies that are hard to read, or that must not be read.
-fn hard() -> Vec<HostileRequest> {
-    let mut all = json_bodies();
-    all.extend(yaml_bodies());
-    all.extend(other_bodies());
-    all.extend([
-        patch("json patch", "application/json-patch+json", operations()),
-        patch("merge patch", MERGE, nested("{\"a\":")),
-        patch("strategic patch", STRATEGIC, containers()),
-    ]);
-    all
-}
-
-const JSON: &str = "application/json";
-const YAML: &str = "application/yaml";
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const MERGE: &str = "application/merge-patch+json";
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
-/// Codes of bodies that can be read.
-const READ: &[u16] = &[201, 422];
-/// The same, or there is more in it than a reader takes.
-const READ_OR_NOT: &[u16] = &[201, 400, 422];
-
-fn json_bodies() -> Vec<HostileRequest> {
-    const NAMED: &str = "{\"metadata\":{\"name\":\"w\"},";
-    let numbers = |length| filled(&format!("{NAMED}\"l\":[0"), ",0", "]}", length);
-    let text = filled(&format!("{NAMED}\"s\":\""), "a", "\"}", LONGEST);
-    let members = filled(&format!("{NAMED}\"a\":0"), ",\"a\":0", "}", LONGEST);
-    let more = Bytes::from(vec![b'x'; LONGEST + 1]);
-    vec![
-        post("numbers", WIDGETS, JSON, numbers(LONGEST), READ),
-        post("a number more", WIDGETS, JSON, numbers(LONGEST + 1), &[413]),
-        post("text", TEXTS, JSON, text, READ),
-        post("a byte more", MAPS, JSON, more, &[413]),
-        post("members", WIDGETS, JSON, members, READ),
-        post("lists", WIDGETS, JSON, nested("["), &[400]),
-        post("objects", MAPS, JSON, nested("{\"a\":"), &[400]),
-    ]
-}
-
-fn yaml_bodies() -> Vec<HostileRequest> {
-    let lines = filled("metadata: {name: w}\nl:\n", "- a: 1\n", "", LONGEST);
-    let texts = filled("metadata: {name: w}\nl:\n", "- abcdefgh\n", "", LONGEST);
-    let mut aliases = "metadata: {name: w}\na: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
-    for pair in ["ab", "bc", "cd", "de", "ef", "fg"] {
-        let (of, name) = pair.split_at(1);
-        let list = vec![format!("*{of}"); 9].join(",");
-        aliases.push_str(&[name, ": &", name, " [", &list, "]\n"].concat());
-    }
-    vec![
-        post("yaml lists", WIDGETS, YAML, nested("["), &[400]),
-        post("yaml blocks", WIDGETS, YAML, nested("- "), &[400]),
-        post("yaml lines", WIDGETS, YAML, lines, READ_OR_NOT),
-        post("yaml texts", WIDGETS, YAML, texts, READ_OR_NOT),
-        post("yaml aliases", WIDGETS, YAML, aliases.into(), READ_OR_NOT),
-    ]
-}
-
-fn other_bodies() -> Vec<HostileRequest> {
-    let broken = |begin: &[u8]| Bytes::from([b"k8s\0", begin].concat().repeat(100_000));
-    let (length, group) = (broken(b"\x0a\xff\xff\xff\xff\x07"), broken(b"\x0b"));
-    let cbor = Bytes::from(vec![0x9f; MANY]);
-    vec![
-        post("broken protobuf", MAPS, PROTOBUF, length, &[400]),
-        post("protobuf of groups", MAPS, PROTOBUF, group.clone(), &[400]),
-        post("protobuf of a widget", WIDGETS, PROTOBUF, group, &[415]),
-        post("cbor", MAPS, "application/cbor", cbor.clone(), &[415]),
-        post("no media type", MAPS, "/;;/", cbor, &[415]),
-    ]
-}
-
-/// How deep bodies are nested.
-const MANY: usize = 1_000_000;
-
-/// A body that is nothing but the beginnings of nested values, of at most 3 MB.
-fn nested(open: &str) -> Bytes {
-    let depth = MANY.min(3 * MANY / open.len());
-    open.repeat(depth).into()
-}
-
-/// A body of `length` bytes: as many pieces as there is room for, and spaces.
-fn filled(begin: &str, piece: &str, end: &str, length: usize) -> Bytes {
-    let pieces = (length - begin.len() - end.len()) / piece.len();
-    let mut body = format!("{begin}{}{end}", piece.repeat(pieces)).into_bytes();
-    body.resize(length, b' ');
-    body.into()
-}
-
-fn post(
-    name: &'static str,
-    path: &'static str,
-    content_type: &'static str,
-    body: Bytes,
-    codes: &'static [u16],
-) -> HostileRequest {
-    HostileRequest {
-        name,
-        method: Method::POST,
-        path,
-        content_type,
-        body,
-        codes,
-    }
-}
-
-fn patch(name: &'static str, content_type: &'static str, body: Bytes) -> HostileRequest {
-    HostileRequest {
-        method: Method::PATCH,
-        ..post(name, POD, content_type, body, &[200, 400, 413, 422])
-    }
-}
-
-/// A patch that doubles a list with each of its operations.
-fn operations() -> Bytes {
-    let mut all = vec![json!({"op": "add", "path": "/metadata/annotations", "value": {"a": "a"}})];
-    for number in 0..9_000 {
-        let path = format!("/metadata/annotations/a{number}");
-        all.push(json!({"op": "copy", "from": "/metadata/annotations", "path": path}));
-    }
-    json!(all).to_string().into()
-}
-
-/// A patch of a list that is merged by the names of its elements.
-fn containers() -> Bytes {
-    let all: Vec<_> = (0..20_000)
-        .map(|number| json!({"name": format!("c{number}"), "image": "i"}))
-        .collect();
-    json!({"spec": {"containers": all}}).to_string().into()
-}
-
 fn stored() -> Outcome {
     /// Resident memory: the bytes of both cores (twice 64 MiB), twice over, and two objects that are being judged, decoded at
     /// up to 48 times their size.
@@ -383,7 +259,7 @@ fn stored() -> Outcome {
 /// How long bodies stay unfinished.
 const UNFINISHED: Duration = ms(3000);
 /// How long the attacker waits for refusals before it goes on with shorter ones.
-const REFUSED_WITHIN: Duration = ms(200);
+const REFUSED_WITHIN: Duration = ms(100);
 /// Their lengths, each so often.
 const LENGTHS: [usize; 12] = [
     LONGEST,
@@ -399,12 +275,25 @@ const LENGTHS: [usize; 12] = [
     1 << 2,
     2,
 ];
-const EACH: usize = 48;
+const EACH: usize = 24;
 
 fn unfinished() -> Outcome {
-    let played = scene(cheap()).play(async |scene| {
+    unfinished_by(1, scene(cheap()))
+}
+
+fn unfinished_by_many() -> Outcome {
+    // They send so much that moving it keeps the machine busy.
+    let scene = scene_with(cheap(), MANY_USERS).beside(send_elsewhere);
+    unfinished_by(MANY_USERS, scene)
+}
+
+/// Attackers with identities of their own, each of whom leaves half of the room there is.
+const MANY_USERS: usize = 24;
+
+fn unfinished_by(users: usize, scene: Scene) -> Outcome {
+    let played = scene.play(async |scene| {
         let address = scene.gateway.address;
-        tokio::task::spawn_blocking(move || leave_unfinished(address))
+        tokio::task::spawn_blocking(move || leave_unfinished(address, users))
             .await
             .unwrap()
     });
@@ -422,16 +311,25 @@ fn unfinished() -> Outcome {
     played.outcome
 }
 
-/// Sends bodies without their last byte, long ones first, and keeps those that the gateway reads. Returns how many it did
-/// not refuse.
-fn leave_unfinished(address: SocketAddr) -> usize {
+/// Has users send bodies without their last byte, long ones first, and keeps those that the gateway reads. Returns how many it
+/// did not refuse.
+fn leave_unfinished(address: SocketAddr, users: usize) -> usize {
+    rustix::process::nice(LOWEST).unwrap();
     let mut held = Vec::new();
-    for length in LENGTHS {
-        for _ in 0..EACH {
-            held.extend(unfinished_body(address, length));
-        }
-        std::thread::sleep(REFUSED_WITHIN);
-        held.retain(is_awaited);
+    let mut lengths = LENGTHS.to_vec();
+    for user in 0..users {
+        let mut has_some = false;
+        // Where one user has found no room from the first, later ones do not look for it.
+        lengths.retain(|length| {
+            let sent =
+                (0..EACH).filter_map(|_| unfinished_body(address, &attacker(user), *length).ok());
+            let mut sent: Vec<_> = sent.collect();
+            std::thread::sleep(REFUSED_WITHIN);
+            sent.retain(is_awaited);
+            has_some |= !sent.is_empty();
+            held.extend(sent);
+            has_some
+        });
     }
     std::thread::sleep(UNFINISHED);
     held.retain(is_awaited);
@@ -439,9 +337,8 @@ fn leave_unfinished(address: SocketAddr) -> usize {
 }
 
 /// A connection with a request whose body of `length` bytes lacks the last one.
-fn unfinished_body(address: SocketAddr, length: usize) -> io::Result<TcpStream> {
+fn unfinished_body(address: SocketAddr, user: &str, length: usize) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
-    let user = attacker(0);
     let head = format!(
         "POST {MAPS} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {user}\r\nContent-Type: {JSON}\r\nContent-Length: \
          {length}\r\n\r\n"

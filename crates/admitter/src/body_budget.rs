@@ -1,13 +1,9 @@
 //! What is held of requests that are being judged, within a budget of bytes for each core: their bodies, stored objects,
 //! pages of lists, responses to dry runs, and objects that are decoded while their request waits for something.
 //!
-//! Nobody takes all of it: what a user has may become as much as is left for all. So one user alone has at most about half, and
-//! the more users there are, the less each of them has. This is the dynamic threshold of shared packet buffers.
-//!
-//! Source: A. K. Choudhury and E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM
-//! Transactions on Networking 6(2), 1998, with α = 1.
+//! Nobody takes all of it: [`UsedBytes`] says how much a user may have. An unfinished body may be given up while it is read.
 
-use std::{collections::HashMap, error::Error, mem, pin::pin, sync::Arc};
+use std::{error::Error, mem, pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use fairgate_call::ClientBody;
@@ -18,6 +14,9 @@ use fairgate_core::{
 use fairgate_upstream::client::with_causes;
 use http_body::Body;
 use http_body_util::BodyExt as _;
+use tokio::sync::Notify;
+
+use crate::used_bytes::UsedBytes;
 
 /// The longest body that is judged, in bytes, as in kube-apiserver.
 pub(crate) const MAX_BODY: usize = 3 << 20;
@@ -30,21 +29,17 @@ pub(crate) struct BodyBudget {
     total: usize,
 }
 
-#[derive(Debug, Default)]
-struct UsedBytes {
-    all: usize,
-    /// Users with no bytes are not there.
-    by_user: HashMap<String, usize>,
-}
-
 /// What one request holds of the budget. It is returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct BodyShare {
     budget: Arc<BodyBudget>,
     user: Arc<User>,
+    /// Without those of its body while that is unfinished.
     bytes: usize,
     /// How many of them are for texts.
     text_bytes: usize,
+    /// The number of its body while that is unfinished.
+    unfinished: Option<u64>,
 }
 
 impl BodyBudget {
@@ -62,38 +57,7 @@ impl BodyBudget {
             user: Arc::clone(user),
             bytes: 0,
             text_bytes: 0,
-        }
-    }
-
-    /// Takes bytes for a user, unless the user would have more than is left.
-    fn take(&self, user: &str, bytes: usize) -> bool {
-        if bytes == 0 {
-            return true;
-        }
-        let mut used = lock(&self.used);
-        let left = self.total - used.all;
-        let own = used.by_user.get(user).copied().unwrap_or_default();
-        let Some(own) = own.checked_add(bytes).filter(|own| *own <= left) else {
-            return false;
-        };
-        match used.by_user.get_mut(user) {
-            Some(known) => *known = own,
-            None => {
-                used.by_user.insert(user.to_owned(), own);
-            }
-        }
-        used.all += bytes;
-        true
-    }
-
-    fn give_back(&self, user: &str, bytes: usize) {
-        let mut used = lock(&self.used);
-        used.all -= bytes;
-        if let Some(own) = used.by_user.get_mut(user) {
-            *own -= bytes;
-            if *own == 0 {
-                used.by_user.remove(user);
-            }
+            unfinished: None,
         }
     }
 }
@@ -120,11 +84,34 @@ impl BodyShare {
 
     /// Counts what was decoded. Returns `false`, and counts nothing, if there is no room for it.
     pub(crate) fn take_decoded(&mut self, bytes: usize) -> bool {
-        let has_room = self.budget.take(&self.user.name, bytes);
-        if has_room {
+        if bytes == 0 {
+            return true;
+        }
+        let total = self.budget.total;
+        let has_room = lock(&self.budget.used).take(&self.user.name, bytes, total, self.unfinished);
+        if has_room && self.unfinished.is_none() {
             self.bytes += bytes;
         }
         has_room
+    }
+
+    /// From now on the bytes are those of an unfinished body, which may be given up: then the result is told, and they are no
+    /// longer counted.
+    fn begin_unfinished(&mut self) -> Arc<Notify> {
+        let bytes = mem::take(&mut self.bytes);
+        let (number, given_up) = lock(&self.budget.used).begin_unfinished(&self.user.name, bytes);
+        self.unfinished = Some(number);
+        given_up
+    }
+
+    /// The body is finished. Returns `false` if it was given up.
+    fn end_unfinished(&mut self) -> bool {
+        let Some(number) = self.unfinished.take() else {
+            return true;
+        };
+        let bytes = lock(&self.budget.used).end_unfinished(&self.user.name, number);
+        self.bytes += bytes.unwrap_or_default();
+        bytes.is_some()
     }
 
     /// Another share for the same request, of no bytes yet.
@@ -143,8 +130,9 @@ impl BodyShare {
 
 impl Drop for BodyShare {
     fn drop(&mut self) {
+        self.end_unfinished();
         if self.bytes > 0 {
-            self.budget.give_back(&self.user.name, self.bytes);
+            lock(&self.budget.used).give_back(&self.user.name, self.bytes);
         }
     }
 }
@@ -271,11 +259,32 @@ pub(crate) enum BufferedBody {
 
 /// Reads a body, and puts it back, so that it can be forwarded.
 pub(crate) async fn read(body: &mut ClientBody, share: &mut BodyShare) -> BufferedBody {
+    let (read, failure) = buffered(body, share).await;
+    if !read.is_empty() && !matches!(failure, Some(BufferedBody::Broken)) {
+        body.put_back(vec![read.clone()]);
+    }
+    failure.unwrap_or(BufferedBody::Whole(read))
+}
+
+/// Reads a body: what of it was read, and why no more.
+async fn buffered<B>(body: &mut B, share: &mut BodyShare) -> (Bytes, Option<BufferedBody>)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
     let mut chunks = Chunks::default();
+    let mut given_up = None::<Arc<Notify>>;
     let failure = loop {
-        let data = match body.frame().await {
+        let frame = match &given_up {
+            None => body.frame().await,
+            Some(given_up) => tokio::select! {
+                biased;
+                () = given_up.notified() => break Some(BufferedBody::NoRoom),
+                frame = body.frame() => frame,
+            },
+        };
+        let data = match frame {
             None => break None,
-            Some(Err(_)) => return BufferedBody::Broken,
+            Some(Err(_)) => break Some(BufferedBody::Broken),
             Some(Ok(frame)) => frame.into_data(),
         };
         let Ok(data) = data else { continue };
@@ -287,12 +296,13 @@ pub(crate) async fn read(body: &mut ClientBody, share: &mut BodyShare) -> Buffer
         if !has_room {
             break Some(BufferedBody::NoRoom);
         }
+        if given_up.is_none() && !body.is_end_stream() {
+            given_up = Some(share.begin_unfinished());
+        }
     };
-    let read = chunks.into_bytes();
-    if !read.is_empty() {
-        body.put_back(vec![read.clone()]);
-    }
-    failure.unwrap_or(BufferedBody::Whole(read))
+    let is_given_up = !share.end_unfinished();
+    let failure = failure.or(is_given_up.then_some(BufferedBody::NoRoom));
+    (chunks.into_bytes(), failure)
 }
 
 #[cfg(test)]
@@ -327,7 +337,7 @@ mod tests {
             assert_eq!(whole, is_whole, "{length}");
             assert_eq!(body.collect().await.unwrap().to_bytes().len(), length);
         }
-        assert_eq!(lock(&budget.used).all, 0, "shares are returned");
+        assert_eq!(lock(&budget.used).counted().0, 0, "shares are returned");
     }
 
     #[tokio::test]
@@ -391,9 +401,9 @@ mod tests {
         assert_eq!(long, Err(ReadFailure::TooLong));
         let mut all = budget.share(&user("a"));
         all.join(share);
-        assert_eq!((all.text_bytes(), lock(&budget.used).all), (6, 6));
+        assert_eq!((all.text_bytes(), lock(&budget.used).counted().0), (6, 6));
         drop(all);
-        assert_eq!(lock(&budget.used).all, 0);
+        assert_eq!(lock(&budget.used).counted(), (0, 0));
     }
 
     #[tokio::test]
@@ -416,6 +426,41 @@ mod tests {
         ));
     }
 
+    #[tokio::test]
+    async fn an_unfinished_body_is_given_up_for_a_user_who_has_less() {
+        let budget = BodyBudget::new(1000);
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+        let frames = StreamBody::new(futures_util::stream::poll_fn(move |cx| {
+            let received = receiver.poll_recv(cx);
+            received.map(|data| data.map(|data| Ok::<_, Infallible>(Frame::data(data))))
+        }));
+        let reading = async {
+            let (mut body, mut share) = (frames, budget.share(&user("slow")));
+            let (read, failure) = buffered(&mut body, &mut share).await;
+            assert_eq!(read.len(), 500);
+            (matches!(failure, Some(BufferedBody::NoRoom)), share)
+        };
+        let asking = async {
+            let data = Bytes::from(vec![b'x'; 100]);
+            for _ in 0..5 {
+                sender.send(data.clone()).unwrap();
+                tokio::task::yield_now().await;
+                tokio::task::yield_now().await;
+            }
+            let mut others = Vec::new();
+            for name in ["a", "b", "c", "d"] {
+                let mut other = budget.share(&user(name));
+                assert!(other.take(200), "{name}");
+                others.push(other);
+            }
+            others
+        };
+        let ((is_given_up, share), others) = tokio::join!(reading, asking);
+        assert!(is_given_up);
+        drop((share, others));
+        assert_eq!(lock(&budget.used).counted(), (0, 0));
+    }
+
     #[test]
     fn a_user_has_at_most_as_much_as_is_left() {
         let budget = BodyBudget::new(1000);
@@ -430,8 +475,7 @@ mod tests {
         assert!(other.take(100) && second.take(100));
         assert!(second.take(0));
         drop((second, other));
-        let used = lock(&budget.used);
-        assert_eq!((used.all, used.by_user.len()), (0, 0));
+        assert_eq!(lock(&budget.used).counted(), (0, 0));
     }
 
     #[test]

@@ -67,6 +67,7 @@ mod side;
 #[cfg(test)]
 mod tests;
 mod upstream_objects;
+mod used_bytes;
 mod wait_layer;
 mod warnings;
 mod workers;

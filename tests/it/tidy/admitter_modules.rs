@@ -5,7 +5,8 @@ use super::modules::Edges;
 /// The admission of forwarded requests.
 pub(super) const ADMITTER: Edges = &[
     ("abort_on_drop", &[]),
-    ("body_budget", &[]),
+    ("used_bytes", &[]),
+    ("body_budget", &["used_bytes"]),
     ("cluster_state", &[]),
     ("workers", &["body_budget"]),
     ("decoded", &["body_budget", "workers"]),
