@@ -2,10 +2,10 @@
 //!
 //! [`start`] turns a configuration into a running gateway; [`serve`] runs one until a signal stops the
 //! process. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
-//! `hosting` opens the hosted API; `identity` writes the user's identity and the gateway's credential into requests to the upstream;
-//! `access_reviews` requests authorization decisions from it; `evictions` sets up what decides about evictions, and
-//! `disruption` what computes their budgets; `control` starts the background tasks, which follow `policies`, rebalance
-//! borrowed seats, handle `reload`, and serve the admin port.
+//! `hosting` opens the hosted API; `identity` writes the user's identity and the gateway's credential into
+//! requests to the upstream; `access_reviews` requests authorization decisions from it; `evictions` sets up what
+//! decides about evictions, and `disruption` what computes their budgets; `control` starts the background tasks,
+//! which follow `policies`, rebalance borrowed seats, handle `reload`, and serve the admin port.
 
 mod access_reviews;
 mod admission;
