@@ -51,7 +51,7 @@ impl Server {
             authorizer: Authorizer::BuiltIn(BuiltInRules::default()),
             version: "v1.36.3".to_owned(),
             address: "127.0.0.1:6443".to_owned(),
-            admission: HostedAdmission::Off,
+            admission: HostedAdmission::OfStore { recorder: None },
             admin: Arc::new(Nobody),
         });
         let mut keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);
