@@ -94,7 +94,9 @@ func reference(t *testing.T) *Target {
 	if shared == nil {
 		t.Skip("there is no cluster; name a real server with -reference-kubeconfig")
 	}
-	return must[*Target](t)(startReference())
+	// A copy, since what the test sets is about its own sessions.
+	server := *must[*Target](t)(startReference())
+	return &server
 }
 
 var startReference = sync.OnceValues(func() (*Target, error) {

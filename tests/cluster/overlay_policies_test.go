@@ -36,7 +36,13 @@ func TestPoliciesAreEnforcedOnHostedObjectsBeforeAnUpstream(t *testing.T) {
 			sessions = append(sessions, session)
 		}
 	}
-	real, target := withUsers(t, reference(t)), admissionTarget(t, gateway.Endpoint)
+	real, target := reference(t), admissionTarget(t, gateway.Endpoint)
+	real.As = requesters()
+	// Both write conditions into FlowSchemas.
+	real.Conditions, target.Conditions, target.Writes = *conditions, *conditions, *conditions
+	if *conditions {
+		real.Writes = must[bool](t)(real.WritesConditions(ctx))
+	}
 	want, err := playAll(ctx, real, sessions)
 	if err != nil {
 		t.Fatal(err)
@@ -75,12 +81,4 @@ var statusesOfPolicies = KnownDifference{
 	Request: `(PUT|PATCH) ` + regexp.QuoteMeta(policiesPath) + `/.*`,
 	Field:   "/body/status/(observedGeneration|typeChecking)",
 	Reason:  "fairgate checks the types of policies; for a real server a controller does that, which does not run here",
-}
-
-// withUsers is a target on which sessions with users of their own can be played, too.
-func withUsers(t *testing.T, target *Target) *Target {
-	t.Helper()
-	other := *target
-	other.As = requesters()
-	return &other
 }
