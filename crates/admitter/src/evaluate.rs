@@ -37,6 +37,9 @@ use crate::{
     write_request::WriteVerb,
 };
 
+/// By how many seconds the clock of the upstream may be behind.
+const SKEW: u64 = 2;
+
 /// A request that is judged, with what is needed of its call: it may be judged when the call is gone.
 pub(crate) struct Evaluation {
     pub(crate) admitter: Arc<Admitter>,
@@ -384,7 +387,7 @@ impl Evaluation {
             return Err(Unjudged::Failed(why.to_owned()));
         }
         let old = self.stored(old).await?;
-        let is_surely_old = !self.is_answered.get();
+        let is_unanswered = !self.is_answered.get();
         let old = self.as_old(old);
         if !carried_out.await.unwrap_or(false) {
             return Err(Unjudged::Absent);
@@ -395,13 +398,23 @@ impl Evaluation {
         };
         let version = |of: &Value| of["metadata"]["resourceVersion"].clone();
         let is_same = old.as_ref().map(version) == Some(version(&new.value));
-        if is_same && !is_surely_old {
+        // Either nothing was to be changed, or what was read as the object before is the one after.
+        if is_same && (!is_unanswered || self.was_just_applied(&new.value)) {
             self.check_unanswered()?;
         }
         self.share.join(new.share);
         self.plan.facts.set_kind_by(&new.value);
         self.plan.fidelity = Fidelity::Completed;
         self.judge(Some(new.value), old).await
+    }
+
+    /// Whether this apply has changed an object that is stored, by the time at which its manager did so last.
+    fn was_just_applied(&self, stored: &Value) -> bool {
+        let clock = &self.admitter.clock;
+        let took = clock.now().since(self.started).as_secs();
+        let began = clock.unix_seconds().saturating_sub(took + SKEW);
+        let since = i64::try_from(began).unwrap_or(i64::MAX);
+        objects::applied_at(stored, self.plan.query.field_manager()) >= Some(since)
     }
 
     /// The end of reading a stored object.

@@ -12,6 +12,7 @@ use fairgate_objects::{
     schema::{Struct, built_in, canonical},
 };
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::facts::WriteFacts;
@@ -329,4 +330,15 @@ pub(crate) fn stored_path(path: &str, info: &RequestInfo) -> String {
         b"finalize" => path.trim_end_matches("/finalize").to_owned(),
         _ => path.to_owned(),
     }
+}
+/// When a manager has last changed a stored object by an apply, in seconds since 1970; none if it never has.
+pub(crate) fn applied_at(stored: &Value, manager: &str) -> Option<i64> {
+    let entries = stored["metadata"]["managedFields"].as_array();
+    let mut applies = entries.into_iter().flatten().filter(|entry| {
+        entry["operation"] == "Apply"
+            && entry["manager"] == manager
+            && entry["subresource"].is_null()
+    });
+    let time = applies.next()?["time"].as_str()?;
+    Some(time.parse::<Timestamp>().ok()?.as_second())
 }

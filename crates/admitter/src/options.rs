@@ -18,6 +18,11 @@ impl QueryParameters {
         Self(Query::parse(query))
     }
 
+    /// The name by which the client owns fields; empty if it has given none.
+    pub(crate) fn field_manager(&self) -> &str {
+        self.0.first("fieldManager").unwrap_or_default()
+    }
+
     /// Whether nothing is to be stored.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.0

@@ -4,6 +4,7 @@ use fairgate_admission::{AdmissionDecision, AdmissionMode, Fidelity};
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use fairgate_base::clock::Clock;
 use http::Response;
 use serde_json::{Value, json};
 
@@ -319,6 +320,43 @@ fn in_audit_mode_an_apply_is_judged_by_what_is_stored_afterwards() {
             world.targets().iter().all(|one| *one == applied),
             "no dry run"
         );
+    });
+}
+
+#[test]
+fn in_audit_mode_an_apply_is_not_judged_by_its_own_result() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Audit);
+        let path = format!("{DEPLOYMENTS}/d");
+        let expression = "object.spec.replicas == oldObject.spec.replicas";
+        world.enforce(&[policy("p", "apps deployments", expression)]);
+        // The upstream has carried the apply out, and answers later than the read of the stored object.
+        world.inside.answer = Rc::new(|_| Response::new(String::new()));
+        world.inside.takes.set(Duration::from_millis(300));
+        let now = jiff::Timestamp::from_second(Clock::system().unix_seconds().try_into().unwrap());
+        let now = now.unwrap().to_string();
+        for (number, (time, manager, decision)) in [
+            (&*now, "me", AdmissionDecision::NotJudged),
+            // It changes nothing: its manager has applied this long ago.
+            ("2020-01-01T00:00:00Z", "me", AdmissionDecision::Allowed),
+            (&*now, "another", AdmissionDecision::Allowed),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut object = deployment(&json!({"replicas": 2}));
+            object["metadata"]["resourceVersion"] = json!("7");
+            object["metadata"]["managedFields"] =
+                json!([{"operation": "Apply", "manager": manager, "time": time}]);
+            world.store(&path, object.clone());
+            let target = format!("{path}?fieldManager=me");
+            let body = Bytes::from(object.to_string());
+            let call = world.call("PATCH", &target, "application/apply-patch+yaml", body);
+            assert_eq!(world.send(call).await.code, 200);
+            world.records.at_least(number + 1).await;
+            let record = world.records.all().pop().unwrap();
+            assert_eq!(record.decision, decision, "{number}: {}", record.failure);
+        }
     });
 }
 
