@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -95,35 +94,12 @@ func reference(t *testing.T) *Target {
 	if shared == nil {
 		t.Skip("there is no cluster; name a real server with -reference-kubeconfig")
 	}
-	// A copy, since what the test sets is about its own sessions.
-	server := *must[*Target](t)(startReference())
-	return &server
+	return must[*Target](t)(startReference())
 }
 
 var startReference = sync.OnceValues(func() (*Target, error) {
-	target, err := shared.StartReference(*referenceProgram, *referenceGates, *conditions && *record == "")
-	if err == nil && *record == "" {
-		err = target.keepParams()
-	}
-	return target, err
+	return shared.StartReference("reference", *referenceProgram, *referenceGates, *conditions && *record == "")
 })
-
-// keepParams makes policies, without bindings, that name the kinds of params that several sessions use. A kube-apiserver stops
-// to follow a built-in kind when the last policy goes that names it, and never begins again: params of later policies are
-// those of that time.
-func (t *Target) keepParams() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for name, kind := range map[string]string{"keeps-budgets": `{"apiVersion":"policy/v1","kind":"PodDisruptionBudget"}`, "keeps-config-maps": `{"apiVersion":"v1","kind":"ConfigMap"}`} {
-		request := Request{Method: "POST", Path: policiesPath, Headers: map[string]string{contentHeader: jsonType}, Body: policy(name, `spec.paramKind=`+kind)}
-		request.Body = strings.ReplaceAll(request.Body, "@all", "none")
-		response, err := t.send(ctx, request, newNormaliser(false, false))
-		if err != nil || response.Code != http.StatusCreated {
-			return fmt.Errorf("%s: policy %s was answered %d %v: %w", t.Name, name, response.Code, response.Body, err)
-		}
-	}
-	return nil
-}
 
 // What is recorded has been played twice without a difference, or it would say nothing about another server.
 func TestRecordTheCorpus(t *testing.T) {

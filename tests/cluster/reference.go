@@ -7,8 +7,8 @@ import "strconv"
 // fairness, whose controller writes one into every FlowSchema: then only requests change the objects
 // of the group, and a session always ends in the same way. The program is a kube-apiserver, "" being the cluster's own;
 // gates are of its features.
-func (c *Cluster) StartReference(program, gates string, conditions bool) (*Target, error) {
-	server, err := c.StartApiserver("reference", program,
+func (c *Cluster) StartReference(name, program, gates string, conditions bool) (*Target, error) {
+	server, err := c.StartApiserver(name, program,
 		"--enable-priority-and-fairness="+strconv.FormatBool(conditions), "--enable-garbage-collector=false", "--feature-gates="+gates)
 	if err != nil {
 		return nil, err
