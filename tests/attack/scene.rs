@@ -177,13 +177,13 @@ impl<T> Played<T> {
     pub(crate) fn others_wait_at_most(&mut self, times: u32, least: Duration) {
         let [before, during] =
             [&self.outcome.before, &self.outcome.during].map(|stats| stats.percentile(99));
-        let bound = least.max(before * times);
-        self.outcome.check(
+        let allowed = least.max(before * times);
+        self.outcome.check_time(
             format!(
                 "others' p99 is at most {times} times what it was, or {} ms",
                 least.as_millis()
             ),
-            during <= bound,
+            (during, allowed),
             format!("{:.1} ms, it was {:.1}", millis(during), millis(before)),
         );
     }
