@@ -13,9 +13,9 @@ mod support;
 use std::{hint::black_box, path::Path, sync::Arc, time::Duration};
 
 use fairgate_admission::{
-    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, EquivalentResource,
-    EvaluationBudgets, GroupVersionKind, GroupVersionResource, InputFailure, ParamScope,
-    PolicyParamKind, PolicySet,
+    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
+    EquivalentResource, EvaluationBudgets, GroupVersionKind, GroupVersionResource, InputFailure,
+    ParamScope, PolicyParamKind, PolicySet,
 };
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 use fairgate_core::digest::User;
@@ -54,12 +54,22 @@ impl AdmissionInputs for Cluster<'_> {
         })
     }
 
-    fn namespace(&self, _: &str) -> Result<&CelJson<'_>, InputFailure> {
-        Ok(&self.namespace)
-    }
-
     fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
         &[]
+    }
+
+    fn cluster(&self) -> &dyn ClusterInputs {
+        self
+    }
+
+    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
+        unreachable!("no policy here uses the authorizer")
+    }
+}
+
+impl ClusterInputs for Cluster<'_> {
+    fn namespace(&self, _: &str) -> Result<&CelJson<'_>, InputFailure> {
+        Ok(&self.namespace)
     }
 
     fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
@@ -76,10 +86,6 @@ impl AdmissionInputs for Cluster<'_> {
 
     fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<&CelJson<'_>> {
         Vec::new()
-    }
-
-    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
-        unreachable!("no policy here uses the authorizer")
     }
 }
 

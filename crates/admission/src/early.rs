@@ -74,7 +74,7 @@ impl<'r> EarlyConditions<'r> {
                 let matcher = binding.matcher.as_ref();
                 matcher.is_none_or(|of| of.as_ref().is_ok_and(|of| of.is_sound(request)))
             })
-            && (namespace.is_empty() || request.inputs.namespace(namespace).is_ok())
+            && (namespace.is_empty() || request.inputs.cluster().namespace(namespace).is_ok())
     }
 
     fn is_false(&self, policy: &CompiledPolicy) -> bool {

@@ -66,19 +66,43 @@ pub trait AdmissionInputs {
     /// Why they cannot be converted.
     fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String>;
 
-    /// The namespace object.
-    ///
-    /// # Errors
-    ///
-    /// When there is none, or it could not be looked up.
-    fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure>;
-
     /// The resources that are the same as `resource` in storage, itself among them, in the server's order.
     fn equivalents(
         &self,
         resource: GroupVersionResource<'_>,
         subresource: &str,
     ) -> &[EquivalentResource<'_>];
+
+    /// The namespaces and params of the cluster.
+    fn cluster(&self) -> &dyn ClusterInputs;
+
+    /// Who answers `authorizer.….check(…)`. It is asked for once per request, if at all.
+    fn authorizer(&self) -> Arc<dyn CelAuthorizer>;
+
+    /// Whether to stop: asked now and then by comprehensions. The expression ends with `operation interrupted`.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+
+    /// The present time, by which evaluations are timed. A host that does not need their durations need not tell it.
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    /// Who sees how the verdict comes about, if anybody does.
+    fn observer(&self) -> Option<&dyn JudgeObserver> {
+        None
+    }
+}
+
+/// The part of [`AdmissionInputs`] that does not depend on the request: namespaces and params. The same rules apply.
+pub trait ClusterInputs {
+    /// The namespace object.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it could not be looked up.
+    fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure>;
 
     /// Whether the kind has namespaces.
     ///
@@ -109,22 +133,4 @@ pub trait AdmissionInputs {
 
     /// All objects of the kind in the namespace (empty for kinds without), in the order in which they are to be used.
     fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>>;
-
-    /// Who answers `authorizer.….check(…)`. It is asked for once per request, if at all.
-    fn authorizer(&self) -> Arc<dyn CelAuthorizer>;
-
-    /// Whether to stop: asked now and then by comprehensions. The expression ends with `operation interrupted`.
-    fn is_interrupted(&self) -> bool {
-        false
-    }
-
-    /// The present time, by which evaluations are timed. A host that does not need their durations need not tell it.
-    fn now(&self) -> Time {
-        Time::ZERO
-    }
-
-    /// Who sees how the verdict comes about, if anybody does.
-    fn observer(&self) -> Option<&dyn JudgeObserver> {
-        None
-    }
 }

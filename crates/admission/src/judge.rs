@@ -91,7 +91,7 @@ impl<'a> Judge<'a> {
             }
         };
         let kind = policy.param_kind.as_ref();
-        let scope = match kind.map(|kind| self.request.inputs.param_scope(kind)) {
+        let scope = match kind.map(|kind| self.request.inputs.cluster().param_scope(kind)) {
             None => None,
             Some(Ok(scope)) => Some(scope),
             Some(Err(error)) => {
@@ -167,7 +167,13 @@ impl<'a> Judge<'a> {
         }
         let namespace = self.request.attributes.namespace;
         let inputs = self.request.inputs;
-        let params = params::collect(policy, scope, binding.params.as_ref(), namespace, inputs)?;
+        let params = params::collect(
+            policy,
+            scope,
+            binding.params.as_ref(),
+            namespace,
+            inputs.cluster(),
+        )?;
         if values.objects.is_none() && !params.is_empty() {
             let converted = inputs.objects(values.matched.kind);
             let failed = |why| format!("failed to convert object version: {why}");
@@ -189,6 +195,7 @@ impl<'a> Judge<'a> {
             Some(
                 self.request
                     .inputs
+                    .cluster()
                     .namespace(name)
                     .map_err(|why| match why {
                         InputFailure::NotFound => {

@@ -67,7 +67,9 @@ pub use evaluation::{
     AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationCosts, PartCost,
     PolicyAnnotationResult, PolicyDecision, PolicyDecisions, PolicyEvaluation,
 };
-pub use inputs::{AdmissionInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind};
+pub use inputs::{
+    AdmissionInputs, ClusterInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind,
+};
 pub use lookups::{ClusterLookups, KnownLookups, MissingLookup};
 pub use mode::{AdmissionMode, Fidelity};
 pub use observer::{ExpressionRole, ExpressionStep, JudgeObserver};

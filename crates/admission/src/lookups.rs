@@ -7,7 +7,7 @@ use fairgate_cel::CelJson;
 
 use crate::{
     cluster_objects::{ClusterObjects, SharedObject},
-    inputs::{InputFailure, PolicyParamKind},
+    inputs::{ClusterInputs, InputFailure, ParamScope, PolicyParamKind},
 };
 
 /// What a pass needs that is not known.
@@ -78,11 +78,6 @@ impl<'a> ClusterLookups<'a> {
         }
     }
 
-    /// The cluster.
-    pub fn cluster(&self) -> &'a dyn ClusterObjects {
-        self.cluster
-    }
-
     /// What was asked for and is not known, each once.
     pub fn take_missing(&self) -> Vec<MissingLookup> {
         self.missing.take()
@@ -95,13 +90,10 @@ impl<'a> ClusterLookups<'a> {
         }
         InputFailure::Failed("not read yet".to_owned())
     }
+}
 
-    /// See [`AdmissionInputs::namespace`](crate::AdmissionInputs::namespace).
-    ///
-    /// # Errors
-    ///
-    /// There is none, or it is not known yet.
-    pub fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
+impl ClusterInputs for ClusterLookups<'_> {
+    fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
         let mut read = self.known.namespaces.iter();
         if let Some((_, found)) = read.find(|(of, _)| of == name) {
             return found.as_deref().map_err(Clone::clone);
@@ -113,8 +105,11 @@ impl<'a> ClusterLookups<'a> {
         found.ok_or_else(|| self.note(MissingLookup::Namespace(name.to_owned())))
     }
 
-    /// See [`AdmissionInputs::params_known`](crate::AdmissionInputs::params_known).
-    pub fn params_known(&self, kind: &PolicyParamKind) -> bool {
+    fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String> {
+        self.cluster.param_scope(kind)
+    }
+
+    fn params_known(&self, kind: &PolicyParamKind) -> bool {
         let is_known = self.cluster.are_params_known(kind);
         if !is_known && !self.known.awaited.contains(kind) {
             self.note(MissingLookup::Params(kind.clone()));
@@ -122,12 +117,7 @@ impl<'a> ClusterLookups<'a> {
         is_known
     }
 
-    /// See [`AdmissionInputs::param`](crate::AdmissionInputs::param).
-    ///
-    /// # Errors
-    ///
-    /// There is none, or it is not known yet.
-    pub fn param(
+    fn param(
         &self,
         kind: &PolicyParamKind,
         namespace: &str,
@@ -151,8 +141,7 @@ impl<'a> ClusterLookups<'a> {
         })
     }
 
-    /// See [`AdmissionInputs::params`](crate::AdmissionInputs::params).
-    pub fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>> {
+    fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>> {
         let found = self.kept.get(KeptKey::Params(kind, namespace), || {
             self.cluster.params(kind, namespace)
         });

@@ -5,7 +5,7 @@
 use fairgate_cel::CelJson;
 use smallvec::{SmallVec, smallvec};
 
-use crate::inputs::{AdmissionInputs, InputFailure, ParamScope, PolicyParamKind};
+use crate::inputs::{ClusterInputs, InputFailure, ParamScope, PolicyParamKind};
 use crate::policy::{BindingParams, CompiledPolicy};
 
 /// The params of a binding: the policy is evaluated once with each; `None` is `null`.
@@ -21,7 +21,7 @@ pub(crate) fn collect<'a>(
     scope: Option<ParamScope>,
     params: Option<&BindingParams>,
     namespace: &str,
-    inputs: &'a dyn AdmissionInputs,
+    inputs: &'a dyn ClusterInputs,
 ) -> Result<Params<'a>, String> {
     let (Some(kind), Some(scope), Some(params)) = (&policy.param_kind, scope, params) else {
         return Ok(smallvec![None]);
@@ -58,7 +58,7 @@ fn select<'a>(
     kind: &PolicyParamKind,
     namespace: &str,
     params: &BindingParams,
-    inputs: &'a dyn AdmissionInputs,
+    inputs: &'a dyn ClusterInputs,
 ) -> Result<Params<'a>, String> {
     match (&*params.name, &params.selector) {
         ("", None) => Err("one of name or selector must be provided".to_owned()),

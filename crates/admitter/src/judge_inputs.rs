@@ -8,8 +8,8 @@ use std::{
 };
 
 use fairgate_admission::{
-    AdmissionInputs, AdmissionObjects, ClusterLookups, EquivalentResource, GroupVersionKind,
-    GroupVersionResource, InputFailure, KnownLookups, MissingLookup, ParamScope, PolicyParamKind,
+    AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterLookups, EquivalentResource,
+    GroupVersionKind, GroupVersionResource, KnownLookups, MissingLookup,
 };
 use fairgate_apiserver::KnownAnswers;
 use fairgate_base::clock::Clock;
@@ -92,33 +92,12 @@ impl AdmissionInputs for JudgeInputs<'_> {
         }
     }
 
-    fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
-        self.lookups.namespace(name)
-    }
-
     fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
         self.equivalents
     }
 
-    fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String> {
-        self.lookups.cluster().param_scope(kind)
-    }
-
-    fn params_known(&self, kind: &PolicyParamKind) -> bool {
-        self.lookups.params_known(kind)
-    }
-
-    fn param(
-        &self,
-        kind: &PolicyParamKind,
-        namespace: &str,
-        name: &str,
-    ) -> Result<&CelJson<'_>, InputFailure> {
-        self.lookups.param(kind, namespace, name)
-    }
-
-    fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>> {
-        self.lookups.params(kind, namespace)
+    fn cluster(&self) -> &dyn ClusterInputs {
+        &self.lookups
     }
 
     fn authorizer(&self) -> Arc<dyn CelAuthorizer> {

@@ -3,8 +3,9 @@
 use std::{cell::OnceCell, sync::Arc};
 
 use fairgate_admission::{
-    AdmissionInputs, AdmissionObjects, ClusterObjects, EquivalentResource, GroupVersionKind,
-    GroupVersionResource, InputFailure, ParamScope, PolicyParamKind, SharedObject,
+    AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterObjects, EquivalentResource,
+    GroupVersionKind, GroupVersionResource, InputFailure, ParamScope, PolicyParamKind,
+    SharedObject,
 };
 use fairgate_apiserver::KnownAnswers;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
@@ -35,15 +36,26 @@ impl AdmissionInputs for MatchInputs<'_> {
         Ok(AdmissionObjects::default())
     }
 
+    fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
+        self.equivalents
+    }
+
+    fn cluster(&self) -> &dyn ClusterInputs {
+        self
+    }
+
+    /// Never asked for: no expression is evaluated.
+    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
+        KnownAnswers::new()
+    }
+}
+
+impl ClusterInputs for MatchInputs<'_> {
     fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
         let found = self.namespace.get_or_init(|| self.cluster.namespace(name));
         let found = found.as_ref().map(|found| &**found);
         // It may exist. Either way the policy may match.
         found.ok_or(InputFailure::NotFound)
-    }
-
-    fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
-        self.equivalents
     }
 
     fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
@@ -56,10 +68,5 @@ impl AdmissionInputs for MatchInputs<'_> {
 
     fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<&CelJson<'_>> {
         Vec::new()
-    }
-
-    /// Never asked for: no expression is evaluated.
-    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
-        KnownAnswers::new()
     }
 }

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::resources::{KnownResources, TestedResource};
 use fairgate_admission::{
-    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, EquivalentResource,
-    ExpressionRole, ExpressionStep, GroupVersionKind, GroupVersionResource, InputFailure,
-    JudgeObserver, ParamScope, PolicyParamKind,
+    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
+    EquivalentResource, ExpressionRole, ExpressionStep, GroupVersionKind, GroupVersionResource,
+    InputFailure, JudgeObserver, ParamScope, PolicyParamKind,
 };
 use fairgate_cel::{
     CelJson,
@@ -284,13 +284,27 @@ impl AdmissionInputs for TestInputs<'_> {
         ))
     }
 
+    fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
+        &self.equivalents
+    }
+
+    fn cluster(&self) -> &dyn ClusterInputs {
+        self
+    }
+
+    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
+        Arc::clone(&self.authorizer) as Arc<dyn CelAuthorizer>
+    }
+
+    fn observer(&self) -> Option<&dyn JudgeObserver> {
+        Some(&self.trace)
+    }
+}
+
+impl ClusterInputs for TestInputs<'_> {
     fn namespace(&self, _: &str) -> Result<&CelJson<'_>, InputFailure> {
         self.used_namespace.set(true);
         Ok(&self.namespace)
-    }
-
-    fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
-        &self.equivalents
     }
 
     fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String> {
@@ -326,14 +340,6 @@ impl AdmissionInputs for TestInputs<'_> {
         let found = self.params.iter().filter(own);
         // Shortens the lifetime of the documents.
         found.map(|param| -> &CelJson<'_> { param }).collect()
-    }
-
-    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
-        Arc::clone(&self.authorizer) as Arc<dyn CelAuthorizer>
-    }
-
-    fn observer(&self) -> Option<&dyn JudgeObserver> {
-        Some(&self.trace)
     }
 }
 

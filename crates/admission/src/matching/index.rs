@@ -157,7 +157,8 @@ impl LabelledPolicies {
         // namespace is not selected by labels: all these policies may match.
         let selectable =
             !attributes.namespace.is_empty() && attributes.resource.resource != "namespaces";
-        let namespace = selectable.then(|| request.inputs.namespace(attributes.namespace));
+        let namespace =
+            selectable.then(|| request.inputs.cluster().namespace(attributes.namespace));
         let Some(Ok(namespace)) = namespace else {
             for entry in &self.by_key {
                 found.extend_from_slice(&entry.all);

@@ -204,7 +204,7 @@ impl ResourceMatcher {
             let object = request.objects.object;
             return Ok(object.is_none_or(|object| rule.selects(labels(object))));
         }
-        let namespace = request.inputs.namespace(attributes.namespace);
+        let namespace = request.inputs.cluster().namespace(attributes.namespace);
         let namespace = namespace.map_err(|failure| of_namespace(failure, attributes.namespace))?;
         Ok(rule.selects(labels(namespace)))
     }

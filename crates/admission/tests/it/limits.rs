@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use fairgate_admission::{
-    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, DecisionKind,
-    EquivalentResource, EvaluationBudgets, GroupVersionKind, GroupVersionResource, InputFailure,
-    ParamScope, PolicyParamKind, PolicySet,
+    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
+    DecisionKind, EquivalentResource, EvaluationBudgets, GroupVersionKind, GroupVersionResource,
+    InputFailure, ParamScope, PolicyParamKind, PolicySet,
 };
 use fairgate_cel::CelJson;
 use fairgate_cel::library::authorizer::CelAuthorizer;
@@ -59,12 +59,31 @@ impl AdmissionInputs for Cluster {
         })
     }
 
-    fn namespace(&self, _: &str) -> Result<&CelJson<'_>, InputFailure> {
-        Ok(&self.namespace)
-    }
-
     fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
         &[]
+    }
+
+    fn cluster(&self) -> &dyn ClusterInputs {
+        self
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.asked.get().into())
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        false
+    }
+
+    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
+        unreachable!("no policy here asks")
+    }
+}
+
+impl ClusterInputs for Cluster {
+    fn namespace(&self, _: &str) -> Result<&CelJson<'_>, InputFailure> {
+        Ok(&self.namespace)
     }
 
     fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
@@ -81,19 +100,6 @@ impl AdmissionInputs for Cluster {
 
     fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<&CelJson<'_>> {
         Vec::new()
-    }
-
-    fn now(&self) -> Time {
-        Time::from_nanos(self.asked.get().into())
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.asked.set(self.asked.get() + 1);
-        false
-    }
-
-    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
-        unreachable!("no policy here asks")
     }
 }
 

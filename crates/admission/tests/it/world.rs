@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use fairgate_admission::{
-    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, EquivalentResource,
-    GroupVersionKind, GroupVersionResource, InputFailure, ParamScope, PolicyParamKind,
+    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
+    EquivalentResource, GroupVersionKind, GroupVersionResource, InputFailure, ParamScope,
+    PolicyParamKind,
 };
 use fairgate_cel::library::authorizer::{AuthorizationAnswer, AuthorizationCheck, CelAuthorizer};
 use fairgate_cel::{CelJson, JsonObject};
@@ -219,14 +220,30 @@ impl AdmissionInputs for Inputs<'_> {
         })
     }
 
+    fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
+        &self.equivalents
+    }
+
+    fn cluster(&self) -> &dyn ClusterInputs {
+        self
+    }
+
+    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
+        Arc::new(VerbAuthorizer {
+            user: self.user.clone(),
+        })
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.cancelled
+    }
+}
+
+impl ClusterInputs for Inputs<'_> {
     fn namespace(&self, name: &str) -> Result<&CelJson<'_>, InputFailure> {
         let mut all = self.world.namespaces.iter();
         let found = all.find(|one| one.text_at(&["metadata", "name"]) == name);
         found.ok_or(InputFailure::NotFound)
-    }
-
-    fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {
-        &self.equivalents
     }
 
     fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String> {
@@ -257,16 +274,6 @@ impl AdmissionInputs for Inputs<'_> {
         // Shortens the lifetime of the documents.
         let found = found.map(|one| -> &CelJson<'_> { one });
         found.collect()
-    }
-
-    fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
-        Arc::new(VerbAuthorizer {
-            user: self.user.clone(),
-        })
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.cancelled
     }
 }
 
