@@ -54,6 +54,10 @@ type Request struct {
 	Warning string `json:"untilWarning,omitempty"`
 }
 
+func (r Request) watches() bool {
+	return strings.Contains(r.Path, "/watch/") || strings.Contains(r.Query, "watch=")
+}
+
 // A Requester is a user with a client certificate.
 type Requester struct {
 	Name   string   `json:"name"`
@@ -177,8 +181,7 @@ func (t *Target) Play(ctx context.Context, session Session) ([]Exchange, error) 
 // freshen waits, before a request that takes what a real server has in its cache, until the cache has come as
 // far as the store. A plain list is answered only then.
 func (t *Target) freshen(ctx context.Context, request Request) error {
-	watches := strings.Contains(request.Path, "/watch/") || strings.Contains(request.Query, "watch=")
-	if !watches && !strings.Contains(request.Query, "resourceVersion=") {
+	if !request.watches() && !strings.Contains(request.Query, "resourceVersion=") {
 		return nil
 	}
 	list := Request{Method: "GET", Path: levelsPath, Query: "labelSelector=none"}
@@ -222,8 +225,12 @@ func (t *Target) settle(ctx context.Context, request Request, response Response,
 }
 
 // adopt takes the resource versions of the FlowSchemas that a request names as they are now, if the controller
-// has written these since they were settled: that one schema covers another it may find out later.
+// has written these since they were settled: that one schema covers another it may find out later. What reads
+// the past is left alone: by then there may be further objects.
 func (t *Target) adopt(ctx context.Context, request Request, seen *normaliser) error {
+	if request.Method == "GET" && !request.watches() {
+		return nil
+	}
 	if request.Method == "DELETE" {
 		defer clear(seen.settled) // what is marked as deleted has been written by the session
 	}
