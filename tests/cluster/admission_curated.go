@@ -61,6 +61,7 @@ func JudgedSessions() []Session {
 		{"scale", judgedScales},
 		{"custom", judgedCustomResources},
 		{"versions", judgedVersions},
+		{"autoscalers", judgedAutoscalers},
 		{"namespaces", judgedNamespaces},
 		{"relabelled", judgedRelabelling},
 		{"encodings", judgedEncodings},
@@ -392,21 +393,59 @@ func judgedVersions(j *judgement) {
 	j.patch(policiesPath+"/@a", mergePatch, `{"spec":{"matchConstraints":{"matchPolicy":"Exact"}}}`)
 	j.settle()
 	write()
-	scaler := `{"apiVersion":"autoscaling/%s","kind":"HorizontalPodAutoscaler","metadata":{"name":"@h","labels":{"s":"@all","show":"yes"}},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"}}}`
 	event := `{"apiVersion":"%s","kind":"Event","metadata":{"name":"@e","namespace":"@ns","labels":{"s":"@all","show":"yes"}},"reason":"R","type":"Normal","action":"A","%s":{"kind":"Pod","namespace":"@ns","name":"p"}%s}`
-	for _, rules := range []string{only("autoscaling", "v2", "horizontalpodautoscalers"), only("autoscaling", "v1", "horizontalpodautoscalers"), only("", "v1", "events"), only("events.k8s.io", "v1", "events")} {
+	for _, rules := range []string{only("", "v1", "events"), only("events.k8s.io", "v1", "events")} {
 		j.replacePolicy("@a", judgedPolicy("@a", rules, seen))
 		j.settle()
-		if strings.Contains(rules, "events") {
-			j.post(in("events"), fmt.Sprintf(event, "v1", "involvedObject", ""))
-			j.post(in("events.k8s.io/v1:events"), fmt.Sprintf(event, "events.k8s.io/v1", "regarding", `,"eventTime":"2024-01-01T00:00:00.000000Z","reportingController":"example.com/x","reportingInstance":"y"`))
-			continue
-		}
-		for _, version := range []string{"v1", "v2"} {
-			j.post(in("autoscaling/"+version+":horizontalpodautoscalers"), fmt.Sprintf(scaler, version))
-		}
+		j.post(in("events"), fmt.Sprintf(event, "v1", "involvedObject", ""))
+		j.post(in("events.k8s.io/v1:events"), fmt.Sprintf(event, "events.k8s.io/v1", "regarding", `,"eventTime":"2024-01-01T00:00:00.000000Z","reportingController":"example.com/x","reportingInstance":"y"`))
 	}
 	j.end(in("judged.example.com/v1:things"))
+}
+
+// autoscalers are documents in both versions: version 1 has in annotations what only version 2 has in fields.
+var autoscalers = map[string]string{
+	"v1": `{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"%s","labels":{"s":"@all"},"annotations":{"a":"b",` +
+		`"autoscaling.alpha.kubernetes.io/metrics":"[{\"type\":\"Resource\",\"resource\":{\"name\":\"memory\",\"targetAverageValue\":\"1024Mi\"}}]"}},` +
+		`"spec":{"maxReplicas":3,"targetCPUUtilizationPercentage":55,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"}}}`,
+	"v2": `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"%s","labels":{"s":"@all"}},` +
+		`"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"},` +
+		`"metrics":[{"type":"Pods","pods":{"metric":{"name":"q"},"target":{"type":"AverageValue","averageValue":"1500m"}}},` +
+		`{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":60}}}],` +
+		`"behavior":{"scaleUp":{"policies":[{"type":"Pods","value":4,"periodSeconds":15}]}}}}`,
+}
+
+// Policies about another version of autoscalers than the one of the request.
+func judgedAutoscalers(j *judgement) {
+	const annotation = "object.metadata.?annotations[?'autoscaling.alpha.kubernetes.io/%s'].orValue('none')"
+	fields := map[string]string{
+		"v1": `string(object.spec.?targetCPUUtilizationPercentage.orValue(-1)) + ' ' + ` + fmt.Sprintf(annotation, "metrics") + ` + ' ' + ` + fmt.Sprintf(annotation, "behavior"),
+		"v2": `object.spec.metrics.map(m, m.type + ' ' + (has(m.resource) ? m.resource.name + ' ' + m.resource.target.type + ' ' + string(m.resource.target.?averageUtilization.orValue(-1)) + ' ' + string(m.resource.target.?averageValue.orValue('none')) : m.pods.metric.name + ' ' + string(m.pods.target.averageValue))).join(', ')` +
+			` + ' ' + string(object.spec.?behavior.scaleUp.policies.orValue([]).size()) + ' ' + ` + fmt.Sprintf(annotation, "metrics"),
+	}
+	about := func(version string) string {
+		seen := `request.operation + ' ' + object.apiVersion + ' for ' + request.requestKind.version + ' ' + object.metadata.?annotations.a.orValue('none') + ' ' + string(object.spec.?minReplicas.orValue(-1)) + ' ' + (oldObject == null ? 'none' : oldObject.apiVersion) + ': ' + `
+		return judgedPolicy("@a", fmt.Sprintf(`spec.matchConstraints.resourceRules=[{"apiGroups":["autoscaling"],"apiVersions":[%q],"operations":["CREATE","UPDATE"],"resources":["horizontalpodautoscalers"]}]`, version), mustHold(shows(seen+fields[version])))
+	}
+	j.begins(about("v1"), binding("@a"))
+	for _, version := range []string{"v1", "v2"} {
+		if version != "v1" {
+			j.replacePolicy("@a", about(version))
+			j.settle()
+		}
+		for _, asked := range []string{"v1", "v2"} {
+			document, own := autoscalers[asked], "@"+version+asked
+			all := in("autoscaling/" + asked + ":horizontalpodautoscalers")
+			j.post(all, of(document, "@h", shown))
+			j.inProtobuf("POST", all, of(document, "@h", shown))
+			j.apply(all+"/@h", "me", of(document, "@h", shown))
+			j.post(all, of(document, own))
+			j.patch(all+"/"+own, mergePatch, `{"metadata":{"labels":{"show":"yes"}}}`)
+			j.patch(all+"/"+own, strategic, `{"metadata":{"labels":{"show":"yes"}},"spec":{"minReplicas":2}}`)
+			j.put(all+"/"+own, of(document, own, shown, `spec.minReplicas=2`))
+		}
+	}
+	j.end(in("autoscaling/v2:horizontalpodautoscalers"))
 }
 
 func judgedNamespaces(j *judgement) {

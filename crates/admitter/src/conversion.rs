@@ -1,16 +1,15 @@
 //! Objects in another version than the one of the request: policies see the version that their rules name.
 //!
-//! Known are events, whose two groups name the same fields differently, and custom resources whose versions have the same
-//! fields. Others are converted by code that only the upstream has.
+//! Known are the built-in kinds that have several versions on servers without alpha and beta versions, and custom resources whose
+//! versions have the same fields. Others are converted by code that only the upstream has.
 //!
-//! Source: Kubernetes `kubernetes/pkg/apis/events/v1/conversion.go` and
-//! `apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go`.
+//! Source: Kubernetes `apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go`.
 
 use std::sync::Arc;
 
-use fairgate_objects::schema::{built_in, canonical};
+use fairgate_objects::conversion::BuiltInConversion;
 use fairgate_upstream::path::push_segment;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{body_budget::BodyShare, facts::WriteFacts, upstream_objects::UpstreamReader};
 
@@ -26,26 +25,13 @@ pub(crate) struct ConvertedObjects {
 }
 
 /// How objects of one version become those of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Conversion {
     /// All fields have the same names.
     SameFields,
-    /// From the core group to `events.k8s.io`.
-    EventOfCore,
-    /// The other way.
-    EventToCore,
+    /// Of a built-in kind.
+    BuiltIn(&'static BuiltInConversion),
 }
-
-/// The members of events in the core group, and what `events.k8s.io` calls them.
-const EVENT_MEMBERS: [(&str, &str); 7] = [
-    ("involvedObject", "regarding"),
-    ("message", "note"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-    ("reportingComponent", "reportingController"),
-];
 
 /// Finds out how objects of a request are converted. For custom resources, their definition is read from the upstream.
 ///
@@ -58,14 +44,11 @@ pub(crate) async fn conversion(
     to: &KindParts,
     share: BodyShare,
 ) -> Result<Conversion, String> {
-    let [group, version, kind] = &facts.kind;
-    let [to_group, to_version, to_kind] = to;
-    if kind == "Event" && to_kind == "Event" && facts.resource == "events" {
-        match (&**group, &**version, &**to_group, &**to_version) {
-            ("", "v1", "events.k8s.io", "v1") => return Ok(Conversion::EventOfCore),
-            ("events.k8s.io", "v1", "", "v1") => return Ok(Conversion::EventToCore),
-            _ => {}
-        }
+    let [group, _, kind] = &facts.kind;
+    let [to_group, _, to_kind] = to;
+    let [from_parts, to_parts] = [&facts.kind, to].map(|kind| kind.each_ref().map(|part| &**part));
+    if let Some(built_in) = BuiltInConversion::between(from_parts, to_parts) {
+        return Ok(Conversion::BuiltIn(built_in));
     }
     if group != to_group || kind != to_kind || group != &facts.group {
         return Err("its fields differ".to_owned());
@@ -84,71 +67,25 @@ pub(crate) async fn conversion(
 
 impl Conversion {
     /// An object in the other version.
-    pub(crate) fn convert(self, object: &Value, [group, version, kind]: &KindParts) -> Value {
-        let mut converted = match self {
-            Self::SameFields => object.clone(),
-            Self::EventOfCore => renamed(object, |core, _| core, |_, other| other),
-            Self::EventToCore => renamed(object, |_, other| other, |core, _| core),
-        };
-        let shape = built_in(group, version, kind);
-        if let Some(shape) = shape.filter(|_| self != Self::SameFields)
-            && let Ok(decoded) = canonical::decode_version(shape, version, &converted)
-        {
-            converted = decoded.value;
-        }
-        let api_version = match &**group {
-            "" => version.clone(),
-            group => format!("{group}/{version}"),
-        };
-        converted["apiVersion"] = json!(api_version);
-        converted["kind"] = json!(kind);
-        converted
-    }
-}
-
-/// The object with other names for its members.
-fn renamed(
-    object: &Value,
-    from: fn(&'static str, &'static str) -> &'static str,
-    to: fn(&'static str, &'static str) -> &'static str,
-) -> Value {
-    let members = object.as_object().into_iter().flatten();
-    let renamed = members.map(|(key, value)| {
-        let pair = EVENT_MEMBERS
-            .iter()
-            .find(|(core, other)| from(core, other) == key);
-        let key = pair.map_or(&**key, |(core, other)| to(core, other));
-        (key.to_owned(), value.clone())
-    });
-    Value::Object(renamed.collect::<Map<_, _>>())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_have_their_fields_under_other_names() {
-        let core = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
-            "involvedObject": {"kind": "Pod"}, "message": "m", "reason": "R", "count": 3,
-            "source": {"component": "c"}, "firstTimestamp": "2024-01-01T00:00:00Z", "lastTimestamp": null,
-            "eventTime": null, "reportingComponent": "r", "reportingInstance": ""});
-        let kind = ["events.k8s.io", "v1", "Event"].map(str::to_owned);
-        let converted = Conversion::EventOfCore.convert(&core, &kind);
-        let mut expected = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event",
-            "metadata": {"name": "e", "creationTimestamp": null}, "regarding": {"kind": "Pod"}, "note": "m",
-            "reason": "R", "deprecatedCount": 3, "deprecatedSource": {"component": "c"},
-            "deprecatedFirstTimestamp": "2024-01-01T00:00:00Z", "deprecatedLastTimestamp": null,
-            "eventTime": null, "reportingController": "r"});
-        if let Some(metadata) = expected["metadata"].as_object_mut() {
-            metadata.retain(|key, _| converted["metadata"].get(key).is_some());
-        }
-        assert_eq!(converted, expected);
-        let kind = ["", "v1", "Event"].map(str::to_owned);
-        let back = Conversion::EventToCore.convert(&converted, &kind);
-        for (key, value) in core.as_object().unwrap() {
-            if key != "metadata" {
-                assert_eq!(&back[key], value, "{key}");
+    ///
+    /// # Errors
+    ///
+    /// It is not of the version that it is converted from.
+    pub(crate) fn convert(
+        self,
+        object: &Value,
+        [group, version, kind]: &KindParts,
+    ) -> Result<Value, String> {
+        match self {
+            Self::BuiltIn(conversion) => {
+                let converted = conversion.convert(object);
+                converted.map_err(|error| error.to_string())
+            }
+            Self::SameFields => {
+                let mut converted = object.clone();
+                converted["apiVersion"] = json!(format!("{group}/{version}"));
+                converted["kind"] = json!(kind);
+                Ok(converted)
             }
         }
     }

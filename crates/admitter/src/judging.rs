@@ -217,7 +217,11 @@ impl Admitter {
         }
         let to = kind.clone();
         let convert = move || {
-            objects.map(|object| object.map(|object| Arc::new(conversion.convert(&object, &to))))
+            let [object, old_object] = objects.map(|object| {
+                let object = object.map(|object| conversion.convert(&object, &to).map(Arc::new));
+                object.transpose()
+            });
+            Ok([object?, old_object?])
         };
         let objects = if bytes > LARGE {
             let user = Arc::clone(&job.facts.user);
@@ -225,9 +229,6 @@ impl Admitter {
         } else {
             convert()
         };
-        Ok(ConvertedObjects {
-            kind,
-            objects: Ok(objects),
-        })
+        Ok(ConvertedObjects { kind, objects })
     }
 }

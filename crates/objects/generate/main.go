@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -28,6 +29,13 @@ var metaTypes = []reflect.Type{
 	reflect.TypeFor[metav1.PartialObjectMetadata](),
 	reflect.TypeFor[metav1.PartialObjectMetadataList](),
 	reflect.TypeFor[metav1.Status](),
+}
+
+// annotationTypes are what annotations of autoscaling/v1 have as JSON: the fields that only later versions have.
+var annotationTypes = []reflect.Type{
+	reflect.TypeFor[autoscalingv1.HorizontalPodAutoscalerCondition](),
+	reflect.TypeFor[autoscalingv1.MetricSpec](),
+	reflect.TypeFor[autoscalingv1.MetricStatus](),
 }
 
 // kind is a built-in kind in one version.

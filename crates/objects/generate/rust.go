@@ -40,7 +40,7 @@ func constant(name string) string {
 // writeTables writes all tables into dir, and removes what an earlier run left there.
 func writeTables(dir string) error {
 	all := kinds()
-	roots := append([]reflect.Type{}, metaTypes...)
+	roots := append(append([]reflect.Type{}, metaTypes...), annotationTypes...)
 	for _, k := range all {
 		roots = append(roots, k.goType)
 	}

@@ -15,6 +15,7 @@
 
 pub mod codec;
 pub mod conditions;
+pub mod conversion;
 pub mod disruption_budget;
 pub mod field_error;
 pub mod go;

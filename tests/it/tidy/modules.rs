@@ -259,6 +259,7 @@ const OBJECTS: Edges = &[
     ("label_selector", &["field_error"]),
     ("selector", &["go"]),
     ("codec", &["go", "schema"]),
+    ("conversion", &["codec", "schema"]),
     ("internal_form", &["codec", "schema"]),
     (
         "disruption_budget",

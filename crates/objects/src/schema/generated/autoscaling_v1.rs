@@ -6,6 +6,32 @@ use super::prelude::*;
 
 const HOME: TypePackage = TypePackage::Api { package: "autoscaling", version: "v1" };
 
+pub static CONTAINER_RESOURCE_METRIC_SOURCE: Struct = Struct {
+    name: "ContainerResourceMetricSource",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("name", 1, Text).always().required(),
+        f("targetAverageUtilization", 2, Int32).pointer(),
+        f("targetAverageValue", 3, Quantity).pointer(),
+        f("container", 5, Text).always().required(),
+    ],
+};
+
+pub static CONTAINER_RESOURCE_METRIC_STATUS: Struct = Struct {
+    name: "ContainerResourceMetricStatus",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("name", 1, Text).always().required(),
+        f("currentAverageUtilization", 2, Int32).pointer(),
+        f("currentAverageValue", 3, Quantity).always().required(),
+        f("container", 4, Text).always().required(),
+    ],
+};
+
 pub static CROSS_VERSION_OBJECT_REFERENCE: Struct = Struct {
     name: "CrossVersionObjectReference",
     home: HOME,
@@ -18,6 +44,32 @@ pub static CROSS_VERSION_OBJECT_REFERENCE: Struct = Struct {
     ],
 };
 
+pub static EXTERNAL_METRIC_SOURCE: Struct = Struct {
+    name: "ExternalMetricSource",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("metricName", 1, Text).always().required(),
+        f("metricSelector", 2, Object(&super::meta_v1::LABEL_SELECTOR)).pointer(),
+        f("targetValue", 3, Quantity).pointer(),
+        f("targetAverageValue", 4, Quantity).pointer(),
+    ],
+};
+
+pub static EXTERNAL_METRIC_STATUS: Struct = Struct {
+    name: "ExternalMetricStatus",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("metricName", 1, Text).always().required(),
+        f("metricSelector", 2, Object(&super::meta_v1::LABEL_SELECTOR)).pointer(),
+        f("currentValue", 3, Quantity).always().required(),
+        f("currentAverageValue", 4, Quantity).pointer(),
+    ],
+};
+
 pub static HORIZONTAL_POD_AUTOSCALER: Struct = Struct {
     name: "HorizontalPodAutoscaler",
     home: HOME,
@@ -27,6 +79,20 @@ pub static HORIZONTAL_POD_AUTOSCALER: Struct = Struct {
         f("metadata", 1, Object(&super::meta_v1::OBJECT_META)).always(),
         f("spec", 2, Object(&HORIZONTAL_POD_AUTOSCALER_SPEC)).always().required(),
         f("status", 3, Object(&HORIZONTAL_POD_AUTOSCALER_STATUS)).always(),
+    ],
+};
+
+pub static HORIZONTAL_POD_AUTOSCALER_CONDITION: Struct = Struct {
+    name: "HorizontalPodAutoscalerCondition",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("type", 1, Text).always().required(),
+        f("status", 2, Text).always().required(),
+        f("lastTransitionTime", 3, Time).always(),
+        f("reason", 4, Text),
+        f("message", 5, Text),
     ],
 };
 
@@ -65,6 +131,112 @@ pub static HORIZONTAL_POD_AUTOSCALER_STATUS: Struct = Struct {
         f("currentReplicas", 3, Int32).always().required(),
         f("desiredReplicas", 4, Int32).always().required(),
         f("currentCPUUtilizationPercentage", 5, Int32).pointer(),
+    ],
+};
+
+pub static METRIC_SPEC: Struct = Struct {
+    name: "MetricSpec",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("type", 1, Text).always().required(),
+        f("object", 2, Object(&OBJECT_METRIC_SOURCE)).pointer(),
+        f("pods", 3, Object(&PODS_METRIC_SOURCE)).pointer(),
+        f("resource", 4, Object(&RESOURCE_METRIC_SOURCE)).pointer(),
+        f("containerResource", 7, Object(&CONTAINER_RESOURCE_METRIC_SOURCE)).pointer(),
+        f("external", 5, Object(&EXTERNAL_METRIC_SOURCE)).pointer(),
+    ],
+};
+
+pub static METRIC_STATUS: Struct = Struct {
+    name: "MetricStatus",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("type", 1, Text).always().required(),
+        f("object", 2, Object(&OBJECT_METRIC_STATUS)).pointer(),
+        f("pods", 3, Object(&PODS_METRIC_STATUS)).pointer(),
+        f("resource", 4, Object(&RESOURCE_METRIC_STATUS)).pointer(),
+        f("containerResource", 7, Object(&CONTAINER_RESOURCE_METRIC_STATUS)).pointer(),
+        f("external", 5, Object(&EXTERNAL_METRIC_STATUS)).pointer(),
+    ],
+};
+
+pub static OBJECT_METRIC_SOURCE: Struct = Struct {
+    name: "ObjectMetricSource",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("target", 1, Object(&CROSS_VERSION_OBJECT_REFERENCE)).always().required(),
+        f("metricName", 2, Text).always().required(),
+        f("targetValue", 3, Quantity).always().required(),
+        f("selector", 4, Object(&super::meta_v1::LABEL_SELECTOR)).pointer(),
+        f("averageValue", 5, Quantity).pointer(),
+    ],
+};
+
+pub static OBJECT_METRIC_STATUS: Struct = Struct {
+    name: "ObjectMetricStatus",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("target", 1, Object(&CROSS_VERSION_OBJECT_REFERENCE)).always().required(),
+        f("metricName", 2, Text).always().required(),
+        f("currentValue", 3, Quantity).always().required(),
+        f("selector", 4, Object(&super::meta_v1::LABEL_SELECTOR)).pointer(),
+        f("averageValue", 5, Quantity).pointer(),
+    ],
+};
+
+pub static PODS_METRIC_SOURCE: Struct = Struct {
+    name: "PodsMetricSource",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("metricName", 1, Text).always().required(),
+        f("targetAverageValue", 2, Quantity).always().required(),
+        f("selector", 3, Object(&super::meta_v1::LABEL_SELECTOR)).pointer(),
+    ],
+};
+
+pub static PODS_METRIC_STATUS: Struct = Struct {
+    name: "PodsMetricStatus",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("metricName", 1, Text).always().required(),
+        f("currentAverageValue", 2, Quantity).always().required(),
+        f("selector", 3, Object(&super::meta_v1::LABEL_SELECTOR)).pointer(),
+    ],
+};
+
+pub static RESOURCE_METRIC_SOURCE: Struct = Struct {
+    name: "ResourceMetricSource",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("name", 1, Text).always().required(),
+        f("targetAverageUtilization", 2, Int32).pointer(),
+        f("targetAverageValue", 3, Quantity).pointer(),
+    ],
+};
+
+pub static RESOURCE_METRIC_STATUS: Struct = Struct {
+    name: "ResourceMetricStatus",
+    home: HOME,
+    atomic: false,
+    inline: &[],
+    fields: &[
+        f("name", 1, Text).always().required(),
+        f("currentAverageUtilization", 2, Int32).pointer(),
+        f("currentAverageValue", 3, Quantity).always().required(),
     ],
 };
 

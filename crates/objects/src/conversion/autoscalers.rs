@@ -1,0 +1,237 @@
+//! Autoscalers of pods: version 1 has one metric, the utilization of processors, and what version 2 has besides in
+//! annotations.
+
+use serde_json::{Map, Value, json};
+
+use super::metrics::{self, MEASURED, WANTED};
+use crate::{
+    codec::json::encode_part,
+    schema::{
+        List, Struct, Type, TypePackage,
+        autoscaling_v1::{HORIZONTAL_POD_AUTOSCALER_CONDITION, METRIC_SPEC, METRIC_STATUS},
+        canonical, field,
+    },
+};
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+/// No version uses the last two.
+const ANNOTATIONS: [&str; 6] = [
+    METRICS,
+    CURRENT_METRICS,
+    CONDITIONS,
+    BEHAVIOR,
+    "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
+    "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
+];
+
+/// The utilization of processors, in percent, that is wanted where no metric is.
+const DEFAULT_UTILIZATION: i32 = 80;
+
+/// The behavior as its annotation has it: Kubernetes' internal type, whose fields have Go's names.
+static GO_BEHAVIOR: Struct = Struct::new(
+    "HorizontalPodAutoscalerBehavior",
+    TypePackage::GroupVersion,
+    &[
+        field("ScaleUp", 0, Type::Object(&GO_RULES)).nullable(),
+        field("ScaleDown", 0, Type::Object(&GO_RULES)).nullable(),
+    ],
+);
+static GO_RULES: Struct = Struct::new(
+    "HPAScalingRules",
+    TypePackage::GroupVersion,
+    &[
+        field("StabilizationWindowSeconds", 0, Type::Int32).nullable(),
+        field("SelectPolicy", 0, Type::Text).nullable(),
+        field("Policies", 0, Type::List(&GO_POLICIES)).always(),
+        field("Tolerance", 0, Type::Quantity).nullable(),
+    ],
+);
+static GO_POLICIES: List = List::atomic(Type::Object(&GO_POLICY));
+static GO_POLICY: Struct = Struct::new(
+    "HPAScalingPolicy",
+    TypePackage::GroupVersion,
+    &[
+        field("Type", 0, Type::Text).always(),
+        field("Value", 0, Type::Int32).always(),
+        field("PeriodSeconds", 0, Type::Int32).always(),
+    ],
+);
+
+/// Version 1 as version 2. Annotations that cannot be read have no effect.
+pub(super) fn to_v2(object: Value) -> Value {
+    let mut object = object;
+    let annotations = take_annotations(&mut object);
+    let list = |name, shape| read_list(annotations.get(name)?, shape);
+
+    let spec = &mut object["spec"];
+    let mut wanted: Vec<Value> = list(METRICS, &METRIC_SPEC)
+        .unwrap_or_default()
+        .iter()
+        .map(|metric| metrics::to_v2(&WANTED, metric))
+        .collect();
+    wanted.iter_mut().for_each(metrics::set_target_types);
+    if let Some(utilization) = spec.get("targetCPUUtilizationPercentage") {
+        wanted.push(wanted_utilization(utilization));
+    }
+    if wanted.is_empty() {
+        wanted.push(wanted_utilization(&json!(DEFAULT_UTILIZATION)));
+    }
+    spec["metrics"] = Value::Array(wanted);
+    if let Some(behavior) = annotations.get(BEHAVIOR).and_then(read_behavior) {
+        spec["behavior"] = behavior;
+    }
+
+    let status = &mut object["status"];
+    if let Some(measured) = list(CURRENT_METRICS, &METRIC_STATUS) {
+        let measured = measured
+            .iter()
+            .map(|metric| metrics::to_v2(&MEASURED, metric));
+        status["currentMetrics"] = measured.collect();
+    } else if let Some(utilization) = status.get("currentCPUUtilizationPercentage") {
+        let current = json!({"averageUtilization": utilization});
+        let resource = json!({"name": "cpu", "current": current});
+        status["currentMetrics"] = json!([{"type": "Resource", "resource": resource}]);
+    }
+    if let Some(conditions) = list(CONDITIONS, &HORIZONTAL_POD_AUTOSCALER_CONDITION) {
+        status["conditions"] = Value::Array(conditions);
+    }
+    object
+}
+
+/// The metric of version 2 that is a field in version 1.
+fn wanted_utilization(percent: &Value) -> Value {
+    let target = json!({"type": "Utilization", "averageUtilization": percent});
+    json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+}
+
+/// Version 2 as version 1.
+pub(super) fn to_v1(object: Value) -> Value {
+    let mut object = object;
+    take_annotations(&mut object);
+    let mut annotations = Map::new();
+    let mut annotate = |name: &str, text| annotations.insert(name.to_owned(), text);
+
+    let spec = &mut object["spec"];
+    let wanted = elements(&spec["metrics"]);
+    let (utilizations, others): (Vec<Value>, Vec<Value>) =
+        (wanted.into_iter()).partition(|metric| utilization(metric, "target").is_some());
+    if let Some(utilization) = utilizations.first().and_then(|m| utilization(m, "target")) {
+        spec["targetCPUUtilizationPercentage"] = utilization.clone();
+    }
+    if !others.is_empty() {
+        let others = others.iter().map(|metric| metrics::to_v1(&WANTED, metric));
+        annotate(METRICS, list_text(others, &METRIC_SPEC));
+    }
+    if let Some(behavior) = spec.get("behavior") {
+        let behavior = renamed(behavior, char::to_ascii_uppercase);
+        annotate(BEHAVIOR, text(&part_text(behavior, &GO_BEHAVIOR)));
+    }
+
+    let status = &mut object["status"];
+    let measured = elements(&status["currentMetrics"]);
+    if let Some(utilization) = measured
+        .iter()
+        .rev()
+        .find_map(|m| utilization(m, "current"))
+    {
+        status["currentCPUUtilizationPercentage"] = utilization.clone();
+    }
+    if !measured.is_empty() {
+        let measured = measured
+            .iter()
+            .map(|metric| metrics::to_v1(&MEASURED, metric));
+        annotate(CURRENT_METRICS, list_text(measured, &METRIC_STATUS));
+    }
+    let conditions = elements(&status["conditions"]);
+    if !conditions.is_empty() {
+        let shape = &HORIZONTAL_POD_AUTOSCALER_CONDITION;
+        annotate(CONDITIONS, list_text(conditions.into_iter(), shape));
+    }
+    for (name, text) in annotations {
+        object["metadata"]["annotations"][name] = text;
+    }
+    object
+}
+
+/// The utilization of processors that a metric is about, by the `member` that has it.
+fn utilization<'m>(metric: &'m Value, member: &str) -> Option<&'m Value> {
+    let resource = &metric["resource"];
+    let found = resource[member].get("averageUtilization");
+    found.filter(|_| metric["type"] == "Resource" && resource["name"] == "cpu")
+}
+
+/// Takes those annotations that have fields of version 2, whichever version the object is of.
+fn take_annotations(object: &mut Value) -> Map<String, Value> {
+    let annotations = object.pointer_mut("/metadata/annotations");
+    let Some(annotations) = annotations.and_then(Value::as_object_mut) else {
+        return Map::new();
+    };
+    let taken = ANNOTATIONS.iter();
+    taken
+        .filter_map(|name| annotations.remove_entry(*name))
+        .collect()
+}
+
+fn elements(list: &Value) -> Vec<Value> {
+    list.as_array().cloned().unwrap_or_default()
+}
+
+/// The list in an annotation, if it is one of such objects.
+fn read_list(annotation: &Value, shape: &'static Struct) -> Option<Vec<Value>> {
+    match serde_json::from_str(annotation.as_str()?).ok()? {
+        Value::Null => Some(Vec::new()),
+        Value::Array(list) => {
+            let read = |one| Some(canonical::decode(shape, one).ok()?.value);
+            list.iter().map(read).collect()
+        }
+        _ => None,
+    }
+}
+
+/// The behavior in an annotation, if there is any.
+fn read_behavior(annotation: &Value) -> Option<Value> {
+    let behavior: Value = serde_json::from_str(annotation.as_str()?).ok()?;
+    let behavior = canonical::decode(&GO_BEHAVIOR, &behavior).ok()?.value;
+    let rules = ["ScaleUp", "ScaleDown"];
+    let is_some = rules.iter().any(|rule| behavior.get(rule).is_some());
+    is_some.then(|| renamed(&behavior, char::to_ascii_lowercase))
+}
+
+/// The value with another first letter in all keys.
+fn renamed(value: &Value, letter: fn(&char) -> char) -> Value {
+    match value {
+        Value::Object(members) => {
+            let renamed = members.iter().map(|(key, value)| {
+                let mut letters = key.chars();
+                let first = letters.next().map(|first| letter(&first));
+                let key = first.into_iter().chain(letters).collect::<String>();
+                (key, renamed(value, letter))
+            });
+            Value::Object(renamed.collect())
+        }
+        Value::Array(list) => list.iter().map(|one| renamed(one, letter)).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The text of an annotation that is a list.
+fn list_text(list: impl Iterator<Item = Value>, shape: &'static Struct) -> Value {
+    let parts: Vec<_> = list.map(|one| part_text(one, shape)).collect();
+    text(&[b"[", &*parts.join(&b','), b"]"].concat())
+}
+
+/// The JSON of an object whose values have the right types.
+fn part_text(part: Value, shape: &'static Struct) -> Vec<u8> {
+    let mut part = part;
+    if let Value::Object(members) = &mut part {
+        canonical::complete(shape, members);
+    }
+    encode_part(shape, &part)
+}
+
+fn text(json: &[u8]) -> Value {
+    Value::String(String::from_utf8_lossy(json).into_owned())
+}
