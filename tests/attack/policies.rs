@@ -140,15 +140,20 @@ fn scene(policies: String) -> Scene {
 fn scene_with(policies: String, users: usize) -> Scene {
     let count = count(&policies);
     let scene = Scene::new(&setup(policies, users), Mix::default());
+    wait_until_in_force(&scene.gateway, count, ms(20));
+    scene.on_a_busy_machine()
+}
+
+/// Waits until so many policies are in force; looks that often.
+fn wait_until_in_force(gateway: &Gateway, count: u32, period: Duration) {
     let begun = now();
-    while !are_in_force(&scene.gateway, count) {
+    while !are_in_force(gateway, count) {
         assert!(
             begun.elapsed() < SOON,
             "the policies do not come into force"
         );
-        std::thread::sleep(ms(20));
+        std::thread::sleep(period);
     }
-    scene.on_a_busy_machine()
 }
 
 /// The number of policies in files.
@@ -375,8 +380,11 @@ fn end(mut played: Played<crate::hostile::Responses>, memory: u64) -> Outcome {
 fn files() -> Outcome {
     /// Resident memory: each byte of policies is held as text, as an object and compiled, while the former set still is.
     const MEMORY: u64 = 30 * BYTES as u64;
-    let played = scene(cheap()).play(async |scene| {
-        let (first, more) = (many(0), many(1));
+    // Before anything is measured: in service, policies are not made here.
+    let (first, more) = (many(0), many(1));
+    let elsewhere = [first.clone(), more.clone()];
+    let scene = scene(cheap()).beside(move || load_elsewhere(&elsewhere));
+    let played = scene.play(async |scene| {
         let begun = now();
         place(&scene.gateway, "first.yaml", &first);
         place(&scene.gateway, "more.yaml", &more);
@@ -420,6 +428,18 @@ fn files() -> Outcome {
         took.as_millis()
     ));
     played.outcome
+}
+
+/// Has another gateway, which serves nobody, load the policies: as much work and memory on the same machine.
+fn load_elsewhere(all: &[String; 2]) {
+    let upstream = FakeUpstream::start(STREAMS);
+    let gateway = Gateway::start(&setup(cheap(), USERS), upstream.address);
+    wait_until_in_force(&gateway, 1, ms(20));
+    for (name, policies) in ["first.yaml", "more.yaml"].into_iter().zip(all) {
+        place(&gateway, name, policies);
+    }
+    let count = 1 + count(&all.concat());
+    wait_until_in_force(&gateway, count, PERIOD);
 }
 
 /// What [`files`] finds.
@@ -468,6 +488,9 @@ fn place(gateway: &Gateway, name: &str, content: &str) {
     fs::rename(part, gateway.directory().join("admission").join(name)).unwrap();
 }
 
+/// How often it is looked whether policies are in force.
+const PERIOD: Duration = ms(200);
+
 /// Looks for `holds`, for at most 20 s, and not so often that looking becomes a load.
 async fn until_seen(holds: impl Fn() -> bool) -> bool {
     let begun = now();
@@ -475,7 +498,7 @@ async fn until_seen(holds: impl Fn() -> bool) -> bool {
         if begun.elapsed() > SOON {
             return false;
         }
-        tokio::time::sleep(ms(200)).await;
+        tokio::time::sleep(PERIOD).await;
     }
     true
 }
