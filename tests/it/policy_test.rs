@@ -5,8 +5,10 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
 };
 
+use fairgate_base::clock::Clock;
 use serde_json::{Value, json};
 
 /// A directory with files, which is removed with it.
@@ -343,22 +345,25 @@ fn all_mistakes_of_all_files_are_reported_at_once_with_their_lines() {
     }
 }
 
+/// Constraints to Pods.
+const PODS: &str = "{resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}";
+
+fn policy(name: &str, constraints: &str, expression: &str) -> String {
+    format!(
+        "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{name: {name}}}\n\
+         spec:\n  matchConstraints: {constraints}\n  validations: [{{expression: \"{expression}\"}}]\n"
+    )
+}
+
 #[test]
 fn check_reports_everything_about_policies_at_once() {
-    let policy = |name: &str, constraints: &str, expression: &str| {
-        format!(
-            "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{name: {name}}}\n\
-             spec:\n  matchConstraints: {constraints}\n  validations: [{{expression: \"{expression}\"}}]\n"
-        )
-    };
-    let pods = "{resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}";
     let all = "{resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*']}], \
                namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]}}";
     let binding = "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\n\
                    metadata: {name: lost}\nspec: {policyName: none, validationActions: [Deny]}\n";
     let text = [
-        policy("broken", pods, "object.spec.x +"),
-        policy("typed", pods, "object.spec.replicas > 1"),
+        policy("broken", PODS, "object.spec.x +"),
+        policy("typed", PODS, "object.spec.replicas > 1"),
         policy("all", all, "object.metadata.name != 'x'"),
         binding.to_owned(),
     ];
@@ -377,6 +382,29 @@ fn check_reports_everything_about_policies_at_once() {
     ] {
         assert!(found.contains(wanted), "{wanted}\nis not in\n{found}");
     }
+}
+
+/// Policies, bindings and the lines of their documents used to be searched for one by one: minutes for so many.
+#[test]
+fn check_takes_no_more_time_for_each_policy_if_there_are_many() {
+    const COUNT: usize = 12_000;
+    let with_binding = |number: usize| {
+        let name = format!("p{number}");
+        // Of a kind without types, to be quick.
+        let policy = policy(&name, &PODS.replace("pods", "things"), "true");
+        format!(
+            "{policy}---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\n\
+             metadata: {{name: {name}}}\nspec: {{policyName: {name}, validationActions: [Deny]}}\n"
+        )
+    };
+    let text: String = (0..COUNT).map(with_binding).collect();
+    let files = Files::new(&[("policies.yaml", &text)]);
+    let clock = Clock::system();
+    let begun = clock.now();
+    let (code, _, found) = run(&files.0, &["check", "--admission", "policies.yaml"]);
+    assert_eq!(code, 0, "{found}");
+    let took = clock.now().since(begun);
+    assert!(took < Duration::from_secs(40), "{took:?}");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Policies and bindings in files: checked as a server checks them, and compiled.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    slice,
+};
 
 use serde_json::{Value, json};
 
@@ -18,8 +21,46 @@ const GROUP: &str = "admissionregistration.k8s.io";
 /// Policies and bindings, as a server would store them.
 #[derive(Default)]
 pub(super) struct PolicyBundle {
-    pub(super) policies: Vec<FileObject>,
-    pub(super) bindings: Vec<FileObject>,
+    pub(super) policies: NamedObjects,
+    pub(super) bindings: NamedObjects,
+    /// The policies that bindings name.
+    bound: HashSet<String>,
+}
+
+/// Objects of a kind, each name once, in the order of the files.
+#[derive(Default)]
+pub(super) struct NamedObjects {
+    all: Vec<FileObject>,
+    by_name: HashMap<String, usize>,
+}
+
+impl NamedObjects {
+    pub(super) fn iter(&self) -> slice::Iter<'_, FileObject> {
+        self.all.iter()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn get(&self, name: &str) -> Option<&FileObject> {
+        self.by_name.get(name).map(|index| &self.all[*index])
+    }
+
+    fn push(&mut self, object: FileObject) {
+        self.by_name
+            .insert(object.name().to_owned(), self.all.len());
+        self.all.push(object);
+    }
+}
+
+impl<'o> IntoIterator for &'o NamedObjects {
+    type Item = &'o FileObject;
+    type IntoIter = slice::Iter<'o, FileObject>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
 }
 
 impl PolicyBundle {
@@ -48,32 +89,35 @@ impl PolicyBundle {
                 continue;
             }
             let object = checked(kind, object, findings);
-            let of_kind = if kind.is_same_resource(&VALIDATING_ADMISSION_POLICY) {
+            let is_policy = kind.is_same_resource(&VALIDATING_ADMISSION_POLICY);
+            let of_kind = if is_policy {
                 &mut self.policies
             } else {
                 &mut self.bindings
             };
-            match of_kind.iter().find(|one| one.name() == object.name()) {
-                Some(first) => {
-                    let message = format!("{} has this name, too", first.origin(""));
-                    let remedy = "remove one of the two, or give it another name";
-                    findings.push(object.error("metadata.name", message, remedy));
-                }
-                None => of_kind.push(object),
+            if let Some(first) = of_kind.get(object.name()) {
+                let message = format!("{} has this name, too", first.origin(""));
+                let remedy = "remove one of the two, or give it another name";
+                findings.push(object.error("metadata.name", message, remedy));
+                continue;
             }
+            if !is_policy {
+                let policy = object.text(&["spec", "policyName"]);
+                self.bound.insert(policy.to_owned());
+            }
+            of_kind.push(object);
         }
         others
     }
 
     /// The policy of this name.
     pub(super) fn policy(&self, name: &str) -> Option<&FileObject> {
-        self.policies.iter().find(|policy| policy.name() == name)
+        self.policies.get(name)
     }
 
-    /// The bindings of a policy.
-    pub(super) fn bindings_of(&self, policy: &str) -> impl Iterator<Item = &FileObject> {
-        let bindings = self.bindings.iter();
-        bindings.filter(move |one| one.text(&["spec", "policyName"]) == policy)
+    /// Whether a binding names the policy.
+    pub(super) fn is_bound(&self, policy: &str) -> bool {
+        self.bound.contains(policy)
     }
 
     /// Compiles the policies by name, each with its bindings. A policy without binding gets one that denies, whose params
@@ -95,7 +139,7 @@ impl PolicyBundle {
             .collect();
         let mut assumed = Vec::new();
         for (name, policy) in &policies {
-            if self.bindings_of(name).next().is_none() {
+            if !self.is_bound(name) {
                 assumed.push((*name).to_owned());
                 bindings.insert(name, assumed_binding(name, policy, params));
             }

@@ -53,7 +53,7 @@ pub(in crate::cli) fn review(paths: &[PathBuf], input: &mut dyn Read) -> Vec<Fin
 }
 
 fn review_policy(policy: &FileObject, bundle: &PolicyBundle, findings: &mut Vec<Finding>) {
-    if bundle.bindings_of(policy.name()).next().is_none() {
+    if !bundle.is_bound(policy.name()) {
         let remedy = "add a ValidatingAdmissionPolicyBinding, unless there is one elsewhere";
         findings.push(policy.warning("", "no binding names it: it judges nothing", remedy));
     }

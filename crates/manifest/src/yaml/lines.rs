@@ -75,6 +75,7 @@ fn lines_of_all(text: &[u8], count: usize) -> Result<Vec<BTreeMap<String, usize>
     let text = checked(text)?;
     check_depth(text)?;
     let budget = ExpansionBudget::of(text);
+    let mut counter = LineCounter::new(text);
     let mut all = Vec::new();
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
         let found = RefCell::default();
@@ -95,7 +96,7 @@ fn lines_of_all(text: &[u8], count: usize) -> Result<Vec<BTreeMap<String, usize>
         }
         let mut places = found.into_inner();
         places.extend(first.map(|place| (String::new(), place)));
-        all.push(to_lines(text, places));
+        all.push(counter.lines(places));
         if all.len() == count {
             break;
         }
@@ -103,17 +104,34 @@ fn lines_of_all(text: &[u8], count: usize) -> Result<Vec<BTreeMap<String, usize>
     Ok(all)
 }
 
-/// Converts positions in `text` to lines, in one pass.
-fn to_lines(text: &str, places: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
-    let mut order: Vec<(String, usize)> = places.into_iter().collect();
-    order.sort_by_key(|(_, place)| *place);
-    let (mut line, mut from) = (1, 0);
-    let lines = order.into_iter().map(|(path, place)| {
-        line += text[from..place].matches('\n').count();
-        from = place;
-        (path, line)
-    });
-    lines.collect()
+/// Counts lines from one position to the next, so that all documents of a text are read once.
+struct LineCounter<'t> {
+    text: &'t str,
+    place: usize,
+    line: usize,
+}
+
+impl<'t> LineCounter<'t> {
+    fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            place: 0,
+            line: 1,
+        }
+    }
+
+    /// The lines of the positions in a document; those of an earlier one are before them.
+    fn lines(&mut self, places: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
+        let mut order: Vec<(String, usize)> = places.into_iter().collect();
+        order.sort_by_key(|(_, place)| *place);
+        let lines = order.into_iter().map(|(path, place)| {
+            let passed = self.text.get(self.place..place).unwrap_or_default();
+            self.line += passed.matches('\n').count();
+            self.place = place;
+            (path, self.line)
+        });
+        lines.collect()
+    }
 }
 
 /// Visits the value at `path`, and returns its position in the text if that is known.
