@@ -104,7 +104,7 @@ fn lines_of_all(text: &[u8], count: usize) -> Result<Vec<BTreeMap<String, usize>
     Ok(all)
 }
 
-/// Counts lines from one position to the next, so that all documents of a text are read once.
+/// Counts lines from one position to the next. One pass over the text serves all of its documents.
 struct LineCounter<'t> {
     text: &'t str,
     place: usize,
@@ -120,7 +120,7 @@ impl<'t> LineCounter<'t> {
         }
     }
 
-    /// The lines of the positions in a document; those of an earlier one are before them.
+    /// Turns the positions in a document into lines. Documents have to come in the order of the text.
     fn lines(&mut self, places: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
         let mut order: Vec<(String, usize)> = places.into_iter().collect();
         order.sort_by_key(|(_, place)| *place);
