@@ -19,8 +19,8 @@ COPY loadtest loadtest
 COPY tests tests
 COPY src src
 # The target on Alpine is musl, which Rust links statically.
-RUN cargo build --release --locked --features etcd \
-    && mkdir -p /rootfs/data && cp target/release/fairgate /rootfs/fairgate
+RUN cargo build --profile dist --locked --features etcd \
+    && mkdir -p /rootfs/data && cp target/dist/fairgate /rootfs/fairgate
 
 FROM scratch
 COPY --from=build --chown=65532:65532 /rootfs /

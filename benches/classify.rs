@@ -4,7 +4,7 @@
 //! schemas, 1 000 and 10 000 more, and by a plain scan of all schemas as baseline. Every figure is
 //! the median of several runs; every size sees the same requests.
 //!
-//! `cargo bench -p fairgate-core --bench classify -- --instructions` counts instead the instructions of each
+//! `cargo bench --profile dist -p fairgate-core --bench classify -- --instructions` counts instead the instructions of each
 //! classification with the built-in schemas and with 1 000 more.
 
 mod support;

@@ -1,7 +1,7 @@
 //! What the benches share: median times, allocations, instructions, small policies.
 //!
 //! Times on shared machines vary, so each bench prints its baseline beside it, from the same
-//! run. Instructions are exact: `cargo bench --bench NAME -- --instructions` runs each case under
+//! run. Instructions are exact: `cargo bench --profile dist --bench NAME -- --instructions` runs each case under
 //! callgrind twice, with N and 2N rounds, and prints the difference.
 
 #![allow(dead_code, reason = "not every bench uses everything")]

@@ -1,6 +1,6 @@
 //! Counts the instructions that a whole gateway spends on a request.
 //!
-//! `cargo bench --bench NAME -- --instructions` runs each case under callgrind twice, with N and 2N requests, one
+//! `cargo bench --profile dist --bench NAME -- --instructions` runs each case under callgrind twice, with N and 2N requests, one
 //! after another. Clients and upstream are on the first thread; what the other threads executed more in the second
 //! run is divided by N. Two counts of one build differ by 0.1 % where a data core does all the work, and by up to 4 %
 //! where the control runtime takes part, whose threads sleep and wake at other times in each run.

@@ -9,6 +9,7 @@ mod cluster_modules;
 mod documents;
 mod loadtest_modules;
 mod modules;
+mod profiles;
 mod reference;
 mod sizes;
 
