@@ -133,8 +133,23 @@ fn every_function_and_macro_is_among_the_expressions() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// An evaluation ends within 20 ms of an interrupt. Code without optimization takes some ten times as long.
+/// An evaluation ends within 20 ms of an interrupt; `.ci/run measure_cel` looks at that. Code without optimization takes some ten
+/// times as long.
 const LONGEST_GAP: Duration = Duration::from_millis(if cfg!(debug_assertions) { 200 } else { 20 });
+
+/// The least of several measurements of a time, the first within `limit` included. What else a machine does makes a time longer,
+/// never shorter, so what exceeds the limit each time does so by itself.
+pub(crate) fn least_time<T: Ord>(limit: T, mut measure: impl FnMut() -> T) -> T {
+    const PLAYS: usize = 9;
+    let mut least = measure();
+    for _ in 1..PLAYS {
+        if least <= limit {
+            break;
+        }
+        least = least.min(measure());
+    }
+    least
+}
 
 #[test]
 fn the_interrupt_is_looked_at_every_few_milliseconds() {
@@ -142,7 +157,8 @@ fn the_interrupt_is_looked_at_every_few_milliseconds() {
     let mut wrong = Vec::new();
     let mut longest = Duration::ZERO;
     world.each(sources(), |name, program, bindings| {
-        let (gap, total) = longest_gap(program, bindings);
+        let most = (LONGEST_GAP, Duration::MAX);
+        let (gap, total) = least_time(most, || longest_gap(program, bindings));
         println!("{gap:9.3?} of {total:9.3?} {name}");
         longest = longest.max(gap);
         if gap > LONGEST_GAP {

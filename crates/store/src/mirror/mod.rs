@@ -460,6 +460,31 @@ mod tests {
         assert_eq!(left.collect::<Vec<_>>(), [used]);
     }
 
+    /// Counted twin of `tests/memory.rs`, which measures a whole gateway.
+    #[test]
+    fn after_maintenance_an_entry_takes_less_memory_than_its_text() {
+        const ENTRIES: u64 = 2000;
+        let mirror = empty();
+        let text = |n: u64| format!("{{\"name\":\"tenant-{n}\",{}}}", "described. ".repeat(85));
+        let counted = allocation_counter::measure(|| {
+            for revision in 2..ENTRIES + 2 {
+                let key: Arc<str> = format!("/g/schemas/tenant-{revision:05}").into();
+                let value = Bytes::from(text(revision));
+                let after = Arc::new(StoreEntry::new(key.clone(), value, revision));
+                // What a reader decodes of an entry takes many times its text.
+                after.memo.get_or_make(|| vec![0_u8; 16 << 10]);
+                let event = StoreEvent::new(revision, key, None, Some(after));
+                mirror.apply(Time::ZERO, &[Arc::new(event)]);
+            }
+            for round in 1..=2 {
+                mirror.forget_stale(Time::ZERO.plus(Duration::from_secs(11 * round)));
+            }
+        });
+        let each = counted.bytes_current / i64::try_from(ENTRIES).unwrap();
+        let least = i64::try_from(text(0).len()).unwrap();
+        assert!(each < least, "{each} bytes for an entry of {least}");
+    }
+
     #[test]
     fn maintenance_compresses_present_and_replaced_values_which_then_read_the_same() {
         let mirror = empty();
