@@ -23,7 +23,7 @@ pub(crate) const ATTACKS: &[Attack] = &[Attack {
 
 /// How many tests there are.
 const TESTS: usize = 145;
-const LIMIT: Duration = ms(120_000);
+const LIMIT: Duration = ms(600_000);
 
 fn h2spec() -> Outcome {
     let program = std::env::var_os("H2SPEC_BIN")
