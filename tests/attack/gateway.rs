@@ -20,7 +20,7 @@ use crate::time::{LIVENESS, now};
 const START_LIMIT: Duration = LIVENESS;
 
 /// Seats of [`ATTACKED`]'s level `attacked`.
-pub(crate) const ATTACKED_SEATS: usize = 20;
+pub(crate) const ATTACKED_SEATS: u32 = 20;
 /// The total of seats with which every share is one seat.
 const ATTACKED_TOTAL: u32 = 125;
 

@@ -284,7 +284,8 @@ fn stored() -> Outcome {
             path: WIDE,
             content_type: MERGE,
             body,
-            codes: &[200],
+            // Where all else is busy for long, the time for a request may pass before its object is read.
+            codes: &[200, 503],
         }]
     };
     let played = scene(policies).play(async |scene| CLIENTS.attack(scene, patches()).await);
@@ -304,7 +305,8 @@ const UNFINISHED: Duration = ms(3000);
 /// How long the attacker waits for refusals before it goes on with shorter ones.
 const REFUSED_WITHIN: Duration = ms(100);
 /// Their lengths, each so often.
-const LENGTHS: [usize; 12] = [
+const LENGTHS: [usize; 13] = [
+    LONGEST,
     LONGEST,
     1 << 20,
     1 << 18,
@@ -345,7 +347,13 @@ fn unfinished_by(users: usize, scene: Scene) -> Outcome {
     });
     let mut played = played;
     played.check_policies();
-    played.budget_is_kept(METRICS, BUDGET, BUDGET / 4);
+    // One user may have as much as is left; the others need little.
+    let limit = if users == 1 {
+        BUDGET / 2 + (1 << 20)
+    } else {
+        BUDGET
+    };
+    played.budget_is_kept(METRICS, limit, BUDGET / 4);
     let held = played.found;
     played.outcome.check(
         "the attacker's bodies are read",

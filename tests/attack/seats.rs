@@ -158,7 +158,7 @@ fn poisoned_service_time() -> Outcome {
         tokio::join!(each(), each());
     });
     let executing = played.scene.upstream.executing(ATTACKER);
-    within_limit(played, executing, ATTACKED_SEATS)
+    within_limit(played, executing, ATTACKED_SEATS as usize)
 }
 
 fn long_running_cancelled() -> Outcome {
@@ -211,7 +211,7 @@ fn false_watches() -> Outcome {
         goal.reach().await;
     });
     let executing = played.scene.upstream.executing(ATTACKER);
-    within_limit(played, executing, ATTACKED_SEATS)
+    within_limit(played, executing, ATTACKED_SEATS as usize)
 }
 
 fn random_schedules() -> Outcome {
@@ -221,7 +221,7 @@ fn random_schedules() -> Outcome {
         tokio::join!(each(0), each(1), each(2), each(3));
     });
     let executing = played.scene.upstream.attackers();
-    within_limit(played, executing, ATTACKED_SEATS)
+    within_limit(played, executing, ATTACKED_SEATS as usize)
 }
 
 /// One attacker's random requests, each cancelled after a random time.

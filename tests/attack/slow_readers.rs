@@ -48,11 +48,11 @@ fn small() -> Outcome {
     ]);
     played.outcome.check(
         "responses of clients that do not read them are spooled, and none is cut",
-        spooled >= ATTACKED_SEATS as f64 && cut == 0.0,
+        spooled >= f64::from(ATTACKED_SEATS) && cut == 0.0,
         format!("{spooled} were spooled, {cut} cut"),
     );
     let metrics = ("fairgate_spool_bytes", "fairgate_spool_peak_bytes");
-    played.budget_is_kept(metrics, SPOOL, RESPONSE * ATTACKED_SEATS as u64 / 2);
+    played.budget_is_kept(metrics, SPOOL, RESPONSE * u64::from(ATTACKED_SEATS) / 2);
     played.memory_is_bounded(128 << 20);
     played.a_metric_shows_it(&["spool", "stall", "slow"]);
     played.outcome
@@ -110,6 +110,6 @@ async fn attack(scene: &Scene, path: &str, lasts: Duration) {
     }
     // The first have taken all seats, or given them back.
     let begun = || open.iter().map(|c| c.seen().answers()).sum::<u64>();
-    until(LIVENESS, || begun() >= ATTACKED_SEATS as u64).await;
+    until(LIVENESS, || begun() >= u64::from(ATTACKED_SEATS)).await;
     scene.goal(lasts).reach().await;
 }
