@@ -18,7 +18,7 @@ use crate::{
     gateway::{Gateway, Setup, attacker},
     goal::Goal,
     hard_bodies::{JSON, LONGEST, MAPS, MERGE, TEXTS, WIDGETS, hard},
-    hostile::{HostileClients, HostileRequest, LOWEST, Responses},
+    hostile::{HostileClients, HostileRequest, Responses, lower_priority},
     mode,
     others::Mix,
     report::Outcome,
@@ -369,7 +369,7 @@ fn unfinished_by(users: usize, scene: Scene) -> Outcome {
 /// Has users send bodies without their last byte, long ones first, and keeps those that the gateway reads. Returns those
 /// that it did not refuse.
 fn leave_unfinished(address: SocketAddr, users: usize) -> Vec<TcpStream> {
-    rustix::process::nice(LOWEST).unwrap();
+    lower_priority();
     let mut held = Vec::new();
     let mut lengths = LENGTHS.to_vec();
     for user in 0..users {

@@ -246,8 +246,8 @@ impl<T> Played<T> {
     }
 
     /// What is held of a budget must have been at most `limit` bytes, and at least `least`, so that the attack has tried it;
-    /// nothing must be held in the end. `now` and `peak` are the names of its metrics.
-    pub(crate) fn budget_is_kept(&mut self, (now, peak): (&str, &str), limit: u64, least: u64) {
+    /// nothing must be held in the end. `gauge` and `peak` are the names of its metrics.
+    pub(crate) fn budget_is_kept(&mut self, (gauge, peak): (&str, &str), limit: u64, least: u64) {
         let most = self.metrics[1].value(peak);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let is_kept = (least as f64..=limit as f64).contains(&most);
@@ -258,14 +258,14 @@ impl<T> Played<T> {
             mib(most),
         );
         self.outcome.note(format!("{peak}: {}", mib(most)));
-        let begun = crate::time::now();
-        let mut held = self.scene.gateway.metrics().value(now);
+        let begun = now();
+        let mut held = self.scene.gateway.metrics().value(gauge);
         while held > 0.0 && begun.elapsed() < LIVENESS {
             std::thread::sleep(ms(50));
-            held = self.scene.gateway.metrics().value(now);
+            held = self.scene.gateway.metrics().value(gauge);
         }
         self.outcome
-            .check(format!("{now} is 0 in the end"), held == 0.0, mib(held));
+            .check(format!("{gauge} is 0 in the end"), held == 0.0, mib(held));
     }
 
     /// The other clients' p99 must be at most `times` what it was before, or `least`.
