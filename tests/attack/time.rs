@@ -12,8 +12,9 @@ pub(crate) fn now() -> Instant {
 /// a process.
 pub(crate) const LIVENESS: Duration = ms(60_000);
 
-/// The same, for what has the lowest priority, and gets a tenth of a core that others use.
-pub(crate) const LOW_PRIORITY_LIVENESS: Duration = ms(240_000);
+/// The same, for what has the lowest priority, and gets a small part of a core that others use: beside ten busy
+/// processes, what takes five seconds took more than four minutes.
+pub(crate) const LOW_PRIORITY_LIVENESS: Duration = ms(900_000);
 
 /// A duration in milliseconds.
 pub(crate) const fn ms(millis: u64) -> Duration {
