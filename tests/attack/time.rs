@@ -12,7 +12,7 @@ pub(crate) fn now() -> Instant {
 /// a process.
 pub(crate) const LIVENESS: Duration = ms(60_000);
 
-/// The same, for what has the lowest priority, and gets a small part of a core that others use: beside ten busy
+/// The same, for what has the lowest priority, and gets a small part of a core that others use: beside forty busy
 /// processes, what takes five seconds took more than four minutes.
 pub(crate) const LOW_PRIORITY_LIVENESS: Duration = ms(900_000);
 
