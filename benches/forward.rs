@@ -118,7 +118,7 @@ fn gateway(flow_control: &Arc<FlowControl>, upstream: SocketAddr) -> Gateway {
     let control = control_runtime().expect("a runtime can be made");
     let build = move |core: CoreContext| {
         let gate = Gate::new(Arc::clone(&flow_control), 0, core.clock.clone(), 1);
-        tokio::task::spawn_local(Rc::clone(&gate).run());
+        fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
         let auth = AuthLayer::new(Arc::clone(&rules), core.clock.clone());
         let no_identity = |_: &Call, _: &mut http::HeaderMap| Ok::<(), Refusal>(());
         let forward = Forward::new(Arc::clone(&upstream), Rc::new(no_identity), core.clock);

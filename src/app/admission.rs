@@ -203,6 +203,16 @@ impl AdmissionPolicies {
         metrics.observe_gauge(&catalogue::ADMISSION_POLICIES_AGE, move || {
             status.age().as_secs_f64()
         });
+        let admitter = Arc::clone(&self.admitter);
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        metrics.observe_gauge(&catalogue::ADMISSION_BODIES, move || {
+            admitter.held_bytes().now as f64
+        });
+        let admitter = Arc::clone(&self.admitter);
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        metrics.observe_gauge(&catalogue::ADMISSION_BODIES_PEAK, move || {
+            admitter.held_bytes().most as f64
+        });
         let (status, state) = (Arc::clone(&self.status), Arc::clone(&self.state));
         metrics.observe_gauge(&catalogue::ADMISSION_SYNCED, move || {
             let problem = status.problem().or_else(|| state.problem());

@@ -25,7 +25,7 @@ use crate::{
     config::Config,
     observe::{AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue},
 };
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, turns};
 use fairgate_proxy::{
     auth::{TokenReviews, layer::AuthRules},
     fairness::FlowControl,
@@ -202,6 +202,16 @@ fn register_defence_metrics(gateway: &Gateway, telemetry: &Telemetry) {
     let heads = Arc::clone(&gateway.defence().heads);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     metrics.observe_gauge(&catalogue::UNFINISHED_HEADS, move || heads.used() as f64);
+    let heads = Arc::clone(&gateway.defence().heads);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    metrics.observe_gauge(&catalogue::UNFINISHED_HEADS_PEAK, move || {
+        heads.most_used() as f64
+    });
+    metrics.observe_counter(&catalogue::TURNS, || turns::counts().turns);
+    metrics.observe_counter(&catalogue::LONG_TURNS, || turns::counts().long);
+    metrics.observe_gauge(&catalogue::LONGEST_TURN, || {
+        turns::counts().longest.as_secs_f64()
+    });
     metrics.observe_counter(
         &catalogue::CONNECTIONS_REJECTED,
         gateway.rejected_connections(),

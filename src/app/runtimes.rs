@@ -218,12 +218,12 @@ impl Gateway {
             let drain = DrainController::default();
             let own_phases = drain.subscribe();
             let accepting = acceptor.run(drain.subscribe());
-            task::spawn_local(async move {
+            fairgate_base::turns::spawn_local(async move {
                 if let Err(error) = accepting.await {
                     tracing::error!(%error, "a listener failed; it accepts no more connections");
                 }
             });
-            task::spawn_local(async move {
+            fairgate_base::turns::spawn_local(async move {
                 let _ = phases.wait_for(|phase| *phase >= DrainPhase::Ended).await;
                 drain.advance(DrainPhase::Over);
             });

@@ -102,7 +102,7 @@ impl DemoGateway {
                 context.clock.clone(),
                 core.into(),
             );
-            tokio::task::spawn_local(Rc::clone(&gate).run());
+            fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
             let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
             let forward = Forward::new(Arc::clone(&upstream), Rc::new(impersonate), context.clock);
             let (trace, dumps) = (Identity::new(), Identity::new());

@@ -227,6 +227,8 @@ metrics! {
         "Requests whose client disconnected or was disconnected, by how they ended: completed by the upstream, or cancelled at their limit of time or bytes.";
     SPOOL_BYTES: Gauge, Bytes, Alpha, ["apiserver"] = "fairgate_spool_bytes",
         "Memory that buffers responses for clients that read slowly.";
+    SPOOL_PEAK: Gauge, Bytes, Alpha, ["apiserver"] = "fairgate_spool_peak_bytes",
+        "Maximum of `fairgate_spool_bytes` since the gateway started.";
     SPOOLED: Counter, Count, Alpha, ["apiserver"] = "fairgate_spooled_answers_total",
         "Responses that were buffered because their clients read slowly.";
     JAIN: Gauge, Ratio, Alpha, ["apiserver", "priority_level"] = "fairgate_jain_index",
@@ -264,6 +266,14 @@ metrics! {
         "Requests waiting for seats, in all priority levels together.";
     UNFINISHED_HEADS: Gauge, Bytes, Alpha, [] = "fairgate_unfinished_head_bytes",
         "Memory used by incomplete request heads, beyond 8 KiB for each connection.";
+    UNFINISHED_HEADS_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_unfinished_head_peak_bytes",
+        "Maximum of `fairgate_unfinished_head_bytes` since the gateway started. It is at most limits.unfinishedHeaderBytes.";
+    TURNS: Counter, Count, Alpha, [] = "fairgate_turns_total",
+        "Turns of tasks on data cores. 0 unless they are counted, which is for tests: FAIRGATE_COUNT_TURNS=1 in the environment.";
+    LONG_TURNS: Counter, Count, Alpha, [] = "fairgate_long_turns_total",
+        "Turns that took more than 20 ms of processor time, during which other clients of the data core waited. 0 unless turns are counted (`fairgate_turns_total`).";
+    LONGEST_TURN: Gauge, Seconds, Alpha, [] = "fairgate_longest_turn_seconds",
+        "Processor time of the longest turn since the gateway started. 0 unless turns are counted (`fairgate_turns_total`).";
     LONG_RUNNING: Gauge, Count, Alpha, [] = "fairgate_long_running_requests",
         "Long-running requests other than watches. Flow control does not queue them.";
     WATCHES: Gauge, Count, Alpha, [] = "fairgate_watches",
@@ -294,6 +304,10 @@ metrics! {
         "Time since the admission policies in force were last in sync with their source; 0 while they are.";
     ADMISSION_SYNCED: Gauge, Boolean, Alpha, [] = "fairgate_admission_synced",
         "1 while the admission policies in force are those of their source, and the namespaces, params and resources that they need are up to date, else 0.";
+    ADMISSION_BODIES: Gauge, Bytes, Alpha, [] = "fairgate_admission_body_bytes",
+        "Bytes of bodies and stored objects that all data cores hold for judging (admission.bodyBudget).";
+    ADMISSION_BODIES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_admission_body_peak_bytes",
+        "Maximum since the gateway started of what one data core held for judging. It is at most admission.bodyBudget.";
     STORE_UP: Gauge, Boolean, Alpha, [] = "fairgate_store_up",
         "1 while the store of the hosted API can be read and written, else 0.";
     STORE_REVISION: Gauge, Count, Alpha, [] = "fairgate_store_revision",

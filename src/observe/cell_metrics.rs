@@ -396,6 +396,8 @@ fn render_abandoned(text: &mut Exposition, flow_control: &FlowControl) {
     }
     text.family(&catalogue::SPOOL_BYTES);
     text.sample(&catalogue::SPOOL_BYTES, &[], spool.bytes());
+    text.family(&catalogue::SPOOL_PEAK);
+    text.sample(&catalogue::SPOOL_PEAK, &[], spool.most_bytes());
     text.family(&catalogue::STALLED_SEATS);
     let cores = flow_control.core_cells().iter();
     let stalled = cores.map(|core| u64::from(core.stalled_seats.load(Ordering::Relaxed)));

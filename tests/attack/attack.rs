@@ -14,7 +14,9 @@
 mod cluster;
 mod frames;
 mod gateway;
+mod goal;
 mod hostile;
+mod mode;
 mod others;
 mod report;
 mod scene;
@@ -93,11 +95,12 @@ struct Wanted {
     only: Vec<String>,
     lists: bool,
     json: bool,
+    measures: bool,
 }
 
-const USAGE: &str = "usage: attack [--list] [--json] [--only NAME]...
+const USAGE: &str = "usage: attack [--list] [--json] [--measure] [--only NAME]...
 NAME is the name of an attack, or the beginning of several names. FAIRGATE_BIN names the binary to attack.
-Exits with 1 if a check fails, with 2 if the arguments are wrong.";
+--measure also measures times and memory, and prints which bounds they miss. Exits with 1 if a counted check fails, with 2 if the arguments are wrong.";
 
 impl Wanted {
     fn of(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
@@ -107,6 +110,7 @@ impl Wanted {
             match argument.as_str() {
                 "--list" => wanted.lists = true,
                 "--json" => wanted.json = true,
+                "--measure" => wanted.measures = true,
                 "--only" => {
                     let name = arguments.next().ok_or("--only: name an attack")?;
                     wanted.only.push(name);
@@ -144,6 +148,9 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if wanted.measures {
+        mode::measure();
+    }
     raise_descriptor_limit();
     std::panic::set_hook(Box::new(|panic| eprintln!("attack:   {panic}")));
     if play(&chosen, wanted.json) {
@@ -153,7 +160,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays the attacks and prints their outcomes. Returns whether every check passed.
+/// Plays the attacks and prints their outcomes. Returns whether every counted check passed.
 fn play(chosen: &[Attack], json: bool) -> bool {
     let mut all_passed = true;
     if !json {

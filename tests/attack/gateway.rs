@@ -14,13 +14,13 @@ use std::{
 use fairgate_testkit::pki::{Authority, Leaf};
 use serde_json::{Value, json};
 
-use crate::time::now;
+use crate::time::{LIVENESS, now};
 
 /// How long a gateway may take to start.
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = LIVENESS;
 
 /// Seats of [`ATTACKED`]'s level `attacked`.
-pub(crate) const ATTACKED_SEATS: usize = 20;
+pub(crate) const ATTACKED_SEATS: u32 = 20;
 /// The total of seats with which every share is one seat.
 const ATTACKED_TOTAL: u32 = 125;
 
@@ -96,6 +96,7 @@ impl Gateway {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
+            .env("FAIRGATE_COUNT_TURNS", "1")
             .spawn()
             .expect("the gateway's program can be started");
         let mut gateway = Self {
@@ -167,7 +168,7 @@ impl Gateway {
 
     /// A scrape of its metrics.
     pub(crate) fn metrics(&self) -> Metrics {
-        Metrics(http_get(self.admin, "/metrics", Duration::from_secs(10)).unwrap_or_default())
+        Metrics(http_get(self.admin, "/metrics", LIVENESS).unwrap_or_default())
     }
 }
 
@@ -338,6 +339,11 @@ impl Metrics {
     /// The sum over the gateway's own series that contain one of `words`.
     pub(crate) fn about(&self, words: &[&str]) -> f64 {
         self.sum(|series| words.iter().any(|word| series.contains(word)))
+    }
+
+    /// The value of the gateway's own metric `name`; of all its series together.
+    pub(crate) fn value(&self, name: &str) -> f64 {
+        self.sum(|series| series.split('{').next() == Some(name))
     }
 
     /// Whether the gateway has a series of its own that contains one of `words`.

@@ -19,16 +19,23 @@ use tokio::task::JoinSet;
 
 use crate::{
     gateway::attacker,
+    goal::Goal,
+    mode,
     others::Client,
     report::Outcome,
-    time::{ms, now},
+    time::{LOW_PRIORITY_LIVENESS, now},
 };
 
-/// A response that takes longer counts as lost.
-const LIMIT: Duration = ms(20_000);
 /// The lowest priority of a thread, so that the attackers' own work does not slow the gateway down: in service they have
 /// machines of their own.
 pub(crate) const LOWEST: i32 = 19;
+
+/// Lowers the priority of this thread to [`LOWEST`] where figures are measured. Elsewhere an attack would only take longer.
+pub(crate) fn lower_priority() {
+    if mode::measures() {
+        rustix::process::nice(LOWEST).unwrap();
+    }
+}
 
 /// A request, and the codes of its responses besides 429.
 pub(crate) struct HostileRequest {
@@ -54,11 +61,13 @@ pub(crate) struct Responses {
 }
 
 /// The hostile clients.
+#[derive(Clone, Copy)]
 pub(crate) struct HostileClients {
     pub(crate) clients: usize,
     /// The users that they are, in turn: [`attacker`].
     pub(crate) users: usize,
-    pub(crate) lasts: Duration,
+    /// How many requests they send, at least.
+    pub(crate) requests: usize,
 }
 
 impl HostileClients {
@@ -67,56 +76,58 @@ impl HostileClients {
         &self,
         address: SocketAddr,
         requests: Vec<HostileRequest>,
+        goal: Goal,
     ) -> Responses {
-        let Self {
-            clients,
-            users,
-            lasts,
-        } = *self;
+        let clients = *self;
         let working = tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .unwrap();
-            rustix::process::nice(LOWEST).unwrap();
-            runtime.block_on(send_in_turn(address, requests, (clients, users), lasts))
+            lower_priority();
+            runtime.block_on(clients.send_in_turn(address, requests, goal))
         });
         working.await.unwrap()
     }
-}
 
-async fn send_in_turn(
-    address: SocketAddr,
-    requests: Vec<HostileRequest>,
-    (clients, users): (usize, usize),
-    lasts: Duration,
-) -> Responses {
-    let requests = Arc::new(requests);
-    let next = Arc::new(AtomicUsize::new(0));
-    let begun = now();
-    let mut working = JoinSet::new();
-    for number in 0..clients {
-        let (requests, next) = (Arc::clone(&requests), Arc::clone(&next));
-        let user = attacker(number % users);
-        working.spawn(async move {
-            let mut responses = Responses::default();
-            while begun.elapsed() < lasts {
-                let at = next.fetch_add(1, Ordering::Relaxed) % requests.len();
+    async fn send_in_turn(
+        self,
+        address: SocketAddr,
+        requests: Vec<HostileRequest>,
+        goal: Goal,
+    ) -> Responses {
+        let requests = Arc::new(requests);
+        let next = Arc::new(AtomicUsize::new(0));
+        let mut working = JoinSet::new();
+        for number in 0..self.clients {
+            let (requests, next, goal) = (Arc::clone(&requests), Arc::clone(&next), goal.clone());
+            let user = attacker(number % self.users);
+            let is_on = move |sent| goal.is_open() || sent < self.requests && goal.has_time();
+            working.spawn(async move {
+                let mut responses = Responses::default();
+                while is_on(next.load(Ordering::Relaxed)) {
+                    let at = next.fetch_add(1, Ordering::Relaxed) % requests.len();
+                    responses
+                        .send(address, &requests[at], &user, number % 2 == 1)
+                        .await;
+                }
                 responses
-                    .send(address, &requests[at], &user, number % 2 == 1)
-                    .await;
-            }
-            responses
-        });
+            });
+        }
+        let mut all = Responses::default();
+        while let Some(responses) = working.join_next().await {
+            all.add(responses.unwrap());
+        }
+        all
     }
-    let mut all = Responses::default();
-    while let Some(responses) = working.join_next().await {
-        all.add(responses.unwrap());
-    }
-    all
 }
 
 impl Responses {
+    /// How many of them had this code.
+    pub(crate) fn with_code(&self, code: u16) -> usize {
+        self.by_code.get(&code).copied().unwrap_or(0)
+    }
+
     /// How many there were.
     pub(crate) fn number(&self) -> usize {
         self.by_code.values().sum()
@@ -139,7 +150,7 @@ impl Responses {
             read(sent.await?).await
         };
         let HostileRequest { name, codes, .. } = request;
-        match tokio::time::timeout(LIMIT, sending).await {
+        match tokio::time::timeout(LOW_PRIORITY_LIVENESS, sending).await {
             Ok(Ok((code, status))) => {
                 *self.by_code.entry(code).or_default() += 1;
                 let is_clear = code < 400

@@ -7,7 +7,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
@@ -25,13 +25,12 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
     gateway::VICTIM,
-    time::{ms, now},
+    goal::ServedClient,
+    time::{LIVENESS, ms, now},
 };
 
 /// The pause between two requests of one client.
 const PAUSE: Duration = ms(10);
-/// Without anything for so long, a watch counts as dead; the fake upstream sends an event every 250 ms.
-const SILENCE: Duration = ms(3000);
 
 /// The number and kind of the other clients.
 #[derive(Clone, Copy)]
@@ -44,8 +43,6 @@ pub(crate) struct Mix {
     pub(crate) anonymous: usize,
     /// The user that reads, writes and watches.
     pub(crate) user: &'static str,
-    /// A request that takes longer counts as failed.
-    pub(crate) limit: Duration,
 }
 
 impl Mix {
@@ -56,7 +53,6 @@ impl Mix {
         watches: 0,
         anonymous: 0,
         user: "",
-        limit: ms(1000),
     };
 }
 
@@ -68,7 +64,6 @@ impl Default for Mix {
             watches: 12,
             anonymous: 0,
             user: VICTIM,
-            limit: ms(5000),
         }
     }
 }
@@ -113,6 +108,8 @@ struct Shared {
     address: SocketAddr,
     mix: Mix,
     stats: Mutex<ServiceStats>,
+    /// In the order in which [`work`] starts them.
+    served: Arc<[ServedClient]>,
     over: AtomicBool,
 }
 
@@ -123,6 +120,7 @@ impl Others {
             address,
             mix,
             stats: Mutex::default(),
+            served: served_clients(mix),
             over: AtomicBool::new(false),
         });
         let clients = Arc::clone(&shared);
@@ -137,6 +135,11 @@ impl Others {
             shared,
             thread: Some(thread),
         }
+    }
+
+    /// How often each client was served.
+    pub(crate) fn served(&self) -> &Arc<[ServedClient]> {
+        &self.shared.served
     }
 
     /// How the clients were served since the last call.
@@ -162,23 +165,40 @@ impl Drop for Others {
     }
 }
 
+/// The clients of a mix, in the order in which [`work`] starts them.
+fn served_clients(mix: Mix) -> Arc<[ServedClient]> {
+    let requesting = mix.readers + mix.writers + mix.anonymous;
+    let client = |number| ServedClient {
+        count: AtomicUsize::new(0),
+        is_watch: number >= requesting,
+    };
+    (0..requesting + mix.watches).map(client).collect()
+}
+
 async fn work(shared: Arc<Shared>) {
     let mut clients = JoinSet::new();
     let mix = shared.mix;
+    let mut numbers = 0..;
+    let mut next = move || numbers.next().unwrap_or(0);
     for number in 0..mix.readers {
         let read = (Method::GET, "/api/v1/namespaces/v/pods/p", true);
-        clients.spawn(send_requests(Arc::clone(&shared), read, number % 2 == 1));
+        clients.spawn(send_requests(
+            Arc::clone(&shared),
+            next(),
+            read,
+            number % 2 == 1,
+        ));
     }
     for _ in 0..mix.writers {
         let write = (Method::POST, "/api/v1/namespaces/v/configmaps", true);
-        clients.spawn(send_requests(Arc::clone(&shared), write, false));
+        clients.spawn(send_requests(Arc::clone(&shared), next(), write, false));
     }
     for _ in 0..mix.anonymous {
         let probe = (Method::GET, "/livez", false);
-        clients.spawn(send_requests(Arc::clone(&shared), probe, false));
+        clients.spawn(send_requests(Arc::clone(&shared), next(), probe, false));
     }
     for _ in 0..mix.watches {
-        clients.spawn(watch(Arc::clone(&shared)));
+        clients.spawn(watch(Arc::clone(&shared), next()));
     }
     while clients.join_next().await.is_some() {}
 }
@@ -188,13 +208,23 @@ impl Shared {
         self.over.load(Ordering::Relaxed)
     }
 
+    /// The client of this number got something.
+    fn serve(&self, number: usize) {
+        self.served[number].count.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn note(&self, note: impl FnOnce(&mut ServiceStats)) {
         note(&mut self.stats.lock().unwrap());
     }
 }
 
 /// Sends requests one after the other until the clients are stopped.
-async fn send_requests(shared: Arc<Shared>, what: (Method, &'static str, bool), is_http2: bool) {
+async fn send_requests(
+    shared: Arc<Shared>,
+    number: usize,
+    what: (Method, &'static str, bool),
+    is_http2: bool,
+) {
     let (method, path, has_token) = what;
     let mut client = None;
     while !shared.is_over() {
@@ -214,10 +244,11 @@ async fn send_requests(shared: Arc<Shared>, what: (Method, &'static str, bool), 
             }
             Ok(connected)
         };
-        match tokio::time::timeout(shared.mix.limit, once).await {
+        match tokio::time::timeout(LIVENESS, once).await {
             Ok(Ok(connected)) => {
                 client = Some(connected);
                 let took = begun.elapsed();
+                shared.serve(number);
                 shared.note(|stats| stats.times.push(took));
             }
             Ok(Err(error)) => shared.note(|stats| stats.fail(error)),
@@ -230,9 +261,9 @@ async fn send_requests(shared: Arc<Shared>, what: (Method, &'static str, bool), 
 }
 
 /// Watches, and starts another watch when one has ended.
-async fn watch(shared: Arc<Shared>) {
+async fn watch(shared: Arc<Shared>, number: usize) {
     while !shared.is_over() {
-        let error = match watch_once(&shared).await {
+        let error = match watch_once(&shared, number).await {
             Ok(()) => return,
             Err(error) => error,
         };
@@ -245,12 +276,12 @@ async fn watch(shared: Arc<Shared>) {
 }
 
 /// Watches until the clients are stopped. Fails if the watch ends before.
-async fn watch_once(shared: &Shared) -> Result<(), String> {
+async fn watch_once(shared: &Shared, number: usize) -> Result<(), String> {
     const PATH: &str = "/api/v1/namespaces/v/pods?watch=true&resourceVersion=1";
     let silent = |_| "a watch is silent".to_owned();
     let mut client = Client::connect(shared.address, true).await?;
     let sent = client.send(Method::GET, PATH, Some(shared.mix.user));
-    let answer = tokio::time::timeout(SILENCE, sent).await;
+    let answer = tokio::time::timeout(LIVENESS, sent).await;
     let mut answer = answer.map_err(silent)??;
     if !answer.status().is_success() {
         return Err(format!("a watch: {}", answer.status()));
@@ -259,8 +290,8 @@ async fn watch_once(shared: &Shared) -> Result<(), String> {
         if shared.is_over() {
             return Ok(());
         }
-        match tokio::time::timeout(SILENCE, answer.body_mut().frame()).await {
-            Ok(Some(Ok(_))) => {}
+        match tokio::time::timeout(LIVENESS, answer.body_mut().frame()).await {
+            Ok(Some(Ok(_))) => shared.serve(number),
             Ok(Some(Err(error))) => return Err(format!("a watch broke off: {error}")),
             Ok(None) => return Err("a watch ended".to_owned()),
             Err(late) => return Err(silent(late)),

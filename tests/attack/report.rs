@@ -1,10 +1,10 @@
 //! The results of attacks, and the table of all.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::others::ServiceStats;
+use crate::{mode, others::ServiceStats};
 
 /// A requirement, and whether it was met.
 #[derive(Clone, Debug)]
@@ -13,8 +13,33 @@ pub(crate) struct Verdict {
     pub(crate) is_met: bool,
     /// What was found.
     pub(crate) found: String,
-    /// The time found, as a part of the time allowed, if the requirement is one that the rest of the machine can spoil.
-    pub(crate) part: Option<f64>,
+    kind: VerdictKind,
+}
+
+/// How a requirement is checked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum VerdictKind {
+    /// By what was counted, and the order of events: it decides whether the attack is withstood.
+    Counted,
+    /// By the clock or by resident memory, which the rest of the machine can spoil: it is only printed. What was found, as a
+    /// part of what is allowed.
+    Measured(f64),
+}
+
+impl Verdict {
+    fn is_counted(&self) -> bool {
+        self.kind == VerdictKind::Counted
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wanted, found, .. } = self;
+        match self.kind {
+            VerdictKind::Counted => write!(f, "**{wanted}**: {found}"),
+            VerdictKind::Measured(_) => write!(f, "missed: {wanted}: {found}"),
+        }
+    }
 }
 
 /// The results of one attack.
@@ -51,7 +76,7 @@ impl Outcome {
         }
     }
 
-    /// Records whether the requirement `wanted` is met, and what was found.
+    /// Records whether the requirement `wanted` is met, and what was found. It decides whether the attack is withstood.
     pub(crate) fn check(
         &mut self,
         wanted: impl Into<String>,
@@ -62,42 +87,52 @@ impl Outcome {
             wanted: wanted.into(),
             is_met,
             found: found.into(),
-            part: None,
+            kind: VerdictKind::Counted,
         });
     }
 
-    /// Records a time that must not be longer than `allowed`, and what was found in words.
-    pub(crate) fn check_time(
+    /// Records a figure that should not exceed `allowed`, and what was found in words. It is only printed, and only where
+    /// figures are measured.
+    pub(crate) fn measure(
         &mut self,
         wanted: impl Into<String>,
-        (time, allowed): (Duration, Duration),
+        (figure, allowed): (f64, f64),
         found: impl Into<String>,
     ) {
+        if !mode::measures() {
+            return;
+        }
         self.verdicts.push(Verdict {
             wanted: wanted.into(),
-            is_met: time <= allowed,
+            is_met: figure <= allowed,
             found: found.into(),
-            part: Some(time.div_duration_f64(allowed)),
+            kind: VerdictKind::Measured(figure / allowed),
         });
     }
 
-    /// The median of several plays by their times ([`check_time`](Self::check_time)), so that what else the machine did in one
-    /// of them does not decide. All other requirements have to be met in every play.
+    /// The median of several plays by their figures ([`measure`](Self::measure)), so that what else the machine did in one
+    /// of them does not decide. What is counted has to be right in every play.
     pub(crate) fn median(mut plays: Vec<Self>) -> Self {
         plays.sort_by(|one, other| one.part().total_cmp(&other.part()));
         let pair = |play: &Self| play.p99_ms().join(" → ");
         let p99 = plays.iter().map(pair).collect::<Vec<_>>().join(", ");
         let mut median = plays.remove(plays.len() / 2);
         let others = plays.into_iter().flat_map(|play| play.verdicts);
-        let missed = others.filter(|verdict| !verdict.is_met && verdict.part.is_none());
+        let missed = others.filter(|verdict| !verdict.is_met && verdict.is_counted());
         median.verdicts.extend(missed);
         median.note(format!("others' p99 in each play: {p99} ms"));
         median
     }
 
-    /// The largest part of a time allowed.
+    /// The largest part of a figure allowed.
     fn part(&self) -> f64 {
-        let parts = self.verdicts.iter().filter_map(|verdict| verdict.part);
+        let parts = self
+            .verdicts
+            .iter()
+            .filter_map(|verdict| match verdict.kind {
+                VerdictKind::Counted => None,
+                VerdictKind::Measured(part) => Some(part),
+            });
         parts.fold(0.0, f64::max)
     }
 
@@ -115,9 +150,11 @@ impl Outcome {
         self.notes.push(note.into());
     }
 
-    /// Whether all requirements are met.
+    /// Whether all requirements are met that are checked by counting.
     pub(crate) fn has_passed(&self) -> bool {
-        !self.verdicts.is_empty() && self.verdicts.iter().all(|verdict| verdict.is_met)
+        let mut counted = self.verdicts.iter().filter(|verdict| verdict.is_counted());
+        let any = self.verdicts.iter().any(Verdict::is_counted);
+        any && counted.all(|verdict| verdict.is_met)
     }
 
     /// The gateway's processor time during it, in hundredths of one core.
@@ -137,7 +174,7 @@ impl Outcome {
                 "p99Ms": millis(stats.percentile(99)),
             })
         };
-        let verdict = |verdict: &Verdict| json!({"wanted": verdict.wanted, "ok": verdict.is_met, "found": verdict.found});
+        let verdict = |verdict: &Verdict| json!({"wanted": verdict.wanted, "counted": verdict.is_counted(), "ok": verdict.is_met, "found": verdict.found});
         json!({
             "attack": name,
             "point": point,
@@ -179,9 +216,9 @@ pub(crate) fn line(name: &str, point: &str, outcome: &Outcome) -> String {
     let memory = outcome.resident.map(|bytes| (bytes >> 20).to_string());
     let wrong: Vec<String> = (outcome.verdicts.iter())
         .filter(|verdict| !verdict.is_met)
-        .map(|verdict| format!("**{}**: {}", verdict.wanted, verdict.found))
+        .map(Verdict::to_string)
         .collect();
-    let verdict = if outcome.has_passed() {
+    let verdict = if wrong.is_empty() && outcome.has_passed() {
         "ok".to_owned()
     } else {
         wrong.join("; ")

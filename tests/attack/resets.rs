@@ -3,16 +3,24 @@
 //! The gateway must not forward so many resets that the upstream takes it for an attacker and closes
 //! a connection that others share. It counts premature resets and ends the attacker's connection instead.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::{
     Attack,
     frames::{RawConnection, reset},
     gateway::{ATTACKER, Setup},
+    goal::Goal,
     others::Mix,
     report::Outcome,
     scene::Scene,
-    time::{ms, now},
+    time::ms,
 };
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -38,6 +46,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 const CONNECTIONS: usize = 4;
 const LASTS: Duration = ms(4000);
+/// Streams that all open together, at least: five times as many as one upstream connection lets the gateway reset.
+const STREAMS: u64 = 5000;
 /// Streams that each connection opens in each step, and the time after which it resets them.
 const AT_ONCE: usize = 2;
 const STEP: Duration = ms(4);
@@ -54,9 +64,12 @@ fn play(path: &'static str, user: Option<&'static str>) -> Outcome {
         ..Mix::default()
     };
     let mut played = Scene::new(&setup, mix).play(async |scene| {
-        let attackers: Vec<_> = (0..CONNECTIONS)
-            .map(|_| tokio::spawn(attack(scene.gateway.address, path, user)))
-            .collect();
+        let (goal, all) = (scene.goal(LASTS), Arc::<AtomicU64>::default());
+        let attack = |_| {
+            let (goal, all) = (goal.clone(), Arc::clone(&all));
+            tokio::spawn(attack(scene.gateway.address, path, user, goal, all))
+        };
+        let attackers: Vec<_> = (0..CONNECTIONS).map(attack).collect();
         let (mut opened, mut ended) = (0, 0);
         for attacker in attackers {
             let found = attacker.await.unwrap();
@@ -89,15 +102,25 @@ fn play(path: &'static str, user: Option<&'static str>) -> Outcome {
 }
 
 /// Opens streams and resets them. Returns how many, and how often the gateway closed the connection.
-async fn attack(address: SocketAddr, path: &str, user: Option<&str>) -> (u64, usize) {
-    let (begun, mut opened, mut ended) = (now(), 0, 0);
-    while begun.elapsed() < LASTS && ended < RETURNS {
+async fn attack(
+    address: SocketAddr,
+    path: &str,
+    user: Option<&str>,
+    goal: Goal,
+    all: Arc<AtomicU64>,
+) -> (u64, usize) {
+    let (mut opened, mut ended) = (0, 0);
+    let is_on = |ended| {
+        let is_small = all.load(Ordering::Relaxed) < STREAMS && ended < RETURNS;
+        goal.is_open() || is_small && goal.has_time()
+    };
+    while is_on(ended) {
         let Ok(mut connection) = RawConnection::open(address, &[]).await else {
             ended += 1;
             tokio::time::sleep(ms(50)).await;
             continue;
         };
-        while begun.elapsed() < LASTS {
+        while is_on(ended) {
             let mut streams = Vec::new();
             let mut failed = false;
             for _ in 0..AT_ONCE {
@@ -107,6 +130,7 @@ async fn attack(address: SocketAddr, path: &str, user: Option<&str>) -> (u64, us
                 }
             }
             opened += streams.len() as u64;
+            all.fetch_add(streams.len() as u64, Ordering::Relaxed);
             tokio::time::sleep(STEP).await;
             let resets: Vec<u8> = streams.into_iter().flat_map(reset).collect();
             failed |= connection.send(&resets).await.is_err();

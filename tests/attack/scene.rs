@@ -1,9 +1,12 @@
-//! The surroundings of one attack: a fake upstream, a gateway in front of it, and other clients. All three are
-//! measured before, during and after the attack.
+//! The surroundings of one attack: a fake upstream, a gateway in front of it, and other clients.
+//!
+//! What is counted decides: failures, responses that others get while the attack is on ([`Goal`]), what the gateway's budgets
+//! hold, long turns of its data cores. Times and resident memory are figures; bounds on them are only checked where figures
+//! are measured, beside seconds before the attack.
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -12,9 +15,11 @@ use std::{
 use crate::{
     busy::BusyMachine,
     gateway::{Gateway, Memory, Metrics, Setup},
+    goal::Goal,
+    mode,
     others::{Mix, Others, ServiceStats},
     report::{Outcome, millis},
-    time::{ms, now},
+    time::{LIVENESS, ms, now},
     upstream::{FakeUpstream, STREAMS},
 };
 
@@ -25,6 +30,9 @@ const BEFORE: Duration = ms(1000);
 const BUSY_BEFORE: Duration = ms(4000);
 /// How long the other clients are measured at least, from the beginning of the attack on.
 const LEAST: Duration = ms(1000);
+/// Long turns that do not count: where a virtual machine is stopped in a turn, that is processor time of the turn, too. Work
+/// that does not belong on a data core takes dozens of them.
+const LONG_TURNS: f64 = 3.0;
 /// How long memory may take to shrink again once the attackers have left.
 const RECOVERY: Duration = ms(4000);
 /// Other clients must not wait longer than this (p99), or than [`TIMES`] times as long as before. The bound is
@@ -40,6 +48,8 @@ pub(crate) struct Scene {
     pub(crate) gateway: Gateway,
     mix: Mix,
     before: Before,
+    others: Option<Others>,
+    goal: OnceLock<Goal>,
 }
 
 /// What keeps the machine busy while the other clients are measured before the attack.
@@ -76,7 +86,25 @@ impl Scene {
             gateway,
             mix,
             before: Before::Nothing,
+            others: None,
+            goal: OnceLock::new(),
         }
+    }
+
+    /// What the other clients have to get from now on, while the attack is on. Where figures are measured, it lasts for `lasts`
+    /// at least.
+    ///
+    /// # Panics
+    ///
+    /// If there is such a goal already, or no attack is played.
+    pub(crate) fn goal(&self, lasts: Duration) -> Goal {
+        let others = self.others.as_ref().expect("an attack is being played");
+        let goal = Goal::new(others.served(), lasts);
+        assert!(
+            self.goal.set(goal.clone()).is_ok(),
+            "an attack has one goal"
+        );
+        goal
     }
 
     /// Compares the other clients with those on a machine whose cores are busy, for attacks that need all of them: what
@@ -97,26 +125,14 @@ impl Scene {
         let mut scene = self;
         let before = std::mem::replace(&mut scene.before, Before::Nothing);
         let others = Others::start(scene.gateway.address, scene.mix);
-        std::thread::sleep(WARM_UP);
-        let _ = others.stats();
+        warm_up(&others);
         let metrics_before = scene.gateway.metrics();
-        let before = match before {
-            Before::Nothing => {
-                std::thread::sleep(BEFORE);
-                others.stats()
-            }
-            Before::BusyCores => {
-                let _busy = BusyMachine::start();
-                std::thread::sleep(WARM_UP);
-                let _ = others.stats();
-                std::thread::sleep(BUSY_BEFORE);
-                others.stats()
-            }
-            Before::Load(load) => {
-                load();
-                others.stats()
-            }
+        let before = if mode::measures() {
+            before.stats(&others)
+        } else {
+            others.stats()
         };
+        scene.others = Some(others);
         let memory = MemoryWatch::start(scene.gateway.memory());
         let resident = scene.gateway.memory().resident();
         let (cpu, begun) = (scene.gateway.cpu(), now());
@@ -127,12 +143,13 @@ impl Scene {
             .build()
             .unwrap();
         let found = runtime.block_on(attack(&scene));
-        std::thread::sleep(LEAST.saturating_sub(begun.elapsed()));
-
+        if mode::measures() {
+            std::thread::sleep(LEAST.saturating_sub(begun.elapsed()));
+        }
         let took = begun.elapsed();
         let cpu = scene.gateway.cpu().saturating_sub(cpu);
         let metrics_after = scene.gateway.metrics();
-        let during = others.end();
+        let during = scene.others.take().map(Others::end).unwrap_or_default();
         let peak = memory.end();
         runtime.shutdown_background();
         let after = settled(&scene.gateway.memory(), resident);
@@ -144,6 +161,39 @@ impl Scene {
             outcome,
             metrics: [metrics_before, metrics_after],
             found,
+        }
+    }
+}
+
+/// Waits until each client was served once.
+fn warm_up(others: &Others) {
+    let goal = Goal::new(others.served(), ms(0));
+    std::thread::sleep(WARM_UP);
+    while goal.is_waiting_for_any() && goal.has_time() {
+        std::thread::sleep(ms(10));
+    }
+    let _ = others.stats();
+}
+
+impl Before {
+    /// How the others are served meanwhile.
+    fn stats(self, others: &Others) -> ServiceStats {
+        match self {
+            Self::Nothing => {
+                std::thread::sleep(BEFORE);
+                others.stats()
+            }
+            Self::BusyCores => {
+                let _busy = BusyMachine::start();
+                std::thread::sleep(WARM_UP);
+                let _ = others.stats();
+                std::thread::sleep(BUSY_BEFORE);
+                others.stats()
+            }
+            Self::Load(load) => {
+                load();
+                others.stats()
+            }
         }
     }
 }
@@ -163,14 +213,59 @@ impl<T> Played<T> {
             failures == 0,
             format!("{failures} failures, {ended_watches} of them watches{first}"),
         );
+        let goal = self.scene.goal.get();
+        self.outcome.check(
+            Goal::wanted(),
+            goal.is_some_and(Goal::is_reached),
+            goal.map_or_else(|| "none was set".to_owned(), Goal::found),
+        );
+        self.data_cores_are_free();
         let [before, during] =
             [&self.outcome.before, &self.outcome.during].map(|stats| stats.percentile(99));
         let bound = BOUND.max(before * TIMES);
-        self.outcome.check(
+        self.outcome.measure(
             format!("others' p99 stays below {} ms", bound.as_millis()),
-            during <= bound && self.outcome.during.requests() > 0,
+            (during.as_secs_f64(), bound.as_secs_f64()),
             format!("{} ms", during.as_millis()),
         );
+    }
+
+    /// No task may have kept a data core to itself for long.
+    pub(crate) fn data_cores_are_free(&mut self) {
+        let [turns, long] = self.rises(["fairgate_turns_total", "fairgate_long_turns_total"]);
+        let longest = self.metrics[1].value("fairgate_longest_turn_seconds") * 1000.0;
+        let found = format!(
+            "{long} of {turns} turns took over 20 ms of processor time, the longest {longest:.1} ms"
+        );
+        self.outcome.check(
+            "no work that takes long is done on data cores",
+            turns > 0.0 && long <= LONG_TURNS,
+            found.clone(),
+        );
+        self.outcome.note(found);
+    }
+
+    /// What is held of a budget must have been at most `limit` bytes, and at least `least`, so that the attack has tried it;
+    /// nothing must be held in the end. `gauge` and `peak` are the names of its metrics.
+    pub(crate) fn budget_is_kept(&mut self, (gauge, peak): (&str, &str), limit: u64, least: u64) {
+        let most = self.metrics[1].value(peak);
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let is_kept = (least as f64..=limit as f64).contains(&most);
+        let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
+        self.outcome.check(
+            format!("{peak} is between {least} and {limit}"),
+            is_kept,
+            mib(most),
+        );
+        self.outcome.note(format!("{peak}: {}", mib(most)));
+        let begun = now();
+        let mut held = self.scene.gateway.metrics().value(gauge);
+        while held > 0.0 && begun.elapsed() < LIVENESS {
+            std::thread::sleep(ms(50));
+            held = self.scene.gateway.metrics().value(gauge);
+        }
+        self.outcome
+            .check(format!("{gauge} is 0 in the end"), held == 0.0, mib(held));
     }
 
     /// The other clients' p99 must be at most `times` what it was before, or `least`.
@@ -178,12 +273,12 @@ impl<T> Played<T> {
         let [before, during] =
             [&self.outcome.before, &self.outcome.during].map(|stats| stats.percentile(99));
         let allowed = least.max(before * times);
-        self.outcome.check_time(
+        self.outcome.measure(
             format!(
                 "others' p99 is at most {times} times what it was, or {} ms",
                 least.as_millis()
             ),
-            (during, allowed),
+            (during.as_secs_f64(), allowed.as_secs_f64()),
             format!("{:.1} ms, it was {:.1}", millis(during), millis(before)),
         );
     }
@@ -193,9 +288,9 @@ impl<T> Played<T> {
         self.memory_grows_by_at_most(bytes);
         let [before, _, after] = self.outcome.resident;
         let left = after.saturating_sub(before);
-        self.outcome.check(
+        self.outcome.measure(
             "memory shrinks again",
-            left <= LEFT_BEHIND,
+            parts(left, LEFT_BEHIND),
             format!("{} MiB more than before", left >> 20),
         );
     }
@@ -204,11 +299,17 @@ impl<T> Played<T> {
     pub(crate) fn memory_grows_by_at_most(&mut self, bytes: u64) {
         let [before, peak, _] = self.outcome.resident;
         let grown = peak.saturating_sub(before);
-        self.outcome.check(
+        self.outcome.measure(
             format!("memory grows by {} MiB at most", bytes >> 20),
-            grown <= bytes,
+            parts(grown, bytes),
             format!("{} MiB", grown >> 20),
         );
+    }
+
+    /// How much these metrics have risen.
+    pub(crate) fn rises<const N: usize>(&self, names: [&str; N]) -> [f64; N] {
+        let [before, after] = &self.metrics;
+        names.map(|name| after.value(name) - before.value(name))
     }
 
     /// One of the gateway's metrics with any of these words in its name or labels must have increased.
@@ -222,12 +323,19 @@ impl<T> Played<T> {
     }
 }
 
+/// Bytes found and allowed.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn parts(found: u64, allowed: u64) -> (f64, f64) {
+    (found as f64, allowed as f64)
+}
+
 /// The resident memory once it has shrunk again, or after [`RECOVERY`].
 fn settled(memory: &Memory, before: u64) -> u64 {
     let begun = now();
     loop {
         let resident = memory.resident();
-        if resident <= before + LEFT_BEHIND || begun.elapsed() > RECOVERY {
+        let is_final = resident <= before + LEFT_BEHIND || !mode::measures();
+        if is_final || begun.elapsed() > RECOVERY {
             return resident;
         }
         std::thread::sleep(ms(50));

@@ -13,10 +13,11 @@ use crate::{
     Attack,
     frames::{RawConnection, get, reset},
     gateway::{ATTACKED_SEATS, ATTACKER, Setup, attacker},
+    goal::Goal,
     others::Mix,
     report::Outcome,
     scene::{Played, Scene},
-    time::{ms, now, until},
+    time::{LIVENESS, ms, now, until},
     upstream::Executing,
 };
 
@@ -58,7 +59,10 @@ const SLOW: &str = "/api/v1/namespaces/a/pods/t4000";
 const QUICK: &str = "/api/v1/namespaces/a/pods/t15";
 const LOG: &str = "/api/v1/namespaces/a/pods/t2000/log";
 const LASTS: Duration = ms(3000);
-const CANCELLING: Duration = ms(4500);
+/// How often requests are cancelled, and how many random ones each attacker sends, at least.
+const ROUNDS: usize = 700;
+const RANDOM_REQUESTS: usize = 1000;
+const BATCHES: usize = 100;
 const PER_USER: usize = 50;
 const TOTAL: usize = 80;
 
@@ -108,14 +112,16 @@ fn within_limit<T>(mut played: Played<T>, executing: Executing, limit: usize) ->
 }
 
 /// Sends `path` again and again, 5 every 4 ms, and cancels each after 3 ms.
-async fn cancel_again_and_again(scene: &Scene, user: &str, path: &str) {
-    let begun = now();
-    while begun.elapsed() < CANCELLING {
+async fn cancel_again_and_again(scene: &Scene, goal: &Goal, user: &str, path: &str) {
+    let mut rounds = 0;
+    let is_on = |rounds| goal.is_open() || rounds < ROUNDS && goal.has_time();
+    while is_on(rounds) {
         let Ok(mut connection) = RawConnection::open(scene.gateway.address, &[]).await else {
             tokio::time::sleep(ms(20)).await;
             continue;
         };
-        while begun.elapsed() < CANCELLING && !connection.seen().is_ended() {
+        while is_on(rounds) && !connection.seen().is_ended() {
+            rounds += 1;
             let streams: Vec<u32> = (0..5).map(|_| connection.stream()).collect();
             let asks = |stream: &u32| get(*stream, path, Some(user));
             let _ = connection
@@ -144,19 +150,21 @@ fn poisoned_service_time() -> Outcome {
                     let _ = connection.get(QUICK, Some(ATTACKER)).await;
                 }
                 let complete = || connection.seen().answers() >= (batch + 1) * AT_ONCE;
-                until(ms(1000), complete).await;
+                until(LIVENESS, complete).await;
             }
         }
-        let each = || cancel_again_and_again(scene, ATTACKER, SLOW);
+        let goal = scene.goal(LASTS);
+        let each = || cancel_again_and_again(scene, &goal, ATTACKER, SLOW);
         tokio::join!(each(), each());
     });
     let executing = played.scene.upstream.executing(ATTACKER);
-    within_limit(played, executing, ATTACKED_SEATS)
+    within_limit(played, executing, ATTACKED_SEATS as usize)
 }
 
 fn long_running_cancelled() -> Outcome {
     let played = Scene::new(&long_running(), brief()).play(async |scene| {
-        let each = || cancel_again_and_again(scene, ATTACKER, LOG);
+        let goal = scene.goal(LASTS);
+        let each = || cancel_again_and_again(scene, &goal, ATTACKER, LOG);
         tokio::join!(each(), each());
     });
     let executing = played.scene.upstream.executing(ATTACKER);
@@ -165,7 +173,8 @@ fn long_running_cancelled() -> Outcome {
 
 fn long_running_at_once() -> Outcome {
     let played = Scene::new(&long_running(), brief()).play(async |scene| {
-        let each = (0..16).map(|number| request_at_once(scene, attacker(number % 8)));
+        let goal = scene.goal(LASTS);
+        let each = (0..16).map(|number| request_at_once(scene, &goal, attacker(number % 8)));
         futures_util::future::join_all(each).await;
     });
     let executing = played.scene.upstream.attackers();
@@ -173,16 +182,17 @@ fn long_running_at_once() -> Outcome {
 }
 
 /// Requests 20 short logs at a time, so that all users together reach the cap again and again.
-async fn request_at_once(scene: &Scene, user: String) {
+async fn request_at_once(scene: &Scene, goal: &Goal, user: String) {
     const EACH: usize = 20;
     let opened = RawConnection::open(scene.gateway.address, &[]).await;
-    let (begun, mut connection, mut asked) = (now(), opened.unwrap(), 0);
-    while begun.elapsed() < LASTS {
+    let (mut connection, mut asked, mut batches) = (opened.unwrap(), 0, 0);
+    while goal.is_open() || batches < BATCHES && goal.has_time() {
+        batches += 1;
         for _ in 0..EACH {
             let path = "/api/v1/namespaces/a/pods/t5/log";
             asked += u64::from(connection.get(path, Some(&user)).await.is_ok());
         }
-        until(ms(1000), || connection.seen().answers() >= asked).await;
+        until(LIVENESS, || connection.seen().answers() >= asked).await;
     }
 }
 
@@ -195,33 +205,39 @@ fn false_watches() -> Outcome {
         for _ in 0..80 {
             let _ = connection.get(PATH, Some(ATTACKER)).await;
         }
+        let goal = scene.goal(ms(13_000));
+        // So long a watch would keep its seat if it were one that is never initialized, and three seconds more.
         tokio::time::sleep(ms(13_000)).await;
+        goal.reach().await;
     });
     let executing = played.scene.upstream.executing(ATTACKER);
-    within_limit(played, executing, ATTACKED_SEATS)
+    within_limit(played, executing, ATTACKED_SEATS as usize)
 }
 
 fn random_schedules() -> Outcome {
     let played = Scene::new(&attacked(), brief()).play(async |scene| {
-        let each = |number: usize| random_schedule(scene, number);
+        let goal = scene.goal(2 * LASTS);
+        let each = |number: usize| random_schedule(scene, &goal, number);
         tokio::join!(each(0), each(1), each(2), each(3));
     });
     let executing = played.scene.upstream.attackers();
-    within_limit(played, executing, ATTACKED_SEATS)
+    within_limit(played, executing, ATTACKED_SEATS as usize)
 }
 
 /// One attacker's random requests, each cancelled after a random time.
-async fn random_schedule(scene: &Scene, number: usize) {
+async fn random_schedule(scene: &Scene, goal: &Goal, number: usize) {
     let mut random = Random::seeded(8 + number as u64);
     let user = attacker(number);
-    let begun = now();
-    while begun.elapsed() < LASTS * 2 {
+    let mut requests = 0;
+    let is_on = |requests| goal.is_open() || requests < RANDOM_REQUESTS && goal.has_time();
+    while is_on(requests) {
         let Ok(mut connection) = RawConnection::open(scene.gateway.address, &[]).await else {
             tokio::time::sleep(ms(20)).await;
             continue;
         };
         let mut open = VecDeque::new();
-        while begun.elapsed() < LASTS * 2 && !connection.seen().is_ended() {
+        while is_on(requests) && !connection.seen().is_ended() {
+            requests += 1;
             let path = random_path(&mut random);
             let Ok(stream) = connection.get(&path, Some(&user)).await else {
                 break;

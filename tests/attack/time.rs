@@ -8,6 +8,14 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// After this time something counts as lost that is awaited without a limit of its own: far longer than a busy machine stops
+/// a process.
+pub(crate) const LIVENESS: Duration = ms(60_000);
+
+/// The same, for what has the lowest priority, and gets a small part of a core that others use: beside forty busy
+/// processes, what takes five seconds took more than four minutes.
+pub(crate) const LOW_PRIORITY_LIVENESS: Duration = ms(900_000);
+
 /// A duration in milliseconds.
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

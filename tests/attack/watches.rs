@@ -3,8 +3,6 @@
 //! A watch occupies a stream of an upstream connection for as long as it lasts, and connections are
 //! bounded. One user must not take all of them; a request for one more is refused at once.
 
-use std::time::Duration;
-
 use http::Method;
 
 use crate::{
@@ -14,7 +12,7 @@ use crate::{
     others::{Client, Mix},
     report::Outcome,
     scene::Scene,
-    time::{ms, now, until},
+    time::{LIVENESS, ms, now, until},
 };
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -37,12 +35,8 @@ const PER_CONNECTION: usize = 200;
 const ONE_USERS: usize = 14_000;
 const USERS: usize = 300;
 const EACH_USERS: usize = 100;
-/// How long opening all of them may take.
-const LIMIT: Duration = ms(10_000);
 /// The most watches without a response at a time, so that no queue overflows.
 const UNANSWERED: u64 = 100;
-/// How long the response to one further watch may take.
-const SOON: Duration = ms(3000);
 const FURTHER: usize = 8;
 const PATH: &str = "/api/v1/namespaces/a/pods?watch=true&resourceVersion=1";
 const VICTIMS_PATH: &str = "/api/v1/namespaces/v/pods?watch=true&resourceVersion=1";
@@ -51,15 +45,17 @@ fn one_user() -> Outcome {
     let mut played = Scene::new(&Setup::default(), Mix::default()).play(async |scene| {
         let users = vec![ATTACKER.to_owned(); ONE_USERS / PER_CONNECTION];
         let open = open(scene, &users, PER_CONNECTION).await;
+        let goal = scene.goal(ms(0));
         let mut further = 0;
         for _ in 0..FURTHER {
             let asked = async {
                 let mut client = Client::connect(scene.gateway.address, true).await?;
                 client.send(Method::GET, VICTIMS_PATH, Some(VICTIM)).await
             };
-            let answer = tokio::time::timeout(SOON, asked).await;
+            let answer = tokio::time::timeout(LIVENESS, asked).await;
             further += usize::from(answer.is_ok_and(|a| a.is_ok_and(|a| a.status().is_success())));
         }
+        goal.reach().await;
         (counts(&open), further)
     });
     played.check_other_clients();
@@ -94,6 +90,7 @@ fn many_users() -> Outcome {
     let mut played = Scene::new(&setup, Mix::default()).play(async |scene| {
         let users: Vec<String> = (0..USERS).map(attacker).collect();
         let open = open(scene, &users, EACH_USERS).await;
+        scene.goal(ms(0)).reach().await;
         counts(&open)
     });
     played.check_other_clients();
@@ -126,8 +123,8 @@ fn counts(open: &[RawConnection]) -> Counts {
     }
 }
 
-/// Opens a connection with `each` watches for each of `users`, and waits until all have a response or [`LIMIT`] has
-/// passed.
+/// Opens a connection with `each` watches for each of `users`, and waits until all have a response or [`LIVENESS`]
+/// has passed.
 async fn open(scene: &Scene, users: &[String], each: usize) -> Vec<RawConnection> {
     let (begun, mut asked) = (now(), 0);
     let mut open = Vec::new();
@@ -140,10 +137,10 @@ async fn open(scene: &Scene, users: &[String], each: usize) -> Vec<RawConnection
         }
         open.push(connection);
         asked += each as u64;
-        let left = LIMIT.saturating_sub(begun.elapsed());
+        let left = LIVENESS.saturating_sub(begun.elapsed());
         until(left, || asked - counts(&open).answers < UNANSWERED).await;
     }
-    let left = LIMIT.saturating_sub(begun.elapsed());
+    let left = LIVENESS.saturating_sub(begun.elapsed());
     until(left, || counts(&open).answers >= asked).await;
     open
 }

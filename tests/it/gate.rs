@@ -73,7 +73,7 @@ pub fn flow_control(cores: usize) -> Arc<FlowControl> {
 pub fn fairness(flow_control: &Arc<FlowControl>, core: &CoreContext) -> FairnessLayer {
     let index = u16::try_from(core.index).unwrap();
     let gate = FairnessGate::new(Arc::clone(flow_control), index, core.clock.clone(), 1);
-    tokio::task::spawn_local(Rc::clone(&gate).run());
+    fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
     FairnessLayer::new(gate)
 }
 

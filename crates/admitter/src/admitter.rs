@@ -4,10 +4,14 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use fairgate_apiserver::authorize::Authorizer;
 use fairgate_base::{clock::Clock, log_limit::LogLimit};
+use fairgate_core::sync::{Mutex, lock};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 use crate::{
-    cluster_state::ClusterState, published::PublishedPolicies, upstream_objects::UpstreamReader,
+    body_budget::{BodyBudget, HeldBytes},
+    cluster_state::ClusterState,
+    published::PublishedPolicies,
+    upstream_objects::UpstreamReader,
     workers::WorkerPool,
 };
 use fairgate_admission::{AdmissionMode, AdmissionRecorder};
@@ -48,7 +52,9 @@ pub struct Admitter {
     pub(crate) recorder: Arc<dyn AdmissionRecorder>,
     pub(crate) authorizer: Authorizer,
     pub(crate) upstream: UpstreamReader,
-    pub(crate) body_budget: usize,
+    body_budget: usize,
+    /// Those of all data cores.
+    budgets: Mutex<Vec<Arc<BodyBudget>>>,
     pub(crate) guard: bool,
     pub(crate) clock: Clock,
     pub(crate) workers: Arc<WorkerPool>,
@@ -69,12 +75,33 @@ impl Admitter {
             authorizer: Authorizer::Upstream(settings.access),
             upstream: UpstreamReader::new(settings.client, Arc::clone(&workers)),
             body_budget: settings.body_budget,
+            budgets: Mutex::default(),
             guard: settings.guard,
             clock: settings.clock,
             workers,
             ready_limit: READY_LIMIT,
             failures: LogLimit::new(10),
         })
+    }
+
+    /// The budget of another data core.
+    pub(crate) fn new_budget(&self) -> Arc<BodyBudget> {
+        let budget = BodyBudget::new(self.body_budget);
+        lock(&self.budgets).push(Arc::clone(&budget));
+        budget
+    }
+
+    /// The bytes that all data cores hold for judging, and the most that one of them ever held. The latter never exceeds
+    /// [`AdmitterSettings::body_budget`].
+    pub fn held_bytes(&self) -> HeldBytes {
+        let held = lock(&self.budgets)
+            .iter()
+            .map(|budget| budget.held())
+            .collect::<Vec<_>>();
+        HeldBytes {
+            now: held.iter().map(|held| held.now).sum(),
+            most: held.iter().map(|held| held.most).max().unwrap_or(0),
+        }
     }
 }
 

@@ -29,6 +29,15 @@ pub(crate) struct BodyBudget {
     total: usize,
 }
 
+/// Bytes of requests that are being judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldBytes {
+    /// Those that are held.
+    pub now: usize,
+    /// The most that were held at a time.
+    pub most: usize,
+}
+
 /// What one request holds of the budget. It is returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct BodyShare {
@@ -48,6 +57,15 @@ impl BodyBudget {
             used: Mutex::default(),
             total,
         })
+    }
+
+    /// How many bytes are held, and the most that ever were.
+    pub(crate) fn held(&self) -> HeldBytes {
+        let used = lock(&self.used);
+        HeldBytes {
+            now: used.all(),
+            most: used.most(),
+        }
     }
 
     /// An empty share of the budget for a request of `user`.

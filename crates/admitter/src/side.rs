@@ -73,7 +73,7 @@ impl Drop for CountedAudit {
 impl AdmissionSide {
     pub(crate) fn new(admitter: Arc<Admitter>, hosted: HostedLayer, control: Handle) -> Rc<Self> {
         Rc::new(Self {
-            budget: BodyBudget::new(admitter.body_budget),
+            budget: admitter.new_budget(),
             admitter,
             hosted,
             control,
@@ -374,7 +374,7 @@ impl AdmissionSide {
                 evaluation,
                 is_done: false,
             };
-            tokio::task::spawn_local(audit.judge(old));
+            fairgate_base::turns::spawn_local(audit.judge(old));
             let reply = inner.call(call).await;
             // What the upstream refuses changes nothing.
             let is_refused = |reply: &Reply| reply.status().is_client_error();

@@ -19,6 +19,8 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct UsedBytes {
     all: usize,
+    /// The most there ever were.
+    most: usize,
     /// Users with no bytes are not there.
     by_user: HashMap<String, UserBytes>,
     /// The unfinished bytes of each user who has any, the most last.
@@ -73,7 +75,18 @@ impl UsedBytes {
             }
             own.all += bytes;
         });
+        self.most = self.most.max(self.all);
         true
+    }
+
+    /// All bytes that are used.
+    pub(crate) fn all(&self) -> usize {
+        self.all
+    }
+
+    /// The most bytes that were used at a time.
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     /// Returns bytes that are not of an unfinished body.
@@ -210,6 +223,11 @@ mod tests {
             used.give_back(&format!("other-{number}"), 3_000);
         }
         assert_eq!(used.counted(), (0, 0));
+        assert!(
+            (TOTAL / 2..=TOTAL).contains(&used.most()),
+            "{}",
+            used.most()
+        );
     }
 
     #[test]

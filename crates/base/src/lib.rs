@@ -1,7 +1,8 @@
 //! What the gateway's crates have in common.
 //!
 //! [`clock`] is the only reader of time, [`socket`] is a connection with or without TLS, [`local`] runs
-//! work on one thread, and [`background`] is for threads that must not disturb those; [`log_limit`] bounds how often an
+//! work on one thread, and [`background`] is for threads that must not disturb those; [`turns`] counts how long tasks
+//! keep a data core; [`log_limit`] bounds how often an
 //! event is logged, and [`events`] are sent to a listener that counts them.
 
 pub mod background;
@@ -10,3 +11,4 @@ pub mod events;
 pub mod local;
 pub mod log_limit;
 pub mod socket;
+pub mod turns;

@@ -7,6 +7,8 @@ use std::{
 
 use tokio::io::{Interest, unix::AsyncFd};
 
+use crate::turns;
+
 /// Spawns futures on the current thread; they need not be `Send`. Panics outside a `LocalSet` and a local runtime.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalExecutor;
@@ -16,7 +18,7 @@ where
     F: Future<Output = ()> + 'static,
 {
     fn execute(&self, future: F) {
-        tokio::task::spawn_local(future);
+        turns::spawn_local(future);
     }
 }
 

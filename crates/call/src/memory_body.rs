@@ -39,7 +39,7 @@ impl<P: 'static> MemoryBody<P> {
             _permit: permit,
         })));
         let expiring = Rc::clone(&rest);
-        let limit = tokio::task::spawn_local(async move {
+        let limit = fairgate_base::turns::spawn_local(async move {
             tokio::time::sleep(limit).await;
             expiring.take();
         });

@@ -341,7 +341,7 @@ impl ReplyPipe {
     fn read_on(self: &Rc<Self>, limits: SpoolLimits) -> AbortHandle {
         let pipe = Rc::clone(self);
         let read = async move { poll_fn(|cx| pipe.poll_read_on(cx, limits)).await };
-        tokio::task::spawn_local(read).abort_handle()
+        fairgate_base::turns::spawn_local(read).abort_handle()
     }
 
     /// Ready when there is nothing more to read, or no room for it.

@@ -29,6 +29,7 @@ impl SpoolLimits {
 #[derive(Debug, Default)]
 pub struct Spool {
     bytes: AtomicU64,
+    most_bytes: AtomicU64,
     answers: AtomicU64,
     cut: [AtomicU64; 2],
 }
@@ -59,6 +60,11 @@ impl Spool {
     /// The number of bytes in use.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that were ever in use.
+    pub fn most_bytes(&self) -> u64 {
+        self.most_bytes.load(Ordering::Relaxed)
     }
 
     /// Replies that were spooled since the start, at least in part.
@@ -109,7 +115,9 @@ impl SpoolShare {
 
     pub(super) fn take(&mut self, bytes: u64) {
         self.bytes += bytes;
-        self.spool.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.spool.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let now = before.saturating_add(bytes);
+        self.spool.most_bytes.fetch_max(now, Ordering::Relaxed);
     }
 
     pub(super) fn give_back(&mut self, bytes: u64) {

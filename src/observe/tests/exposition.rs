@@ -205,7 +205,7 @@ fn the_time_for_which_an_eviction_was_held_does_not_count() {
         let held = Some(Duration::from_millis(1500));
         inbound.context.trace.eviction_wait.set(held);
         let answer = (world.stack)(inbound);
-        let sent = tokio::task::spawn_local(async move {
+        let sent = fairgate_base::turns::spawn_local(async move {
             let body = answer.await.into_body();
             body.collect().await.unwrap();
         });

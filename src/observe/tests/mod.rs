@@ -216,7 +216,7 @@ impl World {
         };
         let flow_control = FlowControl::new(1, policy(true), settings, START);
         let gate = Gate::new(Arc::clone(&flow_control), 0, clock.clone(), 1);
-        tokio::task::spawn_local(Rc::clone(&gate).run());
+        fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
         let telemetry = Telemetry::new(
             flow_control,
             clock.clone(),
@@ -268,7 +268,7 @@ impl World {
     async fn send(&mut self, method: Method, target: &str, user: &str) -> JoinHandle<Got> {
         let inbound = self.inbound(method, target, user);
         let answer = (self.stack)(inbound);
-        let sent = tokio::task::spawn_local(async move {
+        let sent = fairgate_base::turns::spawn_local(async move {
             let (parts, body) = answer.await.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             Got {

@@ -25,7 +25,13 @@ pub(super) const ADMITTER: Edges = &[
     ("responses", &["body_budget", "dry_run", "warnings"]),
     (
         "admitter",
-        &["cluster_state", "published", "upstream_objects", "workers"],
+        &[
+            "body_budget",
+            "cluster_state",
+            "published",
+            "upstream_objects",
+            "workers",
+        ],
     ),
     (
         "judge_job",

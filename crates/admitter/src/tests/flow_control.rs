@@ -57,7 +57,7 @@ fn a_refused_write_has_no_final_seats() {
         let flow_control = flow_control();
         let clock = Clock::manual(START);
         let gate = Gate::new(Arc::clone(&flow_control), 0, clock.clone(), 1);
-        tokio::task::spawn_local(Rc::clone(&gate).run());
+        fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
         let layer = FairnessLayer::new(gate);
         let mut stack = layer.layer(world.layer.layer(world.inside.clone()));
         let watch = RequestInfo::from_target("GET", &format!("{MAPS}?watch=1")).unwrap();

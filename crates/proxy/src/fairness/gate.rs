@@ -187,7 +187,7 @@ impl Gate {
                 self.cells.held_back.increment();
                 if let Some(delayed) = first {
                     let gate = Rc::clone(self);
-                    tokio::task::spawn_local(async move {
+                    fairgate_base::turns::spawn_local(async move {
                         while let Some((waiter, ticket)) = delayed.next(&gate.clock).await {
                             gate.grant(waiter, ticket);
                         }
@@ -240,7 +240,7 @@ impl Gate {
     /// Dispatches waiting requests at `at`, when final seats become free.
     fn tick_at(&self, level: Level<Waiter>, at: Time) {
         let (flow_control, clock) = (Arc::clone(&self.flow_control), self.clock.clone());
-        tokio::task::spawn_local(async move {
+        fairgate_base::turns::spawn_local(async move {
             tokio::time::sleep_until(clock.instant(at)).await;
             let mut out = Decisions::default();
             level.tick(clock.now().max(at), &mut out);

@@ -39,6 +39,8 @@ pub struct HeadBudget {
 #[derive(Debug, Default)]
 struct Ledger {
     total: usize,
+    /// The most there ever was, once there was room made for it.
+    most: usize,
     next: u64,
     heads: BTreeMap<u64, UnfinishedHead>,
     pool: BlockPool,
@@ -82,6 +84,11 @@ impl HeadBudget {
     /// Bytes in use, beyond what every connection may hold.
     pub fn used(&self) -> usize {
         lock(&self.ledger).total
+    }
+
+    /// The most bytes that were ever in use, also by heads that were dropped meanwhile.
+    pub fn most_used(&self) -> usize {
+        lock(&self.ledger).most
     }
 
     /// The number of blocks: those that fit into the budget, and one more, so that there is always one.
@@ -223,6 +230,7 @@ impl HeadCharge {
         let blocks = (held.len + bytes.len()).div_ceil(BLOCK_BYTES);
         ledger.set_bytes(self.id, blocks * BLOCK_BYTES);
         let dropped = self.budget.make_room(&mut ledger, now);
+        ledger.most = ledger.most.max(ledger.total);
         let kept = ledger.append(self.id, bytes, self.budget.block_count());
         drop(ledger);
         notify(dropped);

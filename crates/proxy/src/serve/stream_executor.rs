@@ -50,7 +50,7 @@ where
             request.is_some(),
             "hyper calls the service before it spawns"
         );
-        tokio::task::spawn_local(StreamTask {
+        fairgate_base::turns::spawn_local(StreamTask {
             task,
             request,
             limit: self.stall_timeout,

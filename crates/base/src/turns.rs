@@ -1,0 +1,194 @@
+//! How long the tasks of a data core keep it to themselves.
+//!
+//! A data core serves many connections in turn, so a task that computes for long makes all others wait. This counts
+//! such turns by the processor time of the thread, which, unlike the clock, does not run on while other processes have the core. It
+//! is a check for tests: it costs two system calls a turn, and is off unless the environment variable
+//! [`COUNT_TURNS`] is `1` when the process starts. Then [`counts`] says what was found.
+//!
+//! Not here: work that is no task, such as that of a runtime's root future.
+
+use std::{
+    pin::Pin,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use pin_project_lite::pin_project;
+use tokio::task::JoinHandle;
+
+/// The environment variable that switches counting on.
+pub const COUNT_TURNS: &str = "FAIRGATE_COUNT_TURNS";
+
+/// A turn that takes more processor time is a long one.
+pub const LONG: Duration = Duration::from_millis(20);
+
+/// The turns of all data cores since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnCounts {
+    /// All of them.
+    pub turns: u64,
+    /// Those longer than [`LONG`].
+    pub long: u64,
+    /// The longest.
+    pub longest: Duration,
+}
+
+/// Spawns `future` on the current thread, and counts its turns if that is switched on. Panics outside a `LocalSet` and a
+/// local runtime.
+pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let counted = CountedTurns {
+        future: Some(future),
+        counter: COUNTER.as_ref(),
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "everything else spawns through this function"
+    )]
+    tokio::task::spawn_local(counted)
+}
+
+/// What was counted; nothing unless that is switched on.
+pub fn counts() -> TurnCounts {
+    COUNTER
+        .as_ref()
+        .map(TurnCounter::counts)
+        .unwrap_or_default()
+}
+
+static COUNTER: LazyLock<Option<TurnCounter>> = LazyLock::new(|| {
+    let is_on = std::env::var_os(COUNT_TURNS).is_some_and(|value| value == "1");
+    is_on.then(TurnCounter::default)
+});
+
+#[derive(Debug, Default)]
+struct TurnCounter {
+    turns: AtomicU64,
+    long: AtomicU64,
+    longest_nanos: AtomicU64,
+}
+
+impl TurnCounter {
+    fn add(&self, took: Duration) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        self.long
+            .fetch_add(u64::from(took > LONG), Ordering::Relaxed);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    fn counts(&self) -> TurnCounts {
+        TurnCounts {
+            turns: self.turns.load(Ordering::Relaxed),
+            long: self.long.load(Ordering::Relaxed),
+            longest: Duration::from_nanos(self.longest_nanos.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+pin_project! {
+    /// A future whose turns are counted.
+    struct CountedTurns<F> {
+        // Freed in its last turn: that may take long, too.
+        #[pin]
+        future: Option<F>,
+        counter: Option<&'static TurnCounter>,
+    }
+}
+
+impl<F: Future> Future for CountedTurns<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Some(counter) = self.counter else {
+            return self.poll_once(cx);
+        };
+        let begun = thread_cpu_time();
+        let polled = self.as_mut().poll_once(cx);
+        counter.add(thread_cpu_time().saturating_sub(begun));
+        polled
+    }
+}
+
+impl<F: Future> CountedTurns<F> {
+    fn poll_once(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let mut future = self.project().future;
+        let Some(running) = future.as_mut().as_pin_mut() else {
+            return Poll::Pending;
+        };
+        let polled = running.poll(cx);
+        if polled.is_ready() {
+            future.set(None);
+        }
+        polled
+    }
+}
+
+/// The processor time of the current thread.
+fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(seconds, nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Computes for so much processor time in one turn.
+    fn compute(time: Duration) {
+        let begun = thread_cpu_time();
+        while thread_cpu_time().saturating_sub(begun) < time {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The counts of a task that does `work` in its second turn, and `on_drop` when it is freed.
+    async fn counted(work: Duration, on_drop: Duration) -> TurnCounts {
+        struct OnDrop(Duration);
+        impl Drop for OnDrop {
+            fn drop(&mut self) {
+                compute(self.0);
+            }
+        }
+        let counter: &'static TurnCounter = Box::leak(Box::default());
+        let held = OnDrop(on_drop);
+        let future = async move {
+            tokio::task::yield_now().await;
+            compute(work);
+            drop(held);
+        };
+        let counted = CountedTurns {
+            future: Some(future),
+            counter: Some(counter),
+        };
+        counted.await;
+        counter.counts()
+    }
+
+    #[tokio::test]
+    async fn turns_are_counted_by_the_processor_time_that_they_take() {
+        let brief = counted(Duration::ZERO, Duration::ZERO).await;
+        assert_eq!(brief.turns, 2);
+        let long = counted(2 * LONG, Duration::ZERO).await;
+        assert!(long.long >= 1 && long.longest > LONG, "{long:?}");
+        let freed = counted(Duration::ZERO, 2 * LONG).await;
+        assert!(freed.long >= 1, "{freed:?}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_counted_unless_that_is_switched_on() {
+        let local = tokio::task::LocalSet::new();
+        let spawned = local.run_until(async { spawn_local(async { 7 }).await });
+        assert_eq!(spawned.await.unwrap(), 7);
+        assert_eq!(counts(), TurnCounts::default());
+    }
+}
