@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -287,7 +288,7 @@ func (f *Fairgate) Start() error {
 
 // UntilReady waits until it is ready.
 func (f *Fairgate) UntilReady() error {
-	client := &http.Client{Timeout: 5 * time.Second}
+	client := &http.Client{Timeout: 20 * time.Second}
 	if err := f.running.untilReady(readyLimit, func() error { return healthy(client, f.admin+"/readyz") }); err != nil {
 		return fmt.Errorf("%w\n%s", err, f.Log(40))
 	}
@@ -296,7 +297,7 @@ func (f *Fairgate) UntilReady() error {
 
 // Stop makes it drain, and fails if it exits with an error.
 func (f *Fairgate) Stop() error {
-	return f.running.stop(stopGrace)
+	return f.running.stop(drainLimit)
 }
 
 // Restart stops it and starts it again.
@@ -340,6 +341,35 @@ func (f *Fairgate) Metric(ctx context.Context, name string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("no metric %s", name)
+}
+
+// Sum adds up a metric over the label sets that have all of these labels, each written as name="value".
+func (f *Fairgate) Sum(ctx context.Context, name string, labels ...string) (float64, error) {
+	_, text, err := f.Ask(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	return sumOf(text, name, labels...)
+}
+
+// sumOf adds up a metric in the text of /metrics over the label sets that have all of these labels; 0 without any.
+func sumOf(text, name string, labels ...string) (sum float64, err error) {
+	for line := range strings.Lines(text) {
+		rest, found := strings.CutPrefix(line, name)
+		if !found || !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "{") {
+			continue
+		}
+		if slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(rest, label) }) {
+			continue
+		}
+		fields := strings.Fields(line)
+		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += value
+	}
+	return sum, nil
 }
 
 func (f *Fairgate) configuration() string {

@@ -39,7 +39,7 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 				in("apply", "--server-side", "--force-conflicts", "-f", "-")...))
 			expect(t, "patched", kubectl(t, at, user, "", in("patch", "configmap", "one", "--type=merge", "-p", `{"data":{"colour":"blue"}}`)...))
 			expect(t, "blue", kubectl(t, at, user, "", read...))
-			expect(t, "deleted", kubectl(t, at, user, "", in("delete", "configmap", "one", "--timeout=30s")...))
+			expect(t, "deleted", kubectl(t, at, user, "", in("delete", "configmap", "one", "--timeout=60s")...))
 			_, err := shared.RunKubectl(inTime(t, time.Minute), at, user, "", read...)
 			if err == nil || !strings.Contains(err.Error(), "NotFound") {
 				t.Errorf("a deleted object should be NotFound, got %v", err)
@@ -84,7 +84,7 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 		t.Run("wait", func(t *testing.T) {
 			kubectl(t, at, user, "", in("create", "configmap", "awaited", "--from-literal=ready=no")...)
 			cmd, err := shared.Kubectl(inTime(t, time.Minute), at, user,
-				in("wait", "configmap/awaited", "--for=jsonpath={.data.ready}=yes", "--timeout=40s", "-v=6")...)
+				in("wait", "configmap/awaited", "--for=jsonpath={.data.ready}=yes", "--timeout=60s", "-v=6")...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +254,7 @@ func start(t *testing.T, pipe func() (io.ReadCloser, error), run func() error) <
 // awaitLine reads lines until one contains part.
 func awaitLine(t *testing.T, lines <-chan string, part string) {
 	t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(time.Minute)
 	var seen []string
 	for {
 		select {

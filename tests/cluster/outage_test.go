@@ -84,7 +84,7 @@ func tellsOfItsStore(t *testing.T, gateway *Fairgate, up bool) {
 		value, wanted = 0, "[!]store: the store is not available: "
 	}
 	untilMetric(t, gateway, "fairgate_store_up", value)
-	code, text, err := gateway.Ask(inTime(t, 10*time.Second), "/readyz?verbose")
+	code, text, err := gateway.Ask(inTime(t, time.Minute), "/readyz?verbose")
 	if err != nil || code != http.StatusOK || !strings.Contains(text, wanted) {
 		t.Errorf("/readyz?verbose: %d %v\n%s\nwant %q", code, err, text, wanted)
 	}
@@ -112,9 +112,9 @@ func classifies(t *testing.T, gateway *Fairgate) string {
 // untilClassifiedByTheStore waits until requests are classified by the objects of the store.
 func untilClassifiedByTheStore(t *testing.T, gateway *Fairgate) {
 	t.Helper()
-	exempt := must[*flowcontrolv1.FlowSchema](t)(clientOf(t, gateway).FlowSchemas().Get(inTime(t, 10*time.Second), "exempt", metav1.GetOptions{}))
+	exempt := must[*flowcontrolv1.FlowSchema](t)(clientOf(t, gateway).FlowSchemas().Get(inTime(t, time.Minute), "exempt", metav1.GetOptions{}))
 	var uid string
-	err := poll(20*time.Second, 50*time.Millisecond, func() (bool, error) {
+	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
 		uid = classifies(t, gateway)
 		return uid == string(exempt.UID), nil
 	})

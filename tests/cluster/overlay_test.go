@@ -86,7 +86,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 				untilDangling(t, client, self+"-dangling", flowcontrolv1.ConditionTrue)
 				makeLevel(t, client, self+"-late")
 				untilDangling(t, client, self+"-dangling", flowcontrolv1.ConditionFalse)
-				kubectl(t, gateway.Endpoint, shared.admin, "", "wait", "--for=condition=Dangling=False", "flowschema/"+self+"-dangling", "--timeout=10s")
+				kubectl(t, gateway.Endpoint, shared.admin, "", "wait", "--for=condition=Dangling=False", "flowschema/"+self+"-dangling", "--timeout=60s")
 			})
 			t.Run("and keeps them over a restart, by itself", func(t *testing.T) {
 				client := clientOf(t, gateway)
@@ -152,7 +152,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 		before := documentOf(t, gateway, "/openapi/v3", "")
 		kubectl(t, server.Endpoint, shared.admin, laterGroup, "apply", "-f", "-")
 		// The apiserver does not change all of its documents at once.
-		succeeds(t, poll(30*time.Second, 100*time.Millisecond, func() (bool, error) {
+		succeeds(t, poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
 			groups, documents := documentOf(t, server.Endpoint, "/apis", aggregatedType), documentOf(t, server.Endpoint, "/openapi/v3", "")
 			v2 := documentOf(t, server.Endpoint, "/openapi/v2", "")
 			return slices.Contains(names(t, groups, "items"), "later.example.com") && paths(t, documents)["apis/later.example.com/v1"] != nil &&
@@ -187,7 +187,7 @@ spec:
 // effect within a second.
 func TestFairgateHidesThePolicyObjectsOfItsApiserver(t *testing.T) {
 	aboutFairgate(t)
-	ctx := inTime(t, time.Minute)
+	ctx := inTime(t, 5*time.Minute)
 	self := "overlay-hiding"
 	succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole, OverlayRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "overlay", User: self, Upstream: shared.Direct.URL})
@@ -208,7 +208,7 @@ func TestFairgateHidesThePolicyObjectsOfItsApiserver(t *testing.T) {
 	newDecider(t, gateway, subject).until(own.UID, "")
 	// The apiserver classifies as well, by its own objects.
 	var passed http.Header
-	err := poll(10*time.Second, 20*time.Millisecond, func() (bool, error) {
+	err := poll(time.Minute, 20*time.Millisecond, func() (bool, error) {
 		passed = ask(t, &Fairgate{Endpoint: shared.Direct}, subject, http.MethodGet, "/version", "").Header
 		return passed.Get(flowSchemaHeader) == string(hidden.UID), nil
 	})
@@ -466,7 +466,7 @@ func kubectlKnowsBoth(t *testing.T, gateway, server Endpoint, prefix string) {
 // followsRights grants a user rights on the server and revokes them, and expects them to hold for hosted objects.
 func followsRights(t *testing.T, gateway Endpoint, server *Apiserver, prefix string) {
 	t.Helper()
-	ctx := inTime(t, 2*time.Minute)
+	ctx := inTime(t, 5*time.Minute)
 	user := must[User](t)(shared.NewUser(prefix + "-keeper"))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: prefix}}
 	must[*corev1.ServiceAccount](t)(server.Admin.CoreV1().ServiceAccounts("overlay").Create(ctx, account, metav1.CreateOptions{}))

@@ -47,7 +47,7 @@ func TestResetsOfOneClientCostNobodyElseAnything(t *testing.T) {
 	grantTesters(t)
 	fairgate := newFairgate(t, FairgateOptions{Mode: "requestHeader"})
 	succeeds(t, fairgate.Start())
-	ctx := inTime(t, 3*time.Minute)
+	ctx := inTime(t, 5*time.Minute)
 	succeeds(t, shared.EnsureNamespace(ctx, "resets"))
 
 	victims := newVictims(ctx, t, fairgate.Endpoint)
@@ -220,7 +220,7 @@ func (v *victims) failed(count *int64, err error) {
 func (v *victims) end() VictimResults {
 	v.stop()
 	v.running.Wait()
-	_ = poll(10*time.Second, 50*time.Millisecond, func() (bool, error) {
+	_ = poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
 		v.mutex.Lock()
 		defer v.mutex.Unlock()
 		return v.results.WatchesEnded > 0 || v.results.Events >= v.results.Writes*resetWatches, nil

@@ -76,7 +76,7 @@ func TestFairgateGoesByThePolicyObjectsOfTheApiserver(t *testing.T) {
 // takes until requests are classified accordingly.
 func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix string, client flowcontrolclient.FlowcontrolV1Interface, way string) {
 	t.Helper()
-	ctx := inTime(t, time.Minute)
+	ctx := inTime(t, 5*time.Minute)
 	decider := newDecider(t, gateway, subject)
 	before, _ := decider.decide()
 	var longest time.Duration
@@ -108,7 +108,7 @@ func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix str
 // forwards expects the apiserver's own responses about the objects.
 func forwards(t *testing.T, gateway *Fairgate, prefix string, directly, through flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
-	ctx := inTime(t, time.Minute)
+	ctx := inTime(t, 5*time.Minute)
 	created := makeLevel(t, through, prefix+"-passed")
 	found, err := directly.PriorityLevelConfigurations().Get(ctx, created.Name, metav1.GetOptions{})
 	if err != nil || found.UID != created.UID || found.ResourceVersion != created.ResourceVersion {
@@ -120,7 +120,7 @@ func forwards(t *testing.T, gateway *Fairgate, prefix string, directly, through 
 	} {
 		var got, want string
 		// A condition may be written in between.
-		err := poll(10*time.Second, 50*time.Millisecond, func() (bool, error) {
+		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
 			got, want = responseTo(t, gateway.Endpoint, shared.admin, target), responseTo(t, shared.Direct, shared.admin, target)
 			return got == want, nil
 		})
@@ -140,7 +140,7 @@ func forwards(t *testing.T, gateway *Fairgate, prefix string, directly, through 
 // onlyTheApiserverWrites expects no status but the apiserver's, and nothing of fairgate in any object.
 func onlyTheApiserverWrites(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
-	ctx := inTime(t, time.Minute)
+	ctx := inTime(t, 5*time.Minute)
 	var objects []metav1.Object
 	for _, schema := range must[*flowcontrolv1.FlowSchemaList](t)(client.FlowSchemas().List(ctx, metav1.ListOptions{})).Items {
 		objects = append(objects, &schema)
@@ -414,7 +414,7 @@ func newDecider(t *testing.T, gateway *Fairgate, user User) decider {
 // not the apiserver's, and the apiserver need not be there.
 func (d decider) decide() (schema, level string) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
 	response := must[*http.Response](d.t)(shared.Do(ctx, d.transport, d.gateway.Endpoint, d.user, http.MethodGet, ownPath, nil, ""))
 	defer response.Body.Close()
@@ -493,8 +493,8 @@ func gone(t *testing.T, err error) {
 func untilDangling(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface, name string, want flowcontrolv1.ConditionStatus) {
 	t.Helper()
 	var conditions []flowcontrolv1.FlowSchemaCondition
-	err := poll(30*time.Second, 50*time.Millisecond, func() (bool, error) {
-		schema, err := client.FlowSchemas().Get(inTime(t, 10*time.Second), name, metav1.GetOptions{})
+	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		schema, err := client.FlowSchemas().Get(inTime(t, time.Minute), name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -512,7 +512,7 @@ func untilDangling(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface
 func inSync(t *testing.T, gateway *Fairgate) {
 	t.Helper()
 	untilMetric(t, gateway, "fairgate_source_age_seconds", 0)
-	code, text, err := gateway.Ask(inTime(t, 10*time.Second), "/readyz?verbose")
+	code, text, err := gateway.Ask(inTime(t, time.Minute), "/readyz?verbose")
 	if err != nil || code != http.StatusOK || !strings.Contains(text, "[+]source ok\n") {
 		t.Errorf("/readyz?verbose: %d %v\n%s", code, err, text)
 	}
@@ -528,14 +528,14 @@ func reportsLoss(t *testing.T, gateway *Fairgate, why string, limit time.Duratio
 	var text string
 	err := poll(limit, 50*time.Millisecond, func() (bool, error) {
 		var err error
-		code, text, err = gateway.Ask(inTime(t, 10*time.Second), "/readyz?verbose")
+		code, text, err = gateway.Ask(inTime(t, time.Minute), "/readyz?verbose")
 		return line.MatchString(text), err
 	})
 	if err != nil || code != http.StatusOK {
 		t.Fatalf("/readyz?verbose: %d %v\n%s\nwant %s", code, err, text, line)
 	}
 	t.Logf("reported after %d ms: %s", time.Since(began).Milliseconds(), line.FindString(text))
-	if age, err := gateway.Metric(inTime(t, 10*time.Second), "fairgate_source_age_seconds"); err != nil || age < 1 {
+	if age, err := gateway.Metric(inTime(t, time.Minute), "fairgate_source_age_seconds"); err != nil || age < 1 {
 		t.Errorf("the age is %v, %v", age, err)
 	}
 	// It is logged once finding it again has failed, too.
@@ -555,9 +555,9 @@ func logs(t *testing.T, gateway *Fairgate, part string, limit time.Duration) {
 func dumpHas(t *testing.T, gateway *Fairgate, level string, want bool) {
 	t.Helper()
 	var text string
-	err := poll(5*time.Second, 50*time.Millisecond, func() (bool, error) {
+	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
 		var err error
-		_, text, err = gateway.Ask(inTime(t, 10*time.Second), "/debug/api_priority_and_fairness/dump_priority_levels")
+		_, text, err = gateway.Ask(inTime(t, time.Minute), "/debug/api_priority_and_fairness/dump_priority_levels")
 		return strings.Contains("\n"+text, "\n"+level+",") == want, err
 	})
 	if err != nil {
