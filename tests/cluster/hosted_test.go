@@ -126,7 +126,7 @@ func (k kubectlRun) command(t *testing.T) *exec.Cmd {
 		t.Fatal(err)
 	}
 	home := t.TempDir()
-	cmd := exec.CommandContext(inTime(t, time.Minute), filepath.Join(os.Getenv(binVariable), "kubectl"), k.Args...)
+	cmd := exec.CommandContext(inTime(t, 3*time.Minute), filepath.Join(os.Getenv(binVariable), "kubectl"), k.Args...)
 	cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + hosted(t).Admin, "PATH=/usr/bin:/bin"}
 	cmd.Dir = home
 	cmd.Stdin = strings.NewReader(k.Stdin)

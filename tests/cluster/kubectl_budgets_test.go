@@ -114,7 +114,7 @@ func fieldLines(text string) (lines []string) {
 
 func watchesBudgets(t *testing.T, at Endpoint) {
 	t.Helper()
-	cmd, err := shared.Kubectl(inTime(t, time.Minute), at, shared.admin, "get", "pdb", "-A", "-w", "--no-headers")
+	cmd, err := shared.Kubectl(inTime(t, 5*time.Minute), at, shared.admin, "get", "pdb", "-A", "-w", "--no-headers")
 	if err != nil {
 		t.Fatal(err)
 	}
