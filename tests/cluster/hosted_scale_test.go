@@ -43,7 +43,7 @@ func TestChangesOfManyFlowSchemasAreInForceOnceReported(t *testing.T) {
 	ctx := inTime(t, 10*time.Minute)
 	bed := newScaleBed(ctx, t, *scaleSchemas, 2*changes)
 	watch := newScaleWatch(t, bed.server, bed.probes)
-	stale, begun := 0, bed.sets(ctx, t)
+	stale, begun := 0, settled(func() float64 { return bed.sets(ctx, t) })
 	for number := 1; number <= changes; number++ {
 		known := bed.sets(ctx, t)
 		succeeds(t, bed.change(ctx, number))
@@ -61,7 +61,7 @@ func TestChangesOfManyFlowSchemasAreInForceOnceReported(t *testing.T) {
 		t.Errorf("%d changes made %v sets of objects", changes, applied)
 	}
 
-	begun = bed.sets(ctx, t)
+	begun = settled(func() float64 { return bed.sets(ctx, t) })
 	done := make(chan error, 1)
 	go func() {
 		for number := changes + 1; number <= 2*changes; number++ {
@@ -169,7 +169,7 @@ func newScaleBed(ctx context.Context, t *testing.T, schemas, changes int) *scale
 		bed.probes = append(bed.probes, string(created.UID))
 	}
 	succeeds(t, bed.change(ctx, 0))
-	// All that was made is in force once the last of it is, and once no further set follows for what the gateway writes itself.
+	// All that was made is in force once the last of it is.
 	watch := newScaleWatch(t, server, bed.probes)
 	succeeds(t, poll(time.Minute, 20*time.Millisecond, func() (bool, error) {
 		shown, err := watch.shown(ctx)

@@ -205,7 +205,8 @@ func (t *Target) settle(ctx context.Context, request Request, response Response,
 	own := seen.resolve(name)
 	get := Request{Method: "GET", Path: flowSchemasPath + "/" + own}
 	probe, version := newNormaliser(false, false), ""
-	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	// Some writes never have one. Where it comes later than this, sessions that differ are played again (see lasting).
+	err := poll(3*time.Second, 50*time.Millisecond, func() (bool, error) {
 		before := version
 		current, err := t.send(ctx, get, probe)
 		version = probe.values["rv:"+own]
