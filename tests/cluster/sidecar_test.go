@@ -122,9 +122,10 @@ func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix str
 		inSet()
 		schema := makeSchema(t, client, schemaFor(subject, prefix, first.Name, 200))
 		changed(schema.UID, first.UID)
-		// This is no change of the policy, and makes no set.
+		// This is no change of the policy, and makes no set, in the time in which it would make one.
 		must[*flowcontrolv1.FlowSchema](t)(client.FlowSchemas().Patch(ctx, schema.Name, types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"note":"no change"}}}`), metav1.PatchOptions{}))
+		settled(sets)
 
 		must[*flowcontrolv1.FlowSchema](t)(client.FlowSchemas().Patch(ctx, schema.Name, types.MergePatchType,
 			[]byte(`{"spec":{"priorityLevelConfiguration":{"name":"`+second.Name+`"}}}`), metav1.PatchOptions{}))
