@@ -149,8 +149,9 @@ func (w *world) storm(t *testing.T, ctx context.Context) {
 	w.files.load(ctx, 12, "mouse", "GET", "/api/v1/pods?watch=true", time.Second)
 	w.files.load(ctx, 1, "root", "GET", pods+"/broken?code=500", 100*time.Millisecond)
 	go w.files.babble(ctx)
-	for range 4 {
-		go w.files.stall(ctx, "mouse", pods+"?bytes=100000000")
+	for number := range 4 {
+		// One after another, so that rates over 10 s show what becomes of them all the time.
+		time.AfterFunc(time.Duration(number)*2500*time.Millisecond, func() { w.files.stall(ctx, "mouse", pods+"?bytes=100000000") })
 	}
 	w.files.load(ctx, 1, "root", "GET", pods+"/broken?bytes=100000&break", 100*time.Millisecond)
 	w.files.load(ctx, 1, "nobody", "GET", pods, 100*time.Millisecond)
