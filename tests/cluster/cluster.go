@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	readyLimit = 2 * time.Minute  // for a program to become ready; it takes seconds
+	readyLimit = 10 * time.Minute // for a program to become ready; it takes seconds
 	stopGrace  = 15 * time.Second // for a server to end before it is killed; nothing is decided by it
 	drainLimit = time.Minute      // for a fairgate to end by itself, which takes at most the grace of its drain
 )

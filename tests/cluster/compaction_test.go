@@ -52,7 +52,7 @@ func compactUnderAnInformer(t *testing.T, disturb func(t *testing.T, a *Fairgate
 	a, b := newReplica(t, "a", valve.URL), newReplica(t, "b", etcd.URL)
 	succeeds(t, a.Launch(), b.Launch(), a.UntilReady(), b.UntilReady())
 	atA, atB := clientOf(t, a).PriorityLevelConfigurations(), clientOf(t, b).PriorityLevelConfigurations()
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	create := func(client flowcontrolclient.PriorityLevelConfigurationInterface, name string) *flowcontrolv1.PriorityLevelConfiguration {
 		t.Helper()
 		return must[*flowcontrolv1.PriorityLevelConfiguration](t)(client.Create(ctx, rejecting(name, 1), metav1.CreateOptions{}))

@@ -16,7 +16,7 @@ import (
 func TestAnotherFairgateGoesOnCountingBudgets(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	server := must[*Apiserver](t)(shared.StartApiserver("handed-over", "", controlledBedFlags...))
 	const user, namespace = "budget-leader", "handed-over"
 	succeeds(t, Grant(ctx, server.Admin, user, ImpersonatorRole, ControllerRole, LeaseRole))

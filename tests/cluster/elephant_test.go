@@ -20,7 +20,7 @@ const (
 	elephantSeconds = 15
 	elephantSeats   = 8 // fairgate's server concurrency limit: what two cores serve without long queues of their own
 	mouseInterval   = 200 * time.Millisecond
-	requestLimit    = 60 * time.Second
+	requestLimit    = 5 * time.Minute
 )
 
 // A flood has the results of the elephant and of the mouse, in milliseconds from the intended send time.
@@ -49,7 +49,8 @@ func TestAMouseWaitsForNoMoreOfAnElephantThanThereAreSeats(t *testing.T) {
 	makeCrowd(t)
 	elephant := must[User](t)(shared.NewUser("elephant"))
 	mouse := must[User](t)(shared.NewUser("mouse"))
-	at := startFairgate(t, FairgateOptions{Mode: "requestHeader", Seats: elephantSeats})
+	// No request is refused for the time that it waits, however slow the machine is.
+	at := startFairgate(t, FairgateOptions{Mode: "requestHeader", Seats: elephantSeats, Request: "8m"})
 	got := runFlood(t, at, elephant, mouse, mouseRequests)
 	t.Logf("%s", asJSON(got))
 	if got.MouseOK != got.MouseRequests {
@@ -218,7 +219,7 @@ func runMouse(ctx context.Context, at Endpoint, user User, count int, others *at
 		}
 		result.sent++
 		requests.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, requestLimit)
+			ctx, cancel := context.WithTimeout(ctx, requestLimit) // against a hang
 			defer cancel()
 			code, before := 0, int64(0)
 			if others != nil {

@@ -444,7 +444,7 @@ func TestEvictionsNeedTheRightToEvict(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := must[*Apiserver](t)(evictionBed())
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	namespace, drainer := evictionNamespace(t, ctx, server, "allowed")
 	succeeds(t, makeShared(ctx, server.Admin, namespace, 2, 1))
 	gateway := evictingFairgate(t, server.URL)

@@ -31,6 +31,7 @@ type FairgateOptions struct {
 	Port     int    // port to listen on; a free one when zero
 	Policies string // directory of policy files; none when empty
 	Seats    int    // server concurrency limit; fairgate's default when zero
+	Request  string // how long a request may take, and four times what it may wait; fairgate's default when empty
 	Off      bool   // no flow control, fairgate only passes on
 	Eviction string // who decides about evictions; relay when empty
 	Counts   bool   // whether it runs the disruption controller
@@ -89,6 +90,10 @@ flowControl:
 {{- if .Policies }}
   policies:
     directory: {{ .Policies }}
+{{- end }}
+{{- if .Request }}
+timeouts:
+  request: {{ .Request }}
 {{- end }}
 {{- if eq .Source "overlay" }}
 hostedApi: # what is granted or taken back upstream is to be seen soon
@@ -157,6 +162,7 @@ type fairgateFields struct {
 	GatewayUser     string
 	Policies        string
 	Seats           int
+	Request         string
 	Off             bool
 	Eviction        string
 	Counts          bool
@@ -202,7 +208,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
 		Upstream: cmp.Or(options.Upstream, c.Direct.URL), UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
-		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
+		Policies: options.Policies, Seats: options.Seats, Request: options.Request, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
 		Etcd: c.etcd.URL, Prefix: options.Prefix,
 		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, AdmissionHosted: options.AdmissionHosted, AdmissionLog: options.AdmissionLog, Fidelity: cmp.Or(options.Fidelity, "dryRun"),

@@ -425,7 +425,7 @@ func TestDeletingACollectionOfTheHostedAPI(t *testing.T) {
 
 func deleteCollections(t *testing.T, server *Hosted) {
 	server.clear(t, "test=collection")
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	config := server.config(t)
 	levels := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config)).FlowcontrolV1().PriorityLevelConfigurations()
 	selected := metav1.ListOptions{LabelSelector: "test=collection"}
@@ -483,7 +483,7 @@ func TestAnInformerOfTheHostedAPISurvivesARestart(t *testing.T) {
 
 func restartUnderAnInformer(t *testing.T, server *Hosted) {
 	server.clear(t, "test=informer")
-	ctx, cancel := context.WithCancel(inTime(t, 5*time.Minute))
+	ctx, cancel := context.WithCancel(inTime(t, 20*time.Minute))
 	defer cancel()
 	client := server.client(t)
 	schemas := client.FlowcontrolV1().FlowSchemas()

@@ -38,7 +38,7 @@ func TestAnInformerOfAServiceAccountSeesEveryChange(t *testing.T) {
 	account := must[User](t)(shared.NewServiceAccount(inTime(t, time.Minute), "informer", "watcher"))
 	kubectl(t, shared.Direct, shared.admin, informerRole, "apply", "-f", "-")
 	throughEach(t, FairgateOptions{}, func(t *testing.T, at Endpoint) {
-		ctx := inTime(t, 5*time.Minute)
+		ctx := inTime(t, 20*time.Minute)
 		namespace := "informer-" + strings.ToLower(at.Name)
 		if err := shared.EnsureNamespace(ctx, namespace); err != nil {
 			t.Fatal(err)

@@ -98,7 +98,7 @@ func TestKubectlIsRefusedAndWarnedThroughAGateway(t *testing.T) {
 		for _, step := range steps {
 			var text string
 			err := poll(time.Minute, 200*time.Millisecond, func() (bool, error) {
-				cmd := must[*exec.Cmd](t)(shared.Kubectl(inTime(t, 5*time.Minute), at, shared.admin, append([]string{"--namespace=forwarded"}, step.args...)...))
+				cmd := must[*exec.Cmd](t)(shared.Kubectl(inTime(t, 20*time.Minute), at, shared.admin, append([]string{"--namespace=forwarded"}, step.args...)...))
 				cmd.Stdin = strings.NewReader(step.stdin)
 				both, err := cmd.CombinedOutput()
 				if text = string(both); err != nil {

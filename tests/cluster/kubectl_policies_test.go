@@ -49,7 +49,7 @@ func TestKubectlOnHostedPolicies(t *testing.T) {
 	server := must[*Apiserver](t)(evictionBed())
 	kubectls := map[string]func(stdin string, args ...string) (string, error){
 		"real": func(stdin string, args ...string) (string, error) {
-			cmd := must[*exec.Cmd](t)(shared.Kubectl(inTime(t, 5*time.Minute), server.Endpoint, shared.admin, args...))
+			cmd := must[*exec.Cmd](t)(shared.Kubectl(inTime(t, 20*time.Minute), server.Endpoint, shared.admin, args...))
 			cmd.Stdin = strings.NewReader(stdin)
 			both, err := cmd.CombinedOutput()
 			return string(both), err

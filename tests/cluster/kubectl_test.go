@@ -66,7 +66,7 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 
 		t.Run("get --watch", func(t *testing.T) {
 			kubectl(t, at, user, "", in("create", "configmap", "watched", "--from-literal=n=1")...)
-			cmd, err := shared.Kubectl(inTime(t, 5*time.Minute), at, user, in("get", "configmaps", "--watch", "--output-watch-events",
+			cmd, err := shared.Kubectl(inTime(t, 20*time.Minute), at, user, in("get", "configmaps", "--watch", "--output-watch-events",
 				"--field-selector=metadata.name=watched", "-o", `jsonpath={.type} {.object.data.n}{"\n"}`)...)
 			if err != nil {
 				t.Fatal(err)
@@ -83,7 +83,7 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 
 		t.Run("wait", func(t *testing.T) {
 			kubectl(t, at, user, "", in("create", "configmap", "awaited", "--from-literal=ready=no")...)
-			cmd, err := shared.Kubectl(inTime(t, 5*time.Minute), at, user,
+			cmd, err := shared.Kubectl(inTime(t, 20*time.Minute), at, user,
 				in("wait", "configmap/awaited", "--for=jsonpath={.data.ready}=yes", "--timeout=60s", "-v=6")...)
 			if err != nil {
 				t.Fatal(err)
@@ -100,7 +100,7 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 }
 
 func TestEveryUserIsWhoHeIsWithoutFairgate(t *testing.T) {
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	user := must[User](t)(alice())
 	account := must[User](t)(shared.NewServiceAccount(ctx, "whoami", "robot"))
 	users := map[string]User{

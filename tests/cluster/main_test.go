@@ -225,7 +225,7 @@ const (
 )
 
 var crowdOnce = sync.OnceValue(func() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	if err := shared.EnsureNamespace(ctx, crowdNamespace); err != nil {
 		return err

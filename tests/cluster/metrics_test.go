@@ -17,7 +17,7 @@ import (
 // if it may read them, else the same error.
 func TestScrapersAreAnsweredAsByTheApiserver(t *testing.T) {
 	aboutFairgate(t)
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	self := "scraped"
 	succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole, SecureAdminRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", User: self, Secure: true})
@@ -58,7 +58,7 @@ func TestHostedLevelsAreFoundInTheApiserversMetrics(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := bare(t)
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	self := "overlay-metrics"
 	succeeds(t, Grant(ctx, server.Admin, self, SidecarRole, OverlayRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "overlay", User: self, Upstream: server.URL})

@@ -22,7 +22,7 @@ func TestAGatewayServesWithoutItsStore(t *testing.T) {
 	gateway := newReplica(t, "a", etcd.URL)
 	succeeds(t, gateway.Start())
 	process := gateway.running
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	levels, schemas := clientOf(t, gateway).PriorityLevelConfigurations(), clientOf(t, gateway).FlowSchemas()
 
 	// Absent: the built-in policy serves, of which no object is known.

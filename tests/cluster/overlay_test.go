@@ -43,7 +43,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := bare(t)
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	if answer := responseTo(t, server.Endpoint, shared.admin, groupPath); !strings.HasPrefix(answer, "404 ") {
 		t.Fatalf("the apiserver has the group: %s", answer)
 	}
@@ -188,7 +188,7 @@ spec:
 // effect, and once it is reported, on all connections.
 func TestFairgateHidesThePolicyObjectsOfItsApiserver(t *testing.T) {
 	aboutFairgate(t)
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	self := "overlay-hiding"
 	succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole, OverlayRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "overlay", User: self, Upstream: shared.Direct.URL})
@@ -467,7 +467,7 @@ func kubectlKnowsBoth(t *testing.T, gateway, server Endpoint, prefix string) {
 // followsRights grants a user rights on the server and revokes them, and expects them to hold for hosted objects.
 func followsRights(t *testing.T, fairgate *Fairgate, server *Apiserver, prefix string) {
 	t.Helper()
-	ctx, gateway := inTime(t, 5*time.Minute), fairgate.Endpoint
+	ctx, gateway := inTime(t, 20*time.Minute), fairgate.Endpoint
 	user := must[User](t)(shared.NewUser(prefix + "-keeper"))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: prefix}}
 	must[*corev1.ServiceAccount](t)(server.Admin.CoreV1().ServiceAccounts("overlay").Create(ctx, account, metav1.CreateOptions{}))

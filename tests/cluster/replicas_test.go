@@ -295,7 +295,7 @@ func staysStill(t *testing.T, etcd *Etcd, replicas ...*Fairgate) {
 // sameAsTheApiserver compares the objects that replicas create in an empty store with those of the real server.
 func sameAsTheApiserver(t *testing.T, replicas ...flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	wanted := specs(t, ctx, shared.Admin.FlowcontrolV1(), func(object metav1.Object) bool { return object.GetAnnotations()[autoupdate] == "true" })
 	if len(wanted) < 10 {
 		t.Fatalf("the apiserver has only %d objects of its own", len(wanted))

@@ -36,7 +36,7 @@ const (
 // only the rights of the shipped role, and writes nothing there.
 func TestFairgateGoesByThePolicyObjectsOfTheApiserver(t *testing.T) {
 	aboutFairgate(t)
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	for number, mode := range Modes {
 		t.Run(mode, func(t *testing.T) {
 			self := Audited[number]
@@ -85,7 +85,7 @@ func TestFairgateGoesByThePolicyObjectsOfTheApiserver(t *testing.T) {
 func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix string, client flowcontrolclient.FlowcontrolV1Interface, way string) {
 	t.Helper()
 	const rounds, connections, changes = 3, 8, 7
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	// Data cores take connections in turn.
 	deciders := make([]decider, connections)
 	for number := range deciders {
@@ -181,7 +181,7 @@ func listsOf(t *testing.T, self string) int {
 // forwards expects the apiserver's own responses about the objects.
 func forwards(t *testing.T, gateway *Fairgate, prefix string, directly, through flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	created := makeLevel(t, through, prefix+"-passed")
 	found, err := directly.PriorityLevelConfigurations().Get(ctx, created.Name, metav1.GetOptions{})
 	if err != nil || found.UID != created.UID || found.ResourceVersion != created.ResourceVersion {
@@ -213,7 +213,7 @@ func forwards(t *testing.T, gateway *Fairgate, prefix string, directly, through 
 // onlyTheApiserverWrites expects no status but the apiserver's, and nothing of fairgate in any object.
 func onlyTheApiserverWrites(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	var objects []metav1.Object
 	for _, schema := range must[*flowcontrolv1.FlowSchemaList](t)(client.FlowSchemas().List(ctx, metav1.ListOptions{})).Items {
 		objects = append(objects, &schema)
@@ -304,7 +304,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 		t.Run(loss.name, func(t *testing.T) {
 			t.Parallel()
 			name := "sidecar-last-" + strings.ReplaceAll(loss.name, " ", "-")
-			self, ctx := name, inTime(t, 5*time.Minute)
+			self, ctx := name, inTime(t, 20*time.Minute)
 			succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole))
 			valve := valveToTheApiserver(t)
 			gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "sidecar", User: self, Upstream: "https://" + valve.Address})
@@ -362,7 +362,7 @@ func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
 	} {
 		t.Run(lack.name, func(t *testing.T) {
 			t.Parallel()
-			self, ctx := "sidecar-first-"+strings.ReplaceAll(lack.name, " ", "-"), inTime(t, 5*time.Minute)
+			self, ctx := "sidecar-first-"+strings.ReplaceAll(lack.name, " ", "-"), inTime(t, 20*time.Minute)
 			succeeds(t, Grant(ctx, shared.Admin, self, lack.rights...))
 			valve := valveToTheApiserver(t)
 			if !lack.reachable {
