@@ -18,7 +18,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // startKubeAPIServer starts etcd and a kube-apiserver of FAIRGATE_CLUSTER_BIN, and returns the address.
@@ -107,7 +106,7 @@ func TestBoardsShowAKubeAPIServerWhereTheyDoNotNeedFairgate(t *testing.T) {
 	}
 	count := len(empty)
 	w := &world{prometheus: p}
-	w.wait(t, 90*time.Second, func() bool {
+	w.wait(t, firesWithin, func() bool {
 		get("/api/v1/namespaces")
 		get("/api/v1/namespaces/default/pods/none")
 		w.dropThoseWithData(t, empty)

@@ -168,7 +168,7 @@ func TestAnApplyIsAuditedAsAServerJudgesIt(t *testing.T) {
 	aboutJudgingFairgate(t)
 	t.Parallel()
 	const space = "applied"
-	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
+	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 20*time.Minute)
 	file, log := filepath.Join(t.TempDir(), "policies.yaml"), filepath.Join(t.TempDir(), "audit.jsonl")
 	succeeds(t, os.WriteFile(file, []byte(appliedPolicy), 0o600))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space, Labels: map[string]string{"applied": "yes"}}}

@@ -133,7 +133,7 @@ func impatient(sessions []Session) []Session {
 // Where nobody enforces the policies, the comparison shows that, in every session. Else it would show nothing.
 func TestTheComparisonOfPoliciesCanFail(t *testing.T) {
 	t.Parallel()
-	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
+	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 20*time.Minute)
 	var sessions []Session
 	for _, session := range JudgedSessions() {
 		if slices.Contains([]string{"verbs", "connect", "collections", "users", "relabelled"}, strings.TrimPrefix(session.Name, playMark)) {

@@ -51,7 +51,7 @@ func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserv
 	c.mutex.Lock()
 	c.further = append(c.further, server)
 	c.mutex.Unlock()
-	probe := &http.Client{Transport: c.Transport(c.admin, true), Timeout: 5 * time.Second}
+	probe := &http.Client{Transport: c.Transport(c.admin, true), Timeout: 20 * time.Second}
 	if err := server.running.untilReady(readyLimit, func() error { return healthy(probe, server.URL+"/readyz") }); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, server.running.tail(40))
 	}

@@ -374,7 +374,7 @@ func classify(t *testing.T, ctx context.Context, at Endpoint, user User, request
 }
 
 func classifyOne(ctx context.Context, transport *http.Transport, at Endpoint, user User, request probe) (outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	header := http.Header{}
 	body := ""

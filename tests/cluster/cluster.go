@@ -28,8 +28,9 @@ import (
 )
 
 const (
-	readyLimit = 2 * time.Minute // for a program to become ready; it takes seconds
-	stopGrace  = 15 * time.Second
+	readyLimit = 10 * time.Minute // for a program to become ready; it takes seconds
+	stopGrace  = 15 * time.Second // for a server to end before it is killed; nothing is decided by it
+	drainLimit = time.Minute      // for a fairgate to end by itself, which takes at most the grace of its drain
 )
 
 // StaticToken is known to the apiserver and to fairgate alike, by a static token file.
@@ -149,7 +150,7 @@ func (c *Cluster) startServers() error {
 	if c.Admin, err = c.adminOf(c.Direct); err != nil {
 		return err
 	}
-	probe := &http.Client{Transport: c.Transport(c.admin, true), Timeout: 5 * time.Second}
+	probe := &http.Client{Transport: c.Transport(c.admin, true), Timeout: 20 * time.Second}
 	if err := c.apiserver.untilReady(readyLimit, func() error { return healthy(probe, c.Direct.URL+"/readyz") }); err != nil {
 		return err
 	}
@@ -237,8 +238,8 @@ func (c *Cluster) Transport(user User, http2 bool) *http.Transport {
 	}
 	transport := &http.Transport{
 		TLSClientConfig:     config,
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
+		DialContext:         (&net.Dialer{Timeout: time.Minute}).DialContext,
+		TLSHandshakeTimeout: time.Minute,
 		MaxIdleConnsPerHost: 100,
 		DisableCompression:  true,
 		Protocols:           new(http.Protocols),

@@ -52,7 +52,7 @@ func compactUnderAnInformer(t *testing.T, disturb func(t *testing.T, a *Fairgate
 	a, b := newReplica(t, "a", valve.URL), newReplica(t, "b", etcd.URL)
 	succeeds(t, a.Launch(), b.Launch(), a.UntilReady(), b.UntilReady())
 	atA, atB := clientOf(t, a).PriorityLevelConfigurations(), clientOf(t, b).PriorityLevelConfigurations()
-	ctx := inTime(t, 2*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	create := func(client flowcontrolclient.PriorityLevelConfigurationInterface, name string) *flowcontrolv1.PriorityLevelConfiguration {
 		t.Helper()
 		return must[*flowcontrolv1.PriorityLevelConfiguration](t)(client.Create(ctx, rejecting(name, 1), metav1.CreateOptions{}))
@@ -241,8 +241,8 @@ func (i *informed) note(before string, object any) {
 func (i *informed) untilLike(t *testing.T, client flowcontrolclient.PriorityLevelConfigurationInterface) {
 	t.Helper()
 	var wanted, held, reported map[string]string
-	err := poll(40*time.Second, 50*time.Millisecond, func() (bool, error) {
-		list, err := client.List(inTime(t, 10*time.Second), metav1.ListOptions{})
+	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		list, err := client.List(inTime(t, time.Minute), metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}

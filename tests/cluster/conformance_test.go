@@ -147,7 +147,7 @@ func newer(a, b string) bool {
 // passSequence makes the calls of Kubernetes' conformance tests "should support FlowSchema (and
 // PriorityLevelConfiguration) API operations", one after the other.
 func passSequence[T metav1.Object, L typedList](t *testing.T, server *Hosted, c conformant[T, L]) {
-	ctx := inTime(t, 3*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	client := server.client(t)
 	if _, err := client.Discovery().ServerResourcesForGroupVersion("flowcontrol.apiserver.k8s.io/" + c.version); *hostedKubeconfig != "" && apierrors.IsNotFound(err) {
 		t.Skip("the server that was named does not serve " + c.version)
@@ -306,7 +306,7 @@ func awaitPatched[T metav1.Object](events watch.Interface) error {
 			if object.GetAnnotations()["patched"] == "true" {
 				return nil
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("no event in time")
 		}
 	}
@@ -318,7 +318,7 @@ func TestRequestsAreClassifiedByWhatTheHostedAPIHolds(t *testing.T) {
 }
 
 func classifyByWhatIsHosted(t *testing.T, server *Hosted) {
-	ctx := inTime(t, 2*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	client := server.client(t)
 	schemas, levels := client.FlowcontrolV1().FlowSchemas(), client.FlowcontrolV1().PriorityLevelConfigurations()
 	const levelName, schemaName = "e2e-testing-prioritylevel", "e2e-testing-flowschema"
@@ -354,7 +354,7 @@ func classifyByWhatIsHosted(t *testing.T, server *Hosted) {
 		},
 	}, metav1.CreateOptions{}))
 
-	err := poll(30*time.Second, time.Second, func() (bool, error) {
+	err := poll(time.Minute, time.Second, func() (bool, error) {
 		current, err := schemas.Get(ctx, schemaName, metav1.GetOptions{})
 		if err != nil {
 			return false, err

@@ -156,11 +156,11 @@ func lasting(t *testing.T, real, target *Target, sessions []Session, differences
 		if len(of) == 0 {
 			continue
 		}
-		want, err := playAll(inTime(t, 5*time.Minute), real, []Session{session})
+		want, err := playAll(inTime(t, 20*time.Minute), real, []Session{session})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := playAll(inTime(t, 5*time.Minute), target, []Session{session})
+		got, err := playAll(inTime(t, 20*time.Minute), target, []Session{session})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,9 +59,9 @@ func (p *process) cost() (processCost, error) {
 // before an apiserver of its own: from their start until all budgets are computed, and while pods change steadily.
 func TestCostsOfTheDisruptionController(t *testing.T) {
 	aboutFairgate(t)
-	ctx := inTime(t, 13*time.Minute)
+	onlyMeasures(t)
+	ctx := inTime(t, 40*time.Minute)
 	const user = "cost-counter"
-	costs := map[string]any{}
 	for _, name := range []string{"controller-manager", "fairgate"} {
 		server := must[*Apiserver](t)(shared.StartApiserver("cost-of-"+name, "", controlledBedFlags...))
 		world := &costWorld{server: server, namespaces: min(50, *costBudgets)}
@@ -71,7 +71,7 @@ func TestCostsOfTheDisruptionController(t *testing.T) {
 			succeeds(t, Grant(ctx, server.Admin, user, ImpersonatorRole, ControllerRole, LeaseRole))
 			idle := newFairgate(t, FairgateOptions{Mode: "impersonate", User: user + "-idle", Upstream: server.URL})
 			succeeds(t, idle.Start())
-			costs["fairgate without controller"] = must[processCost](t)(idle.running.cost())
+			measured(t, "fairgate without a controller: memory", must[processCost](t)(idle.running.cost()).RSS, "MiB", 0)
 			succeeds(t, idle.Stop())
 			gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", User: user, Upstream: server.URL, Counts: true})
 			succeeds(t, gateway.Start())
@@ -85,13 +85,14 @@ func TestCostsOfTheDisruptionController(t *testing.T) {
 		started := must[processCost](t)(running.cost())
 		succeeds(t, world.churn(ctx))
 		ended := must[processCost](t)(running.cost())
-		costs[name] = map[string]any{
-			"computedAfterSeconds": computed, "start": started,
-			"churn": processCost{CPU: ended.CPU - started.CPU, RSS: ended.RSS, Peak: ended.Peak},
-		}
+		of := fmt.Sprintf("%s, %d pods, %d budgets: ", name, *costPods, *costBudgets)
+		measured(t, of+"all budgets computed", computed, "s", 0)
+		measured(t, of+"CPU time until then", started.CPU, "s", 0)
+		measured(t, of+"peak memory until then", started.Peak, "MiB", 0)
+		measured(t, fmt.Sprintf("%sCPU time of %d changes", of, *costChanges), ended.CPU-started.CPU, "s", 0)
+		measured(t, fmt.Sprintf("%speak memory after %d changes", of, *costChanges), ended.Peak, "MiB", 0)
 		_, _ = running.stop(stopGrace), server.running.stop(stopGrace)
 	}
-	t.Logf("DISRUPTION_COSTS {\"pods\":%d,\"budgets\":%d,\"changes\":%d,\"costs\":%s}", *costPods, *costBudgets, *costChanges, asJSON(costs))
 }
 
 // A costWorld has one replica set for each budget; its pods are spread evenly.

@@ -19,7 +19,7 @@ func TestMergedDocumentsKeepTheBytesOfTheApiserver(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := must[*Apiserver](t)(evictionBed())
-	ctx := inTime(t, time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	self := "keeps-bytes"
 	succeeds(t, Grant(ctx, server.Admin, self, ImpersonatorRole, OverlayRole, PrecheckRole, EvictionRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", Source: "overlay", User: self, Upstream: server.URL, Eviction: "authoritative"})

@@ -129,7 +129,7 @@ func (e *Etcd) keys(ctx context.Context, prefix string) ([]string, uint64, error
 
 // call uses the JSON form of etcd's API, for which no client is needed.
 func (e *Etcd) call(ctx context.Context, path string, question, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	body, err := json.Marshal(question)
 	if err != nil {

@@ -444,7 +444,7 @@ func TestEvictionsNeedTheRightToEvict(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := must[*Apiserver](t)(evictionBed())
-	ctx := inTime(t, 3*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	namespace, drainer := evictionNamespace(t, ctx, server, "allowed")
 	succeeds(t, makeShared(ctx, server.Admin, namespace, 2, 1))
 	gateway := evictingFairgate(t, server.URL)
@@ -462,8 +462,9 @@ func TestEvictionsNeedTheRightToEvict(t *testing.T) {
 	}
 }
 
-// How many evictions of one budget the server itself carries out in a second, and how many fairgate does.
-func TestEvictionsPerSecond(t *testing.T) {
+// Evictions of one budget that come at the same time are all carried out: none is refused while the budget allows it. How
+// many fairgate carries out in a second is measured, with -measure beside how many the server itself does.
+func TestEvictionsOfOneBudgetAtTheSameTimeAllSucceed(t *testing.T) {
 	aboutFairgate(t)
 	server := must[*Apiserver](t)(evictionBed())
 	ctx := inTime(t, 8*time.Minute)
@@ -471,8 +472,11 @@ func TestEvictionsPerSecond(t *testing.T) {
 	gateway := evictingFairgate(t, server.URL)
 	succeeds(t, gateway.Start())
 	const count, clients = 128, 16
-	rates := map[string]float64{}
-	for name, at := range map[string]Endpoint{"server": server.Endpoint, "fairgate": gateway.Endpoint} {
+	ends := map[string]Endpoint{"fairgate": gateway.Endpoint}
+	if *measuring {
+		ends["control: server"] = server.Endpoint
+	}
+	for name, at := range ends {
 		succeeds(t, makeShared(ctx, server.Admin, namespace, count, count))
 		client := evictingClient(t, at, drainer)
 		var next atomic.Int64
@@ -488,17 +492,23 @@ func TestEvictionsPerSecond(t *testing.T) {
 						return
 					}
 					eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", index), Namespace: namespace}}
-					if err := client.PolicyV1().Evictions(namespace).Evict(ctx, eviction); err != nil {
-						t.Errorf("%s: %v", name, err)
+					err := client.PolicyV1().Evictions(namespace).Evict(ctx, eviction)
+					// On a machine that stands still a request may end at its time limit, carried out or not.
+					for again := 0; again < 10 && (apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)); again++ {
+						if err = client.PolicyV1().Evictions(namespace).Evict(ctx, eviction); apierrors.IsNotFound(err) {
+							err = nil
+						}
+					}
+					if err != nil && name == "fairgate" {
+						t.Errorf("%v", err)
 					}
 				}
 			}()
 		}
 		group.Wait()
-		rates[name] = count / time.Since(from).Seconds()
+		measured(t, fmt.Sprintf("%s: %d evictions by %d clients", name, count, clients), count/time.Since(from).Seconds(), "1/s", 0)
 		succeeds(t, clearShared(ctx, server.Admin, namespace))
 	}
-	t.Logf("EVICTIONS_PER_SECOND %s", asJSON(rates))
 }
 
 // G2, G3: whenever a fairgate dies, or its upstream is cut off or hangs, no pod is gone that is not in the budget.
@@ -509,14 +519,18 @@ func TestNoEvictionIsUnaccountedFor(t *testing.T) {
 	ctx := inTime(t, 10*time.Minute)
 	namespace, drainer := evictionNamespace(t, ctx, server, "disturbed")
 	random := rand.New(rand.NewPCG(*evictionSeed, 2))
-	const count, allowed = 30, 10
+	const count, allowed, runs, mostRuns = 30, 10, 16, 80
 	gone, between := 0, 0
-	for run := range 16 {
+	// Those of the last kind are repeated until one has killed a fairgate at the moment that it is about.
+	for run := 0; run < runs || between == 0 && run < mostRuns; run++ {
+		if run >= runs && run%4 != 3 {
+			continue
+		}
 		valve := must[*Valve](t)(NewValve(strings.TrimPrefix(server.URL, "https://")))
 		gateway := must[*Fairgate](t)(shared.NewFairgate(FairgateOptions{Mode: "impersonate", User: evictionUser, Upstream: "https://" + valve.Address, Eviction: "authoritative"}))
 		succeeds(t, gateway.Start(), makeShared(ctx, server.Admin, namespace, count, allowed))
 		client := evictingClient(t, gateway.Endpoint, drainer)
-		short, stop := context.WithTimeout(ctx, 20*time.Second)
+		short, stop := context.WithTimeout(ctx, time.Minute)
 		var group sync.WaitGroup
 		var granted atomic.Int64
 		for index := range count {

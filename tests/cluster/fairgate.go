@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -30,6 +31,7 @@ type FairgateOptions struct {
 	Port     int    // port to listen on; a free one when zero
 	Policies string // directory of policy files; none when empty
 	Seats    int    // server concurrency limit; fairgate's default when zero
+	Request  string // how long a request may take, and four times what it may wait; fairgate's default when empty
 	Off      bool   // no flow control, fairgate only passes on
 	Eviction string // who decides about evictions; relay when empty
 	Counts   bool   // whether it runs the disruption controller
@@ -88,6 +90,10 @@ flowControl:
 {{- if .Policies }}
   policies:
     directory: {{ .Policies }}
+{{- end }}
+{{- if .Request }}
+timeouts:
+  request: {{ .Request }}
 {{- end }}
 {{- if eq .Source "overlay" }}
 hostedApi: # what is granted or taken back upstream is to be seen soon
@@ -156,6 +162,7 @@ type fairgateFields struct {
 	GatewayUser     string
 	Policies        string
 	Seats           int
+	Request         string
 	Off             bool
 	Eviction        string
 	Counts          bool
@@ -201,7 +208,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
 		Upstream: cmp.Or(options.Upstream, c.Direct.URL), UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
-		Policies: options.Policies, Seats: options.Seats, Off: options.Off,
+		Policies: options.Policies, Seats: options.Seats, Request: options.Request, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
 		Etcd: c.etcd.URL, Prefix: options.Prefix,
 		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, AdmissionHosted: options.AdmissionHosted, AdmissionLog: options.AdmissionLog, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
@@ -287,7 +294,7 @@ func (f *Fairgate) Start() error {
 
 // UntilReady waits until it is ready.
 func (f *Fairgate) UntilReady() error {
-	client := &http.Client{Timeout: 5 * time.Second}
+	client := &http.Client{Timeout: 20 * time.Second}
 	if err := f.running.untilReady(readyLimit, func() error { return healthy(client, f.admin+"/readyz") }); err != nil {
 		return fmt.Errorf("%w\n%s", err, f.Log(40))
 	}
@@ -296,7 +303,7 @@ func (f *Fairgate) UntilReady() error {
 
 // Stop makes it drain, and fails if it exits with an error.
 func (f *Fairgate) Stop() error {
-	return f.running.stop(stopGrace)
+	return f.running.stop(drainLimit)
 }
 
 // Restart stops it and starts it again.
@@ -340,6 +347,35 @@ func (f *Fairgate) Metric(ctx context.Context, name string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("no metric %s", name)
+}
+
+// Sum adds up a metric over the label sets that have all of these labels, each written as name="value".
+func (f *Fairgate) Sum(ctx context.Context, name string, labels ...string) (float64, error) {
+	_, text, err := f.Ask(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	return sumOf(text, name, labels...)
+}
+
+// sumOf adds up a metric in the text of /metrics over the label sets that have all of these labels; 0 without any.
+func sumOf(text, name string, labels ...string) (sum float64, err error) {
+	for line := range strings.Lines(text) {
+		rest, found := strings.CutPrefix(line, name)
+		if !found || !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "{") {
+			continue
+		}
+		if slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(rest, label) }) {
+			continue
+		}
+		fields := strings.Fields(line)
+		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += value
+	}
+	return sum, nil
 }
 
 func (f *Fairgate) configuration() string {

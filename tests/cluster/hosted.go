@@ -43,7 +43,7 @@ func StartStandalone(dir string) (*Hosted, error) {
 		return nil, errors.Join(err, running.stop(0))
 	}
 	// Left alone it would spread the ends of watches over a minute.
-	stop := func() error { return running.stopNow(stopGrace) }
+	stop := func() error { return running.stopNow(drainLimit) }
 	return &Hosted{
 		Admin: admin,
 		User:  filepath.Join(dir, ".fairgate", "user.kubeconfig"),

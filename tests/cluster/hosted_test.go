@@ -126,7 +126,7 @@ func (k kubectlRun) command(t *testing.T) *exec.Cmd {
 		t.Fatal(err)
 	}
 	home := t.TempDir()
-	cmd := exec.CommandContext(inTime(t, time.Minute), filepath.Join(os.Getenv(binVariable), "kubectl"), k.Args...)
+	cmd := exec.CommandContext(inTime(t, 3*time.Minute), filepath.Join(os.Getenv(binVariable), "kubectl"), k.Args...)
 	cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + hosted(t).Admin, "PATH=/usr/bin:/bin"}
 	cmd.Dir = home
 	cmd.Stdin = strings.NewReader(k.Stdin)
@@ -349,9 +349,9 @@ func TestKubectlOnTheHostedAPI(t *testing.T) {
 	})
 
 	t.Run("wait", func(t *testing.T) {
-		expect(t, "condition met", hostedKubectl(t, "", "wait", "flowschema/matrix-a", "--for=jsonpath={.spec.matchingPrecedence}=700", "--timeout=20s"))
-		expect(t, "condition met", hostedKubectl(t, "", "wait", "flowschema/matrix-a", "--for=condition=Dangling=False", "--timeout=30s"))
-		cmd := kubectlRun{Args: []string{"wait", "flowschema/matrix-b", "--for=delete", "--timeout=40s", "-v=6"}}.command(t)
+		expect(t, "condition met", hostedKubectl(t, "", "wait", "flowschema/matrix-a", "--for=jsonpath={.spec.matchingPrecedence}=700", "--timeout=60s"))
+		expect(t, "condition met", hostedKubectl(t, "", "wait", "flowschema/matrix-a", "--for=condition=Dangling=False", "--timeout=60s"))
+		cmd := kubectlRun{Args: []string{"wait", "flowschema/matrix-b", "--for=delete", "--timeout=60s", "-v=6"}}.command(t)
 		lines := start(t, cmd.StderrPipe, cmd.Start)
 		awaitLine(t, lines, "watch=true")
 		expect(t, "deleted", hostedKubectl(t, "", "delete", "flowschema", "matrix-b"))
@@ -425,7 +425,7 @@ func TestDeletingACollectionOfTheHostedAPI(t *testing.T) {
 
 func deleteCollections(t *testing.T, server *Hosted) {
 	server.clear(t, "test=collection")
-	ctx := inTime(t, time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	config := server.config(t)
 	levels := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config)).FlowcontrolV1().PriorityLevelConfigurations()
 	selected := metav1.ListOptions{LabelSelector: "test=collection"}
@@ -483,7 +483,7 @@ func TestAnInformerOfTheHostedAPISurvivesARestart(t *testing.T) {
 
 func restartUnderAnInformer(t *testing.T, server *Hosted) {
 	server.clear(t, "test=informer")
-	ctx, cancel := context.WithCancel(inTime(t, 5*time.Minute))
+	ctx, cancel := context.WithCancel(inTime(t, 20*time.Minute))
 	defer cancel()
 	client := server.client(t)
 	schemas := client.FlowcontrolV1().FlowSchemas()

@@ -97,8 +97,8 @@ func TestKubectlIsRefusedAndWarnedThroughAGateway(t *testing.T) {
 	for name, at := range map[string]Endpoint{"server": bed.Enforcing.Endpoint, "gateway": gateway.Endpoint} {
 		for _, step := range steps {
 			var text string
-			err := poll(20*time.Second, 200*time.Millisecond, func() (bool, error) {
-				cmd := must[*exec.Cmd](t)(shared.Kubectl(inTime(t, time.Minute), at, shared.admin, append([]string{"--namespace=forwarded"}, step.args...)...))
+			err := poll(time.Minute, 200*time.Millisecond, func() (bool, error) {
+				cmd := must[*exec.Cmd](t)(shared.Kubectl(inTime(t, 20*time.Minute), at, shared.admin, append([]string{"--namespace=forwarded"}, step.args...)...))
 				cmd.Stdin = strings.NewReader(step.stdin)
 				both, err := cmd.CombinedOutput()
 				if text = string(both); err != nil {

@@ -25,7 +25,7 @@ func TestKubectlOnHostedBudgets(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := must[*Apiserver](t)(evictionBed())
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	succeeds(t, Grant(ctx, server.Admin, "hosts-budgets", ImpersonatorRole, OverlayRole, PrecheckRole, EvictionRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", Source: "overlay", User: "hosts-budgets", Upstream: server.URL, Eviction: "authoritative"})
 	succeeds(t, gateway.Start())
@@ -114,7 +114,7 @@ func fieldLines(text string) (lines []string) {
 
 func watchesBudgets(t *testing.T, at Endpoint) {
 	t.Helper()
-	cmd, err := shared.Kubectl(inTime(t, time.Minute), at, shared.admin, "get", "pdb", "-A", "-w", "--no-headers")
+	cmd, err := shared.Kubectl(inTime(t, 20*time.Minute), at, shared.admin, "get", "pdb", "-A", "-w", "--no-headers")
 	if err != nil {
 		t.Fatal(err)
 	}

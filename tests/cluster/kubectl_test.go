@@ -39,8 +39,8 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 				in("apply", "--server-side", "--force-conflicts", "-f", "-")...))
 			expect(t, "patched", kubectl(t, at, user, "", in("patch", "configmap", "one", "--type=merge", "-p", `{"data":{"colour":"blue"}}`)...))
 			expect(t, "blue", kubectl(t, at, user, "", read...))
-			expect(t, "deleted", kubectl(t, at, user, "", in("delete", "configmap", "one", "--timeout=30s")...))
-			_, err := shared.RunKubectl(inTime(t, time.Minute), at, user, "", read...)
+			expect(t, "deleted", kubectl(t, at, user, "", in("delete", "configmap", "one", "--timeout=60s")...))
+			_, err := shared.RunKubectl(inTime(t, 2*time.Minute), at, user, "", read...)
 			if err == nil || !strings.Contains(err.Error(), "NotFound") {
 				t.Errorf("a deleted object should be NotFound, got %v", err)
 			}
@@ -66,7 +66,7 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 
 		t.Run("get --watch", func(t *testing.T) {
 			kubectl(t, at, user, "", in("create", "configmap", "watched", "--from-literal=n=1")...)
-			cmd, err := shared.Kubectl(inTime(t, time.Minute), at, user, in("get", "configmaps", "--watch", "--output-watch-events",
+			cmd, err := shared.Kubectl(inTime(t, 20*time.Minute), at, user, in("get", "configmaps", "--watch", "--output-watch-events",
 				"--field-selector=metadata.name=watched", "-o", `jsonpath={.type} {.object.data.n}{"\n"}`)...)
 			if err != nil {
 				t.Fatal(err)
@@ -83,8 +83,8 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 
 		t.Run("wait", func(t *testing.T) {
 			kubectl(t, at, user, "", in("create", "configmap", "awaited", "--from-literal=ready=no")...)
-			cmd, err := shared.Kubectl(inTime(t, time.Minute), at, user,
-				in("wait", "configmap/awaited", "--for=jsonpath={.data.ready}=yes", "--timeout=40s", "-v=6")...)
+			cmd, err := shared.Kubectl(inTime(t, 20*time.Minute), at, user,
+				in("wait", "configmap/awaited", "--for=jsonpath={.data.ready}=yes", "--timeout=60s", "-v=6")...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestKubectlWorksAsItDoesWithoutFairgate(t *testing.T) {
 }
 
 func TestEveryUserIsWhoHeIsWithoutFairgate(t *testing.T) {
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	user := must[User](t)(alice())
 	account := must[User](t)(shared.NewServiceAccount(ctx, "whoami", "robot"))
 	users := map[string]User{
@@ -121,8 +121,8 @@ func TestEveryUserIsWhoHeIsWithoutFairgate(t *testing.T) {
 		}
 		t.Run("anonymous", func(t *testing.T) {
 			for _, args := range [][]string{{"auth", "whoami"}, {"get", "--raw=/api/v1/namespaces/default/configmaps"}} {
-				_, err := shared.RunKubectl(inTime(t, time.Minute), at, Anonymous, "", args...)
-				_, want := shared.RunKubectl(inTime(t, time.Minute), shared.Direct, Anonymous, "", args...)
+				_, err := shared.RunKubectl(inTime(t, 2*time.Minute), at, Anonymous, "", args...)
+				_, want := shared.RunKubectl(inTime(t, 2*time.Minute), shared.Direct, Anonymous, "", args...)
 				if err == nil || want == nil || err.Error() != want.Error() {
 					t.Errorf("through fairgate\n  %v\nitself\n  %v", err, want)
 				}
@@ -134,7 +134,7 @@ func TestEveryUserIsWhoHeIsWithoutFairgate(t *testing.T) {
 			}
 		})
 		t.Run("bad token", func(t *testing.T) {
-			_, err := shared.RunKubectl(inTime(t, time.Minute), at, User{Token: "of-nobody"}, "", "get", "configmaps")
+			_, err := shared.RunKubectl(inTime(t, 2*time.Minute), at, User{Token: "of-nobody"}, "", "get", "configmaps")
 			if err == nil || !strings.Contains(err.Error(), "must be logged in") {
 				t.Errorf("a bad token should be Unauthorized, never anonymous: %v", err)
 			}
@@ -254,7 +254,7 @@ func start(t *testing.T, pipe func() (io.ReadCloser, error), run func() error) <
 // awaitLine reads lines until one contains part.
 func awaitLine(t *testing.T, lines <-chan string, part string) {
 	t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(time.Minute)
 	var seen []string
 	for {
 		select {

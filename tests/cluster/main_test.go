@@ -168,7 +168,7 @@ func must[T any](t *testing.T) func(T, error) T {
 // kubectl runs kubectl and fails the test unless it succeeds.
 func kubectl(t *testing.T, at Endpoint, user User, stdin string, args ...string) string {
 	t.Helper()
-	printed, err := shared.RunKubectl(inTime(t, time.Minute), at, user, stdin, args...)
+	printed, err := shared.RunKubectl(inTime(t, 2*time.Minute), at, user, stdin, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ const (
 )
 
 var crowdOnce = sync.OnceValue(func() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	if err := shared.EnsureNamespace(ctx, crowdNamespace); err != nil {
 		return err

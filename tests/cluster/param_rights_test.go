@@ -36,7 +36,7 @@ func TestTheAuthorsOfPoliciesMayReadTheirParams(t *testing.T) {
 	aboutFairgate(t)
 	t.Parallel()
 	const space = "param-rights"
-	server, ctx := bare(t), inTime(t, 5*time.Minute)
+	server, ctx := bare(t), inTime(t, 20*time.Minute)
 	must[*corev1.Namespace](t)(server.Admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{}))
 	const self = "overlay-params"
 	succeeds(t, Grant(ctx, server.Admin, self, ImpersonatorRole, OverlayRole))
@@ -100,7 +100,7 @@ func TestTheAuthorsOfPoliciesMayReadTheirParams(t *testing.T) {
 		for what, request := range requests {
 			// Both learn of rights within seconds.
 			var want, got string
-			err := poll(decisionsHold, 100*time.Millisecond, func() (bool, error) {
+			err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
 				answers := make([]string, len(both))
 				for i, at := range both {
 					code, message := statusOf(ctx, t, at, author, http.MethodPost, request.path+"?dryRun=All", jsonType, request.body)

@@ -20,7 +20,7 @@ func TestCompatibleDoesAsTheOriginalAfterEveryEvent(t *testing.T) {
 	}
 	const seed, traces = 1, 500
 	program := tracesProgram(t)
-	summary := must[*queueset.Summary](t)(queueset.Run(inTime(t, 5*time.Minute), program, seed, 0, traces))
+	summary := must[*queueset.Summary](t)(queueset.Run(inTime(t, 20*time.Minute), program, seed, 0, traces))
 	if summary.Shortest != nil {
 		t.Error(must[*queueset.Difference](t)(queueset.Shrink(program, summary.Shortest)))
 	}

@@ -64,8 +64,8 @@ func clientOf(t *testing.T, replica *Fairgate) flowcontrolclient.FlowcontrolV1In
 func untilMetric(t *testing.T, replica *Fairgate, name string, want float64) {
 	t.Helper()
 	var last float64
-	err := poll(30*time.Second, 50*time.Millisecond, func() (bool, error) {
-		value, err := replica.Metric(inTime(t, 5*time.Second), name)
+	err := poll(time.Minute, 10*time.Millisecond, func() (bool, error) {
+		value, err := replica.Metric(inTime(t, time.Minute), name)
 		last = value
 		return value == want, err
 	})
@@ -74,11 +74,27 @@ func untilMetric(t *testing.T, replica *Fairgate, name string, want float64) {
 	}
 }
 
+// untilAbove waits until a metric of a replica is greater than a value. It returns how long that took.
+func untilAbove(t *testing.T, replica *Fairgate, name string, before float64) time.Duration {
+	t.Helper()
+	began := time.Now()
+	var last float64
+	err := poll(time.Minute, 5*time.Millisecond, func() (bool, error) {
+		value, err := replica.Metric(inTime(t, time.Minute), name)
+		last = value
+		return value > before, err
+	})
+	if err != nil {
+		t.Fatalf("%s of %s is %v, want more than %v: %v", name, replica.Name, last, before, err)
+	}
+	return time.Since(began)
+}
+
 // awaitEvent returns the next event of type want whose object satisfies isIt. Events of the types in before are
 // skipped; any other event fails the test.
 func awaitEvent(t *testing.T, events watch.Interface, want watch.EventType, isIt func(metav1.Object) bool, before ...watch.EventType) metav1.Object {
 	t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		select {
 		case event, open := <-events.ResultChan():
@@ -214,8 +230,8 @@ func rejecting(name string, shares int32) *flowcontrolv1.PriorityLevelConfigurat
 func untilConditions(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
 	var without []string
-	err := poll(30*time.Second, 50*time.Millisecond, func() (bool, error) {
-		list, err := client.FlowSchemas().List(inTime(t, 5*time.Second), metav1.ListOptions{})
+	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		list, err := client.FlowSchemas().List(inTime(t, time.Minute), metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -279,7 +295,7 @@ func staysStill(t *testing.T, etcd *Etcd, replicas ...*Fairgate) {
 // sameAsTheApiserver compares the objects that replicas create in an empty store with those of the real server.
 func sameAsTheApiserver(t *testing.T, replicas ...flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
-	ctx := inTime(t, time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	wanted := specs(t, ctx, shared.Admin.FlowcontrolV1(), func(object metav1.Object) bool { return object.GetAnnotations()[autoupdate] == "true" })
 	if len(wanted) < 10 {
 		t.Fatalf("the apiserver has only %d objects of its own", len(wanted))

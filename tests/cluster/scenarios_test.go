@@ -35,7 +35,7 @@ type scenario struct {
 // replicas, if any are named.
 func newScenario(t *testing.T, client kubernetes.Interface, replicas int32, pods, ready int) *scenario {
 	t.Helper()
-	s := &scenario{t: t, ctx: inTime(t, 2*time.Minute), client: client, replicas: replicas, ready: ready}
+	s := &scenario{t: t, ctx: inTime(t, 20*time.Minute), client: client, replicas: replicas, ready: ready}
 	s.namespace = must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scenario-"}}, metav1.CreateOptions{})).Name
 	labels := map[string]string{"app": "web"}
 	if replicas > 0 {

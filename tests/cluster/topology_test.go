@@ -21,7 +21,7 @@ import (
 func TestClientsOfTheKubernetesServiceReachFairgate(t *testing.T) {
 	grantTesters(t)
 	makeCrowd(t)
-	ctx := inTime(t, 2*time.Minute)
+	ctx := inTime(t, 20*time.Minute)
 	account := must[User](t)(shared.NewServiceAccount(ctx, "in-cluster", "controller"))
 
 	host, port := serviceEndpoint(t, ctx)
