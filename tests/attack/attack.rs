@@ -174,6 +174,11 @@ fn play(chosen: &[Attack], json: bool) -> bool {
         for note in &outcome.notes {
             eprintln!("attack:   {note}");
         }
+        if mode::measures()
+            && let Err(error) = report::append_figures(attack.name, &outcome)
+        {
+            eprintln!("attack:   FAIRGATE_MEASURED: {error}");
+        }
         if json {
             outcomes.push(outcome.json(attack.name, attack.point));
         } else {

@@ -1,6 +1,10 @@
 //! The results of attacks, and the table of all.
 
-use std::{fmt, time::Duration};
+use std::{
+    env, fmt, fs,
+    io::{self, Write as _},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
@@ -188,6 +192,41 @@ impl Outcome {
             "notes": self.notes,
         })
     }
+}
+
+/// Appends the figures of an attack to the file that `FAIRGATE_MEASURED` names, if any, as the tests of clusters do: a line of
+/// JSON each.
+pub(crate) fn append_figures(attack: &str, outcome: &Outcome) -> io::Result<()> {
+    let Some(path) = env::var_os("FAIRGATE_MEASURED") else {
+        return Ok(());
+    };
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)?;
+    let [_, peak, _] = outcome.resident;
+    let figures = [
+        (
+            "others' p99 before",
+            json!(millis(outcome.before.percentile(99))),
+            "ms",
+        ),
+        (
+            "others' p99",
+            json!(millis(outcome.during.percentile(99))),
+            "ms",
+        ),
+        ("peak resident memory", json!(peak >> 20), "MiB"),
+    ];
+    for (what, value, unit) in figures {
+        let name = format!("attack {attack}: {what}");
+        writeln!(
+            file,
+            "{}",
+            json!({"name": name, "value": value, "unit": unit})
+        )?;
+    }
+    Ok(())
 }
 
 /// Milliseconds, to a tenth.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, turns::spawn_local};
 use fairgate_call::{Inbound, Reply, ReplyBody};
 use fairgate_proxy::serve::{
     Acceptor, ClientConnections, Core, Defence, DrainController, ServeSettings,
@@ -29,7 +29,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     runtime::Runtime,
-    task::{LocalSet, spawn_local, yield_now},
+    task::{LocalSet, yield_now},
 };
 use tower::Service;
 

@@ -139,7 +139,7 @@ const LONGEST_GAP: Duration = Duration::from_millis(if cfg!(debug_assertions) { 
 
 /// The least of several measurements of a time, the first within `limit` included. What else a machine does makes a time longer,
 /// never shorter, so what exceeds the limit each time does so by itself.
-pub(crate) fn least_time<T: Ord>(limit: T, mut measure: impl FnMut() -> T) -> T {
+pub(crate) fn least_time<T: Copy + Ord>(limit: T, mut measure: impl FnMut() -> T) -> T {
     const PLAYS: usize = 9;
     let mut least = measure();
     for _ in 1..PLAYS {
