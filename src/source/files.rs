@@ -354,7 +354,10 @@ fn read_all(paths: &[PathBuf]) -> Vec<(String, io::Result<Vec<u8>>)> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::{
+        os::unix::fs::symlink,
+        sync::atomic::{AtomicU32, Ordering},
+    };
 
     use serde_json::json;
 
@@ -365,8 +368,11 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("fairgate-{}-{name}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
+            // Tests that run at a time may use the same name.
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("fairgate-{}-{name}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
             fs::create_dir_all(&path).unwrap();
             Self(path)
         }
