@@ -8,7 +8,7 @@ use fairgate_core::sync::{Mutex, lock};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 use crate::{
-    body_budget::{BodyBudget, HeldBytes},
+    body_budget::{BodyBudget, BudgetUse},
     cluster_state::ClusterState,
     published::PublishedPolicies,
     upstream_objects::UpstreamReader,
@@ -93,12 +93,12 @@ impl Admitter {
 
     /// The bytes that all data cores hold for judging, and the most that one of them ever held. The latter never exceeds
     /// [`AdmitterSettings::body_budget`].
-    pub fn held_bytes(&self) -> HeldBytes {
+    pub fn held_bytes(&self) -> BudgetUse {
         let held = lock(&self.budgets)
             .iter()
             .map(|budget| budget.held())
             .collect::<Vec<_>>();
-        HeldBytes {
+        BudgetUse {
             now: held.iter().map(|held| held.now).sum(),
             most: held.iter().map(|held| held.most).max().unwrap_or(0),
         }

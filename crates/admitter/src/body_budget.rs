@@ -31,7 +31,7 @@ pub(crate) struct BodyBudget {
 
 /// Bytes of requests that are being judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldBytes {
+pub struct BudgetUse {
     /// Those that are held.
     pub now: usize,
     /// The most that were held at a time.
@@ -60,9 +60,9 @@ impl BodyBudget {
     }
 
     /// How many bytes are held, and the most that ever were.
-    pub(crate) fn held(&self) -> HeldBytes {
+    pub(crate) fn held(&self) -> BudgetUse {
         let used = lock(&self.used);
-        HeldBytes {
+        BudgetUse {
             now: used.all(),
             most: used.most(),
         }

@@ -74,7 +74,7 @@ mod workers;
 mod write_request;
 
 pub use admitter::{Admitter, AdmitterSettings};
-pub use body_budget::HeldBytes;
+pub use body_budget::BudgetUse;
 pub use cluster_state::{ClusterState, ResourceKind, ServedResource};
 pub use layer::{AdmissionLayer, AdmissionService};
 pub use published::{ForwardedPolicies, PublishedPolicies};

@@ -60,9 +60,10 @@ const BASE: Edges = &[
     ("background", &[]),
     ("clock", &[]),
     ("events", &[]),
-    ("local", &[]),
+    ("local", &["turns"]),
     ("log_limit", &[]),
     ("socket", &[]),
+    ("turns", &[]),
 ];
 
 /// The gateway as a client of its upstream.
