@@ -56,10 +56,17 @@ impl Buckets {
         self.0
     }
 
-    /// The index of the bucket of `ratio`: that of the first bound not below it.
-    fn index_of(self, ratio: f64) -> usize {
-        let below = self.0.iter().position(|&bound| ratio <= bound);
-        below.unwrap_or(self.0.len())
+    /// The index of the bucket of `ratio`: that of the first bound not below it. Searched for from the bucket `near` on, if
+    /// it is not below that.
+    #[inline]
+    fn index_of(self, ratio: f64, near: usize) -> usize {
+        let is_below = |bound: &f64| *bound < ratio;
+        let from = match near.checked_sub(1).and_then(|index| self.0.get(index)) {
+            Some(bound) if is_below(bound) => near,
+            _ => 0,
+        };
+        let rest = self.0.iter().skip(from).position(|bound| !is_below(bound));
+        rest.map_or(self.0.len(), |index| from + index)
     }
 }
 
@@ -110,6 +117,7 @@ impl RatioHistogram {
     /// Sets the numerator; the time up to `now` is credited to the ratio that was.
     ///
     /// A `now` before the latest one credits nothing: no instant counts twice.
+    #[inline]
     pub fn set_numerator(&mut self, now: Time, numerator: u64) {
         self.credit(now);
         if self.numerator != numerator {
@@ -156,9 +164,10 @@ impl RatioHistogram {
         self.sum += self.ratio * as_f64(passed);
     }
 
+    #[inline]
     fn seek(&mut self) {
         self.ratio = as_f64(self.numerator) / as_f64(self.denominator);
-        self.bucket = self.buckets.index_of(self.ratio);
+        self.bucket = self.buckets.index_of(self.ratio, self.bucket);
     }
 }
 
