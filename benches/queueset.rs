@@ -59,6 +59,7 @@ impl Bench {
             waiter: self.next,
             schema: 0,
             hash,
+            tenant: hash,
             work: Work::ONE,
         };
         let mut events = QueueSetEvents::default();

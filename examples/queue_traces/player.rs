@@ -172,6 +172,7 @@ impl Player {
             waiter: number,
             schema: 0,
             hash,
+            tenant: hash,
             work,
         };
         match self.set.arrive(now, arriving, events) {

@@ -143,6 +143,7 @@ impl<'a> ClientRun<'a> {
             waiter: caller,
             schema: caller.0,
             hash: client.hash,
+            tenant: client.hash,
             work: client.work,
         };
         match self.set.arrive(now, arriving, out) {

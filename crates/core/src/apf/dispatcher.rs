@@ -393,6 +393,7 @@ impl<W: Copy> PolicyView<W> {
             waiter,
             schema,
             hash: flow.hash,
+            tenant: flow.tenant,
             work,
         };
         self.level(flow.level).arrive(now, arriving, out)

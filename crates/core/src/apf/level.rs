@@ -257,6 +257,7 @@ mod tests {
             waiter: (),
             schema: 0,
             hash: 0,
+            tenant: 0,
             work: Work {
                 initial_seats: 1,
                 final_seats: 1,
@@ -296,6 +297,7 @@ mod tests {
                 waiter,
                 schema: 0,
                 hash: 0,
+                tenant: 0,
                 work: Work::ONE,
             };
             level.arrive(Time::ZERO, request, &mut Decisions::default())
@@ -361,6 +363,7 @@ mod loom_tests {
                 waiter,
                 schema: 0,
                 hash,
+                tenant: hash,
                 work: Work::ONE,
             },
             out,

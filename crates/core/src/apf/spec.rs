@@ -105,4 +105,7 @@ pub struct Flow {
     pub level: LevelIndex,
     /// Hash of schema and flow distinguisher; 0 where the level has no more than one queue.
     pub hash: u64,
+    /// Hash of the tenant. Flows of the same tenant weigh no more together than
+    /// [`PolicySettings::tenant_weight`](super::policy::PolicySettings) in a level.
+    pub tenant: u64,
 }

@@ -34,6 +34,11 @@ impl SeatSeconds {
         self.0
     }
 
+    /// So many nanoseconds of one seat, rounded down.
+    pub(crate) const fn from_seat_nanos(seat_nanos: u64) -> Self {
+        Self(seat_nanos / Self::SEAT_NANOS)
+    }
+
     /// `seats` held for `duration`, rounded to the nearest unit, half up. Exact below 2⁵³ seat-nanoseconds,
     /// 104 days of one seat.
     pub(crate) fn product(seats: Seats, duration: Duration) -> Self {

@@ -22,6 +22,8 @@ impl User {
     pub const UNAUTHENTICATED: &str = "system:unauthenticated";
     /// The name of the anonymous user, for requests without credentials.
     pub const ANONYMOUS: &str = "system:anonymous";
+    /// What the names of service accounts begin with; their namespace, a colon and their own name follow.
+    pub const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
     /// The group that no flow control and no authorization holds back.
     pub const MASTERS: &str = "system:masters";
 
@@ -40,6 +42,16 @@ impl User {
     /// The anonymous user, for requests without credentials.
     pub fn anonymous() -> Self {
         Self::new(Self::ANONYMOUS, [Self::UNAUTHENTICATED])
+    }
+
+    /// Whose requests they are where many flows could be made for one: the user; for a service account its namespace,
+    /// written as the beginning of its name up to the last colon.
+    pub fn tenant(&self) -> &str {
+        let namespace = self.name.strip_prefix(Self::ACCOUNT_PREFIX);
+        match namespace.and_then(|rest| rest.find(':')) {
+            Some(end) => &self.name[..=Self::ACCOUNT_PREFIX.len() + end],
+            None => &self.name,
+        }
     }
 
     /// Whether the user is in `group`.

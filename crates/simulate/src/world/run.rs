@@ -283,6 +283,7 @@ impl Stage<'_> {
             waiter: number,
             schema: controlled,
             hash: self.hashes[controlled as usize],
+            tenant: self.hashes[controlled as usize],
             work: Work {
                 initial_seats: width,
                 final_seats: spec.final_seats,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     ANY, CLUSTER, Classifier, CombinedSchema, EVERY_PATH, FlowHash, LevelSpec, NAMED_GROUP,
-    NAMED_PATH, NAMED_RESOURCE, PATH, Schema, SchemaIndex, Shapes, Subject, UNKNOWN,
+    NAMED_PATH, NAMED_RESOURCE, PATH, Schema, SchemaIndex, Shapes, Subject, TenantHash, UNKNOWN,
     broad::{self, Dimension},
     classes::Classes,
     numbering::{NumberedRule, Numbering, PathPart, ResourcePart},
@@ -108,6 +108,7 @@ impl Classifier {
             entries,
             broad,
             flows: flows.collect(),
+            tenants: TenantHash::new(key),
             rules,
         }
     }

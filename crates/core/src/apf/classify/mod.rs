@@ -27,7 +27,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::{
     apf::spec::{Distinguisher, LevelKind, LevelSpec, LimitResponse, Schema, SchemaIndex},
-    digest::{RequestDigest, RequestInfo, Verb},
+    digest::{RequestDigest, RequestInfo, User, Verb},
 };
 use broad::{BroadRules, PartSet};
 use names::NameScope;
@@ -40,7 +40,7 @@ pub(in crate::apf) use explain::explain_rules;
 pub use explain::{Mismatch, RuleMatch, RuleMismatch};
 
 /// The prefix of the user names of service accounts; the namespace and a colon follow.
-const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+const ACCOUNT_PREFIX: &str = User::ACCOUNT_PREFIX;
 
 /// A name that no rule mentions.
 const UNKNOWN: u32 = u32::MAX;
@@ -102,6 +102,7 @@ pub(super) struct Classifier {
     entries: Box<[CombinedSchema]>,
     broad: BroadRules,
     flows: Box<[FlowHash]>,
+    tenants: TenantHash,
 }
 
 /// What is known of a subject class before its combinations are looked up.
@@ -148,6 +149,24 @@ impl Classifier {
         self.flows[schema.0 as usize].of(digest)
     }
 
+    /// The hash of a request's tenant, whose flow in `schema` has the hash `flow`: equal for all flows of the tenant that
+    /// one schema may make many of.
+    pub(super) fn tenant_hash(
+        &self,
+        schema: SchemaIndex,
+        digest: &RequestDigest,
+        flow: u64,
+    ) -> u64 {
+        match &self.flows[schema.0 as usize] {
+            FlowHash::Of(_, Some(Distinguisher::ByNamespace)) => self.tenants.of(digest),
+            FlowHash::Of(_, Some(Distinguisher::ByUser)) => {
+                // Another user has one flow here, which may stand for the tenant.
+                account_namespace(&digest.user.name).map_or(flow, |_| self.tenants.of(digest))
+            }
+            FlowHash::Of(_, None) | FlowHash::Zero => flow,
+        }
+    }
+
     /// The flow distinguisher of a request in `schema`, which must be of the same policy; empty where flows are
     /// not distinguished.
     pub(super) fn distinguisher<'a>(
@@ -187,6 +206,24 @@ impl FlowHash {
                 hasher.finish()
             }
         }
+    }
+}
+
+/// Hashes tenants; see [`User::tenant`].
+struct TenantHash(SipHasher13);
+
+impl TenantHash {
+    fn new(key: [u8; 16]) -> Self {
+        let mut hasher = SipHasher13::new_with_key(&key);
+        // No schema has a name like this, so no flow has such a hash.
+        hasher.write(b"\0tenant\0");
+        Self(hasher)
+    }
+
+    fn of(&self, digest: &RequestDigest) -> u64 {
+        let mut hasher = self.0;
+        hasher.write(digest.user.tenant().as_bytes());
+        hasher.finish()
     }
 }
 

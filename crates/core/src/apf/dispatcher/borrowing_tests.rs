@@ -74,6 +74,7 @@ fn averages(levels: [(u32, u32); 2], semantics: Semantics, period: u64) -> [f64;
                     schema,
                     level,
                     hash: 1,
+                    tenant: 1,
                 };
                 match view.arrive(now, &flow, Work::ONE, i, &mut out) {
                     Arrival::Execute(ticket) => out.dispatched.push((i, ticket)),
@@ -167,6 +168,7 @@ fn a_level_of_type_reject_borrows_seats_for_the_requests_it_rejects() {
         schema,
         level: view.policy().schema(schema).level,
         hash: 1,
+        tenant: 1,
     };
     // Six clients, each sends 90 requests of 100 ms a second, served or not: 54 seats.
     let mut running = std::collections::VecDeque::new();
@@ -235,6 +237,7 @@ fn a_rebalancing_reports_the_limits_that_change_and_the_fair_fraction() {
                 schema,
                 level,
                 hash: 1,
+                tenant: 1,
             };
             let now = Time::from_nanos(u64::from(waiter));
             let arrival = view.arrive(now, &flow, Work::ONE, waiter, &mut out);
@@ -273,6 +276,7 @@ fn a_level_that_is_no_longer_configured_is_removed_once_it_is_idle() {
         schema,
         level: view.policy().schema(schema).level,
         hash: 1,
+        tenant: 1,
     };
     let mut out = Decisions::default();
     let Arrival::Execute(ticket) = view.arrive(Time::ZERO, &flow, Work::ONE, 7, &mut out) else {

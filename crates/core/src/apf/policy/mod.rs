@@ -134,10 +134,12 @@ impl Policy {
     /// Allocates nothing.
     pub fn classify(&self, digest: &RequestDigest) -> Flow {
         let schema = self.classifier.schema_of(digest).unwrap_or(self.catch_all);
+        let hash = self.classifier.flow_hash(schema, digest);
         Flow {
             schema,
             level: self.schema(schema).level,
-            hash: self.classifier.flow_hash(schema, digest),
+            hash,
+            tenant: self.classifier.tenant_hash(schema, digest, hash),
         }
     }
 

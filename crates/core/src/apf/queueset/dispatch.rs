@@ -93,6 +93,10 @@ impl<W: Copy> QueueSet<W> {
             return None;
         }
         let until = self.now.plus(entry.work.additional_latency);
+        if entry.flow != NONE {
+            let flow = entry.flow;
+            self.settle_flow(flow);
+        }
         self.lingering.push(Reverse((until, index)));
         Some(until)
     }
@@ -101,7 +105,7 @@ impl<W: Copy> QueueSet<W> {
     /// request's own seats and the free ones, for as long as the same work then takes.
     fn take_final_seats(&mut self, index: u32) {
         let entry = self.entries.at(index);
-        let (held, slot, overtook) = (entry.seats, entry.slot, entry.overtook);
+        let (held, slot, overtook, flow) = (entry.seats, entry.slot, entry.overtook, entry.flow);
         let own = held.max(1);
         let seats = match self.discipline {
             Discipline::Exempt => entry.work.final_seats,
@@ -121,6 +125,10 @@ impl<W: Copy> QueueSet<W> {
         target.seats = seats;
         self.sums.seats_in_use = self.sums.seats_in_use - held + seats;
         self.recount_overtaking(overtook, held, seats);
+        if flow != NONE {
+            let known = self.flows.at_mut(flow);
+            known.seats = known.seats - held + seats;
+        }
         if slot != NONE {
             let queue = &mut self.slots[slot as usize];
             queue.seats_in_use = queue.seats_in_use - held + seats;
@@ -131,11 +139,14 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn release(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let (seats, slot, flow) = (entry.seats, entry.slot, entry.flow);
+        let ownership = entry.ownership;
         self.recount_overtaking(entry.overtook, seats, 0);
         self.entries.remove(index);
         self.sums.seats_in_use -= seats;
         if flow != NONE {
-            self.flows.release(flow);
+            self.flows.part(&self.entries, flow, ownership);
+            self.flows.release(flow, seats);
+            self.settle_flow(flow);
         }
         if slot == NONE {
             return;

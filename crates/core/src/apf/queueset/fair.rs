@@ -1,10 +1,18 @@
 //! The order in which flows are served ([`Semantics::Improved`](super::Semantics)).
 //!
 //! Each flow has a *start*: the virtual time at which its next request is due, which is the work it
-//! has received so far. A request that starts moves it by the work that such requests of this flow take,
-//! and when the request ends, the difference from the actual work is added. The flow with the least start
-//! is next (start-time fair queuing). A flow that becomes active starts at the current virtual time, unless
-//! its own start is later.
+//! has received so far, divided by its weight (see [`super::tenants`]). A request that starts moves it by the work that
+//! such requests of this flow take, and when the request ends, the difference from the actual work is added. The flow with
+//! the least start is next (start-time fair queuing), with two additions that hold whatever flows come and go:
+//!
+//! - *Virtual time follows.* A flow that becomes active starts at the current virtual time, unless its own start is later.
+//!   Virtual time is the start of what was dispatched last, but it is at most a [lag](QueueSet::lag) behind the work that all
+//!   active flows have received for their weight. So it never stands still, and new flows do not go before known ones for
+//!   longer than that.
+//! - *Holding less goes first.* If the next flow already holds its part of the seats by weight, and another flow would hold
+//!   no more than it even with its next request, that one goes first. So a flow that was charged too little, because
+//!   its requests are of several kinds, does not take the seats of others before its charges are corrected. Nobody gives way
+//!   who has received less than the other by more than the lag.
 //!
 //! While the head of the next flow does not fit, free seats are kept for it. Three rules reduce the cost of
 //! these idle seats, and none reduces the share of another flow:
@@ -21,10 +29,16 @@
 
 use std::time::Duration;
 
-use super::{EntryId, NONE, QueueSet, QueueSetEvents, flows::FlowState, virtual_time::VirtualTime};
+use super::{
+    EntryId, NONE, QueueSet, QueueSetEvents, flows::FlowState, tenants::Weight,
+    virtual_time::VirtualTime,
+};
 use crate::{
-    apf::units::{SeatSeconds, Seats},
-    time::Time,
+    apf::{
+        units::{SeatSeconds, Seats},
+        work::Work,
+    },
+    time::{Time, nanos},
 };
 
 /// The maximum number of its requests by which a wide flow may be ahead.
@@ -42,6 +56,47 @@ const MEAN_WINDOW: u32 = 32;
 /// From here on virtual time is set back, long before it could overflow.
 const SET_BACK_ABOVE: u64 = u64::MAX / 4;
 
+/// The greatest time by which virtual time may be behind what flows have received.
+const LONGEST_LAG: Duration = Duration::from_secs(2);
+
+/// The work of requests, by which a flow that always has requests waiting is at times ahead of its share and at times
+/// behind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Charges {
+    /// Moving sums over requests of their work and of its square, in [`Charges::UNIT`]s.
+    sum: u64,
+    squares: u64,
+}
+
+impl Charges {
+    /// As a power of two, how many of the units of [`SeatSeconds`] one here has; so that squares do not overflow.
+    const UNIT: u32 = 10;
+    /// The most work that counts, about 5 500 seat-seconds.
+    const MOST: u64 = 1 << 29;
+
+    /// Before anything is known: one request of one seat that takes as long as is assumed.
+    pub(super) fn new() -> Self {
+        let work = SeatSeconds::product(1, Work::ASSUMED_SERVICE_TIME).units() >> Self::UNIT;
+        Self {
+            sum: work,
+            squares: work * work,
+        }
+    }
+
+    /// A request of so many units of seat-seconds has ended.
+    fn count(&mut self, work: u64) {
+        let work = (work >> Self::UNIT).min(Self::MOST);
+        let window = u64::from(MEAN_WINDOW);
+        self.sum = self.sum - self.sum / window + work;
+        self.squares = self.squares - self.squares / window + work * work;
+    }
+
+    /// The work of the request in which the mean seat-second was used, in units of seat-seconds.
+    fn usual(self) -> u64 {
+        self.squares.checked_div(self.sum).unwrap_or(0) << Self::UNIT
+    }
+}
+
 /// The head that was next when last something did not fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Blocked {
@@ -51,6 +106,8 @@ pub(super) struct Blocked {
     number: u32,
     /// Seats held by the requests that overtook it.
     overtaking_seats: Seats,
+    /// What was kept idle while it was next.
+    idle: SeatSeconds,
 }
 
 impl<W: Copy> QueueSet<W> {
@@ -64,6 +121,12 @@ impl<W: Copy> QueueSet<W> {
             let Some(flow) = self.turns.first() else {
                 return;
             };
+            if let Some(other) = self.holding_less(flow) {
+                let start = self.flows.at(flow).certain_start();
+                self.virtual_time.catch_up(start);
+                self.start_head(other, arriving, events);
+                continue;
+            }
             let index = self.flows.at(flow).head();
             let head = self.entries.at(index);
             if self.fits(head.seats) {
@@ -90,6 +153,55 @@ impl<W: Copy> QueueSet<W> {
             self.blocked.overtaking_seats += self.entries.at(index).seats;
             self.entries.at_mut(index).overtook = self.blocked.number;
         }
+    }
+
+    /// Time passes: virtual time advances by the work of all active flows, divided by what they weigh.
+    pub(super) fn follow_flows(&mut self, elapsed: Duration) {
+        // Where a request waits, a flow is active.
+        let weight = self.flows.weight().max(1);
+        let work = SeatSeconds::product(self.sums.seats_in_use, elapsed).units() / weight;
+        if self.sums.seats_in_use < self.limit {
+            let free = SeatSeconds::product(self.limit - self.sums.seats_in_use, elapsed);
+            self.blocked.idle = self.blocked.idle.plus(free);
+        }
+        let lag = self.lag();
+        self.virtual_time.follow(SeatSeconds::from_units(work), lag);
+    }
+
+    /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more
+    /// than that flow with the request that it has waiting, which fits.
+    fn holding_less(&self, next: u32) -> Option<u32> {
+        let known = self.flows.at(next);
+        if known.seats == 0 {
+            return None;
+        }
+        let weight = self.flows.weight_of(next);
+        let part = weight.divide(known.seats.into());
+        if part.saturating_mul(self.flows.weight()) < self.limit.into() {
+            return None;
+        }
+        let free = self.limit - self.sums.seats_in_use;
+        let hold = weight.divide(16 * u64::from(known.seats));
+        let hold = u32::try_from(hold).unwrap_or(u32::MAX);
+        let other = self.turns.first_holding(free, hold)?;
+        // Seats that are equal at each dispatch need not be equal on the average: who falls behind catches up.
+        let owed = self.progress(other).saturating_sub(self.progress(next));
+        (owed <= self.lag().units()).then_some(other)
+    }
+
+    /// The work that a flow has received by now for its weight, in units of seat-seconds.
+    fn progress(&self, flow: u32) -> u64 {
+        let known = self.flows.at(flow);
+        let executing = self.flows.weight_of(flow).divide(known.received(self.now));
+        known.certain_start().units().saturating_add(executing)
+    }
+
+    /// How far virtual time, and a flow that holds its part of the seats, may be behind: the work of [`LEAD`] requests and
+    /// one more, by which wide flows are ahead and behind in turn, but no more than each flow can receive in [`LONGEST_LAG`].
+    fn lag(&self) -> SeatSeconds {
+        let usual = self.charges.usual().saturating_mul(u64::from(LEAD) + 1);
+        let longest = SeatSeconds::product(self.limit, LONGEST_LAG).units();
+        SeatSeconds::from_units(usual.min(longest / self.flows.weight().max(1)))
     }
 
     /// The flow whose head may start although that of `next` does not fit. Requires that `next` executes
@@ -135,6 +247,7 @@ impl<W: Copy> QueueSet<W> {
                 since: self.now,
                 number: self.blocked.number.wrapping_add(1).max(1),
                 overtaking_seats: 0,
+                idle: SeatSeconds::ZERO,
             };
         }
         let allowed_time = self.now.since(self.blocked.since) / OVERTAKING_PART;
@@ -148,6 +261,18 @@ impl<W: Copy> QueueSet<W> {
         let free = self.limit - self.sums.seats_in_use;
         let flow = self.turns.first_fitting(free)?;
         (self.flows.at(flow).service_time <= allowed_time).then_some(flow)
+    }
+
+    /// A waiting request is cancelled: its flow pays for the seats that were kept idle for it.
+    fn charge_idle(&mut self, index: u32) {
+        if self.blocked.head != Some(self.entries.id(index)) {
+            return;
+        }
+        let flow = self.entries.at(index).flow;
+        let charge = self.flows.weight_of(flow).divide(self.blocked.idle.units());
+        let known = self.flows.at_mut(flow);
+        known.start = SeatSeconds::from_units(known.start.units() + charge);
+        self.blocked.head = None;
     }
 
     /// Of the seats of a request that overtook the blocked head, `before` become `after`.
@@ -195,12 +320,13 @@ impl<W: Copy> QueueSet<W> {
     /// The first waiting request of `flow` starts.
     fn start_head(&mut self, flow: u32, arriving: Option<u32>, events: &mut QueueSetEvents<W>) {
         let index = self.flows.at(flow).head();
-        self.leave_line(index);
+        self.leave_queue(index);
         let waited_for = self.entries.at(index).seats;
         self.sums.waiting_seats -= u64::from(waited_for);
         self.start(index);
         self.count_start(index);
         self.charge(index, flow);
+        self.flows.unlink(&mut self.entries, index, flow);
         self.settle_flow(flow);
         if self.turns.first() != Some(flow) {
             self.flows.at_mut(flow).behind = false;
@@ -226,18 +352,23 @@ impl<W: Copy> QueueSet<W> {
     fn find_flow(&mut self, index: u32) -> u32 {
         let entry = self.entries.at_mut(index);
         entry.flow = self.flows.number(entry.hash, self.assumed);
+        entry.ownership = self.flows.join(entry.flow, entry.tenant);
         entry.flow
     }
 
     /// A flow pays for a request that starts: what such requests take.
     fn charge(&mut self, index: u32, flow: u32) {
-        self.flows.hold(flow);
-        let known = self.flows.at_mut(flow);
         let entry = self.entries.at_mut(index);
+        self.flows.hold(flow, entry.seats);
+        let weight = self.flows.weight_of(flow);
+        let known = self.flows.at_mut(flow);
         entry.assumed = known.service_time;
         let guess = SeatSeconds::product(entry.seats, entry.assumed);
-        known.start = known.start.plus(guess).plus(entry.work.final_work());
-        known.guessed = known.guessed.plus(guess);
+        let work = guess.plus(entry.work.final_work()).units();
+        entry.charged = SeatSeconds::from_units(weight.divide(work));
+        known.start = known.start.plus(entry.charged);
+        known.guessed = known.guessed.plus(entry.charged);
+        known.begin(entry.seats, self.now);
         known.fresh = false;
         if known.start.units() > SET_BACK_ABOVE {
             self.set_back();
@@ -247,38 +378,34 @@ impl<W: Copy> QueueSet<W> {
     /// Replaces the estimated work by the actual work, and updates the mean service time if it `LEARNS`.
     pub(super) fn settle_charge<const LEARNS: bool>(&mut self, index: u32) {
         let entry = self.entries.at(index);
-        let took = self.now.since(entry.started.unwrap_or(self.now));
+        let started = entry.started.unwrap_or(self.now);
+        let took = self.now.since(started);
         if LEARNS {
             self.assumed = moved(self.assumed, &mut self.learnt, took);
         }
         if entry.flow == NONE {
             return;
         }
-        let (seats, assumed, flow) = (entry.seats, entry.assumed, entry.flow);
+        let (seats, charged, flow) = (entry.seats, entry.charged, entry.flow);
+        let last = entry.work.final_work();
+        let weight = self.flows.weight_of(flow);
         let known = self.flows.at_mut(flow);
         if LEARNS {
             known.service_time = moved(known.service_time, &mut known.learnt, took);
         }
-        let guess = SeatSeconds::product(seats, assumed);
-        let actual = SeatSeconds::product(seats, took);
-        known.guessed = known.guessed.minus(guess);
-        let start = known.start.plus(actual).units();
-        known.start = SeatSeconds::from_units(start.saturating_sub(guess.units()));
-        self.settle_flow(flow);
+        let actual = SeatSeconds::product(seats, took).plus(last).units();
+        known.guessed = known.guessed.minus(charged);
+        known.end(seats, started);
+        self.charges.count(actual);
+        let start = known.start.units() + weight.divide(actual);
+        known.start = SeatSeconds::from_units(start.saturating_sub(charged.units()));
     }
 
-    /// An executing request will have no final seats: its flow gets back what it paid for them.
+    /// An executing request will have no final seats.
     pub(super) fn waive_final_seats(&mut self, index: u32) {
         let entry = self.entries.at_mut(index);
-        let paid = entry.work.final_work();
         entry.work.final_seats = 0;
         entry.work.additional_latency = Duration::ZERO;
-        let flow = entry.flow;
-        if flow != NONE {
-            let known = self.flows.at_mut(flow);
-            let start = known.start.units().saturating_sub(paid.units());
-            known.start = SeatSeconds::from_units(start);
-        }
     }
 
     /// Appends a request to the line of its flow.
@@ -312,31 +439,42 @@ impl<W: Copy> QueueSet<W> {
     /// A waiting request is cancelled.
     pub(super) fn quit_line(&mut self, index: u32) {
         let entry = self.entries.at(index);
-        let (flow, seats) = (entry.flow, entry.seats);
-        self.leave_line(index);
+        let (flow, seats, ownership) = (entry.flow, entry.seats, entry.ownership);
+        self.charge_idle(index);
+        self.leave_queue(index);
+        self.flows.unlink(&mut self.entries, index, flow);
+        self.flows.part(&self.entries, flow, ownership);
         self.sums.waiting_seats -= u64::from(seats);
         self.settle_flow(flow);
     }
 
-    fn leave_line(&mut self, index: u32) {
+    /// The queue of a waiting request counts it no longer.
+    fn leave_queue(&mut self, index: u32) {
         let entry = self.entries.at(index);
-        let (flow, slot) = (entry.flow, entry.slot);
-        let queue = &mut self.slots[slot as usize];
+        let queue = &mut self.slots[entry.slot as usize];
         queue.count(entry, -1);
         self.sums.queues_waiting -= u32::from(queue.waiting == 0);
-        self.flows.unlink(&mut self.entries, index, flow);
         self.sums.waiting -= 1;
     }
 
     /// Reorders a flow after its head or its start changed.
-    fn settle_flow(&mut self, flow: u32) {
+    pub(super) fn settle_flow(&mut self, flow: u32) {
         let known = self.flows.at(flow);
         if known.waiting == 0 {
             self.turns.remove(flow);
             return;
         }
         let width = self.entries.at(known.head()).seats;
-        self.turns.set(flow, known.start, known.turn, width);
+        let weight = self.flows.weight_of(flow);
+        let held = u64::from(known.seats) + u64::from(width.min(self.limit));
+        let hold = u32::try_from(weight.divide(16 * held)).unwrap_or(u32::MAX);
+        let mut start = known.start;
+        if weight != Weight::ONE {
+            // A light flow's first request waits for its weight, too.
+            let charge = SeatSeconds::product(width.min(self.limit), known.service_time).units();
+            start = SeatSeconds::from_units(start.units() + weight.divide(charge) - charge);
+        }
+        self.turns.set(flow, start, known.turn, width, hold);
     }
 
     /// Sets virtual time back to zero, and all that is measured in it by as much. O(flows), and once
@@ -360,5 +498,6 @@ fn moved(mean: Duration, learnt: &mut u32, took: Duration) -> Duration {
     let took = took.min(LONGEST_ASSUMED);
     *learnt = (*learnt + 1).min(MEAN_WINDOW);
     // The service time assumed at first counts as one request.
-    (mean * *learnt + took) / (*learnt + 1)
+    let learnt = u64::from(*learnt);
+    Duration::from_nanos((nanos(mean) * learnt + nanos(took)) / (learnt + 1))
 }

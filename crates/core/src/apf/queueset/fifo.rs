@@ -62,6 +62,12 @@ pub struct RequestEntry<W> {
     pub(super) number: u64,
     /// The hash of the request's flow.
     pub(super) hash: u64,
+    /// The hash of the request's tenant.
+    pub(super) tenant: u64,
+    /// The part of its flow's start that is assumed for the request while it executes.
+    pub(super) charged: SeatSeconds,
+    /// The number of the ownership of its flow under which it arrived, or 0 if its tenant did not own the flow.
+    pub(super) ownership: u32,
     /// Number of its flow, or [`NONE`] where flows are not distinguished.
     pub(super) flow: u32,
     /// The number of the blocked head that it overtook, or 0.
@@ -194,7 +200,7 @@ impl<W: Copy> Entries<W> {
     }
 
     /// All present requests, in arbitrary order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &RequestEntry<W>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RequestEntry<W>> + Clone {
         self.cells.iter().filter_map(|cell| cell.entry.as_ref())
     }
 }
@@ -204,7 +210,7 @@ impl<W: Copy> Entries<W> {
 pub(super) struct Fifo {
     /// The first, or [`NONE`].
     pub(super) head: u32,
-    tail: u32,
+    pub(super) tail: u32,
 }
 
 impl Fifo {
@@ -354,6 +360,9 @@ impl<W> RequestEntry<W> {
             arrival_r,
             number: 0,
             hash: 0,
+            tenant: 0,
+            charged: SeatSeconds::ZERO,
+            ownership: 0,
             flow: NONE,
             overtook: 0,
             slot,

@@ -10,9 +10,14 @@ use std::{collections::HashMap, hash::BuildHasherDefault, time::Duration};
 
 use super::{
     NONE,
-    fifo::{Entries, Fifo},
+    fifo::{Entries, Fifo, Phase},
+    tenants::{ALLOWANCE, TenantTable, Weight},
 };
-use crate::{apf::units::SeatSeconds, identity_hasher::IdentityHasher};
+use crate::{
+    apf::units::{SeatSeconds, Seats},
+    identity_hasher::IdentityHasher,
+    time::Time,
+};
 
 /// The maximum number of flows without requests that are remembered.
 const MAX_IDLE: usize = 1024;
@@ -26,6 +31,11 @@ pub(super) struct FlowState {
     pub(super) waiting: u32,
     /// Requests that execute or linger.
     pub(super) holding: u32,
+    /// The seats that these hold.
+    pub(super) seats: Seats,
+    /// The seats with which requests execute, and the sum over those of the nanoseconds at which they began, modulo 2⁶⁴.
+    executing: Seats,
+    began: u64,
     /// The virtual time at which its next request is due.
     pub(super) start: SeatSeconds,
     /// The part of `start` that is estimated: the assumed work of its executing requests.
@@ -40,6 +50,13 @@ pub(super) struct FlowState {
     pub(super) service_time: Duration,
     /// Requests of which that is the mean, up to the number that is remembered.
     pub(super) learnt: u32,
+    /// The number and the hash of the tenant that owns it.
+    owner: u32,
+    tenant: u64,
+    /// Requests of the owner that came while it owned the flow, and are present.
+    owners_requests: u32,
+    /// Distinguishes those from the requests of earlier owners; never 0.
+    ownership: u32,
     /// The neighbours of the flow in the list of idle flows.
     older: u32,
     newer: u32,
@@ -50,6 +67,7 @@ pub(super) struct FlowState {
 pub(super) struct FlowTable {
     all: Vec<FlowState>,
     numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
+    tenants: TenantTable,
     free: Vec<u32>,
     /// The ends of the list of idle flows, which is threaded through them.
     oldest: u32,
@@ -62,6 +80,7 @@ impl FlowTable {
         Self {
             all: Vec::new(),
             numbers: HashMap::default(),
+            tenants: TenantTable::new(ALLOWANCE),
             free: Vec::new(),
             oldest: NONE,
             newest: NONE,
@@ -103,6 +122,9 @@ impl FlowTable {
             line: Fifo::EMPTY,
             waiting: 0,
             holding: 0,
+            seats: 0,
+            executing: 0,
+            began: 0,
             start: SeatSeconds::ZERO,
             guessed: SeatSeconds::ZERO,
             fresh: true,
@@ -110,6 +132,10 @@ impl FlowTable {
             turn: 0,
             service_time,
             learnt: 0,
+            owner: NONE,
+            tenant: 0,
+            owners_requests: 0,
+            ownership: 1,
             older: NONE,
             newer: NONE,
         };
@@ -127,7 +153,7 @@ impl FlowTable {
 
     /// Appends a request to the line of its flow.
     pub(super) fn push<W: Copy>(&mut self, entries: &mut Entries<W>, index: u32, number: u32) {
-        self.leave_idle(number);
+        self.wake(number);
         let flow = &mut self.all[number as usize];
         flow.waiting += 1;
         flow.line.push(entries, index);
@@ -142,15 +168,93 @@ impl FlowTable {
     }
 
     /// A request of the flow holds seats from now on.
-    pub(super) fn hold(&mut self, number: u32) {
-        self.leave_idle(number);
-        self.all[number as usize].holding += 1;
+    pub(super) fn hold(&mut self, number: u32, seats: Seats) {
+        self.wake(number);
+        let flow = &mut self.all[number as usize];
+        flow.holding += 1;
+        flow.seats += seats;
     }
 
-    /// A request of the flow holds no seats any more.
-    pub(super) fn release(&mut self, number: u32) {
-        self.all[number as usize].holding -= 1;
+    /// A request of the flow holds its `seats` no longer.
+    pub(super) fn release(&mut self, number: u32, seats: Seats) {
+        let flow = &mut self.all[number as usize];
+        flow.holding -= 1;
+        flow.seats -= seats;
         self.rest(number);
+    }
+
+    /// What all active flows weigh together.
+    pub(super) fn weight(&self) -> u64 {
+        self.tenants.weight()
+    }
+
+    /// The weight of an active flow.
+    pub(super) fn weight_of(&self, number: u32) -> Weight {
+        self.tenants.weight_of(self.all[number as usize].owner)
+    }
+
+    /// A request of `tenant` comes to a flow; returns the number of the ownership if it is the owner's. The request is
+    /// then to be pushed or to hold seats.
+    pub(super) fn join(&mut self, number: u32, tenant: u64) -> u32 {
+        let flow = &self.all[number as usize];
+        let owner = flow.owner;
+        let is_owners = flow.tenant == tenant && owner != NONE;
+        if flow.is_idle() {
+            if !is_owners {
+                self.own(number, tenant);
+            }
+            let flow = &mut self.all[number as usize];
+            flow.owners_requests = 1;
+            return flow.ownership;
+        }
+        if !is_owners {
+            if self.tenants.flows_of(tenant) + 1 >= self.tenants.flows(owner) {
+                return 0;
+            }
+            self.tenants.deactivate(owner);
+            self.own(number, tenant);
+            self.tenants.activate(self.all[number as usize].owner);
+        }
+        let flow = &mut self.all[number as usize];
+        flow.owners_requests += 1;
+        flow.ownership
+    }
+
+    /// A request that joined leaves. If it was the last of the owner's, the tenant of one of those that wait becomes the
+    /// owner.
+    pub(super) fn part<W: Copy>(&mut self, entries: &Entries<W>, number: u32, ownership: u32) {
+        let flow = &mut self.all[number as usize];
+        if ownership != flow.ownership {
+            return;
+        }
+        flow.owners_requests -= 1;
+        if flow.owners_requests > 0 || flow.waiting == 0 {
+            return;
+        }
+        let ends = [flow.line.head, flow.line.tail].map(|end| entries.at(end).tenant);
+        let owner = flow.owner;
+        let [first, last] = ends.map(|tenant| (self.tenants.flows_of(tenant), tenant));
+        let (_, tenant) = first.min(last);
+        if flow.tenant == tenant {
+            return;
+        }
+        self.tenants.deactivate(owner);
+        self.own(number, tenant);
+        self.tenants.activate(self.all[number as usize].owner);
+    }
+
+    /// The flow, which is not counted as active, has another owner from now on.
+    fn own(&mut self, number: u32, tenant: u64) {
+        let before = self.all[number as usize].owner;
+        let owner = self.tenants.acquire(tenant);
+        if before != NONE {
+            self.tenants.release(before);
+        }
+        let flow = &mut self.all[number as usize];
+        flow.owner = owner;
+        flow.tenant = tenant;
+        flow.owners_requests = 0;
+        flow.ownership = flow.ownership.wrapping_add(1).max(1);
     }
 
     /// Forgets all flows.
@@ -160,7 +264,9 @@ impl FlowTable {
 
     /// A flow without requests is idle from now on.
     fn rest(&mut self, number: u32) {
-        if self.all[number as usize].is_idle() {
+        let flow = &self.all[number as usize];
+        if flow.is_idle() {
+            self.tenants.deactivate(flow.owner);
             self.append_idle(number);
         }
     }
@@ -183,16 +289,26 @@ impl FlowTable {
 
     fn forget(&mut self, number: u32) {
         self.leave_idle(number);
-        self.numbers.remove(&self.all[number as usize].hash);
+        let flow = &self.all[number as usize];
+        self.numbers.remove(&flow.hash);
+        if flow.owner != NONE {
+            self.tenants.release(flow.owner);
+        }
         self.free.push(number);
     }
 
-    /// Takes a flow out of the list of idle ones, if it is in there.
+    /// A flow is about to have a request.
+    fn wake(&mut self, number: u32) {
+        let flow = &self.all[number as usize];
+        if flow.is_idle() {
+            self.tenants.activate(flow.owner);
+            self.leave_idle(number);
+        }
+    }
+
+    /// Takes an idle flow out of the list of idle ones.
     fn leave_idle(&mut self, number: u32) {
         let flow = &self.all[number as usize];
-        if !flow.is_idle() {
-            return;
-        }
         let (older, newer) = (flow.older, flow.newer);
         match older {
             NONE => self.oldest = newer,
@@ -211,10 +327,25 @@ impl FlowTable {
     ///
     /// If a kept value is wrong.
     pub(super) fn check_invariants<W: Copy>(&self, entries: &Entries<W>) {
-        for flow in &self.all {
+        let mut active = HashMap::new();
+        for (flow, number) in self.all.iter().zip(0..) {
             let waiting = flow.line.iter(entries).count();
             assert_eq!(flow.waiting as usize, waiting, "waiting in a flow");
+            let present = entries.iter().filter(|entry| entry.flow == number);
+            let held = present
+                .clone()
+                .filter(|entry| entry.phase != Phase::Waiting);
+            let seats: Seats = held.map(|entry| entry.seats).sum();
+            assert_eq!(flow.seats, seats, "seats of a flow");
+            let owners = present.filter(|entry| entry.ownership == flow.ownership);
+            let owners = owners.inspect(|entry| assert_eq!(entry.tenant, flow.tenant, "owner"));
+            let owners = u32::try_from(owners.count()).unwrap_or(u32::MAX);
+            if !flow.is_idle() {
+                assert_eq!(flow.owners_requests, owners, "requests of the owner");
+                *active.entry(flow.owner).or_insert(0) += 1;
+            }
         }
+        self.tenants.check_invariants(&active);
         let idle = self.numbers.values().filter(|n| self.at(**n).is_idle());
         assert_eq!(self.idle, idle.count(), "idle flows");
         assert!(self.idle <= MAX_IDLE, "idle flows are bounded");
@@ -225,6 +356,26 @@ impl FlowState {
     /// The first waiting request of the flow, or [`NONE`].
     pub(super) fn head(&self) -> u32 {
         self.line.head
+    }
+
+    /// A request begins to execute with so many `seats`.
+    pub(super) fn begin(&mut self, seats: Seats, now: Time) {
+        self.executing += seats;
+        let began = now.as_nanos().wrapping_mul(seats.into());
+        self.began = self.began.wrapping_add(began);
+    }
+
+    /// A request that began at `then` with so many `seats` no longer executes.
+    pub(super) fn end(&mut self, seats: Seats, then: Time) {
+        self.executing -= seats;
+        let began = then.as_nanos().wrapping_mul(seats.into());
+        self.began = self.began.wrapping_sub(began);
+    }
+
+    /// The seat-time that its executing requests have received, in units of seat-seconds.
+    pub(super) fn received(&self, now: Time) -> u64 {
+        let all = now.as_nanos().wrapping_mul(self.executing.into());
+        SeatSeconds::from_seat_nanos(all.wrapping_sub(self.began)).units()
     }
 
     /// The start of the flow without the estimated part.

@@ -17,6 +17,7 @@ mod fifo;
 mod flows;
 mod reconfigure;
 mod reports;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -26,7 +27,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use smallvec::SmallVec;
 
-use fair::Blocked;
+use fair::{Blocked, Charges};
 use fifo::{Entries, NONE, Queue};
 pub use fifo::{EntryId, Phase, RequestEntry};
 use flows::FlowTable;
@@ -73,6 +74,8 @@ pub struct ArrivingRequest<W> {
     pub schema: u32,
     /// Hash of the flow.
     pub hash: u64,
+    /// Hash of the tenant whose request it is.
+    pub tenant: u64,
     /// The cost of the request.
     pub work: Work,
 }
@@ -133,6 +136,8 @@ pub struct QueueSet<W> {
     /// The queues with waiting requests; empty in Improved.
     order: HeadOrder,
     blocked: Blocked,
+    /// The work of requests; only Improved.
+    charges: Charges,
     /// The position after the queue dispatched last: where ties are broken from.
     after_robin: u32,
     enqueued: u64,
@@ -183,6 +188,7 @@ impl<W: Copy> QueueSet<W> {
             lines_begun: 0,
             order: HeadOrder::default(),
             blocked: Blocked::default(),
+            charges: Charges::new(),
             // The original begins as if the first queue had been dispatched.
             after_robin: 1,
             enqueued: 0,
@@ -398,10 +404,17 @@ impl<W: Copy> QueueSet<W> {
         let now = now.max(self.now);
         let elapsed = now.since(self.now);
         self.now = now;
-        if self.sums.active_queues == 0
-            || elapsed.is_zero()
-            || self.semantics == Semantics::Improved
-        {
+        if elapsed.is_zero() {
+            return;
+        }
+        if self.semantics == Semantics::Improved {
+            // While nothing waits, nobody's turn depends on virtual time.
+            if self.sums.waiting > 0 {
+                self.follow_flows(elapsed);
+            }
+            return;
+        }
+        if self.sums.active_queues == 0 {
             return;
         }
         let asked = self.sums.deck_seats_in_use + self.sums.deck_waiting_seats;
@@ -466,6 +479,7 @@ impl<W: Copy> QueueSet<W> {
             waiter,
             schema,
             hash,
+            tenant,
             work,
         } = arriving;
         let mut entry = RequestEntry::new(
@@ -479,6 +493,7 @@ impl<W: Copy> QueueSet<W> {
         );
         entry.seats = self.width(&work);
         entry.hash = hash;
+        entry.tenant = tenant;
         entry.number = self.arrived;
         self.arrived += 1;
         VirtualTime::check_plausible(entry.total_work);

@@ -9,7 +9,7 @@
 use super::NONE;
 use crate::apf::units::{SeatSeconds, Seats};
 
-/// The number of nodes that a search for the widest head visits.
+/// The number of nodes that a search visits.
 const MAX_SCANS: u32 = 128;
 
 /// All flows that have waiting requests.
@@ -27,6 +27,8 @@ struct TurnNode {
     /// Number of the flow, or [`NONE`].
     flow: u32,
     least_width: Seats,
+    /// What a flow would hold for its weight if its head started, in sixteenths of a seat.
+    least_hold: u32,
 }
 
 impl TurnNode {
@@ -35,16 +37,22 @@ impl TurnNode {
         turn: u32::MAX,
         flow: NONE,
         least_width: Seats::MAX,
+        least_hold: u32::MAX,
     };
 
-    const fn key(&self) -> u128 {
-        (self.start.units() as u128) << 32 | self.turn as u128
+    const fn key(&self) -> (u64, u32) {
+        (self.start.units(), self.turn)
     }
 
-    fn better(one: Self, other: Self) -> Self {
-        let best = if other.key() < one.key() { other } else { one };
+    fn better(one: &Self, other: &Self) -> Self {
+        let best = if other.key() < one.key() {
+            *other
+        } else {
+            *one
+        };
         Self {
             least_width: one.least_width.min(other.least_width),
+            least_hold: one.least_hold.min(other.least_hold),
             ..best
         }
     }
@@ -63,14 +71,22 @@ impl Turns {
         self.len
     }
 
-    /// Sets the key of a flow in the order of turns, and the width of its head.
-    pub(super) fn set(&mut self, flow: u32, start: SeatSeconds, turn: u32, width: Seats) {
+    /// Sets the key of a flow in the order of turns, the width of its head, and what it would hold with that.
+    pub(super) fn set(
+        &mut self,
+        flow: u32,
+        start: SeatSeconds,
+        turn: u32,
+        width: Seats,
+        hold: u32,
+    ) {
         self.grow(flow as usize + 1);
         let node = TurnNode {
             start,
             turn,
             flow,
             least_width: width,
+            least_hold: hold,
         };
         let before = self.replace(flow, node);
         self.len += usize::from(before.flow == NONE);
@@ -78,11 +94,12 @@ impl Turns {
 
     /// Takes a flow out, if it is in.
     pub(super) fn remove(&mut self, flow: u32) {
-        if flow as usize >= self.nodes.len() / 2 {
+        let leaf = self.nodes.len() / 2 + flow as usize;
+        if self.nodes.get(leaf).is_none_or(|leaf| leaf.flow == NONE) {
             return;
         }
-        let before = self.replace(flow, TurnNode::EMPTY);
-        self.len -= usize::from(before.flow != NONE);
+        self.replace(flow, TurnNode::EMPTY);
+        self.len -= 1;
     }
 
     /// Takes all flows out.
@@ -97,31 +114,23 @@ impl Turns {
         (next != NONE).then_some(next)
     }
 
-    /// The flow that is next among those with a head of at most `width` seats.
+    /// The flow that is next among those with a head of at most `width` seats. Among many flows, only some of the next
+    /// ones are searched.
     pub(super) fn first_fitting(&self, width: Seats) -> Option<u32> {
-        let mut best = TurnNode::EMPTY;
-        self.search(1, width, &mut best);
-        (best.flow != NONE).then_some(best.flow)
+        self.first_holding(width, u32::MAX)
     }
 
-    fn search(&self, at: usize, width: Seats, best: &mut TurnNode) {
-        let node = self.nodes[at];
-        if node.least_width > width || node.key() >= best.key() {
-            return;
-        }
-        if at >= self.nodes.len() / 2 {
-            *best = node;
-            return;
-        }
-        let (left, right) = (2 * at, 2 * at + 1);
-        let left_first = self.nodes[left].key() <= self.nodes[right].key();
-        let (near, far) = if left_first {
-            (left, right)
-        } else {
-            (right, left)
+    /// The flow that is next among those with a head of at most `width` seats that would then hold at most `hold`. Among
+    /// many flows, only some of the next ones are searched.
+    pub(super) fn first_holding(&self, width: Seats, hold: u32) -> Option<u32> {
+        let mut first = First {
+            width,
+            hold,
+            best: TurnNode::EMPTY,
+            scans: MAX_SCANS,
         };
-        self.search(near, width, best);
-        self.search(far, width, best);
+        first.search(&self.nodes, 1);
+        (first.best.flow != NONE).then_some(first.best.flow)
     }
 
     /// A flow with a head of at most `width` seats and a start of at most `latest`: the one with the
@@ -143,7 +152,10 @@ impl Turns {
         let before = std::mem::replace(&mut self.nodes[at], node);
         while at > 1 {
             at /= 2;
-            let above = TurnNode::better(self.nodes[2 * at], self.nodes[2 * at + 1]);
+            let Some([left, right]) = self.nodes.get(2 * at..).and_then(<[_]>::first_chunk) else {
+                break;
+            };
+            let above = TurnNode::better(left, right);
             if self.nodes[at] == above {
                 break;
             }
@@ -161,6 +173,33 @@ impl Turns {
         self.nodes = vec![TurnNode::EMPTY; 2 * flows.next_power_of_two()];
         for node in old.into_iter().skip(leaves).filter(|n| n.flow != NONE) {
             self.replace(node.flow, node);
+        }
+    }
+}
+
+/// A search for the next flow that may start.
+struct First {
+    width: Seats,
+    hold: u32,
+    best: TurnNode,
+    /// The number of nodes that may still be visited.
+    scans: u32,
+}
+
+impl First {
+    fn search(&mut self, nodes: &[TurnNode], at: usize) {
+        let node = nodes[at];
+        let may_start = node.least_width <= self.width && node.least_hold <= self.hold;
+        if !may_start || node.key() >= self.best.key() || self.scans == 0 {
+            return;
+        }
+        self.scans -= 1;
+        if at >= nodes.len() / 2 {
+            self.best = node;
+            return;
+        }
+        for child in nearer_first(nodes, at) {
+            self.search(nodes, child);
         }
     }
 }
@@ -189,15 +228,19 @@ impl Widest {
             }
             return;
         }
-        let (left, right) = (2 * at, 2 * at + 1);
-        let left_first = nodes[left].key() <= nodes[right].key();
-        let (near, far) = if left_first {
-            (left, right)
-        } else {
-            (right, left)
-        };
-        self.search(nodes, near);
-        self.search(nodes, far);
+        for child in nearer_first(nodes, at) {
+            self.search(nodes, child);
+        }
+    }
+}
+
+/// The children of a node, the one of the next flow first.
+fn nearer_first(nodes: &[TurnNode], at: usize) -> [usize; 2] {
+    let (left, right) = (2 * at, 2 * at + 1);
+    if nodes[left].key() <= nodes[right].key() {
+        [left, right]
+    } else {
+        [right, left]
     }
 }
 
@@ -212,31 +255,33 @@ mod tests {
     proptest! {
         #[test]
         fn the_tree_gives_the_same_results_as_a_scan_of_all_flows(
-            steps in prop::collection::vec((0u32..40, 0u64..6, 0u32..4, 1u32..5, any::<bool>()), 1..200),
+            steps in prop::collection::vec((0u32..40, 0u64..6, 0u32..4, 1u32..5, 0u32..4, any::<bool>()), 1..200),
             width in 0u32..6,
+            most in 0u32..5,
             latest in 0u64..6,
         ) {
             let mut turns = Turns::new();
             let mut all = std::collections::BTreeMap::new();
-            for (flow, start, turn, head, present) in steps {
+            for (flow, start, turn, head, hold, present) in steps {
                 if present {
                     // No two flows have the same turn.
                     let turn = turn * 64 + flow;
-                    turns.set(flow, SeatSeconds::from_units(start), turn, head);
-                    all.insert(flow, (start, turn, head));
+                    turns.set(flow, SeatSeconds::from_units(start), turn, head, hold);
+                    all.insert(flow, (start, turn, head, hold));
                 } else {
                     turns.remove(flow);
                     all.remove(&flow);
                 }
-                let scan = |widest: u32| {
-                    let fitting = all.iter().filter(|(_, (_, _, head))| *head <= widest);
-                    let least = fitting.min_by_key(|(_, (start, turn, _))| (*start, *turn));
+                let scan = |widest: u32, most: u32| {
+                    let fitting = all.iter().filter(|(_, (_, _, head, hold))| *head <= widest && *hold <= most);
+                    let least = fitting.min_by_key(|(_, (start, turn, _, _))| (*start, *turn));
                     least.map(|(flow, _)| *flow)
                 };
-                prop_assert_eq!(turns.first(), scan(u32::MAX));
-                prop_assert_eq!(turns.first_fitting(width), scan(width));
-                let fit = all.iter().filter(|(_, (start, _, head))| *head <= width && *start <= latest);
-                let widest = fit.min_by_key(|(_, (start, turn, head))| (Reverse(*head), *start, *turn));
+                prop_assert_eq!(turns.first(), scan(u32::MAX, u32::MAX));
+                prop_assert_eq!(turns.first_fitting(width), scan(width, u32::MAX));
+                prop_assert_eq!(turns.first_holding(width, most), scan(width, most));
+                let fit = all.iter().filter(|(_, (start, _, head, _))| *head <= width && *start <= latest);
+                let widest = fit.min_by_key(|(_, (start, turn, head, _))| (Reverse(*head), *start, *turn));
                 let found = turns.widest_fitting(width, SeatSeconds::from_units(latest));
                 prop_assert_eq!(found, widest.map(|(flow, _)| *flow));
                 prop_assert_eq!(turns.len(), all.len());
@@ -250,7 +295,7 @@ mod tests {
         // In the order of turns, which is that of neither the flows nor their reverse.
         for turn in 0..1024_u32 {
             let flow = turn.wrapping_mul(389) % 1024;
-            turns.set(flow, SeatSeconds::from_units(turn.into()), turn, 2);
+            turns.set(flow, SeatSeconds::from_units(turn.into()), turn, 2, 0);
         }
         assert_eq!(turns.first(), Some(0));
         assert_eq!(turns.widest_fitting(2, SeatSeconds::MAX), Some(0));

@@ -1,5 +1,6 @@
 //! Tests of a queue set, step by step, and the helpers that they share.
 
+mod arrivals;
 mod example;
 mod random;
 mod rules;
@@ -43,6 +44,7 @@ fn arriving(waiter: &'static str, hash: u64, work: Work) -> ArrivingRequest<&'st
         waiter,
         schema: 0,
         hash,
+        tenant: hash,
         work,
     }
 }

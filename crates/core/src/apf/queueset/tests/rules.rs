@@ -7,28 +7,32 @@ fn one_queue() -> Discipline {
     queues(1, 50, 1)
 }
 
-/// Flow 0 is served with three of four seats and has two more wide requests waiting; flow 1 holds the fourth seat.
-fn served_wide_flow() -> Stage {
-    let mut stage = Stage::new(improved(two_queues(), 4));
+/// Flow 0 holds three of eight seats, which is less than its part, and has more wide requests waiting; flow 1 holds the
+/// other five.
+fn served_wide_flow(waiting: &[&'static str]) -> Stage {
+    let mut stage = Stage::new(improved(two_queues(), 8));
     stage.arrive(at(0), "wide 0", 0, Work::seats(3));
-    stage.arrive(at(0), "narrow 0", 1, Work::ONE);
-    stage.arrive(at(1), "wide 1", 0, Work::seats(3));
-    stage.arrive(at(1), "wide 2", 0, Work::seats(3));
+    for name in ["narrow 0", "narrow 1", "narrow 2", "narrow 3", "narrow 4"] {
+        stage.arrive(at(0), name, 1, Work::ONE);
+    }
+    for name in waiting {
+        stage.arrive(at(1), name, 0, Work::seats(3));
+    }
+    stage.arrive(at(2), "narrow 5", 1, Work::ONE);
+    stage.arrive(at(2), "narrow 6", 1, Work::ONE);
+    assert_eq!(stage.started.len(), 6);
     stage
 }
 
 #[test]
 fn no_seats_are_drained_for_a_flow_that_is_served_and_has_more_waiting() {
-    let mut stage = served_wide_flow();
-    stage.arrive(at(2), "narrow 1", 1, Work::ONE);
-    stage.arrive(at(2), "narrow 2", 1, Work::ONE);
-    assert_eq!(stage.started, ["wide 0", "narrow 0"]);
-    // The narrow requests have used a seat for 50 ms. That is more than the 9 ms that the wide flow is charged, so
+    let mut stage = served_wide_flow(&["wide 1", "wide 2"]);
+    // The first narrow request has used a seat for 50 ms. That is more than the 9 ms that the wide flow is charged, so
     // the wide flow is next, but the lead is less than eight requests of 9 ms.
     stage.finish(at(50_000), "narrow 0");
     assert_eq!(
-        stage.started[2..],
-        ["narrow 1"],
+        stage.started[6..],
+        ["narrow 5"],
         "the seat is not kept free"
     );
     assert!(
@@ -37,18 +41,27 @@ fn no_seats_are_drained_for_a_flow_that_is_served_and_has_more_waiting() {
     );
     // With 100 ms the narrow ones are too far ahead.
     stage.finish(at(100_000), "narrow 1");
-    assert_eq!(stage.started[2..], ["narrow 1"]);
+    assert_eq!(stage.started[6..], ["narrow 5"]);
 }
 
 #[test]
 fn seats_are_drained_for_a_flow_with_a_single_request_waiting() {
-    let mut stage = Stage::new(improved(two_queues(), 4));
-    stage.arrive(at(0), "wide 0", 0, Work::seats(3));
-    stage.arrive(at(0), "narrow 0", 1, Work::ONE);
-    stage.arrive(at(1), "wide 1", 0, Work::seats(3));
-    stage.arrive(at(2), "narrow 1", 1, Work::ONE);
+    let mut stage = served_wide_flow(&["wide 1"]);
     stage.finish(at(90_000), "narrow 0");
-    assert_eq!(stage.started.len(), 2, "{:?}", stage.started);
+    assert_eq!(stage.started.len(), 6, "{:?}", stage.started);
+}
+
+#[test]
+fn a_flow_pays_for_seats_that_were_kept_idle_for_a_request_that_gives_up() {
+    let mut stage = Stage::new(improved(two_queues(), 4));
+    stage.arrive(at(0), "narrow", 1, Work::ONE);
+    stage.arrive(at(0), "wide", 0, Work::seats(4));
+    stage.arrive(at(0), "narrow, late", 1, Work::ONE);
+    assert_eq!(stage.started, ["narrow"]);
+    stage.cancel(at(10_000), "wide");
+    let start = |stage: &Stage| stage.set.flows.at(1).start;
+    let three_seats = SeatSeconds::product(3, Duration::from_millis(10));
+    assert!(start(&stage) >= three_seats, "{}", start(&stage));
 }
 
 #[test]

@@ -1,0 +1,219 @@
+//! Who the flows of a level belong to, and what they weigh for that.
+//!
+//! Each active flow has an *owner*: the tenant whose requests it holds, or among several the one that owns the fewest
+//! flows when it comes. A tenant that owns at most `allowance` flows has flows of weight 1; if it owns n more, they
+//! share that allowance evenly, so they weigh `allowance / n` each. So a tenant's flows weigh together what they are, at
+//! most `allowance`, and all flows of the level together an exact whole number, whatever the names that arrive.
+//!
+//! Not here: what a weight does ([`super::fair`]).
+
+use std::{collections::HashMap, hash::BuildHasherDefault};
+
+use crate::identity_hasher::IdentityHasher;
+
+/// What the flows of one tenant may weigh together, unless configured.
+pub(super) const ALLOWANCE: u32 = 4;
+
+/// The tenants that own flows.
+#[derive(Debug)]
+pub(super) struct TenantTable {
+    all: Vec<Tenant>,
+    numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
+    free: Vec<u32>,
+    /// What the active flows of one tenant weigh together at most; at least 1.
+    allowance: u32,
+    /// What all active flows weigh together.
+    weight: u64,
+}
+
+/// One tenant.
+#[derive(Clone, Copy, Debug)]
+struct Tenant {
+    hash: u64,
+    /// Flows that name it as their owner, active or not.
+    known: u32,
+    /// Those of them that are active.
+    active: u32,
+}
+
+/// How much of a unit of weight a flow has: 1, or allowance / flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Weight {
+    numerator: u32,
+    denominator: u32,
+}
+
+impl TenantTable {
+    pub(super) fn new(allowance: u32) -> Self {
+        Self {
+            all: Vec::new(),
+            numbers: HashMap::default(),
+            free: Vec::new(),
+            allowance: allowance.max(1),
+            weight: 0,
+        }
+    }
+
+    /// What all active flows weigh together.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// How many active flows the tenant of this hash owns.
+    pub(super) fn flows_of(&self, hash: u64) -> u32 {
+        let number = self.numbers.get(&hash);
+        number.map_or(0, |number| self.all[*number as usize].active)
+    }
+
+    /// How many active flows a tenant owns.
+    pub(super) fn flows(&self, number: u32) -> u32 {
+        self.all[number as usize].active
+    }
+
+    /// The weight of each flow of a tenant that has active ones.
+    pub(super) fn weight_of(&self, number: u32) -> Weight {
+        let active = self.all[number as usize].active;
+        if active <= self.allowance {
+            return Weight::ONE;
+        }
+        Weight {
+            numerator: self.allowance,
+            denominator: active,
+        }
+    }
+
+    /// The number of the tenant with this hash, known or new, for one more flow.
+    pub(super) fn acquire(&mut self, hash: u64) -> u32 {
+        if let Some(&number) = self.numbers.get(&hash) {
+            self.all[number as usize].known += 1;
+            return number;
+        }
+        let tenant = Tenant {
+            hash,
+            known: 1,
+            active: 0,
+        };
+        let number = if let Some(number) = self.free.pop() {
+            self.all[number as usize] = tenant;
+            number
+        } else {
+            self.all.push(tenant);
+            u32::try_from(self.all.len() - 1).expect("fewer than 2^32 tenants are known")
+        };
+        self.numbers.insert(hash, number);
+        number
+    }
+
+    /// A flow names this tenant no longer.
+    pub(super) fn release(&mut self, number: u32) {
+        let tenant = &mut self.all[number as usize];
+        tenant.known -= 1;
+        if tenant.known == 0 {
+            self.numbers.remove(&tenant.hash);
+            self.free.push(number);
+        }
+    }
+
+    /// A flow of this tenant becomes active.
+    pub(super) fn activate(&mut self, number: u32) {
+        let tenant = &mut self.all[number as usize];
+        tenant.active += 1;
+        self.weight += u64::from(tenant.active <= self.allowance);
+    }
+
+    /// A flow of this tenant becomes idle.
+    pub(super) fn deactivate(&mut self, number: u32) {
+        let tenant = &mut self.all[number as usize];
+        self.weight -= u64::from(tenant.active <= self.allowance);
+        tenant.active -= 1;
+    }
+
+    /// Recomputes what is kept running; for tests. `active` is the number of active flows of each tenant that has some.
+    ///
+    /// # Panics
+    ///
+    /// If a kept value is wrong.
+    pub(super) fn check_invariants(&self, active: &HashMap<u32, u32>) {
+        let mut weight = 0;
+        for (number, tenant) in (0..).zip(&self.all) {
+            let flows = active.get(&number).copied().unwrap_or(0);
+            assert_eq!(tenant.active, flows, "active flows of a tenant");
+            assert!(tenant.known >= flows, "flows of a tenant");
+            weight += u64::from(flows.min(self.allowance));
+        }
+        assert_eq!(self.weight, weight, "the weight of all flows");
+    }
+}
+
+impl Weight {
+    pub(super) const ONE: Self = Self {
+        numerator: 1,
+        denominator: 1,
+    };
+
+    /// `amount` divided by the weight; at most a sixteenth of what can be represented.
+    pub(super) fn divide(self, amount: u64) -> u64 {
+        if self.numerator == self.denominator {
+            return amount;
+        }
+        let divided =
+            u128::from(amount) * u128::from(self.denominator) / u128::from(self.numerator);
+        u64::try_from(divided)
+            .unwrap_or(u64::MAX)
+            .min(u64::MAX / 16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The weight of each flow of a tenant that has `flows` active ones, in thousandths.
+    fn thousandths(flows: u32) -> u64 {
+        let mut tenants = TenantTable::new(4);
+        let number = tenants.acquire(7);
+        (0..flows).for_each(|_| tenants.activate(number));
+        1_000_000 / tenants.weight_of(number).divide(1000)
+    }
+
+    #[test]
+    fn flows_of_a_tenant_weigh_one_each_up_to_the_allowance_and_share_it_beyond() {
+        assert_eq!(
+            [1, 4, 5, 8, 400].map(thousandths),
+            [1000, 1000, 800, 500, 10]
+        );
+    }
+
+    #[test]
+    fn all_flows_weigh_together_what_their_tenants_may() {
+        let mut tenants = TenantTable::new(4);
+        let [few, many] = [1, 2].map(|hash| tenants.acquire(hash));
+        (0..3).for_each(|_| tenants.activate(few));
+        (0..10).for_each(|_| tenants.activate(many));
+        assert_eq!(tenants.weight(), 3 + 4);
+        (0..7).for_each(|_| tenants.deactivate(many));
+        assert_eq!(tenants.weight(), 3 + 3);
+    }
+
+    #[test]
+    fn a_tenant_is_known_as_long_as_a_flow_names_it() {
+        let mut tenants = TenantTable::new(4);
+        let first = tenants.acquire(1);
+        assert_eq!(tenants.acquire(1), first);
+        tenants.release(first);
+        assert_ne!(tenants.acquire(2), first);
+        tenants.release(first);
+        assert_eq!(tenants.acquire(3), first, "its place is used again");
+    }
+
+    #[test]
+    fn what_is_divided_by_a_small_weight_does_not_overflow() {
+        let mut tenants = TenantTable::new(1);
+        let number = tenants.acquire(1);
+        (0..1000).for_each(|_| tenants.activate(number));
+        assert_eq!(
+            tenants.weight_of(number).divide(u64::MAX / 2),
+            u64::MAX / 16
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! What is left for the others when flows come and go, or requests differ, in closed loops and virtual time.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::*;
+
+/// The names under which a client sends its requests.
+#[derive(Clone, Copy)]
+enum Names {
+    One,
+    /// A new one for each request.
+    Each,
+}
+
+/// Threads that each send a request as soon as the last one has ended.
+#[derive(Clone, Copy)]
+struct Client {
+    threads: u32,
+    names: Names,
+    /// Whether each name is a tenant of its own.
+    is_many_tenants: bool,
+    /// Service times in milliseconds: of every tenth request, and of the others.
+    services: (u64, u64),
+}
+
+/// A client of one flow, whose requests take 20 ms.
+const fn backlog(threads: u32) -> Client {
+    Client {
+        threads,
+        names: Names::One,
+        is_many_tenants: false,
+        services: (20, 20),
+    }
+}
+
+/// A client of 33 threads with a new name for each request.
+const fn churn(is_many_tenants: bool) -> Client {
+    Client {
+        names: Names::Each,
+        is_many_tenants,
+        ..backlog(33)
+    }
+}
+
+/// The mean seats that each client has of 32 in 20 seconds after the first second.
+fn seats_of(clients: &[Client]) -> Vec<f64> {
+    const BEGIN: u64 = 1_000;
+    const END: u64 = 21_000;
+    let mut set = improved(queues(64, 50, 8), 32);
+    // (time in milliseconds, number, client); what ends then is under the number.
+    let mut heap = BinaryHeap::new();
+    let mut ends = std::collections::BTreeMap::new();
+    let mut number = 0_u64;
+    for (client, spec) in clients.iter().enumerate() {
+        for _ in 0..spec.threads {
+            number += 1;
+            heap.push(Reverse((0, number, client)));
+        }
+    }
+    let mut used = vec![0; clients.len()];
+    let mut random = Random::seeded(1);
+    while let Some(Reverse((now, ended, client))) = heap.pop() {
+        if now >= END {
+            break;
+        }
+        let time = Time::ZERO.plus(Duration::from_millis(now));
+        let mut events = QueueSetEvents::default();
+        if let Some(id) = ends.remove(&ended) {
+            set.finish(time, id, &mut events);
+        }
+        number += 1;
+        let spec = clients[client];
+        let name = match spec.names {
+            Names::One => client as u64,
+            Names::Each => 1_000 + number,
+        };
+        let hash = Random::seeded(name).number();
+        let tenant = if spec.is_many_tenants {
+            hash
+        } else {
+            client as u64
+        };
+        let arriving = ArrivingRequest {
+            waiter: client,
+            schema: 0,
+            hash,
+            tenant,
+            work: Work::ONE,
+        };
+        let admission = set.arrive(time, arriving, &mut events);
+        let mut begun: Vec<_> = events.dispatched.into_iter().collect();
+        match admission {
+            Admission::Execute(id) => begun.push((client, id)),
+            Admission::Wait(_) => {}
+            Admission::Reject(reason) => panic!("{reason:?}"),
+        }
+        for (client, id) in begun {
+            let (every_tenth, others) = clients[client].services;
+            let takes = if random.within(0..10) == 0 {
+                every_tenth
+            } else {
+                others
+            };
+            used[client] += (now + takes).min(END).saturating_sub(now.max(BEGIN));
+            number += 1;
+            ends.insert(number, id);
+            heap.push(Reverse((now + takes, number, client)));
+        }
+    }
+    set.check_invariants();
+    let seats = |used: u64| f64::from(u32::try_from(used).unwrap()) / 20_000.0;
+    used.into_iter().map(seats).collect()
+}
+
+#[test]
+fn a_known_flow_gets_its_part_however_many_new_ones_come() {
+    let [known, new] = seats_of(&[backlog(40), churn(true)])[..] else {
+        unreachable!()
+    };
+    // One of at most 34 active flows.
+    assert!(known >= 0.9 * 32.0 / 34.0, "{known} beside {new}");
+    assert!(known + new > 31.9, "no seat is idle");
+}
+
+#[test]
+fn the_invented_names_of_a_tenant_weigh_no_more_than_its_allowance() {
+    let [known, new] = seats_of(&[backlog(40), churn(false)])[..] else {
+        unreachable!()
+    };
+    let part = 32.0 / (1.0 + f64::from(super::super::tenants::ALLOWANCE));
+    assert!(known >= 0.95 * part, "{known} beside {new}");
+    assert!(known + new > 31.9, "no seat is idle");
+}
+
+#[test]
+fn long_requests_among_short_ones_take_no_more_than_the_part_of_their_flow() {
+    let mixed = Client {
+        services: (400, 1),
+        ..backlog(60)
+    };
+    let [even, mixed] = seats_of(&[backlog(60), mixed])[..] else {
+        unreachable!()
+    };
+    assert!((even - 16.0).abs() < 0.5, "{even} beside {mixed}");
+}
+
+/// A set in which flow 0 holds the only seat and has requests of the tenants waiting, one each in this order.
+fn shared_flow(tenants: &[u64]) -> QueueSet<u64> {
+    let mut set = improved(queues(1, 50, 1), 1);
+    for tenant in [0].iter().chain(tenants) {
+        join(&mut set, 0, *tenant);
+    }
+    set
+}
+
+fn join(set: &mut QueueSet<u64>, hash: u64, tenant: u64) -> EntryId {
+    let arriving = ArrivingRequest {
+        waiter: tenant,
+        schema: 0,
+        hash,
+        tenant,
+        work: Work::ONE,
+    };
+    match set.arrive(at(0), arriving, &mut QueueSetEvents::default()) {
+        Admission::Execute(id) | Admission::Wait(id) => {
+            set.check_invariants();
+            id
+        }
+        Admission::Reject(reason) => panic!("{reason:?}"),
+    }
+}
+
+#[test]
+fn a_flow_that_tenants_share_weighs_as_any_other() {
+    let set = shared_flow(&[1, 2, 3, 4]);
+    assert_eq!(set.flows.weight(), 1);
+}
+
+#[test]
+fn nobody_is_harmed_by_a_tenant_of_many_flows_who_joins_his_flow() {
+    let mut set = shared_flow(&[]);
+    for hash in 1..=20 {
+        join(&mut set, hash, 9);
+    }
+    join(&mut set, 0, 9);
+    assert_eq!(
+        set.flows.weight(),
+        1 + 4,
+        "flow 0 is still that of tenant 0"
+    );
+    // Nor by one who was there before.
+    let alone = join(&mut set, 1, 7);
+    assert_eq!(
+        set.flows.weight(),
+        1 + 1 + 4,
+        "flow 1 is now that of tenant 7"
+    );
+    set.cancel(at(1), alone, &mut QueueSetEvents::default());
+    set.check_invariants();
+    assert_eq!(set.flows.weight(), 1 + 4, "and tenant 9's again");
+}
