@@ -44,6 +44,9 @@ struct Control<W> {
     levels: BTreeMap<Arc<str>, ControlledLevel<W>>,
     schemas: SchemaNames,
     fair_fraction: f64,
+    /// How many times a rebalancing has looked at a level.
+    #[cfg(test)]
+    visits: usize,
 }
 
 /// A level and what the control side knows of it.
@@ -124,6 +127,8 @@ impl<W: Copy> Dispatcher<W> {
             levels: BTreeMap::new(),
             schemas: SchemaNames::default(),
             fair_fraction: 0.0,
+            #[cfg(test)]
+            visits: 0,
         };
         let dispatcher = Self {
             control: Mutex::new(control),
@@ -243,6 +248,10 @@ impl<W: Copy> Control<W> {
             .values_mut()
             .map(|held| held.measure(now, settings.semantics))
             .collect();
+        #[cfg(test)]
+        {
+            self.visits += parties.len();
+        }
         let decided = rebalance(settings.semantics, &parties);
         self.fair_fraction = decided.fair_fraction;
         let mut changes = Vec::new();
@@ -449,3 +458,5 @@ impl SchemaNames {
 
 #[cfg(all(test, not(loom)))]
 mod borrowing_tests;
+#[cfg(all(test, not(loom)))]
+mod rebalance_tests;
