@@ -16,7 +16,7 @@ use super::{
     demand::{Demand, as_f64},
     level::{Arrival, Decisions, Level},
     policy::Policy,
-    queueset::{ArrivingRequest, Discipline, QueueSetSummary, RatioReport},
+    queueset::{ArrivingRequest, Discipline, QueueSet, QueueSetSummary, RatioReport},
     shard::Dealer,
     units::Seats,
     work::{WidthCap, Work},
@@ -238,7 +238,7 @@ impl<W: Copy> Control<W> {
 
     fn drop_drained(&mut self) {
         self.levels
-            .retain(|_, held| !held.quiescing || !held.level.inspect(|set| set.is_idle()));
+            .retain(|_, held| !held.quiescing || !held.level.inspect(QueueSet::is_idle));
     }
 
     fn rebalance(&mut self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
@@ -318,7 +318,7 @@ impl<W: Copy> ControlledLevel<W> {
 
     /// Takes the demand since the last time, and returns the input of rebalancing.
     fn measure(&mut self, now: Time, semantics: Semantics) -> RebalanceInput {
-        let sample = self.level.inspect(|set| set.take_demand(now));
+        let sample = self.level.act(|set| set.take_demand(now));
         self.demand.update(&sample, semantics);
         let mut smoothed = self.demand.smoothed;
         if semantics == Semantics::Improved {

@@ -167,9 +167,14 @@ impl<W: Copy> Level<W> {
         tracker.delay(semantics, random)
     }
 
-    /// Reads the queue set; for metrics, dumps and borrowing, not on the hot path.
-    pub fn inspect<T>(&self, look: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
-        look(&mut lock(&self.shared.set))
+    /// Reads the queue set; for metrics and dumps, not on the hot path.
+    pub fn inspect<T>(&self, look: impl FnOnce(&QueueSet<W>) -> T) -> T {
+        look(&lock(&self.shared.set))
+    }
+
+    /// Acts on the queue set itself, for simulations that carry decisions out in their own way. One short lock.
+    pub fn act<T>(&self, act: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
+        act(&mut lock(&self.shared.set))
     }
 
     fn with<T>(
