@@ -46,6 +46,12 @@ impl<'a> Case<'a> {
 /// Measures the cases that `cases` makes, as the arguments say. The first is the baseline. Returns the nanoseconds of
 /// each; nothing if it was started to count the instructions of one case.
 pub(crate) fn measure(question: &str, cases: Vec<Case<'_>>) -> Vec<f64> {
+    measure_rounds(question, cases, 2_000)
+}
+
+/// As [`measure`], for operations that take milliseconds: the median is that of runs of `rounds` rounds, and instructions
+/// are counted over 25 times as many.
+pub(crate) fn measure_rounds(question: &str, cases: Vec<Case<'_>>, rounds: u32) -> Vec<f64> {
     let arguments: Vec<String> = std::env::args().collect();
     if let Some(rounds) = rounds_of(&arguments) {
         // Under callgrind: one case, the given number of rounds, no output.
@@ -66,10 +72,10 @@ pub(crate) fn measure(question: &str, cases: Vec<Case<'_>>) -> Vec<f64> {
     let mut measured = Vec::with_capacity(cases.len());
     for case in cases {
         let mut run = (case.set_up)();
-        let nanos = median(&mut run);
+        let nanos = median(&mut run, rounds);
         let allocations = allocations(&mut run);
         let instructions = if count {
-            instructions(&case.name)
+            instructions(&case.name, 25 * u64::from(rounds))
         } else {
             "-".to_owned()
         };
@@ -96,8 +102,12 @@ fn rounds_of(arguments: &[String]) -> Option<u64> {
 }
 
 /// The median over runs of the nanoseconds one round takes.
-fn median(run: &mut dyn FnMut()) -> f64 {
-    let (runs, rounds) = if is_quick() { (1, 10) } else { (15, 2_000) };
+fn median(run: &mut dyn FnMut(), rounds: u32) -> f64 {
+    let (runs, rounds) = if is_quick() {
+        (1, rounds.min(10))
+    } else {
+        (15, rounds)
+    };
     (0..rounds).for_each(|_| run());
     let mut times: Vec<f64> = (0..runs)
         .map(|_| {
@@ -118,10 +128,9 @@ fn allocations(run: &mut dyn FnMut()) -> f64 {
     total / f64::from(ROUNDS)
 }
 
-/// The instructions of one round of a case, by callgrind.
-fn instructions(case: &str) -> String {
-    // Many rounds, so that the cost of the set-up, which differs between runs, is negligible.
-    let rounds = 50_000;
+/// The instructions of one round of a case, by callgrind. Many rounds make the cost of the set-up, which differs between
+/// runs, negligible.
+fn instructions(case: &str, rounds: u64) -> String {
     match (callgrind(case, rounds), callgrind(case, 2 * rounds)) {
         (Some(once), Some(twice)) => (twice.saturating_sub(once) / rounds).to_string(),
         _ => "no valgrind".to_owned(),

@@ -143,7 +143,7 @@ impl DemoGateway {
         };
         for (name, level) in dispatcher.levels() {
             if &*name == LEVEL {
-                let waiting = |set: &mut fairgate_core::apf::queueset::QueueSet<_>| {
+                let waiting = |set: &fairgate_core::apf::queueset::QueueSet<_>| {
                     let queues = set.queues().map(|queue| queue.waiting);
                     queues.filter(|waiting| *waiting > 0).collect()
                 };

@@ -20,7 +20,7 @@ use fairgate_core::{
     apf::{
         Policy,
         dispatcher::SchemaId,
-        queueset::{Phase, RequestReport},
+        queueset::{Phase, QueueSet, RequestReport},
     },
     digest::{RequestDigest, RequestInfo, readable},
     go_duration::GoDuration,
@@ -160,7 +160,7 @@ struct Row {
 fn requests(flow_control: &FlowControl) -> Vec<Row> {
     let mut rows = Vec::new();
     for (level, queues) in flow_control.dispatcher().levels() {
-        let mut reports = queues.inspect(|set| set.requests());
+        let mut reports = queues.inspect(QueueSet::requests);
         reports.retain(|report| report.entry.phase != Phase::Lingering);
         reports.sort_by_key(|report| {
             (

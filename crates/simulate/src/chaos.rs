@@ -14,6 +14,7 @@ use fairgate_core::{
         dispatcher::{Dispatcher, PolicyView},
         level::{Arrival, Decisions, Level, QueuePlace, Ticket},
         policy::{Policy, Semantics},
+        queueset::QueueSet,
     },
     time::Time,
 };
@@ -344,7 +345,7 @@ impl ChaosWorld {
             self.waiting.keys()
         );
         for (name, level) in self.dispatcher.levels() {
-            let summary = level.inspect(|set| set.summary());
+            let summary = level.inspect(QueueSet::summary);
             assert_eq!(
                 (summary.seats_in_use, summary.executing, summary.waiting),
                 (0, 0, 0),

@@ -53,6 +53,19 @@ pub(crate) struct DemandSample {
     pub max: u64,
 }
 
+impl DemandSample {
+    /// A period of this length in which the demand was `seats`.
+    pub(crate) fn constant(seats: u64, elapsed: Duration) -> Self {
+        Self {
+            elapsed,
+            average: as_f64(seats),
+            deviation: 0.0,
+            min: seats,
+            max: seats,
+        }
+    }
+}
+
 impl Integrator {
     /// An integrator of a demand that is 0 at `now`.
     pub(crate) const fn new(now: Time) -> Self {

@@ -9,10 +9,14 @@
 //!
 //! Times may come from several cores and in any order: the queue set keeps the latest it has seen and takes earlier ones
 //! for that one.
+//!
+//! A level whose demand only an event can change is *at rest*: rebalancing leaves a notice with it (`changes`), which the
+//! first event sends.
 
 use smallvec::SmallVec;
 
 use super::{
+    changes::ChangeNotice,
     queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSet, QueueSetEvents},
     retry_after::RetryAfter,
     units::Seats,
@@ -33,8 +37,16 @@ pub struct Level<W> {
 
 #[derive(Debug)]
 struct LevelInner<W> {
-    set: Mutex<QueueSet<W>>,
+    guarded: Mutex<Guarded<W>>,
     retry_after: Mutex<RetryAfter>,
+}
+
+/// What the lock of a level guards.
+#[derive(Debug)]
+struct Guarded<W> {
+    set: QueueSet<W>,
+    /// While the level is at rest.
+    notice: Option<ChangeNotice>,
 }
 
 impl<W> Clone for Level<W> {
@@ -95,8 +107,12 @@ impl<W> Default for Decisions<W> {
 impl<W: Copy> Level<W> {
     /// A level without requests.
     pub fn new(semantics: Semantics, discipline: Discipline, limit: Seats, now: Time) -> Self {
+        let guarded = Guarded {
+            set: QueueSet::new(semantics, discipline, limit, now),
+            notice: None,
+        };
         let shared = LevelInner {
-            set: Mutex::new(QueueSet::new(semantics, discipline, limit, now)),
+            guarded: Mutex::new(guarded),
             retry_after: Mutex::new(RetryAfter::default()),
         };
         Self {
@@ -139,7 +155,8 @@ impl<W: Copy> Level<W> {
         self.with(out, |set, events| set.tick(now, events));
     }
 
-    /// Changes the discipline and the semantics; waiting requests keep their places.
+    /// Changes the discipline and the semantics; waiting requests keep their places. A level at rest stays at rest:
+    /// nothing waits in it that could be dispatched.
     pub fn configure(
         &self,
         now: Time,
@@ -147,14 +164,14 @@ impl<W: Copy> Level<W> {
         discipline: Discipline,
         out: &mut Decisions<W>,
     ) {
-        self.with(out, |set, events| {
+        self.adjust(out, |set, events| {
             set.configure(now, semantics, discipline, events);
         });
     }
 
-    /// Changes the current limit; `denominator` is what the ratio metrics divide by.
+    /// Changes the current limit; `denominator` is what the ratio metrics divide by. A level at rest stays at rest.
     pub fn set_limit(&self, now: Time, limit: Seats, denominator: Seats, out: &mut Decisions<W>) {
-        self.with(out, |set, events| {
+        self.adjust(out, |set, events| {
             set.set_limit(now, limit, denominator, events);
         });
     }
@@ -167,18 +184,61 @@ impl<W: Copy> Level<W> {
         tracker.delay(semantics, random)
     }
 
-    /// Reads the queue set; for metrics, dumps and borrowing, not on the hot path.
-    pub fn inspect<T>(&self, look: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
-        look(&mut lock(&self.shared.set))
+    /// Reads the queue set; for metrics and dumps, not on the hot path.
+    pub fn inspect<T>(&self, look: impl FnOnce(&QueueSet<W>) -> T) -> T {
+        look(&lock(&self.shared.guarded).set)
     }
 
+    /// Acts on the queue set itself, for simulations that carry decisions out in their own way. One short lock.
+    #[inline]
+    pub fn act<T>(&self, act: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
+        let mut guarded = lock(&self.shared.guarded);
+        let notice = guarded.begin_change();
+        let result = act(&mut guarded.set);
+        drop(guarded);
+        if let Some(notice) = notice {
+            notice.send();
+        }
+        result
+    }
+
+    /// Lets rebalancing read the demand. If `look` returns a notice, the level is at rest from then on: only an event may
+    /// change its demand, nothing waits in it, and no seats linger.
+    pub(super) fn look<T>(
+        &self,
+        look: impl FnOnce(&mut QueueSet<W>) -> (T, Option<ChangeNotice>),
+    ) -> T {
+        let mut guarded = lock(&self.shared.guarded);
+        let (result, notice) = look(&mut guarded.set);
+        guarded.notice = notice;
+        result
+    }
+
+    /// An event about requests.
     fn with<T>(
         &self,
         out: &mut Decisions<W>,
         act: impl FnOnce(&mut QueueSet<W>, &mut QueueSetEvents<W>) -> T,
     ) -> T {
         let mut events = QueueSetEvents::default();
-        let result = act(&mut lock(&self.shared.set), &mut events);
+        let result = self.act(|set| act(set, &mut events));
+        self.collect(&mut events, out);
+        result
+    }
+
+    /// An adjustment, which changes nothing about the demand of a level in which nothing waits.
+    fn adjust(
+        &self,
+        out: &mut Decisions<W>,
+        act: impl FnOnce(&mut QueueSet<W>, &mut QueueSetEvents<W>),
+    ) {
+        let mut events = QueueSetEvents::default();
+        act(&mut lock(&self.shared.guarded).set, &mut events);
+        self.collect(&mut events, out);
+    }
+
+    #[inline]
+    fn collect(&self, events: &mut QueueSetEvents<W>, out: &mut Decisions<W>) {
         let ticket = |(waiter, id)| {
             (
                 waiter,
@@ -190,13 +250,32 @@ impl<W: Copy> Level<W> {
         };
         // Most calls are about the caller's request alone, and `extend` takes some 130 instructions even for nothing.
         if !events.dispatched.is_empty() {
-            let dispatched = events.dispatched.into_iter();
+            let dispatched = events.dispatched.drain(..);
             out.dispatched.extend(dispatched.map(ticket));
         }
         if !events.blocked.is_empty() {
-            out.blocked.extend(events.blocked);
+            out.blocked.extend(events.blocked.drain(..));
         }
-        result
+    }
+}
+
+impl<W: Copy> Guarded<W> {
+    /// To be called before an event. If the level is at rest, its demand was constant up to the last rebalancing, and the period
+    /// in which it changes began then.
+    #[inline]
+    fn begin_change(&mut self) -> Option<ChangeNotice> {
+        match self.notice {
+            None => None,
+            Some(_) => self.end_rest(),
+        }
+    }
+
+    /// Apart, because it happens once per rebalancing at most.
+    #[cold]
+    fn end_rest(&mut self) -> Option<ChangeNotice> {
+        let notice = self.notice.take()?;
+        self.set.take_demand(notice.last_read());
+        Some(notice)
     }
 }
 
@@ -336,7 +415,7 @@ mod loom_tests {
     use loom::thread;
 
     use super::*;
-    use crate::apf::{shard::Dealer, spec::Queuing, work::Work};
+    use crate::apf::{changes::ChangeList, shard::Dealer, spec::Queuing, work::Work};
 
     const NOW: Time = Time::from_nanos(1);
 
@@ -442,6 +521,35 @@ mod loom_tests {
             let ran = finishing.join().expect("the other thread ends");
             assert_eq!(usize::from(left) + ran, 1, "either cancelled or executed");
             assert_empty(&level);
+        });
+    }
+
+    #[test]
+    fn a_rebalancing_has_seen_the_last_event_or_finds_the_level_in_the_list() {
+        loom::model(|| {
+            let list = Arc::new(ChangeList::new(1, Time::ZERO));
+            let notice = |list: &Arc<ChangeList>| ChangeNotice::new(Arc::clone(list), 0);
+            let level = level(1);
+            level.look(|_| ((), Some(notice(&list))));
+            let shared = level.clone();
+            let requests = thread::spawn(move || {
+                let mut out = Decisions::default();
+                let Arrival::Execute(ticket) = arrive(&shared, 0, &mut out) else {
+                    panic!("the level is empty");
+                };
+                ticket.finish(NOW, &mut out);
+            });
+            let mut seen = 0;
+            let mut changed = Vec::new();
+            list.read(NOW, &mut changed);
+            if !changed.is_empty() {
+                seen = level.look(|set| (set.summary().seats_in_use, Some(notice(&list))));
+            }
+            requests.join().expect("the other thread ends");
+            let mut later = Vec::new();
+            list.read(NOW, &mut later);
+            let is_listed = changed.is_empty() || seen > 0;
+            assert!(!is_listed || later == [0], "{changed:?}, {seen}, {later:?}");
         });
     }
 

@@ -3,6 +3,7 @@
 //! Pure: time, randomness and waiters are arguments; nothing here waits, logs or reads a clock.
 
 pub mod borrowing;
+mod changes;
 pub(crate) mod classify;
 pub mod counts;
 pub(crate) mod demand;

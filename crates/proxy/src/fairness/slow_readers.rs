@@ -20,7 +20,7 @@ use super::{
     waiters::{ReplyInProgress, Waiter},
 };
 use fairgate_call::{CutReason, ReaderPace, ReplyPipe, SpoolLimits};
-use fairgate_core::apf::level::Level;
+use fairgate_core::apf::{level::Level, queueset::QueueSet};
 
 /// How often replies are checked, and seats that are held for too long are taken back.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -164,7 +164,7 @@ impl LevelFullness {
 
 /// Whether no seat of the level is free. Takes its lock.
 fn is_full(level: &Level<Waiter>) -> bool {
-    let summary = level.inspect(|set| set.summary());
+    let summary = level.inspect(QueueSet::summary);
     summary.waiting > 0 || summary.seats_in_use >= summary.limit
 }
 

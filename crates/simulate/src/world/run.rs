@@ -13,7 +13,7 @@ use fairgate_core::{
         dispatcher::Dispatcher,
         level::{Decisions, Level},
         policy::{Queuing, Semantics},
-        queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSetEvents},
+        queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSet, QueueSetEvents},
         shard::Dealer,
         units::Seats,
         work::Work,
@@ -200,7 +200,7 @@ impl<'a> Stage<'a> {
     }
 
     fn report(self) -> WorldReport {
-        self.level.inspect(|set| set.check_invariants());
+        self.level.inspect(QueueSet::check_invariants);
         self.meter.report(self.world)
     }
 }
@@ -247,7 +247,7 @@ impl Stage<'_> {
             WorldEvent::Call(flow) => self.call(now, flow, &mut out),
             WorldEvent::End(number) => self.finish(now, number, &mut out),
             WorldEvent::GiveUp(number) => self.give_up(now, number, &mut out),
-            WorldEvent::Tick => self.level.inspect(|set| set.tick(now, &mut out)),
+            WorldEvent::Tick => self.level.act(|set| set.tick(now, &mut out)),
         }
         for (number, _) in out.dispatched {
             self.begin(now, number);
@@ -290,7 +290,7 @@ impl Stage<'_> {
                 additional_latency: duration(spec.additional_latency_seconds),
             },
         };
-        match self.level.inspect(|set| set.arrive(now, arriving, out)) {
+        match self.level.act(|set| set.arrive(now, arriving, out)) {
             Admission::Execute(id) => {
                 self.requests[number as usize].id = Some(id);
                 self.begin(now, number);
@@ -342,7 +342,7 @@ impl Stage<'_> {
         let (flow, service) = (request.flow, request.service);
         self.meter.ends(service);
         let id = request.id.expect("what executes was admitted");
-        if let Some(release) = self.level.inspect(|set| set.finish(now, id, out)) {
+        if let Some(release) = self.level.act(|set| set.finish(now, id, out)) {
             self.at(release.as_nanos(), WorldEvent::Tick);
         }
         self.call_again(now, flow);
@@ -356,7 +356,7 @@ impl Stage<'_> {
         self.meter.waits_no_more(request.width);
         self.meter.gives_up(now, request.flow, request.arrived);
         let id = request.id.expect("what waits was admitted");
-        self.level.inspect(|set| set.cancel(now, id, out));
+        self.level.act(|set| set.cancel(now, id, out));
     }
 
     /// A thread of a closed loop thinks and calls again.

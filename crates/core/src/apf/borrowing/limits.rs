@@ -4,7 +4,7 @@ use super::super::{units::Seats, work::WidthCap};
 use crate::apf::spec::{LevelKind, LevelSpec, LimitResponse};
 
 /// The limits of one level that follow from configuration. `min <= nominal <= max`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LevelLimits {
     /// The level's part of the server concurrency limit, by shares; rounded up.
     pub nominal: Seats,

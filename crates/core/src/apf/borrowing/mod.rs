@@ -5,14 +5,19 @@
 //! gets at least what it recently used, up to its nominal limit; the rest is divided in proportion
 //! to demand (KEP-1040, borrowing). Exempt levels take what they need first.
 //!
-//! Pure functions: `limits` computes what follows from the configuration of a level, `solver`
-//! divides seats within bounds. Not here: how demand is measured (`demand`) and what a queue set
-//! does with a new limit. A limit that shrinks below the seats in use takes none away.
+//! Pure: `limits` computes what follows from the configuration of a level, `solver` divides seats
+//! within bounds. `rebalance` divides all seats anew; between changes of policy, Improved uses a
+//! `ledger`, which divides them as `rebalance` would at the cost of what changed. Not here: how
+//! demand is measured (`demand`) and what a queue set does with a new limit. A limit that shrinks
+//! below the seats in use takes none away.
 
+mod kinds;
+mod ledger;
 pub(crate) mod limits;
 pub(crate) mod solver;
 mod watermarks;
 
+pub(crate) use ledger::Ledger;
 pub use limits::LevelLimits;
 pub(crate) use limits::ratio_denominator;
 pub(crate) use watermarks::Watermarks;
@@ -73,7 +78,8 @@ pub(crate) struct Rebalanced {
 /// ones (unless exempt use leaves less than the min limits, which are always granted); seats that
 /// no level needs raise levels towards their nominal limits first; and the division never fails.
 ///
-/// Cost: `O(n log n)` with a few allocations; for a timer, not for each request.
+/// Cost: `O(n log n)` with a few allocations; for a timer, not for each request. In Improved a
+/// [`Ledger`] gives the same result at the cost of the levels that changed.
 pub(crate) fn rebalance(semantics: Semantics, parties: &[RebalanceInput]) -> Rebalanced {
     let nominal_sum = sum_of(parties.iter().map(|party| party.limits.nominal));
     let exempt_use: u64 = parties
@@ -129,7 +135,8 @@ impl RebalanceInput {
         bounded.max(self.limits.min)
     }
 
-    fn target(&self) -> f64 {
+    /// The seats it should have by its demand.
+    pub(crate) fn target(&self) -> f64 {
         self.smoothed.max(f64::from(self.guaranteed()))
     }
 
@@ -149,6 +156,17 @@ impl RebalanceInput {
 
     fn claim_by_demand(&self) -> Claim {
         self.claim(f64::from(self.guaranteed()), self.target())
+    }
+
+    /// Its claim where all demand is met: what it wants, and a part of what its nominal limit exceeds that by.
+    fn claim_to_nominal(&self) -> Claim {
+        let wanted = self.wanted();
+        self.claim(wanted, wanted.max(f64::from(self.limits.nominal)))
+    }
+
+    /// Its seats where there is not enough for all guarantees: `part` of the way from its min limit to its own.
+    fn part_of_guarantee(&self, part: f64) -> f64 {
+        f64::from(self.limits.min) + f64::from(self.guaranteed() - self.limits.min) * part
     }
 }
 
@@ -180,17 +198,16 @@ impl Division {
 
     /// Not enough for all guarantees: `part` of the way from the min limits to them.
     fn divide_guarantees(&self, limited: &[&RebalanceInput], part: f64) -> Vec<Seats> {
-        let raise =
-            |party: &&RebalanceInput| f64::from(party.guaranteed() - party.limits.min) * part;
         match self.semantics {
             Semantics::Compatible => limited
                 .iter()
-                .map(|party| party.limits.min.saturating_add(rounded(raise(party))))
+                .map(|party| {
+                    let raise = f64::from(party.guaranteed() - party.limits.min) * part;
+                    party.limits.min.saturating_add(rounded(raise))
+                })
                 .collect(),
             Semantics::Improved => {
-                let exact = limited
-                    .iter()
-                    .map(|party| f64::from(party.limits.min) + raise(party));
+                let exact = limited.iter().map(|party| party.part_of_guarantee(part));
                 whole_seats(self.remaining, &exact.collect::<Vec<_>>(), limited)
             }
         }
@@ -222,8 +239,7 @@ impl Division {
         let is_enough = wanted_sum <= as_f64(amount);
         let claim = |party: &&RebalanceInput| {
             if is_enough {
-                let wanted = party.wanted();
-                party.claim(wanted, wanted.max(f64::from(party.limits.nominal)))
+                party.claim_to_nominal()
             } else {
                 party.claim_by_demand()
             }
@@ -278,5 +294,7 @@ fn rounded(grant: f64) -> Seats {
 
 #[cfg(test)]
 mod curves_tests;
+#[cfg(test)]
+mod ledger_tests;
 #[cfg(test)]
 mod tests;

@@ -56,10 +56,10 @@ pub(crate) enum AllocationError {
 }
 
 /// Differences of sums up to this count as none.
-const EPSILON: f64 = 1e-7;
+pub(super) const EPSILON: f64 = 1e-7;
 
 /// Smaller targets count as this, so that no ratio divides by zero.
-const LEAST_TARGET: f64 = 0.001;
+pub(super) const LEAST_TARGET: f64 = 0.001;
 
 /// Divides `amount`, which is not negative, among `claims`.
 ///
@@ -84,16 +84,10 @@ pub(crate) fn allocate(amount: f64, claims: &[Claim]) -> Result<Allocation, Allo
             upper_sum: sums.upper,
         });
     }
-    // At the sum of the lower bounds every fraction up to the first bend gives the same grants, and at the sum of the
-    // upper bounds every fraction from the last bend on. The walk would find any of them by rounding; these are exact.
-    let fair_fraction = if amount <= 0.0 {
-        0.0
-    } else if sums.lower - amount > -EPSILON {
-        least(claims, |claim| claim.lower)
-    } else if amount - sums.upper > -EPSILON {
-        greatest(claims, |claim| claim.upper)
-    } else {
-        fraction_within(amount, claims, &sums)?
+    let fair_fraction = match fraction_without_walk(amount, &sums, || claims.iter()) {
+        Some(fraction) => fraction,
+        None => walk(amount, &bounds_by_fraction(claims), sums.lower)
+            .ok_or(AllocationError::Unsolved)?,
     };
     let grants = claims.iter();
     Ok(Allocation {
@@ -104,14 +98,29 @@ pub(crate) fn allocate(amount: f64, claims: &[Claim]) -> Result<Allocation, Allo
 
 impl Claim {
     /// The target that ratios and sums use.
-    fn scale(&self) -> f64 {
+    pub(super) fn scale(&self) -> f64 {
         self.target.max(LEAST_TARGET)
     }
 
-    fn grant(&self, fair_fraction: f64) -> f64 {
+    /// What it gets.
+    pub(super) fn grant(&self, fair_fraction: f64) -> f64 {
         (fair_fraction * self.scale())
             .min(self.upper)
             .max(self.lower)
+    }
+
+    /// Where a growing fair fraction meets its lower and its upper bound, if `responsive` claims like it have this slope together.
+    pub(super) fn bends(&self, slope: f64, responsive: i64) -> [Bend; 2] {
+        let scale = self.scale();
+        let bend = |bound: f64, slope: f64, responsive: i64| Bend {
+            fraction: bound / scale,
+            slope,
+            responsive,
+        };
+        [
+            bend(self.lower, slope, responsive),
+            bend(self.upper, -slope, -responsive),
+        ]
     }
 
     fn check(&self, index: usize) -> Result<(), AllocationError> {
@@ -142,10 +151,11 @@ impl Claim {
     }
 }
 
-struct Sums {
-    target: f64,
-    lower: f64,
-    upper: f64,
+/// Sums over all claims.
+pub(super) struct Sums {
+    pub(super) target: f64,
+    pub(super) lower: f64,
+    pub(super) upper: f64,
 }
 
 impl Sums {
@@ -166,52 +176,58 @@ impl Sums {
     }
 }
 
-fn least(claims: &[Claim], bound: impl Fn(&Claim) -> f64) -> f64 {
-    let ratios = claims.iter().map(|claim| bound(claim) / claim.scale());
+fn least<'a>(claims: impl Iterator<Item = &'a Claim>, bound: fn(&Claim) -> f64) -> f64 {
+    let ratios = claims.map(|claim| bound(claim) / claim.scale());
     ratios.fold(f64::INFINITY, f64::min)
 }
 
-fn greatest(claims: &[Claim], bound: impl Fn(&Claim) -> f64) -> f64 {
-    let ratios = claims.iter().map(|claim| bound(claim) / claim.scale());
+fn greatest<'a>(claims: impl Iterator<Item = &'a Claim>, bound: fn(&Claim) -> f64) -> f64 {
+    let ratios = claims.map(|claim| bound(claim) / claim.scale());
     ratios.fold(0.0, f64::max)
 }
 
-/// The fair fraction when `amount` lies between the sums of the bounds.
-fn fraction_within(amount: f64, claims: &[Claim], sums: &Sums) -> Result<f64, AllocationError> {
-    let unbounded = amount / sums.target;
-    let no_bound_matters = greatest(claims, |claim| claim.lower) <= unbounded
-        && unbounded <= least(claims, |claim| claim.upper);
-    if no_bound_matters {
-        return Ok(unbounded);
+/// The fair fraction where no walk over the bounds is needed to find it. `amount` lies between the sums of the bounds.
+pub(super) fn fraction_without_walk<'a, I: Iterator<Item = &'a Claim>>(
+    amount: f64,
+    sums: &Sums,
+    claims: impl Fn() -> I,
+) -> Option<f64> {
+    // At the sum of the lower bounds every fraction up to the first bend gives the same grants, and at the sum of the
+    // upper bounds every fraction from the last bend on. The walk would find any of them by rounding; these are exact.
+    if amount <= 0.0 {
+        return Some(0.0);
     }
-    walk(amount, &bounds_by_fraction(claims), sums.lower).ok_or(AllocationError::Unsolved)
+    if sums.lower - amount > -EPSILON {
+        return Some(least(claims(), |claim| claim.lower));
+    }
+    if amount - sums.upper > -EPSILON {
+        return Some(greatest(claims(), |claim| claim.upper));
+    }
+    let unbounded = amount / sums.target;
+    let no_bound_matters = greatest(claims(), |claim| claim.lower) <= unbounded
+        && unbounded <= least(claims(), |claim| claim.upper);
+    no_bound_matters.then_some(unbounded)
 }
 
 /// Where a growing fair fraction meets a bound, and by how much the sum's slope changes there.
-struct Bend {
-    fraction: f64,
-    slope: f64,
-    /// How many claims begin (1) or cease (-1) to respond.
-    responsive: i64,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bend {
+    pub(super) fraction: f64,
+    pub(super) slope: f64,
+    /// How many claims begin (positive) or cease (negative) to respond.
+    pub(super) responsive: i64,
 }
 
 fn bounds_by_fraction(claims: &[Claim]) -> Vec<Bend> {
-    let bends = claims.iter().flat_map(|claim| {
-        let scale = claim.scale();
-        let bend = |bound: f64, slope: f64, responsive| Bend {
-            fraction: bound / scale,
-            slope,
-            responsive,
-        };
-        [bend(claim.lower, scale, 1), bend(claim.upper, -scale, -1)]
-    });
+    let bends = claims.iter();
+    let bends = bends.flat_map(|claim| claim.bends(claim.scale(), 1));
     let mut bends: Vec<_> = bends.collect();
     bends.sort_by(|left, right| left.fraction.total_cmp(&right.fraction));
     bends
 }
 
 /// Follows the sum of the grants, `lower_sum` at first, along the bends up to `amount`.
-fn walk(amount: f64, bends: &[Bend], lower_sum: f64) -> Option<f64> {
+pub(super) fn walk(amount: f64, bends: &[Bend], lower_sum: f64) -> Option<f64> {
     let mut total = lower_sum;
     let mut slope = 0.0;
     let mut responsive = 0_i64;
