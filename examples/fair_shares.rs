@@ -22,6 +22,7 @@ use fairgate_simulate::world::{
     arrival_table::{self, ArrivalRow, known_attack_figures},
     kinds::WorldKind,
     known_attacks::known_attacks,
+    lenders::{self, play_lenders},
     run,
     table::{HEADING, TableRow},
 };
@@ -90,12 +91,15 @@ fn play(kind: WorldKind, options: &Options) -> TableRow {
     TableRow { kind, worlds }
 }
 
-/// Plays the worlds of `kind` on two threads.
-fn play_arrivals(kind: ArrivalKind, options: &Options) -> ArrivalRow {
-    let (seed, worlds, weight) = (options.seed, options.worlds, options.tenant_weight);
+/// Plays worlds on two threads; `play` plays those with the numbers it is given.
+fn play_arrivals<P>(options: &Options, play: P) -> ArrivalRow
+where
+    P: Fn(Vec<u64>) -> ArrivalRow + Copy + Send + 'static,
+{
+    let worlds = options.worlds;
     let halves = [0, 1].map(|half| {
         let numbers = (0..worlds).filter(move |number| number % 2 == half);
-        thread::spawn(move || ArrivalRow::play(kind, seed, weight, numbers))
+        thread::spawn(move || play(numbers.collect()))
     });
     let [mut one, other] = halves.map(|half| half.join().expect("playing a world does not panic"));
     one.worlds.extend(other.worlds);
@@ -107,16 +111,23 @@ fn play_arrivals(kind: ArrivalKind, options: &Options) -> ArrivalRow {
 fn arrivals(options: &Options) -> ExitCode {
     println!("{}", arrival_table::HEADING);
     let mut exceptions = Vec::new();
+    let (seed, weight) = (options.seed, options.tenant_weight);
+    let is_asked_for = |name| options.kind.as_deref().is_none_or(|asked| asked == name);
+    let mut show = |row: ArrivalRow| {
+        println!("{row}");
+        exceptions.extend(row.exceptions());
+    };
     for kind in ArrivalKind::ALL {
-        if options
-            .kind
-            .as_deref()
-            .is_none_or(|name| name == kind.name())
-        {
-            let row = play_arrivals(kind, options);
-            println!("{row}");
-            exceptions.extend(row.exceptions());
+        if is_asked_for(kind.name()) {
+            show(play_arrivals(options, move |numbers| {
+                ArrivalRow::play(kind, seed, weight, numbers)
+            }));
         }
+    }
+    if is_asked_for(lenders::NAME) {
+        show(play_arrivals(options, move |numbers| {
+            play_lenders(seed, weight, numbers)
+        }));
     }
     println!("\nWorse off than with the original (under Compatible, under Improved):");
     println!("{}", exceptions.join("\n"));

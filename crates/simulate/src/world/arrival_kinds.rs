@@ -107,7 +107,10 @@ impl ArrivalKind {
 
     const fn least_seats(self) -> Seats {
         match self {
-            Self::WidthsPerRequest | Self::ShortAndWide | Self::MovingLimit => 8,
+            Self::WidthsPerRequest
+            | Self::ShortAndWide
+            | Self::MovingLimit
+            | Self::TwoServiceTimes => 8,
             _ => 4,
         }
     }
@@ -265,11 +268,11 @@ impl Cast {
     }
 
     fn two_service_times(&mut self) {
-        self.elephants(0, 2);
+        self.elephants(1, 2);
         self.specials(2, 1.0, |cast, flow| {
-            let short = cast.seconds * cast.draw.real(0.05, 0.5);
-            let long_part = cast.draw.real(0.01, 0.2);
-            let long = cast.seconds * cast.draw.real(5.0, 20.0);
+            let short = cast.seconds * cast.draw.real(0.02, 0.2);
+            let long_part = cast.draw.real(0.03, 0.25);
+            let long = cast.seconds * cast.draw.real(5.0, 25.0);
             flow.service = Service::two_mode(short, long_part, long);
         });
     }
@@ -401,5 +404,36 @@ fn seconds_per_request(flow: &FlowSpec) -> f64 {
             threads,
             think_seconds,
         } => (flow.service.mean_seconds + think_seconds) / f64::from(threads),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::judge::{compare, run_both};
+
+    #[test]
+    fn the_same_seed_draws_the_same_worlds_of_requests_that_fit_the_level() {
+        for kind in ArrivalKind::ALL {
+            for number in 0..30 {
+                let world = kind.draw(1, number);
+                assert_eq!(world, kind.draw(1, number));
+                for flow in &world.flows {
+                    let (least, most) = flow.width;
+                    let fits = 1 <= least && least <= most && most <= world.level.seats;
+                    assert!(fits, "{} {number}: {flow:?}", kind.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_world_has_a_client_within_its_share() {
+        for kind in ArrivalKind::ALL {
+            let mut world = kind.draw(1, 0);
+            world.seconds /= 100.0;
+            let clients = compare(&world, &run_both(&world), 4.0, 0);
+            assert!(clients[0].judged, "{}: {clients:?}", kind.name());
+        }
     }
 }

@@ -51,17 +51,19 @@ impl ComparedWorld {
         }
     }
 
-    /// As [`ComparedWorld::play`] with [`FEWEST_REQUESTS`], but the world lasts three times as long, up to three times over, as
-    /// long as a client that would be judged has fewer requests with the original.
+    /// As [`ComparedWorld::play`] with [`FEWEST_REQUESTS`], but the world is played again and lasts longer, if a client that would
+    /// be judged has fewer requests with the original.
     pub fn play_long_enough(mut world: World, number: u64, tenant_weight: f64) -> Self {
-        let mut played = Self::play(&world, number, tenant_weight, 1);
-        for _ in 0..3 {
-            let too_few = |c: &ClientComparison| c.judged && c.requests() < FEWEST_REQUESTS;
-            if !played.clients.iter().any(too_few) {
+        let mut played = Self::play(&world, number, tenant_weight, 0);
+        for _ in 0..2 {
+            let judged = played.clients.iter().filter(|client| client.judged);
+            let fewest = judged.map(ClientComparison::requests).min();
+            let Some(fewest) = fewest.filter(|fewest| *fewest < FEWEST_REQUESTS) else {
                 break;
-            }
-            world.seconds *= 3.0;
-            played = Self::play(&world, number, tenant_weight, 1);
+            };
+            let times = 1.2 * f64::from(FEWEST_REQUESTS) / f64::from(fewest.max(1));
+            world.seconds *= times.min(10.0);
+            played = Self::play(&world, number, tenant_weight, 0);
         }
         for client in &mut played.clients {
             client.judged &= client.requests() >= FEWEST_REQUESTS;

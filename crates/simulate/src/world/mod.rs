@@ -20,6 +20,7 @@ pub(crate) mod ideal;
 pub mod judge;
 pub mod kinds;
 pub mod known_attacks;
+pub mod lenders;
 pub(crate) mod measure;
 pub mod run;
 pub mod table;
