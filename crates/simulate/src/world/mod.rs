@@ -7,7 +7,7 @@
 //! [`arrival_table`] do so where arrivals change.
 //!
 //! [`known_attacks`] are worlds in which a rule went wrong once, [`judge`] says whether anybody is worse off than with the
-//! original.
+//! original, and [`search`] looks for attacks.
 //!
 //! [`run_lending`] plays several at once, whose levels lend each other seats.
 //!
@@ -23,6 +23,7 @@ pub mod known_attacks;
 pub mod lenders;
 pub(crate) mod measure;
 pub mod run;
+pub mod search;
 pub mod table;
 #[cfg(test)]
 mod tests;
