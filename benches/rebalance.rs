@@ -69,6 +69,7 @@ impl Lenders {
                 schema: SchemaIndex(0),
                 level: view.policy().level_by_name(&name).expect("it is there"),
                 hash: 1,
+                tenant: 0,
             };
             (
                 flow,

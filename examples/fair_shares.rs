@@ -6,14 +6,23 @@
 //! cargo run --release -p fairgate-simulate --example fair_shares -- --worlds 50 --seed 1
 //! ```
 //!
+//! `--arrivals` plays worlds in which arrivals change and lists every client that is worse off than with the original;
+//! `--tenant-weight C` is what the flows of one tenant weigh together there. `--known-attacks` plays the worlds in which a
+//! rule went wrong once.
+//!
 //! `--check` fails if a requirement is not met (`table::TableRow::faults`), `--kind NAME` plays one kind alone, and `--each`
 //! prints every world, its flows and what they got.
 
-use std::{env, process::ExitCode, thread};
+use std::{env, process::ExitCode, str::FromStr, thread};
 
 use fairgate_core::apf::Semantics;
 use fairgate_simulate::world::{
+    TENANT_WEIGHT,
+    arrival_kinds::ArrivalKind,
+    arrival_table::{self, ArrivalRow, known_attack_figures},
     kinds::WorldKind,
+    known_attacks::known_attacks,
+    lenders::{self, play_lenders},
     run,
     table::{HEADING, TableRow},
 };
@@ -24,6 +33,9 @@ struct Options {
     kind: Option<String>,
     each: bool,
     check: bool,
+    arrivals: bool,
+    known_attacks: bool,
+    tenant_weight: f64,
 }
 
 fn options() -> Result<Options, String> {
@@ -33,6 +45,9 @@ fn options() -> Result<Options, String> {
         kind: None,
         each: false,
         check: false,
+        arrivals: false,
+        known_attacks: false,
+        tenant_weight: TENANT_WEIGHT,
     };
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -47,9 +62,12 @@ fn options() -> Result<Options, String> {
             "--kind" => options.kind = Some(value()?),
             "--each" => options.each = true,
             "--check" => options.check = true,
+            "--arrivals" => options.arrivals = true,
+            "--known-attacks" => options.known_attacks = true,
+            "--tenant-weight" => options.tenant_weight = number(&value()?)?,
             other => {
                 return Err(format!(
-                    "{other}: unknown; there are --worlds N, --seed N, --kind NAME, --each and --check"
+                    "{other}: unknown; there are --worlds N, --seed N, --kind NAME, --each, --check, --arrivals, --tenant-weight C and --known-attacks"
                 ));
             }
         }
@@ -57,7 +75,7 @@ fn options() -> Result<Options, String> {
     Ok(options)
 }
 
-fn number(text: &str) -> Result<u64, String> {
+fn number<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("{text}: not a number"))
 }
 
@@ -71,6 +89,52 @@ fn play(kind: WorldKind, options: &Options) -> TableRow {
     let [one, other] = halves.map(|half| half.join().expect("playing a world does not panic"));
     let worlds = [one.worlds, other.worlds].concat();
     TableRow { kind, worlds }
+}
+
+/// Plays worlds on two threads; `play` plays those with the numbers it is given.
+fn play_arrivals<P>(options: &Options, play: P) -> ArrivalRow
+where
+    P: Fn(Vec<u64>) -> ArrivalRow + Copy + Send + 'static,
+{
+    let worlds = options.worlds;
+    let halves = [0, 1].map(|half| {
+        let numbers = (0..worlds).filter(move |number| number % 2 == half);
+        thread::spawn(move || play(numbers.collect()))
+    });
+    let [mut one, other] = halves.map(|half| half.join().expect("playing a world does not panic"));
+    one.worlds.extend(other.worlds);
+    one.worlds.sort_by_key(|world| world.number);
+    one
+}
+
+/// Plays worlds in which arrivals change; fails if somebody is worse off than he may be and that is checked.
+fn arrivals(options: &Options) -> ExitCode {
+    println!("{}", arrival_table::HEADING);
+    let mut exceptions = Vec::new();
+    let (seed, weight) = (options.seed, options.tenant_weight);
+    let is_asked_for = |name| options.kind.as_deref().is_none_or(|asked| asked == name);
+    let mut show = |row: ArrivalRow| {
+        println!("{row}");
+        exceptions.extend(row.exceptions());
+    };
+    for kind in ArrivalKind::ALL {
+        if is_asked_for(kind.name()) {
+            show(play_arrivals(options, move |numbers| {
+                ArrivalRow::play(kind, seed, weight, numbers)
+            }));
+        }
+    }
+    if is_asked_for(lenders::NAME) {
+        show(play_arrivals(options, move |numbers| {
+            play_lenders(seed, weight, numbers)
+        }));
+    }
+    println!("\nWorse off than with the original (under Compatible, under Improved):");
+    println!("{}", exceptions.join("\n"));
+    if options.check && !exceptions.is_empty() {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
 }
 
 fn print_each(kind: WorldKind, options: &Options) {
@@ -118,6 +182,15 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if options.known_attacks {
+        for attack in known_attacks() {
+            println!("{}", known_attack_figures(&attack, options.tenant_weight));
+        }
+        return ExitCode::SUCCESS;
+    }
+    if options.arrivals {
+        return arrivals(&options);
+    }
     println!("{HEADING}");
     let mut faults = Vec::new();
     for kind in WorldKind::ALL {

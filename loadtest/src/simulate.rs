@@ -151,6 +151,7 @@ fn without_fairness(
         queues: 1,
         hand_size: 1,
         queue_length_limit: u32::MAX,
+        limits: Vec::new(),
     };
     let report = run_fifo(&world(scenario, policy, clients, shape));
     let mut figures = collect(scenario, policy, clients, &report);
@@ -166,6 +167,7 @@ fn level_shape(policy: &Policy, level: &LevelSpec) -> LevelShape {
         queues: 1,
         hand_size: 1,
         queue_length_limit: 1,
+        limits: Vec::new(),
     };
     let LevelKind::Limited { response, .. } = level.kind else {
         return no_queue;
@@ -182,6 +184,7 @@ fn level_shape(policy: &Policy, level: &LevelSpec) -> LevelShape {
             queues,
             hand_size,
             queue_length_limit,
+            limits: Vec::new(),
         },
     }
 }
@@ -233,24 +236,21 @@ fn flow(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> FlowSpec {
         }
     };
     let first = scenario.upstream.service_of(&client.requests[0].info);
-    FlowSpec {
-        name: client.name.clone(),
-        arrivals,
-        service: Service {
-            mean_seconds: mean_service(scenario, client).max(1e-6),
-            shape: match first.distribution {
-                ServiceSpread::Constant => ServiceDistribution::Constant,
-                ServiceSpread::Exponential => ServiceDistribution::Exponential,
-                ServiceSpread::Bimodal => ServiceDistribution::Bimodal,
-            },
+    let service = Service {
+        mean_seconds: mean_service(scenario, client).max(1e-6),
+        shape: match first.distribution {
+            ServiceSpread::Constant => ServiceDistribution::Constant,
+            ServiceSpread::Exponential => ServiceDistribution::Exponential,
+            ServiceSpread::Bimodal => ServiceDistribution::Bimodal,
         },
+    };
+    FlowSpec {
         width: (
             widths().min().unwrap_or(1).max(1),
             widths().max().unwrap_or(1).max(1),
         ),
-        final_seats: 0,
-        additional_latency_seconds: 0.0,
         starts_seconds: client.starts.as_secs_f64(),
+        ..FlowSpec::new(client.name.clone(), arrivals, service)
     }
 }
 

@@ -120,10 +120,13 @@ impl ChaosWorld {
         let index = self.random.within(0..schemas.len() as u64);
         let level = schemas[usize::try_from(index).unwrap_or(0)].level;
         let schema = SchemaIndex(u32::try_from(index).unwrap_or(0));
+        let hash = self.random.within(0..12) * 0x1234_5678_9abc_def1;
         let flow = Flow {
             schema,
             level,
-            hash: self.random.within(0..12) * 0x1234_5678_9abc_def1,
+            hash,
+            // Some tenants have more flows than weigh 1 each, and some flows more tenants than one.
+            tenant: (hash ^ u64::from(self.next)) % 3,
         };
         let work = self.work();
         let now = self.time();

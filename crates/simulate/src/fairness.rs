@@ -1,16 +1,22 @@
 //! Measures of fairness: max-min fair shares, and Jain's fairness index.
 
 /// The max-min fair shares of `capacity`: no share exceeds its demand, and a share is smaller than another only if its
-/// demand is smaller. For an unbounded demand pass `f64::INFINITY`. O(n log n).
+/// demand is smaller. For an unbounded demand pass `f64::INFINITY`. O(n²).
 pub fn max_min_shares(demands: &[f64], capacity: f64) -> Vec<f64> {
+    weighted_max_min_shares(demands, &vec![1.0; demands.len()], capacity)
+}
+
+/// As [`max_min_shares`], but it is the shares divided by their weights, which are above 0, that are as equal as can be.
+pub fn weighted_max_min_shares(demands: &[f64], weights: &[f64], capacity: f64) -> Vec<f64> {
+    let of_weight = |index: usize| demands[index] / weights[index];
     let mut by_demand: Vec<usize> = (0..demands.len()).collect();
-    by_demand.sort_by(|a, b| demands[*a].total_cmp(&demands[*b]));
+    by_demand.sort_by(|a, b| of_weight(*a).total_cmp(&of_weight(*b)));
     let mut left = capacity;
     let mut shares = vec![0.0; demands.len()];
     for (served, &index) in by_demand.iter().enumerate() {
-        #[expect(clippy::cast_precision_loss, reason = "a number of clients")]
-        let equal = left / (demands.len() - served) as f64;
-        shares[index] = demands[index].min(equal);
+        let unserved: f64 = by_demand[served..].iter().map(|i| weights[*i]).sum();
+        let part = left / unserved * weights[index];
+        shares[index] = demands[index].min(part);
         left -= shares[index];
     }
     shares
@@ -53,6 +59,13 @@ mod tests {
     #[test]
     fn demands_beyond_the_capacity_get_equal_shares() {
         assert_eq!(max_min_shares(&[8.0, 1.0, 5.0], 9.0), [4.0, 1.0, 4.0]);
+    }
+
+    #[test]
+    fn weighted_shares_are_in_proportion_to_the_weights() {
+        let all = f64::INFINITY;
+        let shares = weighted_max_min_shares(&[all, 1.0, all], &[1.0, 2.0, 4.0], 11.0);
+        assert_eq!(shares, [2.0, 1.0, 8.0]);
     }
 
     #[test]

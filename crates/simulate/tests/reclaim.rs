@@ -217,6 +217,7 @@ impl<'a> Stage<'a> {
             schema: SchemaIndex(0),
             level: level.expect("it is there"),
             hash: 0,
+            tenant: 0,
         };
         let number = u32::try_from(self.requests.len()).expect("a few");
         self.requests.push(index);

@@ -1,10 +1,18 @@
 //! The results of a perfectly fair and infinitely divisible server.
 //!
 //! Seats are shared max-min: each flow gets what it demands, or the same as every other flow that does not.
-//! A request wider than the level counts as wide as the level.
+//! A request wider than the level counts as wide as the level. Flows of the same tenant weigh together at most
+//! [`TENANT_WEIGHT`].
 
-use super::{Arrivals, World};
-use crate::fairness::max_min_shares;
+use std::collections::BTreeMap;
+
+use fairgate_core::apf::units::Seats;
+
+use super::{Arrivals, FlowSpec, Names, Tenant, World};
+use crate::fairness::weighted_max_min_shares;
+
+/// The greatest weight of the flows of one tenant together, where a flow weighs 1.
+pub const TENANT_WEIGHT: f64 = 4.0;
 
 /// The ideal result of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,21 +23,118 @@ pub struct Ideal {
     pub(crate) wait_seconds: f64,
     /// Whether it demands more than it gets, by over 0.1 %.
     pub(crate) saturated: bool,
+    /// Whether it gets all it demands even while all others with bursts send theirs.
+    pub(crate) within_share: bool,
 }
 
 /// The ideal of all flows of `world`, in their order.
 pub(crate) fn ideal(world: &World) -> Vec<Ideal> {
+    ideal_by_tenant(world, TENANT_WEIGHT)
+}
+
+/// As [`ideal`], where the flows of one tenant weigh together at most `tenant_weight`.
+pub(crate) fn ideal_by_tenant(world: &World, tenant_weight: f64) -> Vec<Ideal> {
     let limit = world.level.seats;
+    let (from, to) = (world.warm_up_seconds, world.warm_up_seconds + world.seconds);
+    let capacity = world.level.mean_limit(from, to);
     let demands: Vec<f64> = world.flows.iter().map(|f| f.demand(limit)).collect();
-    let given = max_min_shares(&demands, f64::from(limit));
+    let mut weights = weights(world, tenant_weight, &vec![0.0; demands.len()]);
+    let mut given = weighted_max_min_shares(&demands, &weights, capacity);
+    if world.flows.iter().any(|flow| flow.names != Names::One) {
+        // How many names are active depends on how long requests wait, and that on the weights.
+        for _ in 0..3 {
+            let flows = world.flows.iter().zip(demands.iter().zip(&given));
+            let waits = flows.map(|(flow, (demand, seats))| match flow.arrivals {
+                Arrivals::Closed { .. } => fluid_wait(flow, *seats, limit),
+                Arrivals::Open {
+                    deadline_seconds, ..
+                }
+                | Arrivals::Poisson {
+                    deadline_seconds, ..
+                } if *demand > seats * 1.001 => deadline_seconds,
+                Arrivals::Open { .. } | Arrivals::Poisson { .. } => 0.0,
+            });
+            weights = self::weights(world, tenant_weight, &waits.collect::<Vec<_>>());
+            given = weighted_max_min_shares(&demands, &weights, capacity);
+        }
+    }
+    let least = world.level.limits.iter().map(|(_, seats)| *seats);
+    let least = f64::from(least.fold(limit, Seats::min));
+    let peaks: Vec<f64> = world.flows.iter().map(|f| f.peak_demand(limit)).collect();
+    let at_peak = weighted_max_min_shares(&peaks, &weights, least);
     let flows = world.flows.iter().zip(demands.iter().zip(given));
     flows
-        .map(|(flow, (&demand, seats))| Ideal {
+        .zip(peaks.iter().zip(at_peak))
+        .map(|((flow, (&demand, seats)), (peak, at_peak))| Ideal {
             seats,
-            wait_seconds: fluid_wait(flow.arrivals, flow, seats, limit),
+            wait_seconds: fluid_wait(flow, seats, limit),
             saturated: demand > seats * 1.001,
+            within_share: *peak <= at_peak * 1.001,
         })
         .collect()
+}
+
+/// The weight of each flow, if its requests wait for so many seconds. A name weighs 1; those of a tenant who is
+/// active under more names than `tenant_weight` weigh that together. Clients that share names have equal parts in them.
+fn weights(world: &World, tenant_weight: f64, waits: &[f64]) -> Vec<f64> {
+    let flows = || world.flows.iter().zip(waits);
+    let names: Vec<f64> = flows()
+        .map(|(flow, wait)| active_names(flow, *wait))
+        .collect();
+    let mut of_tenant: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut sharing: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (number, flow) in world.flows.iter().enumerate() {
+        if let Some(tenant) = tenant(flow) {
+            *of_tenant.entry(tenant).or_default() += names[number];
+        }
+        if let Some(name) = &flow.shared_name {
+            sharing.entry(name).or_default().push(number);
+        }
+    }
+    // What one tenant gives to the weight of each of its names.
+    let given = |number: usize| {
+        let active = tenant(&world.flows[number]).map_or(1.0, |tenant| of_tenant[tenant]);
+        tenant_weight / active
+    };
+    let weight = |number: usize| match &world.flows[number].shared_name {
+        None => names[number] * given(number).min(1.0),
+        Some(name) => {
+            let sharing = &sharing[name.as_str()];
+            let all: f64 = sharing.iter().map(|other| given(*other)).sum();
+            names[number] * all.min(1.0) / super::real(sharing.len())
+        }
+    };
+    (0..names.len()).map(weight).collect()
+}
+
+/// The tenant of the flow, unless each of its names is one.
+fn tenant(flow: &FlowSpec) -> Option<&str> {
+    match &flow.tenant {
+        Tenant::Own => Some(&flow.name),
+        Tenant::Named(name) => Some(name),
+        Tenant::EachName => None,
+    }
+}
+
+/// Under how many names a flow has requests at a time, on average and at least 1, if they wait for `wait` seconds.
+fn active_names(flow: &FlowSpec, wait: f64) -> f64 {
+    let present = flow.service.mean_seconds + wait;
+    let requests = match flow.arrivals {
+        Arrivals::Closed {
+            threads,
+            think_seconds,
+        } => f64::from(threads) * present / (present + think_seconds),
+        Arrivals::Open { rate, .. } | Arrivals::Poisson { rate, .. } => rate * present,
+    };
+    let names = match flow.names {
+        Names::One => 1.0,
+        Names::Each => requests,
+        Names::Of(names) => {
+            let names = f64::from(names.max(1));
+            names * (1.0 - (1.0 - 1.0 / names).powf(requests))
+        }
+    };
+    names.max(1.0)
 }
 
 /// The worst share error that no policy can avoid, because a request executes with all its seats or not at all.
@@ -68,12 +173,12 @@ struct Want {
 }
 
 impl Want {
-    fn new(flow: &super::FlowSpec, ideal: f64, limit: u32) -> Self {
+    fn new(flow: &FlowSpec, ideal: f64, limit: u32) -> Self {
         let width = flow.width.0.min(limit);
         let fit = limit / width;
         let requests = match flow.arrivals {
             Arrivals::Closed { threads, .. } => threads.min(fit),
-            Arrivals::Open { .. } => fit,
+            Arrivals::Open { .. } | Arrivals::Poisson { .. } => fit,
         };
         Self {
             width: width as usize,
@@ -142,14 +247,17 @@ fn most_valuable(wants: &[Want], limit: usize) -> Vec<f64> {
 }
 
 /// Little's law: the cycle time of a closed loop of threads follows from its seats.
-fn fluid_wait(arrivals: Arrivals, flow: &super::FlowSpec, seats: f64, limit: u32) -> f64 {
+fn fluid_wait(flow: &FlowSpec, seats: f64, limit: Seats) -> f64 {
     let Arrivals::Closed {
         threads,
         think_seconds,
-    } = arrivals
+    } = flow.arrivals
     else {
         return 0.0;
     };
+    if flow.bursts.is_some() && flow.demand(limit) <= seats * 1.001 {
+        return 0.0;
+    }
     let cycle = f64::from(threads) * flow.mean_work(limit) / seats;
     (cycle - flow.service.mean_seconds - think_seconds).max(0.0)
 }
@@ -157,25 +265,14 @@ fn fluid_wait(arrivals: Arrivals, flow: &super::FlowSpec, seats: f64, limit: u32
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{FlowSpec, LevelShape, Service, ServiceDistribution},
+        super::{LevelShape, Service},
         *,
     };
 
     fn flow(threads: u32, think_seconds: f64, width: u32) -> FlowSpec {
         FlowSpec {
-            name: "a".into(),
-            arrivals: Arrivals::Closed {
-                threads,
-                think_seconds,
-            },
-            service: Service {
-                mean_seconds: 0.1,
-                shape: ServiceDistribution::Constant,
-            },
             width: (width, width),
-            final_seats: 0,
-            additional_latency_seconds: 0.0,
-            starts_seconds: 0.0,
+            ..FlowSpec::closed("a", threads, Service::constant(0.1), think_seconds)
         }
     }
 
@@ -188,6 +285,7 @@ mod tests {
                 queues: 64,
                 hand_size: 6,
                 queue_length_limit: 50,
+                limits: Vec::new(),
             },
             flows,
             warm_up_seconds: 0.0,
@@ -231,5 +329,38 @@ mod tests {
         assert!(ideal[0].wait_seconds.abs() < 1e-9);
         // Forty threads at 45 requests a second go round in 0.889 s.
         assert!((ideal[1].wait_seconds - 0.789).abs() < 0.001, "{ideal:?}");
+    }
+
+    #[test]
+    fn the_names_of_one_tenant_weigh_no_more_than_a_tenant_may() {
+        let many = |tenant| FlowSpec {
+            names: Names::Of(1_000),
+            tenant,
+            ..flow(1_000, 0.0, 1)
+        };
+        let share = |tenant| ideal(&world(32, vec![many(tenant), flow(40, 0.0, 1)]))[1].seats;
+        let one = share(Tenant::Named("b".to_owned()));
+        assert!((one - 32.0 / 5.0).abs() < 1e-6, "{one}");
+        let each = share(Tenant::EachName);
+        assert!((0.03..0.06).contains(&each), "{each}");
+    }
+
+    #[test]
+    fn clients_that_share_a_name_share_its_part() {
+        let shares = || FlowSpec {
+            shared_name: Some("namespace".to_owned()),
+            ..flow(40, 0.0, 1)
+        };
+        let named = |name: &str, flow| FlowSpec {
+            name: name.to_owned(),
+            ..flow
+        };
+        let flows = vec![
+            named("a", shares()),
+            named("b", shares()),
+            named("c", flow(40, 0.0, 1)),
+        ];
+        let given: Vec<f64> = ideal(&world(32, flows)).iter().map(|i| i.seats).collect();
+        assert_eq!(given, [8.0, 8.0, 16.0]);
     }
 }

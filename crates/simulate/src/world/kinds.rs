@@ -96,8 +96,9 @@ type Drawn = (Seats, Vec<FlowSpec>);
 const MEASURED: f64 = 1_000.0;
 const WARM_UP: f64 = 200.0;
 
-struct Draw {
-    random: Random,
+/// Draws numbers that do not say what they are for.
+pub(super) struct Draw {
+    pub(super) random: Random,
 }
 
 impl Draw {
@@ -108,7 +109,7 @@ impl Draw {
         // Long enough that no thread of a closed loop is refused.
         let threads = flows.iter().map(|flow| match flow.arrivals {
             Arrivals::Closed { threads, .. } => threads,
-            Arrivals::Open { .. } => 0,
+            Arrivals::Open { .. } | Arrivals::Poisson { .. } => 0,
         });
         let queue_length_limit = threads.sum::<u32>().max(50);
         let warm_up_seconds = WARM_UP * mean;
@@ -120,6 +121,7 @@ impl Draw {
                 queues: hand.0,
                 hand_size: hand.1,
                 queue_length_limit,
+                limits: Vec::new(),
             },
             flows,
             warm_up_seconds,
@@ -276,16 +278,8 @@ impl Draw {
 
     fn flow(number: u32, width: Seats, service: Service) -> FlowSpec {
         FlowSpec {
-            name: format!("flow-{number}"),
-            arrivals: Arrivals::Closed {
-                threads: 1,
-                think_seconds: 0.0,
-            },
-            service,
             width: (width, width),
-            final_seats: 0,
-            additional_latency_seconds: 0.0,
-            starts_seconds: 0.0,
+            ..FlowSpec::closed(format!("flow-{number}"), 1, service, 0.0)
         }
     }
 
@@ -339,17 +333,17 @@ impl Draw {
     }
 
     /// A limit, drawn evenly on a logarithmic scale.
-    fn limit(&mut self, least: Seats, most: Seats) -> Seats {
+    pub(super) fn limit(&mut self, least: Seats, most: Seats) -> Seats {
         let (least, most) = (f64::from(least), f64::from(most));
         whole((self.real(least.ln(), most.ln())).exp().round())
     }
 
-    fn number(&mut self, least: u32, most: u32) -> u32 {
+    pub(super) fn number(&mut self, least: u32, most: u32) -> u32 {
         let drawn = self.random.within(u64::from(least)..u64::from(most) + 1);
         u32::try_from(drawn).expect("it is at most `most`")
     }
 
-    fn real(&mut self, least: f64, most: f64) -> f64 {
+    pub(super) fn real(&mut self, least: f64, most: f64) -> f64 {
         let part = f64::from(self.number(0, 1_000_000)) / 1e6;
         least + (most - least) * part
     }
@@ -361,6 +355,6 @@ impl Draw {
     clippy::cast_sign_loss,
     reason = "a few thousand at most, and not negative"
 )]
-fn whole(value: f64) -> u32 {
+pub(super) fn whole(value: f64) -> u32 {
     value.ceil() as u32
 }

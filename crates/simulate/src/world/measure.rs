@@ -23,6 +23,10 @@ pub struct FlowReport {
     pub longest_wait: f64,
     /// The 99th percentile of the waits of its requests, in seconds.
     pub p99_wait: f64,
+    /// As `p99_wait`, but those that still wait at the end count, too, with the time for which they have waited.
+    pub tail_wait: f64,
+    /// The mean of the same waits, in seconds.
+    pub mean_wait: f64,
     /// The maximum over its requests of the wait divided by the sum of the ideal wait and the
     /// longest service that executed when the request arrived.
     pub wait_ratio: f64,
@@ -30,8 +34,10 @@ pub struct FlowReport {
     pub latencies: Vec<f64>,
     /// Requests that began to execute.
     pub executed: u32,
-    /// Requests that were rejected or timed out.
+    /// Requests that were rejected, timed out or cancelled.
     pub lost: u32,
+    /// Those of them that were rejected when they arrived.
+    pub refused: u32,
 }
 
 /// The results of a world.
@@ -90,6 +96,8 @@ pub(super) struct StartedRequest {
 /// Collects the results while a world runs.
 pub(super) struct Meter {
     limit: Seats,
+    /// The limit on average, in seats.
+    mean_limit: f64,
     /// The beginning and the end of the measured time, in nanoseconds.
     from: f64,
     to: f64,
@@ -111,6 +119,9 @@ struct Tally {
     wait_ratio: f64,
     executed: u32,
     lost: u32,
+    refused: u32,
+    /// The waits of the requests that still wait at the end.
+    unserved: Vec<u64>,
     fluid_wait: Duration,
     final_seats: Seats,
     lingers: Duration,
@@ -125,8 +136,10 @@ impl Meter {
             lingers: duration(spec.additional_latency_seconds),
             ..Tally::default()
         });
+        let (from, to) = (world.warm_up_seconds, world.warm_up_seconds + world.seconds);
         Self {
             limit: world.level.seats,
+            mean_limit: world.level.mean_limit(from, to),
             from: world.warm_up_seconds * 1e9,
             to: (world.warm_up_seconds + world.seconds) * 1e9,
             last: Time::ZERO,
@@ -192,8 +205,22 @@ impl Meter {
         take_one(&mut self.executing, &service);
     }
 
+    /// The limit changes now; the time until now was accounted for.
+    pub(super) fn limit(&mut self, seats: Seats) {
+        self.limit = seats;
+    }
+
     pub(super) fn refused(&mut self, now: Time, flow: u32) {
-        self.flows[flow as usize].lost += u32::from(self.is_measured(now));
+        let measured = u32::from(self.is_measured(now));
+        let tally = &mut self.flows[flow as usize];
+        tally.lost += measured;
+        tally.refused += measured;
+    }
+
+    /// A request waits at the end of the world.
+    pub(super) fn still_waits(&mut self, flow: u32, arrived: Time) {
+        let waited = fairgate_core::time::nanos(self.last.since(arrived));
+        self.flows[flow as usize].unserved.push(waited);
     }
 
     pub(super) fn gives_up(&mut self, now: Time, flow: u32, arrived: Time) {
@@ -211,24 +238,29 @@ impl Meter {
         let flows = flows.map(|((spec, ideal), mut tally)| {
             tally.waits.sort_unstable();
             tally.latencies.sort_unstable();
-            let wait_at = |place: usize| tally.waits.get(place).map_or(0.0, |w| seconds(*w));
-            let count = tally.waits.len();
+            let (p99_wait, longest_wait) = (p99(&tally.waits), tally.waits.last());
+            let longest_wait = longest_wait.map_or(0.0, |wait| seconds(*wait));
+            tally.waits.append(&mut tally.unserved);
+            tally.waits.sort_unstable();
             FlowReport {
                 name: spec.name.clone(),
                 seats: tally.seat_nanos / measured,
                 ideal,
-                longest_wait: wait_at(count.saturating_sub(1)),
-                p99_wait: wait_at(count * 99 / 100),
+                longest_wait,
+                p99_wait,
+                tail_wait: p99(&tally.waits),
+                mean_wait: mean(&tally.waits),
                 wait_ratio: tally.wait_ratio,
                 latencies: tally.latencies.iter().map(|l| seconds(*l)).collect(),
                 executed: tally.executed,
                 lost: tally.lost,
+                refused: tally.refused,
             }
         });
         let services = world.flows.iter().map(|flow| flow.service.mean_seconds);
         WorldReport {
             flows: flows.collect(),
-            idle: self.idle / (measured * f64::from(self.limit)),
+            idle: self.idle / (measured * self.mean_limit),
             over: self.over,
             mean_service: services.sum::<f64>() / real(world.flows.len()),
         }
@@ -258,6 +290,19 @@ impl Meter {
 )]
 fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
+}
+
+/// The 99th percentile of `waits`, which are in nanoseconds and ascending, in seconds.
+fn p99(waits: &[u64]) -> f64 {
+    waits
+        .get(waits.len() * 99 / 100)
+        .map_or(0.0, |wait| seconds(*wait))
+}
+
+/// The mean of `waits`, in seconds.
+fn mean(waits: &[u64]) -> f64 {
+    let sum: f64 = waits.iter().map(|wait| seconds(*wait)).sum();
+    sum / real(waits.len().max(1))
 }
 
 fn take_one<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {

@@ -3,7 +3,9 @@
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
 use super::{
-    Arrivals, FlowSpec, LevelShape, Service, ServiceDistribution, World, WorldReport, duration,
+    Arrivals, Bursts, FlowSpec, LevelShape, World, WorldReport,
+    draws::{Draws, NameHashes},
+    duration,
     measure::{Meter, StartedRequest},
 };
 use fairgate_core::random::Random;
@@ -45,6 +47,8 @@ enum WorldEvent {
     End(Number),
     GiveUp(Number),
     Tick,
+    /// The limit becomes the one of this place in the list of the level.
+    Limit(u32),
 }
 
 /// One request.
@@ -66,7 +70,7 @@ struct Stage<'a> {
     sequence: u64,
     /// Whether each flow of the world is a flow for flow control; otherwise all are one flow.
     by_flow: bool,
-    hashes: Vec<u64>,
+    names: NameHashes,
     draws: Vec<Draws>,
     requests: Vec<WorldRequest>,
     meter: Meter,
@@ -83,7 +87,7 @@ struct Stage<'a> {
 ///
 /// If the world is invalid: no seats, a hand that cannot be dealt, a width of 0.
 pub fn run(world: &World, semantics: Semantics) -> WorldReport {
-    play(world, semantics, world.level, true)
+    play(world, semantics, &world.level, true)
 }
 
 /// Plays `world` without fairness: all its requests are one flow, in one FIFO queue without a limit.
@@ -96,12 +100,12 @@ pub fn run_fifo(world: &World) -> WorldReport {
         queues: 1,
         hand_size: 1,
         queue_length_limit: u32::MAX,
-        ..world.level
+        ..world.level.clone()
     };
-    play(world, Semantics::Compatible, shape, false)
+    play(world, Semantics::Compatible, &shape, false)
 }
 
-fn play(world: &World, semantics: Semantics, shape: LevelShape, by_flow: bool) -> WorldReport {
+fn play(world: &World, semantics: Semantics, shape: &LevelShape, by_flow: bool) -> WorldReport {
     let queuing = Queuing {
         queues: shape.queues,
         hand_size: shape.hand_size,
@@ -184,11 +188,11 @@ impl<'a> Stage<'a> {
             heap: BinaryHeap::new(),
             sequence: 0,
             by_flow,
-            hashes: world.flows.iter().map(|_| seeds.number()).collect(),
+            names: NameHashes::new(world, &mut seeds),
             draws: world
                 .flows
                 .iter()
-                .map(|_| Draws::new(seeds.number()))
+                .map(|spec| Draws::new(spec, seeds.number()))
                 .collect(),
             requests: Vec::new(),
             meter: Meter::new(world),
@@ -199,8 +203,11 @@ impl<'a> Stage<'a> {
         stage
     }
 
-    fn report(self) -> WorldReport {
+    fn report(mut self) -> WorldReport {
         self.level.inspect(QueueSet::check_invariants);
+        for request in self.requests.iter().filter(|request| request.waits) {
+            self.meter.still_waits(request.flow, request.arrived);
+        }
         self.meter.report(self.world)
     }
 }
@@ -213,14 +220,16 @@ impl Stage<'_> {
                 Arrivals::Closed { threads, .. } => {
                     for _ in 0..threads {
                         // Threads do not start in step.
-                        let draws = &mut self.draws[flow as usize];
                         let spread = nanos(duration(spec.service.mean_seconds)).max(1);
-                        let at = start + draws.random.within(0..spread);
-                        self.at(at, WorldEvent::Call(flow));
+                        let at = start + self.draws[flow as usize].start(spread);
+                        self.call_at(at, flow);
                     }
                 }
-                Arrivals::Open { .. } => self.at(start, WorldEvent::Call(flow)),
+                Arrivals::Open { .. } | Arrivals::Poisson { .. } => self.call_at(start, flow),
             }
+        }
+        for (place, (at, _)) in (0..).zip(&self.world.level.limits) {
+            self.at(nanos(duration(*at)), WorldEvent::Limit(place));
         }
     }
 
@@ -248,6 +257,12 @@ impl Stage<'_> {
             WorldEvent::End(number) => self.finish(now, number, &mut out),
             WorldEvent::GiveUp(number) => self.give_up(now, number, &mut out),
             WorldEvent::Tick => self.level.act(|set| set.tick(now, &mut out)),
+            WorldEvent::Limit(place) => {
+                let (_, seats) = self.world.level.limits[place as usize];
+                self.meter.limit(seats);
+                self.level
+                    .act(|set| set.set_limit(now, seats, seats, &mut out));
+            }
         }
         for (number, _) in out.dispatched {
             self.begin(now, number);
@@ -272,24 +287,12 @@ impl Stage<'_> {
             longest_executing: self.meter.longest_executing(),
             waits: false,
         };
-        if let Arrivals::Open { rate, .. } = spec.arrivals {
-            let gap = exponential(draws.gaps.draw(&mut draws.random)) / rate;
-            self.at(now.plus(duration(gap)).as_nanos(), WorldEvent::Call(flow));
+        if let Some(gap) = draws.gap(spec.arrivals) {
+            self.call_at(now.plus(gap).as_nanos(), flow);
         }
         let number = Number::try_from(self.requests.len()).expect("a few million requests");
         self.requests.push(request);
-        let controlled = if self.by_flow { flow } else { 0 };
-        let arriving = ArrivingRequest {
-            waiter: number,
-            schema: controlled,
-            hash: self.hashes[controlled as usize],
-            tenant: self.hashes[controlled as usize],
-            work: Work {
-                initial_seats: width,
-                final_seats: spec.final_seats,
-                additional_latency: duration(spec.additional_latency_seconds),
-            },
-        };
+        let arriving = self.arriving(number, spec);
         match self.level.act(|set| set.arrive(now, arriving, out)) {
             Admission::Execute(id) => {
                 self.requests[number as usize].id = Some(id);
@@ -304,6 +307,27 @@ impl Stage<'_> {
         }
     }
 
+    /// The request as the core sees it.
+    fn arriving(&mut self, number: Number, spec: &FlowSpec) -> ArrivingRequest<Number> {
+        let request = &self.requests[number as usize];
+        let (schema, (hash, tenant)) = if self.by_flow {
+            (request.flow, self.names.next(request.flow, spec))
+        } else {
+            (0, (0, 0))
+        };
+        ArrivingRequest {
+            waiter: number,
+            schema,
+            hash,
+            tenant,
+            work: Work {
+                initial_seats: request.width,
+                final_seats: spec.final_seats,
+                additional_latency: duration(spec.additional_latency_seconds),
+            },
+        }
+    }
+
     fn wait(&mut self, now: Time, number: Number, id: EntryId) {
         let request = &mut self.requests[number as usize];
         request.id = Some(id);
@@ -311,11 +335,18 @@ impl Stage<'_> {
         self.is_contended = true;
         let (flow, width) = (request.flow, request.width);
         self.meter.waits(width);
-        if let Arrivals::Open {
-            deadline_seconds, ..
-        } = self.world.flows[flow as usize].arrivals
-        {
-            let at = now.plus(duration(deadline_seconds)).as_nanos();
+        let spec = &self.world.flows[flow as usize];
+        let patience = match spec.arrivals {
+            Arrivals::Open {
+                deadline_seconds, ..
+            }
+            | Arrivals::Poisson {
+                deadline_seconds, ..
+            } => Some(deadline_seconds),
+            Arrivals::Closed { .. } => spec.patience_seconds,
+        };
+        if let Some(seconds) = patience {
+            let at = now.plus(duration(seconds)).as_nanos();
             self.at(at, WorldEvent::GiveUp(number));
         }
     }
@@ -354,83 +385,40 @@ impl Stage<'_> {
             return;
         }
         self.meter.waits_no_more(request.width);
-        self.meter.gives_up(now, request.flow, request.arrived);
+        let flow = request.flow;
+        self.meter.gives_up(now, flow, request.arrived);
         let id = request.id.expect("what waits was admitted");
         self.level.act(|set| set.cancel(now, id, out));
+        self.call_again(now, flow);
     }
 
     /// A thread of a closed loop thinks and calls again.
     fn call_again(&mut self, now: Time, flow: u32) {
         if let Arrivals::Closed { think_seconds, .. } = self.world.flows[flow as usize].arrivals {
-            let draws = &mut self.draws[flow as usize];
-            let part = 0.5 + draws.gaps.draw(&mut draws.random);
-            let at = now.plus(duration(think_seconds * part)).as_nanos();
-            self.at(at, WorldEvent::Call(flow));
-        }
-    }
-}
-
-/// The random numbers of one flow.
-struct Draws {
-    random: Random,
-    services: Deck,
-    gaps: Deck,
-}
-
-/// Numbers from 0 to 1, of which each run of [`Deck::SIZE`] is spread evenly: means hold over few
-/// draws, so that differences from the ideal are caused by the scheduler and not by chance.
-struct Deck {
-    cards: Vec<u32>,
-}
-
-impl Draws {
-    fn new(seed: u64) -> Self {
-        Self {
-            random: Random::seeded(seed),
-            services: Deck { cards: Vec::new() },
-            gaps: Deck { cards: Vec::new() },
+            let think = self.draws[flow as usize].think(think_seconds);
+            self.call_at(now.plus(think).as_nanos(), flow);
         }
     }
 
-    fn width(&mut self, spec: &FlowSpec) -> Seats {
-        let (least, most) = spec.width;
-        let drawn = self.random.within(u64::from(least)..u64::from(most) + 1);
-        Seats::try_from(drawn).expect("a width")
-    }
-
-    fn service_time(&mut self, service: Service) -> Duration {
-        let drawn = self.services.draw(&mut self.random);
-        let part = match service.shape {
-            ServiceDistribution::Constant => 1.0,
-            ServiceDistribution::Exponential => exponential(drawn).min(10.0),
-            ServiceDistribution::Bimodal if drawn < 0.1 => 5.5,
-            ServiceDistribution::Bimodal => 0.5,
-        };
-        duration(service.mean_seconds * part).max(Duration::from_nanos(1))
+    /// The next request of `flow` comes at `time`, or when its next burst begins.
+    fn call_at(&mut self, time: u64, flow: u32) {
+        let bursts = self.world.flows[flow as usize].bursts;
+        let time = bursts.map_or(time, |bursts| bursts.next(time));
+        self.at(time, WorldEvent::Call(flow));
     }
 }
 
-impl Deck {
-    const SIZE: u32 = 40;
-
-    fn draw(&mut self, random: &mut Random) -> f64 {
-        if self.cards.is_empty() {
-            self.cards.extend(0..Self::SIZE);
+impl Bursts {
+    /// The first time at or after `time` at which requests are sent, in nanoseconds.
+    fn next(&self, time: u64) -> u64 {
+        let nanos = |seconds| nanos(duration(seconds));
+        let period = nanos(self.on_seconds + self.off_seconds).max(1);
+        let phase = nanos(self.phase_seconds) % period;
+        let since = (time + period - phase) % period;
+        if since < nanos(self.on_seconds) {
+            time
+        } else {
+            time + period - since
         }
-        let place = random.within(0..self.cards.len() as u64);
-        let card = self.cards.swap_remove(usize::try_from(place).unwrap_or(0));
-        (f64::from(card) + unit(random)) / f64::from(Self::SIZE)
     }
-}
-
-/// The exponential distribution of mean 1 at its quantile `part`.
-fn exponential(part: f64) -> f64 {
-    -(1.0 - part).ln()
-}
-
-/// Evenly distributed from 0 to 1.
-fn unit(random: &mut Random) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "53 random bits")]
-    let bits = (random.number() >> 11) as f64;
-    bits / 9_007_199_254_740_992.0
 }

@@ -63,6 +63,7 @@ fn flow(view: &PolicyView<u32>, level: &str, hash: u64) -> Option<Flow> {
         schema: SchemaIndex(0),
         level: view.policy().level_by_name(level)?,
         hash,
+        tenant: hash,
     })
 }
 

@@ -1,0 +1,221 @@
+//! Who is worse off than with the original, over many worlds in which arrivals change.
+
+use std::{fmt, iter};
+
+use super::{
+    World, WorldReport,
+    arrival_kinds::ArrivalKind,
+    judge::{ClientComparison, FEWEST_REQUESTS, compare, run_both},
+    known_attacks::KnownAttack,
+};
+
+/// The results of one world.
+#[derive(Clone, Debug)]
+pub struct ComparedWorld {
+    /// The number by which it was drawn.
+    pub number: u64,
+    /// All its clients.
+    pub clients: Vec<ClientComparison>,
+    /// The fraction of the seats that were idle while a waiting request would have fitted, under Compatible and under
+    /// Improved.
+    pub idle: [f64; 2],
+}
+
+/// The worlds of one kind.
+#[derive(Clone, Debug)]
+pub struct ArrivalRow {
+    /// The kind.
+    pub name: &'static str,
+    /// In the order of their numbers.
+    pub worlds: Vec<ComparedWorld>,
+}
+
+impl ComparedWorld {
+    /// Plays `world`, which has this number. Only clients with at least `fewest` requests are judged.
+    pub fn play(world: &World, number: u64, tenant_weight: f64, fewest: u32) -> Self {
+        Self::of(world, number, tenant_weight, fewest, &run_both(world))
+    }
+
+    /// Compares the reports of `world` under Compatible and under Improved.
+    pub fn of(
+        world: &World,
+        number: u64,
+        tenant_weight: f64,
+        fewest: u32,
+        reports: &[WorldReport; 2],
+    ) -> Self {
+        Self {
+            number,
+            clients: compare(world, reports, tenant_weight, fewest),
+            idle: [reports[0].idle, reports[1].idle],
+        }
+    }
+
+    /// As [`ComparedWorld::play`] with [`FEWEST_REQUESTS`], but the world is played again and lasts longer, if a client that would
+    /// be judged has fewer requests with the original.
+    pub fn play_long_enough(mut world: World, number: u64, tenant_weight: f64) -> Self {
+        let mut played = Self::play(&world, number, tenant_weight, 0);
+        for _ in 0..2 {
+            let judged = played.clients.iter().filter(|client| client.judged);
+            let fewest = judged.map(ClientComparison::requests).min();
+            let Some(fewest) = fewest.filter(|fewest| *fewest < FEWEST_REQUESTS) else {
+                break;
+            };
+            let times = 1.2 * f64::from(FEWEST_REQUESTS) / f64::from(fewest.max(1));
+            world.seconds *= times.min(10.0);
+            played = Self::play(&world, number, tenant_weight, 0);
+        }
+        for client in &mut played.clients {
+            client.judged &= client.requests() >= FEWEST_REQUESTS;
+        }
+        played
+    }
+
+    /// The clients that are worse off than they may be.
+    pub fn exceptions(&self) -> impl Iterator<Item = &ClientComparison> {
+        let worse =
+            |client: &&ClientComparison| client.waits_too_long() || client.gets_too_little();
+        self.clients.iter().filter(worse)
+    }
+}
+
+impl ArrivalRow {
+    /// Plays the worlds `numbers` of `kind`.
+    pub fn play(
+        kind: ArrivalKind,
+        seed: u64,
+        tenant_weight: f64,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> Self {
+        let worlds = numbers.into_iter().map(|number| {
+            let world = kind.draw(seed, number);
+            ComparedWorld::play_long_enough(world, number, tenant_weight)
+        });
+        Self {
+            name: kind.name(),
+            worlds: worlds.collect(),
+        }
+    }
+
+    fn judged(&self) -> impl Iterator<Item = &ClientComparison> {
+        let clients = self.worlds.iter().flat_map(|world| &world.clients);
+        clients.filter(|client| client.judged)
+    }
+
+    fn worlds_with(&self, what: fn(&ClientComparison) -> bool) -> usize {
+        let has = |world: &&ComparedWorld| world.clients.iter().any(what);
+        self.worlds.iter().filter(has).count()
+    }
+
+    /// A line for each client that is worse off than it may be.
+    pub fn exceptions(&self) -> Vec<String> {
+        let lines = self.worlds.iter().flat_map(|world| {
+            let line = |client| format!("{} {}: {}", self.name, world.number, Line(client));
+            world.exceptions().map(line)
+        });
+        lines.collect()
+    }
+}
+
+/// The heading of the rows.
+pub const HEADING: &str = concat!(
+    "                     WORLDS CLIENTS   WAIT LONGER THAN MAY BE    LESS THAN MAY BE   P99 TO ORIGINAL'S      IDLE %\n",
+    "                              JUDGED   WORLDS CLIENTS   WORST   WORLDS CLIENTS WORST   MEDIAN  9 IN 10   comp. impr.",
+);
+
+impl fmt::Display for ArrivalRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |what: fn(&ClientComparison) -> bool| self.judged().filter(|c| what(c)).count();
+        let longest = self.judged().map(ClientComparison::wait_excess);
+        let least = self.judged().map(ClientComparison::share_ratio);
+        let p99 = sorted(self.judged().map(ClientComparison::p99_ratio));
+        let idle = [0, 1].map(|which| sorted(self.worlds.iter().map(|world| world.idle[which])));
+        write!(
+            f,
+            "{:<20} {:>6} {:>7}   {:>6} {:>7} {:>7.2}   {:>6} {:>7} {:>5.2}   {:>6.2}  {:>7.2}   {:>5.1} {:>5.1}",
+            self.name,
+            self.worlds.len(),
+            self.judged().count(),
+            self.worlds_with(ClientComparison::waits_too_long),
+            count(ClientComparison::waits_too_long),
+            longest.fold(0.0, f64::max),
+            self.worlds_with(ClientComparison::gets_too_little),
+            count(ClientComparison::gets_too_little),
+            least.fold(f64::INFINITY, f64::min),
+            quantile(&p99, 0.5),
+            quantile(&p99, 0.9),
+            quantile(&idle[0], 0.5) * 100.0,
+            quantile(&idle[1], 0.5) * 100.0,
+        )
+    }
+}
+
+/// One client: seats, waits and losses, under Compatible and under Improved.
+pub struct Line<'a>(pub &'a ClientComparison);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let client = self.0;
+        let milli = |seconds: f64| seconds * 1e3;
+        write!(
+            f,
+            "{:<14} ideal {:>7.3} seats {:>7.3} {:>7.3}   p99 {:>8.1} {:>8.1} ms   mean {:>7.1} {:>7.1} ms   refused {:>5} {:>5}   cancelled {:>5} {:>5}   executed {:>6} {:>6}   wait {:>5.2} of bound, share {:>5.3}{}",
+            client.name,
+            client.ideal_seats,
+            client.seats[0],
+            client.seats[1],
+            milli(client.p99[0]),
+            milli(client.p99[1]),
+            milli(client.mean[0]),
+            milli(client.mean[1]),
+            client.refused[0],
+            client.refused[1],
+            client.cancelled[0],
+            client.cancelled[1],
+            client.executed[0],
+            client.executed[1],
+            client.wait_excess(),
+            client.share_ratio(),
+            if client.judged { "" } else { " (not judged)" },
+        )
+    }
+}
+
+/// The figures of one known attack, with every client.
+pub fn known_attack_figures(attack: &KnownAttack, tenant_weight: f64) -> String {
+    let played = ComparedWorld::play(&attack.world, 0, tenant_weight, 1);
+    let [original, ours] = played.idle.map(|idle| idle * 100.0);
+    let heading = format!(
+        "{:?}: {}; idle {original:.1} {ours:.1} %",
+        attack.weakness, attack.world.name
+    );
+    let clients = played.clients.iter().map(|client| {
+        let mark = if client.flow == attack.victim {
+            '*'
+        } else {
+            ' '
+        };
+        format!(" {mark}{}", Line(client))
+    });
+    let faults = attack.faults(&played).into_iter();
+    let faults = faults.map(|fault| format!("  fault: {fault}"));
+    let lines: Vec<String> = iter::once(heading).chain(clients).chain(faults).collect();
+    lines.join("\n")
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+/// The quantile `part` of ascending values.
+fn quantile(all: &[f64], part: f64) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an index into the values"
+    )]
+    let place = (super::real(all.len().saturating_sub(1)) * part).round() as usize;
+    all.get(place).copied().unwrap_or_default()
+}

@@ -1,0 +1,149 @@
+//! Whether anybody is worse off than with the original (`Compatible`), although he stays within his share.
+//!
+//! Judged are the clients that demand no more than their ideal share while everybody else demands most, and those that
+//! have at most one request of one seat at a time. Their waits may be at most [`LONGER`] times those of the
+//! original and the level's mean service time, their seats at least [`LEAST_SHARE`] of those of the original. Nothing
+//! here knows how either semantics work.
+
+use super::{Arrivals, FlowSpec, Names, World, WorldReport, ideal::ideal_by_tenant, real, run};
+use fairgate_core::apf::policy::Semantics;
+
+/// The greatest wait, in waits of the original: the 99th percentile and the mean.
+pub const LONGER: f64 = 1.2;
+
+/// The least seats, in seats of the original.
+pub const LEAST_SHARE: f64 = 0.95;
+
+/// Clients with fewer requests with the original are not judged in tables of many worlds: the 99th percentile of few
+/// requests is one of them.
+pub const FEWEST_REQUESTS: u32 = 1_000;
+
+/// What one client got under Compatible and under Improved, in this order.
+#[derive(Clone, Debug)]
+pub struct ClientComparison {
+    /// The place of the client in the world.
+    pub flow: usize,
+    /// Its name.
+    pub name: String,
+    /// Whether the bounds hold for it: it is within its share and sent enough requests.
+    pub judged: bool,
+    /// The seats that it ideally uses, on average.
+    pub ideal_seats: f64,
+    /// Whether it demands more than it ideally gets.
+    pub saturated: bool,
+    /// The seats that it used, on average.
+    pub seats: [f64; 2],
+    /// The 99th percentile of the waits of its requests in seconds, with those that still wait at the end.
+    pub p99: [f64; 2],
+    /// The mean of the same waits, in seconds.
+    pub mean: [f64; 2],
+    /// Requests that executed.
+    pub executed: [u32; 2],
+    /// Requests that were refused when they arrived.
+    pub refused: [u32; 2],
+    /// Requests that timed out or were cancelled.
+    pub cancelled: [u32; 2],
+    /// The mean service time of the requests that executed with the original, in seconds.
+    pub mean_service: f64,
+}
+
+impl ClientComparison {
+    /// The wait that is longest for its bound, divided by that bound: above 1 it is beyond it.
+    pub fn wait_excess(&self) -> f64 {
+        let excess = |[original, ours]: [f64; 2]| ours / (LONGER * original + self.mean_service);
+        excess(self.p99).max(excess(self.mean))
+    }
+
+    /// Its seats, divided by those of the original.
+    pub fn share_ratio(&self) -> f64 {
+        if self.seats[0] > 0.0 {
+            self.seats[1] / self.seats[0]
+        } else {
+            1.0
+        }
+    }
+
+    /// The 99th percentile of its waits, divided by that of the original; both at least a microsecond.
+    pub fn p99_ratio(&self) -> f64 {
+        self.p99[1].max(1e-6) / self.p99[0].max(1e-6)
+    }
+
+    /// Its requests with the original.
+    pub fn requests(&self) -> u32 {
+        self.executed[0] + self.refused[0] + self.cancelled[0]
+    }
+
+    /// Whether it waits longer than it may.
+    pub fn waits_too_long(&self) -> bool {
+        self.judged && self.wait_excess() > 1.0
+    }
+
+    /// Whether it gets less than it may.
+    pub fn gets_too_little(&self) -> bool {
+        self.judged && self.share_ratio() < LEAST_SHARE
+    }
+}
+
+/// Plays `world` under both semantics.
+///
+/// # Panics
+///
+/// If the world is invalid, as in [`run()`].
+pub fn run_both(world: &World) -> [WorldReport; 2] {
+    [Semantics::Compatible, Semantics::Improved].map(|semantics| run(world, semantics))
+}
+
+/// Compares what each client of `world` got under Compatible and under Improved. The ideal gives the flows of one tenant
+/// together at most `tenant_weight` times the weight of a flow. Only clients with at least `fewest` requests with the
+/// original are judged.
+pub fn compare(
+    world: &World,
+    [original, ours]: &[WorldReport; 2],
+    tenant_weight: f64,
+    fewest: u32,
+) -> Vec<ClientComparison> {
+    let mean_service = mean_service(world, original);
+    let ideal = ideal_by_tenant(world, tenant_weight);
+    let clients = world.flows.iter().zip(ideal);
+    let results = original.flows.iter().zip(&ours.flows);
+    clients
+        .zip(results)
+        .enumerate()
+        .map(|(flow, ((spec, ideal), (a, b)))| ClientComparison {
+            flow,
+            name: spec.name.clone(),
+            judged: (ideal.within_share || has_one_at_a_time(spec))
+                && a.executed + a.lost >= fewest,
+            ideal_seats: ideal.seats,
+            saturated: ideal.saturated,
+            seats: [a.seats, b.seats],
+            p99: [a.tail_wait, b.tail_wait],
+            mean: [a.mean_wait, b.mean_wait],
+            executed: [a.executed, b.executed],
+            refused: [a.refused, b.refused],
+            cancelled: [a.lost - a.refused, b.lost - b.refused],
+            mean_service,
+        })
+        .collect()
+}
+
+/// Whether it has at most one request of one seat at a time.
+fn has_one_at_a_time(spec: &FlowSpec) -> bool {
+    matches!(spec.arrivals, Arrivals::Closed { threads: 1, .. })
+        && spec.names == Names::One
+        && spec.shared_name.is_none()
+        && spec.width == (1, 1)
+        && spec.final_seats == 0
+}
+
+/// The mean service time of the requests that executed, in seconds.
+fn mean_service(world: &World, report: &WorldReport) -> f64 {
+    let flows = || world.flows.iter().zip(&report.flows);
+    let executed: f64 = flows().map(|(_, flow)| f64::from(flow.executed)).sum();
+    if executed == 0.0 {
+        let means = world.flows.iter().map(|flow| flow.service.mean_seconds);
+        return means.sum::<f64>() / real(world.flows.len());
+    }
+    let seconds = flows().map(|(spec, flow)| spec.service.mean_seconds * f64::from(flow.executed));
+    seconds.sum::<f64>() / executed
+}

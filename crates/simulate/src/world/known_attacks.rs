@@ -1,0 +1,286 @@
+//! Worlds in which `Improved` was worse than the original for somebody within his share.
+//!
+//! Unless said otherwise, each is a level of 32 seats with 64 queues of 50 requests and hands of 8, threads are closed loops
+//! without think time, and service times are constant.
+
+use super::{
+    Arrivals, FlowSpec, LevelShape, Names, Service, Tenant, World, arrival_table::ComparedWorld,
+    judge::LEAST_SHARE,
+};
+use fairgate_core::apf::units::Seats;
+
+/// A world and whom it is about.
+#[derive(Clone, Debug)]
+pub struct KnownAttack {
+    /// What is wrong; attacks that exploit the same weakness have the same.
+    pub weakness: Weakness,
+    /// The world.
+    pub world: World,
+    /// The place of the client that suffers.
+    pub victim: usize,
+    /// The fraction of the seats that may be idle while a waiting request would have fitted, if it is about that.
+    pub most_idle: Option<f64>,
+}
+
+/// A weakness of a rule for fair queuing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weakness {
+    /// New flows are always ahead of known ones.
+    NewFlows,
+    /// A flow of two service times gets many seats before its debt is known.
+    TwoServiceTimes,
+    /// Many names get more than the many requests that come under them.
+    ManyNames,
+    /// The seats that idle for a wide request are not charged.
+    IdleSeats,
+    /// The queues of a small flow are full of the requests of large ones.
+    FullHands,
+}
+
+impl KnownAttack {
+    /// What is not as it must be: somebody within his share is worse off than with the original; the victim gets less than
+    /// its ideal share or is refused although it is within it; seats are idle.
+    pub fn faults(&self, played: &ComparedWorld) -> Vec<String> {
+        let name = &self.world.name;
+        let mut faults = Vec::new();
+        for client in played.exceptions() {
+            let (wait, share) = (client.wait_excess(), client.share_ratio());
+            let who = &client.name;
+            faults.push(format!(
+                "{name}: {who} waits {wait:.2} times as long as it may, and gets {share:.3} of the original's seats"
+            ));
+        }
+        let victim = &played.clients[self.victim];
+        let (who, ideal, got) = (&victim.name, victim.ideal_seats, victim.seats[1]);
+        // Idle seats are missing from somebody's share, and have a bound of their own.
+        if got < LEAST_SHARE * ideal && victim.saturated && self.most_idle.is_none() {
+            faults.push(format!("{name}: {who} gets {got:.3} seats of {ideal:.3}"));
+        }
+        let refused = victim.refused[1];
+        if refused > 0 && !victim.saturated {
+            faults.push(format!("{name}: {refused} requests of {who} are refused"));
+        }
+        let idle = played.idle[1];
+        if let Some(most) = self.most_idle.filter(|most| idle > *most) {
+            faults.push(format!(
+                "{name}: {idle:.3} of the seats are idle, more than {most:.3}"
+            ));
+        }
+        faults
+    }
+}
+
+const MILLI: f64 = 0.001;
+
+/// How long a closed loop waits before it times out, in seconds.
+const TIME_OUT: f64 = 15.0;
+
+/// All of them.
+pub fn known_attacks() -> Vec<KnownAttack> {
+    let mut all = vec![new_names(), new_names_beside_a_backlog()];
+    all.extend([0.94, 0.99, 1.03].map(one_shot_users));
+    all.push(two_service_times(0.2, 200.0));
+    all.push(two_service_times(0.05, 400.0));
+    for names in [64, 256, 1_000] {
+        all.push(many_names(names, Tenant::Own));
+        all.push(many_names(names, Tenant::EachName));
+    }
+    all.push(short_and_wide());
+    all.push(wide_and_impatient());
+    all.extend([12, 32].map(widths_per_request));
+    all.push(full_hands());
+    all
+}
+
+fn level(seats: Seats) -> LevelShape {
+    LevelShape {
+        seats,
+        queues: 64,
+        hand_size: 8,
+        queue_length_limit: 50,
+        limits: Vec::new(),
+    }
+}
+
+fn attack(
+    weakness: Weakness,
+    name: impl Into<String>,
+    seats: Seats,
+    flows: Vec<FlowSpec>,
+    victim: usize,
+) -> KnownAttack {
+    let world = World {
+        name: name.into(),
+        seed: 26,
+        level: level(seats),
+        flows,
+        warm_up_seconds: 5.0,
+        seconds: 60.0,
+    };
+    KnownAttack {
+        weakness,
+        world,
+        victim,
+        most_idle: None,
+    }
+}
+
+fn with_idle(attack: KnownAttack, most_idle: f64) -> KnownAttack {
+    KnownAttack {
+        most_idle: Some(most_idle),
+        ..attack
+    }
+}
+
+fn threads(name: &str, threads: u32, service: Service) -> FlowSpec {
+    FlowSpec::closed(name, threads, service, 0.0)
+}
+
+/// One thread, 10 ms, with pauses.
+fn polite(pause_seconds: f64) -> FlowSpec {
+    FlowSpec {
+        patience_seconds: Some(TIME_OUT),
+        ..FlowSpec::closed("polite", 1, Service::constant(10.0 * MILLI), pause_seconds)
+    }
+}
+
+fn backlog(service: Service) -> FlowSpec {
+    FlowSpec {
+        patience_seconds: Some(TIME_OUT),
+        ..threads("backlog", 40, service)
+    }
+}
+
+fn renamed() -> FlowSpec {
+    FlowSpec {
+        names: Names::Each,
+        ..threads("renamed", 33, Service::constant(20.0 * MILLI))
+    }
+}
+
+fn new_names() -> KnownAttack {
+    let flows = vec![polite(30.0 * MILLI), renamed()];
+    let name = "a new name for each request, beside one thread";
+    attack(Weakness::NewFlows, name, 32, flows, 0)
+}
+
+fn new_names_beside_a_backlog() -> KnownAttack {
+    let flows = vec![
+        backlog(Service::constant(20.0 * MILLI)),
+        polite(30.0 * MILLI),
+        renamed(),
+    ];
+    let name = "a new name for each request, beside a backlog";
+    attack(Weakness::NewFlows, name, 32, flows, 0)
+}
+
+/// Many users with one request each, which take `part` of the level's capacity.
+fn one_shot_users(part: f64) -> KnownAttack {
+    let service = Service::constant(20.0 * MILLI);
+    let arrivals = Arrivals::Poisson {
+        rate: part * 32.0 / service.mean_seconds,
+        deadline_seconds: TIME_OUT,
+    };
+    let users = FlowSpec {
+        names: Names::Each,
+        tenant: Tenant::EachName,
+        ..FlowSpec::new("users", arrivals, service)
+    };
+    let flows = vec![polite(30.0 * MILLI), users];
+    let name = format!("users of one request each, at {part} of capacity");
+    attack(Weakness::NewFlows, name, 32, flows, 0)
+}
+
+fn two_service_times(long_part: f64, long_millis: f64) -> KnownAttack {
+    let service = Service::two_mode(MILLI, long_part, long_millis * MILLI);
+    let flows = vec![
+        polite(20.0 * MILLI),
+        threads("elephant", 64, Service::exponential(20.0 * MILLI)),
+        threads("two-mode", 60, service),
+    ];
+    let name = format!("two service times, {long_part} of them {long_millis} ms");
+    attack(Weakness::TwoServiceTimes, name, 32, flows, 0)
+}
+
+fn many_names(names: u32, tenant: Tenant) -> KnownAttack {
+    let name = match tenant {
+        Tenant::EachName => format!("{names} tenants beside a backlog"),
+        _ => format!("{names} names of one tenant beside a backlog"),
+    };
+    let service = Service::constant(20.0 * MILLI);
+    let many = FlowSpec {
+        names: Names::Of(names),
+        tenant,
+        ..threads("many", 1_024, service)
+    };
+    let flows = vec![backlog(service), many];
+    attack(Weakness::ManyNames, name, 32, flows, 0)
+}
+
+/// An elephant and a backlog.
+fn crowd() -> [FlowSpec; 2] {
+    ["elephant", "backlog"].map(|name| threads(name, 64, Service::exponential(20.0 * MILLI)))
+}
+
+fn short_and_wide() -> KnownAttack {
+    let wide = FlowSpec {
+        width: (10, 10),
+        ..threads("wide", 1, Service::constant(0.2 * MILLI))
+    };
+    let [elephant, backlog] = crowd();
+    let flows = vec![elephant, backlog, wide];
+    with_idle(
+        attack(Weakness::IdleSeats, "short and wide", 24, flows, 0),
+        0.02,
+    )
+}
+
+fn wide_and_impatient() -> KnownAttack {
+    let wide = FlowSpec {
+        width: (10, 10),
+        patience_seconds: Some(10.0 * MILLI),
+        ..threads("wide", 1, Service::constant(20.0 * MILLI))
+    };
+    let [elephant, backlog] = crowd();
+    let flows = vec![elephant, backlog, wide];
+    with_idle(
+        attack(Weakness::IdleSeats, "wide and impatient", 12, flows, 0),
+        0.02,
+    )
+}
+
+fn widths_per_request(seats: Seats) -> KnownAttack {
+    let flows = ["one", "two", "three", "four"].map(|name| FlowSpec {
+        width: (1, 10),
+        ..threads(name, 64, Service::constant(20.0 * MILLI))
+    });
+    let name = format!("widths of 1 to 10 in each flow, {seats} seats");
+    let most_idle = if seats < 20 { 0.05 } else { 0.02 };
+    with_idle(
+        attack(Weakness::IdleSeats, name, seats, flows.into(), 0),
+        most_idle,
+    )
+}
+
+fn full_hands() -> KnownAttack {
+    let mice = FlowSpec {
+        names: Names::Of(994),
+        tenant: Tenant::EachName,
+        ..FlowSpec::new(
+            "mice",
+            Arrivals::Poisson {
+                rate: 200.0,
+                deadline_seconds: TIME_OUT,
+            },
+            Service::exponential(5.0 * MILLI),
+        )
+    };
+    let mut flows = vec![mice];
+    for number in 1..=6 {
+        let name = format!("elephant-{number}");
+        flows.push(threads(&name, 500, Service::constant(20.0 * MILLI)));
+    }
+    let mut attack = attack(Weakness::FullHands, "elephants fill hands", 32, flows, 0);
+    attack.world.seconds = 48.0;
+    attack
+}

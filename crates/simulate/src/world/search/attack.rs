@@ -1,0 +1,270 @@
+//! Behaviour of attackers, drawn and changed at random.
+
+use super::victim::Victim;
+use crate::world::{Bursts, FlowSpec, LevelShape, Names, Service, World, kinds::Draw};
+use fairgate_core::{apf::units::Seats, random::Random};
+
+const MILLI: f64 = 0.001;
+
+/// The most attackers in a world; each is a tenant.
+const MOST_ATTACKERS: usize = 3;
+
+/// About so many requests come in a world, unless it would be shorter or longer than these seconds.
+const REQUESTS: f64 = 15_000.0;
+const LEAST_SECONDS: f64 = 3.0;
+const MOST_SECONDS: f64 = 10.0;
+
+/// What the attackers do, and to whom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attack {
+    /// The limit of the level, in seats.
+    pub seats: Seats,
+    /// The client that is watched.
+    pub victim: Victim,
+    /// Whether there is also an elephant that is neither attacker nor watched.
+    pub elephant: bool,
+    /// One to three.
+    pub attackers: Vec<Attacker>,
+}
+
+/// One attacker: a closed loop of threads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attacker {
+    threads: u32,
+    names: Names,
+    width: (Seats, Seats),
+    /// How long most requests take, in seconds.
+    short: f64,
+    /// The part that takes `long` seconds.
+    long_part: f64,
+    long: f64,
+    think: f64,
+    patience: Option<f64>,
+    bursts: Option<Bursts>,
+    final_seats: Seats,
+    /// For how long these are held, in seconds.
+    additional_latency: f64,
+}
+
+impl Attack {
+    /// Any attack on `victim`.
+    pub fn draw(random: &mut Random, victim: Victim) -> Self {
+        let mut draw = Draw {
+            random: Random::seeded(random.number()),
+        };
+        let seats = draw.limit(6, 32);
+        let count = draw.number(1, 3);
+        Self {
+            seats,
+            victim,
+            elephant: draw.random.percent(50),
+            attackers: (0..count).map(|_| draw.attacker(seats)).collect(),
+        }
+    }
+
+    /// The same attack with one to three changes.
+    #[must_use]
+    pub fn changed(&self, random: &mut Random) -> Self {
+        let mut draw = Draw {
+            random: Random::seeded(random.number()),
+        };
+        let mut attack = self.clone();
+        for _ in 0..draw.number(1, 3) {
+            attack.change(&mut draw);
+        }
+        attack
+    }
+
+    /// The same attack, but all requests of each attacker have the same name.
+    #[must_use]
+    pub(super) fn with_one_name(mut self) -> Self {
+        for attacker in &mut self.attackers {
+            attacker.names = Names::One;
+        }
+        self
+    }
+
+    fn change(&mut self, draw: &mut Draw) {
+        let place = draw.random.within(0..self.attackers.len() as u64);
+        let place = usize::try_from(place).unwrap_or(0);
+        match draw.number(0, 19) {
+            0 if self.attackers.len() < MOST_ATTACKERS => {
+                self.attackers.push(draw.attacker(self.seats));
+            }
+            1 if self.attackers.len() > 1 => {
+                self.attackers.swap_remove(place);
+            }
+            2 => self.elephant = !self.elephant,
+            3 => {
+                self.seats = draw.limit(6, 32);
+                for attacker in &mut self.attackers {
+                    let (least, most) = attacker.width;
+                    attacker.width = (least.min(self.seats), most.min(self.seats));
+                }
+            }
+            _ => {
+                let attacker = &mut self.attackers[place];
+                draw.change(attacker, self.seats);
+            }
+        }
+    }
+
+    /// The world of this attack: the victim comes first. It lasts about 15 000 requests.
+    pub fn world(&self, seed: u64) -> World {
+        let mut flows = vec![self.victim.client(self.seats)];
+        if self.elephant {
+            let service = Service::exponential(20.0 * MILLI);
+            flows.push(FlowSpec::closed("elephant", 2 * self.seats, service, 0.0));
+        }
+        let attackers = self.attackers.iter().enumerate();
+        flows.extend(attackers.map(|(number, attacker)| attacker.client(number)));
+        let rate: f64 = flows
+            .iter()
+            .map(|flow| greatest_rate(flow, self.seats))
+            .sum();
+        World {
+            name: format!("attack on {}", self.victim.name()),
+            seed,
+            level: LevelShape {
+                seats: self.seats,
+                queues: 64,
+                hand_size: 8,
+                queue_length_limit: 50,
+                limits: Vec::new(),
+            },
+            flows,
+            warm_up_seconds: 0.5,
+            seconds: (REQUESTS / rate).clamp(LEAST_SECONDS, MOST_SECONDS),
+        }
+    }
+}
+
+impl Attacker {
+    fn client(&self, number: usize) -> FlowSpec {
+        let service = if self.long_part > 0.0 {
+            Service::two_mode(self.short, self.long_part, self.long)
+        } else {
+            Service::constant(self.short)
+        };
+        let name = format!("attacker-{number}");
+        FlowSpec {
+            width: self.width,
+            names: self.names,
+            patience_seconds: self.patience,
+            bursts: self.bursts,
+            final_seats: self.final_seats,
+            additional_latency_seconds: self.additional_latency,
+            ..FlowSpec::closed(name, self.threads, service, self.think)
+        }
+    }
+}
+
+impl Draw {
+    fn attacker(&mut self, seats: Seats) -> Attacker {
+        let mut attacker = Attacker {
+            threads: 1,
+            names: Names::One,
+            width: (1, 1),
+            short: 0.0,
+            long_part: 0.0,
+            long: 0.0,
+            think: 0.0,
+            patience: None,
+            bursts: None,
+            final_seats: 0,
+            additional_latency: 0.0,
+        };
+        for property in 0..PROPERTIES {
+            self.set(&mut attacker, property, seats);
+        }
+        attacker
+    }
+
+    fn change(&mut self, attacker: &mut Attacker, seats: Seats) {
+        let property = self.number(0, PROPERTIES - 1);
+        self.set(attacker, property, seats);
+    }
+
+    /// Draws one of the properties of an attacker.
+    fn set(&mut self, attacker: &mut Attacker, property: u32, seats: Seats) {
+        match property {
+            0 => attacker.threads = self.limit(1, 64),
+            1 => attacker.names = self.names(),
+            2 => attacker.width = self.widths(seats),
+            3 => attacker.short = self.millis(0.5, 50.0),
+            4 => attacker.long_part = self.sometimes(50, |draw| draw.real(0.01, 0.5)),
+            5 => attacker.long = self.millis(20.0, 400.0),
+            6 => attacker.think = self.sometimes(50, |draw| draw.millis(0.2, 100.0)),
+            7 => {
+                let patience = self.millis(1.0, 100.0);
+                attacker.patience = self.random.percent(30).then_some(patience);
+            }
+            8 => {
+                let bursts = self.bursts();
+                attacker.bursts = self.random.percent(40).then_some(bursts);
+            }
+            _ => {
+                let final_seats = self.number(1, 10);
+                let holds = self.random.percent(30);
+                attacker.final_seats = if holds { final_seats } else { 0 };
+                attacker.additional_latency = if holds { self.millis(1.0, 200.0) } else { 0.0 };
+            }
+        }
+    }
+
+    fn names(&mut self) -> Names {
+        match self.number(0, 2) {
+            0 => Names::One,
+            1 => Names::Of(self.limit(2, 300)),
+            _ => Names::Each,
+        }
+    }
+
+    fn widths(&mut self, seats: Seats) -> (Seats, Seats) {
+        let most = self.limit(1, seats);
+        match self.number(0, 4) {
+            0 | 1 => (1, 1),
+            2 => (1, most),
+            _ => (most, most),
+        }
+    }
+
+    fn bursts(&mut self) -> Bursts {
+        let on_seconds = self.millis(5.0, 500.0);
+        let off_seconds = self.millis(10.0, 2_000.0);
+        Bursts {
+            on_seconds,
+            off_seconds,
+            phase_seconds: self.real(0.0, on_seconds + off_seconds),
+        }
+    }
+
+    /// Seconds, drawn evenly on a logarithmic scale of milliseconds.
+    fn millis(&mut self, least: f64, most: f64) -> f64 {
+        // As few digits as are needed, so that worlds can be read.
+        let millis = self.real(least.ln(), most.ln()).exp();
+        (millis * 100.0).round() / 100.0 * MILLI
+    }
+
+    fn sometimes(&mut self, percent: u64, of: impl FnOnce(&mut Self) -> f64) -> f64 {
+        if self.random.percent(percent) {
+            of(self)
+        } else {
+            0.0
+        }
+    }
+}
+
+/// How many properties of an attacker are drawn.
+const PROPERTIES: u32 = 10;
+
+/// At most so many requests of the client come in a second.
+fn greatest_rate(flow: &FlowSpec, seats: Seats) -> f64 {
+    let served = f64::from(seats) / flow.mean_work(seats).max(1e-6);
+    let sent = flow.peak_demand(seats) / flow.mean_work(seats).max(1e-9);
+    match flow.patience_seconds {
+        // Threads whose requests are cancelled send others.
+        Some(patience) => sent.min(served + sent * flow.service.mean_seconds / patience),
+        None => sent.min(served),
+    }
+}

@@ -1,0 +1,175 @@
+//! A search for attacks: hill climbing over what a few attackers do, to find how much they can harm a client within its
+//! share.
+//!
+//! The same seed gives the same attacks. Nothing here knows how a rule for fair queuing works; it only sees what the
+//! victim gets.
+
+mod attack;
+mod victim;
+
+pub use attack::{Attack, Attacker};
+pub use victim::{VICTIM, Victim};
+
+use super::{
+    TENANT_WEIGHT, World,
+    judge::{ClientComparison, LEAST_SHARE, compare, run_both},
+};
+use fairgate_core::random::Random;
+
+/// How to search.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchOptions {
+    /// The seed of the search.
+    pub seed: u64,
+    /// Evaluations from one random attack on, at least 1; then the search begins anew.
+    pub climb: u32,
+    /// The greatest weight of the flows of one tenant together, in the ideal.
+    pub tenant_weight: f64,
+    /// Whether each attacker has one name only.
+    pub one_name: bool,
+}
+
+impl Default for SearchOptions {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            climb: 60,
+            tenant_weight: TENANT_WEIGHT,
+            one_name: false,
+        }
+    }
+}
+
+/// How much longer than in the search a world lasts when a find is confirmed.
+const CONFIRMED_TIMES: f64 = 6.0;
+
+/// The worst attack of one climb.
+#[derive(Clone, Debug)]
+pub struct Find {
+    /// The number of the climb.
+    pub number: u64,
+    /// What the attackers do.
+    pub attack: Attack,
+    /// How it was found.
+    pub searched: Harm,
+    /// The world that confirms it, and the harm in that: the median over three seeds, of a longer time.
+    pub world: World,
+    /// See `world`.
+    pub confirmed: Harm,
+}
+
+/// How a victim fares, in bounds: above 1 it is worse off than it may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Harm {
+    /// Its waits divided by the greatest that they may be, which follow from the original's.
+    pub waits: f64,
+    /// The part that it misses of the seats that it got with the original, or of those of the ideal if these are fewer, divided
+    /// by the greatest part that it may miss.
+    pub share: f64,
+}
+
+impl Harm {
+    /// The harm to a client; none if it is not judged.
+    pub fn of(client: &ClientComparison) -> Self {
+        if !client.judged {
+            return Self::default();
+        }
+        let owed = client.ideal_seats.min(client.seats[0]).max(1e-9);
+        let missing = (1.0 - client.seats[1] / owed).max(0.0);
+        Self {
+            waits: client.wait_excess(),
+            share: missing / (1.0 - LEAST_SHARE),
+        }
+    }
+
+    /// The harm to the victim of `world`, the client that is called [`VICTIM`]; none if there is no such client.
+    pub fn in_world(world: &World, tenant_weight: f64) -> Self {
+        let clients = compare(world, &run_both(world), tenant_weight, 1);
+        let victim = clients.iter().find(|client| client.name == VICTIM);
+        victim.map_or_else(Self::default, Self::of)
+    }
+
+    /// The greater of both.
+    pub fn worst(self) -> f64 {
+        self.waits.max(self.share)
+    }
+}
+
+/// Climbs once. The number of the climb decides about the kind of victim and, with the seed, where it begins.
+pub fn climb(options: &SearchOptions, number: u64) -> Find {
+    let mixed = options.seed ^ number.wrapping_mul(0xd134_2543_de82_ef95);
+    let mut random = Random::seeded(mixed);
+    let kinds = Victim::ALL;
+    let victim = kinds[usize::try_from(number).unwrap_or(0) % kinds.len()];
+    let allowed = |attack: Attack| {
+        if options.one_name {
+            attack.with_one_name()
+        } else {
+            attack
+        }
+    };
+    let mut attack = allowed(Attack::draw(&mut random, victim));
+    let world_seed = random.number();
+    let harm = |attack: &Attack| Harm::in_world(&attack.world(world_seed), options.tenant_weight);
+    let mut searched = harm(&attack);
+    for _ in 1..options.climb {
+        let other = allowed(attack.changed(&mut random));
+        let found = harm(&other);
+        if found.worst() >= searched.worst() {
+            (attack, searched) = (other, found);
+        }
+    }
+    let (world, confirmed) = confirm(&attack, world_seed, options.tenant_weight);
+    Find {
+        number,
+        attack,
+        searched,
+        world,
+        confirmed,
+    }
+}
+
+/// The world of an attack that lasts longer, with the median harm over three seeds, so that it is not chance that was found.
+fn confirm(attack: &Attack, seed: u64, tenant_weight: f64) -> (World, Harm) {
+    let mut all: Vec<(World, Harm)> = (1..=3)
+        .map(|other| {
+            let mut world = attack.world(seed.wrapping_add(other) & 0xffff_ffff);
+            world.seconds *= CONFIRMED_TIMES;
+            let harm = Harm::in_world(&world, tenant_weight);
+            (world, harm)
+        })
+        .collect();
+    all.sort_by(|(_, a), (_, b)| a.worst().total_cmp(&b.worst()));
+    all.swap_remove(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_finds_the_same_attack() {
+        let options = SearchOptions {
+            climb: 4,
+            ..SearchOptions::default()
+        };
+        let find = || climb(&options, 0);
+        let (one, other) = (find(), find());
+        assert_eq!((one.attack, one.searched), (other.attack, other.searched));
+        assert_eq!((one.world, one.confirmed), (other.world, other.confirmed));
+    }
+
+    #[test]
+    fn every_victim_is_within_its_share_whatever_the_attackers_do() {
+        let mut random = Random::seeded(7);
+        for victim in Victim::ALL {
+            for _ in 0..50 {
+                let mut attack = Attack::draw(&mut random, victim);
+                attack = attack.changed(&mut random);
+                let world = attack.world(1);
+                let ideal = crate::world::ideal::ideal(&world);
+                assert!(ideal[0].within_share, "{world:?}: {ideal:?}");
+            }
+        }
+    }
+}

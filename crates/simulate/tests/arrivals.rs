@@ -1,0 +1,98 @@
+//! Nobody within his share is worse off than with the original, whatever arrives: worlds in which somebody once was.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use fairgate_simulate::world::{
+    TENANT_WEIGHT, World,
+    arrival_table::ComparedWorld,
+    known_attacks::{Weakness, known_attacks},
+    search::{Harm, VICTIM},
+};
+
+/// Plays all known attacks on this weakness.
+#[track_caller]
+fn holds_against(weakness: Weakness) {
+    let attacks = known_attacks();
+    let attacks = attacks.iter().filter(|attack| attack.weakness == weakness);
+    let faults = attacks.flat_map(|attack| {
+        let played = ComparedWorld::play(&attack.world, 0, TENANT_WEIGHT, 1);
+        attack.faults(&played)
+    });
+    let faults: Vec<String> = faults.collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+#[ignore = "not yet: the rule for arrivals"]
+fn new_flows_do_not_starve_known_ones() {
+    holds_against(Weakness::NewFlows);
+}
+
+#[test]
+#[ignore = "not yet: the rule for arrivals"]
+fn a_flow_of_two_service_times_does_not_take_all_seats() {
+    holds_against(Weakness::TwoServiceTimes);
+}
+
+#[test]
+#[ignore = "not yet: the rule for arrivals"]
+fn many_names_of_one_tenant_do_not_take_the_share_of_another() {
+    holds_against(Weakness::ManyNames);
+}
+
+#[test]
+#[ignore = "not yet: the rule for arrivals"]
+fn seats_that_idle_for_wide_requests_are_few() {
+    holds_against(Weakness::IdleSeats);
+}
+
+#[test]
+#[ignore = "not yet: the rule for arrivals"]
+fn a_small_flow_is_not_refused_because_large_ones_fill_its_hand() {
+    holds_against(Weakness::FullHands);
+}
+
+/// Worlds that a search found to harm a client within its share, which is called `victim` in them. They are in `tests/worlds`;
+/// `examples/arrivals_search.rs` writes such files.
+#[test]
+#[ignore = "not yet: the rule for arrivals"]
+fn no_attack_that_was_found_harms_a_client_within_its_share() {
+    let harmful: Vec<String> = found_attacks()
+        .into_iter()
+        .filter_map(|(file, world)| {
+            let harm = Harm::in_world(&world, TENANT_WEIGHT);
+            (harm.worst() > 1.0).then(|| format!("{file}: {harm:?}"))
+        })
+        .collect();
+    assert!(harmful.is_empty(), "{}", harmful.join("\n"));
+}
+
+#[test]
+fn every_attack_that_was_found_has_a_victim() {
+    for (file, world) in found_attacks() {
+        let victims = world.flows.iter().filter(|flow| flow.name == VICTIM);
+        assert_eq!(victims.count(), 1, "{file}");
+    }
+}
+
+/// The worlds of `tests/worlds` by the names of their files.
+fn found_attacks() -> Vec<(String, World)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/worlds");
+    let files = fs::read_dir(&directory).expect("the directory of worlds is there");
+    let mut paths: Vec<PathBuf> = files
+        .map(|file| file.expect("a directory can be read").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "no worlds in {}", directory.display());
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path).expect("a world can be read");
+        let world = serde_json::from_str(&text);
+        let world = world.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        (path.display().to_string(), world)
+    };
+    paths.iter().map(read).collect()
+}

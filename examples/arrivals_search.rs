@@ -1,0 +1,173 @@
+//! Searches for attacks that harm a client within its share, in virtual time:
+//!
+//! ```sh
+//! cargo run --release -p fairgate-simulate --example arrivals_search -- --evaluations 10000 --seed 1
+//! ```
+//!
+//! Hill climbing over what one to three attackers do to six kinds of clients, with two runs for each evaluation: one with the
+//! original's rule and one with `Improved`. A find is confirmed in longer worlds with other seeds. Harm is in bounds: above 1
+//! the client is worse off than it may be. `--one-name` leaves each attacker one name. `--climb N` is the number of evaluations from one random attack on, `--worst N` how many
+//! worlds are printed as JSON for each kind of client (1), and `--write DIRECTORY` writes them there. `--check` fails if an attack is beyond the
+//! bounds. The same numbers give the same finds.
+
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::PathBuf,
+    process::ExitCode,
+    str::FromStr,
+    sync::Mutex,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use fairgate_simulate::world::search::{Find, SearchOptions, Victim, climb};
+
+struct Options {
+    evaluations: u64,
+    search: SearchOptions,
+    worst: usize,
+    threads: u32,
+    write: Option<PathBuf>,
+    check: bool,
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options {
+        evaluations: 10_000,
+        search: SearchOptions::default(),
+        worst: 1,
+        threads: 2,
+        write: None,
+        check: false,
+    };
+    let mut arguments = env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || {
+            arguments
+                .next()
+                .ok_or(format!("{argument}: a value is missing"))
+        };
+        match argument.as_str() {
+            "--evaluations" => options.evaluations = number(&value()?)?,
+            "--seed" => options.search.seed = number(&value()?)?,
+            "--climb" => options.search.climb = number(&value()?)?,
+            "--worst" => options.worst = number(&value()?)?,
+            "--threads" => options.threads = number(&value()?)?,
+            "--tenant-weight" => options.search.tenant_weight = number(&value()?)?,
+            "--write" => options.write = Some(value()?.into()),
+            "--one-name" => options.search.one_name = true,
+            "--check" => options.check = true,
+            other => {
+                return Err(format!(
+                    "{other}: unknown; there are --evaluations N, --seed N, --climb N, --worst N, --threads N, --tenant-weight C, --one-name, --write DIRECTORY and --check"
+                ));
+            }
+        }
+    }
+    options.search.climb = options.search.climb.max(1);
+    Ok(options)
+}
+
+fn number<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{text}: not a number"))
+}
+
+/// Climbs until the evaluations are done; worst first.
+fn search(options: &Options) -> Vec<Find> {
+    let climbs = options.evaluations.div_ceil(options.search.climb.into());
+    let next = AtomicU64::new(0);
+    let found = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..options.threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= climbs {
+                        return;
+                    }
+                    let find = climb(&options.search, number);
+                    print_find(&find);
+                    found.lock().expect("no climb panics").push(find);
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().expect("no climb panics");
+    found.sort_by(|a, b| {
+        let by_harm = b.confirmed.worst().total_cmp(&a.confirmed.worst());
+        by_harm.then(a.number.cmp(&b.number))
+    });
+    found
+}
+
+fn print_find(find: &Find) {
+    println!(
+        "climb {:>5}: {:<34} harm {:>8.2}, confirmed {:>8.2} (waits {:.2}, share {:.2})",
+        find.number,
+        find.attack.victim.name(),
+        find.searched.worst(),
+        find.confirmed.worst(),
+        find.confirmed.waits,
+        find.confirmed.share,
+    );
+}
+
+/// Prints the world of a find, and writes it if that was asked for.
+fn show(find: &Find, options: &Options) -> Result<(), String> {
+    print_find(find);
+    println!("{}", serde_json::to_string(&find.world).unwrap_or_default());
+    let Some(directory) = &options.write else {
+        return Ok(());
+    };
+    let file = format!("seed-{}-climb-{}.json", options.search.seed, find.number);
+    let path = directory.join(file);
+    let failed = |error: &dyn Error| format!("{}: {error}", path.display());
+    let text = serde_json::to_string_pretty(&find.world).map_err(|error| failed(&error))?;
+    fs::write(&path, text + "\n").map_err(|error| failed(&error))
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(mistake) => {
+            eprintln!("{mistake}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let found = search(&options);
+    println!("\nThe worst attacks on each kind of client:");
+    for victim in Victim::ALL {
+        let of_victim = found.iter().filter(|find| find.attack.victim == victim);
+        for find in of_victim.take(options.worst) {
+            if let Err(mistake) = show(find, &options) {
+                eprintln!("{mistake}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    println!("\nvictim                              climbs  beyond the bounds  worst");
+    let mut beyond_all = 0;
+    for victim in Victim::ALL {
+        let of_victim = found.iter().filter(|find| find.attack.victim == victim);
+        let harms: Vec<f64> = of_victim.map(|find| find.confirmed.worst()).collect();
+        let beyond = harms.iter().filter(|harm| **harm > 1.0).count();
+        let worst = harms.iter().copied().fold(0.0, f64::max);
+        println!(
+            "{:<34} {:>7} {beyond:>18} {worst:>6.2}",
+            victim.name(),
+            harms.len()
+        );
+        beyond_all += beyond;
+    }
+    println!(
+        "{} climbs, {} evaluations: {beyond_all} attacks beyond the bounds",
+        found.len(),
+        found.len() as u64 * u64::from(options.search.climb),
+    );
+    if options.check && beyond_all > 0 {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
