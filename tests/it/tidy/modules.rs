@@ -234,6 +234,7 @@ const EVICTION: Edges = &[
     ("pod", &["labels", "read"]),
     ("budget", &["int_or_percent", "pod", "read"]),
     ("amounts", &["budget", "int_or_percent", "pod"]),
+    ("mode", &[]),
     ("waiting", &[]),
     ("advice", &["budget", "int_or_percent", "pod"]),
     (
