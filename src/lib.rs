@@ -9,7 +9,8 @@
 
 pub mod app;
 pub mod cli;
-pub mod config;
 pub mod demo;
 pub mod observe;
 pub mod source;
+
+pub use fairgate_config as config;

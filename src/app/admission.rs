@@ -12,7 +12,6 @@ use super::{
     upstream_resources::UpstreamResources,
 };
 use crate::{
-    config::{AdmissionSource, Config},
     observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue},
     source::{admission_files::AdmissionFiles, admission_store::AdmissionStore},
 };
@@ -24,6 +23,7 @@ use fairgate_cluster::{
     ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
     PublishingStatus, UpstreamPolicies,
 };
+use fairgate_config::{AdmissionSource, Config};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 /// What requests are judged by in front of an upstream, whether they are forwarded or about hosted objects.

@@ -9,11 +9,9 @@ use super::{
     runtimes::Gateway,
     settings::{self, UpstreamClients},
 };
-use crate::{
-    config::{Config, DisruptionControllerMode, StoreConfig},
-    observe::{HealthChecks, Telemetry, catalogue},
-};
+use crate::observe::{HealthChecks, Telemetry, catalogue};
 use fairgate_base::{clock::Clock, events::EventSink};
+use fairgate_config::{Config, DisruptionControllerMode, StoreConfig};
 use fairgate_disruption::{BudgetFeed, ControllerStatus, DisruptionRunner, RunnerSettings};
 use fairgate_eviction::controller::SyncEnding;
 use fairgate_evictor::Evictor;

@@ -9,11 +9,9 @@ use super::{
     hosted_api::HostedApi,
     settings::{self, UpstreamClients},
 };
-use crate::{
-    config::{Config, EvictionWaitConfig},
-    observe::GatewayMetrics,
-};
+use crate::observe::GatewayMetrics;
 use fairgate_base::clock::Clock;
+use fairgate_config::{Config, EvictionWaitConfig};
 use fairgate_eviction::waiting::WaitLimits;
 use fairgate_evictor::{EvictionWaitRules, Evictor, EvictorSettings};
 use fairgate_proxy::serve::DrainPhase;

@@ -10,7 +10,7 @@ use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
 use tokio::{task, time};
 
-use crate::config::{FileDigest, FileVersion, file_digest};
+use fairgate_config::{FileDigest, FileVersion, file_digest};
 use fairgate_manifest::read_bounded;
 
 /// How often files are read.

@@ -16,7 +16,6 @@ use super::{
     hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
 };
 use crate::{
-    config::{self, AdmissionSource, Config, EvictionMode},
     observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
     source::store::SETTLE,
 };
@@ -34,6 +33,7 @@ use fairgate_apiserver::{
     },
 };
 use fairgate_base::clock::Clock;
+use fairgate_config::{self as config, AdmissionSource, Config, EvictionMode};
 use fairgate_core::{
     apf::{
         objects::{Bootstrap, FLOW_SCHEMA},

@@ -49,13 +49,10 @@ use tower::{
 
 pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
-use crate::{
-    config::{Config, GatewayMode},
-    observe::{
-        self, GatewayMetrics, Telemetry,
-        dumps_layer::{Dumps, DumpsLayer},
-        recorder::Traced,
-    },
+use crate::observe::{
+    self, GatewayMetrics, Telemetry,
+    dumps_layer::{Dumps, DumpsLayer},
+    recorder::Traced,
 };
 use admission::AdmissionPolicies;
 use control::{AdminAddresses, ControlTasks};
@@ -66,6 +63,7 @@ use fairgate_admitter::{
 use fairgate_apiserver::{Hosted, HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
+use fairgate_config::{Config, GatewayMode};
 use fairgate_core::{apf::Policy, finding::Finding};
 use fairgate_evictor::{
     EvictionLayer, EvictionService, EvictionWaitLayer, EvictionWaitService, Evictor,

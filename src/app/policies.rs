@@ -7,7 +7,6 @@ use tokio::sync::Notify;
 
 use super::{hosted_api::HostedApi, settings, source_status::SourceStatus, throttle::Throttle};
 use crate::{
-    config::Config,
     observe::{GatewayMetrics, Telemetry},
     source::{
         self, DocumentSet, PolicySource, Revision,
@@ -17,6 +16,7 @@ use crate::{
     },
 };
 use fairgate_base::clock::Clock;
+use fairgate_config::Config;
 use fairgate_core::{
     apf::{Compiled, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     finding::Finding,

@@ -9,13 +9,11 @@ use super::{
     policies::{Applier, ConfiguredSource, follow},
     settings,
 };
-use crate::{
-    config::{Config, GatewayMode},
-    source::{
-        self, Revision,
-        files::{self, FileSource},
-    },
+use crate::source::{
+    self, Revision,
+    files::{self, FileSource},
 };
+use fairgate_config::{Config, GatewayMode};
 use fairgate_core::finding::Finding;
 use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
 

@@ -8,9 +8,9 @@ use rustls::{ClientConfig, DistinguishedName, ServerConfig, pki_types::ServerNam
 use tokio::runtime;
 
 use super::{identity::UpstreamCredential, settings_error::SettingsError};
-use crate::config::{self, Config};
 use fairgate_base::{clock::Clock, events::EventSink};
 use fairgate_call::{ResetLimits, SpoolLimits};
+use fairgate_config::{self as config, Config};
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
 use fairgate_proxy::{
     auth::{

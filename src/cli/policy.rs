@@ -3,10 +3,8 @@
 use std::{io::Read, path::Path};
 
 use super::PolicyArgs;
-use crate::{
-    config::Config,
-    source::{DocumentSet, files},
-};
+use crate::source::{DocumentSet, files};
+use fairgate_config::Config;
 use fairgate_core::{
     apf::{
         objects::ObjectSet,

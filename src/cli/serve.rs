@@ -6,8 +6,9 @@ use std::{
 };
 
 use super::{Outcome, Streams};
-use crate::{app::data_directory::DataDirectory, config::Config};
+use crate::app::data_directory::DataDirectory;
 use fairgate_base::clock::Clock;
+use fairgate_config::Config;
 
 /// Serve: authenticate, classify and queue requests, and pass them to the API server.
 ///

@@ -22,7 +22,7 @@ use tracing_subscriber::{
 };
 
 use super::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_control_like};
-use crate::config::{LogConfig, LogFormat, LogLevel};
+use fairgate_config::{LogConfig, LogFormat, LogLevel};
 
 /// The maximum number of lines that wait to be written.
 const MAX_WAITING: usize = 8192;

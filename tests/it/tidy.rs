@@ -7,6 +7,7 @@ mod admitter_modules;
 mod circles;
 mod cluster_modules;
 mod documents;
+mod gateway_modules;
 mod loadtest_modules;
 mod modules;
 mod profiles;

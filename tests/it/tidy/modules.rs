@@ -2,6 +2,7 @@
 
 use super::admitter_modules::ADMITTER;
 use super::cluster_modules::CLUSTER;
+use super::gateway_modules::{CONFIG, SERVER};
 use super::loadtest_modules::LOADTEST;
 
 /// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
@@ -21,6 +22,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/admitter/src", ADMITTER),
     ("crates/cluster/src", CLUSTER),
     ("crates/disruption/src", DISRUPTION),
+    ("crates/config/src", CONFIG),
     ("src", SERVER),
     ("loadtest/src", LOADTEST),
 ];
@@ -563,16 +565,4 @@ const DISRUPTION: Edges = &[
             "watches",
         ],
     ),
-];
-
-/// The gateway: policy sources, configuration, metrics, and the modules that combine everything.
-const SERVER: Edges = &[
-    ("background_memory", &[]),
-    ("source", &[]),
-    ("config", &[]),
-    ("observe", &["config"]),
-    ("app", &["config", "observe", "source"]),
-    // Another gateway, with an upstream and clients of its own.
-    ("demo", &["app"]),
-    ("cli", &["app", "config", "demo", "source"]),
 ];

@@ -1,44 +1,22 @@
-//! The configuration: a file becomes a [`Config`], or a list of all its errors.
+//! All settings, ready to use: a [`Config`] and its sections.
 //!
-//! The file is a Kubernetes-style object (`apiVersion: fairgate.dev/v1alpha1`, `kind: Configuration`). It is
-//! read key by key, so that all errors are reported at once, into a [`Config`] ready to use, with certificates
-//! and keys loaded. Defaults are in `read` and nowhere else. Without a file the defaults apply, and nothing
-//! is read from the working directory.
-//!
-//! A key that is absent or `null` has its default; an empty path or text means "none". Relative paths begin
-//! at the file's directory. Secrets are never printed, not even by `Debug`.
-//!
-//! Not here: the policy objects, which come from a [`crate::source`].
-
-mod admission;
-mod bearer_token;
-mod error;
-mod file_version;
-mod pem;
-mod read;
-mod secret;
-mod section;
-mod url;
-mod validate;
-mod values;
+//! Not here: notations, ranges and defaults (`read`).
 
 use std::{
     collections::BTreeMap, net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc,
     time::Duration,
 };
 
-pub use admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionSource};
-pub use bearer_token::BearerTokenFile;
-pub use error::ConfigError;
-pub(crate) use file_version::file_digest;
-pub use file_version::{FileDigest, FileVersion};
-pub use pem::{Authorities, CertificateAndKey};
-pub use read::ConfigReading;
-pub use secret::Secret;
-
-pub use fairgate_evictor::EvictionMode;
-
 use fairgate_core::apf::{Seats, objects::Bootstrap, policy::Semantics};
+use fairgate_eviction::EvictionMode;
+
+use crate::{
+    admission::AdmissionConfig,
+    bearer_token::BearerTokenFile,
+    pem::{Authorities, CertificateAndKey},
+    secret::Secret,
+    url::UpstreamUrl,
+};
 
 /// All settings of a gateway, ready to use.
 #[derive(Clone, Debug)]
@@ -78,7 +56,7 @@ pub struct Config {
     /// How the gateway stops.
     pub drain: DrainConfig,
     /// The effective value of each key, by its path; see [`Config::restart_needed_for`].
-    effective: BTreeMap<String, String>,
+    pub(crate) effective: BTreeMap<String, String>,
 }
 
 /// The source of the policy objects, and what the gateway serves itself.
@@ -291,17 +269,6 @@ pub struct UpstreamConfig {
     pub max_connections: u32,
 }
 
-/// An upstream's address; no path, no user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamUrl {
-    /// HTTPS rather than HTTP.
-    pub tls: bool,
-    /// A name, an IPv4 address, or an IPv6 address without brackets.
-    pub host: String,
-    /// The port as given, or the default of the scheme.
-    pub port: u16,
-}
-
 /// How the client's identity is passed to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamIdentityConfig {
@@ -462,100 +429,3 @@ pub struct DrainConfig {
     /// spread over its first half, at most 30 s.
     pub grace: Duration,
 }
-
-/// The keys that a reload applies; all others need a restart.
-const APPLIED_BY_RELOAD: [&str; 24] = [
-    "authentication.anonymous.enabled",
-    "authentication.anonymous.paths",
-    "authentication.clientCertificate.caFile",
-    "authentication.requestHeader.allowedNames",
-    "authentication.requestHeader.caFile",
-    "authentication.requestHeader.extraHeaderPrefixes",
-    "authentication.requestHeader.groupHeaders",
-    "authentication.requestHeader.uidHeaders",
-    "authentication.requestHeader.usernameHeaders",
-    "authentication.tokenFile",
-    "flowControl.borrowingPeriod",
-    "flowControl.enforcement",
-    "flowControl.policies.directory",
-    "flowControl.semantics",
-    "flowControl.totalSeats",
-    "limits.longRunningPerUser",
-    "limits.longRunningTotal",
-    "limits.minReadRate",
-    "limits.queuedRequests",
-    "limits.spoolPerAnswer",
-    "limits.spoolTotal",
-    "limits.watchesPerUser",
-    "limits.watchesTotal",
-    "timeouts.request",
-];
-
-/// The keys of files whose changed contents are used without a reload.
-const FOLLOWED_FILES: [&str; 8] = [
-    "admin.secure.tls.certFile",
-    "admin.secure.tls.keyFile",
-    "listen.tls.certFile",
-    "listen.tls.keyFile",
-    "upstream.caFile",
-    "upstream.clientCertificate.certFile",
-    "upstream.clientCertificate.keyFile",
-    "upstream.tokenFile",
-];
-
-/// A key of the configuration, for its reference.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigKey {
-    /// The full path, such as `limits.connections`.
-    pub path: String,
-    /// How its value is written, such as `duration`; a list of words where there are few.
-    pub notation: String,
-    /// The least and the greatest value, where it has bounds.
-    pub range: Option<String>,
-    /// Whether a reload applies it; otherwise it needs a restart.
-    pub reload: bool,
-}
-
-impl Config {
-    /// All keys, in alphabetical order.
-    pub fn keys() -> Vec<ConfigKey> {
-        let notations = read::notations().into_iter();
-        let key = |(path, (notation, range)): (String, _)| ConfigKey {
-            reload: APPLIED_BY_RELOAD.contains(&path.as_str()),
-            path,
-            notation,
-            range,
-        };
-        notations.map(key).collect()
-    }
-
-    /// The keys that differ in `new` and that a reload does not apply, in alphabetical order.
-    ///
-    /// A file with changed contents counts as a change of its key, unless the file is followed.
-    pub(crate) fn restart_needed_for(&self, new: &Self) -> Vec<String> {
-        let mut keys: Vec<String> = self
-            .effective
-            .iter()
-            .filter(|(key, value)| new.effective.get(*key) != Some(value))
-            .chain(
-                new.effective
-                    .iter()
-                    .filter(|(key, _)| !self.effective.contains_key(*key)),
-            )
-            .filter_map(|(key, _)| match key.strip_suffix(" (content)") {
-                Some(key) => (!FOLLOWED_FILES.contains(&key)).then(|| key.to_owned()),
-                None => Some(key.clone()),
-            })
-            .filter(|key| !APPLIED_BY_RELOAD.contains(&key.as_str()))
-            .collect();
-        if self.flow_control.hash_key != new.flow_control.hash_key {
-            keys.push("flowControl.hashKey".to_owned());
-        }
-        keys.sort();
-        keys.dedup();
-        keys
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 
-use crate::config::values::InvalidValue;
+use crate::values::InvalidValue;
 
 /// The default prefix of headers with extra attributes.
 pub(super) const EXTRA_PREFIX: &str = "x-remote-extra-";

@@ -1,8 +1,17 @@
-//! Parses and prints the URL of an upstream.
+//! The URL of an upstream: its parts, and how it is read and printed.
 
 use http::Uri;
 
-use super::UpstreamUrl;
+/// An upstream's address; no path, no user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamUrl {
+    /// HTTPS rather than HTTP.
+    pub tls: bool,
+    /// A name, an IPv4 address, or an IPv6 address without brackets.
+    pub host: String,
+    /// The port as given, or the default of the scheme.
+    pub port: u16,
+}
 
 impl UpstreamUrl {
     pub(super) fn parse(text: &str) -> Option<Self> {

@@ -10,7 +10,7 @@ use fairgate_core::go_duration::{self, GoDuration};
 use http::HeaderName;
 use serde_json::Value;
 
-use super::{Secret, UpstreamUrl};
+use crate::{secret::Secret, url::UpstreamUrl};
 
 /// Why a value is invalid, and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq)]

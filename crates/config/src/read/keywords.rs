@@ -1,11 +1,16 @@
 //! The keywords of settings with a fixed set of values.
 
-use crate::config::{
-    AdmissionSource, DisruptionControllerMode, EnforcementConfig, EvictionMode, GatewayMode,
-    LogFormat, LogLevel, ProtocolConfig, values::Keyword,
+use crate::{
+    admission::AdmissionSource,
+    config::{
+        DisruptionControllerMode, EnforcementConfig, GatewayMode, LogFormat, LogLevel,
+        ProtocolConfig,
+    },
+    values::Keyword,
 };
 use fairgate_admission::{AdmissionMode, Fidelity};
 use fairgate_core::apf::{objects::Bootstrap, policy::Semantics};
+use fairgate_eviction::EvictionMode;
 
 impl Keyword for GatewayMode {
     const WORDS: &'static [(&'static str, Self)] = &[

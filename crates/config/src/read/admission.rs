@@ -2,8 +2,9 @@
 
 use std::{num::NonZeroU32, path::Path};
 
-use crate::config::{
-    AdmissionAuditConfig, AdmissionConfig, AdmissionSource, Config, GatewayMode,
+use crate::{
+    admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionSource},
+    config::{Config, GatewayMode},
     section::{ConfigReader, ConfigSection},
     values,
 };

@@ -9,9 +9,12 @@ use super::{
     headers::{EXTRA_PREFIX, header, prefix},
     pem_files::authorities,
 };
-use crate::config::{
-    AnonymousConfig, AuthenticationConfig, GatewayMode, RequestHeaderConfig, Secret,
-    TokenFileConfig, TokenReviewConfig,
+use crate::{
+    config::{
+        AnonymousConfig, AuthenticationConfig, GatewayMode, RequestHeaderConfig, TokenFileConfig,
+        TokenReviewConfig,
+    },
+    secret::Secret,
     section::{ConfigReader, ConfigSection},
     values::{self, InvalidValue},
 };

@@ -7,9 +7,11 @@ use super::{
     headers::{EXTRA_PREFIX, header, prefix},
     pem_files::{authorities, certificate_and_key, read_file},
 };
-use crate::config::{
-    BearerTokenFile, ProtocolConfig, UpstreamConfig, UpstreamIdentityConfig, UpstreamUrl,
+use crate::{
+    bearer_token::BearerTokenFile,
+    config::{ProtocolConfig, UpstreamConfig, UpstreamIdentityConfig},
     section::ConfigSection,
+    url::UpstreamUrl,
     values::{self, InvalidValue, Keyword},
 };
 

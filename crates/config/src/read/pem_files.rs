@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{
-    Authorities, CertificateAndKey, FileVersion, Secret, pem, section::ConfigSection,
+use crate::{
+    file_version::FileVersion,
+    pem::{self, Authorities, CertificateAndKey},
+    secret::Secret,
+    section::ConfigSection,
     values::InvalidValue,
 };
 

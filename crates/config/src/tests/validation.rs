@@ -1,6 +1,9 @@
 //! Validation across keys, and values that depend on several keys.
 
+use std::num::NonZeroU32;
+
 use super::*;
+use crate::keys::FOLLOWED_FILES;
 use fairgate_admission::{AdmissionMode, Fidelity};
 
 #[test]

@@ -18,7 +18,7 @@ use fairgate_manifest::read_bounded;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::values::{self, InvalidValue, Keyword, Notation};
+use crate::values::{self, InvalidValue, Keyword, Notation};
 use fairgate_core::finding::{Finding, Severity};
 
 /// The state of reading one configuration file: its findings and effective values.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{FileVersion, Secret, values::InvalidValue};
+use crate::{file_version::FileVersion, secret::Secret, values::InvalidValue};
 
 /// A bearer token from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl BearerTokenFile {
     /// # Errors
     ///
     /// Why they cannot be used, with the path.
-    pub(crate) fn with_contents(&self, contents: &[u8]) -> Result<Self, String> {
+    pub fn with_contents(&self, contents: &[u8]) -> Result<Self, String> {
         Self::new(&self.file.path, contents).map_err(|invalid| self.file.cannot_be_used(&invalid))
     }
 }

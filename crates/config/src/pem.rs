@@ -15,7 +15,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::{FileVersion, values::InvalidValue};
+use crate::{file_version::FileVersion, values::InvalidValue};
 
 /// A bundle of CA certificates; at least one.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Authorities {
     /// # Errors
     ///
     /// Why they cannot be used, with the path.
-    pub(crate) fn with_contents(&self, pem: &[u8]) -> Result<Self, String> {
+    pub fn with_contents(&self, pem: &[u8]) -> Result<Self, String> {
         authorities(&self.file.path, pem).map_err(|invalid| self.file.cannot_be_used(&invalid))
     }
 }
@@ -59,7 +59,7 @@ impl CertificateAndKey {
     /// # Errors
     ///
     /// Why they cannot be used, with the path.
-    pub(crate) fn with_contents(&self, certificate: &[u8], key: &[u8]) -> Result<Self, String> {
+    pub fn with_contents(&self, certificate: &[u8], key: &[u8]) -> Result<Self, String> {
         let [certificate_file, key_file] = &self.files;
         let chain = certificates(certificate);
         let chain = chain.map_err(|invalid| certificate_file.cannot_be_used(&invalid))?;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::{HOUR, MS, SECOND};
-use crate::config::{
-    EnforcementConfig, FlowControlConfig, Secret,
+use crate::{
+    config::{EnforcementConfig, FlowControlConfig},
+    secret::Secret,
     section::ConfigSection,
     values::{self, InvalidValue},
 };

@@ -16,14 +16,18 @@ use std::{collections::BTreeMap, num::NonZeroU32, path::Path, time::Duration};
 
 use serde_json::{Map, Value};
 
-use super::{
-    AdminConfig, Config, ConfigError, DisruptionControllerMode, DrainConfig, EvictionConfig,
-    EvictionMode, EvictionWaitConfig, GatewayMode, LimitsConfig, ListenConfig, LogConfig,
-    LogFormat, LogLevel, SecureAdminConfig, TimeoutsConfig,
+use crate::{
+    config::{
+        AdminConfig, Config, DisruptionControllerMode, DrainConfig, EvictionConfig,
+        EvictionWaitConfig, GatewayMode, LimitsConfig, ListenConfig, LogConfig, LogFormat,
+        LogLevel, SecureAdminConfig, TimeoutsConfig,
+    },
+    error::ConfigError,
     section::{ConfigReader, ConfigSection},
     validate, values,
 };
 use fairgate_core::finding::Finding;
+use fairgate_eviction::EvictionMode;
 use fairgate_manifest::{read_bounded, yaml};
 
 /// The API version of the file.

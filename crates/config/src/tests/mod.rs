@@ -6,7 +6,7 @@ mod validation;
 use std::{
     collections::BTreeSet,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -17,7 +17,7 @@ use fairgate_core::finding::Severity;
 use fairgate_manifest::yaml;
 
 fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 /// A directory for one test, which is removed with it.

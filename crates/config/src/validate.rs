@@ -3,9 +3,14 @@
 //! A gateway that would refuse all clients, trust every client, or send secrets unencrypted is reported before
 //! it starts. Not here: single keys (`read`).
 
-use super::{
-    AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode, EvictionMode,
-    GatewayMode, ProtocolConfig, UpstreamConfig, UpstreamIdentityConfig, section::ConfigReader,
+use fairgate_eviction::EvictionMode;
+
+use crate::{
+    config::{
+        AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode, GatewayMode,
+        ProtocolConfig, UpstreamConfig, UpstreamIdentityConfig,
+    },
+    section::ConfigReader,
 };
 
 /// Reports contradictions between keys that are valid by themselves.

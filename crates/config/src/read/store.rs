@@ -5,9 +5,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{HOUR, SECOND, pem_files};
-use crate::config::{
-    EtcdConfig, HostedApiConfig, Secret, StoreConfig, UpstreamUrl, pem,
+use crate::{
+    config::{EtcdConfig, HostedApiConfig, StoreConfig},
+    pem,
+    secret::Secret,
     section::ConfigSection,
+    url::UpstreamUrl,
     values::{self, InvalidValue, Keyword},
 };
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::values::InvalidValue;
+use crate::values::InvalidValue;
 
 /// A file, and the digest of what was read from it, which shows whether it has changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,6 @@ impl FileVersion {
 }
 
 /// The SHA-256 of `contents`.
-pub(crate) fn file_digest(contents: &[u8]) -> FileDigest {
+pub fn file_digest(contents: &[u8]) -> FileDigest {
     Sha256::digest(contents).into()
 }
