@@ -6,14 +6,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 use super::{hosted_api::HostedApi, settings, source_status::SourceStatus, throttle::Throttle};
-use crate::{
-    observe::{GatewayMetrics, Telemetry},
-    source::{
-        self, DocumentSet, PolicySource, Revision,
-        files::{self, FileSource},
-        kube::KubeSource,
-        store::StoreSource,
-    },
+use crate::source::{
+    self, DocumentSet, PolicySource, Revision,
+    files::{self, FileSource},
+    kube::KubeSource,
+    store::StoreSource,
 };
 use fairgate_base::clock::Clock;
 use fairgate_config::Config;
@@ -22,6 +19,7 @@ use fairgate_core::{
     finding::Finding,
     sync::{Mutex, lock},
 };
+use fairgate_observe::{GatewayMetrics, Telemetry};
 use fairgate_proxy::fairness::FlowControl;
 use fairgate_upstream::client::ApiClient;
 

@@ -37,12 +37,101 @@ pub(super) const CONFIG: Edges = &[
     ("keys", &["config", "read"]),
 ];
 
-/// The gateway: policy sources, metrics, and the modules that combine everything.
+/// What operators see: what counts and what shows it, up to the ports.
+pub(super) const OBSERVE: Edges = &[
+    ("admin_connections", &[]),
+    ("aligned_table", &[]),
+    ("catalogue", &[]),
+    ("checks", &[]),
+    ("flow_states", &[]),
+    ("request_counts", &[]),
+    ("rotated_file", &[]),
+    ("upstream_counts", &[]),
+    ("dumps", &["aligned_table"]),
+    ("exposition", &["catalogue"]),
+    ("flow_shares", &["flow_states"]),
+    ("recorder", &["catalogue", "request_counts"]),
+    ("check_durations", &["catalogue", "exposition"]),
+    (
+        "request_metrics",
+        &["catalogue", "exposition", "recorder", "request_counts"],
+    ),
+    ("sampler", &["flow_shares", "flow_states"]),
+    ("shared_histogram", &["catalogue", "exposition"]),
+    (
+        "cell_metrics",
+        &[
+            "catalogue",
+            "exposition",
+            "recorder",
+            "request_counts",
+            "request_metrics",
+            "sampler",
+        ],
+    ),
+    (
+        "flow_metrics",
+        &[
+            "catalogue",
+            "dumps",
+            "exposition",
+            "flow_states",
+            "recorder",
+            "sampler",
+        ],
+    ),
+    (
+        "gateway_metrics",
+        &[
+            "catalogue",
+            "check_durations",
+            "exposition",
+            "shared_histogram",
+        ],
+    ),
+    (
+        "admission_metrics",
+        &["catalogue", "check_durations", "gateway_metrics"],
+    ),
+    ("log", &["catalogue", "gateway_metrics", "recorder"]),
+    (
+        "telemetry",
+        &[
+            "catalogue",
+            "cell_metrics",
+            "dumps",
+            "exposition",
+            "flow_metrics",
+            "flow_states",
+            "gateway_metrics",
+            "recorder",
+            "request_counts",
+            "sampler",
+        ],
+    ),
+    ("dumps_layer", &["dumps", "telemetry"]),
+    (
+        "endpoints",
+        &["checks", "dumps", "gateway_metrics", "telemetry"],
+    ),
+    ("encoded_reply", &["endpoints"]),
+    (
+        "admin",
+        &[
+            "admin_connections",
+            "encoded_reply",
+            "endpoints",
+            "gateway_metrics",
+        ],
+    ),
+    ("secure_endpoints", &["encoded_reply", "endpoints"]),
+];
+
+/// The gateway: policy sources, and the modules that combine everything.
 pub(super) const SERVER: Edges = &[
     ("background_memory", &[]),
     ("source", &[]),
-    ("observe", &[]),
-    ("app", &["observe", "source"]),
+    ("app", &["source"]),
     // Another gateway, with an upstream and clients of its own.
     ("demo", &["app"]),
     ("cli", &["app", "demo", "source"]),

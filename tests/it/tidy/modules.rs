@@ -2,7 +2,7 @@
 
 use super::admitter_modules::ADMITTER;
 use super::cluster_modules::CLUSTER;
-use super::gateway_modules::{CONFIG, SERVER};
+use super::gateway_modules::{CONFIG, OBSERVE, SERVER};
 use super::loadtest_modules::LOADTEST;
 
 /// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
@@ -23,6 +23,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/cluster/src", CLUSTER),
     ("crates/disruption/src", DISRUPTION),
     ("crates/config/src", CONFIG),
+    ("crates/observe/src", OBSERVE),
     ("src", SERVER),
     ("loadtest/src", LOADTEST),
 ];

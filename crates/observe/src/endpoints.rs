@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use tokio::sync::Mutex;
 
-use super::{
+use crate::{
     checks::{HealthChecks, Probe},
     dumps::{Dump, PATH},
     gateway_metrics::GatewayMetrics,
@@ -29,7 +29,7 @@ const INDEX: &str = "fairgate\n\n\
 
 /// The endpoints for operators.
 #[derive(Debug)]
-pub(crate) struct OperatorEndpoints {
+pub struct OperatorEndpoints {
     telemetry: Arc<Telemetry>,
     checks: HealthChecks,
     /// One scrape at a time.
@@ -40,18 +40,18 @@ pub(crate) struct OperatorEndpoints {
 
 /// The response of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EndpointResponse {
+pub struct EndpointResponse {
     /// The HTTP status.
-    pub(crate) status: StatusCode,
+    pub status: StatusCode,
     /// The media type.
-    pub(crate) content_type: &'static str,
+    pub content_type: &'static str,
     /// The text.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl OperatorEndpoints {
     /// Endpoints over `telemetry` and `checks`.
-    pub(crate) fn new(telemetry: Arc<Telemetry>, checks: HealthChecks) -> Arc<Self> {
+    pub fn new(telemetry: Arc<Telemetry>, checks: HealthChecks) -> Arc<Self> {
         Arc::new(Self {
             telemetry,
             checks,
@@ -67,12 +67,7 @@ impl OperatorEndpoints {
 
     /// The response at `path`; `None` if there is no such endpoint. Without `reasons` the causes of failed
     /// checks are withheld. To be called on the control runtime.
-    pub(crate) async fn get(
-        &self,
-        path: &str,
-        query: &str,
-        reasons: bool,
-    ) -> Option<EndpointResponse> {
+    pub async fn get(&self, path: &str, query: &str, reasons: bool) -> Option<EndpointResponse> {
         match path {
             "/" => Some(response(StatusCode::OK, TEXT, INDEX.to_owned())),
             "/metrics" => Some(self.render_metrics().await),

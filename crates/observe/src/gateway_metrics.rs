@@ -2,9 +2,9 @@
 //!
 //! Only counters and gauges: neither grows, however long nobody scrapes. Histograms are cells of our own
 //! ([`SharedHistogram`]) for the same reason. What is counted on every
-//! request is kept in cells instead ([`super::cell_metrics`]). Values that another part of the gateway
+//! request is kept in cells instead ([`crate::cell_metrics`]). Values that another part of the gateway
 //! keeps are *observed*: read at each scrape. Code without a [`GatewayMetrics`] at hand uses the facade's
-//! macros with the names of the [`super::catalogue`], once [`GatewayMetrics::install`] was called.
+//! macros with the names of the [`crate::catalogue`], once [`GatewayMetrics::install`] was called.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use metrics::{Counter, Gauge, Label, SharedString, counter, gauge, with_local_re
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_process::Collector;
 
-use super::{
+use crate::{
     catalogue::{self, MetricDef},
     check_durations::CheckDurations,
     exposition::Exposition,
@@ -95,7 +95,7 @@ struct UpstreamMetrics {
 
 /// How an upstream response ended whose client had left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AbandonedStreamEnd {
+pub enum AbandonedStreamEnd {
     /// The upstream completed it.
     Completed,
     /// The gateway reset the stream.
@@ -104,7 +104,7 @@ pub(crate) enum AbandonedStreamEnd {
 
 /// What failed about an upstream connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UpstreamFailure {
+pub enum UpstreamFailure {
     /// It could not be opened.
     Connect,
     /// It broke.
@@ -156,14 +156,14 @@ impl GatewayMetrics {
 
     /// Makes this the recorder of the facade's macros everywhere in the process. False if there is one
     /// already. From then on the metrics of the process are exposed, too.
-    pub(crate) fn install(&self) -> bool {
+    pub fn install(&self) -> bool {
         let installed = metrics::set_global_recorder(Arc::clone(&self.recorder)).is_ok();
         self.is_global.store(installed, Ordering::Relaxed);
         installed
     }
 
     /// Installs a panic hook that counts the panics of the process, and logs each in one line instead of printing it if
-    /// there is a logger. For a program that starts gateways itself; [`serve`](crate::app::serve) does so.
+    /// there is a logger. For a program that starts gateways itself; the command `serve` does so.
     pub fn install_panic_hook(&self) {
         let panics = self.panics.clone();
         let print = std::panic::take_hook();
@@ -183,7 +183,7 @@ impl GatewayMetrics {
     }
 
     /// A set of policy objects came into force at `now`, with so many warnings.
-    pub(crate) fn policy_applied(&self, now: Time, warnings: usize) {
+    pub fn policy_applied(&self, now: Time, warnings: usize) {
         self.policy_warnings
             .set(f64::from(u32::try_from(warnings).unwrap_or(u32::MAX)));
         self.policy_loads[1].increment(1);
@@ -192,54 +192,54 @@ impl GatewayMetrics {
     }
 
     /// A set of policy objects was rejected; the last good one stays in force.
-    pub(crate) fn policy_rejected(&self) {
+    pub fn policy_rejected(&self) {
         self.policy_loads[0].increment(1);
     }
 
     /// Whether any set of policy objects has come into force.
-    pub(crate) fn has_policy(&self) -> bool {
+    pub fn has_policy(&self) -> bool {
         lock(&self.policy_applied_at).is_some()
     }
 
     /// The configuration was read again; `applied` unless it had errors.
-    pub(crate) fn config_reloaded(&self, applied: bool) {
+    pub fn config_reloaded(&self, applied: bool) {
         self.config_reloads[usize::from(applied)].increment(1);
     }
 
     /// A `TokenReview` ended.
-    pub(crate) fn token_reviewed(&self, outcome: LookupOutcome) {
+    pub fn token_reviewed(&self, outcome: LookupOutcome) {
         self.token_reviews[position(outcome)].increment(1);
     }
 
     /// A `SubjectAccessReview` ended.
-    pub(crate) fn access_reviewed(&self, outcome: LookupOutcome) {
+    pub fn access_reviewed(&self, outcome: LookupOutcome) {
         self.access_reviews[position(outcome)].increment(1);
     }
 
     /// A connection to the upstream was opened.
-    pub(crate) fn upstream_opened(&self) {
+    pub fn upstream_opened(&self) {
         self.upstream.up.set(1.0);
         self.upstream.opened.increment(1);
         self.upstream.connections.increment(1.0);
     }
 
     /// A connection to the upstream was closed.
-    pub(crate) fn upstream_closed(&self) {
+    pub fn upstream_closed(&self) {
         self.upstream.connections.decrement(1.0);
     }
 
     /// An upstream response ended whose client had left.
-    pub(crate) fn upstream_abandoned(&self, end: AbandonedStreamEnd) {
+    pub fn upstream_abandoned(&self, end: AbandonedStreamEnd) {
         self.upstream.abandoned[end as usize].increment(1);
     }
 
     /// A request was sent to the upstream a second time.
-    pub(crate) fn upstream_retried(&self) {
+    pub fn upstream_retried(&self) {
         self.upstream.retries.increment(1);
     }
 
     /// An upstream connection could not be opened, or broke.
-    pub(crate) fn upstream_failed(&self, failure: UpstreamFailure) {
+    pub fn upstream_failed(&self, failure: UpstreamFailure) {
         if failure == UpstreamFailure::Connect {
             self.upstream.up.set(0.0);
         }
@@ -257,7 +257,7 @@ impl GatewayMetrics {
     }
 
     /// Sets the gauge `metric` to the result of `read` at each scrape. `read` must not block.
-    pub(crate) fn observe_gauge(
+    pub fn observe_gauge(
         &self,
         metric: &MetricDef,
         read: impl Fn() -> f64 + Send + Sync + 'static,
@@ -267,7 +267,7 @@ impl GatewayMetrics {
     }
 
     /// The same, for one value of the metric's label.
-    pub(crate) fn observe_labelled_gauge(
+    pub fn observe_labelled_gauge(
         &self,
         metric: &MetricDef,
         (label, value): (&'static str, impl Into<SharedString>),
@@ -279,7 +279,7 @@ impl GatewayMetrics {
     }
 
     /// Sets the counter `metric` to the result of `read` at each scrape. `read` must not block.
-    pub(crate) fn observe_counter(
+    pub fn observe_counter(
         &self,
         metric: &MetricDef,
         read: impl Fn() -> u64 + Send + Sync + 'static,
@@ -289,7 +289,7 @@ impl GatewayMetrics {
     }
 
     /// The same, for one value of the metric's label.
-    pub(crate) fn observe_labelled_counter(
+    pub fn observe_labelled_counter(
         &self,
         metric: &MetricDef,
         (label, value): (&'static str, &'static str),
@@ -300,7 +300,7 @@ impl GatewayMetrics {
     }
 
     /// The same, for one value of each of its two labels.
-    pub(crate) fn observe_counter_of_two_labels(
+    pub fn observe_counter_of_two_labels(
         &self,
         metric: &MetricDef,
         labels: [(&'static str, &'static str); 2],
@@ -311,12 +311,12 @@ impl GatewayMetrics {
     }
 
     /// A counter of `metric`, which has no labels.
-    pub(crate) fn unlabelled_counter(&self, metric: &MetricDef) -> Counter {
+    pub fn unlabelled_counter(&self, metric: &MetricDef) -> Counter {
         with_local_recorder(&self.recorder, || counter!(metric.name))
     }
 
     /// A counter of `metric` for one value of its label.
-    pub(crate) fn labelled_counter(
+    pub fn labelled_counter(
         &self,
         metric: &MetricDef,
         name: &'static str,
@@ -326,7 +326,7 @@ impl GatewayMetrics {
     }
 
     /// A counter of `metric` for one value of each of its two labels.
-    pub(crate) fn counter_of_two_labels(
+    pub fn counter_of_two_labels(
         &self,
         metric: &MetricDef,
         labels: [(&'static str, &'static str); 2],
@@ -357,7 +357,7 @@ impl GatewayMetrics {
     }
 
     /// The histogram `metric`, with an empty one for each value of its label.
-    pub(crate) fn histogram(
+    pub fn histogram(
         &self,
         metric: &'static MetricDef,
         values: &[&'static str],

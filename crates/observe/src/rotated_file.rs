@@ -15,7 +15,7 @@ const MODE: u32 = 0o600;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct RotatedFile {
+pub struct RotatedFile {
     path: PathBuf,
     /// In bytes. A single write may be longer.
     max_size: u64,
@@ -31,7 +31,7 @@ impl RotatedFile {
     /// # Errors
     ///
     /// When that is not possible.
-    pub(crate) fn open(path: PathBuf, max_size: u64, max_files: u32) -> io::Result<Self> {
+    pub fn open(path: PathBuf, max_size: u64, max_files: u32) -> io::Result<Self> {
         let mut file = Self {
             path,
             max_size,
@@ -47,7 +47,7 @@ impl RotatedFile {
     /// # Errors
     ///
     /// When they cannot be written. The next call opens the file anew.
-    pub(crate) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    pub fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         if !self.is_in_place() {
             self.reopen()?;
         }

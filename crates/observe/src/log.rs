@@ -21,14 +21,24 @@ use tracing_subscriber::{
     layer::SubscriberExt as _,
 };
 
-use super::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_control_like};
-use fairgate_config::{LogConfig, LogFormat, LogLevel};
+use crate::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_control_like};
 
 /// The maximum number of lines that wait to be written.
 const MAX_WAITING: usize = 8192;
 /// How often, and how long each time, [`LogGuard`] waits for the last lines to be written.
 const LAST_STEPS: u32 = 400;
 const LAST_STEP: Duration = Duration::from_millis(5);
+
+/// What is logged, and how; to standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// The lowest severity that is logged.
+    pub level: LevelFilter,
+    /// Whether a line is a JSON object; otherwise it is text for people.
+    pub json: bool,
+    /// Whether there is a line for every request.
+    pub access: bool,
+}
 
 /// Why logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +54,7 @@ pub enum LogError {
 /// Writes the waiting lines when it is dropped, for at most two seconds. To be kept until the process exits.
 #[derive(Debug)]
 #[must_use = "dropping it ends the log"]
-pub(crate) struct LogGuard {
+pub struct LogGuard {
     lines: Option<SyncSender<Message>>,
     writer: Option<JoinHandle<()>>,
 }
@@ -60,10 +70,7 @@ enum Message {
 /// # Errors
 ///
 /// [`LogError`]; nothing is changed then.
-pub(crate) fn install(
-    settings: &LogConfig,
-    metrics: &GatewayMetrics,
-) -> Result<LogGuard, LogError> {
+pub fn install(settings: &LogSettings, metrics: &GatewayMetrics) -> Result<LogGuard, LogError> {
     let (lines, waiting) = sync_channel(MAX_WAITING);
     let subscriber = subscriber(
         settings,
@@ -85,7 +92,7 @@ pub(crate) fn install(
 }
 
 /// A subscriber with the level and format of `settings`.
-pub(crate) fn subscriber<W>(settings: &LogConfig, writer: W) -> Box<dyn Subscriber + Send + Sync>
+pub(crate) fn subscriber<W>(settings: &LogSettings, writer: W) -> Box<dyn Subscriber + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
@@ -95,24 +102,17 @@ where
         .with_span_events(FmtSpan::NONE);
     // The filter applies to the whole subscriber: an event that it disables costs one load at its callsite.
     let filtered = Registry::default().with(filter(settings));
-    match settings.format {
-        LogFormat::Text => Box::new(filtered.with(lines)),
-        LogFormat::Json => {
-            let lines = lines.json().flatten_event(true).with_current_span(false);
-            Box::new(filtered.with(lines.with_span_list(false)))
-        }
+    if settings.json {
+        let lines = lines.json().flatten_event(true).with_current_span(false);
+        Box::new(filtered.with(lines.with_span_list(false)))
+    } else {
+        Box::new(filtered.with(lines))
     }
 }
 
 /// Libraries log less than the gateway itself, except at level `trace`.
-fn filter(settings: &LogConfig) -> Targets {
-    let level = match settings.level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
+fn filter(settings: &LogSettings) -> Targets {
+    let level = settings.level;
     let others = match level {
         LevelFilter::ERROR | LevelFilter::TRACE => level,
         _ => LevelFilter::WARN,
@@ -245,7 +245,7 @@ impl Drop for LogGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::exposition::Exposition;
+    use crate::exposition::Exposition;
     use fairgate_core::time::Time;
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fairgate_admission::AdmissionRecord;
 
-use super::{
+use crate::{
     catalogue,
     check_durations::{CheckDurations, CheckLabels, own_labels},
     gateway_metrics::GatewayMetrics,
@@ -14,7 +14,7 @@ use super::{
 
 /// Counts what policies do.
 #[derive(Debug)]
-pub(crate) struct AdmissionMetrics {
+pub struct AdmissionMetrics {
     metrics: Arc<GatewayMetrics>,
     durations: Arc<CheckDurations<4>>,
     /// Those of all evaluations, by policy.
@@ -23,7 +23,7 @@ pub(crate) struct AdmissionMetrics {
 
 impl AdmissionMetrics {
     /// Counts into `metrics`.
-    pub(crate) fn new(metrics: &Arc<GatewayMetrics>) -> Self {
+    pub fn new(metrics: &Arc<GatewayMetrics>) -> Self {
         Self {
             durations: metrics.check_durations(),
             policy_durations: metrics.policy_durations(),
@@ -32,7 +32,7 @@ impl AdmissionMetrics {
     }
 
     /// Counts a judged request.
-    pub(crate) fn count(&self, record: &AdmissionRecord) {
+    pub fn count(&self, record: &AdmissionRecord) {
         let labels = [
             ("decision", record.decision.as_str()),
             ("mode", record.mode.as_str()),

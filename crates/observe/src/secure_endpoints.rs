@@ -24,7 +24,7 @@ use tokio::{
 };
 use tower::Service;
 
-use super::{
+use crate::{
     encoded_reply::{self, EncodedReply, accepts_gzip},
     endpoints::OperatorEndpoints,
 };
@@ -46,7 +46,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves the endpoints to users that are authorized for them.
 #[derive(Clone, Debug)]
-pub(crate) struct SecureEndpoints {
+pub struct SecureEndpoints {
     shared: Arc<Shared>,
     control: Handle,
 }
@@ -76,11 +76,7 @@ struct ServedReply {
 
 impl SecureEndpoints {
     /// Serves `endpoints` to whom `authorizer` allows it, on `control`.
-    pub(crate) fn new(
-        endpoints: Arc<OperatorEndpoints>,
-        authorizer: Authorizer,
-        control: Handle,
-    ) -> Self {
+    pub fn new(endpoints: Arc<OperatorEndpoints>, authorizer: Authorizer, control: Handle) -> Self {
         let shared = Arc::new(Shared {
             endpoints,
             authorizer,

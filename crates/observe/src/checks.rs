@@ -48,7 +48,7 @@ pub(crate) type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// The checks of all endpoints, in the order they were added.
 #[derive(Default)]
-pub(crate) struct HealthChecks {
+pub struct HealthChecks {
     checks: Vec<Named>,
     notes: Vec<(&'static str, Note)>,
 }
@@ -70,13 +70,13 @@ pub(crate) struct ProbeResult {
 
 impl HealthChecks {
     /// No checks but `ping`, which always succeeds.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::default().both("ping", || Ok(()))
     }
 
     /// Adds a check to all endpoints.
     #[must_use]
-    pub(crate) fn both(
+    pub fn both(
         self,
         name: &'static str,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -86,7 +86,7 @@ impl HealthChecks {
 
     /// Adds a check to `/readyz` only.
     #[must_use]
-    pub(crate) fn ready(
+    pub fn ready(
         self,
         name: &'static str,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -97,7 +97,7 @@ impl HealthChecks {
     /// Adds a note to `/readyz?verbose`, which still passes: a gateway with an outdated policy is better
     /// than none.
     #[must_use]
-    pub(crate) fn note(
+    pub fn note(
         mut self,
         name: &'static str,
         note: impl Fn() -> Option<String> + Send + Sync + 'static,

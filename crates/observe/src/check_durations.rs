@@ -7,7 +7,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
 };
 
-use super::{
+use crate::{
     catalogue::{APISERVER, MetricDef},
     exposition::Exposition,
 };

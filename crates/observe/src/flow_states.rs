@@ -2,7 +2,7 @@
 //!
 //! Read from the requests of a level, which are copied under its lock and added up afterwards.
 //!
-//! Not here: how evenly flows are served over time ([`super::flow_shares`]).
+//! Not here: how evenly flows are served over time ([`crate::flow_shares`]).
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use super::{
+use crate::{
     catalogue::{self, MetricDef},
     exposition::{Exposition, LabelPairs, SampleValue},
     recorder::RefusalCounts,

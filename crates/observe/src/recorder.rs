@@ -27,7 +27,7 @@ use tower::{Layer, Service};
 use tracing::Level;
 use uuid::Uuid;
 
-use super::{
+use crate::{
     catalogue::ACCESS_LOG,
     request_counts::{DryRun, FinishedRequest, RequestRegistry, RequestTable},
 };
@@ -236,7 +236,7 @@ pub(super) fn is_control_like(c: char) -> bool {
 
 /// Records the requests of a core. The outermost layer.
 #[derive(Clone, Debug)]
-pub(crate) struct TraceLayer {
+pub struct TraceLayer {
     recorder: Rc<RequestRecorder>,
 }
 
@@ -260,7 +260,7 @@ impl<S> Layer<S> for TraceLayer {
 
 /// See [`TraceLayer`].
 #[derive(Clone, Debug)]
-pub(crate) struct Traced<S> {
+pub struct Traced<S> {
     recorder: Rc<RequestRecorder>,
     inner: S,
 }
@@ -289,7 +289,7 @@ where
 
 pin_project! {
     /// The future of [`Traced`]. Dropped before the response, it records that the client has disconnected.
-    pub(crate) struct Tracing<F> {
+    pub struct Tracing<F> {
         #[pin]
         inner: Option<F>,
         context: Rc<RequestContext>,

@@ -2,14 +2,14 @@
 //!
 //! Samples are written in the order they are given, so the same state gives the same text.
 //!
-//! Not here: which metrics there are ([`super::catalogue`]).
+//! Not here: which metrics there are ([`crate::catalogue`]).
 
 use std::fmt::Write as _;
 
 use fairgate_core::apf::ratio::RatioSnapshot;
 use fairgate_core::cells::HistogramTotal;
 
-use super::catalogue::MetricDef;
+use crate::catalogue::MetricDef;
 
 /// Names and values of a sample's labels, in alphabetical order.
 pub(crate) type LabelPairs<'a> = &'a [(&'a str, &'a str)];
@@ -217,7 +217,7 @@ fn escape(text: &mut String, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::catalogue::{MetricType, Stability, Unit};
+    use crate::catalogue::{MetricType, Stability, Unit};
 
     const THING: MetricDef = MetricDef {
         name: "thing_total",

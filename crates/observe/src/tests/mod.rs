@@ -32,14 +32,13 @@ use tower::{Layer, Service};
 
 use super::{
     AdminServer, GatewayMetrics, HealthChecks, OperatorEndpoints, Telemetry, catalogue,
-    dumps::Dump, dumps_layer::DumpsLayer, log,
+    dumps::Dump, dumps_layer::DumpsLayer,
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext, SpoolLimits,
     handle_refusal::HandleRefusalLayer,
 };
-use fairgate_config::{LogConfig, LogFormat, LogLevel};
 use fairgate_core::{
     apf::{
         ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap, work::EstimatorSettings,

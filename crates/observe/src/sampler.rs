@@ -5,7 +5,7 @@
 //! means over seconds are correct. The watermarks of the last second are exact for each core; their sum is an
 //! upper bound of the true one, and exact with one core.
 //!
-//! Once a second it also reads which flows have which seats ([`super::flow_shares`]).
+//! Once a second it also reads which flows have which seats ([`crate::flow_shares`]).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use fairgate_core::{
 };
 use fairgate_proxy::fairness::FlowControl;
 
-use super::{
+use crate::{
     flow_shares::{FlowShares, ShareReport},
     flow_states,
 };

@@ -9,7 +9,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
 };
 
-use super::{catalogue::MetricDef, exposition::Exposition};
+use crate::{catalogue::MetricDef, exposition::Exposition};
 
 /// Upper bounds of long durations, in seconds.
 const BOUNDS: [f64; 12] = [
@@ -18,7 +18,7 @@ const BOUNDS: [f64; 12] = [
 
 /// A histogram of durations for each value of a label.
 #[derive(Debug)]
-pub(crate) struct SharedHistogram {
+pub struct SharedHistogram {
     metric: &'static MetricDef,
     by_value: Mutex<Vec<(&'static str, Histogram<12>)>>,
 }
@@ -34,7 +34,7 @@ impl SharedHistogram {
     }
 
     /// Counts a duration. Has no effect for a value that was not given at the beginning.
-    pub(crate) fn observe(&self, value: &str, duration: Duration) {
+    pub fn observe(&self, value: &str, duration: Duration) {
         let histograms = lock(&self.by_value);
         if let Some((_, histogram)) = histograms.iter().find(|(of, _)| *of == value) {
             histogram.observe_duration(duration);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
+use crate::{
     catalogue::{self, MetricDef},
     exposition::Exposition,
     recorder::RefusalCounts,

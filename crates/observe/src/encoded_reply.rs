@@ -10,7 +10,7 @@ use http::{
     header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY},
 };
 
-use super::endpoints::{EndpointResponse, TEXT};
+use crate::endpoints::{EndpointResponse, TEXT};
 
 /// The least size in bytes of a response that is compressed, for clients that accept that.
 const MIN_COMPRESSED: usize = 1024;

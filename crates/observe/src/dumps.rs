@@ -3,7 +3,7 @@
 //! Priority levels are copied one after the other, each under its lock; the text is made afterwards. Levels
 //! are in order of name, queues by index, waiting requests by position, executing ones by arrival.
 //!
-//! Not here: who can read them ([`super::dumps_layer`], [`super::admin`]).
+//! Not here: who can read them ([`crate::dumps_layer`], [`crate::admin`]).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use std::{
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
-use super::aligned_table::AlignedTable;
+use crate::aligned_table::AlignedTable;
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
+use crate::{
     catalogue,
     dumps::{Distinguishers, describe},
     exposition::Exposition,

@@ -5,7 +5,7 @@
 //!
 //! A kubelet restarts the gateway if its probes here get no response within a second, so no client may keep
 //! others from being served. A connection has a few seconds to send a complete request. At the limit of
-//! connections a new one replaces an old one ([`admin_connections`](super::admin_connections)). For the case
+//! connections a new one replaces an old one ([`admin_connections`](crate::admin_connections)). For the case
 //! that file descriptors run out, one is kept in reserve, and a connection without a request is closed.
 //!
 //! Every client that reaches this port can read everything on it; by default it listens on loopback.
@@ -31,7 +31,7 @@ use tokio::{
     sync::Notify,
 };
 
-use super::{
+use crate::{
     admin_connections::{AdminConnections, AdmittedConnection},
     encoded_reply::{self, EncodedReply, accepts_gzip},
     endpoints::OperatorEndpoints,
@@ -53,7 +53,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The admin port, bound and ready to run.
 #[derive(Debug)]
-pub(crate) struct AdminServer {
+pub struct AdminServer {
     listener: TcpListener,
     endpoints: Arc<OperatorEndpoints>,
 }
@@ -103,10 +103,7 @@ impl AdminServer {
     /// # Errors
     ///
     /// When the address is in use, or not an address of this host.
-    pub(crate) async fn bind(
-        address: SocketAddr,
-        endpoints: Arc<OperatorEndpoints>,
-    ) -> io::Result<Self> {
+    pub async fn bind(address: SocketAddr, endpoints: Arc<OperatorEndpoints>) -> io::Result<Self> {
         Ok(Self {
             listener: TcpListener::bind(address).await?,
             endpoints,
@@ -118,12 +115,12 @@ impl AdminServer {
     /// # Errors
     ///
     /// When the operating system does not return it.
-    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves until it is dropped. To be spawned on the control runtime.
-    pub(crate) async fn run(self) {
+    pub async fn run(self) {
         let limit = AdminConnections::new(MAX_CONNECTIONS);
         let mut spare = spare();
         let mut failing = false;

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::flow_states::LevelFlows;
+use crate::flow_states::LevelFlows;
 
 /// The number of samples after which a sample counts 1/e.
 const MEMORY: f64 = 30.0;
@@ -150,7 +150,8 @@ fn jain(shares: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::flow_states::PresentFlow, *};
+    use super::*;
+    use crate::flow_states::PresentFlow;
 
     fn level(limit: u32, flows: &[(u64, u32, u32)]) -> LevelFlows {
         let flow = |(hash, waiting, seats): &(u64, u32, u32)| PresentFlow {

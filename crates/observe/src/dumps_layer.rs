@@ -18,7 +18,7 @@ use pin_project_lite::pin_project;
 use tokio::{runtime::Handle, sync::oneshot};
 use tower::{Layer, Service};
 
-use super::{
+use crate::{
     dumps::{Dump, PATH},
     telemetry::Telemetry,
 };
@@ -27,14 +27,14 @@ use fairgate_core::digest::{User, readable};
 
 /// Serves the dumps, and passes all other requests on.
 #[derive(Clone, Debug)]
-pub(crate) struct DumpsLayer {
+pub struct DumpsLayer {
     telemetry: Arc<Telemetry>,
     control: Handle,
 }
 
 impl DumpsLayer {
     /// A layer that serves the dumps of `telemetry` on the main port. They are made on `control`.
-    pub(crate) fn new(telemetry: Arc<Telemetry>, control: Handle) -> Self {
+    pub fn new(telemetry: Arc<Telemetry>, control: Handle) -> Self {
         Self { telemetry, control }
     }
 }

@@ -7,7 +7,7 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::{
+use crate::{
     catalogue,
     cell_metrics::{self, CellSources},
     dumps::Dump,
@@ -28,7 +28,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Everything observable of a gateway.
 #[derive(Debug)]
-pub(crate) struct Telemetry {
+pub struct Telemetry {
     flow_control: Arc<FlowControl>,
     clock: Clock,
     apiserver: Box<str>,
@@ -43,7 +43,7 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     /// The telemetry of `flow_control`. `apiserver` is the value of the label of this name;
     /// of each level, the requests and seats of at most `top_flows` flows are exposed.
-    pub(crate) fn new(
+    pub fn new(
         flow_control: Arc<FlowControl>,
         clock: Clock,
         apiserver: &str,
@@ -64,7 +64,7 @@ impl Telemetry {
     }
 
     /// The metrics that other modules record into.
-    pub(crate) fn metrics(&self) -> &Arc<GatewayMetrics> {
+    pub fn metrics(&self) -> &Arc<GatewayMetrics> {
         &self.metrics
     }
 
@@ -83,7 +83,7 @@ impl Telemetry {
     /// # Panics
     ///
     /// If flow control has no such core.
-    pub(crate) fn trace_layer(&self, core: u16) -> TraceLayer {
+    pub fn trace_layer(&self, core: u16) -> TraceLayer {
         let refusals = Arc::clone(&self.refusals[core as usize]);
         TraceLayer::new(RequestRecorder::new(
             self.clock.clone(),
@@ -93,7 +93,7 @@ impl Telemetry {
     }
 
     /// Samples until it is dropped. To be spawned on the control runtime.
-    pub(crate) async fn run(self: Arc<Self>) {
+    pub async fn run(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(sampler::PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut kept_up, mut swept) = (Time::ZERO, self.clock.now());

@@ -37,20 +37,20 @@ const MAX_DOUBLINGS: u32 = 3;
 
 /// How many objects there are of a resource, in all namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ObjectCount {
+pub struct ObjectCount {
     /// The API group; empty for the core group.
-    pub(crate) group: Box<str>,
+    pub group: Box<str>,
     /// The resource, plural.
-    pub(crate) resource: Box<str>,
+    pub resource: Box<str>,
     /// The number of objects.
-    pub(crate) count: u64,
+    pub count: u64,
     /// The bytes that all objects take together as the server stores them, if it knows.
-    pub(crate) total_bytes: Option<u64>,
+    pub total_bytes: Option<u64>,
 }
 
 /// Why the upstream's metrics could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FetchError {
+pub enum FetchError {
     /// The upstream answered 401 or 403: it does not let the gateway read them.
     #[error("forbidden; allow the gateway's user to get the path /metrics")]
     Forbidden,
@@ -71,7 +71,7 @@ impl FetchError {
 /// `fetch` requests `/metrics` and returns the uncompressed body of a 200 response. With each failure after the
 /// first the interval doubles, up to 8 times `every`; if the request is forbidden, it is 8 times `every` at once. Each
 /// kind of failure is logged when it begins; that the request is forbidden, only once.
-pub(crate) async fn follow<F, A, B>(fetch: F, every: Duration, seed: impl Fn(&[ObjectCount]))
+pub async fn follow<F, A, B>(fetch: F, every: Duration, seed: impl Fn(&[ObjectCount]))
 where
     F: Fn() -> A,
     A: Future<Output = Result<B, FetchError>>,
