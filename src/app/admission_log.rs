@@ -18,8 +18,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use fairgate_admission::{AdmissionRecord, AdmissionRecorder};
-use fairgate_admitter::audit::AuditEntry;
+use fairgate_admission::{AdmissionRecord, AdmissionRecorder, audit::AuditEntry};
 use fairgate_base::clock::Clock;
 use fairgate_config::AdmissionAuditConfig;
 use fairgate_observe::{AdmissionMetrics, GatewayMetrics, RotatedFile, catalogue};

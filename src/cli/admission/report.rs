@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::cli::{Outcome, OutputFormat, Streams};
-use fairgate_admitter::audit::{AuditCheck, AuditEntry};
+use fairgate_admission::audit::{AuditCheck, AuditEntry};
 
 /// The longest line that is read, in bytes. The gateway writes no longer ones.
 const MAX_LINE: u64 = 1 << 20;

@@ -201,6 +201,7 @@ const ADMISSION: Edges = &[
     ("verdict", &["attributes", "evaluation"]),
     ("mode", &[]),
     ("record", &["attributes", "evaluation", "mode", "verdict"]),
+    ("audit", &["mode", "record"]),
     (
         "judge",
         &[

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use fairgate_admission::{
-    AdmissionDecision, AdmissionRecord, Fidelity, RecordedCheck, RecordedRequest,
+use crate::{
+    mode::Fidelity,
+    record::{AdmissionDecision, AdmissionRecord, RecordedCheck, RecordedRequest},
 };
 
 /// The most bytes of a text.
@@ -174,7 +175,7 @@ fn cut(mut text: String) -> String {
 mod tests {
     use std::time::Duration;
 
-    use fairgate_admission::{
+    use crate::{
         AdmissionMode, AdmissionOperation, EnforcementAction, Fidelity, PolicyUsage,
         VALIDATION_FAILURE,
     };
