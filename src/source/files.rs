@@ -9,7 +9,6 @@
 
 use std::{
     fmt::Write as _,
-    fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,13 +24,10 @@ use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
 };
-use fairgate_manifest::{read_bounded, yaml};
+use fairgate_manifest::{FileText, manifest_files, read_files, yaml};
 
 /// How often a directory is read: a change takes effect within a second, including settling and compiling.
 pub(crate) const POLL_PERIOD: Duration = Duration::from_millis(500);
-
-/// The total size of all files of a directory: 64 MiB.
-const MAX_TOTAL_BYTES: usize = 64 << 20;
 
 /// The pause before the second reading after a change.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -177,7 +173,7 @@ pub(crate) struct RawDocuments {
 /// Reads documents of any kind from a file or a directory. For a caller that may block.
 pub(crate) fn load_raw(path: &Path) -> RawDocuments {
     let snapshot = if path.is_file() {
-        Snapshot::from_files(read_all(&[path.to_owned()]))
+        Snapshot::from_files(read_files(&[path.to_owned()]))
     } else {
         Snapshot::of(path)
     };
@@ -189,27 +185,16 @@ pub(crate) fn load_raw_from(name: &str, input: impl io::Read) -> RawDocuments {
     read_from(name, input).into_documents()
 }
 
-/// The contents of a file, or of the files of a directory, each with its name. For a caller that may block.
-pub(crate) fn load_texts(path: &Path) -> Vec<(String, io::Result<Vec<u8>>)> {
-    if !path.is_dir() {
-        return read_all(&[path.to_owned()]);
-    }
-    match policy_files(path) {
-        Ok(paths) => read_all(&paths),
-        Err(error) => vec![(path.display().to_string(), Err(error))],
-    }
-}
-
 /// Files at one moment.
 pub(super) struct Snapshot {
     revision: Revision,
-    files: Vec<(String, io::Result<Vec<u8>>)>,
+    files: Vec<FileText>,
 }
 
 impl Snapshot {
     fn of(directory: &Path) -> Self {
-        match policy_files(directory) {
-            Ok(paths) => Self::from_files(read_all(&paths)),
+        match manifest_files(directory) {
+            Ok(paths) => Self::from_files(read_files(&paths)),
             Err(error) => Self::failed(directory, &error.to_string()),
         }
     }
@@ -221,7 +206,7 @@ impl Snapshot {
             if path.is_dir() {
                 files.extend(Self::of(path).files);
             } else {
-                files.extend(read_all(std::slice::from_ref(path)));
+                files.extend(read_files(std::slice::from_ref(path)));
             }
         }
         Self::from_files(files)
@@ -237,7 +222,7 @@ impl Snapshot {
         Self::from_files(vec![(name, Err(io::Error::other(error.to_owned())))])
     }
 
-    fn from_files(files: Vec<(String, io::Result<Vec<u8>>)>) -> Self {
+    fn from_files(files: Vec<FileText>) -> Self {
         let mut digest = Sha256::new();
         for (name, contents) in &files {
             let contents = match contents {
@@ -313,48 +298,10 @@ fn unreadable(origin: String, message: String) -> Finding {
     }
 }
 
-/// The files of `directory` that may hold policy objects, in the order of their names.
-fn policy_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if is_policy_name(&path) && !path.is_dir() {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
-}
-
-fn is_policy_name(path: &Path) -> bool {
-    let hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
-    let known = |extension: &std::ffi::OsStr| {
-        ["yaml", "yml", "json"]
-            .iter()
-            .any(|known| extension == *known)
-    };
-    !path.file_name().is_none_or(hidden) && path.extension().is_some_and(known)
-}
-
-/// Reads `paths`, up to [`MAX_TOTAL_BYTES`] in total.
-fn read_all(paths: &[PathBuf]) -> Vec<(String, io::Result<Vec<u8>>)> {
-    let mut left = MAX_TOTAL_BYTES;
-    let read = |path: &PathBuf| {
-        let contents = read_bounded(path).and_then(|contents| {
-            left = left.checked_sub(contents.len()).ok_or_else(|| {
-                let limit = MAX_TOTAL_BYTES >> 20;
-                io::Error::other(format!("the directory holds more than {limit} MiB"))
-            })?;
-            Ok(contents)
-        });
-        (path.display().to_string(), contents)
-    };
-    paths.iter().map(read).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
+        fs,
         os::unix::fs::symlink,
         sync::atomic::{AtomicU32, Ordering},
     };

@@ -8,9 +8,11 @@ use std::{
 
 use serde_json::Value;
 
-use crate::source::files;
 use fairgate_core::finding::{Finding, Severity};
-use fairgate_manifest::yaml::{self, LocatedDocument};
+use fairgate_manifest::{
+    file_texts,
+    yaml::{self, LocatedDocument},
+};
 
 /// How deep lists may be nested in lists.
 const MAX_LIST_DEPTH: u32 = 4;
@@ -139,7 +141,7 @@ pub(super) fn read_documents(
         let read = input.take(limit + 1).read_to_end(&mut text);
         vec![("standard input".to_owned(), read.map(|_| text))]
     } else {
-        files::load_texts(path)
+        file_texts(path)
     };
     let mut documents = Vec::new();
     for (file, text) in texts {

@@ -10,6 +10,7 @@ use super::loadtest_modules::LOADTEST;
 pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/core/src", CORE),
     ("crates/base/src", BASE),
+    ("crates/manifest/src", MANIFEST),
     ("crates/upstream/src", UPSTREAM),
     ("crates/proxy/src", PROXY),
     ("crates/store/src", STORE),
@@ -68,6 +69,9 @@ const BASE: Edges = &[
     ("socket", &[]),
     ("turns", &[]),
 ];
+
+/// What people write: files, and the documents in them.
+const MANIFEST: Edges = &[("files", &[]), ("yaml", &[])];
 
 /// The gateway as a client of its upstream.
 const UPSTREAM: Edges = &[
