@@ -127,6 +127,56 @@ pub(super) const OBSERVE: Edges = &[
     ("secure_endpoints", &["encoded_reply", "endpoints"]),
 ];
 
+/// Admission policies without a server: from files, over requests and verdicts, to what is shown.
+pub(super) const POLICY_CLI: Edges = &[
+    ("command", &[]),
+    ("documents", &[]),
+    ("expression_cost", &[]),
+    ("bundle", &["documents"]),
+    ("fields", &["documents"]),
+    ("report", &["command"]),
+    ("resources", &["documents"]),
+    ("vital", &["documents"]),
+    (
+        "review",
+        &["bundle", "documents", "expression_cost", "vital"],
+    ),
+    ("world", &["resources"]),
+    ("judged", &["bundle", "resources", "world"]),
+    ("requests", &["documents", "resources", "world"]),
+    ("expectation", &["fields", "judged"]),
+    ("results", &["judged"]),
+    (
+        "cases",
+        &[
+            "documents",
+            "expectation",
+            "fields",
+            "requests",
+            "resources",
+            "world",
+        ],
+    ),
+    ("junit", &["results"]),
+    ("text", &["judged", "results"]),
+    (
+        "test",
+        &[
+            "bundle",
+            "cases",
+            "command",
+            "documents",
+            "expectation",
+            "judged",
+            "junit",
+            "requests",
+            "resources",
+            "results",
+            "text",
+        ],
+    ),
+];
+
 /// The gateway: policy sources, and the modules that combine everything.
 pub(super) const SERVER: Edges = &[
     ("background_memory", &[]),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::documents::FileObject;
+use crate::documents::FileObject;
 use fairgate_core::finding::Finding;
 
 /// A mapping of a document. Keys are read one by one; keys that nobody has read are reported in the end.

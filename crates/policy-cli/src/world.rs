@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::resources::{KnownResources, TestedResource};
+use crate::resources::{KnownResources, TestedResource};
 use fairgate_admission::{
     AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
     EquivalentResource, ExpressionRole, ExpressionStep, GroupVersionKind, GroupVersionResource,

@@ -10,7 +10,7 @@ use std::{
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{Outcome, OutputFormat, Streams};
+use crate::command::{CommandOutcome, CommandStreams, OutputFormat};
 use fairgate_admission::audit::{AuditCheck, AuditEntry};
 
 /// The longest line that is read, in bytes. The gateway writes no longer ones.
@@ -121,9 +121,12 @@ struct AuditReport {
     groups: Vec<ReportGroup>,
 }
 
-pub(super) fn run(args: &ReportArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+pub(super) fn run(
+    args: &ReportArgs,
+    streams: &mut CommandStreams<'_>,
+) -> io::Result<CommandOutcome> {
     let mut counting = AuditCounting::new(args);
-    let mut outcome = Outcome::Success;
+    let mut outcome = CommandOutcome::Success;
     for path in files(&args.files) {
         let read = if path.as_os_str() == "-" {
             counting.read(&mut BufReader::new(&mut *streams.input))
@@ -132,7 +135,7 @@ pub(super) fn run(args: &ReportArgs, streams: &mut Streams<'_>) -> io::Result<Ou
         };
         if let Err(error) = read {
             writeln!(streams.err, "{}: cannot be read: {error}", path.display())?;
-            outcome = Outcome::Failure;
+            outcome = CommandOutcome::Failure;
         }
     }
     let report = counting.report(args.top as usize);
@@ -362,7 +365,7 @@ fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
 }
 
 impl AuditReport {
-    fn write(&self, streams: &mut Streams<'_>) -> io::Result<()> {
+    fn write(&self, streams: &mut CommandStreams<'_>) -> io::Result<()> {
         let out = &mut *streams.out;
         if self.entries == 0 {
             writeln!(out, "no entries")?;

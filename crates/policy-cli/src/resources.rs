@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::documents::FileObject;
+use crate::documents::FileObject;
 use fairgate_admission::{BuiltInResource, built_in_resource, built_in_resources};
 
 /// Kinds of built-in subresources: group, kind, resource, subresource. The resources are in the core group.

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use super::results::{TestReport, TestResult};
+use crate::results::{TestReport, TestResult};
 
 /// Writes the results: one test suite, with a test case for each request.
 pub(super) fn write(out: &mut dyn Write, report: &TestReport) -> io::Result<()> {

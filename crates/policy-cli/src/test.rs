@@ -5,7 +5,8 @@ use std::{io, path::PathBuf};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use super::{
+use crate::command::{CommandOutcome, CommandStreams};
+use crate::{
     bundle::{CompiledBundle, PolicyBundle},
     cases::{self, TestCase},
     documents::{self, FileObject},
@@ -17,7 +18,6 @@ use super::{
     results::{TestReport, TestResult, title},
     text,
 };
-use crate::cli::{Outcome, Streams};
 use fairgate_admission::AdmissionOperation;
 use fairgate_core::{digest::User, finding::Finding};
 
@@ -141,7 +141,7 @@ enum TestFormat {
     Junit,
 }
 
-pub(super) fn run(args: &TestArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+pub(super) fn run(args: &TestArgs, streams: &mut CommandStreams<'_>) -> io::Result<CommandOutcome> {
     let mut findings = Vec::new();
     let inputs = TestFiles::read(args, streams, &mut findings);
     let cases = inputs.cases(args, &mut findings);
@@ -159,7 +159,7 @@ pub(super) fn run(args: &TestArgs, streams: &mut Streams<'_>) -> io::Result<Outc
             streams.err,
             "nothing was judged: correct {errors} of the above first"
         )?;
-        return Ok(Outcome::Unusable);
+        return Ok(CommandOutcome::Unusable);
     };
     report.findings = findings;
     report.has_cases = !args.cases.is_empty();
@@ -172,9 +172,9 @@ pub(super) fn run(args: &TestArgs, streams: &mut Streams<'_>) -> io::Result<Outc
         TestFormat::Junit => junit::write(streams.out, &report)?,
     }
     Ok(if report.ok {
-        Outcome::Success
+        CommandOutcome::Success
     } else {
-        Outcome::Failure
+        CommandOutcome::Failure
     })
 }
 
@@ -190,7 +190,11 @@ struct TestFiles {
 }
 
 impl TestFiles {
-    fn read(args: &TestArgs, streams: &mut Streams<'_>, findings: &mut Vec<Finding>) -> Self {
+    fn read(
+        args: &TestArgs,
+        streams: &mut CommandStreams<'_>,
+        findings: &mut Vec<Finding>,
+    ) -> Self {
         let mut read = |paths: &[PathBuf], findings: &mut Vec<Finding>| {
             documents::read(paths, streams.input, findings)
         };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{
+use crate::{
     documents::{self, FileObject},
     expectation::ExpectedResult,
     fields::FileFields,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{
+use crate::{
     judged::{JudgedExpression, JudgedPolicy, JudgedRequest, PolicyOutcome},
     results::{TestReport, TestResult, title},
 };
@@ -13,7 +13,11 @@ use fairgate_core::finding::Finding;
 const MAX_SHOWN: usize = 160;
 
 /// Writes a finding. The lines that a compiler shows below its message are indented.
-pub(in crate::cli) fn write_finding(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
+///
+/// # Errors
+///
+/// When `out` cannot be written.
+pub fn write_finding(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
     let Some((first, excerpt)) = finding.message.split_once('\n') else {
         return writeln!(out, "{finding}");
     };

@@ -3,7 +3,7 @@
 use fairgate_objects::selector::LabelSelector;
 use serde_json::Value;
 
-use super::documents::items;
+use crate::documents::items;
 
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const EVENTS_LOST: &str = "what controllers report is lost";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
+use crate::{
     documents::FileObject,
     resources::{KnownResources, TestedResource},
     world::{AnsweredCheck, TestRequest},

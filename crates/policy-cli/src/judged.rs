@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
+use crate::{
     bundle::{CompiledBundle, PolicyBundle},
     resources::KnownResources,
     world::{TestDocuments, TestInputs, TestRequest, TracedEvaluation, TracedExpression, node},

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::judged::{JudgedRequest, TestVerdict};
+use crate::judged::{JudgedRequest, TestVerdict};
 use fairgate_core::finding::Finding;
 
 /// A request with its verdict, compared with what was expected.

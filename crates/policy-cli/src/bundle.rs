@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::documents::FileObject;
+use crate::documents::FileObject;
 use fairgate_admission::{
     PolicySet,
     kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING},

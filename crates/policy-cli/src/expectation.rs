@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{
+use crate::{
     fields::FileFields,
     judged::{JudgedRequest, TestVerdict},
 };

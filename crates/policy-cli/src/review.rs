@@ -4,7 +4,7 @@ use std::{io::Read, path::PathBuf};
 
 use serde_json::Value;
 
-use super::{
+use crate::{
     bundle::PolicyBundle,
     documents::{self, FileObject, items},
     expression_cost, vital,
@@ -23,7 +23,7 @@ const EXEMPT: [(&str, &str); 6] = [
 ];
 
 /// Reviews the policies and bindings in files, directories and standard input (`-`). Other objects are skipped.
-pub(in crate::cli) fn review(paths: &[PathBuf], input: &mut dyn Read) -> Vec<Finding> {
+pub fn review(paths: &[PathBuf], input: &mut dyn Read) -> Vec<Finding> {
     let mut findings = Vec::new();
     let objects = documents::read(paths, input, &mut findings);
     let mut bundle = PolicyBundle::default();
