@@ -10,7 +10,6 @@
 pub mod app;
 pub mod cli;
 pub mod demo;
-pub mod source;
 
 pub use fairgate_config as config;
 

@@ -15,7 +15,6 @@ use super::{
     followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
     hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
 };
-use crate::source::store::SETTLE;
 use fairgate_admission::{
     kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY},
     typed_kinds,
@@ -45,6 +44,7 @@ use fairgate_objects::{
     kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND, KINDS, POD_DISRUPTION_BUDGET},
 };
 use fairgate_observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue};
+use fairgate_sources::store::SETTLE;
 use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 

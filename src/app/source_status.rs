@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::source::kube::SyncStatus;
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
+use fairgate_sources::kube::SyncStatus;
 
 /// Whether the policy is in sync with the upstream.
 #[derive(Clone, Debug)]

@@ -3,7 +3,6 @@
 use std::{io::Read, path::Path};
 
 use super::PolicyArgs;
-use crate::source::{DocumentSet, files};
 use fairgate_config::Config;
 use fairgate_core::{
     apf::{
@@ -12,6 +11,7 @@ use fairgate_core::{
     },
     finding::Finding,
 };
+use fairgate_sources::{DocumentSet, files};
 
 /// A configuration and its policy, with the findings of both.
 pub(super) struct LoadedPolicy {

@@ -177,12 +177,22 @@ pub(super) const POLICY_CLI: Edges = &[
     ),
 ];
 
-/// The gateway: policy sources, and the modules that combine everything.
+/// Where policies come from.
+pub(super) const SOURCES: Edges = &[
+    ("document_set", &[]),
+    ("logging", &[]),
+    ("files", &["document_set", "logging"]),
+    ("kube", &["document_set", "logging"]),
+    ("store", &["document_set", "logging"]),
+    ("admission_files", &["document_set", "files"]),
+    ("admission_store", &["store"]),
+];
+
+/// The gateway: the modules that combine everything.
 pub(super) const SERVER: Edges = &[
     ("background_memory", &[]),
-    ("source", &[]),
-    ("app", &["source"]),
+    ("app", &[]),
     // Another gateway, with an upstream and clients of its own.
     ("demo", &["app"]),
-    ("cli", &["app", "demo", "source"]),
+    ("cli", &["app", "demo"]),
 ];

@@ -2,7 +2,7 @@
 
 use super::admitter_modules::ADMITTER;
 use super::cluster_modules::CLUSTER;
-use super::gateway_modules::{CONFIG, OBSERVE, POLICY_CLI, SERVER};
+use super::gateway_modules::{CONFIG, OBSERVE, POLICY_CLI, SERVER, SOURCES};
 use super::loadtest_modules::LOADTEST;
 
 /// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
@@ -26,6 +26,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/config/src", CONFIG),
     ("crates/observe/src", OBSERVE),
     ("crates/policy-cli/src", POLICY_CLI),
+    ("crates/sources/src", SOURCES),
     ("src", SERVER),
     ("loadtest/src", LOADTEST),
 ];

@@ -1,22 +1,10 @@
-//! Sources of policy objects.
-//!
-//! A [`PolicySource`] yields complete sets of objects, each with a revision, as documents with their origin. It
-//! compiles nothing: its caller compiles a policy from a set or rejects the set as a whole, and reports the
-//! outcome by [`PolicySource::report`]. For sets the size of a policy; large sets such as pods need a reflector
-//! of their own.
-
-pub(crate) mod admission_files;
-pub(crate) mod admission_store;
-pub(crate) mod files;
-pub mod kube;
-pub(crate) mod store;
-mod warnings;
+//! Sets of policy documents, and what yields them.
 
 use std::{future::Future, sync::Arc};
 
 use fairgate_core::{
     apf::objects::{ObjectSet, ParsedDocument},
-    finding::{Finding, Severity},
+    finding::Finding,
 };
 
 /// A complete set of documents at one moment.
@@ -59,21 +47,4 @@ pub trait PolicySource: Send {
         applied: bool,
         findings: &[Finding],
     ) -> impl Future<Output = ()> + Send;
-}
-
-/// Logs a finding with its fields.
-pub(crate) fn log(finding: &Finding) {
-    let Finding {
-        severity,
-        origin,
-        kind,
-        name,
-        field,
-        message,
-        remedy,
-    } = finding;
-    match severity {
-        Severity::Error => tracing::error!(origin, kind, name, field, remedy, "{message}"),
-        Severity::Warning => tracing::warn!(origin, kind, name, field, remedy, "{message}"),
-    }
 }

@@ -10,13 +10,13 @@ use fairgate_core::finding::{Finding, Severity};
 use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch};
 
-use super::store::SETTLE;
+use crate::store::SETTLE;
 
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Follows the admission policies in a store.
-pub(crate) struct AdmissionStore {
+pub struct AdmissionStore {
     store: Arc<dyn Store>,
     /// Sees the changes since the last set; `None` if that is not known, and everything is read again.
     watch: Option<Watch>,
@@ -30,7 +30,7 @@ impl std::fmt::Debug for AdmissionStore {
 
 impl AdmissionStore {
     /// Follows the policies in `store`.
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, watch: None }
     }
 

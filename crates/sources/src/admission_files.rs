@@ -1,13 +1,13 @@
 //! Admission policies from files and directories.
 //!
-//! They are read twice a second and compared by content, as [`files`](super::files) explains.
+//! They are read twice a second and compared by content, as [`files`](crate::files) explains.
 
 use std::{path::PathBuf, time::Duration};
 
 use tokio::time;
 
-use super::{
-    Revision,
+use crate::{
+    document_set::Revision,
     files::{POLL_PERIOD, Snapshot},
 };
 use fairgate_base::background;
@@ -20,7 +20,7 @@ const MAX_READINGS: usize = 20;
 
 /// Follows the admission policies in files.
 #[derive(Debug)]
-pub(crate) struct AdmissionFiles {
+pub struct AdmissionFiles {
     /// Files, and directories whose files are read.
     paths: Vec<PathBuf>,
     seen: Option<Revision>,
@@ -28,12 +28,12 @@ pub(crate) struct AdmissionFiles {
 
 impl AdmissionFiles {
     /// Follows these files, and the files in these directories named `*.yaml`, `*.yml` and `*.json`.
-    pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
+    pub fn new(paths: Vec<PathBuf>) -> Self {
         Self { paths, seen: None }
     }
 
     /// Reads the files once. For a caller that may block.
-    pub(crate) fn load(&self) -> PolicyDocuments {
+    pub fn load(&self) -> PolicyDocuments {
         documents(Snapshot::of_paths(&self.paths))
     }
 

@@ -33,7 +33,10 @@ use kube::{
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
-use super::{DocumentSet, PolicySource, Revision, warnings::LoggedWarnings};
+use crate::{
+    document_set::{DocumentSet, PolicySource, Revision},
+    logging::LoggedWarnings,
+};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::objects::{FLOW_SCHEMA, GROUP, PRIORITY_LEVEL},

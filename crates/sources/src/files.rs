@@ -19,7 +19,10 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task, time};
 
-use super::{DocumentSet, PolicySource, Revision};
+use crate::{
+    document_set::{DocumentSet, PolicySource, Revision},
+    logging::log_finding,
+};
 use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
@@ -37,7 +40,7 @@ const MAX_READINGS: usize = 20;
 
 /// Follows the policy objects in a directory.
 #[derive(Debug)]
-pub(crate) struct FileSource {
+pub struct FileSource {
     directory: PathBuf,
     period: Duration,
     settle: Duration,
@@ -49,13 +52,13 @@ pub(crate) struct FileSource {
 impl FileSource {
     /// Follows `directory`: its files named `*.yaml`, `*.yml` and `*.json`, hidden ones left out,
     /// in the order of their names.
-    pub(crate) fn new(directory: impl Into<PathBuf>) -> Self {
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self::polling(directory, POLL_PERIOD, SETTLE)
     }
 
     /// Treats the set at `revision` as known: [`PolicySource::next`] yields only later ones.
     #[must_use]
-    pub(crate) fn after(mut self, revision: Revision) -> Self {
+    pub fn after(mut self, revision: Revision) -> Self {
         self.seen = Some(revision);
         self
     }
@@ -72,7 +75,7 @@ impl FileSource {
     }
 
     /// When notified, [`PolicySource::next`] yields the set at once, changed or not: for SIGHUP.
-    pub(crate) fn nudge(&self) -> Arc<Notify> {
+    pub fn nudge(&self) -> Arc<Notify> {
         Arc::clone(&self.nudge)
     }
 
@@ -133,7 +136,7 @@ impl PolicySource for FileSource {
     }
 
     async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
-        findings.iter().for_each(super::log);
+        findings.iter().for_each(log_finding);
         let Revision(revision) = revision;
         let directory = self.directory.display();
         if applied {
@@ -145,12 +148,12 @@ impl PolicySource for FileSource {
 }
 
 /// Reads `directory` once. For a caller that may block.
-pub(crate) fn load(directory: &Path) -> DocumentSet {
+pub fn load(directory: &Path) -> DocumentSet {
     Snapshot::of(directory).into_set()
 }
 
 /// Reads documents from `input`, known as `name` in findings. For a caller that may block.
-pub(crate) fn load_from(name: &str, input: impl io::Read) -> DocumentSet {
+pub fn load_from(name: &str, input: impl io::Read) -> DocumentSet {
     read_from(name, input).into_set()
 }
 
@@ -163,15 +166,15 @@ fn read_from(name: &str, input: impl io::Read) -> Snapshot {
 
 /// Documents of any kind, each with its origin.
 #[derive(Debug, Default)]
-pub(crate) struct RawDocuments {
+pub struct RawDocuments {
     /// Origin and value of each, in the order of the files.
-    pub(crate) documents: Vec<(String, Value)>,
+    pub documents: Vec<(String, Value)>,
     /// Files that cannot be read.
-    pub(crate) findings: Vec<Finding>,
+    pub findings: Vec<Finding>,
 }
 
 /// Reads documents of any kind from a file or a directory. For a caller that may block.
-pub(crate) fn load_raw(path: &Path) -> RawDocuments {
+pub fn load_raw(path: &Path) -> RawDocuments {
     let snapshot = if path.is_file() {
         Snapshot::from_files(read_files(&[path.to_owned()]))
     } else {
@@ -181,7 +184,7 @@ pub(crate) fn load_raw(path: &Path) -> RawDocuments {
 }
 
 /// Reads documents of any kind from `input`, known as `name` in findings. For a caller that may block.
-pub(crate) fn load_raw_from(name: &str, input: impl io::Read) -> RawDocuments {
+pub fn load_raw_from(name: &str, input: impl io::Read) -> RawDocuments {
     read_from(name, input).into_documents()
 }
 

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use super::{DocumentSet, PolicySource, Revision, warnings::LoggedWarnings};
+use crate::{
+    document_set::{DocumentSet, PolicySource, Revision},
+    logging::LoggedWarnings,
+};
 use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
@@ -26,10 +29,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a change is held back: its writer gets the response first, and changes in short succession are
 /// processed together.
-pub(crate) const SETTLE: Duration = Duration::from_millis(5);
+pub const SETTLE: Duration = Duration::from_millis(5);
 
 /// Follows the policy objects in a store.
-pub(crate) struct StoreSource {
+pub struct StoreSource {
     store: Arc<dyn Store>,
     /// `None` until the objects were listed, and after the watch fell behind.
     watch: Option<Watch>,
@@ -60,7 +63,7 @@ impl std::fmt::Debug for StoreSource {
 
 impl StoreSource {
     /// Follows the objects in `store`.
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             watch: None,
