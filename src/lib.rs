@@ -9,7 +9,11 @@
 
 pub mod app;
 pub mod cli;
-pub mod config;
 pub mod demo;
-pub mod observe;
-pub mod source;
+
+pub use fairgate_config as config;
+
+/// What a program that embeds a gateway needs of observability: what the gateway counts in, and which metrics there are.
+pub mod observe {
+    pub use fairgate_observe::{Dumps, GatewayMetrics, catalogue, log::LogError};
+}

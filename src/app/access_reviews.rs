@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::runtime;
 
 use super::{event_metrics, settings::UpstreamClients};
-use crate::{config::Config, observe::GatewayMetrics};
 use fairgate_base::clock::Clock;
+use fairgate_config::Config;
+use fairgate_observe::GatewayMetrics;
 use fairgate_upstream::{
     access_review::{AccessReviewSettings, AccessReviews},
     review::ReviewClient,

@@ -11,11 +11,6 @@ use super::{
     settings::{self, UpstreamClients},
     upstream_resources::UpstreamResources,
 };
-use crate::{
-    config::{AdmissionSource, Config},
-    observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue},
-    source::{admission_files::AdmissionFiles, admission_store::AdmissionStore},
-};
 use fairgate_admission::{AdmissionMode, AdmissionRecorder, ClusterObjects, Fidelity};
 use fairgate_admitter::{Admitter, AdmitterSettings, ClusterState, PublishedPolicies};
 use fairgate_apiserver::{GatewayAdmission, PolicySetSource, authorize::Authorizer};
@@ -24,6 +19,9 @@ use fairgate_cluster::{
     ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
     PublishingStatus, UpstreamPolicies,
 };
+use fairgate_config::{AdmissionSource, Config};
+use fairgate_observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue};
+use fairgate_sources::{AdmissionFiles, AdmissionStore};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 /// What requests are judged by in front of an upstream, whether they are forwarded or about hosted objects.

@@ -18,13 +18,10 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::{
-    config::AdmissionAuditConfig,
-    observe::{AdmissionMetrics, GatewayMetrics, RotatedFile, catalogue},
-};
-use fairgate_admission::{AdmissionRecord, AdmissionRecorder};
-use fairgate_admitter::audit::AuditEntry;
+use fairgate_admission::{AdmissionRecord, AdmissionRecorder, audit::AuditEntry};
 use fairgate_base::clock::Clock;
+use fairgate_config::AdmissionAuditConfig;
+use fairgate_observe::{AdmissionMetrics, GatewayMetrics, RotatedFile, catalogue};
 
 /// The most records that wait.
 const MAX_WAITING: usize = 4096;

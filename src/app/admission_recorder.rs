@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::admission_log::{AdmissionLog, AdmissionLogError};
-use crate::{config::AdmissionAuditConfig, observe::GatewayMetrics};
 use fairgate_admission::{AdmissionDecision, AdmissionRecord, AdmissionRecorder};
 use fairgate_base::{clock::Clock, log_limit::LogLimit};
+use fairgate_config::AdmissionAuditConfig;
+use fairgate_observe::GatewayMetrics;
 
 /// The log target of judged requests.
 const LOG: &str = "fairgate::admission";

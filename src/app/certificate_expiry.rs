@@ -7,7 +7,7 @@ use std::sync::{
 
 use rustls::pki_types::CertificateDer;
 
-use crate::observe::{GatewayMetrics, catalogue};
+use fairgate_observe::{GatewayMetrics, catalogue};
 
 /// The time at which a certificate expires; it changes when the certificate is renewed.
 #[derive(Clone, Debug)]

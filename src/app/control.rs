@@ -21,11 +21,9 @@ use super::{
     secure_admin::SecureAdmin,
     settings::UpstreamClients,
 };
-use crate::{
-    config::Config,
-    observe::{AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue},
-};
 use fairgate_base::{clock::Clock, turns};
+use fairgate_config::Config;
+use fairgate_observe::{AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue};
 use fairgate_proxy::{
     auth::{TokenReviews, layer::AuthRules},
     fairness::FlowControl,

@@ -9,14 +9,12 @@ use super::{
     runtimes::Gateway,
     settings::{self, UpstreamClients},
 };
-use crate::{
-    config::{Config, DisruptionControllerMode, StoreConfig},
-    observe::{HealthChecks, Telemetry, catalogue},
-};
 use fairgate_base::{clock::Clock, events::EventSink};
+use fairgate_config::{Config, DisruptionControllerMode, StoreConfig};
 use fairgate_disruption::{BudgetFeed, ControllerStatus, DisruptionRunner, RunnerSettings};
 use fairgate_eviction::controller::SyncEnding;
 use fairgate_evictor::Evictor;
+use fairgate_observe::{HealthChecks, Telemetry, catalogue};
 use fairgate_proxy::serve::DrainPhase;
 
 /// The name of the lease of gateways that compute the status of the upstream's budgets.

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::observe::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure, catalogue};
 use fairgate_base::events::EventSink;
 use fairgate_evictor::{EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent, Evictor};
+use fairgate_observe::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure, catalogue};
 use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,

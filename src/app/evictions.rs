@@ -9,13 +9,11 @@ use super::{
     hosted_api::HostedApi,
     settings::{self, UpstreamClients},
 };
-use crate::{
-    config::{Config, EvictionWaitConfig},
-    observe::GatewayMetrics,
-};
 use fairgate_base::clock::Clock;
+use fairgate_config::{Config, EvictionWaitConfig};
 use fairgate_eviction::waiting::WaitLimits;
 use fairgate_evictor::{EvictionWaitRules, Evictor, EvictorSettings};
+use fairgate_observe::GatewayMetrics;
 use fairgate_proxy::serve::DrainPhase;
 
 /// The evictor of a gateway that has an upstream. Budgets are those of `hosting`, if it has any. The caller's

@@ -15,11 +15,6 @@ use super::{
     followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
     hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
 };
-use crate::{
-    config::{self, AdmissionSource, Config, EvictionMode},
-    observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue},
-    source::store::SETTLE,
-};
 use fairgate_admission::{
     kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY},
     typed_kinds,
@@ -34,6 +29,7 @@ use fairgate_apiserver::{
     },
 };
 use fairgate_base::clock::Clock;
+use fairgate_config::{self as config, AdmissionSource, Config, EvictionMode};
 use fairgate_core::{
     apf::{
         objects::{Bootstrap, FLOW_SCHEMA},
@@ -47,6 +43,8 @@ use fairgate_objects::{
     kind::Kind,
     kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND, KINDS, POD_DISRUPTION_BUDGET},
 };
+use fairgate_observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue};
+use fairgate_sources::store::SETTLE;
 use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 

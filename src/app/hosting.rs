@@ -12,12 +12,10 @@ use super::{
     namespaces::UpstreamNamespaces,
     settings::UpstreamClients,
 };
-use crate::{
-    config::{Config, GatewayMode},
-    observe::GatewayMetrics,
-};
 use fairgate_apiserver::{HostedAdmission, namespaces::Namespaces};
 use fairgate_base::clock::Clock;
+use fairgate_config::{Config, GatewayMode};
+use fairgate_observe::GatewayMetrics;
 
 /// What requests are judged by in front of an upstream, and the hosted API; each if this gateway has it.
 ///

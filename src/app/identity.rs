@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 
-use crate::config::BearerTokenFile;
 use fairgate_call::{Call, Refusal};
+use fairgate_config::BearerTokenFile;
 use fairgate_proxy::{
     auth::{IdentityError, UpstreamIdentity, upstream},
     forward,

@@ -49,14 +49,6 @@ use tower::{
 
 pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
 
-use crate::{
-    config::{Config, GatewayMode},
-    observe::{
-        self, GatewayMetrics, Telemetry,
-        dumps_layer::{Dumps, DumpsLayer},
-        recorder::Traced,
-    },
-};
 use admission::AdmissionPolicies;
 use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
@@ -66,10 +58,12 @@ use fairgate_admitter::{
 use fairgate_apiserver::{Hosted, HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
+use fairgate_config::{Config, GatewayMode};
 use fairgate_core::{apf::Policy, finding::Finding};
 use fairgate_evictor::{
     EvictionLayer, EvictionService, EvictionWaitLayer, EvictionWaitService, Evictor,
 };
+use fairgate_observe::{Dumps, DumpsLayer, GatewayMetrics, Telemetry, Traced, log};
 use fairgate_proxy::{
     auth::{
         TokenReviews,
@@ -106,7 +100,7 @@ pub enum ServeError {
     Start(#[from] StartError),
     /// Logging cannot be set up.
     #[error(transparent)]
-    Log(#[from] observe::log::LogError),
+    Log(#[from] log::LogError),
     /// The audit log of admission policies cannot be set up.
     #[error(transparent)]
     AdmissionLog(#[from] admission_log::AdmissionLogError),
@@ -147,7 +141,7 @@ pub fn serve<E: From<ServeError>>(
     serving: impl FnOnce(SocketAddr) -> Result<(), E>,
 ) -> Result<(), E> {
     let metrics = GatewayMetrics::new();
-    let _log = observe::log::install(&config.log, &metrics).map_err(ServeError::from)?;
+    let _log = log::install(&settings::log(&config.log), &metrics).map_err(ServeError::from)?;
     metrics.install();
     metrics.install_panic_hook();
     let running = start(config, path, metrics)?;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, Uri, header::ACCEPT};
 use http_body_util::Empty;
 
-use crate::observe::upstream_counts::{self, FetchError, ObjectCount};
 use fairgate_base::clock::Clock;
 use fairgate_core::apf::scope::StatsScope;
+use fairgate_observe::upstream_counts::{self, FetchError, ObjectCount};
 use fairgate_proxy::fairness::FlowControl;
 use fairgate_upstream::client::{ApiClient, ResponseBody};
 

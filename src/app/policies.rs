@@ -6,23 +6,22 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 use super::{hosted_api::HostedApi, settings, source_status::SourceStatus, throttle::Throttle};
-use crate::{
-    config::Config,
-    observe::{GatewayMetrics, Telemetry},
-    source::{
-        self, DocumentSet, PolicySource, Revision,
-        files::{self, FileSource},
-        kube::KubeSource,
-        store::StoreSource,
-    },
-};
 use fairgate_base::clock::Clock;
+use fairgate_config::Config;
 use fairgate_core::{
     apf::{Compiled, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
     finding::Finding,
     sync::{Mutex, lock},
 };
+use fairgate_observe::{GatewayMetrics, Telemetry};
 use fairgate_proxy::fairness::FlowControl;
+use fairgate_sources::{
+    DocumentSet, PolicySource, Revision,
+    files::{self, FileSource},
+    kube::KubeSource,
+    log_finding,
+    store::StoreSource,
+};
 use fairgate_upstream::client::ApiClient;
 
 /// The policy objects read at the start, and the source to follow for changes.
@@ -129,7 +128,7 @@ impl Policies {
     pub(super) async fn report_first(&mut self, findings: &[Finding]) {
         match (&mut self.source, &self.compiling.documents) {
             (Some(source), Some(set)) => source.report(&set.revision, true, findings).await,
-            _ => findings.iter().for_each(source::log),
+            _ => findings.iter().for_each(log_finding),
         }
     }
 }

@@ -9,15 +9,14 @@ use super::{
     policies::{Applier, ConfiguredSource, follow},
     settings,
 };
-use crate::{
-    config::{Config, GatewayMode},
-    source::{
-        self, Revision,
-        files::{self, FileSource},
-    },
-};
+use fairgate_config::{Config, GatewayMode};
 use fairgate_core::finding::Finding;
 use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
+use fairgate_sources::{
+    Revision,
+    files::{self, FileSource},
+    log_finding,
+};
 
 /// Reloads the configuration at each SIGHUP.
 pub(super) struct Reload {
@@ -136,7 +135,7 @@ fn restart_needed(started_with: &Config, last: &Config, new: &Config) -> Vec<Str
 }
 
 fn log_outcome(applied: bool, findings: &[Finding]) {
-    findings.iter().for_each(source::log);
+    findings.iter().for_each(log_finding);
     if applied {
         tracing::info!("policies applied");
     } else {

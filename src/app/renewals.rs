@@ -6,10 +6,8 @@ use super::{
     certificate_expiry::CertificateExpiry, followed_files::FollowedFiles,
     identity::UpstreamCredential, secure_admin::SecureAdmin, settings,
 };
-use crate::{
-    config::{Authorities, BearerTokenFile, CertificateAndKey, Config},
-    observe::{GatewayMetrics, Telemetry},
-};
+use fairgate_config::{Authorities, BearerTokenFile, CertificateAndKey, Config};
+use fairgate_observe::{GatewayMetrics, Telemetry};
 use fairgate_proxy::serve::tls::ServingCertificate;
 use fairgate_upstream::tls::UpstreamTls;
 

@@ -17,13 +17,11 @@ use super::{
     settings::{self, UpstreamClients},
     settings_error::SettingsError,
 };
-use crate::{
-    config::{Config, GatewayMode},
-    observe::{GatewayMetrics, OperatorEndpoints, secure_endpoints::SecureEndpoints},
-};
 use fairgate_apiserver::authorize::{Authorizer, BuiltInRules};
 use fairgate_base::clock::Clock;
 use fairgate_call::handle_refusal::HandleRefusalLayer;
+use fairgate_config::{Config, GatewayMode};
+use fairgate_observe::{GatewayMetrics, OperatorEndpoints, SecureEndpoints};
 use fairgate_proxy::{
     auth::layer::{AuthLayer, AuthRules},
     serve::{Acceptor, ServeSettings, tls::ServingCertificate},

@@ -6,12 +6,14 @@ use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::{ClientConfig, DistinguishedName, ServerConfig, pki_types::ServerName};
 use tokio::runtime;
+use tracing::level_filters::LevelFilter;
 
 use super::{identity::UpstreamCredential, settings_error::SettingsError};
-use crate::config::{self, Config};
 use fairgate_base::{clock::Clock, events::EventSink};
 use fairgate_call::{ResetLimits, SpoolLimits};
+use fairgate_config::{self as config, Config};
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
+use fairgate_observe::log::LogSettings;
 use fairgate_proxy::{
     auth::{
         AnonymousAccess, AuthSettings, Authenticator, CaBundle, ConfiguredNames,
@@ -56,6 +58,21 @@ pub(super) fn cores(config: &Config) -> NonZero<usize> {
     configured
         .or_else(|| std::thread::available_parallelism().ok())
         .unwrap_or(NonZero::<usize>::MIN)
+}
+
+/// What is logged, and how.
+pub(super) fn log(config: &config::LogConfig) -> LogSettings {
+    LogSettings {
+        level: match config.level {
+            config::LogLevel::Error => LevelFilter::ERROR,
+            config::LogLevel::Warn => LevelFilter::WARN,
+            config::LogLevel::Info => LevelFilter::INFO,
+            config::LogLevel::Debug => LevelFilter::DEBUG,
+            config::LogLevel::Trace => LevelFilter::TRACE,
+        },
+        json: config.format == config::LogFormat::Json,
+        access: config.access,
+    }
 }
 
 pub(super) fn policy(config: &Config, hash_key: [u8; 16]) -> PolicySettings {

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::{
-    observe::{HealthChecks, Telemetry, catalogue},
-    source::kube::SyncStatus,
-};
+use fairgate_observe::{HealthChecks, Telemetry, catalogue};
+use fairgate_sources::kube::SyncStatus;
 
 /// Whether the policy is in sync with the upstream.
 #[derive(Clone, Debug)]

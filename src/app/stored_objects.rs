@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use crate::observe::{GatewayMetrics, catalogue};
 use fairgate_apiserver::Hosted;
 use fairgate_objects::kind::Kind;
+use fairgate_observe::{GatewayMetrics, catalogue};
 use fairgate_store::{ReadRevision, Store};
 
 /// How often objects are counted.

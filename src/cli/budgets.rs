@@ -4,7 +4,6 @@ use std::{io::Read, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::source::files::{self, RawDocuments};
 use fairgate_core::finding::{Finding, Severity};
 use fairgate_eviction::{
     advice::{self, BudgetSource, PodGroup},
@@ -12,6 +11,7 @@ use fairgate_eviction::{
     pod::Pod,
 };
 use fairgate_objects::schema::{canonical, policy_v1};
+use fairgate_sources::files::{self, RawDocuments};
 
 const KIND: &str = "PodDisruptionBudget";
 /// How deep lists may be nested in lists.

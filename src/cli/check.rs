@@ -4,13 +4,7 @@ use std::{io, path::PathBuf};
 
 use serde::Serialize;
 
-use super::{
-    Outcome, OutputFormat, PolicyArgs, Streams,
-    admission::{review, text::write_finding},
-    budgets,
-    policy::LoadedPolicy,
-    table,
-};
+use super::{PolicyArgs, budgets, policy::LoadedPolicy, table};
 use fairgate_core::{
     apf::{
         Seats,
@@ -21,6 +15,7 @@ use fairgate_core::{
     digest::RequestInfo,
     finding::Finding,
 };
+use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat, review, write_finding};
 
 /// Check a configuration and its policy objects, and show the resulting limits.
 ///
@@ -98,7 +93,10 @@ struct LevelSummary {
     widest_request_seats: Option<Seats>,
 }
 
-pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+pub(super) fn run(
+    args: &CheckArgs,
+    streams: &mut CommandStreams<'_>,
+) -> io::Result<CommandOutcome> {
     let inputs = args.policies.policies.iter().chain(&args.budgets);
     let inputs = inputs.chain(&args.admission);
     if inputs.filter(|from| from.as_os_str() == "-").count() > 1 {
@@ -106,7 +104,7 @@ pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Out
             streams.err,
             "error: standard input is given for more than one of --policies, --budgets and --admission"
         )?;
-        return Ok(Outcome::Unusable);
+        return Ok(CommandOutcome::Unusable);
     }
     let loaded = LoadedPolicy::read(args.config.as_deref(), &args.policies, streams.input);
     let is_about_others = args.budgets.is_some() || !args.admission.is_empty();
@@ -129,7 +127,7 @@ pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Out
         },
     };
     if !admission.is_empty() {
-        let found = review::review(&admission, streams.input);
+        let found = review(&admission, streams.input);
         report.findings.extend(found);
     }
     if let Some(from) = &args.budgets {
@@ -145,14 +143,14 @@ pub(super) fn run(args: &CheckArgs, streams: &mut Streams<'_>) -> io::Result<Out
         OutputFormat::Text => report.write(streams)?,
     }
     Ok(if report.ok {
-        Outcome::Success
+        CommandOutcome::Success
     } else {
-        Outcome::Failure
+        CommandOutcome::Failure
     })
 }
 
 impl CheckReport {
-    fn write(&self, streams: &mut Streams<'_>) -> io::Result<()> {
+    fn write(&self, streams: &mut CommandStreams<'_>) -> io::Result<()> {
         for finding in &self.findings {
             write_finding(streams.err, finding)?;
         }

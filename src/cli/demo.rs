@@ -7,8 +7,8 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Outcome, OutputFormat, Streams};
 use crate::demo::{self, DemoError, DemoReport, ProgressDisplay};
+use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat};
 
 /// Show what fairgate does, with nothing else installed.
 ///
@@ -32,7 +32,7 @@ pub(super) struct DemoArgs {
     output: OutputFormat,
 }
 
-pub(super) fn run(args: &DemoArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+pub(super) fn run(args: &DemoArgs, streams: &mut CommandStreams<'_>) -> io::Result<CommandOutcome> {
     match demo(args, streams) {
         Ok(report) => {
             match args.output {
@@ -42,18 +42,18 @@ pub(super) fn run(args: &DemoArgs, streams: &mut Streams<'_>) -> io::Result<Outc
                     writeln!(streams.out)?;
                 }
             }
-            Ok(Outcome::Success)
+            Ok(CommandOutcome::Success)
         }
         Err(DemoError::Write(error)) => Err(error),
         Err(error) => {
             writeln!(streams.err, "fairgate: {:#}", anyhow::Error::from(error))?;
-            Ok(Outcome::Failure)
+            Ok(CommandOutcome::Failure)
         }
     }
 }
 
 /// Runs the demonstration. Progress goes to the stream that the result does not use.
-fn demo(args: &DemoArgs, streams: &mut Streams<'_>) -> Result<DemoReport, DemoError> {
+fn demo(args: &DemoArgs, streams: &mut CommandStreams<'_>) -> Result<DemoReport, DemoError> {
     let (is_terminal, progress) = match args.output {
         OutputFormat::Text => (io::stdout().is_terminal(), &mut *streams.out),
         OutputFormat::Json => (io::stderr().is_terminal(), &mut *streams.err),

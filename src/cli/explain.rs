@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Outcome, OutputFormat, PolicyArgs, Streams, policy::LoadedPolicy};
+use super::{PolicyArgs, policy::LoadedPolicy};
 use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Seats, Work,
@@ -19,6 +19,7 @@ use fairgate_core::{
     },
     digest::{RequestDigest, RequestInfo, User, readable},
 };
+use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat};
 
 /// Explain how a request would be classified: its attributes, the FlowSchema that matches, and why no
 /// earlier one does.
@@ -141,7 +142,10 @@ struct UnknownCounts {
     at_most_seats: Seats,
 }
 
-pub(super) fn run(args: &ExplainArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+pub(super) fn run(
+    args: &ExplainArgs,
+    streams: &mut CommandStreams<'_>,
+) -> io::Result<CommandOutcome> {
     let loaded = LoadedPolicy::read(args.config.as_deref(), &args.policies, streams.input);
     for finding in loaded.findings.iter().filter(|f| f.is_error()) {
         writeln!(streams.err, "{finding}")?;
@@ -151,7 +155,7 @@ pub(super) fn run(args: &ExplainArgs, streams: &mut Streams<'_>) -> io::Result<O
             streams.err,
             "fairgate: the policy cannot be used; correct the errors above"
         )?;
-        return Ok(Outcome::Failure);
+        return Ok(CommandOutcome::Failure);
     };
     let info = match RequestInfo::from_target(&args.method, &args.target) {
         Ok(info) => info,
@@ -160,7 +164,7 @@ pub(super) fn run(args: &ExplainArgs, streams: &mut Streams<'_>) -> io::Result<O
                 streams.err,
                 "fairgate: the request is malformed and would be rejected: {error}"
             )?;
-            return Ok(Outcome::Failure);
+            return Ok(CommandOutcome::Failure);
         }
     };
     let user = Arc::new(User::new(&args.user, &args.groups));
@@ -172,7 +176,7 @@ pub(super) fn run(args: &ExplainArgs, streams: &mut Streams<'_>) -> io::Result<O
         }
         OutputFormat::Text => explanation.write(args, streams.out)?,
     }
-    Ok(Outcome::Success)
+    Ok(CommandOutcome::Success)
 }
 
 fn explain(policy: &Policy, digest: &RequestDigest, loaded: &LoadedPolicy) -> Explanation {

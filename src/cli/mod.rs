@@ -1,12 +1,11 @@
 //! The command line: arguments in, text or JSON and an exit code out.
 //!
-//! Each command has a file with its arguments, its work, and its output. Commands write to streams that are
-//! passed to them, so that tests can read the output.
+//! Each command has a file with its arguments, its work, and its output; `policy` is a crate of its own
+//! ([`fairgate_policy_cli`]). Commands write to streams that are passed to them, so that tests can read the output.
 //!
 //! Exit codes: 0 success, 1 failure, 2 wrong usage. Errors and warnings go to standard error, results to
 //! standard output.
 
-mod admission;
 mod budgets;
 mod check;
 mod demo;
@@ -16,12 +15,13 @@ mod serve;
 mod table;
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write as _},
     path::PathBuf,
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
+use fairgate_policy_cli::{CommandOutcome, CommandStreams, PolicyCommand};
 
 /// API Priority and Fairness in front of Kubernetes API servers.
 ///
@@ -54,17 +54,7 @@ enum Command {
     Check(check::CheckArgs),
     Explain(explain::ExplainArgs),
     Demo(demo::DemoArgs),
-    Policy(admission::PolicyCommand),
-}
-
-/// The output format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum OutputFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object.
-    Json,
+    Policy(PolicyCommand),
 }
 
 /// Overrides where policy objects are read from.
@@ -78,24 +68,6 @@ struct PolicyArgs {
     policies: Option<PathBuf>,
 }
 
-/// The streams a command uses.
-struct Streams<'a> {
-    input: &'a mut dyn Read,
-    out: &'a mut dyn Write,
-    err: &'a mut dyn Write,
-}
-
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// Nothing is wrong.
-    Success,
-    /// Something is wrong; it has been reported.
-    Failure,
-    /// The arguments or the files that were given cannot be used; it has been reported.
-    Unusable,
-}
-
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -106,15 +78,15 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let streams = Streams {
+    let streams = CommandStreams {
         input: &mut io::stdin(),
         out: &mut io::BufWriter::new(io::stdout().lock()),
         err: &mut io::stderr(),
     };
     match run(&cli.command, streams) {
-        Ok(Outcome::Success) => ExitCode::SUCCESS,
-        Ok(Outcome::Failure) => ExitCode::FAILURE,
-        Ok(Outcome::Unusable) => ExitCode::from(2),
+        Ok(CommandOutcome::Success) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Failure) => ExitCode::FAILURE,
+        Ok(CommandOutcome::Unusable) => ExitCode::from(2),
         // The reader has closed the pipe: `fairgate … | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
@@ -124,13 +96,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, mut streams: Streams<'_>) -> io::Result<Outcome> {
+fn run(command: &Command, mut streams: CommandStreams<'_>) -> io::Result<CommandOutcome> {
     let outcome = match command {
         Command::Serve(args) => serve::run(args, &mut streams),
         Command::Check(args) => check::run(args, &mut streams),
         Command::Explain(args) => explain::run(args, &mut streams),
         Command::Demo(args) => demo::run(args, &mut streams),
-        Command::Policy(command) => admission::run(command, &mut streams),
+        Command::Policy(command) => fairgate_policy_cli::run(command, &mut streams),
     }?;
     streams.out.flush()?;
     Ok(outcome)

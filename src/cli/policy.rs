@@ -3,10 +3,7 @@
 use std::{io::Read, path::Path};
 
 use super::PolicyArgs;
-use crate::{
-    config::Config,
-    source::{DocumentSet, files},
-};
+use fairgate_config::Config;
 use fairgate_core::{
     apf::{
         objects::ObjectSet,
@@ -14,6 +11,7 @@ use fairgate_core::{
     },
     finding::Finding,
 };
+use fairgate_sources::{DocumentSet, files};
 
 /// A configuration and its policy, with the findings of both.
 pub(super) struct LoadedPolicy {

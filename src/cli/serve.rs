@@ -5,9 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Outcome, Streams};
-use crate::{app::data_directory::DataDirectory, config::Config};
+use crate::app::data_directory::DataDirectory;
 use fairgate_base::clock::Clock;
+use fairgate_config::Config;
+use fairgate_policy_cli::{CommandOutcome, CommandStreams};
 
 /// Serve: authenticate, classify and queue requests, and pass them to the API server.
 ///
@@ -34,18 +35,21 @@ pub(super) struct ServeArgs {
 /// Where a gateway without a configuration keeps what it needs.
 const HOME: &str = ".fairgate";
 
-pub(super) fn run(args: &ServeArgs, streams: &mut Streams<'_>) -> io::Result<Outcome> {
+pub(super) fn run(
+    args: &ServeArgs,
+    streams: &mut CommandStreams<'_>,
+) -> io::Result<CommandOutcome> {
     match start(args, streams) {
-        Ok(()) => Ok(Outcome::Success),
+        Ok(()) => Ok(CommandOutcome::Success),
         Err(error) => {
             writeln!(streams.err, "fairgate: {error:#}")?;
-            Ok(Outcome::Failure)
+            Ok(CommandOutcome::Failure)
         }
     }
 }
 
 /// Runs the gateway to its end.
-fn start(args: &ServeArgs, streams: &mut Streams<'_>) -> anyhow::Result<()> {
+fn start(args: &ServeArgs, streams: &mut CommandStreams<'_>) -> anyhow::Result<()> {
     let home = match &args.config {
         Some(_) => None,
         None => Some(DataDirectory::prepare(Path::new(HOME), &Clock::system())?),

@@ -13,7 +13,7 @@ use super::*;
 struct CommandOutput {
     out: String,
     err: String,
-    outcome: Outcome,
+    outcome: CommandOutcome,
 }
 
 impl CommandOutput {
@@ -26,7 +26,7 @@ fn fairgate_with(input: &str, arguments: &[&str]) -> CommandOutput {
     let arguments = [&["fairgate"], arguments].concat();
     let cli = Cli::try_parse_from(arguments).unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let streams = Streams {
+    let streams = CommandStreams {
         input: &mut input.as_bytes(),
         out: &mut out,
         err: &mut err,
@@ -113,7 +113,7 @@ fn the_shipped_configuration_is_usable_without_a_warning() {
     for policies in [&[][..], &["--policies", &shipped("config/policies")]] {
         let config = shipped("config/fairgate.yaml");
         let output = fairgate(&[&["check", "--config", &config], policies].concat());
-        assert_eq!(output.outcome, Outcome::Success, "{}", output.err);
+        assert_eq!(output.outcome, CommandOutcome::Success, "{}", output.err);
         assert_eq!(output.err, "usable: 0 errors, 0 warnings\n");
     }
 }
@@ -157,7 +157,7 @@ kind: Pod
 ";
     let arguments = ["check", "--config", config.path(), "--policies", "-"];
     let output = fairgate_with(objects, &arguments);
-    assert_eq!(output.outcome, Outcome::Failure);
+    assert_eq!(output.outcome, CommandOutcome::Failure);
     for part in [
         "limits.connections: 0 is out of range",
         "log.level: \"loud\" is not a known value",
@@ -169,7 +169,7 @@ kind: Pod
     }
 
     let json = fairgate_with(objects, &[&arguments[..], &["--output", "json"]].concat());
-    assert_eq!(json.outcome, Outcome::Failure);
+    assert_eq!(json.outcome, CommandOutcome::Failure);
     let report = json.json();
     assert_eq!(report["ok"], false);
     assert_eq!(report["levels"], json!([]));
@@ -185,7 +185,7 @@ kind: Pod
 fn check_shows_no_limits_of_an_unusable_configuration() {
     let config = configuration("unusable", "flowControl: {totalSeats: 0}\n");
     let output = fairgate(&["check", "--config", config.path()]);
-    assert_eq!(output.outcome, Outcome::Failure);
+    assert_eq!(output.outcome, CommandOutcome::Failure);
     assert!(
         output.err.contains("flowControl.totalSeats"),
         "{}",
@@ -212,7 +212,7 @@ spec:
     nonResourceRules: [{verbs: [get], nonResourceURLs: [/x]}]
 ";
     let output = fairgate_with(objects, &["check", "--policies", "-"]);
-    assert_eq!(output.outcome, Outcome::Success, "{}", output.err);
+    assert_eq!(output.outcome, CommandOutcome::Success, "{}", output.err);
     assert!(
         output
             .err
@@ -230,7 +230,7 @@ spec:
 #[test]
 fn check_reports_text_that_is_not_yaml() {
     let output = fairgate_with("a: [", &["check", "--policies", "-"]);
-    assert_eq!(output.outcome, Outcome::Failure);
+    assert_eq!(output.outcome, CommandOutcome::Failure);
     assert!(
         output.err.contains("error: standard input: document 1: "),
         "{}",
@@ -248,7 +248,7 @@ fn an_absent_configuration_or_directory_is_an_error() {
         "--policies",
         "/nonexistent",
     ]);
-    assert_eq!(output.outcome, Outcome::Failure);
+    assert_eq!(output.outcome, CommandOutcome::Failure);
     assert_eq!(
         output.err.matches("cannot be read").count(),
         2,
@@ -259,7 +259,7 @@ fn an_absent_configuration_or_directory_is_an_error() {
 
 fn explained(arguments: &[&str]) -> Value {
     let output = fairgate(&[&["explain", "--output", "json"], arguments].concat());
-    assert_eq!(output.outcome, Outcome::Success, "{}", output.err);
+    assert_eq!(output.outcome, CommandOutcome::Success, "{}", output.err);
     output.json()
 }
 
@@ -400,19 +400,19 @@ fn explain_needs_a_usable_policy_but_no_certificates() {
     let request = ["--as", "u", "GET", "/"];
     let config = configuration("no-certs", "listen: {tls: {certFile: a, keyFile: b}}\n");
     let output = fairgate(&[&["explain", "--config", config.path()], &request[..]].concat());
-    assert_eq!(output.outcome, Outcome::Success, "{}", output.err);
+    assert_eq!(output.outcome, CommandOutcome::Success, "{}", output.err);
     assert!(output.err.contains("listen.tls.certFile"), "{}", output.err);
 
     let config = configuration("no-policy", "flowControl: {totalSeats: 0}\n");
     let output = fairgate(&[&["explain", "--config", config.path()], &request[..]].concat());
-    assert_eq!(output.outcome, Outcome::Failure);
+    assert_eq!(output.outcome, CommandOutcome::Failure);
     assert_eq!(output.out, "");
 }
 
 #[test]
 fn explain_reports_a_malformed_request() {
     let output = fairgate(&["explain", "--as", "u", "GET", "/api/v1/watch"]);
-    assert_eq!(output.outcome, Outcome::Failure);
+    assert_eq!(output.outcome, CommandOutcome::Failure);
     assert!(
         output
             .err
@@ -456,7 +456,7 @@ fn explain_prints_one_line_per_attribute() {
 fn serve_refuses_an_invalid_configuration_and_reports_all_errors() {
     let config = configuration("serve", "a: 1\nlimits: {connections: 0}\n");
     let output = fairgate(&["serve", "--config", config.path()]);
-    assert_eq!(output.outcome, Outcome::Failure);
+    assert_eq!(output.outcome, CommandOutcome::Failure);
     assert!(
         output.err.contains("the configuration has 2 errors"),
         "{}",

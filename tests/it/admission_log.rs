@@ -7,9 +7,8 @@ use fairgate::{
 };
 use fairgate_admission::{
     AdmissionDecision, AdmissionMode, AdmissionOperation, AdmissionRecord, EnforcementAction,
-    Fidelity, PolicyUsage, RecordedCheck, RecordedRequest,
+    Fidelity, PolicyUsage, RecordedCheck, RecordedRequest, audit::AuditEntry,
 };
-use fairgate_admitter::audit::AuditEntry;
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 

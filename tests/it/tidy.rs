@@ -7,6 +7,7 @@ mod admitter_modules;
 mod circles;
 mod cluster_modules;
 mod documents;
+mod gateway_modules;
 mod loadtest_modules;
 mod modules;
 mod profiles;
@@ -45,8 +46,8 @@ const BEHIND: &[(&str, &[&str])] = &[
             "crates/upstream/src/kube_transport.rs",
             "crates/upstream/src/watch_error.rs",
             "src/app/followed_namespaces.rs",
-            "src/source/kube/known_objects.rs",
-            "src/source/kube/mod.rs",
+            "crates/sources/src/kube/known_objects.rs",
+            "crates/sources/src/kube/mod.rs",
         ],
     ),
 ];

@@ -34,6 +34,7 @@
 //! Not here: reading policies, converting objects between versions, HTTP, watches.
 
 mod attributes;
+pub mod audit;
 mod built_in;
 mod cluster_objects;
 mod early;

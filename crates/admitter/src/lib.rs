@@ -38,7 +38,6 @@
 
 mod abort_on_drop;
 mod admitter;
-pub mod audit;
 mod body_budget;
 mod body_object;
 mod cluster_state;

@@ -67,9 +67,11 @@ mod conditions;
 pub mod controller;
 pub mod int_or_percent;
 pub mod labels;
+mod mode;
 pub mod pod;
 pub mod procedure;
 mod read;
 pub mod waiting;
 
+pub use mode::EvictionMode;
 pub use read::MalformedObject;

@@ -9,7 +9,7 @@ use fairgate_core::{
     random::Random,
     sync::{Mutex, lock},
 };
-use fairgate_eviction::{procedure::server_clock::ServerClock, waiting::BudgetName};
+use fairgate_eviction::{EvictionMode, procedure::server_clock::ServerClock, waiting::BudgetName};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 use tokio::sync::Semaphore;
 use tracing::Level;
@@ -17,7 +17,7 @@ use tracing::Level;
 use crate::{
     budget_api::BudgetApi,
     budget_queue::BudgetQueues,
-    events::{EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent},
+    events::{EvictionEvent, EvictionOutcome, EvictionWaitEvent},
     responses::EvictionEnd,
     upstream_objects::UpstreamObjects,
     wait_rules::EvictionWaitRules,

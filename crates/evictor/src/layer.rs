@@ -14,7 +14,7 @@ use tower::{Layer, Service};
 
 use crate::{
     data_side::DataSide,
-    events::{EvictionMode, EvictionOutcome},
+    events::EvictionOutcome,
     evictor::Evictor,
     path::{PathMatch, PodPlace},
     responses::{EvictionEnd, reply},
@@ -23,6 +23,7 @@ use fairgate_apiserver::{Output, StatusError};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply};
 use fairgate_core::digest::Verb;
+use fairgate_eviction::EvictionMode;
 
 /// Puts an [`Evictor`] in front of a service.
 #[derive(Clone, Debug)]

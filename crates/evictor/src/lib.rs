@@ -44,8 +44,9 @@ mod wait_rules;
 mod waits;
 
 pub use budget_api::{BudgetApi, CallFuture};
-pub use events::{EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent};
+pub use events::{EvictionEvent, EvictionOutcome, EvictionWaitEvent};
 pub use evictor::{Evictor, EvictorSettings};
+pub use fairgate_eviction::EvictionMode;
 pub use layer::{EvictionLayer, EvictionService};
 pub use upstream_response::UpstreamResponse;
 pub use wait_layer::{EvictionWaitLayer, EvictionWaitService};

@@ -257,7 +257,7 @@ mod tests {
     use rcgen::KeyPair;
 
     use super::*;
-    use crate::config::Config;
+    use fairgate_config::Config;
     use fairgate_core::time::Time;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Outcome, fairgate, fairgate_with, shipped};
+use super::{CommandOutcome, fairgate, fairgate_with, shipped};
 
 /// What `check --budgets -` finds in these documents, one line each: severity, name and message.
 fn budget_findings(documents: &[Value]) -> Vec<String> {
@@ -13,7 +13,10 @@ fn budget_findings(documents: &[Value]) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap();
     let errors = findings.iter().any(|found| found["severity"] == "error");
     assert_eq!(
-        (report["ok"] == false, output.outcome == Outcome::Failure),
+        (
+            report["ok"] == false,
+            output.outcome == CommandOutcome::Failure
+        ),
         (errors, errors)
     );
     assert_eq!(report["levels"], json!([]));
@@ -104,7 +107,10 @@ fn check_reads_standard_input_once() {
         let output = fairgate(&["check", one, "-", other, "-"]);
         let expected = "more than one of --policies, --budgets and --admission";
         assert!(output.err.contains(expected), "{}", output.err);
-        assert_eq!((&*output.out, output.outcome), ("", Outcome::Unusable));
+        assert_eq!(
+            (&*output.out, output.outcome),
+            ("", CommandOutcome::Unusable)
+        );
     }
 }
 

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use fairgate::source::{
+use fairgate_base::clock::Clock;
+use fairgate_core::{apf::objects::ObjectSet, time::Time};
+use fairgate_sources::{
     DocumentSet, PolicySource as _,
     kube::{KubeSource, SyncStatus},
 };
-use fairgate_base::clock::Clock;
-use fairgate_core::{apf::objects::ObjectSet, time::Time};
 use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse},
     endpoint::Endpoint,

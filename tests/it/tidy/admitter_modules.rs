@@ -148,5 +148,4 @@ pub(super) const ADMITTER: Edges = &[
     ),
     ("layer", &["admitter", "side"]),
     ("wait_layer", &["layer", "side"]),
-    ("audit", &[]),
 ];

@@ -2,6 +2,7 @@
 
 use super::admitter_modules::ADMITTER;
 use super::cluster_modules::CLUSTER;
+use super::gateway_modules::{CONFIG, OBSERVE, POLICY_CLI, SERVER, SOURCES};
 use super::loadtest_modules::LOADTEST;
 
 /// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
@@ -9,6 +10,7 @@ use super::loadtest_modules::LOADTEST;
 pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/core/src", CORE),
     ("crates/base/src", BASE),
+    ("crates/manifest/src", MANIFEST),
     ("crates/upstream/src", UPSTREAM),
     ("crates/proxy/src", PROXY),
     ("crates/store/src", STORE),
@@ -21,6 +23,10 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/admitter/src", ADMITTER),
     ("crates/cluster/src", CLUSTER),
     ("crates/disruption/src", DISRUPTION),
+    ("crates/config/src", CONFIG),
+    ("crates/observe/src", OBSERVE),
+    ("crates/policy-cli/src", POLICY_CLI),
+    ("crates/sources/src", SOURCES),
     ("src", SERVER),
     ("loadtest/src", LOADTEST),
 ];
@@ -65,6 +71,9 @@ const BASE: Edges = &[
     ("socket", &[]),
     ("turns", &[]),
 ];
+
+/// What people write: files, and the documents in them.
+const MANIFEST: Edges = &[("files", &[]), ("yaml", &[])];
 
 /// The gateway as a client of its upstream.
 const UPSTREAM: Edges = &[
@@ -198,6 +207,7 @@ const ADMISSION: Edges = &[
     ("verdict", &["attributes", "evaluation"]),
     ("mode", &[]),
     ("record", &["attributes", "evaluation", "mode", "verdict"]),
+    ("audit", &["mode", "record"]),
     (
         "judge",
         &[
@@ -234,6 +244,7 @@ const EVICTION: Edges = &[
     ("pod", &["labels", "read"]),
     ("budget", &["int_or_percent", "pod", "read"]),
     ("amounts", &["budget", "int_or_percent", "pod"]),
+    ("mode", &[]),
     ("waiting", &[]),
     ("advice", &["budget", "int_or_percent", "pod"]),
     (
@@ -562,16 +573,4 @@ const DISRUPTION: Edges = &[
             "watches",
         ],
     ),
-];
-
-/// The gateway: policy sources, configuration, metrics, and the modules that combine everything.
-const SERVER: Edges = &[
-    ("background_memory", &[]),
-    ("source", &[]),
-    ("config", &[]),
-    ("observe", &["config"]),
-    ("app", &["config", "observe", "source"]),
-    // Another gateway, with an upstream and clients of its own.
-    ("demo", &["app"]),
-    ("cli", &["app", "config", "demo", "source"]),
 ];

@@ -28,7 +28,7 @@ fn is_up_to_date(page: &str, generated: &str) {
 fn the_metrics_reference_is_that_of_the_catalogue() {
     let mut page = String::from(
         "# Metrics\n\n\
-         <!-- Generated from src/observe/catalogue.rs by tests/it/tidy/reference.rs. Do not edit. -->\n\n\
+         <!-- Generated from crates/observe/src/catalogue.rs by tests/it/tidy/reference.rs. Do not edit. -->\n\n\
          Served at `/metrics` on the admin port in Prometheus' text format. Metrics whose names begin with `apiserver_` have the\n\
          names, labels and buckets of kube-apiserver, and a label `apiserver` that names the upstream; `fairgate_*` are fairgate's own.\n\n\
          *Stability* is as in Kubernetes: a STABLE metric keeps its name, type and labels; a BETA metric keeps at least its labels;\n\
@@ -227,7 +227,7 @@ fn the_configuration_reference_is_that_of_the_code_and_the_sample() {
         .collect();
     let mut page = String::from(
         "# Configuration\n\n\
-         <!-- Generated from src/config and config/fairgate.yaml by tests/it/tidy/reference.rs. Do not edit. -->\n\n\
+         <!-- Generated from crates/config and config/fairgate.yaml by tests/it/tidy/reference.rs. Do not edit. -->\n\n\
          Every key of the configuration file. An absent or null key has its default; `\"\"` means none. Durations are written `500ms`,\n\
          `10s`, `1m30s`, sizes `64Ki`, `1Mi`. Relative paths begin at the directory of the file. Unknown keys are refused.\n\
          *Reload*: SIGHUP applies a change of this key; all others take effect at a restart. Files marked (followed) are\n\

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use fairgate_admission::{AdmissionDecision, AdmissionMode, AdmissionRecord};
+use fairgate_admission::{AdmissionDecision, AdmissionMode, AdmissionRecord, audit::AuditEntry};
 use serde_json::{Value, json};
 
 use super::world::{World, policy};
-use crate::audit::AuditEntry;
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 

@@ -1,0 +1,45 @@
+//! The configuration: a file becomes a [`Config`], or a list of all its errors.
+//!
+//! The file is a Kubernetes-style object (`apiVersion: fairgate.dev/v1alpha1`, `kind: Configuration`). It is
+//! read key by key, so that all errors are reported at once, into a [`Config`] ready to use, with certificates
+//! and keys loaded. Defaults are in `read` and nowhere else. Without a file the defaults apply, and nothing
+//! is read from the working directory.
+//!
+//! A key that is absent or `null` has its default; an empty path or text means "none". Relative paths begin
+//! at the file's directory. Secrets are never printed, not even by `Debug`.
+//!
+//! Not here: the policy objects, which come from sources of their own, and what the settings do.
+
+mod admission;
+mod bearer_token;
+mod config;
+mod error;
+mod file_version;
+mod keys;
+mod pem;
+mod read;
+mod secret;
+mod section;
+#[cfg(test)]
+mod tests;
+mod url;
+mod validate;
+mod values;
+
+pub use admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionSource};
+pub use bearer_token::BearerTokenFile;
+pub use config::{
+    AdminConfig, AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode,
+    DrainConfig, EnforcementConfig, EtcdConfig, EvictionConfig, EvictionWaitConfig,
+    FlowControlConfig, GatewayMode, HostedApiConfig, LimitsConfig, ListenConfig, LogConfig,
+    LogFormat, LogLevel, ProtocolConfig, RequestHeaderConfig, SecureAdminConfig, StoreConfig,
+    TimeoutsConfig, TokenFileConfig, TokenReviewConfig, UpstreamConfig, UpstreamIdentityConfig,
+};
+pub use error::ConfigError;
+pub use fairgate_eviction::EvictionMode;
+pub use file_version::{FileDigest, FileVersion, file_digest};
+pub use keys::ConfigKey;
+pub use pem::{Authorities, CertificateAndKey};
+pub use read::ConfigReading;
+pub use secret::Secret;
+pub use url::UpstreamUrl;

@@ -1,0 +1,171 @@
+//! Reads `hostedApi` and `store`: the API of the policy objects, and where they are stored.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{HOUR, SECOND, pem_files};
+use crate::{
+    config::{EtcdConfig, HostedApiConfig, StoreConfig},
+    pem,
+    secret::Secret,
+    section::ConfigSection,
+    url::UpstreamUrl,
+    values::{self, InvalidValue, Keyword},
+};
+
+pub(super) fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
+    HostedApiConfig {
+        kubernetes_version: section.get(
+            "kubernetesVersion",
+            "v1.36.3".to_owned(),
+            kubernetes_version,
+        ),
+        reader_groups: section.get("readerGroups", Vec::new(), values::texts),
+        authorized_ttl: section.ranged(
+            "authorizedTTL",
+            300 * SECOND,
+            &(Duration::ZERO..=HOUR),
+            values::duration,
+        ),
+        unauthorized_ttl: section.ranged(
+            "unauthorizedTTL",
+            30 * SECOND,
+            &(Duration::ZERO..=HOUR),
+            values::duration,
+        ),
+    }
+}
+
+pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
+    let kind = section.keyword("type", StoreKind::Local);
+    let path = section.section("local", |local| {
+        let path = local.path("path");
+        path.unwrap_or_else(|| local.reader.relative_path("fairgate.redb"))
+    });
+    let etcd = section.section("etcd", etcd);
+    match kind {
+        StoreKind::Local => StoreConfig::Local { path },
+        StoreKind::Etcd => {
+            if !cfg!(feature = "etcd") {
+                let field = section.field("type");
+                section.reader.error(
+                    &field,
+                    "this fairgate was built without etcd",
+                    "build it with --features etcd, or use local",
+                );
+            }
+            if etcd.endpoints.is_empty() {
+                let field = section.field("etcd.endpoints");
+                section.reader.error(
+                    &field,
+                    "empty",
+                    "name at least one, such as https://etcd-0:2379",
+                );
+            }
+            StoreConfig::Etcd(etcd)
+        }
+    }
+}
+
+/// `v1.36.3`: clients parse it as a semantic version.
+fn kubernetes_version(value: &Value) -> Result<String, InvalidValue> {
+    let text = values::text(value)?;
+    let numbers = text.strip_prefix('v').map(|rest| rest.split('.'));
+    let is_version = numbers.is_some_and(|numbers| {
+        let numbers: Vec<&str> = numbers.collect();
+        let is_number = |part: &&str| {
+            !part.is_empty() && part.len() < 6 && part.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        numbers.len() == 3 && numbers.iter().all(is_number)
+    });
+    if is_version {
+        return Ok(text);
+    }
+    Err(InvalidValue::new(
+        format!("{text:?} is not a Kubernetes version"),
+        "write it as v1.36.3",
+    ))
+}
+
+fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
+    let endpoints = section.get("endpoints", Vec::new(), endpoints);
+    let prefix = section.get("prefix", "/fairgate".to_owned(), etcd_prefix);
+    let ca = section.path("caFile");
+    let authorities_pem = ca.and_then(|path| {
+        pem_files::read_file(section, "caFile", &path, |text| {
+            pem::authorities(&path, text).map(|_| text.to_vec())
+        })
+    });
+    let client_pem = section.section("clientCertificate", pem_files::certificate_and_key_pem);
+    let user = section.text("user");
+    let password_file = section.path("passwordFile");
+    let password = password_file
+        .as_ref()
+        .and_then(|path| pem_files::read_file(section, "passwordFile", path, password));
+    if user.is_empty() != password_file.is_none() {
+        let field = section.field("user");
+        section.reader.error(
+            &field,
+            "user and passwordFile must be set together",
+            "set both, or neither",
+        );
+    }
+    EtcdConfig {
+        endpoints,
+        prefix,
+        authorities_pem,
+        client_pem,
+        user: password
+            .filter(|_| !user.is_empty())
+            .map(|password| (user, Secret::new(password))),
+        compaction: section.get("compaction", false, values::flag),
+    }
+}
+
+fn endpoints(value: &Value) -> Result<Vec<String>, InvalidValue> {
+    let endpoints = values::texts(value)?;
+    let wrong = endpoints
+        .iter()
+        .find(|endpoint| UpstreamUrl::parse(endpoint).is_none());
+    match wrong {
+        None => Ok(endpoints),
+        Some(endpoint) => Err(InvalidValue::new(
+            format!("{endpoint:?} is not a server URL"),
+            "write it as https://host:2379",
+        )),
+    }
+}
+
+fn etcd_prefix(value: &Value) -> Result<String, InvalidValue> {
+    let prefix = values::text(value)?;
+    let rest = prefix.strip_prefix('/').unwrap_or_default();
+    let is_path = !rest.is_empty() && rest.split('/').all(|segment| !segment.is_empty());
+    if is_path && rest != "registry" && !rest.starts_with("registry/") {
+        return Ok(prefix);
+    }
+    Err(InvalidValue::new(
+        format!("{prefix:?} is not a valid prefix"),
+        "write a path such as /fairgate; /registry belongs to kube-apiserver",
+    ))
+}
+
+fn password(contents: &[u8]) -> Result<String, InvalidValue> {
+    match std::str::from_utf8(contents) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(_) => Err(InvalidValue::new(
+            "the file is not UTF-8 text",
+            "write only the password into it",
+        )),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoreKind {
+    Local,
+    Etcd,
+}
+
+impl Keyword for StoreKind {
+    const WORDS: &'static [(&'static str, Self)] = &[("local", Self::Local), ("etcd", Self::Etcd)];
+}

@@ -1,0 +1,341 @@
+//! Reads a configuration file so that all errors in it are found at once.
+//!
+//! Code reads the keys of a [`ConfigSection`] one by one, each with its notation and default. A malformed value
+//! becomes a finding, and the default takes its place, so that reading continues; a key that no code reads is
+//! unknown. A derived deserializer would stop at the first error.
+//!
+//! The reader also stores the effective value of each key, and a digest of the contents of each file, so that
+//! a reload can detect changes.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{Debug, Write as _},
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
+
+use fairgate_manifest::read_bounded;
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::values::{self, InvalidValue, Keyword, Notation};
+use fairgate_core::finding::{Finding, Severity};
+
+/// The state of reading one configuration file: its findings and effective values.
+#[derive(Debug)]
+pub(super) struct ConfigReader {
+    /// The name of the file in findings.
+    file: String,
+    /// The directory of the file; paths in it are relative to this directory.
+    directory: PathBuf,
+    pub(super) findings: Vec<Finding>,
+    /// The effective value of each key, in Rust's debug notation, by the key's path.
+    pub(super) effective: BTreeMap<String, String>,
+    /// The notation of each key's value, and its range, by the key's path.
+    pub(super) notations: BTreeMap<String, (String, Option<String>)>,
+}
+
+impl ConfigReader {
+    pub(super) fn new(file: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self {
+            file: file.into(),
+            directory: directory.into(),
+            findings: Vec::new(),
+            effective: BTreeMap::new(),
+            notations: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn error(
+        &mut self,
+        field: &str,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.push(Severity::Error, field, problem.into(), remedy.into());
+    }
+
+    pub(super) fn warning(
+        &mut self,
+        field: &str,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.push(Severity::Warning, field, problem.into(), remedy.into());
+    }
+
+    fn push(&mut self, severity: Severity, field: &str, problem: String, remedy: String) {
+        self.findings.push(Finding {
+            severity,
+            origin: self.file.clone(),
+            kind: String::new(),
+            name: String::new(),
+            field: field.to_owned(),
+            message: problem,
+            remedy,
+        });
+    }
+
+    /// Whether `field`, which must be a text or a path that has been read, is set to another value than its default,
+    /// the empty text. A value that is not a text counts as not set, since the default takes its place.
+    pub(super) fn is_set(&self, field: &str) -> bool {
+        self.effective
+            .get(field)
+            .is_some_and(|value| value != "\"\"")
+    }
+
+    /// The path of the file `name` in the directory of the configuration file.
+    pub(super) fn relative_path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Reads the root of a file.
+    pub(super) fn root<T>(
+        &mut self,
+        entries: Map<String, Value>,
+        read: impl FnOnce(&mut ConfigSection<'_>) -> T,
+    ) -> T {
+        self.read_section(String::new(), entries, read)
+    }
+
+    fn read_section<T>(
+        &mut self,
+        path: String,
+        entries: Map<String, Value>,
+        read: impl FnOnce(&mut ConfigSection<'_>) -> T,
+    ) -> T {
+        let mut section = ConfigSection {
+            reader: self,
+            path,
+            entries,
+            known_keys: Vec::new(),
+        };
+        let value = read(&mut section);
+        section.report_unknown_keys();
+        value
+    }
+
+    /// Reads the file that `field` refers to; a failure is a finding.
+    pub(super) fn contents(&mut self, field: &str, path: &Path) -> Option<Vec<u8>> {
+        match read_bounded(path) {
+            Ok(contents) => {
+                let mut digest = String::new();
+                for byte in Sha256::digest(&contents) {
+                    let _ = write!(digest, "{byte:02x}");
+                }
+                self.effective.insert(format!("{field} (content)"), digest);
+                Some(contents)
+            }
+            Err(error) => {
+                self.error(
+                    field,
+                    format!("{} cannot be read: {error}", path.display()),
+                    "check the path, which is relative to the directory of the configuration file, and the file's permissions",
+                );
+                None
+            }
+        }
+    }
+}
+
+/// One mapping of the file: `limits`, `authentication.anonymous`.
+pub(super) struct ConfigSection<'a> {
+    pub(super) reader: &'a mut ConfigReader,
+    path: String,
+    /// The entries that have not been read yet.
+    entries: Map<String, Value>,
+    /// The keys that have been read, present or not.
+    known_keys: Vec<&'static str>,
+}
+
+impl ConfigSection<'_> {
+    /// The full path of `key`.
+    pub(super) fn field(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+
+    /// Reads the mapping under `key`; an absent one is empty.
+    pub(super) fn section<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut ConfigSection<'_>) -> T,
+    ) -> T {
+        let field = self.field(key);
+        let entries = match self.take(key) {
+            None => Map::new(),
+            Some(Value::Object(entries)) => entries,
+            Some(value) => {
+                self.reader.error(
+                    &field,
+                    format!("{} is not a mapping", brief(&value)),
+                    "indent its keys below it",
+                );
+                Map::new()
+            }
+        };
+        self.reader.read_section(field, entries, read)
+    }
+
+    /// The value under `key` in the notation of `read`, `default` where absent, null or malformed.
+    pub(super) fn get<T: Debug + Notation>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
+    ) -> T {
+        self.get_as(key, (T::notation(), None), default, read)
+    }
+
+    /// Like [`ConfigSection::get`], with an explicit notation and range.
+    fn get_as<T: Debug>(
+        &mut self,
+        key: &'static str,
+        notation: (String, Option<String>),
+        default: T,
+        read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
+    ) -> T {
+        let field = self.field(key);
+        self.reader.notations.insert(field.clone(), notation);
+        let value = match self.take(key).map(|value| read(&value)) {
+            None => default,
+            Some(Ok(value)) => value,
+            Some(Err(InvalidValue { problem, remedy })) => {
+                self.reader.error(&field, problem, remedy);
+                default
+            }
+        };
+        self.reader.effective.insert(field, format!("{value:?}"));
+        value
+    }
+
+    /// Like [`ConfigSection::get`], for a value that must be in `range`.
+    pub(super) fn ranged<T: Debug + PartialOrd + Notation>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        range: &RangeInclusive<T>,
+        read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
+    ) -> T {
+        let (low, high) = (range.start().written(), range.end().written());
+        let notation = (T::notation(), Some(format!("{low} to {high}")));
+        self.get_as(key, notation, default, |written| {
+            let value = read(written)?;
+            if range.contains(&value) {
+                return Ok(value);
+            }
+            Err(InvalidValue::new(
+                format!("{} is out of range", brief(written)),
+                format!("write a value from {low} to {high}"),
+            ))
+        })
+    }
+
+    /// One of the keywords of `T`.
+    pub(super) fn keyword<T: Keyword + Debug>(&mut self, key: &'static str, default: T) -> T {
+        self.get(key, default, values::keyword)
+    }
+
+    /// Text; empty by default.
+    pub(super) fn text(&mut self, key: &'static str) -> String {
+        self.get(key, String::new(), values::text)
+    }
+
+    /// The path of a file or directory, relative to the directory of the configuration file; none by default
+    /// and when empty.
+    pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
+        let directory = self.reader.directory.clone();
+        let notation = ("path".to_owned(), None);
+        let text = self.get_as(key, notation, String::new(), values::text);
+        (!text.is_empty()).then(|| directory.join(text))
+    }
+
+    /// As [`path`](Self::path); `-` stands for itself.
+    pub(super) fn path_or_dash(&mut self, key: &'static str) -> Option<PathBuf> {
+        let directory = self.reader.directory.clone();
+        let notation = ("path, or -".to_owned(), None);
+        let text = self.get_as(key, notation, String::new(), values::text);
+        match &*text {
+            "" => None,
+            "-" => Some(PathBuf::from("-")),
+            path => Some(directory.join(path)),
+        }
+    }
+
+    /// The paths of files or directories, relative to the directory of the configuration file; none by default.
+    pub(super) fn paths(&mut self, key: &'static str) -> Vec<PathBuf> {
+        let directory = self.reader.directory.clone();
+        let notation = ("list of paths".to_owned(), None);
+        let texts = self.get_as(key, notation, Vec::new(), values::texts);
+        texts.iter().map(|text| directory.join(text)).collect()
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<Value> {
+        self.known_keys.push(key);
+        self.entries.remove(key).filter(|value| !value.is_null())
+    }
+
+    /// Reports the entries that no code has read.
+    fn report_unknown_keys(self) {
+        for (key, _) in &self.entries {
+            let field = self.field(key);
+            let similar = self.known_keys.iter().find(|known| is_similar(known, key));
+            let remedy = match similar {
+                Some(similar) => format!("did you mean {similar:?}?"),
+                None => format!("remove it, or write one of {}", self.known_keys.join(", ")),
+            };
+            self.reader.error(&field, "unknown key", remedy);
+        }
+    }
+}
+
+/// A value short enough for a message.
+fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(40) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}
+
+/// Whether two keys differ in case, punctuation or one letter only.
+fn is_similar(known: &str, key: &str) -> bool {
+    let plain = |text: &str| -> Vec<char> {
+        text.chars()
+            .filter(|c| c.is_alphanumeric())
+            .flat_map(char::to_lowercase)
+            .collect()
+    };
+    let (a, b) = (plain(known), plain(key));
+    let same_start = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
+    let same_end = a
+        .iter()
+        .rev()
+        .zip(b.iter().rev())
+        .take_while(|(x, y)| x == y)
+        .count();
+    let longer = a.len().max(b.len());
+    longer.abs_diff(a.len().min(b.len())) <= 1 && same_start + same_end + 1 >= longer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_is_similar_to_the_key() {
+        assert!(is_similar("caFile", "cafile"));
+        assert!(is_similar("caFile", "ca_file"));
+        assert!(is_similar("totalSeats", "totalSeat"));
+        assert!(!is_similar("caFile", "keyFile"));
+        assert!(!is_similar("address", "enforcement"));
+    }
+
+    #[test]
+    fn a_long_value_is_cut_in_messages() {
+        assert!(brief(&Value::from("é".repeat(1000))).len() < 100);
+    }
+}

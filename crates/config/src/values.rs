@@ -1,0 +1,374 @@
+//! The notations of single values: durations, sizes, addresses, keywords.
+//!
+//! Each function parses a value of the file, or returns the problem and the remedy.
+//!
+//! Not here: defaults, ranges, and which key has which notation.
+
+use std::{net::SocketAddr, time::Duration};
+
+use fairgate_core::go_duration::{self, GoDuration};
+use http::HeaderName;
+use serde_json::Value;
+
+use crate::{secret::Secret, url::UpstreamUrl};
+
+/// Why a value is invalid, and how to correct it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InvalidValue {
+    pub(super) problem: String,
+    pub(super) remedy: String,
+}
+
+impl InvalidValue {
+    pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            problem: problem.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// A setting with a fixed set of values.
+pub(super) trait Keyword: Copy + PartialEq + 'static {
+    /// Every keyword with its value; case-sensitive.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+/// The notation of a type of setting, for documentation and messages.
+pub(super) trait Notation {
+    /// The name of the notation, such as `duration`.
+    fn notation() -> String;
+
+    /// This value in its notation; only needed for types with ranges.
+    fn written(&self) -> String {
+        String::new()
+    }
+}
+
+impl<T: Keyword> Notation for T {
+    fn notation() -> String {
+        let words: Vec<_> = T::WORDS
+            .iter()
+            .map(|(word, _)| format!("`{word}`"))
+            .collect();
+        words.join(", ")
+    }
+}
+
+macro_rules! notations {
+    ($($ty:ty: $notation:literal),* $(,)?) => {
+        $(impl Notation for $ty {
+            fn notation() -> String {
+                $notation.to_owned()
+            }
+        })*
+    };
+}
+
+notations! {
+    SocketAddr: "IP address and port",
+    Option<SocketAddr>: "IP address and port",
+    bool: "`true`, `false`",
+    String: "text",
+    Vec<String>: "list of text",
+    HeaderName: "header name",
+    Vec<HeaderName>: "list of header names",
+    UpstreamUrl: "URL",
+    Option<Secret<[u8; 16]>>: "32 hex digits",
+    Option<Duration>: "duration",
+}
+
+impl Notation for u32 {
+    fn notation() -> String {
+        "integer".to_owned()
+    }
+
+    fn written(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Notation for u64 {
+    fn notation() -> String {
+        "size".to_owned()
+    }
+
+    fn written(&self) -> String {
+        let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
+        let fits = |bits: u32| *self > 0 && self.trailing_zeros() >= bits;
+        match units.into_iter().find(|(bits, _)| fits(*bits)) {
+            Some((bits, unit)) => format!("{}{unit}", self >> bits),
+            None => self.to_string(),
+        }
+    }
+}
+
+impl Notation for Duration {
+    fn notation() -> String {
+        "duration".to_owned()
+    }
+
+    /// As Go prints it, without trailing zeros: `4h`, not `4h0m0s`.
+    fn written(&self) -> String {
+        let mut text = GoDuration(*self).to_string();
+        for (zero, unit) in [("m0s", "m"), ("h0m", "h")] {
+            if text.ends_with(zero) {
+                text.truncate(text.len() - zero.len());
+                text.push_str(unit);
+            }
+        }
+        text
+    }
+}
+
+/// Text; a number is not accepted as text.
+pub(super) fn text(value: &Value) -> Result<String, InvalidValue> {
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| InvalidValue::new(format!("{value} is not text"), "put quotes around it"))
+}
+
+/// `true` or `false`.
+pub(super) fn flag(value: &Value) -> Result<bool, InvalidValue> {
+    value.as_bool().ok_or_else(|| {
+        InvalidValue::new(
+            format!("{value} is neither true nor false"),
+            "write true or false, without quotes",
+        )
+    })
+}
+
+/// A whole number that fits 32 bits.
+pub(super) fn count(value: &Value) -> Result<u32, InvalidValue> {
+    value
+        .as_u64()
+        .and_then(|n| u32::try_from(n).ok())
+        .ok_or_else(|| {
+            InvalidValue::new(
+                format!("{value} is not a whole number from 0 to {}", u32::MAX),
+                "write a whole number, without quotes",
+            )
+        })
+}
+
+/// One of the keywords of `T`.
+pub(super) fn keyword<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
+    let found = value
+        .as_str()
+        .and_then(|text| T::WORDS.iter().find(|(word, _)| *word == text));
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        let quotes = if value.is_boolean() {
+            ", in quotes"
+        } else {
+            ""
+        };
+        InvalidValue::new(
+            format!("{value} is not a known value"),
+            format!("write one of {}{quotes}", words.join(", ")),
+        )
+    })
+}
+
+/// A list of texts.
+pub(super) fn texts(value: &Value) -> Result<Vec<String>, InvalidValue> {
+    value
+        .as_array()
+        .ok_or_else(|| InvalidValue::new(format!("{value} is not a list"), "write it as [a, b]"))?
+        .iter()
+        .map(text)
+        .collect()
+}
+
+/// An IP address and port.
+pub(super) fn address(value: &Value) -> Result<SocketAddr, InvalidValue> {
+    text(value)?.parse().map_err(|_| {
+        InvalidValue::new(
+            format!("{value} is not an IP address and port"),
+            "write it as \"127.0.0.1:8443\" or \"[::]:8443\"",
+        )
+    })
+}
+
+/// An IP address and port; empty text is none.
+pub(super) fn optional_address(value: &Value) -> Result<Option<SocketAddr>, InvalidValue> {
+    if text(value)?.is_empty() {
+        return Ok(None);
+    }
+    address(value).map(Some)
+}
+
+/// A duration as Kubernetes writes it: `10s`, `1m30s`, `500ms`, `1.5h`.
+pub(super) fn duration(value: &Value) -> Result<Duration, InvalidValue> {
+    const REMEDY: &str = "write a number and a unit, as in 500ms, 10s, 1m30s, 4h";
+    let wrong = || InvalidValue::new(format!("{value} is not a duration"), REMEDY);
+    let text = value.as_str().ok_or_else(wrong)?;
+    // Go takes signs, too; no setting is negative.
+    if text.starts_with(['-', '+']) {
+        return Err(wrong());
+    }
+    go_duration::parse(text.as_bytes()).map_err(|_| wrong())
+}
+
+/// A number of bytes as Kubernetes writes it: `16Mi`, `512Ki`, `1G`, `65536`.
+pub(super) fn bytes(value: &Value) -> Result<u64, InvalidValue> {
+    const REMEDY: &str = "write a number and a unit, as in 64Ki, 16Mi, 1Gi";
+    let wrong = || InvalidValue::new(format!("{value} is not a size"), REMEDY);
+    if let Some(bytes) = value.as_u64() {
+        return Ok(bytes);
+    }
+    parse_bytes(value.as_str().ok_or_else(wrong)?).ok_or_else(wrong)
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let (number, unit, rest) = number_and_unit(text)?;
+    let unit = match unit {
+        "" => 1,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        _ => return None,
+    };
+    rest.is_empty().then(|| scaled(number, unit))?
+}
+
+/// Splits `1.5h30m` into `1.5`, `h` and `30m`.
+fn number_and_unit(text: &str) -> Option<(&str, &str, &str)> {
+    let digits = |c: char| c.is_ascii_digit() || c == '.';
+    let unit_at = text.find(|c| !digits(c)).unwrap_or(text.len());
+    let (number, rest) = text.split_at(unit_at);
+    let end = rest.find(digits).unwrap_or(rest.len());
+    let (unit, rest) = rest.split_at(end);
+    (!number.is_empty()).then_some((number, unit, rest))
+}
+
+/// `number`, a decimal with up to nine places, times `unit`, rounded down.
+fn scaled(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.len() > 9 || (whole.is_empty() && fraction.is_empty()) {
+        return None;
+    }
+    let places = |digits: &str| match digits {
+        "" => Some(0),
+        digits => digits.parse::<u64>().ok(),
+    };
+    let scale = 10_u64.pow(u32::try_from(fraction.len()).ok()?);
+    let part = u128::from(places(fraction)?) * u128::from(unit) / u128::from(scale);
+    places(whole)?
+        .checked_mul(unit)?
+        .checked_add(u64::try_from(part).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn durations_are_read_as_kubernetes_writes_them() {
+        for (text, millis) in [
+            ("10s", 10_000),
+            ("1m30s", 90_000),
+            ("500ms", 500),
+            ("1.5h", 5_400_000),
+            (".5s", 500),
+            ("0", 0),
+            ("0s", 0),
+        ] {
+            assert_eq!(
+                duration(&json!(text)),
+                Ok(Duration::from_millis(millis)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn ranges_are_written_as_a_person_would() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (60, "1m"),
+            (90, "1m30s"),
+            (3600, "1h"),
+            (86_400, "24h"),
+            (3601, "1h0m1s"),
+        ] {
+            assert_eq!(Duration::from_secs(seconds).written(), text);
+        }
+        for (bytes, text) in [
+            (0_u64, "0"),
+            (1000, "1000"),
+            (8 << 10, "8Ki"),
+            (1 << 40, "1Ti"),
+        ] {
+            assert_eq!(bytes.written(), text);
+        }
+    }
+
+    #[test]
+    fn a_duration_without_unit_or_sense_is_refused() {
+        for value in [
+            json!(10),
+            json!("10"),
+            json!("s"),
+            json!(""),
+            json!("-1s"),
+            json!("1d"),
+            json!("1.2.3s"),
+            json!("10 s"),
+            json!("99999999999999999999h"),
+            json!("9999999999h"),
+            json!(null),
+        ] {
+            assert!(duration(&value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_as_kubernetes_writes_them() {
+        for (value, size) in [
+            (json!("16Mi"), 16 << 20),
+            (json!("64Ki"), 64 << 10),
+            (json!("1.5Ki"), 1536),
+            (json!("1G"), 1_000_000_000),
+            (json!("65536"), 65536),
+            (json!(65536), 65536),
+        ] {
+            assert_eq!(bytes(&value), Ok(size), "{value}");
+        }
+        for value in [
+            json!("16MB"),
+            json!("Mi"),
+            json!(-1),
+            json!("1Ki1"),
+            json!("99999999999Gi"),
+        ] {
+            assert!(bytes(&value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_an_ip_and_a_port() {
+        assert!(address(&json!("127.0.0.1:1")).is_ok());
+        assert!(address(&json!("[::1]:1")).is_ok());
+        for value in [
+            json!("localhost:1"),
+            json!(":1"),
+            json!("1.2.3.4"),
+            json!(1),
+        ] {
+            assert!(address(&value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn texts_are_a_list_of_text_and_nothing_else() {
+        assert_eq!(texts(&json!(["a"])), Ok(vec!["a".to_owned()]));
+        assert!(texts(&json!("a")).is_err());
+        assert!(texts(&json!([1])).is_err());
+    }
+}

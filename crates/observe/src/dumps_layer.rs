@@ -1,0 +1,179 @@
+//! The debug dumps on the main port, for members of `system:masters`.
+//!
+//! The layer belongs inside fairness, so that its clients are authenticated and flow control applies.
+//! Requests for other paths pass without an allocation. The dump is made on the control runtime.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http::{
+    HeaderValue, Method, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName},
+};
+use pin_project_lite::pin_project;
+use tokio::{runtime::Handle, sync::oneshot};
+use tower::{Layer, Service};
+
+use crate::{
+    dumps::{Dump, PATH},
+    telemetry::Telemetry,
+};
+use fairgate_call::{Call, Refusal, Reply, ReplyBody};
+use fairgate_core::digest::{User, readable};
+
+/// Serves the dumps, and passes all other requests on.
+#[derive(Clone, Debug)]
+pub struct DumpsLayer {
+    telemetry: Arc<Telemetry>,
+    control: Handle,
+}
+
+impl DumpsLayer {
+    /// A layer that serves the dumps of `telemetry` on the main port. They are made on `control`.
+    pub fn new(telemetry: Arc<Telemetry>, control: Handle) -> Self {
+        Self { telemetry, control }
+    }
+}
+
+impl<S> Layer<S> for DumpsLayer {
+    type Service = Dumps<S>;
+
+    fn layer(&self, inner: S) -> Dumps<S> {
+        Dumps {
+            layer: self.clone(),
+            inner,
+        }
+    }
+}
+
+/// See `DumpsLayer`.
+#[derive(Clone, Debug)]
+pub struct Dumps<S> {
+    layer: DumpsLayer,
+    inner: S,
+}
+
+impl<S> Service<Call> for Dumps<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+{
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = Dumping<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        if !call.digest.info.path().starts_with(PATH.as_bytes()) {
+            return Dumping::Passing {
+                future: self.inner.call(call),
+            };
+        }
+        self.layer.begin(&call)
+    }
+}
+
+impl DumpsLayer {
+    /// Starts the dump that `call` requests.
+    fn begin<F>(&self, call: &Call) -> Dumping<F> {
+        let (info, user) = (&call.digest.info, &call.digest.user);
+        if !matches!(*call.request.method(), Method::GET | Method::HEAD) {
+            return Dumping::answered(Err(Refusal::MethodNotAllowed));
+        }
+        if !user.in_group(User::MASTERS) {
+            let message = format!(
+                "forbidden: User {:?} cannot {} path {:?}",
+                user.name,
+                info.verb,
+                readable(info.path())
+            );
+            return Dumping::answered(Err(Refusal::Forbidden(message.into())));
+        }
+        let Some(dump) = Dump::of(info.path(), call.request.uri().query()) else {
+            let unknown = "404 page not found\n".into();
+            let reply = reply(StatusCode::NOT_FOUND, unknown, call.request.method());
+            return Dumping::answered(Ok(reply));
+        };
+        let (made, text) = oneshot::channel();
+        let telemetry = Arc::clone(&self.telemetry);
+        self.control.spawn(async move {
+            // The requester may have left.
+            let _ = made.send(telemetry.dump(dump).await);
+        });
+        Dumping::Making {
+            text,
+            method: call.request.method().clone(),
+        }
+    }
+}
+
+/// The response to `HEAD` has the length of the text but no body. On HTTP/2 hyper would send one.
+fn reply(status: StatusCode, text: String, method: &Method) -> Reply {
+    let length = text.len();
+    let body = if *method == Method::HEAD {
+        ReplyBody::empty()
+    } else {
+        ReplyBody::full(text)
+    };
+    let mut reply = Response::new(body);
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_LENGTH, length.into());
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(
+        HeaderName::from_static("x-content-type-options"),
+        HeaderValue::from_static("nosniff"),
+    );
+    reply
+}
+
+pin_project! {
+    /// The future of [`Dumps`].
+    #[project = DumpingProjection]
+    pub enum Dumping<F> {
+        Passing { #[pin] future: F },
+        Making { text: oneshot::Receiver<String>, method: Method },
+        Answered { answer: Option<Box<Result<Reply, Refusal>>> },
+    }
+}
+
+impl<F> Dumping<F> {
+    fn answered(answer: Result<Reply, Refusal>) -> Self {
+        Self::Answered {
+            answer: Some(Box::new(answer)),
+        }
+    }
+}
+
+impl<F> Future for Dumping<F>
+where
+    F: Future<Output = Result<Reply, Refusal>>,
+{
+    type Output = Result<Reply, Refusal>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project() {
+            DumpingProjection::Passing { future } => future.poll(cx),
+            DumpingProjection::Making { text, method } => {
+                Poll::Ready(match ready!(Pin::new(text).poll(cx)) {
+                    Ok(text) => Ok(reply(StatusCode::OK, text, method)),
+                    Err(_) => Err(Refusal::Internal("the dump was not made".into())),
+                })
+            }
+            DumpingProjection::Answered { answer } => {
+                let again = || Err(Refusal::Internal("polled after its end".into()));
+                Poll::Ready(answer.take().map_or_else(again, |answer| *answer))
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What each flow of a priority level has now: waiting requests and seats.
+//!
+//! Read from the requests of a level, which are copied under its lock and added up afterwards.
+//!
+//! Not here: how evenly flows are served over time ([`crate::flow_shares`]).
+
+use std::sync::Arc;
+
+use fairgate_core::{
+    apf::{level::Level, queueset::Phase},
+    time::Time,
+};
+use fairgate_proxy::fairness::{FlowControl, Waiter};
+
+/// The flows of a level that have requests.
+#[derive(Clone, Debug)]
+pub(super) struct LevelFlows {
+    /// The name of the level.
+    pub(super) level: Arc<str>,
+    /// The current concurrency limit of the level, in seats.
+    pub(super) limit: u32,
+    /// The flows of the level, in order of their hashes.
+    pub(super) flows: Vec<PresentFlow>,
+    /// When the request arrived that has waited longest; `None` if none waits.
+    pub(super) oldest: Option<Time>,
+    /// Queues in which requests wait.
+    pub(super) active_queues: usize,
+}
+
+/// A flow that has requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PresentFlow {
+    /// The hash of the flow.
+    pub(super) hash: u64,
+    /// The number of the flow's FlowSchema, a `SchemaId`.
+    pub(super) schema: u32,
+    /// Waiting requests.
+    pub(super) waiting: u32,
+    /// Seats in use, including the final seats of requests whose response has ended.
+    pub(super) seats: u32,
+    /// One of its requests. `None` if the responses of all have ended.
+    pub(super) request: Option<Waiter>,
+}
+
+/// Reads the flows of all levels, one level after the other. O(requests · log(requests)).
+pub(super) fn read(flow_control: &FlowControl) -> Vec<LevelFlows> {
+    let levels = flow_control.dispatcher().levels();
+    let read = |(name, level): &(Arc<str>, Level<Waiter>)| read_level(name, level);
+    levels.iter().map(read).collect()
+}
+
+fn read_level(name: &Arc<str>, level: &Level<Waiter>) -> LevelFlows {
+    let mut oldest: Option<Time> = None;
+    let (summary, mut requests) = level.inspect(|set| {
+        let summary = set.summary();
+        let present = summary.waiting + summary.executing + summary.lingering;
+        let mut requests = Vec::with_capacity(present as usize);
+        set.visit(|entry| {
+            let is_waiting = entry.phase == Phase::Waiting;
+            if is_waiting {
+                oldest = Some(oldest.map_or(entry.arrived, |oldest| oldest.min(entry.arrived)));
+            }
+            requests.push(PresentFlow {
+                hash: entry.flow_hash(),
+                schema: entry.schema,
+                waiting: u32::from(is_waiting),
+                seats: if is_waiting { 0 } else { entry.seats },
+                request: (entry.phase != Phase::Lingering).then_some(entry.waiter),
+            });
+        });
+        (summary, requests)
+    });
+    requests.sort_unstable_by_key(|request| request.hash);
+    requests.dedup_by(|next, flow| {
+        let same = next.hash == flow.hash;
+        if same {
+            flow.waiting += next.waiting;
+            flow.seats = flow.seats.saturating_add(next.seats);
+            flow.request = flow.request.or(next.request);
+        }
+        same
+    });
+    LevelFlows {
+        level: Arc::clone(name),
+        limit: summary.limit,
+        flows: requests,
+        oldest,
+        active_queues: summary.queues_waiting,
+    }
+}
+
+impl LevelFlows {
+    /// The `most` flows with the most waiting requests and seats, the greatest first.
+    pub(super) fn largest(&self, most: usize) -> Vec<PresentFlow> {
+        let mut flows = self.flows.clone();
+        flows
+            .sort_by_key(|flow| std::cmp::Reverse(u64::from(flow.waiting) + u64::from(flow.seats)));
+        flows.truncate(most);
+        flows
+    }
+}

@@ -1,0 +1,282 @@
+//! Logging by the `tracing` facade, to standard error.
+//!
+//! Lines are written by a thread of their own, so that a slow reader of the log delays no request; when too
+//! many lines wait, further ones are dropped and counted. Values of an event cannot start a new line, so no
+//! client can forge log lines.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use metrics::Counter;
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{
+    Registry,
+    filter::Targets,
+    fmt::{MakeWriter, format::FmtSpan},
+    layer::SubscriberExt as _,
+};
+
+use crate::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_control_like};
+
+/// The maximum number of lines that wait to be written.
+const MAX_WAITING: usize = 8192;
+/// How often, and how long each time, [`LogGuard`] waits for the last lines to be written.
+const LAST_STEPS: u32 = 400;
+const LAST_STEP: Duration = Duration::from_millis(5);
+
+/// What is logged, and how; to standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// The lowest severity that is logged.
+    pub level: LevelFilter,
+    /// Whether a line is a JSON object; otherwise it is text for people.
+    pub json: bool,
+    /// Whether there is a line for every request.
+    pub access: bool,
+}
+
+/// Why logging cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The process has a subscriber already.
+    #[error("logging is set up already")]
+    Taken,
+    /// The operating system refuses a thread.
+    #[error("cannot start the thread that writes the log")]
+    Thread(#[source] io::Error),
+}
+
+/// Writes the waiting lines when it is dropped, for at most two seconds. To be kept until the process exits.
+#[derive(Debug)]
+#[must_use = "dropping it ends the log"]
+pub struct LogGuard {
+    lines: Option<SyncSender<Message>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Line(Vec<u8>),
+    End,
+}
+
+/// Sets up logging for the process; dropped lines are counted in `metrics`.
+///
+/// # Errors
+///
+/// [`LogError`]; nothing is changed then.
+pub fn install(settings: &LogSettings, metrics: &GatewayMetrics) -> Result<LogGuard, LogError> {
+    let (lines, waiting) = sync_channel(MAX_WAITING);
+    let subscriber = subscriber(
+        settings,
+        Lines {
+            lines: lines.clone(),
+            dropped: metrics.log_dropped(),
+        },
+    );
+    let writer = std::thread::Builder::new()
+        .name("fairgate-log".to_owned())
+        .spawn(move || write_lines(&waiting, io::stderr()))
+        .map_err(LogError::Thread)?;
+    let guard = LogGuard {
+        lines: Some(lines),
+        writer: Some(writer),
+    };
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Taken)?;
+    Ok(guard)
+}
+
+/// A subscriber with the level and format of `settings`.
+pub(crate) fn subscriber<W>(settings: &LogSettings, writer: W) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(false)
+        .with_span_events(FmtSpan::NONE);
+    // The filter applies to the whole subscriber: an event that it disables costs one load at its callsite.
+    let filtered = Registry::default().with(filter(settings));
+    if settings.json {
+        let lines = lines.json().flatten_event(true).with_current_span(false);
+        Box::new(filtered.with(lines.with_span_list(false)))
+    } else {
+        Box::new(filtered.with(lines))
+    }
+}
+
+/// Libraries log less than the gateway itself, except at level `trace`.
+fn filter(settings: &LogSettings) -> Targets {
+    let level = settings.level;
+    let others = match level {
+        LevelFilter::ERROR | LevelFilter::TRACE => level,
+        _ => LevelFilter::WARN,
+    };
+    let access = if settings.access {
+        LevelFilter::INFO
+    } else {
+        LevelFilter::OFF
+    };
+    // Their warnings are also returned as errors, which the gateway logs once.
+    let logged_anyway = match level {
+        LevelFilter::TRACE => level,
+        _ => LevelFilter::ERROR,
+    };
+    Targets::new()
+        .with_default(others)
+        .with_target("h2", logged_anyway)
+        .with_target("kube_client", logged_anyway)
+        .with_target("kube_runtime", logged_anyway)
+        .with_target("fairgate", level)
+        .with_target(ACCESS_LOG, access)
+}
+
+/// Sends lines to the thread that writes them; never blocks.
+#[derive(Clone)]
+struct Lines {
+    lines: SyncSender<Message>,
+    dropped: Counter,
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").finish_non_exhaustive()
+    }
+}
+
+impl<'w> MakeWriter<'w> for Lines {
+    type Writer = Line<'w>;
+
+    fn make_writer(&'w self) -> Line<'w> {
+        Line {
+            bytes: Vec::with_capacity(512),
+            to: self,
+        }
+    }
+}
+
+/// A line being written; sent when it is dropped.
+struct Line<'w> {
+    bytes: Vec<u8>,
+    to: &'w Lines,
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        let line = Message::Line(in_one_line(&self.bytes));
+        if let Err(TrySendError::Full(_)) = self.to.lines.try_send(line) {
+            self.to.dropped.increment(1);
+        }
+    }
+}
+
+/// Escapes a line: whatever its values contain, it stays one line without terminal control sequences.
+fn in_one_line(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_end_matches('\n');
+    let mut line = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        match c {
+            '\n' => line.push_str("\\n"),
+            '\t' => line.push(c),
+            c if is_control_like(c) => line.push('\u{fffd}'),
+            c => line.push(c),
+        }
+    }
+    line.push('\n');
+    line.into_bytes()
+}
+
+/// Writes lines until [`Message::End`], all that wait with one flush.
+fn write_lines(waiting: &Receiver<Message>, mut out: impl Write) {
+    while let Ok(first) = waiting.recv() {
+        let mut batch = Vec::new();
+        let mut ended = false;
+        for message in std::iter::once(first).chain(waiting.try_iter().take(256)) {
+            match message {
+                Message::Line(line) => batch.extend_from_slice(&line),
+                Message::End => {
+                    ended = true;
+                    break;
+                }
+            }
+        }
+        // There is nowhere to log a failure.
+        let _ = out.write_all(&batch).and_then(|()| out.flush());
+        if ended {
+            return;
+        }
+    }
+}
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        let (Some(lines), Some(writer)) = (self.lines.take(), self.writer.take()) else {
+            return;
+        };
+        // The reader of the log may have stopped reading; the process exits all the same.
+        let mut sent = false;
+        for _ in 0..LAST_STEPS {
+            sent = sent || lines.try_send(Message::End).is_ok();
+            if writer.is_finished() {
+                break;
+            }
+            std::thread::sleep(LAST_STEP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exposition::Exposition;
+    use fairgate_core::time::Time;
+
+    #[test]
+    fn lines_that_cannot_wait_are_lost_and_counted() {
+        let metrics = GatewayMetrics::new();
+        let (lines, waiting) = sync_channel(2);
+        let to = Lines {
+            lines: lines.clone(),
+            dropped: metrics.log_dropped(),
+        };
+        for line in ["one\n", "two\nlines\n", "three\n"] {
+            to.make_writer().write_all(line.as_bytes()).unwrap();
+        }
+        drop((to, lines));
+        let mut written = Vec::new();
+        write_lines(&waiting, &mut written);
+        assert_eq!(written, b"one\ntwo\\nlines\n");
+        let dropped = "\nfairgate_log_lines_dropped_total 1\n";
+        let mut text = Exposition::default();
+        metrics.write(&mut text, Time::ZERO);
+        assert!(text.finish().contains(dropped));
+    }
+
+    #[test]
+    fn the_log_is_flushed_before_the_exit() {
+        let (lines, waiting) = sync_channel(9);
+        lines.send(Message::Line(b"last\n".to_vec())).unwrap();
+        lines.send(Message::End).unwrap();
+        lines.send(Message::Line(b"never\n".to_vec())).unwrap();
+        let mut written = Vec::new();
+        write_lines(&waiting, &mut written);
+        assert_eq!(written, b"last\n");
+    }
+}

@@ -1,0 +1,341 @@
+//! Records each request when it ends: counts it, and writes its line of the access log.
+//!
+//! [`TraceLayer`] is the outermost layer. A request ends with the last byte of its response, or when its
+//! client disconnects earlier; either way it is recorded once, without an allocation. A disabled access log costs
+//! one load.
+//!
+//! Not here: request heads so malformed that they never reach the stack.
+
+use std::{
+    borrow::Cow,
+    cell::Cell,
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::{
+    StatusCode,
+    header::{CONTENT_TYPE, USER_AGENT},
+};
+use pin_project_lite::pin_project;
+use tower::{Layer, Service};
+use tracing::Level;
+use uuid::Uuid;
+
+use crate::{
+    catalogue::ACCESS_LOG,
+    request_counts::{DryRun, FinishedRequest, RequestRegistry, RequestTable},
+};
+use fairgate_base::clock::Clock;
+use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, RequestContext};
+use fairgate_core::{cells::Counter, go_duration::GoDuration};
+
+/// The status of requests whose client disconnected before there was a response (nginx' "client closed request").
+pub(crate) const CLIENT_GONE: u16 = 499;
+
+/// The maximum number of different reasons; there are fewer.
+const REASONS: usize = 32;
+/// Bytes of a target or user agent that are logged.
+const MAX_TEXT: usize = 1024;
+/// Bytes of the names of schemas and levels that are logged.
+const MAX_NAME: usize = 64;
+
+/// One core's counts of refusals by reason.
+#[derive(Debug, Default)]
+pub(crate) struct RefusalCounts([(OnceLock<&'static str>, Counter); REASONS]);
+
+impl RefusalCounts {
+    fn count(&self, reason: &'static str) {
+        for (name, count) in &self.0 {
+            if *name.get_or_init(|| reason) == reason {
+                count.increment();
+                return;
+            }
+        }
+    }
+
+    /// Reasons and counts.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0
+            .iter()
+            .map_while(|(name, count)| Some((*name.get()?, count.get())))
+    }
+}
+
+/// Records the requests of one core.
+#[derive(Debug)]
+pub(crate) struct RequestRecorder {
+    clock: Clock,
+    table: RequestTable,
+    refusals: Arc<RefusalCounts>,
+}
+
+impl RequestRecorder {
+    /// A recorder that counts into what a scrape reads.
+    pub(crate) fn new(
+        clock: Clock,
+        registry: Arc<RequestRegistry>,
+        refusals: Arc<RefusalCounts>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            clock,
+            table: RequestTable::new(registry),
+            refusals,
+        })
+    }
+
+    /// Stores what is only known from the request itself.
+    fn begin(self: &Rc<Self>, inbound: &Inbound) {
+        let context = &inbound.context;
+        context.trace.received.set(inbound.received);
+        let headers = inbound.request.headers();
+        if context.method == http::Method::PATCH {
+            let kind = headers.get(CONTENT_TYPE);
+            let is_apply =
+                kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/apply-patch+"));
+            context.trace.is_apply.set(is_apply);
+        }
+        if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
+            context.trace.remote.set(Some(inbound.peer.remote));
+            if let Some(agent) = headers.get(USER_AGENT) {
+                let _ = context.trace.user_agent.set(agent.clone());
+            }
+        }
+        context.notify(Rc::clone(self) as Rc<dyn fairgate_call::RequestObserver>);
+    }
+
+    fn count(&self, context: &RequestContext, how: BodyEnd, took: Duration) {
+        let code = status(context);
+        if let Some(reason) = context.trace.reason.get() {
+            self.refusals.count(reason);
+        }
+        let Some(digest) = context.trace.digest.get() else {
+            return;
+        };
+        let refused = context.trace.reason.get().is_some();
+        self.table.count(&FinishedRequest {
+            info: &digest.info,
+            method: &context.method,
+            is_apply: context.trace.is_apply.get(),
+            dry_run: DryRun::of(context.target.as_ref().and_then(|target| target.query())),
+            code,
+            terminated: refused && (code == 429 || code >= 500),
+            aborted: how == BodyEnd::Failed,
+            duration: took,
+            bytes: context.reply_bytes.get(),
+            took: took
+                .saturating_sub(context.trace.wait.get().unwrap_or_default())
+                .saturating_sub(context.trace.eviction_wait.get().unwrap_or_default()),
+        });
+    }
+}
+
+impl fairgate_call::RequestObserver for RequestRecorder {
+    fn ended(&self, context: &RequestContext, how: BodyEnd) {
+        let took = self.clock.now().since(context.trace.received.get());
+        self.count(context, how, took);
+        if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
+            log(context, how, took);
+        }
+    }
+}
+
+fn status(context: &RequestContext) -> u16 {
+    match context.trace.status.get() {
+        0 => CLIENT_GONE,
+        code => code,
+    }
+}
+
+/// Writes the line of a request. Text of clients is logged as strings, which every format escapes.
+fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
+    let target = context.target.as_ref();
+    let path = sanitize(target.map_or("", |target| target.as_str()), MAX_TEXT);
+    let agent = context
+        .trace
+        .user_agent
+        .get()
+        .map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+    let agent = agent.as_ref().map(|agent| sanitize(agent, MAX_TEXT));
+    let user = context
+        .user
+        .get()
+        .map(|user| sanitize(&user.name, MAX_TEXT));
+    let duration = |duration: Duration| GoDuration(duration).to_string();
+    let level = context
+        .trace
+        .level
+        .get()
+        .map(|name| sanitize(name, MAX_NAME));
+    let schema = context
+        .trace
+        .schema
+        .get()
+        .map(|name| sanitize(name, MAX_NAME));
+    let additional = level
+        .is_some()
+        .then(|| duration(context.trace.additional_latency.get()));
+    let how = match how {
+        BodyEnd::Complete => "complete",
+        BodyEnd::Failed => "failed",
+        BodyEnd::Abandoned => "abandoned",
+    };
+    tracing::event!(
+        target: ACCESS_LOG,
+        Level::INFO,
+        method = context.method.as_str(),
+        path = &*path,
+        user = user.as_deref(),
+        status = status(context),
+        latency = duration(took),
+        bytes_in = context.trace.request_bytes.get(),
+        bytes_out = context.reply_bytes.get(),
+        end = how,
+        reason = context.trace.reason.get(),
+        apf_pl = level.as_deref(),
+        apf_fs = schema.as_deref(),
+        apf_iseats = level.is_some().then(|| context.trace.initial_seats.get()),
+        apf_fseats = level.is_some().then(|| context.trace.final_seats.get()),
+        apf_additionalLatency = additional,
+        apf_wait = context.trace.wait.get().map(duration),
+        eviction_wait = context.trace.eviction_wait.get().map(duration),
+        apf_execution_time = context.trace.execution.get().map(duration),
+        apf_init_latency = context.trace.watch_init.get().map(duration),
+        upstream = context.trace.upstream.get().map(|name| &**name),
+        remote = context.trace.remote.get().map(|remote| remote.to_string()),
+        audit_id = Uuid::from_u128(context.id).to_string(),
+        user_agent = agent.as_deref(),
+        "request"
+    );
+}
+
+/// `text` without characters that control a terminal or break lines, truncated to at most `max` bytes.
+pub(super) fn sanitize(text: &str, max: usize) -> Cow<'_, str> {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let cut = &text[..end];
+    if cut.contains(is_control_like) {
+        Cow::Owned(cut.replace(is_control_like, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(cut)
+    }
+}
+
+/// Whether it is a control character, a line or paragraph separator, or changes the text direction.
+pub(super) fn is_control_like(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+/// Records the requests of a core. The outermost layer.
+#[derive(Clone, Debug)]
+pub struct TraceLayer {
+    recorder: Rc<RequestRecorder>,
+}
+
+impl TraceLayer {
+    /// A layer that notifies `recorder` when a request ends.
+    pub(crate) fn new(recorder: Rc<RequestRecorder>) -> Self {
+        Self { recorder }
+    }
+}
+
+impl<S> Layer<S> for TraceLayer {
+    type Service = Traced<S>;
+
+    fn layer(&self, inner: S) -> Traced<S> {
+        Traced {
+            recorder: Rc::clone(&self.recorder),
+            inner,
+        }
+    }
+}
+
+/// See [`TraceLayer`].
+#[derive(Clone, Debug)]
+pub struct Traced<S> {
+    recorder: Rc<RequestRecorder>,
+    inner: S,
+}
+
+impl<S> Service<Inbound> for Traced<S>
+where
+    S: Service<Inbound, Response = Reply, Error = Infallible>,
+{
+    type Response = Reply;
+    type Error = Infallible;
+    type Future = Tracing<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, inbound: Inbound) -> Self::Future {
+        self.recorder.begin(&inbound);
+        Tracing {
+            context: Rc::clone(&inbound.context),
+            answered: Cell::new(false),
+            inner: Some(self.inner.call(inbound)),
+        }
+    }
+}
+
+pin_project! {
+    /// The future of [`Traced`]. Dropped before the response, it records that the client has disconnected.
+    pub struct Tracing<F> {
+        #[pin]
+        inner: Option<F>,
+        context: Rc<RequestContext>,
+        answered: Cell<bool>,
+    }
+
+    impl<F> PinnedDrop for Tracing<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            // Drops the seat first, which records how long the request held it.
+            this.inner.set(None);
+            if !this.answered.get() {
+                this.context.end(BodyEnd::Abandoned);
+            }
+        }
+    }
+}
+
+impl<F> Future for Tracing<F>
+where
+    F: Future<Output = Result<Reply, Infallible>>,
+{
+    type Output = Result<Reply, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Some(inner) = this.inner.as_pin_mut() else {
+            return Poll::Pending;
+        };
+        let Ok(mut reply) = ready!(inner.poll(cx));
+        this.answered.set(true);
+        reply.body_mut().count_in(Rc::clone(this.context));
+        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+            // The body ends long before the tunnel.
+            let ending = TunnelEnd(Rc::clone(this.context));
+            reply.body_mut().hold(Box::new(ending));
+        }
+        Poll::Ready(Ok(reply))
+    }
+}
+
+/// Records a request that became a tunnel, when the tunnel ends.
+struct TunnelEnd(Rc<RequestContext>);
+
+impl ReplyGuard for TunnelEnd {
+    fn end(self: Box<Self>, how: BodyEnd) {
+        self.0.end(how);
+    }
+}

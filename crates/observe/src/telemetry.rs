@@ -1,0 +1,216 @@
+//! Everything observable of a gateway: what scrapes, dumps and layers share.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    task::{JoinError, spawn_blocking},
+    time::MissedTickBehavior,
+};
+
+use crate::{
+    catalogue,
+    cell_metrics::{self, CellSources},
+    dumps::Dump,
+    exposition::Exposition,
+    flow_metrics::{self, NamedFlow},
+    flow_states::{self, LevelFlows},
+    gateway_metrics::GatewayMetrics,
+    recorder::{RefusalCounts, RequestRecorder, TraceLayer},
+    request_counts::{RequestRegistry, SWEEP_PERIOD},
+    sampler::{self, Sampler},
+};
+use fairgate_base::clock::Clock;
+use fairgate_core::{apf::Semantics, time::Time};
+use fairgate_proxy::fairness::{Enforcement, FlowControl};
+
+/// How often [`GatewayMetrics::upkeep`] is called.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Everything observable of a gateway.
+#[derive(Debug)]
+pub struct Telemetry {
+    flow_control: Arc<FlowControl>,
+    clock: Clock,
+    apiserver: Box<str>,
+    metrics: Arc<GatewayMetrics>,
+    requests: Arc<RequestRegistry>,
+    refusals: Box<[Arc<RefusalCounts>]>,
+    sampler: Sampler,
+    /// The maximum number of flows of each level whose requests and seats are exposed.
+    top_flows: usize,
+}
+
+impl Telemetry {
+    /// The telemetry of `flow_control`. `apiserver` is the value of the label of this name;
+    /// of each level, the requests and seats of at most `top_flows` flows are exposed.
+    pub fn new(
+        flow_control: Arc<FlowControl>,
+        clock: Clock,
+        apiserver: &str,
+        metrics: Arc<GatewayMetrics>,
+        top_flows: usize,
+    ) -> Arc<Self> {
+        observe_flow_control(&metrics, &flow_control, &clock);
+        Arc::new(Self {
+            requests: Arc::default(),
+            refusals: (0..flow_control.cores()).map(|_| Arc::default()).collect(),
+            sampler: Sampler::new(clock.now()),
+            apiserver: apiserver.into(),
+            metrics,
+            flow_control,
+            clock,
+            top_flows,
+        })
+    }
+
+    /// The metrics that other modules record into.
+    pub fn metrics(&self) -> &Arc<GatewayMetrics> {
+        &self.metrics
+    }
+
+    #[cfg(test)]
+    pub(super) fn flow_control(&self) -> &Arc<FlowControl> {
+        &self.flow_control
+    }
+
+    #[cfg(test)]
+    pub(super) fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// The outermost layer of core `core`. To be made once on each core.
+    ///
+    /// # Panics
+    ///
+    /// If flow control has no such core.
+    pub fn trace_layer(&self, core: u16) -> TraceLayer {
+        let refusals = Arc::clone(&self.refusals[core as usize]);
+        TraceLayer::new(RequestRecorder::new(
+            self.clock.clone(),
+            Arc::clone(&self.requests),
+            refusals,
+        ))
+    }
+
+    /// Samples until it is dropped. To be spawned on the control runtime.
+    pub async fn run(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(sampler::PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut kept_up, mut swept) = (Time::ZERO, self.clock.now());
+        loop {
+            ticks.tick().await;
+            let now = self.clock.now();
+            self.sampler.sample(&self.flow_control, now);
+            if now.since(kept_up) >= UPKEEP {
+                kept_up = now;
+                self.metrics.upkeep();
+            }
+            if now.since(swept) >= SWEEP_PERIOD {
+                swept = now;
+                self.requests.sweep();
+            }
+        }
+    }
+
+    /// All metrics as text, made on the blocking pool. Waits at most a second for cores to describe their
+    /// requests. `Err` if rendering panicked. To be called on the control runtime.
+    pub(crate) async fn metrics_text(self: &Arc<Self>) -> Result<String, JoinError> {
+        let telemetry = Arc::clone(self);
+        let (levels, largest) = spawn_blocking(move || {
+            let levels = flow_states::read(&telemetry.flow_control);
+            let largest = flow_metrics::largest(&levels, telemetry.top_flows);
+            (levels, largest)
+        })
+        .await?;
+        let named = flow_metrics::name(&self.flow_control, largest).await;
+        let telemetry = Arc::clone(self);
+        spawn_blocking(move || telemetry.render_metrics(&levels, &named)).await
+    }
+
+    /// All metrics as text. Takes time in proportion to the series: not for a data core.
+    fn render_metrics(&self, levels: &[LevelFlows], flows: &[NamedFlow]) -> String {
+        let now = self.clock.now();
+        let sampled = self.sampler.sampled(now);
+        let sources = CellSources {
+            flow_control: &self.flow_control,
+            requests: &self.requests,
+            refusals: &self.refusals,
+            sampled: &sampled,
+            now,
+        };
+        let mut text = Exposition::with_label(catalogue::APISERVER, &self.apiserver);
+        cell_metrics::write(&mut text, &sources);
+        flow_metrics::write_levels(&mut text, levels, &self.sampler, now);
+        flow_metrics::write_flows(&mut text, flows);
+        self.metrics.write(&mut text, now);
+        text.finish()
+    }
+
+    /// A dump. Takes time in proportion to the requests, and waits for other cores: not for a data
+    /// core.
+    pub(crate) async fn dump(&self, dump: Dump) -> String {
+        dump.make(&self.flow_control, &self.clock).await
+    }
+}
+
+/// Registers the metrics that flow control keeps.
+fn observe_flow_control(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl>, clock: &Clock) {
+    let (started, clock) = (clock.now(), clock.clone());
+    metrics.observe_gauge(&catalogue::UPTIME, move || {
+        clock.now().since(started).as_secs_f64()
+    });
+    let of = Arc::clone(flow_control);
+    metrics.observe_gauge(&catalogue::QUEUED, move || of.queued().into());
+    let of = Arc::clone(flow_control);
+    metrics.observe_gauge(&catalogue::LONG_RUNNING, move || {
+        of.long_running.running().into()
+    });
+    let of = Arc::clone(flow_control);
+    metrics.observe_gauge(&catalogue::WATCHES, move || of.watches.running().into());
+    let of = Arc::clone(flow_control);
+    metrics.observe_gauge(&catalogue::WATCHES_LIMIT, move || of.watches.limit().into());
+    let of = Arc::clone(flow_control);
+    metrics.observe_counter(&catalogue::HELD_BACK, move || {
+        let cores = of.core_cells().iter();
+        cores.map(|cells| cells.held_back.get()).sum()
+    });
+    let of = Arc::clone(flow_control);
+    metrics.observe_counter(&catalogue::PREMATURE_RESETS, move || of.premature.total());
+    let of = Arc::clone(flow_control);
+    metrics.observe_counter(&catalogue::PREMATURE_REFUSED, move || {
+        of.premature.refused()
+    });
+    let of = Arc::clone(flow_control);
+    metrics.observe_gauge(&catalogue::WAIT_LIMIT, move || {
+        of.wait_limit().as_secs_f64()
+    });
+    let of = Arc::clone(flow_control);
+    metrics.observe_gauge(&catalogue::TOTAL_SEATS, move || {
+        of.dispatcher()
+            .view()
+            .policy()
+            .settings()
+            .total_seats
+            .into()
+    });
+    for (mode, label) in [
+        (Enforcement::Enforce, "enforce"),
+        (Enforcement::Observe, "observe"),
+        (Enforcement::Off, "off"),
+    ] {
+        let of = Arc::clone(flow_control);
+        let is = move || f64::from(u8::from(of.enforcement() == mode));
+        metrics.observe_labelled_gauge(&catalogue::ENFORCEMENT, ("mode", label), is);
+    }
+    for (semantics, label) in [
+        (Semantics::Compatible, "Compatible"),
+        (Semantics::Improved, "Improved"),
+    ] {
+        let of = Arc::clone(flow_control);
+        let is = move || {
+            let view = of.dispatcher().view();
+            f64::from(u8::from(view.policy().settings().semantics == semantics))
+        };
+        metrics.observe_labelled_gauge(&catalogue::SEMANTICS, ("semantics", label), is);
+    }
+}

@@ -1,0 +1,88 @@
+//! Admission policies from files and directories.
+//!
+//! They are read twice a second and compared by content, as [`files`](crate::files) explains.
+
+use std::{path::PathBuf, time::Duration};
+
+use tokio::time;
+
+use crate::{
+    document_set::Revision,
+    files::{POLL_PERIOD, Snapshot},
+};
+use fairgate_base::background;
+use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
+
+/// The pause before the second reading after a change.
+const SETTLE: Duration = Duration::from_millis(50);
+/// The number of readings after which files that keep changing are used as they are.
+const MAX_READINGS: usize = 20;
+
+/// Follows the admission policies in files.
+#[derive(Debug)]
+pub struct AdmissionFiles {
+    /// Files, and directories whose files are read.
+    paths: Vec<PathBuf>,
+    seen: Option<Revision>,
+}
+
+impl AdmissionFiles {
+    /// Follows these files, and the files in these directories named `*.yaml`, `*.yml` and `*.json`.
+    pub fn new(paths: Vec<PathBuf>) -> Self {
+        Self { paths, seen: None }
+    }
+
+    /// Reads the files once. For a caller that may block.
+    pub fn load(&self) -> PolicyDocuments {
+        documents(Snapshot::of_paths(&self.paths))
+    }
+
+    /// Reads the files in the background; `None` if that is not possible.
+    async fn read(&self) -> Option<Snapshot> {
+        let paths = self.paths.clone();
+        let reading = background::run(move || Snapshot::of_paths(&paths));
+        reading.await.ok()
+    }
+}
+
+impl PolicyFeed for AdmissionFiles {
+    async fn next(&mut self) -> PolicyDocuments {
+        loop {
+            let read = self.read().await;
+            let news = read.filter(|read| self.seen.as_ref() != Some(read.revision()));
+            let Some(mut snapshot) = news else {
+                time::sleep(POLL_PERIOD).await;
+                continue;
+            };
+            // Two readings in a row have to agree, so that a half-written set is never used.
+            for _ in 0..MAX_READINGS {
+                time::sleep(SETTLE).await;
+                let Some(again) = self.read().await else {
+                    break;
+                };
+                let agrees = again.revision() == snapshot.revision();
+                snapshot = again;
+                if agrees {
+                    break;
+                }
+            }
+            let revision = snapshot.revision().clone();
+            if let Ok(documents) = background::run(move || documents(snapshot)).await {
+                self.seen = Some(revision);
+                return documents;
+            }
+        }
+    }
+}
+
+fn documents(snapshot: Snapshot) -> PolicyDocuments {
+    let raw = snapshot.into_documents();
+    let documents = raw.documents.into_iter();
+    PolicyDocuments {
+        documents: documents
+            .map(|(origin, object)| PolicyDocument { origin, object })
+            .collect(),
+        findings: raw.findings,
+        are_files: true,
+    }
+}

@@ -1,0 +1,117 @@
+//! Admission policies from the store of the hosted API.
+//!
+//! After each change of a policy or binding all of them are read again, at one revision.
+
+use std::{sync::Arc, time::Duration};
+
+use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
+use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
+use fairgate_core::finding::{Finding, Severity};
+use fairgate_objects::{kind::Kind, object::Object};
+use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch};
+
+use crate::store::SETTLE;
+
+/// The pause after a failure of the store.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Follows the admission policies in a store.
+pub struct AdmissionStore {
+    store: Arc<dyn Store>,
+    /// Sees the changes since the last set; `None` if that is not known, and everything is read again.
+    watch: Option<Watch>,
+}
+
+impl std::fmt::Debug for AdmissionStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdmissionStore").finish_non_exhaustive()
+    }
+}
+
+impl AdmissionStore {
+    /// Follows the policies in `store`.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, watch: None }
+    }
+
+    /// Waits for a change since the last set. Returns at once if it is not known whether there was one.
+    async fn changed(&mut self) {
+        while let Some(watch) = &mut self.watch {
+            match watch.next().await {
+                Ok(events) if !events.iter().any(|event| is_policy(event)) => {}
+                // A change, or the watch fell too far behind.
+                Ok(_) | Err(_) => self.watch = None,
+            }
+        }
+    }
+
+    async fn list(&mut self) -> Result<PolicyDocuments, StoreError> {
+        self.store.wait_for(1).await?;
+        let mut set = PolicyDocuments::default();
+        let mut at = ReadRevision::Cached;
+        let mut revision = 0;
+        for kind in ADMISSION_KINDS {
+            let page = self.store.list(&kind.key_prefix(), None, None, at).await?;
+            revision = page.revision;
+            at = ReadRevision::Exactly(revision);
+            for entry in &page.entries {
+                match document(kind, entry) {
+                    Ok(document) => set.documents.push(document),
+                    Err(finding) => set.findings.push(*finding),
+                }
+            }
+        }
+        let prefix = VALIDATING_ADMISSION_POLICY.group_prefix();
+        self.watch = Some(self.store.watch(&prefix, revision)?);
+        Ok(set)
+    }
+}
+
+impl PolicyFeed for AdmissionStore {
+    async fn next(&mut self) -> PolicyDocuments {
+        let mut logged = String::new();
+        loop {
+            self.changed().await;
+            // The writer gets its response first, and changes in short succession are processed together.
+            tokio::time::sleep(SETTLE).await;
+            match self.list().await {
+                Ok(set) => return set,
+                Err(error) => {
+                    let text = error.to_string();
+                    if logged != text {
+                        tracing::warn!(%error, "cannot read the admission policies in the store; trying again");
+                        logged = text;
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+fn is_policy(event: &StoreEvent) -> bool {
+    let mut kinds = ADMISSION_KINDS.into_iter();
+    kinds.any(|kind| event.key.starts_with(&kind.key_prefix()))
+}
+
+/// The object of an entry; if it cannot be read, a warning, since the others have effect.
+fn document(kind: &'static Kind, entry: &StoreEntry) -> Result<PolicyDocument, Box<Finding>> {
+    let origin = format!("{} in the store at {}", entry.key, entry.revision);
+    match Object::decode(kind, &entry.bytes(), entry.revision) {
+        Ok(object) => {
+            let mut object = object.stored().clone();
+            object["apiVersion"] = kind.api_version(kind.versions[0].name).into();
+            object["kind"] = kind.kind.into();
+            Ok(PolicyDocument { origin, object })
+        }
+        Err(error) => Err(Box::new(Finding {
+            severity: Severity::Warning,
+            origin,
+            kind: kind.kind.to_owned(),
+            name: String::new(),
+            field: String::new(),
+            message: format!("cannot be read, so it has no effect: {error}"),
+            remedy: "delete it and create it again".to_owned(),
+        })),
+    }
+}

@@ -1,0 +1,519 @@
+//! Policy objects from a directory of YAML and JSON files, or from standard input.
+//!
+//! The directory is read twice a second and compared by content: file notifications do not work on every
+//! file system, miss changes behind symbolic links, and fire in the middle of a write. Polling finds every
+//! kind of change: writes in place, renames, and swaps of the `..data` link of a mounted `ConfigMap`. A
+//! change counts once two readings in a row agree, so that a half-written set is never used.
+//!
+//! Not here: what a document means.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::Notify, task, time};
+
+use crate::{
+    document_set::{DocumentSet, PolicySource, Revision},
+    logging::log_finding,
+};
+use fairgate_core::{
+    apf::objects::ParsedDocument,
+    finding::{Finding, Severity},
+};
+use fairgate_manifest::{FileText, manifest_files, read_files, yaml};
+
+/// How often a directory is read: a change takes effect within a second, including settling and compiling.
+pub(crate) const POLL_PERIOD: Duration = Duration::from_millis(500);
+
+/// The pause before the second reading after a change.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// The number of readings after which a directory that keeps changing is used as it is.
+const MAX_READINGS: usize = 20;
+
+/// Follows the policy objects in a directory.
+#[derive(Debug)]
+pub struct FileSource {
+    directory: PathBuf,
+    period: Duration,
+    settle: Duration,
+    nudge: Arc<Notify>,
+    seen: Option<Revision>,
+    nudged: bool,
+}
+
+impl FileSource {
+    /// Follows `directory`: its files named `*.yaml`, `*.yml` and `*.json`, hidden ones left out,
+    /// in the order of their names.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self::polling(directory, POLL_PERIOD, SETTLE)
+    }
+
+    /// Treats the set at `revision` as known: [`PolicySource::next`] yields only later ones.
+    #[must_use]
+    pub fn after(mut self, revision: Revision) -> Self {
+        self.seen = Some(revision);
+        self
+    }
+
+    fn polling(directory: impl Into<PathBuf>, period: Duration, settle: Duration) -> Self {
+        Self {
+            directory: directory.into(),
+            period,
+            settle,
+            nudge: Arc::default(),
+            seen: None,
+            nudged: false,
+        }
+    }
+
+    /// When notified, [`PolicySource::next`] yields the set at once, changed or not: for SIGHUP.
+    pub fn nudge(&self) -> Arc<Notify> {
+        Arc::clone(&self.nudge)
+    }
+
+    fn is_news(&self, snapshot: &Snapshot) -> bool {
+        self.nudged || self.seen.as_ref() != Some(&snapshot.revision)
+    }
+
+    /// Reads the directory on the blocking pool.
+    async fn read(&self) -> Snapshot {
+        let directory = self.directory.clone();
+        match task::spawn_blocking(move || Snapshot::of(&directory)).await {
+            Ok(snapshot) => snapshot,
+            Err(error) => Snapshot::failed(&self.directory, &error.to_string()),
+        }
+    }
+
+    /// Reads the directory until two readings in a row agree.
+    async fn read_settled(&self, mut snapshot: Snapshot) -> Snapshot {
+        for _ in 0..MAX_READINGS {
+            time::sleep(self.settle).await;
+            let again = self.read().await;
+            if again.revision == snapshot.revision {
+                break;
+            }
+            snapshot = again;
+        }
+        snapshot
+    }
+
+    /// Turns a snapshot into documents, on the blocking pool.
+    async fn yielded(&mut self, snapshot: Snapshot) -> DocumentSet {
+        let revision = snapshot.revision.clone();
+        let set = match task::spawn_blocking(move || snapshot.into_set()).await {
+            Ok(set) => set,
+            Err(error) => Snapshot::failed(&self.directory, &error.to_string()).into_set(),
+        };
+        self.seen = Some(revision);
+        self.nudged = false;
+        set
+    }
+}
+
+impl PolicySource for FileSource {
+    async fn next(&mut self) -> DocumentSet {
+        loop {
+            let snapshot = self.read().await;
+            if self.is_news(&snapshot) {
+                let snapshot = self.read_settled(snapshot).await;
+                if self.is_news(&snapshot) {
+                    return self.yielded(snapshot).await;
+                }
+            }
+            tokio::select! {
+                () = self.nudge.notified() => self.nudged = true,
+                () = time::sleep(self.period) => {}
+            }
+        }
+    }
+
+    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
+        findings.iter().for_each(log_finding);
+        let Revision(revision) = revision;
+        let directory = self.directory.display();
+        if applied {
+            tracing::info!(%revision, %directory, "policy objects applied");
+        } else {
+            tracing::error!(%revision, %directory, "policy objects rejected; the last good policy stays in force");
+        }
+    }
+}
+
+/// Reads `directory` once. For a caller that may block.
+pub fn load(directory: &Path) -> DocumentSet {
+    Snapshot::of(directory).into_set()
+}
+
+/// Reads documents from `input`, known as `name` in findings. For a caller that may block.
+pub fn load_from(name: &str, input: impl io::Read) -> DocumentSet {
+    read_from(name, input).into_set()
+}
+
+fn read_from(name: &str, input: impl io::Read) -> Snapshot {
+    let mut text = Vec::new();
+    let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX);
+    let contents = input.take(limit + 1).read_to_end(&mut text);
+    Snapshot::from_files(vec![(name.to_owned(), contents.map(|_| text))])
+}
+
+/// Documents of any kind, each with its origin.
+#[derive(Debug, Default)]
+pub struct RawDocuments {
+    /// Origin and value of each, in the order of the files.
+    pub documents: Vec<(String, Value)>,
+    /// Files that cannot be read.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads documents of any kind from a file or a directory. For a caller that may block.
+pub fn load_raw(path: &Path) -> RawDocuments {
+    let snapshot = if path.is_file() {
+        Snapshot::from_files(read_files(&[path.to_owned()]))
+    } else {
+        Snapshot::of(path)
+    };
+    snapshot.into_documents()
+}
+
+/// Reads documents of any kind from `input`, known as `name` in findings. For a caller that may block.
+pub fn load_raw_from(name: &str, input: impl io::Read) -> RawDocuments {
+    read_from(name, input).into_documents()
+}
+
+/// Files at one moment.
+pub(super) struct Snapshot {
+    revision: Revision,
+    files: Vec<FileText>,
+}
+
+impl Snapshot {
+    fn of(directory: &Path) -> Self {
+        match manifest_files(directory) {
+            Ok(paths) => Self::from_files(read_files(&paths)),
+            Err(error) => Self::failed(directory, &error.to_string()),
+        }
+    }
+
+    /// Files, and the files of directories, in the order given.
+    pub(super) fn of_paths(paths: &[PathBuf]) -> Self {
+        let mut files = Vec::new();
+        for path in paths {
+            if path.is_dir() {
+                files.extend(Self::of(path).files);
+            } else {
+                files.extend(read_files(std::slice::from_ref(path)));
+            }
+        }
+        Self::from_files(files)
+    }
+
+    /// The revision; equal revisions have equal contents.
+    pub(super) fn revision(&self) -> &Revision {
+        &self.revision
+    }
+
+    fn failed(directory: &Path, error: &str) -> Self {
+        let name = directory.display().to_string();
+        Self::from_files(vec![(name, Err(io::Error::other(error.to_owned())))])
+    }
+
+    fn from_files(files: Vec<FileText>) -> Self {
+        let mut digest = Sha256::new();
+        for (name, contents) in &files {
+            let contents = match contents {
+                Ok(contents) => Sha256::digest(contents),
+                Err(error) => Sha256::digest(error.to_string()),
+            };
+            digest.update(name.as_bytes());
+            digest.update([0]);
+            digest.update(contents);
+        }
+        let mut revision = String::new();
+        for byte in &digest.finalize()[..8] {
+            let _ = write!(revision, "{byte:02x}");
+        }
+        Self {
+            revision: Revision(revision),
+            files,
+        }
+    }
+
+    fn into_set(self) -> DocumentSet {
+        let revision = self.revision.clone();
+        let RawDocuments {
+            documents,
+            findings,
+        } = self.into_documents();
+        let parsed = documents
+            .into_iter()
+            .map(|(origin, value)| Arc::new(ParsedDocument::parse(&origin, value)));
+        DocumentSet {
+            revision,
+            documents: parsed.collect(),
+            findings,
+        }
+    }
+
+    pub(super) fn into_documents(self) -> RawDocuments {
+        let mut all = RawDocuments::default();
+        for (name, contents) in self.files {
+            let documents = contents
+                .map_err(|error| format!("cannot be read: {error}"))
+                .and_then(|text| yaml::documents(&text).map_err(|error| error.to_string()));
+            match documents {
+                Ok(values) => all.documents.extend(with_origins(&name, values)),
+                Err(problem) => all.findings.push(unreadable(name, problem)),
+            }
+        }
+        all
+    }
+}
+
+fn with_origins(name: &str, values: Vec<Value>) -> impl Iterator<Item = (String, Value)> {
+    let several = values.len() > 1;
+    values.into_iter().enumerate().map(move |(index, value)| {
+        let origin = if several {
+            format!("{name}, document {}", index + 1)
+        } else {
+            name.to_owned()
+        };
+        (origin, value)
+    })
+}
+
+fn unreadable(origin: String, message: String) -> Finding {
+    Finding {
+        severity: Severity::Error,
+        origin,
+        kind: String::new(),
+        name: String::new(),
+        field: String::new(),
+        message,
+        remedy: "correct it or leave it out".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::symlink,
+        sync::atomic::{AtomicU32, Ordering},
+    };
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A directory that is removed when dropped.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            // Tests that run at a time may use the same name.
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("fairgate-{}-{name}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            fs::write(self.0.join(name), text).unwrap();
+        }
+
+        fn follow(&self) -> FileSource {
+            let quick = Duration::from_millis(1);
+            FileSource::polling(&self.0, quick, quick)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// Checks the documents of a set, each given by the end of its origin and its value: a number, which
+    /// a finding reports.
+    fn assert_documents<const N: usize>(set: &DocumentSet, expected: [(&str, Value); N]) {
+        assert_eq!(set.documents.len(), N);
+        for (document, (origin, value)) in set.documents.iter().zip(expected) {
+            let found = document.findings().next().unwrap();
+            assert!(found.origin.ends_with(origin), "{found}");
+            assert_eq!(**document, ParsedDocument::parse(&found.origin, value));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_known_revision_is_not_yielded_again() {
+        let scratch = Scratch::new("known");
+        scratch.write("a.yaml", "1");
+        let known = load(&scratch.0).revision;
+        let mut files = scratch.follow().after(known.clone());
+        let unchanged = time::timeout(Duration::from_millis(50), files.next()).await;
+        assert!(unchanged.is_err());
+        scratch.write("a.yaml", "2");
+        let set = files.next().await;
+        assert_documents(&set, [("a.yaml", json!(2))]);
+        assert_ne!(set.revision, known);
+    }
+
+    #[test]
+    fn files_are_read_in_order_and_other_ones_are_not() {
+        let scratch = Scratch::new("order");
+        scratch.write("b.yml", "2");
+        scratch.write("a.yaml", "0\n---\n1\n");
+        scratch.write("c.json", "3");
+        scratch.write(".hidden.yaml", "9");
+        scratch.write("a.yaml~", "9");
+        scratch.write("README.md", "9");
+        fs::create_dir(scratch.0.join("d.yaml")).unwrap();
+
+        let set = load(&scratch.0);
+
+        let expected = [
+            ("a.yaml, document 1", json!(0)),
+            ("a.yaml, document 2", json!(1)),
+            ("b.yml", json!(2)),
+            ("c.json", json!(3)),
+        ];
+        assert_documents(&set, expected);
+        assert_eq!(set.findings, []);
+    }
+
+    #[test]
+    fn every_unreadable_file_is_reported() {
+        let scratch = Scratch::new("unreadable");
+        scratch.write("a.yaml", "a: [");
+        scratch.write("b.yaml", "1");
+        symlink("nowhere", scratch.0.join("c.yaml")).unwrap();
+
+        let set = load(&scratch.0);
+
+        let origins: Vec<_> = set
+            .findings
+            .iter()
+            .map(|f| f.origin.rsplit('/').next().unwrap())
+            .collect();
+        assert_eq!(origins, ["a.yaml", "c.yaml"]);
+        assert_documents(&set, [("b.yaml", json!(1))]);
+        assert_eq!(load(Path::new("/nonexistent")).findings.len(), 1);
+    }
+
+    #[test]
+    fn documents_come_from_any_reader() {
+        let set = load_from("-", &b"1\n---\n2\n"[..]);
+        let expected = [("-, document 1", json!(1)), ("-, document 2", json!(2))];
+        assert_documents(&set, expected);
+        assert_eq!(load_from("-", &b"a: ["[..]).findings.len(), 1);
+    }
+
+    #[test]
+    fn a_revision_depends_on_names_and_contents() {
+        let scratch = Scratch::new("revision");
+        scratch.write("a.yaml", "1");
+        let first = load(&scratch.0).revision;
+        assert_eq!(load(&scratch.0).revision, first);
+        scratch.write("a.yaml", "2");
+        let second = load(&scratch.0).revision;
+        assert_ne!(second, first);
+        fs::rename(scratch.0.join("a.yaml"), scratch.0.join("b.yaml")).unwrap();
+        assert_ne!(load(&scratch.0).revision, second);
+    }
+
+    #[tokio::test]
+    async fn changes_are_followed_whichever_way_they_are_made() {
+        let scratch = Scratch::new("follow");
+        let mut files = scratch.follow();
+        assert!(files.next().await.documents.is_empty());
+
+        scratch.write("a.yaml", "1");
+        assert_documents(&files.next().await, [("", json!(1))]);
+
+        scratch.write(".new", "2");
+        fs::rename(scratch.0.join(".new"), scratch.0.join("a.yaml")).unwrap();
+        assert_documents(&files.next().await, [("", json!(2))]);
+
+        fs::remove_file(scratch.0.join("a.yaml")).unwrap();
+        assert!(files.next().await.documents.is_empty());
+
+        fs::remove_dir(&scratch.0).unwrap();
+        assert_eq!(files.next().await.findings.len(), 1);
+
+        fs::create_dir(&scratch.0).unwrap();
+        assert_eq!(files.next().await.findings, []);
+    }
+
+    #[tokio::test]
+    async fn a_change_is_found_within_a_second() {
+        let scratch = Scratch::new("soon");
+        let mut files = FileSource::new(&scratch.0);
+        // The pauses before the first and the second reading after a change.
+        assert!(files.period + files.settle < Duration::from_millis(900));
+        assert!(files.next().await.documents.is_empty());
+        scratch.write("a.yaml", "1");
+        assert_documents(&files.next().await, [("", json!(1))]);
+    }
+
+    #[tokio::test]
+    async fn a_mounted_config_map_is_followed_through_its_swaps() {
+        let scratch = Scratch::new("swap");
+        let version = |name: &str, text: &str| {
+            fs::create_dir(scratch.0.join(name)).unwrap();
+            scratch.write(&format!("{name}/a.yaml"), text);
+            symlink(name, scratch.0.join("..tmp")).unwrap();
+            fs::rename(scratch.0.join("..tmp"), scratch.0.join("..data")).unwrap();
+        };
+        version("..1", "1");
+        symlink("..data/a.yaml", scratch.0.join("a.yaml")).unwrap();
+        let mut files = scratch.follow();
+        assert_documents(&files.next().await, [("", json!(1))]);
+
+        version("..2", "2");
+        fs::remove_dir_all(scratch.0.join("..1")).unwrap();
+        assert_documents(&files.next().await, [("", json!(2))]);
+    }
+
+    #[tokio::test]
+    async fn a_nudge_yields_the_set_again_though_nothing_changed() {
+        let scratch = Scratch::new("nudge");
+        let mut files = FileSource::polling(&scratch.0, Duration::from_secs(3600), Duration::ZERO);
+        let first = files.next().await;
+        files.nudge().notify_one();
+        assert_eq!(files.next().await, first);
+    }
+
+    #[tokio::test]
+    async fn a_nudge_that_a_dropped_wait_has_taken_still_counts() {
+        let scratch = Scratch::new("dropped-nudge");
+        let hour = Duration::from_secs(3600);
+        let mut files = FileSource::polling(&scratch.0, hour, Duration::ZERO);
+        let first = files.next().await;
+        files.nudged = true;
+        assert_eq!(files.next().await, first);
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_dropped_loses_no_change() {
+        let scratch = Scratch::new("dropped");
+        let mut files = scratch.follow();
+        files.next().await;
+        scratch.write("a.yaml", "1");
+        tokio::select! {
+            biased;
+            _ = files.next() => panic!("a reading takes longer than one poll"),
+            () = std::future::ready(()) => {}
+        }
+        assert_documents(&files.next().await, [("", json!(1))]);
+    }
+}

@@ -1,0 +1,305 @@
+//! Policy objects from the upstream's API, by list and watch.
+//!
+//! The objects of both kinds are listed and then watched, in v1, or in v1beta3 if the upstream has no
+//! v1. After any failure everything is listed again, beginning with discovery of the versions: there
+//! are only a few dozen objects, and after an upgrade the server may be a different one. Until the
+//! new list is complete, the objects known so far stay in force.
+//!
+//! Nothing is written to the upstream: an API server sets the status of its objects itself. So the
+//! gateway only needs permission to list and watch them.
+
+mod known_objects;
+mod sync_status;
+mod watch_failure;
+
+use std::{
+    fmt::{self, Write as _},
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{
+    StreamExt as _,
+    stream::{BoxStream, SelectAll},
+};
+use http::{Request, StatusCode, Uri};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
+use kube::{
+    Api, Client,
+    core::{ApiResource, GroupVersionKind},
+    runtime::watcher::{self, Event, watcher},
+};
+use sha2::{Digest as _, Sha256};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    document_set::{DocumentSet, PolicySource, Revision},
+    logging::LoggedWarnings,
+};
+use fairgate_base::clock::Clock;
+use fairgate_core::{
+    apf::objects::{FLOW_SCHEMA, GROUP, PRIORITY_LEVEL},
+    finding::Finding,
+};
+use fairgate_upstream::{
+    client::ApiClient, kube_transport::KubeTransport, watch_error::WatchError,
+};
+use known_objects::{KnownObjects, RawObject, set_type};
+pub use sync_status::SyncStatus;
+use watch_failure::WatchFailure;
+
+/// The kinds that are watched, with their resource names.
+const KINDS: [(&str, &str); 2] = [
+    (PRIORITY_LEVEL, "prioritylevelconfigurations"),
+    (FLOW_SCHEMA, "flowschemas"),
+];
+
+/// The supported versions, preferred first.
+const VERSIONS: [&str; 2] = ["v1", "v1beta3"];
+
+/// Where the upstream lists the versions it serves.
+const GROUP_PATH: &str = "/apis/flowcontrol.apiserver.k8s.io";
+
+/// The `timeoutSeconds` of a watch: the upstream ends it, and it is opened again. A watch that lasts
+/// longer without an event counts as dead, since a broken connection may go unnoticed.
+const WATCH_SECONDS: u32 = 60;
+
+/// How long discovery may take, and how long no event may arrive while the lists are not complete.
+const LIST_LIMIT: Duration = Duration::from_secs(30);
+
+/// A change is reported when no event has arrived for this long, but after [`BURST`] at the latest.
+const QUIET: Duration = Duration::from_millis(50);
+/// The longest time for which a change waits for others: ten objects applied at once make one or two new policies.
+const BURST: Duration = Duration::from_millis(400);
+
+/// The first pause after a failure; each further pause is twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause after a failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+
+/// The maximum number of different failure reasons that are logged until the watches are open again.
+const MAX_LOGGED_REASONS: usize = 8;
+
+type Watches = SelectAll<BoxStream<'static, (usize, watcher::Result<Event<RawObject>>)>>;
+
+/// The policy objects of an upstream, kept up to date by watches.
+pub struct KubeSource {
+    upstream: String,
+    client: Client,
+    status: Arc<SyncStatus>,
+    /// `None` while the upstream is not watched.
+    watches: Option<Watches>,
+    /// One set for each kind, in the order of [`KINDS`].
+    objects: [KnownObjects; KINDS.len()],
+    /// Whether something changed since the last set.
+    changed: bool,
+    /// Failures since the objects were last listed.
+    failures: u32,
+    /// Failure reasons logged since then; each is logged once.
+    logged: Vec<String>,
+    /// The warnings about objects that have been logged.
+    findings: LoggedWarnings,
+}
+
+impl fmt::Debug for KubeSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeSource")
+            .field("upstream", &self.upstream)
+            .field("changed", &self.changed)
+            .field("failures", &self.failures)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KubeSource {
+    /// Watches the objects through `client`, which must open a connection for each request. Call it inside the
+    /// runtime that is to run the watches.
+    pub fn new(client: ApiClient, clock: Clock) -> Self {
+        let status = SyncStatus::new(clock.clone(), KINDS.len());
+        let name = client.endpoint().name().to_string();
+        Self {
+            upstream: name,
+            client: KubeTransport::new(client, clock, status.clone()).into_client(),
+            status,
+            watches: None,
+            objects: KINDS.map(|(_, plural)| KnownObjects::new(plural)),
+            changed: true,
+            failures: 0,
+            logged: Vec::new(),
+            findings: LoggedWarnings::default(),
+        }
+    }
+
+    /// How up to date the reported objects are.
+    pub fn sync_status(&self) -> Arc<SyncStatus> {
+        Arc::clone(&self.status)
+    }
+
+    /// Waits for the next event and applies it. Cancel-safe.
+    async fn advance(&mut self) {
+        let Some(watches) = &mut self.watches else {
+            return self.connect().await;
+        };
+        let limit = if is_complete(&self.objects) {
+            Duration::MAX
+        } else {
+            LIST_LIMIT
+        };
+        match timeout(limit, watches.next()).await {
+            Ok(Some((kind, Ok(event)))) => {
+                self.changed |= self.objects[kind].take(event);
+                if self.failures > 0 && is_complete(&self.objects) {
+                    self.failures = 0;
+                    self.logged.clear();
+                    tracing::info!(upstream = self.upstream, "watching policy objects again");
+                }
+            }
+            Ok(Some((_, Err(error)))) => self.disconnect(&WatchError::from(error).into()),
+            Ok(None) => self.disconnect(&WatchFailure::Ended),
+            Err(_) => self.disconnect(&WatchFailure::TimedOut("the list")),
+        }
+    }
+
+    /// Starts the lists and watches, after a pause if that failed before.
+    async fn connect(&mut self) {
+        if self.failures > 0 {
+            sleep(pause(self.failures, random())).await;
+        }
+        let discovery = timeout(LIST_LIMIT, served_version(&self.client));
+        match discovery.await {
+            Ok(Ok(version)) => self.watches = Some(watch(&self.client, version)),
+            Ok(Err(error)) => self.disconnect(&error),
+            Err(_) => self.disconnect(&WatchFailure::TimedOut("discovery")),
+        }
+    }
+
+    /// The upstream failed: the known objects stay until they are listed again.
+    fn disconnect(&mut self, why: &WatchFailure) {
+        self.watches = None;
+        self.objects.iter_mut().for_each(KnownObjects::invalidate);
+        let upstream = &self.upstream;
+        let why = why.to_string();
+        if self.logged.len() < MAX_LOGGED_REASONS && !self.logged.contains(&why) {
+            tracing::warn!(%upstream, %why, "cannot watch policy objects; retrying");
+            self.logged.push(why.clone());
+        } else {
+            tracing::debug!(%upstream, %why, "cannot watch policy objects yet");
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.status.failed(why);
+    }
+
+    /// All known objects. An object that cannot be used is left out with a warning; the others are applied.
+    fn set(&self) -> DocumentSet {
+        let mut set = DocumentSet {
+            revision: Revision(String::new()),
+            documents: Vec::new(),
+            findings: Vec::new(),
+        };
+        let mut digest = Sha256::new();
+        for object in self.objects.iter().flat_map(KnownObjects::objects) {
+            digest.update(object.digest());
+            set.documents.extend(object.usable().cloned());
+            set.findings.extend_from_slice(object.problems());
+        }
+        for byte in &digest.finalize()[..8] {
+            let _ = write!(set.revision.0, "{byte:02x}");
+        }
+        set
+    }
+}
+
+impl PolicySource for KubeSource {
+    async fn next(&mut self) -> DocumentSet {
+        while !(self.changed && is_complete(&self.objects)) {
+            self.advance().await;
+        }
+        let burst = async { while timeout(QUIET, self.advance()).await.is_ok() {} };
+        let _ = timeout(BURST, burst).await;
+        self.changed = false;
+        self.set()
+    }
+
+    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
+        self.findings.log(findings);
+        let (Revision(revision), upstream) = (revision, &self.upstream);
+        if applied {
+            tracing::info!(%revision, %upstream, "policy objects applied");
+        } else {
+            tracing::error!(%revision, %upstream, "policy objects rejected; the last good policy stays in force");
+        }
+    }
+}
+
+fn is_complete(objects: &[KnownObjects]) -> bool {
+    objects.iter().all(KnownObjects::is_listed)
+}
+
+/// Lists and watches both kinds.
+fn watch(client: &Client, version: &str) -> Watches {
+    let each = KINDS.iter().enumerate().map(|(at, (kind, plural))| {
+        let kind = GroupVersionKind::gvk(GROUP, version, kind);
+        let kind = ApiResource::from_gvk_with_plural(&kind, plural);
+        let typed = kind.clone();
+        let settings = watcher::Config::default().timeout(WATCH_SECONDS);
+        let events = watcher(Api::<RawObject>::all_with(client.clone(), &kind), settings);
+        events
+            .map(move |event| {
+                (
+                    at,
+                    event.map(|event| event.modify(|object| set_type(object, &typed))),
+                )
+            })
+            .boxed()
+    });
+    each.collect()
+}
+
+/// The preferred version among those that the upstream serves.
+async fn served_version(client: &Client) -> Result<&'static str, WatchFailure> {
+    let mut request = Request::new(Vec::new());
+    *request.uri_mut() = Uri::from_static(GROUP_PATH);
+    let group: APIGroup = match client.request(request).await {
+        Ok(group) => group,
+        // Discovery may be forbidden to the gateway although reading the objects is not.
+        Err(kube::Error::Api(status)) if status.code == StatusCode::FORBIDDEN.as_u16() => {
+            return Ok(VERSIONS[0]);
+        }
+        Err(error) => return Err(WatchError::from(error).into()),
+    };
+    let served: Vec<String> = group.versions.into_iter().map(|v| v.version).collect();
+    let best = VERSIONS
+        .into_iter()
+        .find(|version| served.iter().any(|served| served == version));
+    best.ok_or(WatchFailure::NoVersion(served))
+}
+
+/// The pause after this number of failures in a row, shortened by up to half by `random`, so that gateways do
+/// not all reconnect at once.
+fn pause(failures: u32, random: u64) -> Duration {
+    let doubled = 1 << failures.saturating_sub(1).min(16);
+    let longest = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
+    #[expect(clippy::cast_precision_loss, reason = "a random number")]
+    let part = random as f64 / u64::MAX as f64;
+    longest.mul_f64(0.5 + part / 2.0)
+}
+
+/// A random number, from the keys of the standard library's hash maps.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound_and_differ() {
+        let most = |failures| pause(failures, u64::MAX);
+        assert_eq!(most(1), FIRST_PAUSE);
+        assert_eq!(most(2), FIRST_PAUSE * 2);
+        assert_eq!(most(u32::MAX), LONGEST_PAUSE);
+        assert_eq!(pause(u32::MAX, 0), LONGEST_PAUSE / 2);
+    }
+}

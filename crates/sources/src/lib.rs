@@ -1,0 +1,19 @@
+//! Sources of policy objects.
+//!
+//! A [`PolicySource`] yields complete sets of objects, each with a revision, as documents with their origin. It
+//! compiles nothing: its caller compiles a policy from a set or rejects the set as a whole, and reports the
+//! outcome by [`PolicySource::report`]. For sets the size of a policy; large sets such as pods need a reflector
+//! of their own.
+
+mod admission_files;
+mod admission_store;
+mod document_set;
+pub mod files;
+pub mod kube;
+mod logging;
+pub mod store;
+
+pub use admission_files::AdmissionFiles;
+pub use admission_store::AdmissionStore;
+pub use document_set::{DocumentSet, PolicySource, Revision};
+pub use logging::log_finding;

@@ -1,0 +1,219 @@
+//! Policy objects from the store of the hosted API.
+//!
+//! A set contains all of them at one revision. A new one is yielded when a field changes that a policy depends
+//! on. Objects are listed once and then followed by watch, so a change costs the parsing of one object.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    document_set::{DocumentSet, PolicySource, Revision},
+    logging::LoggedWarnings,
+};
+use fairgate_core::{
+    apf::objects::ParsedDocument,
+    finding::{Finding, Severity},
+};
+use fairgate_objects::{
+    kind::Kind,
+    kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
+};
+use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch};
+
+/// The kinds of policy objects.
+const KINDS: [&Kind; 2] = [&PRIORITY_LEVEL, &FLOW_SCHEMA];
+
+/// The pause before a retry after the store failed.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a change is held back: its writer gets the response first, and changes in short succession are
+/// processed together.
+pub const SETTLE: Duration = Duration::from_millis(5);
+
+/// Follows the policy objects in a store.
+pub struct StoreSource {
+    store: Arc<dyn Store>,
+    /// `None` until the objects were listed, and after the watch fell behind.
+    watch: Option<Watch>,
+    /// All objects by key.
+    objects: BTreeMap<Arc<str>, StoredDocument>,
+    /// The revision up to which `objects` are known.
+    revision: u64,
+    /// Whether something changed since the last set.
+    changed: bool,
+    logged: LoggedWarnings,
+}
+
+/// An object of the store, parsed; or why it cannot be read.
+#[derive(PartialEq)]
+enum StoredDocument {
+    Parsed(Arc<ParsedDocument>),
+    Unreadable(Box<Finding>),
+}
+
+impl std::fmt::Debug for StoreSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoreSource")
+            .field("objects", &self.objects.len())
+            .field("changed", &self.changed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl StoreSource {
+    /// Follows the objects in `store`.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            watch: None,
+            objects: BTreeMap::new(),
+            revision: 0,
+            changed: false,
+            logged: LoggedWarnings::default(),
+        }
+    }
+
+    /// Waits until something has changed, and [`SETTLE`] longer. Cancel-safe.
+    async fn change(&mut self) -> Result<(), StoreError> {
+        while !self.changed {
+            match &mut self.watch {
+                None => self.list().await?,
+                Some(watch) => match watch.next().await {
+                    Ok(events) => self.take(&events),
+                    // The watch fell too far behind: list everything again.
+                    Err(_) => self.watch = None,
+                },
+            }
+        }
+        tokio::time::sleep(SETTLE).await;
+        while let Some(watch) = &mut self.watch {
+            match watch.ready() {
+                Ok(events) if events.is_empty() => break,
+                Ok(events) => self.take(&events),
+                Err(_) => self.watch = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists everything, and watches from that revision.
+    async fn list(&mut self) -> Result<(), StoreError> {
+        self.store.wait_for(1).await?;
+        let mut objects = BTreeMap::new();
+        let mut at = ReadRevision::Cached;
+        for kind in KINDS {
+            let prefix = kind.key_prefix();
+            let page = self.store.list(&prefix, None, None, at).await?;
+            self.revision = page.revision;
+            at = ReadRevision::Exactly(page.revision);
+            let entries = page.entries.iter();
+            objects.extend(entries.map(|entry| (Arc::clone(&entry.key), document(entry))));
+        }
+        let prefix = FLOW_SCHEMA.group_prefix();
+        self.watch = Some(self.store.watch(&prefix, self.revision)?);
+        self.objects = objects;
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Applies changes of the store.
+    fn take(&mut self, events: &[Arc<StoreEvent>]) {
+        for event in events {
+            self.revision = event.revision;
+            let is_policy = |kind: &Kind| event.key.starts_with(&kind.key_prefix());
+            if !KINDS.into_iter().any(is_policy) {
+                continue;
+            }
+            let known = match &event.after {
+                Some(entry) => {
+                    let document = document(entry);
+                    let same = |before: &StoredDocument| before.has_same_policy(&document);
+                    if self.objects.get(&event.key).is_some_and(same) {
+                        continue;
+                    }
+                    self.objects.insert(Arc::clone(&event.key), document)
+                }
+                None => self.objects.remove(&event.key),
+            };
+            self.changed |= known.is_some() || event.after.is_some();
+        }
+    }
+
+    /// All objects.
+    fn set(&self) -> DocumentSet {
+        let mut set = DocumentSet {
+            revision: Revision(self.revision.to_string()),
+            documents: Vec::with_capacity(self.objects.len()),
+            findings: Vec::new(),
+        };
+        for object in self.objects.values() {
+            match object {
+                StoredDocument::Parsed(document) => set.documents.push(Arc::clone(document)),
+                StoredDocument::Unreadable(finding) => set.findings.push((**finding).clone()),
+            }
+        }
+        set
+    }
+}
+
+impl StoredDocument {
+    fn has_same_policy(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Parsed(one), Self::Parsed(other)) => one.has_same_policy(other),
+            (one, other) => one == other,
+        }
+    }
+}
+
+impl PolicySource for StoreSource {
+    async fn next(&mut self) -> DocumentSet {
+        while let Err(error) = self.change().await {
+            tracing::debug!(%error, "the policy objects cannot be read from the store");
+            tokio::time::sleep(PAUSE).await;
+        }
+        self.changed = false;
+        self.set()
+    }
+
+    async fn report(&mut self, revision: &Revision, applied: bool, findings: &[Finding]) {
+        let Revision(revision) = revision;
+        self.logged.log(findings);
+        if applied {
+            tracing::info!(%revision, warnings = self.logged.warnings(), "policy objects applied");
+        } else {
+            tracing::error!(%revision, "policy objects rejected; the last good policy stays in force");
+        }
+    }
+}
+
+fn document(entry: &StoreEntry) -> StoredDocument {
+    let origin = format!("{} at {}", entry.key, entry.revision);
+    match serde_json::from_slice(&entry.bytes()) {
+        Ok(value) => {
+            let document = ParsedDocument::parse(&origin, without_status(value));
+            StoredDocument::Parsed(Arc::new(document))
+        }
+        Err(error) => StoredDocument::Unreadable(Box::new(Finding {
+            // One malformed object must not keep all others from taking effect.
+            severity: Severity::Warning,
+            origin,
+            kind: String::new(),
+            name: String::new(),
+            field: String::new(),
+            message: format!("cannot be read: {error}"),
+            remedy: "delete the object and create it again".to_owned(),
+        })),
+    }
+}
+
+/// An object without status and managed fields, which are most of it and do not affect the policy.
+fn without_status(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.remove("status");
+        if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
+            metadata.remove("managedFields");
+        }
+    }
+    object
+}

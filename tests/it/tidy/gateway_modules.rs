@@ -1,0 +1,198 @@
+//! Which module of the gateway itself may use which.
+
+use super::modules::Edges;
+
+/// The configuration: values and their notations, sections of a file, the settings, and what reads them.
+pub(super) const CONFIG: Edges = &[
+    ("secret", &[]),
+    ("error", &[]),
+    ("admission", &[]),
+    ("url", &[]),
+    ("values", &["secret", "url"]),
+    ("file_version", &["values"]),
+    ("bearer_token", &["file_version", "secret", "values"]),
+    ("pem", &["file_version", "values"]),
+    ("section", &["values"]),
+    (
+        "config",
+        &["admission", "bearer_token", "pem", "secret", "url"],
+    ),
+    ("validate", &["config", "section"]),
+    (
+        "read",
+        &[
+            "admission",
+            "bearer_token",
+            "config",
+            "error",
+            "file_version",
+            "pem",
+            "secret",
+            "section",
+            "url",
+            "validate",
+            "values",
+        ],
+    ),
+    ("keys", &["config", "read"]),
+];
+
+/// What operators see: what counts and what shows it, up to the ports.
+pub(super) const OBSERVE: Edges = &[
+    ("admin_connections", &[]),
+    ("aligned_table", &[]),
+    ("catalogue", &[]),
+    ("checks", &[]),
+    ("flow_states", &[]),
+    ("request_counts", &[]),
+    ("rotated_file", &[]),
+    ("upstream_counts", &[]),
+    ("dumps", &["aligned_table"]),
+    ("exposition", &["catalogue"]),
+    ("flow_shares", &["flow_states"]),
+    ("recorder", &["catalogue", "request_counts"]),
+    ("check_durations", &["catalogue", "exposition"]),
+    (
+        "request_metrics",
+        &["catalogue", "exposition", "recorder", "request_counts"],
+    ),
+    ("sampler", &["flow_shares", "flow_states"]),
+    ("shared_histogram", &["catalogue", "exposition"]),
+    (
+        "cell_metrics",
+        &[
+            "catalogue",
+            "exposition",
+            "recorder",
+            "request_counts",
+            "request_metrics",
+            "sampler",
+        ],
+    ),
+    (
+        "flow_metrics",
+        &[
+            "catalogue",
+            "dumps",
+            "exposition",
+            "flow_states",
+            "recorder",
+            "sampler",
+        ],
+    ),
+    (
+        "gateway_metrics",
+        &[
+            "catalogue",
+            "check_durations",
+            "exposition",
+            "shared_histogram",
+        ],
+    ),
+    (
+        "admission_metrics",
+        &["catalogue", "check_durations", "gateway_metrics"],
+    ),
+    ("log", &["catalogue", "gateway_metrics", "recorder"]),
+    (
+        "telemetry",
+        &[
+            "catalogue",
+            "cell_metrics",
+            "dumps",
+            "exposition",
+            "flow_metrics",
+            "flow_states",
+            "gateway_metrics",
+            "recorder",
+            "request_counts",
+            "sampler",
+        ],
+    ),
+    ("dumps_layer", &["dumps", "telemetry"]),
+    (
+        "endpoints",
+        &["checks", "dumps", "gateway_metrics", "telemetry"],
+    ),
+    ("encoded_reply", &["endpoints"]),
+    (
+        "admin",
+        &[
+            "admin_connections",
+            "encoded_reply",
+            "endpoints",
+            "gateway_metrics",
+        ],
+    ),
+    ("secure_endpoints", &["encoded_reply", "endpoints"]),
+];
+
+/// Admission policies without a server: from files, over requests and verdicts, to what is shown.
+pub(super) const POLICY_CLI: Edges = &[
+    ("command", &[]),
+    ("documents", &[]),
+    ("expression_cost", &[]),
+    ("bundle", &["documents"]),
+    ("fields", &["documents"]),
+    ("report", &["command"]),
+    ("resources", &["documents"]),
+    ("vital", &["documents"]),
+    (
+        "review",
+        &["bundle", "documents", "expression_cost", "vital"],
+    ),
+    ("world", &["resources"]),
+    ("judged", &["bundle", "resources", "world"]),
+    ("requests", &["documents", "resources", "world"]),
+    ("expectation", &["fields", "judged"]),
+    ("results", &["judged"]),
+    (
+        "cases",
+        &[
+            "documents",
+            "expectation",
+            "fields",
+            "requests",
+            "resources",
+            "world",
+        ],
+    ),
+    ("junit", &["results"]),
+    ("text", &["judged", "results"]),
+    (
+        "test",
+        &[
+            "bundle",
+            "cases",
+            "command",
+            "documents",
+            "expectation",
+            "judged",
+            "junit",
+            "requests",
+            "resources",
+            "results",
+            "text",
+        ],
+    ),
+];
+
+/// Where policies come from.
+pub(super) const SOURCES: Edges = &[
+    ("document_set", &[]),
+    ("logging", &[]),
+    ("files", &["document_set", "logging"]),
+    ("kube", &["document_set", "logging"]),
+    ("store", &["document_set", "logging"]),
+    ("admission_files", &["document_set", "files"]),
+    ("admission_store", &["store"]),
+];
+
+/// The gateway: the modules that combine everything.
+pub(super) const SERVER: Edges = &[
+    ("background_memory", &[]),
+    ("app", &[]),
+    // Another gateway, with an upstream and clients of its own.
+    ("demo", &["app"]),
+    ("cli", &["app", "demo"]),
+];
