@@ -126,7 +126,7 @@ impl ChaosWorld {
             level,
             hash,
             // Some tenants have more flows than weigh 1 each, and some flows more tenants than one.
-            tenant: (hash ^ u64::from(self.next)) % 3,
+            tenant: (hash ^ self.next) % 3,
         };
         let work = self.work();
         let now = self.time();
