@@ -26,19 +26,16 @@ fn holds_against(weakness: Weakness) {
 }
 
 #[test]
-#[ignore = "not yet: the rule for arrivals"]
 fn new_flows_do_not_starve_known_ones() {
     holds_against(Weakness::NewFlows);
 }
 
 #[test]
-#[ignore = "not yet: the rule for arrivals"]
 fn a_flow_of_two_service_times_does_not_take_all_seats() {
     holds_against(Weakness::TwoServiceTimes);
 }
 
 #[test]
-#[ignore = "not yet: the rule for arrivals"]
 fn many_names_of_one_tenant_do_not_take_the_share_of_another() {
     holds_against(Weakness::ManyNames);
 }
