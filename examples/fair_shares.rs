@@ -7,6 +7,8 @@
 //! ```
 //!
 //! `--arrivals` plays worlds in which arrivals change and lists every client that is worse off than with the original;
+//! with `--all` also in worlds in which they do not. With `--control` the original is compared with itself, under other
+//! random numbers: so much is chance.
 //! `--tenant-weight C` is what the flows of one tenant weigh together there. `--known-attacks` plays the worlds in which a
 //! rule went wrong once.
 //!
@@ -19,7 +21,8 @@ use fairgate_core::apf::Semantics;
 use fairgate_simulate::world::{
     TENANT_WEIGHT,
     arrival_kinds::ArrivalKind,
-    arrival_table::{self, ArrivalRow, known_attack_figures},
+    arrival_table::{self, ArrivalRow, RunBoth, known_attack_figures},
+    judge::{run_both, run_original_twice},
     kinds::WorldKind,
     known_attacks::known_attacks,
     lenders::{self, play_lenders},
@@ -34,6 +37,8 @@ struct Options {
     each: bool,
     check: bool,
     arrivals: bool,
+    all: bool,
+    control: bool,
     known_attacks: bool,
     tenant_weight: f64,
 }
@@ -46,6 +51,8 @@ fn options() -> Result<Options, String> {
         each: false,
         check: false,
         arrivals: false,
+        all: false,
+        control: false,
         known_attacks: false,
         tenant_weight: TENANT_WEIGHT,
     };
@@ -63,11 +70,13 @@ fn options() -> Result<Options, String> {
             "--each" => options.each = true,
             "--check" => options.check = true,
             "--arrivals" => options.arrivals = true,
+            "--all" => options.all = true,
+            "--control" => options.control = true,
             "--known-attacks" => options.known_attacks = true,
             "--tenant-weight" => options.tenant_weight = number(&value()?)?,
             other => {
                 return Err(format!(
-                    "{other}: unknown; there are --worlds N, --seed N, --kind NAME, --each, --check, --arrivals, --tenant-weight C and --known-attacks"
+                    "{other}: unknown; there are --worlds N, --seed N, --kind NAME, --each, --check, --arrivals, --all, --control, --tenant-weight C and --known-attacks"
                 ));
             }
         }
@@ -112,6 +121,11 @@ fn arrivals(options: &Options) -> ExitCode {
     println!("{}", arrival_table::HEADING);
     let mut exceptions = Vec::new();
     let (seed, weight) = (options.seed, options.tenant_weight);
+    let both: RunBoth = if options.control {
+        run_original_twice
+    } else {
+        run_both
+    };
     let is_asked_for = |name| options.kind.as_deref().is_none_or(|asked| asked == name);
     let mut show = |row: ArrivalRow| {
         println!("{row}");
@@ -120,11 +134,23 @@ fn arrivals(options: &Options) -> ExitCode {
     for kind in ArrivalKind::ALL {
         if is_asked_for(kind.name()) {
             show(play_arrivals(options, move |numbers| {
-                ArrivalRow::play(kind, seed, weight, numbers)
+                ArrivalRow::play(kind.name(), weight, both, numbers, |number| {
+                    kind.draw(seed, number)
+                })
             }));
         }
     }
-    if is_asked_for(lenders::NAME) {
+    for kind in WorldKind::ALL {
+        let asked_for = options.all || options.kind.is_some();
+        if asked_for && is_asked_for(kind.name()) {
+            show(play_arrivals(options, move |numbers| {
+                ArrivalRow::play(kind.name(), weight, both, numbers, |number| {
+                    kind.draw(seed, number)
+                })
+            }));
+        }
+    }
+    if is_asked_for(lenders::NAME) && !options.control {
         show(play_arrivals(options, move |numbers| {
             play_lenders(seed, weight, numbers)
         }));

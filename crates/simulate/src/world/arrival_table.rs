@@ -4,10 +4,12 @@ use std::{fmt, iter};
 
 use super::{
     World, WorldReport,
-    arrival_kinds::ArrivalKind,
     judge::{ClientComparison, FEWEST_REQUESTS, compare, run_both},
     known_attacks::KnownAttack,
 };
+
+/// Plays a world with the original and with what is compared with it, in this order.
+pub type RunBoth = fn(&World) -> [WorldReport; 2];
 
 /// The results of one world.
 #[derive(Clone, Debug)]
@@ -52,9 +54,15 @@ impl ComparedWorld {
     }
 
     /// As [`ComparedWorld::play`] with [`FEWEST_REQUESTS`], but the world is played again and lasts longer, if a client that would
-    /// be judged has fewer requests with the original.
-    pub fn play_long_enough(mut world: World, number: u64, tenant_weight: f64) -> Self {
-        let mut played = Self::play(&world, number, tenant_weight, 0);
+    /// be judged has fewer requests with the original. `both` plays it, as [`run_both`].
+    pub fn play_long_enough(
+        mut world: World,
+        number: u64,
+        tenant_weight: f64,
+        both: RunBoth,
+    ) -> Self {
+        let play = |world: &World| Self::of(world, number, tenant_weight, 0, &both(world));
+        let mut played = play(&world);
         for _ in 0..2 {
             let judged = played.clients.iter().filter(|client| client.judged);
             let fewest = judged.map(ClientComparison::requests).min();
@@ -63,12 +71,26 @@ impl ComparedWorld {
             };
             let times = 1.2 * f64::from(FEWEST_REQUESTS) / f64::from(fewest.max(1));
             world.seconds *= times.min(10.0);
-            played = Self::play(&world, number, tenant_weight, 0);
+            played = play(&world);
         }
         for client in &mut played.clients {
             client.judged &= client.requests() >= FEWEST_REQUESTS;
         }
         played
+    }
+
+    /// The least part of its ideal seats that a client used, under Compatible and under Improved. Clients that had fewer
+    /// than [`FEWEST_REQUESTS`] with the original do not count.
+    pub fn least_of_ideal(&self) -> [f64; 2] {
+        let clients = || {
+            self.clients
+                .iter()
+                .filter(|c| c.requests() >= FEWEST_REQUESTS)
+        };
+        [0, 1].map(|which| {
+            let parts = clients().map(|client| client.seats[which] / client.ideal_seats);
+            parts.fold(f64::INFINITY, f64::min)
+        })
     }
 
     /// The clients that are worse off than they may be.
@@ -80,19 +102,19 @@ impl ComparedWorld {
 }
 
 impl ArrivalRow {
-    /// Plays the worlds `numbers` of `kind`.
+    /// Plays the worlds `numbers` of the kind of this name, which `draw` draws and `both` plays, as [`run_both`].
     pub fn play(
-        kind: ArrivalKind,
-        seed: u64,
+        name: &'static str,
         tenant_weight: f64,
+        both: RunBoth,
         numbers: impl IntoIterator<Item = u64>,
+        draw: impl Fn(u64) -> World,
     ) -> Self {
-        let worlds = numbers.into_iter().map(|number| {
-            let world = kind.draw(seed, number);
-            ComparedWorld::play_long_enough(world, number, tenant_weight)
-        });
+        let play =
+            |number| ComparedWorld::play_long_enough(draw(number), number, tenant_weight, both);
+        let worlds = numbers.into_iter().map(play);
         Self {
-            name: kind.name(),
+            name,
             worlds: worlds.collect(),
         }
     }
@@ -119,8 +141,8 @@ impl ArrivalRow {
 
 /// The heading of the rows.
 pub const HEADING: &str = concat!(
-    "                     WORLDS CLIENTS   WAIT LONGER THAN MAY BE    LESS THAN MAY BE   P99 TO ORIGINAL'S      IDLE %\n",
-    "                              JUDGED   WORLDS CLIENTS   WORST   WORLDS CLIENTS WORST   MEDIAN  9 IN 10   comp. impr.",
+    "                     WORLDS CLIENTS  WAIT LONGER THAN MAY BE   LESS THAN MAY BE      P99 TO ORIGINAL'S  LEAST OF IDEAL      IDLE %\n",
+    "                             JUDGED  WORLDS CLIENTS    WORST   WORLDS CLIENTS WORST  MEDIAN  9 IN 10    comp. impr.   comp. impr.",
 );
 
 impl fmt::Display for ArrivalRow {
@@ -129,24 +151,36 @@ impl fmt::Display for ArrivalRow {
         let longest = self.judged().map(ClientComparison::wait_excess);
         let least = self.judged().map(ClientComparison::share_ratio);
         let p99 = sorted(self.judged().map(ClientComparison::p99_ratio));
-        let idle = [0, 1].map(|which| sorted(self.worlds.iter().map(|world| world.idle[which])));
+        let median = |of: fn(&ComparedWorld) -> [f64; 2]| {
+            [0, 1].map(|which| quantile(&sorted(self.worlds.iter().map(|w| of(w)[which])), 0.5))
+        };
+        let of_ideal = median(ComparedWorld::least_of_ideal);
+        let idle = median(|world| world.idle);
         write!(
             f,
-            "{:<20} {:>6} {:>7}   {:>6} {:>7} {:>7.2}   {:>6} {:>7} {:>5.2}   {:>6.2}  {:>7.2}   {:>5.1} {:>5.1}",
+            "{:<20} {:>6} {:>7}",
             self.name,
             self.worlds.len(),
-            self.judged().count(),
+            self.judged().count()
+        )?;
+        write!(
+            f,
+            "  {:>6} {:>7} {:>8.2}",
             self.worlds_with(ClientComparison::waits_too_long),
             count(ClientComparison::waits_too_long),
-            longest.fold(0.0, f64::max),
+            longest.fold(0.0, f64::max)
+        )?;
+        write!(
+            f,
+            "   {:>6} {:>7} {:>5.2}",
             self.worlds_with(ClientComparison::gets_too_little),
             count(ClientComparison::gets_too_little),
-            least.fold(f64::INFINITY, f64::min),
-            quantile(&p99, 0.5),
-            quantile(&p99, 0.9),
-            quantile(&idle[0], 0.5) * 100.0,
-            quantile(&idle[1], 0.5) * 100.0,
-        )
+            least.reduce(f64::min).unwrap_or(1.0)
+        )?;
+        let (half, nine) = (quantile(&p99, 0.5), quantile(&p99, 0.9));
+        write!(f, "  {half:>6.2} {nine:>8.2}")?;
+        write!(f, "    {:>5.2} {:>5.2}", of_ideal[0], of_ideal[1])?;
+        write!(f, "   {:>5.1} {:>5.1}", idle[0] * 100.0, idle[1] * 100.0)
     }
 }
 

@@ -93,6 +93,20 @@ pub fn run_both(world: &World) -> [WorldReport; 2] {
     [Semantics::Compatible, Semantics::Improved].map(|semantics| run(world, semantics))
 }
 
+/// Plays `world` under Compatible twice, with other random numbers the second time: what differs is chance, as which
+/// flows share queues. For a comparison with [`run_both`].
+///
+/// # Panics
+///
+/// If the world is invalid, as in [`run()`].
+pub fn run_original_twice(world: &World) -> [WorldReport; 2] {
+    let other = World {
+        seed: world.seed.wrapping_add(1),
+        ..world.clone()
+    };
+    [world, &other].map(|world| run(world, Semantics::Compatible))
+}
+
 /// Compares what each client of `world` got under Compatible and under Improved. The ideal gives the flows of one tenant
 /// together at most `tenant_weight` times the weight of a flow. Only clients with at least `fewest` requests with the
 /// original are judged.

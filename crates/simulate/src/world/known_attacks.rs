@@ -31,6 +31,8 @@ pub enum Weakness {
     TwoServiceTimes,
     /// Many names get more than the many requests that come under them.
     ManyNames,
+    /// A client loses by who else comes under its name.
+    SharedNames,
     /// The seats that idle for a wide request are not charged.
     IdleSeats,
     /// The queues of a small flow are full of the requests of large ones.
@@ -38,8 +40,8 @@ pub enum Weakness {
 }
 
 impl KnownAttack {
-    /// What is not as it must be: somebody within his share is worse off than with the original; the victim gets less than
-    /// its ideal share or is refused although it is within it; seats are idle.
+    /// What is not as it must be: somebody within his share is worse off than with the original; the victim demands more and gets
+    /// less than its ideal share, or is refused although it demands less; seats are idle.
     pub fn faults(&self, played: &ComparedWorld) -> Vec<String> {
         let name = &self.world.name;
         let mut faults = Vec::new();
@@ -53,7 +55,8 @@ impl KnownAttack {
         let victim = &played.clients[self.victim];
         let (who, ideal, got) = (&victim.name, victim.ideal_seats, victim.seats[1]);
         // Idle seats are missing from somebody's share, and have a bound of their own.
-        if got < LEAST_SHARE * ideal && victim.saturated && self.most_idle.is_none() {
+        let has_share = victim.saturated && !victim.judged && self.most_idle.is_none();
+        if has_share && got < LEAST_SHARE * ideal {
             faults.push(format!("{name}: {who} gets {got:.3} seats of {ideal:.3}"));
         }
         let refused = victim.refused[1];
@@ -84,7 +87,10 @@ pub fn known_attacks() -> Vec<KnownAttack> {
     for names in [64, 256, 1_000] {
         all.push(many_names(names, Tenant::Own));
         all.push(many_names(names, Tenant::EachName));
+        all.push(many_tenants_beside_one_thread(names));
     }
+    all.push(five_users_of_one_name());
+    all.push(attacker_in_a_shared_name());
     all.push(short_and_wide());
     all.push(wide_and_impatient());
     all.extend([12, 32].map(widths_per_request));
@@ -215,6 +221,59 @@ fn many_names(names: u32, tenant: Tenant) -> KnownAttack {
     };
     let flows = vec![backlog(service), many];
     attack(Weakness::ManyNames, name, 32, flows, 0)
+}
+
+/// Names that are tenants; the victim has one request at a time.
+fn many_tenants_beside_one_thread(names: u32) -> KnownAttack {
+    let many = FlowSpec {
+        names: Names::Of(names),
+        tenant: Tenant::EachName,
+        ..threads("many", 1_024, Service::constant(20.0 * MILLI))
+    };
+    let name = format!("{names} tenants beside one thread");
+    let flows = vec![polite(30.0 * MILLI), many];
+    let mut attack = attack(Weakness::ManyNames, name, 32, flows, 0);
+    // About a thousand requests, of which each waits for most of a second.
+    attack.world.seconds = 600.0;
+    attack
+}
+
+/// Users with ten threads each who share a name.
+fn users(count: u32) -> Vec<FlowSpec> {
+    let user = |number| FlowSpec {
+        shared_name: Some("namespace".to_owned()),
+        ..threads(
+            &format!("user-{number}"),
+            10,
+            Service::constant(20.0 * MILLI),
+        )
+    };
+    (1..=count).map(user).collect()
+}
+
+fn five_users_of_one_name() -> KnownAttack {
+    let mut flows = users(5);
+    flows.push(backlog(Service::constant(20.0 * MILLI)));
+    let name = "five users of one name beside a backlog";
+    attack(Weakness::SharedNames, name, 32, flows, 0)
+}
+
+/// A tenant with a thousand names also sends requests under the name that others share.
+fn attacker_in_a_shared_name() -> KnownAttack {
+    let service = Service::constant(20.0 * MILLI);
+    let mut flows = users(5);
+    flows.push(FlowSpec {
+        name: "joined".to_owned(),
+        tenant: Tenant::Named("attacker".to_owned()),
+        ..flows[0].clone()
+    });
+    flows.push(FlowSpec {
+        names: Names::Of(1_000),
+        ..threads("attacker", 300, service)
+    });
+    flows.push(backlog(service));
+    let name = "a tenant with many names in a name that others share";
+    attack(Weakness::SharedNames, name, 32, flows, 0)
 }
 
 /// An elephant and a backlog.
