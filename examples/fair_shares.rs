@@ -21,7 +21,7 @@ use fairgate_core::apf::Semantics;
 use fairgate_simulate::world::{
     TENANT_WEIGHT,
     arrival_kinds::ArrivalKind,
-    arrival_table::{self, ArrivalRow, RunBoth, known_attack_figures},
+    arrival_table::{self, ArrivalRow, RunBoth},
     judge::{run_both, run_original_twice},
     kinds::WorldKind,
     known_attacks::known_attacks,
@@ -210,7 +210,7 @@ fn main() -> ExitCode {
     };
     if options.known_attacks {
         for attack in known_attacks() {
-            println!("{}", known_attack_figures(&attack, options.tenant_weight));
+            println!("{}", attack.figures(options.tenant_weight));
         }
         return ExitCode::SUCCESS;
     }

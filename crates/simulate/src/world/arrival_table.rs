@@ -1,11 +1,10 @@
 //! Who is worse off than with the original, over many worlds in which arrivals change.
 
-use std::{fmt, iter};
+use std::fmt;
 
 use super::{
     World, WorldReport,
     judge::{ClientComparison, FEWEST_REQUESTS, compare, run_both},
-    known_attacks::KnownAttack,
 };
 
 /// Plays a world with the original and with what is compared with it, in this order.
@@ -132,7 +131,7 @@ impl ArrivalRow {
     /// A line for each client that is worse off than it may be.
     pub fn exceptions(&self) -> Vec<String> {
         let lines = self.worlds.iter().flat_map(|world| {
-            let line = |client| format!("{} {}: {}", self.name, world.number, Line(client));
+            let line = |client| format!("{} {}: {}", self.name, world.number, ClientLine(client));
             world.exceptions().map(line)
         });
         lines.collect()
@@ -185,9 +184,9 @@ impl fmt::Display for ArrivalRow {
 }
 
 /// One client: seats, waits and losses, under Compatible and under Improved.
-pub struct Line<'a>(pub &'a ClientComparison);
+pub struct ClientLine<'a>(pub &'a ClientComparison);
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for ClientLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let client = self.0;
         let milli = |seconds: f64| seconds * 1e3;
@@ -213,28 +212,6 @@ impl fmt::Display for Line<'_> {
             if client.judged { "" } else { " (not judged)" },
         )
     }
-}
-
-/// The figures of one known attack, with every client.
-pub fn known_attack_figures(attack: &KnownAttack, tenant_weight: f64) -> String {
-    let played = ComparedWorld::play(&attack.world, 0, tenant_weight, 1);
-    let [original, ours] = played.idle.map(|idle| idle * 100.0);
-    let heading = format!(
-        "{:?}: {}; idle {original:.1} {ours:.1} %",
-        attack.weakness, attack.world.name
-    );
-    let clients = played.clients.iter().map(|client| {
-        let mark = if client.flow == attack.victim {
-            '*'
-        } else {
-            ' '
-        };
-        format!(" {mark}{}", Line(client))
-    });
-    let faults = attack.faults(&played).into_iter();
-    let faults = faults.map(|fault| format!("  fault: {fault}"));
-    let lines: Vec<String> = iter::once(heading).chain(clients).chain(faults).collect();
-    lines.join("\n")
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {

@@ -3,8 +3,11 @@
 //! Unless said otherwise, each is a level of 32 seats with 64 queues of 50 requests and hands of 8, threads are closed loops
 //! without think time, and service times are constant.
 
+use std::iter;
+
 use super::{
-    Arrivals, FlowSpec, LevelShape, Names, Service, Tenant, World, arrival_table::ComparedWorld,
+    Arrivals, FlowSpec, LevelShape, Names, Service, Tenant, World,
+    arrival_table::{ClientLine, ComparedWorld},
     judge::LEAST_SHARE,
 };
 use fairgate_core::apf::units::Seats;
@@ -40,6 +43,25 @@ pub enum Weakness {
 }
 
 impl KnownAttack {
+    /// What every client gets in the world, beside what is wrong with that, a line each. `tenant_weight` is what the flows of
+    /// one tenant weigh together at most in the ideal.
+    pub fn figures(&self, tenant_weight: f64) -> String {
+        let played = ComparedWorld::play(&self.world, 0, tenant_weight, 1);
+        let [original, ours] = played.idle.map(|idle| idle * 100.0);
+        let heading = format!(
+            "{:?}: {}; idle {original:.1} {ours:.1} %",
+            self.weakness, self.world.name
+        );
+        let clients = played.clients.iter().map(|client| {
+            let mark = if client.flow == self.victim { '*' } else { ' ' };
+            format!(" {mark}{}", ClientLine(client))
+        });
+        let faults = self.faults(&played).into_iter();
+        let faults = faults.map(|fault| format!("  fault: {fault}"));
+        let lines: Vec<String> = iter::once(heading).chain(clients).chain(faults).collect();
+        lines.join("\n")
+    }
+
     /// What is not as it must be: somebody within his share is worse off than with the original; the victim demands more and gets
     /// less than its ideal share, or is refused although it demands less; seats are idle.
     pub fn faults(&self, played: &ComparedWorld) -> Vec<String> {

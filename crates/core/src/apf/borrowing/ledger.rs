@@ -30,7 +30,7 @@ use crate::apf::{demand::as_f64, units::Seats};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     levels: Vec<Option<Entry>>,
-    kinds: BTreeMap<Kind, Members>,
+    kinds: BTreeMap<LevelClass, ClassMembers>,
     sums: Sums,
     /// Levels whose seats are to be reported in any case.
     touched: Vec<u32>,
@@ -47,27 +47,27 @@ enum Entry {
         nominal: Seats,
         used: Seats,
     },
-    Limited(Kind),
+    Limited(LevelClass),
 }
 
 /// What a limited level is to the division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct LevelClass {
     limits: LevelLimits,
     /// What it recently needed, in seats; at least its min limit.
     need: u64,
 }
 
-/// The levels of one kind.
+/// The levels of one class.
 #[derive(Clone, Debug, Default)]
-struct Members {
+struct ClassMembers {
     /// Ascending.
     numbers: Vec<u32>,
     /// What they get while the division is [`Division::ByDemand`].
     share: Share,
 }
 
-/// What each level of a kind gets.
+/// What each level of a class gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     seats: Seats,
@@ -128,7 +128,7 @@ impl Ledger {
                 used: level.guaranteed(),
             }
         } else {
-            Entry::Limited(Kind::of(level))
+            Entry::Limited(LevelClass::of(level))
         };
         self.replace(number, Some(entry));
     }
@@ -245,7 +245,7 @@ impl Ledger {
         }
         if remaining <= sums.guaranteed {
             let part = as_f64(remaining - sums.min) / as_f64(sums.guaranteed - sums.min);
-            let levels = self.kinds.keys().map(Kind::level);
+            let levels = self.kinds.keys().map(LevelClass::level);
             let grants: Vec<f64> = levels.map(|level| level.part_of_guarantee(part)).collect();
             return Ok(Decision {
                 division: Division::ByDemand,
@@ -369,7 +369,7 @@ impl Decision {
 
 impl Entry {
     /// Entries of which this is equal are the same to the division.
-    fn identity(self) -> (Option<Kind>, Seats, Seats) {
+    fn identity(self) -> (Option<LevelClass>, Seats, Seats) {
         match self {
             Self::Exempt { nominal, used } => (None, nominal, used),
             Self::Limited(kind) => (Some(kind), 0, 0),
@@ -377,7 +377,7 @@ impl Entry {
     }
 }
 
-impl Kind {
+impl LevelClass {
     fn of(level: &RebalanceInput) -> Self {
         Self {
             limits: level.limits,
@@ -405,7 +405,7 @@ impl Kind {
         self.wanted().max(self.limits.nominal.into())
     }
 
-    fn share(&self, division: Division, members: &Members) -> Share {
+    fn share(&self, division: Division, members: &ClassMembers) -> Share {
         let seats = match division {
             Division::ByDemand => return members.share,
             Division::Mins => self.limits.min,
@@ -418,7 +418,7 @@ impl Kind {
     }
 }
 
-impl Members {
+impl ClassMembers {
     fn count(&self) -> u64 {
         self.numbers.len() as u64
     }
