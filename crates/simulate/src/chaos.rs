@@ -31,8 +31,8 @@ struct ChaosWorld {
     view: Arc<PolicyView<Number>>,
     waiting: BTreeMap<Number, QueuePlace<Number>>,
     executing: BTreeMap<Number, Ticket<Number>>,
-    /// Seats in use of each level after the last step.
-    in_use: BTreeMap<Arc<str>, u32>,
+    /// The seats that each level may have in use after the next step: those of the last, and its limit then.
+    bounds: BTreeMap<Arc<str>, u32>,
     releases: Vec<(u64, Level<Number>)>,
     next: Number,
     log: String,
@@ -56,7 +56,7 @@ pub(crate) fn run(seed: u64, steps: u32, policies: Vec<Arc<Policy>>) -> String {
         view,
         waiting: BTreeMap::new(),
         executing: BTreeMap::new(),
-        in_use: BTreeMap::new(),
+        bounds: BTreeMap::new(),
         releases: Vec::new(),
         next: 0,
         log: String::new(),
@@ -126,7 +126,7 @@ impl ChaosWorld {
             level,
             hash,
             // Some tenants have more flows than weigh 1 each, and some flows more tenants than one.
-            tenant: (hash ^ self.next) % 3,
+            tenant: self.random.within(0..3),
         };
         let work = self.work();
         let now = self.time();
@@ -289,7 +289,7 @@ impl ChaosWorld {
 
     fn check(&mut self) {
         let (mut executing, mut waiting) = (0, 0);
-        let mut in_use = BTreeMap::new();
+        let mut bounds = BTreeMap::new();
         for (name, level) in self.dispatcher.levels() {
             let summary = level.inspect(|set| {
                 set.check_invariants();
@@ -297,16 +297,17 @@ impl ChaosWorld {
             });
             executing += summary.executing as usize;
             waiting += summary.waiting as usize;
-            let before = self.in_use.get(&name).copied().unwrap_or(0);
+            // What began before the limit was lowered stays; and until then, something may have begun in the same step.
+            let bound = self.bounds.get(&name).copied().unwrap_or(0);
             assert!(
                 &*name == "exempt"
-                    || summary.seats_in_use <= summary.limit.max(before)
+                    || summary.seats_in_use <= summary.limit.max(bound)
                     || self.is_compatible(),
                 "{name} goes over its limit: {summary:?}"
             );
-            in_use.insert(name, summary.seats_in_use);
+            bounds.insert(name, summary.seats_in_use.max(summary.limit));
         }
-        self.in_use = in_use;
+        self.bounds = bounds;
         // A level that a late core still uses may have been dropped; its requests are not seen here.
         assert!(
             executing <= self.executing.len(),

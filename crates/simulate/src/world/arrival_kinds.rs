@@ -5,7 +5,7 @@
 //! long enough for [`FEWEST_REQUESTS`] requests of each client within its share, if they do not wait long.
 
 use super::{
-    Arrivals, Bursts, FlowSpec, LevelShape, Names, Service, ServiceDistribution, Tenant, World,
+    Arrivals, Bursts, FlowNames, FlowSpec, LevelShape, Service, ServiceDistribution, Tenant, World,
     judge::FEWEST_REQUESTS,
     kinds::{Draw, whole},
     real,
@@ -247,7 +247,7 @@ impl Cast {
 
     fn new_names(&mut self) {
         self.elephants(0, 1);
-        self.specials(2, 0.5, |_, flow| flow.names = Names::Each);
+        self.specials(2, 0.5, |_, flow| flow.names = FlowNames::Each);
     }
 
     fn one_shot_users(&mut self) {
@@ -261,7 +261,7 @@ impl Cast {
             deadline_seconds: 15.0,
         };
         self.flows.push(FlowSpec {
-            names: Names::Each,
+            names: FlowNames::Each,
             tenant: Tenant::EachName,
             ..FlowSpec::new("users", arrivals, service)
         });
@@ -316,13 +316,13 @@ impl Cast {
     fn tenants(&mut self) {
         self.elephants(0, 1);
         self.specials(2, 1.0, |cast, flow| {
-            flow.names = Names::Of(cast.draw.number(5, 200));
+            flow.names = FlowNames::Of(cast.draw.number(5, 200));
         });
         // A second client of the same credential.
         let second = FlowSpec {
             name: "special-too".to_owned(),
             tenant: Tenant::Named("special-0".to_owned()),
-            names: Names::Each,
+            names: FlowNames::Each,
             ..self.flows[self.flows.len() - 1].clone()
         };
         if self.draw.random.percent(50) {
@@ -343,7 +343,7 @@ impl Cast {
         let names = *self.draw.random.pick(&[64, 256, 1_000]);
         let service = self.service();
         self.flows.push(FlowSpec {
-            names: Names::Of(names),
+            names: FlowNames::Of(names),
             tenant: Tenant::EachName,
             ..FlowSpec::closed("tenants", names, service, 0.0)
         });
@@ -380,7 +380,7 @@ impl Cast {
             flow.final_seats = cast.width(1, 10);
             flow.additional_latency_seconds = cast.seconds * cast.draw.real(0.1, 2.0);
             if cast.draw.random.percent(30) {
-                flow.names = Names::Each;
+                flow.names = FlowNames::Each;
             }
         });
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Arrivals, FlowSpec, Names, Service, ServiceDistribution, Tenant, World, duration};
+use super::{Arrivals, FlowNames, FlowSpec, Service, ServiceDistribution, Tenant, World, duration};
 use fairgate_core::{apf::units::Seats, random::Random};
 
 /// The random numbers of one flow.
@@ -131,9 +131,9 @@ impl NameHashes {
     pub(super) fn next(&mut self, flow: u32, spec: &FlowSpec) -> (u64, u64) {
         let known = &mut self.flows[flow as usize];
         let number = match spec.names {
-            Names::One => None,
-            Names::Of(names) => Some(known.random.within(0..u64::from(names.max(1)))),
-            Names::Each => {
+            FlowNames::One => None,
+            FlowNames::Of(names) => Some(known.random.within(0..u64::from(names.max(1)))),
+            FlowNames::Each => {
                 known.begun += 1;
                 Some(known.begun)
             }
@@ -244,7 +244,7 @@ mod tests {
             ..client("many")
         };
         let each_tenant = FlowSpec {
-            names: Names::Each,
+            names: FlowNames::Each,
             tenant: Tenant::EachName,
             ..client("users")
         };
@@ -252,8 +252,8 @@ mod tests {
             client("a"),
             shares("b"),
             shares("c"),
-            many(Names::Of(4)),
-            many(Names::Each),
+            many(FlowNames::Of(4)),
+            many(FlowNames::Each),
             each_tenant,
         ];
         let world = World {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use fairgate_core::apf::units::Seats;
 
-use super::{Arrivals, FlowSpec, Names, Tenant, World};
+use super::{Arrivals, FlowNames, FlowSpec, Tenant, World};
 use crate::fairness::weighted_max_min_shares;
 
 /// The greatest weight of the flows of one tenant together, where a flow weighs 1.
@@ -40,7 +40,7 @@ pub(crate) fn ideal_by_tenant(world: &World, tenant_weight: f64) -> Vec<Ideal> {
     let demands: Vec<f64> = world.flows.iter().map(|f| f.demand(limit)).collect();
     let mut weights = weights(world, tenant_weight, &vec![0.0; demands.len()]);
     let mut given = weighted_max_min_shares(&demands, &weights, capacity);
-    if world.flows.iter().any(|flow| flow.names != Names::One) {
+    if world.flows.iter().any(|flow| flow.names != FlowNames::One) {
         // How many names are active depends on how long requests wait, and that on the weights.
         for _ in 0..3 {
             let flows = world.flows.iter().zip(demands.iter().zip(&given));
@@ -127,9 +127,9 @@ fn active_names(flow: &FlowSpec, wait: f64) -> f64 {
         Arrivals::Open { rate, .. } | Arrivals::Poisson { rate, .. } => rate * present,
     };
     let names = match flow.names {
-        Names::One => 1.0,
-        Names::Each => requests,
-        Names::Of(names) => {
+        FlowNames::One => 1.0,
+        FlowNames::Each => requests,
+        FlowNames::Of(names) => {
             let names = f64::from(names.max(1));
             names * (1.0 - (1.0 - 1.0 / names).powf(requests))
         }
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn the_names_of_one_tenant_weigh_no_more_than_a_tenant_may() {
         let many = |tenant| FlowSpec {
-            names: Names::Of(1_000),
+            names: FlowNames::Of(1_000),
             tenant,
             ..flow(1_000, 0.0, 1)
         };

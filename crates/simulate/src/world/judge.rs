@@ -5,7 +5,7 @@
 //! original and the level's mean service time, their seats at least [`LEAST_SHARE`] of those of the original. Nothing
 //! here knows how either semantics work.
 
-use super::{Arrivals, FlowSpec, Names, World, WorldReport, ideal::ideal_by_tenant, real, run};
+use super::{Arrivals, FlowNames, FlowSpec, World, WorldReport, ideal::ideal_by_tenant, real, run};
 use fairgate_core::apf::policy::Semantics;
 
 /// The greatest wait, in waits of the original: the 99th percentile and the mean.
@@ -144,7 +144,7 @@ pub fn compare(
 /// Whether it has at most one request of one seat at a time.
 fn has_one_at_a_time(spec: &FlowSpec) -> bool {
     matches!(spec.arrivals, Arrivals::Closed { threads: 1, .. })
-        && spec.names == Names::One
+        && spec.names == FlowNames::One
         && spec.shared_name.is_none()
         && spec.width == (1, 1)
         && spec.final_seats == 0

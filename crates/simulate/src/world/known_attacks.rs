@@ -6,7 +6,7 @@
 use std::iter;
 
 use super::{
-    Arrivals, FlowSpec, LevelShape, Names, Service, Tenant, World,
+    Arrivals, FlowNames, FlowSpec, LevelShape, Service, Tenant, World,
     arrival_table::{ClientLine, ComparedWorld},
     judge::LEAST_SHARE,
 };
@@ -181,7 +181,7 @@ fn backlog(service: Service) -> FlowSpec {
 
 fn renamed() -> FlowSpec {
     FlowSpec {
-        names: Names::Each,
+        names: FlowNames::Each,
         ..threads("renamed", 33, Service::constant(20.0 * MILLI))
     }
 }
@@ -210,7 +210,7 @@ fn one_shot_users(part: f64) -> KnownAttack {
         deadline_seconds: TIME_OUT,
     };
     let users = FlowSpec {
-        names: Names::Each,
+        names: FlowNames::Each,
         tenant: Tenant::EachName,
         ..FlowSpec::new("users", arrivals, service)
     };
@@ -237,7 +237,7 @@ fn many_names(names: u32, tenant: Tenant) -> KnownAttack {
     };
     let service = Service::constant(20.0 * MILLI);
     let many = FlowSpec {
-        names: Names::Of(names),
+        names: FlowNames::Of(names),
         tenant,
         ..threads("many", 1_024, service)
     };
@@ -248,7 +248,7 @@ fn many_names(names: u32, tenant: Tenant) -> KnownAttack {
 /// Names that are tenants; the victim has one request at a time.
 fn many_tenants_beside_one_thread(names: u32) -> KnownAttack {
     let many = FlowSpec {
-        names: Names::Of(names),
+        names: FlowNames::Of(names),
         tenant: Tenant::EachName,
         ..threads("many", 1_024, Service::constant(20.0 * MILLI))
     };
@@ -290,7 +290,7 @@ fn attacker_in_a_shared_name() -> KnownAttack {
         ..flows[0].clone()
     });
     flows.push(FlowSpec {
-        names: Names::Of(1_000),
+        names: FlowNames::Of(1_000),
         ..threads("attacker", 300, service)
     });
     flows.push(backlog(service));
@@ -345,7 +345,7 @@ fn widths_per_request(seats: Seats) -> KnownAttack {
 
 fn full_hands() -> KnownAttack {
     let mice = FlowSpec {
-        names: Names::Of(994),
+        names: FlowNames::Of(994),
         tenant: Tenant::EachName,
         ..FlowSpec::new(
             "mice",

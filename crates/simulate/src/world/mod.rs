@@ -96,8 +96,8 @@ pub struct FlowSpec {
     #[serde(default)]
     pub starts_seconds: f64,
     /// Under how many names its requests come; each name is a flow of the core.
-    #[serde(default, skip_serializing_if = "Names::is_one")]
-    pub names: Names,
+    #[serde(default, skip_serializing_if = "FlowNames::is_one")]
+    pub names: FlowNames,
     /// The name, or the stem of the names, that all flows with the same text here share: a namespace that several users
     /// work in. By default nobody shares it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ pub struct FlowSpec {
 /// Under which names the requests of a client come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Names {
+pub enum FlowNames {
     /// All under the same.
     #[default]
     One,
@@ -224,7 +224,7 @@ pub enum ServiceDistribution {
     },
 }
 
-impl Names {
+impl FlowNames {
     #[expect(
         clippy::trivially_copy_pass_by_ref,
         reason = "serde passes a reference"
@@ -280,7 +280,7 @@ impl FlowSpec {
             final_seats: 0,
             additional_latency_seconds: 0.0,
             starts_seconds: 0.0,
-            names: Names::One,
+            names: FlowNames::One,
             shared_name: None,
             tenant: Tenant::Own,
             patience_seconds: None,

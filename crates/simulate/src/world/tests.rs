@@ -115,7 +115,7 @@ fn worlds_are_read_without_the_options_that_came_later_and_with_them() {
     assert_eq!(world.flows, [expected]);
     world.level.limits = vec![(2.0, 3)];
     world.flows[0] = FlowSpec {
-        names: Names::Of(3),
+        names: FlowNames::Of(3),
         shared_name: Some("namespace".to_owned()),
         tenant: Tenant::Named("somebody".to_owned()),
         patience_seconds: Some(1.0),

@@ -17,7 +17,7 @@ pub(super) const ALLOWANCE: u32 = 4;
 /// The tenants that own flows.
 #[derive(Debug)]
 pub(super) struct TenantTable {
-    all: Vec<Tenant>,
+    all: Vec<KnownTenant>,
     numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
     free: Vec<u32>,
     /// What the active flows of one tenant weigh together at most; at least 1.
@@ -28,7 +28,7 @@ pub(super) struct TenantTable {
 
 /// One tenant.
 #[derive(Clone, Copy, Debug)]
-struct Tenant {
+struct KnownTenant {
     hash: u64,
     /// Flows that name it as their owner, active or not.
     known: u32,
@@ -88,7 +88,7 @@ impl TenantTable {
             self.all[number as usize].known += 1;
             return number;
         }
-        let tenant = Tenant {
+        let tenant = KnownTenant {
             hash,
             known: 1,
             active: 0,

@@ -1,7 +1,7 @@
 //! Behaviour of attackers, drawn and changed at random.
 
 use super::victim::Victim;
-use crate::world::{Bursts, FlowSpec, LevelShape, Names, Service, World, kinds::Draw};
+use crate::world::{Bursts, FlowNames, FlowSpec, LevelShape, Service, World, kinds::Draw};
 use fairgate_core::{apf::units::Seats, random::Random};
 
 const MILLI: f64 = 0.001;
@@ -31,7 +31,7 @@ pub struct Attack {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attacker {
     threads: u32,
-    names: Names,
+    names: FlowNames,
     width: (Seats, Seats),
     /// How long most requests take, in seconds.
     short: f64,
@@ -79,7 +79,7 @@ impl Attack {
     #[must_use]
     pub(super) fn with_one_name(mut self) -> Self {
         for attacker in &mut self.attackers {
-            attacker.names = Names::One;
+            attacker.names = FlowNames::One;
         }
         self
     }
@@ -163,7 +163,7 @@ impl Draw {
     fn attacker(&mut self, seats: Seats) -> Attacker {
         let mut attacker = Attacker {
             threads: 1,
-            names: Names::One,
+            names: FlowNames::One,
             width: (1, 1),
             short: 0.0,
             long_part: 0.0,
@@ -212,11 +212,11 @@ impl Draw {
         }
     }
 
-    fn names(&mut self) -> Names {
+    fn names(&mut self) -> FlowNames {
         match self.number(0, 2) {
-            0 => Names::One,
-            1 => Names::Of(self.limit(2, 300)),
-            _ => Names::Each,
+            0 => FlowNames::One,
+            1 => FlowNames::Of(self.limit(2, 300)),
+            _ => FlowNames::Each,
         }
     }
 
