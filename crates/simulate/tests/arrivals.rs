@@ -41,7 +41,6 @@ fn many_names_of_one_tenant_do_not_take_the_share_of_another() {
 }
 
 #[test]
-#[ignore = "not yet: the rule for arrivals"]
 fn nobody_is_harmed_by_who_joins_his_flow() {
     holds_against(Weakness::SharedNames);
 }
