@@ -415,6 +415,9 @@ impl<W: Copy> QueueSet<W> {
         let (slot, seats) = (entry.slot, u64::from(entry.seats));
         let now = self.virtual_time.r();
         let line = self.lines_begun;
+        if self.flows.at(flow).is_idle() {
+            self.forgive(flow, index);
+        }
         let known = self.flows.at_mut(flow);
         let first = known.waiting == 0;
         if first {
@@ -434,6 +437,20 @@ impl<W: Copy> QueueSet<W> {
         if first {
             self.settle_flow(flow);
         }
+    }
+
+    /// A flow comes back with the request `index`: of what it received when others did not need it, it owes the
+    /// [lag](Self::lag) at most, or this request. While it was away it had no share, in which it could have paid.
+    fn forgive(&mut self, flow: u32, index: u32) {
+        let entry = self.entries.at(index);
+        let seats = entry.seats.min(self.limit);
+        let known = self.flows.at(flow);
+        let own = SeatSeconds::product(seats, known.service_time).units();
+        let own = self.flows.weight_of(flow).divide(own);
+        let most = SeatSeconds::from_units(own.max(self.lag().units()));
+        let latest = self.virtual_time.r().plus(most);
+        let known = self.flows.at_mut(flow);
+        known.start = known.start.min(latest);
     }
 
     /// A waiting request is cancelled.

@@ -383,7 +383,7 @@ impl FlowState {
         SeatSeconds::from_units(self.start.units().saturating_sub(self.guessed.units()))
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.waiting == 0 && self.holding == 0
     }
 }

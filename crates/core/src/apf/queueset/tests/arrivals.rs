@@ -144,6 +144,58 @@ fn long_requests_among_short_ones_take_no_more_than_the_part_of_their_flow() {
     assert!((even - 16.0).abs() < 0.5, "{even} beside {mixed}");
 }
 
+/// How many milliseconds a request of flow 0 waits beside 40 flows that always have three requests of 20 ms, after
+/// flow 0 alone had 32 seats for 100 ms.
+fn wait_after_a_burst() -> u64 {
+    let mut set = improved(queues(64, 50, 8), 32);
+    let come = |set: &mut QueueSet<u64>, now: u64, flow: u64, begun: &mut Vec<(u64, EntryId)>| {
+        let hash = Random::seeded(flow).number();
+        let arriving = ArrivingRequest {
+            waiter: flow,
+            schema: 0,
+            hash,
+            tenant: hash,
+            work: Work::ONE,
+        };
+        let mut events = QueueSetEvents::default();
+        let admission = set.arrive(at(1_000 * now), arriving, &mut events);
+        begun.extend(events.dispatched);
+        match admission {
+            Admission::Execute(id) => begun.push((flow, id)),
+            Admission::Wait(_) => {}
+            Admission::Reject(reason) => panic!("{reason:?}"),
+        }
+    };
+    let mut executing = Vec::new();
+    (0..32).for_each(|_| come(&mut set, 0, 0, &mut executing));
+    let mut now = 100;
+    for (_, id) in std::mem::take(&mut executing) {
+        set.finish(at(1_000 * now), id, &mut QueueSetEvents::default());
+    }
+    for flow in (1..=40).flat_map(|flow| [flow; 3]) {
+        come(&mut set, now, flow, &mut executing);
+    }
+    come(&mut set, now, 0, &mut executing);
+    while !executing.iter().any(|(flow, _)| *flow == 0) {
+        now += 20;
+        for (flow, id) in std::mem::take(&mut executing) {
+            let mut events = QueueSetEvents::default();
+            set.finish(at(1_000 * now), id, &mut events);
+            executing.extend(events.dispatched);
+            come(&mut set, now, flow, &mut executing);
+        }
+    }
+    now - 100
+}
+
+#[test]
+fn a_flow_that_used_free_seats_and_comes_back_owes_no_more_than_the_lag() {
+    // It received 3.2 seat-seconds. Each of the 40 flows receives 0.8 a second, so to pay it all takes 4 seconds; the lag is
+    // nine requests of 100 ms, or 1.1 seconds.
+    let wait = wait_after_a_burst();
+    assert!(wait <= 1_200, "{wait} ms");
+}
+
 /// A set in which flow 0 holds the only seat and has requests of the tenants waiting, one each in this order.
 fn shared_flow(tenants: &[u64]) -> QueueSet<u64> {
     let mut set = improved(queues(1, 50, 1), 1);
