@@ -177,6 +177,7 @@ fn policy(documents: impl Iterator<Item = Value>) -> Policy {
         total_seats: 600,
         semantics: Semantics::Improved,
         hash_key: [7; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     match Policy::compile(&objects, &settings) {
         Ok(compiled) => compiled.policy,

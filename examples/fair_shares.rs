@@ -9,7 +9,7 @@
 //! `--arrivals` plays worlds in which arrivals change and lists every client that is worse off than with the original;
 //! with `--all` also in worlds in which they do not. With `--control` the original is compared with itself, under other
 //! random numbers: so much is chance.
-//! `--tenant-weight C` is what the flows of one tenant weigh together there. `--known-attacks` plays the worlds in which a
+//! `--tenant-weight C` is what the flows of one tenant weigh together at most there, in the core and in the ideal. `--known-attacks` plays the worlds in which a
 //! rule went wrong once.
 //!
 //! `--check` fails if a requirement is not met (`table::TableRow::faults`), `--kind NAME` plays one kind alone, and `--each`
@@ -17,9 +17,9 @@
 
 use std::{env, process::ExitCode, str::FromStr, thread};
 
-use fairgate_core::apf::Semantics;
+use fairgate_core::apf::{PolicySettings, Semantics};
 use fairgate_simulate::world::{
-    TENANT_WEIGHT,
+    World,
     arrival_kinds::ArrivalKind,
     arrival_table::{self, ArrivalRow, RunBoth},
     judge::{run_both, run_original_twice},
@@ -40,7 +40,7 @@ struct Options {
     all: bool,
     control: bool,
     known_attacks: bool,
-    tenant_weight: f64,
+    tenant_weight: u32,
 }
 
 fn options() -> Result<Options, String> {
@@ -54,7 +54,7 @@ fn options() -> Result<Options, String> {
         all: false,
         control: false,
         known_attacks: false,
-        tenant_weight: TENANT_WEIGHT,
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -120,7 +120,12 @@ where
 fn arrivals(options: &Options) -> ExitCode {
     println!("{}", arrival_table::HEADING);
     let mut exceptions = Vec::new();
-    let (seed, weight) = (options.seed, options.tenant_weight);
+    let (seed, tenant_weight) = (options.seed, options.tenant_weight);
+    let ideal_weight = f64::from(tenant_weight);
+    let with_weight = move |mut world: World| {
+        world.level.tenant_weight = tenant_weight;
+        world
+    };
     let both: RunBoth = if options.control {
         run_original_twice
     } else {
@@ -134,8 +139,8 @@ fn arrivals(options: &Options) -> ExitCode {
     for kind in ArrivalKind::ALL {
         if is_asked_for(kind.name()) {
             show(play_arrivals(options, move |numbers| {
-                ArrivalRow::play(kind.name(), weight, both, numbers, |number| {
-                    kind.draw(seed, number)
+                ArrivalRow::play(kind.name(), ideal_weight, both, numbers, |number| {
+                    with_weight(kind.draw(seed, number))
                 })
             }));
         }
@@ -144,15 +149,15 @@ fn arrivals(options: &Options) -> ExitCode {
         let asked_for = options.all || options.kind.is_some();
         if asked_for && is_asked_for(kind.name()) {
             show(play_arrivals(options, move |numbers| {
-                ArrivalRow::play(kind.name(), weight, both, numbers, |number| {
-                    kind.draw(seed, number)
+                ArrivalRow::play(kind.name(), ideal_weight, both, numbers, |number| {
+                    with_weight(kind.draw(seed, number))
                 })
             }));
         }
     }
     if is_asked_for(lenders::NAME) && !options.control {
         show(play_arrivals(options, move |numbers| {
-            play_lenders(seed, weight, numbers)
+            play_lenders(seed, ideal_weight, numbers)
         }));
     }
     println!("\nWorse off than with the original (under Compatible, under Improved):");
@@ -209,8 +214,9 @@ fn main() -> ExitCode {
         }
     };
     if options.known_attacks {
-        for attack in known_attacks() {
-            println!("{}", attack.figures(options.tenant_weight));
+        for mut attack in known_attacks() {
+            attack.world.level.tenant_weight = options.tenant_weight;
+            println!("{}", attack.figures(options.tenant_weight.into()));
         }
         return ExitCode::SUCCESS;
     }

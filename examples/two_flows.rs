@@ -70,6 +70,7 @@ fn policy() -> Arc<Policy> {
         total_seats: 10,
         semantics: Semantics::Improved,
         hash_key: [0; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     Arc::new(
         Policy::compile(&objects, &settings)

@@ -168,6 +168,7 @@ pub(crate) fn settings(total_seats: u32) -> PolicySettings {
         total_seats,
         semantics: Semantics::Improved,
         hash_key: [7; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     }
 }
 

@@ -152,6 +152,7 @@ fn without_fairness(
         hand_size: 1,
         queue_length_limit: u32::MAX,
         limits: Vec::new(),
+        tenant_weight: policy.settings().tenant_weight,
     };
     let report = run_fifo(&world(scenario, policy, clients, shape));
     let mut figures = collect(scenario, policy, clients, &report);
@@ -168,6 +169,7 @@ fn level_shape(policy: &Policy, level: &LevelSpec) -> LevelShape {
         hand_size: 1,
         queue_length_limit: 1,
         limits: Vec::new(),
+        tenant_weight: policy.settings().tenant_weight,
     };
     let LevelKind::Limited { response, .. } = level.kind else {
         return no_queue;
@@ -184,7 +186,7 @@ fn level_shape(policy: &Policy, level: &LevelSpec) -> LevelShape {
             queues,
             hand_size,
             queue_length_limit,
-            limits: Vec::new(),
+            ..no_queue
         },
     }
 }

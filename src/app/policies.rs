@@ -333,6 +333,7 @@ mod tests {
                 total_seats: 100,
                 semantics: Semantics::Improved,
                 hash_key: [0; 16],
+                tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
             },
             bootstrap: Bootstrap::Suggested,
             whole,

@@ -80,6 +80,7 @@ pub(super) fn policy(config: &Config, hash_key: [u8; 16]) -> PolicySettings {
         total_seats: config.flow_control.total_seats,
         semantics: config.flow_control.semantics,
         hash_key,
+        tenant_weight: config.flow_control.tenant_weight,
     }
 }
 

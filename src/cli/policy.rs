@@ -92,5 +92,6 @@ fn settings(config: &Config) -> PolicySettings {
             .as_deref()
             .copied()
             .unwrap_or_default(),
+        tenant_weight: flow_control.tenant_weight,
     }
 }

@@ -190,6 +190,7 @@ fn compile(text: &str) -> Result<Policy, DemoError> {
         total_seats: WORKERS,
         semantics: Semantics::Improved,
         hash_key: HASH_KEY,
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     match Policy::compile(&objects, &settings) {
         Ok(Compiled { policy, .. }) => Ok(policy),

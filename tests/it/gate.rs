@@ -57,6 +57,7 @@ pub fn flow_control(cores: usize) -> Arc<FlowControl> {
         total_seats: 100 * Seats::ALL,
         semantics: Semantics::Improved,
         hash_key: [7; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     let policy = Policy::compile(&ObjectSet::default(), &settings)
         .unwrap()

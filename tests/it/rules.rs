@@ -153,6 +153,7 @@ impl Rules {
             total_seats: self.seats,
             semantics: self.semantics,
             hash_key: [7; 16],
+            tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
         };
         Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
     }

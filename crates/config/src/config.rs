@@ -310,6 +310,8 @@ pub struct FlowControlConfig {
     pub semantics: Semantics,
     /// The server concurrency limit; at least 1.
     pub total_seats: Seats,
+    /// What the flows of one tenant weigh together at most, where a flow weighs 1; at least 1.
+    pub tenant_weight: u32,
     /// Key of the flow hash; `None`: drawn at random by the process.
     pub hash_key: Option<Secret<[u8; 16]>>,
     /// Which objects are built in.

@@ -3,7 +3,7 @@
 use crate::{config::Config, read};
 
 /// The keys that a reload applies; all others need a restart.
-pub(crate) const APPLIED_BY_RELOAD: [&str; 24] = [
+pub(crate) const APPLIED_BY_RELOAD: [&str; 25] = [
     "authentication.anonymous.enabled",
     "authentication.anonymous.paths",
     "authentication.clientCertificate.caFile",
@@ -18,6 +18,7 @@ pub(crate) const APPLIED_BY_RELOAD: [&str; 24] = [
     "flowControl.enforcement",
     "flowControl.policies.directory",
     "flowControl.semantics",
+    "flowControl.tenantWeight",
     "flowControl.totalSeats",
     "limits.longRunningPerUser",
     "limits.longRunningTotal",

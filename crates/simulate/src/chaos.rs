@@ -431,6 +431,7 @@ mod tests {
                 total_seats,
                 semantics,
                 hash_key: [0; 16],
+                tenant_weight: u32::try_from(random.within(1..9)).expect("8 fits"),
             };
             let objects = ObjectSet::read(objects(random));
             Arc::new(

@@ -102,6 +102,7 @@ fn policy(levels: &[LevelSettings], semantics: Semantics) -> Arc<Policy> {
         total_seats: u32::try_from(SEATS).expect("a few"),
         semantics,
         hash_key: [0; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     let compiled = Policy::compile(&objects, &settings).expect("usable objects");
     Arc::new(compiled.policy)

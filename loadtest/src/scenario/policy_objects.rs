@@ -24,6 +24,7 @@ pub(crate) fn compile(scenario: &Scenario, objects: &[Value]) -> Result<Policy, 
         total_seats: scenario.gateway.total_seats,
         semantics: scenario.gateway.semantics,
         hash_key: HASH_KEY,
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     let Compiled {
         policy, findings, ..

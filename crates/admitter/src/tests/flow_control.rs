@@ -27,6 +27,7 @@ fn flow_control() -> Arc<FlowControl> {
         total_seats: 100,
         semantics: Semantics::Improved,
         hash_key: [7; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     let policy = Policy::compile(&ObjectSet::default(), &settings).unwrap();
     let settings = FlowControlSettings {

@@ -9,7 +9,10 @@ use crate::{
     section::ConfigSection,
     values::{self, InvalidValue},
 };
-use fairgate_core::apf::{objects::Bootstrap, policy::Semantics};
+use fairgate_core::apf::{
+    objects::Bootstrap,
+    policy::{PolicySettings, Semantics},
+};
 
 pub(super) fn flow_control(section: &mut ConfigSection<'_>) -> FlowControlConfig {
     let semantics = section.keyword("semantics", Semantics::Improved);
@@ -21,6 +24,12 @@ pub(super) fn flow_control(section: &mut ConfigSection<'_>) -> FlowControlConfig
         enforcement: section.keyword("enforcement", EnforcementConfig::Enforce),
         semantics,
         total_seats: section.ranged("totalSeats", 600, &(1..=10_000_000), values::count),
+        tenant_weight: section.ranged(
+            "tenantWeight",
+            PolicySettings::DEFAULT_TENANT_WEIGHT,
+            &(1..=1000),
+            values::count,
+        ),
         hash_key: hash_key(section),
         bootstrap: section.keyword("bootstrap", Bootstrap::Suggested),
         policies: section.section("policies", policies),

@@ -250,10 +250,12 @@ impl<W: Copy> Control<W> {
     }
 
     fn configure(&mut self, now: Time, out: &mut Decisions<W>) {
-        let semantics = self.semantics();
+        let settings = self.view.policy.settings();
+        let (semantics, tenant_weight) = (settings.semantics, settings.tenant_weight);
         for held in self.levels.values_mut().filter(|held| !held.quiescing) {
+            let discipline = discipline(&held.spec.kind);
             held.level
-                .configure(now, semantics, discipline(&held.spec.kind), out);
+                .configure(now, semantics, discipline, tenant_weight, out);
         }
     }
 

@@ -155,16 +155,18 @@ impl<W: Copy> Level<W> {
         self.with(out, |set, events| set.tick(now, events));
     }
 
-    /// Changes the discipline and the semantics; waiting requests keep their places. A level at rest stays at rest:
-    /// nothing waits in it that could be dispatched.
+    /// Changes the discipline and the semantics, and what the flows of one tenant weigh together at most; waiting requests
+    /// keep their places. A level at rest stays at rest: nothing waits in it that could be dispatched.
     pub fn configure(
         &self,
         now: Time,
         semantics: Semantics,
         discipline: Discipline,
+        tenant_weight: u32,
         out: &mut Decisions<W>,
     ) {
         self.adjust(out, |set, events| {
+            set.set_tenant_weight(now, tenant_weight, events);
             set.configure(now, semantics, discipline, events);
         });
     }

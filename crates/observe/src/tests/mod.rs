@@ -191,6 +191,7 @@ fn policy(narrow: bool) -> Arc<Policy> {
         total_seats: 2,
         semantics: Semantics::Improved,
         hash_key: [7; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
 }

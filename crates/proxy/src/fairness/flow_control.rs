@@ -297,6 +297,7 @@ pub(super) mod tests {
             total_seats,
             semantics,
             hash_key: [7; 16],
+            tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
         };
         let compiled = Policy::compile(&ObjectSet::default(), &settings);
         Arc::new(compiled.expect("the mandatory objects compile").policy)

@@ -339,6 +339,7 @@ mod tests {
             total_seats: 100,
             semantics,
             hash_key: [7; 16],
+            tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
         };
         let compiled = Policy::compile(&ObjectSet::default(), &settings).unwrap();
         let policy = Arc::new(compiled.policy);

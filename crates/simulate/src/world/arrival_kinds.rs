@@ -5,7 +5,8 @@
 //! long enough for [`FEWEST_REQUESTS`] requests of each client within its share, if they do not wait long.
 
 use super::{
-    Arrivals, Bursts, FlowNames, FlowSpec, LevelShape, Service, ServiceDistribution, Tenant, World,
+    Arrivals, Bursts, DEFAULT_TENANT_WEIGHT, FlowNames, FlowSpec, LevelShape, Service,
+    ServiceDistribution, Tenant, World,
     judge::FEWEST_REQUESTS,
     kinds::{Draw, whole},
     real,
@@ -156,6 +157,7 @@ impl Cast {
                 hand_size: hand.1,
                 queue_length_limit: 50,
                 limits: Vec::new(),
+                tenant_weight: DEFAULT_TENANT_WEIGHT,
             },
             flows: polite,
             warm_up_seconds: 100.0 * self.seconds,

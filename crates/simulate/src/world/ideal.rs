@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use fairgate_core::apf::units::Seats;
 
-use super::{Arrivals, FlowNames, FlowSpec, Tenant, World};
+use super::{Arrivals, DEFAULT_TENANT_WEIGHT, FlowNames, FlowSpec, Tenant, World};
 use crate::fairness::weighted_max_min_shares;
 
 /// The greatest weight of the flows of one tenant together, where a flow weighs 1.
-pub const TENANT_WEIGHT: f64 = 4.0;
+pub const TENANT_WEIGHT: f64 = DEFAULT_TENANT_WEIGHT as f64;
 
 /// The ideal result of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -286,6 +286,7 @@ mod tests {
                 hand_size: 6,
                 queue_length_limit: 50,
                 limits: Vec::new(),
+                tenant_weight: DEFAULT_TENANT_WEIGHT,
             },
             flows,
             warm_up_seconds: 0.0,

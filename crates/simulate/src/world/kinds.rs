@@ -1,6 +1,8 @@
 //! Random worlds by seed; each kind is about one question.
 
-use super::{Arrivals, FlowSpec, LevelShape, Service, ServiceDistribution, World};
+use super::{
+    Arrivals, DEFAULT_TENANT_WEIGHT, FlowSpec, LevelShape, Service, ServiceDistribution, World,
+};
 use fairgate_core::apf::units::Seats;
 use fairgate_core::random::Random;
 
@@ -122,6 +124,7 @@ impl Draw {
                 hand_size: hand.1,
                 queue_length_limit,
                 limits: Vec::new(),
+                tenant_weight: DEFAULT_TENANT_WEIGHT,
             },
             flows,
             warm_up_seconds,

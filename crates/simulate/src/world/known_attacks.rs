@@ -6,7 +6,7 @@
 use std::iter;
 
 use super::{
-    Arrivals, FlowNames, FlowSpec, LevelShape, Service, Tenant, World,
+    Arrivals, DEFAULT_TENANT_WEIGHT, FlowNames, FlowSpec, LevelShape, Service, Tenant, World,
     arrival_table::{ClientLine, ComparedWorld},
     judge::LEAST_SHARE,
 };
@@ -127,6 +127,7 @@ fn level(seats: Seats) -> LevelShape {
         hand_size: 8,
         queue_length_limit: 50,
         limits: Vec::new(),
+        tenant_weight: DEFAULT_TENANT_WEIGHT,
     }
 }
 

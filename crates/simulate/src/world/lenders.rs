@@ -141,6 +141,7 @@ impl Lenders {
             total_seats: self.total_seats,
             semantics,
             hash_key: [0; 16],
+            tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
         };
         let objects = ObjectSet::read(self.levels.iter().map(level));
         let objects = objects.with_bootstrap(Bootstrap::Mandatory);

@@ -36,7 +36,7 @@ pub use ideal::TENANT_WEIGHT;
 pub use measure::{FlowReport, WorldReport};
 pub use run::{run, run_fifo, run_lending};
 
-use fairgate_core::apf::units::Seats;
+use fairgate_core::apf::{queueset::DEFAULT_TENANT_WEIGHT, units::Seats};
 
 /// One level and the flows that use it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +72,9 @@ pub struct LevelShape {
     /// first of them it is `seats`. Not for [`run_lending`], where the policy sets the limits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<(f64, Seats)>,
+    /// What the flows of one tenant weigh together at most, where a flow weighs 1; at least 1. Not for [`run_lending`] either.
+    #[serde(default = "usual_tenant_weight", skip_serializing_if = "is_usual")]
+    pub tenant_weight: u32,
 }
 
 /// One client: by default one flow of the core, but its requests may come under many names.
@@ -368,6 +371,18 @@ impl LevelShape {
         });
         seat_seconds.sum::<f64>() / (to - from)
     }
+}
+
+fn usual_tenant_weight() -> u32 {
+    DEFAULT_TENANT_WEIGHT
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_usual(tenant_weight: &u32) -> bool {
+    *tenant_weight == DEFAULT_TENANT_WEIGHT
 }
 
 /// A duration of `seconds`, which are not negative.

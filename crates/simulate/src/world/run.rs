@@ -114,6 +114,13 @@ fn play(world: &World, semantics: Semantics, shape: &LevelShape, by_flow: bool) 
     let dealer = Dealer::new(shape.queues, shape.hand_size).expect("the hand can be dealt");
     let discipline = Discipline::Queue { queuing, dealer };
     let level = Level::new(semantics, discipline, shape.seats, Time::ZERO);
+    level.configure(
+        Time::ZERO,
+        semantics,
+        discipline,
+        shape.tenant_weight,
+        &mut Decisions::default(),
+    );
     let mut stage = Stage::new(world, level, by_flow);
     while stage.next().is_some_and(|at| at <= stage.end) {
         stage.step();

@@ -23,6 +23,7 @@ pub(super) fn world(seats: Seats, flows: Vec<FlowSpec>) -> World {
             hand_size: 6,
             queue_length_limit: 1_000,
             limits: Vec::new(),
+            tenant_weight: DEFAULT_TENANT_WEIGHT,
         },
         flows,
         warm_up_seconds: 1.0,

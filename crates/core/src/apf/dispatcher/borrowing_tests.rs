@@ -35,6 +35,7 @@ fn policy(levels: [(u32, u32); 2], semantics: Semantics) -> Arc<Policy> {
         total_seats: 24,
         semantics,
         hash_key: [0; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     let compiled = Policy::compile(&objects, &settings).expect("usable objects");
     Arc::new(compiled.policy)
@@ -154,6 +155,7 @@ fn small_reject_level() -> Arc<Policy> {
         total_seats: 600,
         semantics: Semantics::Improved,
         hash_key: [0; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     let compiled = Policy::compile(&objects, &settings).expect("usable objects");
     Arc::new(compiled.policy)

@@ -47,14 +47,19 @@ fn policy_of(
     total_seats: Seats,
     semantics: Semantics,
 ) -> Arc<Policy> {
-    let objects = objects.map(|object| ("test", object));
-    let objects = ObjectSet::read(objects).with_bootstrap(Bootstrap::Mandatory);
     let settings = PolicySettings {
         total_seats,
         semantics,
         hash_key: [0; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
-    let compiled = Policy::compile(&objects, &settings).expect("usable objects");
+    policy_for(objects, &settings)
+}
+
+fn policy_for(objects: impl Iterator<Item = Value>, settings: &PolicySettings) -> Arc<Policy> {
+    let objects = objects.map(|object| ("test", object));
+    let objects = ObjectSet::read(objects).with_bootstrap(Bootstrap::Mandatory);
+    let compiled = Policy::compile(&objects, settings).expect("usable objects");
     Arc::new(compiled.policy)
 }
 
@@ -123,6 +128,28 @@ fn improved_forgets_who_changed_with_each_policy() {
     finish(ticket, 150);
     assert_eq!(visits(&dispatcher, 200), 1, "the level that has drained");
     assert_eq!(dispatcher.levels().len(), 602);
+}
+
+#[test]
+fn all_levels_follow_the_tenant_weight_of_the_policy() {
+    let policy = |tenant_weight| {
+        let settings = PolicySettings {
+            total_seats: 100,
+            semantics: Semantics::Improved,
+            hash_key: [0; 16],
+            tenant_weight,
+        };
+        policy_for(std::iter::empty(), &settings)
+    };
+    let dispatcher = Dispatcher::<u32>::new(policy(2), Time::ZERO);
+    let weights = || {
+        let levels = dispatcher.levels().into_iter();
+        let weights = levels.map(|(_, level)| level.inspect(QueueSet::tenant_weight));
+        weights.collect::<Vec<_>>()
+    };
+    assert_eq!(weights(), [2, 2], "of new levels");
+    dispatcher.apply(Time::ZERO, policy(7), &mut Decisions::default());
+    assert_eq!(weights(), [7, 7], "of levels that exist");
 }
 
 #[test]

@@ -22,6 +22,7 @@ use super::{
     classify::{Classifier, explain_rules},
     objects::{CompactFlowSchema, Located},
     packed_rules::PackedRules,
+    queueset::DEFAULT_TENANT_WEIGHT,
     units::Seats,
 };
 use crate::{digest::RequestDigest, finding::Finding};
@@ -35,6 +36,14 @@ pub struct PolicySettings {
     pub semantics: Semantics,
     /// Key of the flow hash.
     pub hash_key: [u8; 16],
+    /// What the flows of one tenant weigh together at most in a level, where a flow weighs 1; at least 1. Only in
+    /// [`Semantics::Improved`].
+    pub tenant_weight: u32,
+}
+
+impl PolicySettings {
+    /// [`PolicySettings::tenant_weight`], unless configured.
+    pub const DEFAULT_TENANT_WEIGHT: u32 = DEFAULT_TENANT_WEIGHT;
 }
 
 /// An immutable snapshot of all schemas and levels; see the module.

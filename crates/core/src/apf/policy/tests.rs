@@ -17,6 +17,7 @@ fn settings(total_seats: Seats) -> PolicySettings {
         total_seats,
         semantics: Semantics::Improved,
         hash_key: [0; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     }
 }
 

@@ -11,7 +11,7 @@ use std::{collections::HashMap, hash::BuildHasherDefault, time::Duration};
 use super::{
     NONE,
     fifo::{Entries, Fifo, Phase},
-    tenants::{ALLOWANCE, TenantTable, Weight},
+    tenants::{TenantTable, Weight},
 };
 use crate::{
     apf::units::{SeatSeconds, Seats},
@@ -76,11 +76,12 @@ pub(super) struct FlowTable {
 }
 
 impl FlowTable {
-    pub(super) fn new() -> Self {
+    /// No flows; those of one tenant are to weigh together at most `tenant_weight`.
+    pub(super) fn new(tenant_weight: u32) -> Self {
         Self {
             all: Vec::new(),
             numbers: HashMap::default(),
-            tenants: TenantTable::new(ALLOWANCE),
+            tenants: TenantTable::new(tenant_weight),
             free: Vec::new(),
             oldest: NONE,
             newest: NONE,
@@ -188,6 +189,16 @@ impl FlowTable {
         self.tenants.weight()
     }
 
+    /// The tenants to which the flows belong.
+    pub(super) fn tenants(&self) -> &TenantTable {
+        &self.tenants
+    }
+
+    /// Changes what the flows of one tenant weigh together at most. The caller reorders the flows. O(tenants).
+    pub(super) fn set_tenant_weight(&mut self, tenant_weight: u32) {
+        self.tenants.set_allowance(tenant_weight);
+    }
+
     /// The weight of an active flow.
     pub(super) fn weight_of(&self, number: u32) -> Weight {
         self.tenants.weight_of(self.all[number as usize].owner)
@@ -259,7 +270,7 @@ impl FlowTable {
 
     /// Forgets all flows.
     pub(super) fn clear(&mut self) {
-        *self = Self::new();
+        *self = Self::new(self.tenants.allowance());
     }
 
     /// A flow without requests is idle from now on.
@@ -394,7 +405,7 @@ mod tests {
 
     #[test]
     fn only_so_many_idle_flows_are_remembered_and_the_longest_idle_goes_first() {
-        let mut flows = FlowTable::new();
+        let mut flows = FlowTable::new(1);
         for hash in (0..).take(MAX_IDLE) {
             flows.number(hash, Duration::ZERO);
         }

@@ -33,6 +33,7 @@ pub use fifo::{EntryId, Phase, RequestEntry};
 use flows::FlowTable;
 use reports::Ratios;
 pub use reports::{Counters, QueueReport, QueueSetSummary, RatioReport, RequestReport};
+pub use tenants::DEFAULT_TENANT_WEIGHT;
 use turns::Turns;
 use virtual_time::VirtualTime;
 
@@ -183,7 +184,7 @@ impl<W: Copy> QueueSet<W> {
             slots: Vec::new(),
             free_slots: Vec::new(),
             deck: Vec::new(),
-            flows: FlowTable::new(),
+            flows: FlowTable::new(DEFAULT_TENANT_WEIGHT),
             turns: Turns::new(),
             lines_begun: 0,
             order: HeadOrder::default(),

@@ -1,4 +1,4 @@
-//! A queue set under a changed policy: another discipline, limit, or number of queues.
+//! A queue set under a changed policy: another discipline, limit, number of queues, or weight of tenants.
 //!
 //! Waiting requests stay in their queues.
 
@@ -41,6 +41,25 @@ impl<W: Copy> QueueSet<W> {
         self.advance(now, events);
         self.limit = limit;
         self.ratios.set_denominator(now, denominator);
+        self.reconfigured(events);
+    }
+
+    /// Changes what the flows of one tenant weigh together at most; then dispatches what fits now. What flows have been charged
+    /// stays. O(flows), if it differs.
+    pub fn set_tenant_weight(
+        &mut self,
+        now: Time,
+        tenant_weight: u32,
+        events: &mut QueueSetEvents<W>,
+    ) {
+        if self.flows.tenants().allowance() == tenant_weight.max(1) {
+            return;
+        }
+        self.advance(now, events);
+        self.flows.set_tenant_weight(tenant_weight);
+        for flow in (0..).take(self.flows.len()) {
+            self.settle_flow(flow);
+        }
         self.reconfigured(events);
     }
 

@@ -203,6 +203,11 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
+    /// What the flows of one tenant weigh together at most.
+    pub fn tenant_weight(&self) -> u32 {
+        self.flows.tenants().allowance()
+    }
+
     /// The time-weighted ratios up to `now`.
     pub fn ratios(&self, now: Time) -> RatioReport {
         let now = now.max(self.now);

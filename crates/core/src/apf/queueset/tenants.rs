@@ -11,8 +11,8 @@ use std::{collections::HashMap, hash::BuildHasherDefault};
 
 use crate::identity_hasher::IdentityHasher;
 
-/// What the flows of one tenant may weigh together, unless configured.
-pub(super) const ALLOWANCE: u32 = 4;
+/// What the flows of one tenant weigh together at most, where a flow weighs 1, unless configured.
+pub const DEFAULT_TENANT_WEIGHT: u32 = 4;
 
 /// The tenants that own flows.
 #[derive(Debug)]
@@ -57,6 +57,21 @@ impl TenantTable {
     /// What all active flows weigh together.
     pub(super) fn weight(&self) -> u64 {
         self.weight
+    }
+
+    /// What the active flows of one tenant weigh together at most.
+    pub(super) fn allowance(&self) -> u32 {
+        self.allowance
+    }
+
+    /// Changes what the active flows of one tenant weigh together at most; at least 1. O(tenants).
+    pub(super) fn set_allowance(&mut self, allowance: u32) {
+        self.allowance = allowance.max(1);
+        let weights = self
+            .all
+            .iter()
+            .map(|tenant| tenant.active.min(self.allowance));
+        self.weight = weights.map(u64::from).sum();
     }
 
     /// How many active flows the tenant of this hash owns.
@@ -193,6 +208,20 @@ mod tests {
         assert_eq!(tenants.weight(), 3 + 4);
         (0..7).for_each(|_| tenants.deactivate(many));
         assert_eq!(tenants.weight(), 3 + 3);
+    }
+
+    #[test]
+    fn what_flows_weigh_follows_a_changed_allowance() {
+        let mut tenants = TenantTable::new(4);
+        let [few, many] = [1, 2].map(|hash| tenants.acquire(hash));
+        (0..3).for_each(|_| tenants.activate(few));
+        (0..10).for_each(|_| tenants.activate(many));
+        for (allowance, weight, flow) in [(1, 2, 10), (8, 3 + 8, 80), (1000, 13, 100)] {
+            tenants.set_allowance(allowance);
+            assert_eq!(tenants.weight(), weight);
+            let divided = tenants.weight_of(many).divide(1000);
+            assert_eq!(100_000 / divided, flow, "hundredths of each of many flows");
+        }
     }
 
     #[test]

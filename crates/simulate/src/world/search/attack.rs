@@ -1,7 +1,9 @@
 //! Behaviour of attackers, drawn and changed at random.
 
 use super::victim::Victim;
-use crate::world::{Bursts, FlowNames, FlowSpec, LevelShape, Service, World, kinds::Draw};
+use crate::world::{
+    Bursts, DEFAULT_TENANT_WEIGHT, FlowNames, FlowSpec, LevelShape, Service, World, kinds::Draw,
+};
 use fairgate_core::{apf::units::Seats, random::Random};
 
 const MILLI: f64 = 0.001;
@@ -131,6 +133,7 @@ impl Attack {
                 hand_size: 8,
                 queue_length_limit: 50,
                 limits: Vec::new(),
+                tenant_weight: DEFAULT_TENANT_WEIGHT,
             },
             flows,
             warm_up_seconds: 0.5,

@@ -30,6 +30,7 @@ const SETTINGS: PolicySettings = PolicySettings {
     total_seats: 600,
     semantics: crate::apf::Semantics::Improved,
     hash_key: [42; 16],
+    tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
 };
 
 fn policy(schemas: Vec<FlowSchema>) -> Policy {

@@ -127,7 +127,7 @@ fn the_invented_names_of_a_tenant_weigh_no_more_than_its_allowance() {
     let [known, new] = seats_of(&[backlog(40), churn(false)])[..] else {
         unreachable!()
     };
-    let part = 32.0 / (1.0 + f64::from(super::super::tenants::ALLOWANCE));
+    let part = 32.0 / (1.0 + f64::from(super::super::DEFAULT_TENANT_WEIGHT));
     assert!(known >= 0.95 * part, "{known} beside {new}");
     assert!(known + new > 31.9, "no seat is idle");
 }
@@ -250,4 +250,44 @@ fn nobody_is_harmed_by_a_tenant_of_many_flows_who_joins_his_flow() {
     set.cancel(at(1), alone, &mut QueueSetEvents::default());
     set.check_invariants();
     assert_eq!(set.flows.weight(), 1 + 4, "and tenant 9's again");
+}
+
+#[test]
+fn what_flows_weigh_together_follows_a_changed_tenant_weight() {
+    let mut set = shared_flow(&[]);
+    for hash in 1..=20 {
+        join(&mut set, hash, 9);
+    }
+    for (tenant_weight, all) in [(1, 1 + 1), (8, 1 + 8), (100, 1 + 20), (0, 1 + 1)] {
+        set.set_tenant_weight(at(1), tenant_weight, &mut QueueSetEvents::default());
+        set.check_invariants();
+        assert_eq!(set.flows.weight(), all);
+        assert_eq!(set.tenant_weight(), tenant_weight.max(1));
+    }
+    set.configure(
+        at(2),
+        Semantics::Compatible,
+        queues(1, 50, 1),
+        &mut QueueSetEvents::default(),
+    );
+    assert_eq!(set.tenant_weight(), 1, "also when all flows are forgotten");
+}
+
+#[test]
+fn a_changed_tenant_weight_reorders_the_flows_that_wait() {
+    // The first flows of a tenant come when it has few.
+    for (tenant_weight, next) in [(1, 5), (100, 9)] {
+        let mut set = shared_flow(&[]);
+        let only_seat = set.entries.id(0);
+        for hash in 1..=20 {
+            join(&mut set, hash, 9);
+        }
+        join(&mut set, 50, 5);
+        let mut events = QueueSetEvents::default();
+        set.set_tenant_weight(at(1), tenant_weight, &mut events);
+        set.finish(at(1), only_seat, &mut events);
+        set.check_invariants();
+        let dispatched: Vec<u64> = events.dispatched.iter().map(|(who, _)| *who).collect();
+        assert_eq!(dispatched, [next]);
+    }
 }
