@@ -36,6 +36,8 @@ pub struct Schema {
     pub level: LevelIndex,
     /// How its requests are split into flows; `None`: all are one flow.
     pub distinguisher: Option<Distinguisher>,
+    /// Whose requests they are, where the flows of one tenant weigh together.
+    pub tenant: TenantRule,
 }
 
 /// How the requests of a schema are split into flows.
@@ -45,6 +47,43 @@ pub enum Distinguisher {
     ByUser,
     /// By the request's namespace.
     ByNamespace,
+}
+
+/// Who the tenant of a schema's requests is. A schema without a distinguisher has one flow, which is its own tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TenantRule {
+    /// The user; for a service account its namespace.
+    #[default]
+    Default,
+    /// The user, service accounts too.
+    User,
+    /// The namespace of the request; where it has none, as by default.
+    Namespace,
+    /// Each flow is a tenant.
+    Flow,
+}
+
+impl TenantRule {
+    /// The annotation of a FlowSchema that names its rule.
+    pub const ANNOTATION: &str = "fairgate.dev/tenant";
+    /// All rules.
+    pub const ALL: [Self; 4] = [Self::Default, Self::User, Self::Namespace, Self::Flow];
+
+    /// The rule as the annotation names it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::User => "user",
+            Self::Namespace => "namespace",
+            Self::Flow => "flow",
+        }
+    }
+
+    /// The rule of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.as_str() == name)
+    }
 }
 
 /// One priority level as configured.

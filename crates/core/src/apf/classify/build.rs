@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::{
     ANY, CLUSTER, Classifier, CombinedSchema, EVERY_PATH, FlowHash, LevelSpec, NAMED_GROUP,
-    NAMED_PATH, NAMED_RESOURCE, PATH, Schema, SchemaIndex, Shapes, Subject, TenantHash, UNKNOWN,
+    NAMED_PATH, NAMED_RESOURCE, PATH, Schema, SchemaIndex, Shapes, Subject, UNKNOWN,
     broad::{self, Dimension},
     classes::Classes,
     numbering::{NumberedRule, Numbering, PathPart, ResourcePart},
+    tenants::TenantHash,
     tuples::{TupleKey, Tuples},
 };
 use crate::apf::packed_rules::PackedRules;

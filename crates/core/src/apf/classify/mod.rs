@@ -19,6 +19,7 @@ mod cover;
 mod explain;
 mod names;
 mod numbering;
+mod tenants;
 mod tuples;
 
 use std::{hash::Hasher, sync::Arc};
@@ -32,12 +33,14 @@ use crate::{
 use broad::{BroadRules, PartSet};
 use names::NameScope;
 use numbering::{NumberedRule, Numbering};
+use tenants::{TenantHash, TenantSource};
 use tuples::Tuples;
 
 pub(in crate::apf) use build::ClassifierSchema;
 pub(crate) use cover::Cover;
 pub(in crate::apf) use explain::explain_rules;
 pub use explain::{Mismatch, RuleMatch, RuleMismatch};
+pub use tenants::TenantName;
 
 /// The prefix of the user names of service accounts; the namespace and a colon follow.
 const ACCOUNT_PREFIX: &str = User::ACCOUNT_PREFIX;
@@ -121,7 +124,7 @@ struct CombinedSchema {
     verbs: u16,
 }
 
-/// How the flows of a schema are distinguished.
+/// How the flows of a schema are distinguished, and whose they are.
 enum FlowHash {
     /// Not at all: its level has no more than one queue.
     Zero,
@@ -129,7 +132,7 @@ enum FlowHash {
     ///
     /// SipHash-1-3 under the policy's key: no client sees a hash, so none can search for names that
     /// share the hand of another flow; more rounds would only cost time.
-    Of(SipHasher13, Option<Distinguisher>),
+    Of(SipHasher13, Option<Distinguisher>, TenantSource),
 }
 
 impl Classifier {
@@ -158,12 +161,20 @@ impl Classifier {
         flow: u64,
     ) -> u64 {
         match &self.flows[schema.0 as usize] {
-            FlowHash::Of(_, Some(Distinguisher::ByNamespace)) => self.tenants.of(digest),
-            FlowHash::Of(_, Some(Distinguisher::ByUser)) => {
-                // Another user has one flow here, which may stand for the tenant.
-                account_namespace(&digest.user.name).map_or(flow, |_| self.tenants.of(digest))
-            }
-            FlowHash::Of(_, None) | FlowHash::Zero => flow,
+            FlowHash::Of(_, _, tenant) => self.tenants.of(*tenant, digest, flow),
+            FlowHash::Zero => flow,
+        }
+    }
+
+    /// The tenant of a request in `schema`, which must be of the same policy.
+    pub(super) fn tenant<'a>(
+        &self,
+        schema: SchemaIndex,
+        digest: &'a RequestDigest,
+    ) -> TenantName<'a> {
+        match &self.flows[schema.0 as usize] {
+            FlowHash::Of(_, _, tenant) => tenant.name(digest),
+            FlowHash::Zero => TenantName::Flow,
         }
     }
 
@@ -176,7 +187,7 @@ impl Classifier {
     ) -> &'a [u8] {
         match &self.flows[schema.0 as usize] {
             FlowHash::Zero => b"",
-            FlowHash::Of(_, method) => distinguisher(*method, digest),
+            FlowHash::Of(_, method, _) => distinguisher(*method, digest),
         }
     }
 }
@@ -191,7 +202,8 @@ impl FlowHash {
                 let mut hasher = SipHasher13::new_with_key(&key);
                 hasher.write(schema.name.as_bytes());
                 hasher.write(b"\0");
-                Self::Of(hasher, schema.distinguisher)
+                let tenant = TenantSource::new(schema.tenant, schema.distinguisher);
+                Self::Of(hasher, schema.distinguisher, tenant)
             }
             _ => Self::Zero,
         }
@@ -200,30 +212,12 @@ impl FlowHash {
     fn of(&self, digest: &RequestDigest) -> u64 {
         match self {
             Self::Zero => 0,
-            Self::Of(hasher, method) => {
+            Self::Of(hasher, method, _) => {
                 let mut hasher = *hasher;
                 hasher.write(distinguisher(*method, digest));
                 hasher.finish()
             }
         }
-    }
-}
-
-/// Hashes tenants; see [`User::tenant`].
-struct TenantHash(SipHasher13);
-
-impl TenantHash {
-    fn new(key: [u8; 16]) -> Self {
-        let mut hasher = SipHasher13::new_with_key(&key);
-        // No schema has a name like this, so no flow has such a hash.
-        hasher.write(b"\0tenant\0");
-        Self(hasher)
-    }
-
-    fn of(&self, digest: &RequestDigest) -> u64 {
-        let mut hasher = self.0;
-        hasher.write(digest.user.tenant().as_bytes());
-        hasher.finish()
     }
 }
 

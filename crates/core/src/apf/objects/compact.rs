@@ -9,7 +9,10 @@ use k8s_openapi::{
 };
 
 use super::bootstrap::{self, SpecOwner};
-use crate::apf::{packed_rules::PackedRules, spec::Distinguisher};
+use crate::apf::{
+    packed_rules::PackedRules,
+    spec::{Distinguisher, TenantRule},
+};
 
 /// A FlowSchema without errors, reduced to what a policy depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +23,8 @@ pub struct CompactFlowSchema {
     pub(super) upkeep: Upkeep,
     pub(in crate::apf) precedence: i32,
     pub(in crate::apf) distinguisher: Option<Distinguisher>,
+    /// By the annotation [`TenantRule::ANNOTATION`]; its text, if that names no rule.
+    pub(in crate::apf) tenant: Result<TenantRule, Box<str>>,
     /// The name of its priority level.
     pub(in crate::apf) level: Box<str>,
     pub(in crate::apf) rules: PackedRules,
@@ -72,6 +77,7 @@ impl CompactFlowSchema {
                 "ByNamespace" => Distinguisher::ByNamespace,
                 _ => Distinguisher::ByUser,
             }),
+            tenant: tenant(metadata),
             level: level.into(),
             rules: PackedRules::new(rules),
             has_pattern: resources.any(|resource| is_pattern(resource)),
@@ -108,8 +114,17 @@ impl CompactFlowSchema {
     pub(super) fn has_same_policy(&self, other: &Self) -> bool {
         self.has_same_spec(other)
             && self.uid == other.uid
+            && self.tenant == other.tenant
             && self.upkeep.autoupdate == other.upkeep.autoupdate
     }
+}
+
+fn tenant(metadata: &ObjectMeta) -> Result<TenantRule, Box<str>> {
+    let annotations = metadata.annotations.as_ref();
+    let Some(text) = annotations.and_then(|all| all.get(TenantRule::ANNOTATION)) else {
+        return Ok(TenantRule::Default);
+    };
+    TenantRule::of_name(text).ok_or_else(|| text.as_str().into())
 }
 
 /// Whether an entry of `resources` looks like a pattern: only `*` by itself stands for more than itself.

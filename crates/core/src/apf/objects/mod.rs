@@ -328,6 +328,7 @@ impl PolicyObject for CompactFlowSchema {
             name: Arc::clone(&given.name),
             uid: Arc::clone(&given.uid),
             upkeep: given.upkeep,
+            tenant: given.tenant.clone(),
             ..self.clone()
         }
     }

@@ -11,7 +11,7 @@ use crate::{
         objects::{
             BUILT_IN, CompactFlowSchema, FLOW_SCHEMA, PRIORITY_LEVEL, bootstrap, is_pattern,
         },
-        spec::{LevelKind, LimitResponse, Queuing, Semantics},
+        spec::{LevelKind, LimitResponse, Queuing, Semantics, TenantRule},
         units::Seats,
     },
     finding::{Finding, Severity},
@@ -162,6 +162,14 @@ pub(super) fn on_schemas(candidates: &[SchemaCandidate], classifier: &Classifier
                 &field,
                 format!("{resource:?} matches no request: only * stands for more than itself"),
                 "name each resource and each resource/subresource",
+            );
+        }
+        if let Err(value) = &candidate.object.object.tenant {
+            let names = TenantRule::ALL.map(TenantRule::as_str).join(", ");
+            warn(
+                &format!("metadata.annotations[{}]", TenantRule::ANNOTATION),
+                format!("{value:?} names no tenant, so the default applies"),
+                &format!("write one of {names}, or remove the annotation"),
             );
         }
         if bootstrap::is_mandatory(&schema.name) {

@@ -290,6 +290,7 @@ fn compile_schema(
         precedence: object.precedence,
         level,
         distinguisher: object.distinguisher,
+        tenant: object.tenant.as_ref().copied().unwrap_or_default(),
     };
     Ok(SchemaCandidate {
         schema,

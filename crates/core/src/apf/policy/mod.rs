@@ -13,10 +13,10 @@ use k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects;
 
 pub use advice::is_unreachable;
 
-pub use super::classify::{Mismatch, RuleMatch, RuleMismatch};
+pub use super::classify::{Mismatch, RuleMatch, RuleMismatch, TenantName};
 pub use super::spec::{
     Distinguisher, Flow, LevelIndex, LevelKind, LevelSpec, LimitResponse, Queuing, Schema,
-    SchemaIndex, Semantics,
+    SchemaIndex, Semantics, TenantRule,
 };
 use super::{
     classify::{Classifier, explain_rules},
@@ -159,6 +159,15 @@ impl Policy {
     /// If `schema` is of another policy that has more schemas.
     pub fn distinguisher<'a>(&self, schema: SchemaIndex, digest: &'a RequestDigest) -> &'a [u8] {
         self.classifier.distinguisher(schema, digest)
+    }
+
+    /// The tenant of this request in `schema`.
+    ///
+    /// # Panics
+    ///
+    /// If `schema` is of another policy that has more schemas.
+    pub fn tenant<'a>(&self, schema: SchemaIndex, digest: &'a RequestDigest) -> TenantName<'a> {
+        self.classifier.tenant(schema, digest)
     }
 
     /// Whether one schema, by itself, matches a request, and by which of its parts.

@@ -374,3 +374,37 @@ fn ten_thousand_schemas_compile_with_their_warnings() {
         "the second schema of a user is never reached"
     );
 }
+
+#[test]
+fn a_tenant_that_is_unknown_is_reported_and_the_default_applies() {
+    let mut odd = schema("odd", 300, "workload-low", user("a"));
+    odd["metadata"]["annotations"] = json!({ "fairgate.dev/tenant": "team" });
+    let compiled = compile([odd]);
+    assert_eq!(
+        warnings(&compiled),
+        [
+            "warning: f.yaml: FlowSchema \"odd\": metadata.annotations[fairgate.dev/tenant]: \"team\" names no tenant, so \
+             the default applies; write one of default, user, namespace, flow, or remove the annotation"
+        ]
+    );
+    let schema = compiled.policy.schema_by_name("odd").unwrap();
+    let rule = compiled.policy.schema(schema).tenant;
+    assert_eq!(rule, TenantRule::Default);
+}
+
+#[test]
+fn a_built_in_schema_may_name_a_tenant_and_keep_its_spec() {
+    let mut given = schema("service-accounts", 9000, "workload-low", user("nobody"));
+    given["metadata"]["annotations"] = json!({
+        "fairgate.dev/tenant": "user", "apf.kubernetes.io/autoupdate-spec": "true",
+    });
+    let policy = compile([given]).policy;
+    let schema = policy.schema_by_name("service-accounts").unwrap();
+    assert_eq!(policy.schema(schema).tenant, TenantRule::User);
+    let distinguisher = policy.schema(schema).distinguisher;
+    assert_eq!(
+        distinguisher,
+        Some(Distinguisher::ByUser),
+        "the built-in spec"
+    );
+}

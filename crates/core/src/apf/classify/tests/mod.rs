@@ -168,3 +168,4 @@ mod cover;
 mod golden;
 mod random;
 mod recompiling;
+mod tenants;
