@@ -1,6 +1,9 @@
 //! `fairgate check`: reports all errors of a configuration and its policies, and the resulting limits.
 
-use std::{io, path::PathBuf};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use serde::Serialize;
 
@@ -9,7 +12,7 @@ use fairgate_core::{
     apf::{
         Seats,
         borrowing::LevelLimits,
-        policy::{LevelKind, LevelSpec, LimitResponse, Policy},
+        policy::{LevelKind, LevelSpec, LimitResponse, Policy, Schema, Semantics, TenantRule},
         work::{EstimatorSettings, ObjectStats, WidthCap},
     },
     digest::RequestInfo,
@@ -73,6 +76,20 @@ struct CheckReport {
     total_seats: Seats,
     /// Empty if the objects are invalid, or if only budgets are checked.
     levels: Vec<LevelSummary>,
+    /// What the flows of one tenant weigh together at most; `None` with `Compatible`, where flows have no weight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant_weight: Option<u32>,
+    /// The `FlowSchema`s that name another tenant than the default.
+    tenants: Vec<NamedTenant>,
+}
+
+/// A `FlowSchema` that names another tenant than the default.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NamedTenant {
+    flow_schema: String,
+    priority_level: String,
+    tenant: TenantRule,
 }
 
 /// The limits of a priority level in seats.
@@ -119,6 +136,8 @@ pub(super) fn run(
         ok: true,
         total_seats: loaded.config.flow_control.total_seats,
         levels: policy.map(level_summaries).unwrap_or_default(),
+        tenant_weight: policy.and_then(tenant_weight),
+        tenants: policy.map(named_tenants).unwrap_or_default(),
         findings: if is_about_others {
             // They would be about the built-in objects, which the operator has not written.
             Vec::new()
@@ -182,7 +201,32 @@ impl CheckReport {
             streams.out,
             "\nMIN: limit while all lendable seats are lent. MAX: limit while it borrows all it may.\n\
              LENGTH: requests per queue. WIDEST: seats of the largest possible request."
-        )
+        )?;
+        self.write_tenants(streams.out)
+    }
+
+    fn write_tenants(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Some(weight) = self.tenant_weight else {
+            return Ok(());
+        };
+        writeln!(
+            out,
+            "\nThe flows of one tenant (a user, or the service accounts of a namespace) weigh at most {weight} together."
+        )?;
+        if self.tenants.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "FlowSchemas that name another tenant:\n")?;
+        let row = |named: &NamedTenant| {
+            let tenant = named.tenant.as_str().to_owned();
+            [
+                named.flow_schema.clone(),
+                named.priority_level.clone(),
+                tenant,
+            ]
+        };
+        let rows: Vec<_> = self.tenants.iter().map(row).collect();
+        table::write(out, ["FLOWSCHEMA", "LEVEL", "TENANT"], &rows)
     }
 }
 
@@ -241,6 +285,22 @@ fn level_summaries(policy: &Policy) -> Vec<LevelSummary> {
     let share_sum = LevelLimits::share_sum(policy.levels());
     let summary = |level| LevelSummary::of(level, total_seats, share_sum);
     policy.levels().iter().map(summary).collect()
+}
+
+fn tenant_weight(policy: &Policy) -> Option<u32> {
+    let settings = policy.settings();
+    (settings.semantics == Semantics::Improved).then_some(settings.tenant_weight)
+}
+
+fn named_tenants(policy: &Policy) -> Vec<NamedTenant> {
+    let schemas = policy.schemas().iter();
+    let named = schemas.filter(|schema| schema.tenant != TenantRule::Default);
+    let tenant = |schema: &Schema| NamedTenant {
+        flow_schema: schema.name.to_string(),
+        priority_level: policy.level(schema.level).name.to_string(),
+        tenant: schema.tenant,
+    };
+    named.map(tenant).collect()
 }
 
 /// The seats of the widest possible request under `cap`: a list of very many objects.

@@ -13,7 +13,10 @@ use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Seats, Work,
         borrowing::LevelLimits,
-        policy::{Distinguisher, LevelKind, LevelSpec, LimitResponse, Policy, Queuing},
+        policy::{
+            Distinguisher, LevelKind, LevelSpec, LimitResponse, Policy, Queuing, Semantics,
+            TenantName,
+        },
         shard::Dealer,
         work::{EstimateInput, EstimatorSettings, ObjectStats, WidthCap},
     },
@@ -86,6 +89,8 @@ struct Explanation {
     /// `Exempt`, `Reject` or `Queue`.
     response: &'static str,
     distinguisher: String,
+    /// Whose flow it is; `None` where flows have no weight.
+    tenant: Option<TenantOutput>,
     /// The queues dealt to the flow; empty where there are none.
     hand: Vec<u32>,
     /// Whether a running gateway would use other queues, because no hash key is configured.
@@ -94,6 +99,21 @@ struct Explanation {
     /// What the estimate depends on.
     #[serde(skip_serializing_if = "Option::is_none")]
     work_depends_on: Option<UnknownCounts>,
+}
+
+/// Whose flow it is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TenantOutput {
+    /// `user`, `serviceAccounts`, `namespace` or `flow`.
+    kind: &'static str,
+    /// Of the user or namespace; empty for a flow.
+    name: String,
+    /// What all flows of the tenant weigh together at most, where a flow weighs 1.
+    at_most_weight: u32,
+    /// The tenant in words.
+    #[serde(skip)]
+    words: String,
 }
 
 /// The attributes of a request.
@@ -203,6 +223,7 @@ fn explain(policy: &Policy, digest: &RequestDigest, loaded: &LoadedPolicy) -> Ex
         exempt: level.kind == LevelKind::Exempt,
         response: response(level),
         distinguisher: distinguisher(schema.distinguisher, level, digest),
+        tenant: TenantOutput::of(policy, digest, flow),
         hand_is_illustrative: !hand.is_empty() && loaded.config.flow_control.hash_key.is_none(),
         hand,
         work,
@@ -334,6 +355,24 @@ impl RequestInfoOutput {
     }
 }
 
+impl TenantOutput {
+    fn of(policy: &Policy, digest: &RequestDigest, flow: Flow) -> Option<Self> {
+        let settings = policy.settings();
+        let is_improved = settings.semantics == Semantics::Improved;
+        queuing(policy.level(flow.level)).filter(|_| is_improved)?;
+        let tenant = policy.tenant(flow.schema, digest);
+        Some(Self {
+            kind: tenant.kind(),
+            name: tenant.name(),
+            at_most_weight: match tenant {
+                TenantName::Flow => 1,
+                _ => settings.tenant_weight,
+            },
+            words: tenant.to_string(),
+        })
+    }
+}
+
 impl WorkOutput {
     fn of(work: Work) -> Self {
         Self {
@@ -388,6 +427,7 @@ impl Explanation {
                 format!("{} ({})", self.priority_level, self.response),
             ),
             ("Flow", self.flow_sentence()),
+            ("Tenant", self.tenant_sentence()),
             ("Queues", self.hand_sentence()),
             ("Work", self.work_sentence()),
         ] {
@@ -413,6 +453,22 @@ impl Explanation {
         match self.distinguisher.as_str() {
             "" => format!("all of {}", self.flow_schema),
             distinguisher => format!("{distinguisher:?} of {}", self.flow_schema),
+        }
+    }
+
+    fn tenant_sentence(&self) -> String {
+        match &self.tenant {
+            None => "none: flows have no weight here".to_owned(),
+            Some(TenantOutput {
+                kind: "flow",
+                words,
+                ..
+            }) => words.clone(),
+            Some(TenantOutput {
+                words,
+                at_most_weight,
+                ..
+            }) => format!("{words}, whose flows weigh at most {at_most_weight} together"),
         }
     }
 

@@ -145,6 +145,41 @@ fn check_shows_the_limits_of_the_levels_in_seats() {
 }
 
 #[test]
+fn check_shows_what_tenants_weigh_and_who_names_others() {
+    let config = configuration("tenants", "flowControl: {tenantWeight: 3}\n");
+    let objects = "
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: builds, annotations: {fairgate.dev/tenant: namespace}}
+spec:
+  priorityLevelConfiguration: {name: workload-low}
+  distinguisherMethod: {type: ByUser}
+  rules:
+  - subjects: [{kind: User, user: {name: builder}}]
+    nonResourceRules: [{verbs: [get], nonResourceURLs: [/x]}]
+";
+    let arguments = ["check", "--config", config.path(), "--policies", "-"];
+    let text = fairgate_with(objects, &arguments).out;
+    assert!(text.contains("weigh at most 3 together."), "{text}");
+    let table = "FLOWSCHEMA  LEVEL         TENANT\nbuilds      workload-low  namespace\n";
+    assert!(text.ends_with(table), "{text}");
+    let report = fairgate_with(objects, &[&arguments[..], &["--output", "json"]].concat()).json();
+    assert_eq!(report["tenantWeight"], 3);
+    let named =
+        json!({"flowSchema": "builds", "priorityLevel": "workload-low", "tenant": "namespace"});
+    assert_eq!(report["tenants"], json!([named]));
+
+    let unknown = objects.replace("tenant: namespace", "tenant: team");
+    let output = fairgate_with(&unknown, &arguments);
+    assert_eq!(output.outcome, CommandOutcome::Success, "{}", output.err);
+    let finding = "metadata.annotations[fairgate.dev/tenant]: \"team\" names no tenant";
+    assert!(output.err.contains(finding), "{}", output.err);
+    let config = configuration("original", "flowControl: {semantics: Compatible}\n");
+    let text = fairgate(&["check", "--config", config.path()]).out;
+    assert!(!text.contains("tenant"), "{text}");
+}
+
+#[test]
 fn check_reports_errors_of_the_configuration_and_of_the_objects_together() {
     let config = configuration("mistakes", "limits: {connections: 0}\nlog: {level: loud}\n");
     let objects = "
@@ -291,6 +326,30 @@ fn explain_shows_the_attributes_and_the_flow_of_a_request() {
         json!({"initialSeats": 1, "finalSeats": 0, "additionalLatencySeconds": 0.0})
     );
     assert_eq!(it["workDependsOn"]["atMostSeats"], 8);
+}
+
+#[test]
+fn explain_shows_whose_flow_it_is() {
+    let tenant = |user: &str, groups: &[&str], target| {
+        let mut arguments = vec!["--as", user];
+        for group in groups {
+            arguments.extend(["--as-group", group]);
+        }
+        arguments.extend(["GET", target]);
+        explained(&arguments)["tenant"].clone()
+    };
+    let authenticated = "system:authenticated";
+    let pods = "/api/v1/namespaces/n/pods";
+    assert_eq!(
+        tenant("alice", &[authenticated], pods),
+        json!({"kind": "user", "name": "alice", "atMostWeight": 4})
+    );
+    let groups = [authenticated, "system:serviceaccounts"];
+    assert_eq!(
+        tenant("system:serviceaccount:ci:build", &groups, pods),
+        json!({"kind": "serviceAccounts", "name": "ci", "atMostWeight": 4})
+    );
+    assert_eq!(tenant("root", &["system:masters"], pods), Value::Null);
 }
 
 #[test]
@@ -441,6 +500,7 @@ fn explain_prints_one_line_per_attribute() {
         "FlowSchema  global-default (precedence 9900)",
         "Level       global-default (Queue)",
         "Flow        \"u\" of global-default",
+        "Tenant      user \"u\", whose flows weigh at most 4 together",
         "  exempt (precedence 1)",
     ] {
         assert!(

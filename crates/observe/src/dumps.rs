@@ -1,20 +1,15 @@
-//! The debug dumps, with the columns of kube-apiserver's.
+//! The debug dumps: three with the columns of kube-apiserver's, and that of tenants ([`crate::tenant_dump`]).
 //!
 //! Priority levels are copied one after the other, each under its lock; the text is made afterwards. Levels
 //! are in order of name, queues by index, waiting requests by position, executing ones by arrival.
 //!
 //! Not here: who can read them ([`crate::dumps_layer`], [`crate::admin`]).
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
-use tokio::sync::oneshot;
 
-use crate::aligned_table::AlignedTable;
+use crate::{aligned_table::AlignedTable, described_requests::describe, tenant_dump};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
@@ -26,12 +21,10 @@ use fairgate_core::{
     go_duration::GoDuration,
     time::Time,
 };
-use fairgate_proxy::fairness::{FlowControl, GateMessage, Waiter};
+use fairgate_proxy::fairness::{FlowControl, Waiter};
 
 /// The path of the dumps, before their name.
 pub(crate) const PATH: &str = "/debug/api_priority_and_fairness/";
-/// How long a core may take to describe its requests.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// What kube-apiserver writes for a time that is not set.
 const NO_TIME: &str = "0001-01-01T00:00:00Z";
 
@@ -47,6 +40,8 @@ pub(crate) enum Dump {
         /// Whether to include the attributes of the request.
         details: bool,
     },
+    /// One row for each of the heaviest tenants. Not one of kube-apiserver's.
+    Tenants,
 }
 
 impl Dump {
@@ -58,6 +53,7 @@ impl Dump {
             b"dump_requests" => Some(Self::Requests {
                 details: wants_details(query.unwrap_or_default()),
             }),
+            b"dump_tenants" => Some(Self::Tenants),
             _ => None,
         }
     }
@@ -68,6 +64,7 @@ impl Dump {
         match self {
             Self::PriorityLevels => priority_levels(flow_control, clock.now()),
             Self::Queues => queues(flow_control),
+            Self::Tenants => tenant_dump::make(flow_control).await,
             Self::Requests { details } => {
                 let rows = requests(flow_control);
                 let waiters = rows.iter().map(|row| row.report.entry.waiter);
@@ -180,37 +177,6 @@ fn requests(flow_control: &FlowControl) -> Vec<Row> {
         }));
     }
     rows
-}
-
-/// Has the cores describe the requests of `waiters`. Waits at most [`PATIENCE`].
-pub(super) async fn describe(
-    flow_control: &FlowControl,
-    waiters: impl Iterator<Item = Waiter>,
-) -> HashMap<Waiter, Arc<RequestDigest>> {
-    let mut by_core: BTreeMap<u16, Vec<Waiter>> = BTreeMap::new();
-    for waiter in waiters {
-        by_core.entry(waiter.core).or_default().push(waiter);
-    }
-    let asked: Vec<_> = by_core
-        .into_iter()
-        .map(|(core, waiters)| {
-            let (reply, replied) = oneshot::channel();
-            flow_control
-                .mailbox(core)
-                .post([GateMessage::Describe(waiters.clone(), reply)]);
-            (waiters, replied)
-        })
-        .collect();
-    let mut known = HashMap::new();
-    let _ = tokio::time::timeout(PATIENCE, async {
-        for (waiters, replied) in asked {
-            let digests = replied.await.unwrap_or_default();
-            let found = waiters.into_iter().zip(digests);
-            known.extend(found.filter_map(|(waiter, digest)| Some((waiter, digest?))));
-        }
-    })
-    .await;
-    known
 }
 
 fn write_requests(

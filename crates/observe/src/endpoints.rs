@@ -25,7 +25,8 @@ const INDEX: &str = "fairgate\n\n\
     /healthz\n\
     /debug/api_priority_and_fairness/dump_priority_levels\n\
     /debug/api_priority_and_fairness/dump_queues\n\
-    /debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1\n";
+    /debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1\n\
+    /debug/api_priority_and_fairness/dump_tenants\n";
 
 /// The endpoints for operators.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     catalogue,
-    dumps::{Distinguishers, describe},
+    described_requests::describe,
+    dumps::Distinguishers,
     exposition::Exposition,
     flow_states::{LevelFlows, PresentFlow},
     recorder::sanitize,

@@ -19,6 +19,7 @@ pub mod catalogue;
 mod cell_metrics;
 mod check_durations;
 mod checks;
+mod described_requests;
 mod dumps;
 mod dumps_layer;
 mod encoded_reply;
@@ -37,6 +38,7 @@ mod sampler;
 mod secure_endpoints;
 mod shared_histogram;
 mod telemetry;
+mod tenant_dump;
 #[cfg(test)]
 mod tests;
 pub mod upstream_counts;

@@ -133,6 +133,36 @@ fn details_are_the_user_and_the_attributes_of_the_request() {
 }
 
 #[test]
+fn the_dump_of_tenants_says_whose_flows_weigh_how_much() {
+    local(async {
+        let mut world = World::new();
+        let path = "/debug/api_priority_and_fairness/dump_tenants";
+        assert_eq!(world.get(path, "ann").await.status, 403);
+        let dump = Dump::of(path.as_bytes(), None).unwrap();
+        let idle = world.telemetry.dump(dump).await;
+        assert_eq!(idle.lines().count(), 1, "{idle}");
+        let sent = world.crowd().await;
+        let tenants = world.telemetry.dump(dump).await;
+        assert_eq!(
+            cells(&tenants),
+            [
+                [
+                    "PriorityLevelName",
+                    "TenantKind",
+                    "Tenant",
+                    "Flows",
+                    "Weight",
+                    "WaitingRequests",
+                    "SeatsInUse"
+                ],
+                ["narrow", "user", "ann", "1", "1", "2", "1"],
+            ]
+        );
+        drop(sent);
+    });
+}
+
+#[test]
 fn on_the_main_port_only_masters_see_the_dumps() {
     local(async {
         let mut world = World::new();

@@ -83,6 +83,11 @@ impl<W> RequestEntry<W> {
     pub const fn flow_hash(&self) -> u64 {
         self.hash
     }
+
+    /// Hash of its tenant.
+    pub const fn tenant_hash(&self) -> u64 {
+        self.tenant
+    }
 }
 
 #[derive(Debug)]

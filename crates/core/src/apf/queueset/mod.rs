@@ -32,7 +32,9 @@ use fifo::{Entries, NONE, Queue};
 pub use fifo::{EntryId, Phase, RequestEntry};
 use flows::FlowTable;
 use reports::Ratios;
-pub use reports::{Counters, QueueReport, QueueSetSummary, RatioReport, RequestReport};
+pub use reports::{
+    Counters, QueueReport, QueueSetSummary, RatioReport, RequestReport, TenantReport,
+};
 pub use tenants::DEFAULT_TENANT_WEIGHT;
 use turns::Turns;
 use virtual_time::VirtualTime;

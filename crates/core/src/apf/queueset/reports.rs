@@ -52,6 +52,17 @@ pub struct QueueReport {
     pub total_work: SeatSeconds,
 }
 
+/// A tenant that owns active flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantReport {
+    /// Its hash, [`RequestEntry::tenant_hash`] of its requests.
+    pub hash: u64,
+    /// Flows that have requests and that it owns.
+    pub flows: u32,
+    /// What these weigh together, where a flow weighs 1 at most.
+    pub weight: u32,
+}
+
 /// One request of the queue set and its state.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestReport<W> {
@@ -206,6 +217,11 @@ impl<W: Copy> QueueSet<W> {
     /// What the flows of one tenant weigh together at most.
     pub fn tenant_weight(&self) -> u32 {
         self.flows.tenants().allowance()
+    }
+
+    /// The tenants that own active flows, in arbitrary order. O(tenants).
+    pub fn tenants(&self) -> impl Iterator<Item = TenantReport> {
+        self.flows.tenants().active()
     }
 
     /// The time-weighted ratios up to `now`.

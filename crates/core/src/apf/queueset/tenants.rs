@@ -9,6 +9,7 @@
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
+use super::reports::TenantReport;
 use crate::identity_hasher::IdentityHasher;
 
 /// What the flows of one tenant weigh together at most, where a flow weighs 1, unless configured.
@@ -83,6 +84,16 @@ impl TenantTable {
     /// How many active flows a tenant owns.
     pub(super) fn flows(&self, number: u32) -> u32 {
         self.all[number as usize].active
+    }
+
+    /// The tenants that have active flows.
+    pub(super) fn active(&self) -> impl Iterator<Item = TenantReport> {
+        let active = self.all.iter().filter(|tenant| tenant.active > 0);
+        active.map(|tenant| TenantReport {
+            hash: tenant.hash,
+            flows: tenant.active,
+            weight: tenant.active.min(self.allowance),
+        })
     }
 
     /// The weight of each flow of a tenant that has active ones.

@@ -263,6 +263,10 @@ fn what_flows_weigh_together_follows_a_changed_tenant_weight() {
         set.check_invariants();
         assert_eq!(set.flows.weight(), all);
         assert_eq!(set.tenant_weight(), tenant_weight.max(1));
+        let mut tenants: Vec<_> = set.tenants().map(|t| (t.hash, t.flows, t.weight)).collect();
+        tenants.sort_unstable();
+        let most = tenant_weight.clamp(1, 20);
+        assert_eq!(tenants, [(0, 1, 1), (9, 20, most)]);
     }
     set.configure(
         at(2),
