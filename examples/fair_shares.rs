@@ -10,7 +10,7 @@
 //! with `--all` also in worlds in which they do not. With `--control` the original is compared with itself, under other
 //! random numbers: so much is chance.
 //! `--tenant-weight C` is what the flows of one tenant weigh together at most there, in the core and in the ideal. `--known-attacks` plays the worlds in which a
-//! rule went wrong once.
+//! rule went wrong once, `--suggested` worlds of Kubernetes' suggested FlowSchemas with several weights of tenants.
 //!
 //! `--check` fails if a requirement is not met (`table::TableRow::faults`), `--kind NAME` plays one kind alone, and `--each`
 //! prints every world, its flows and what they got.
@@ -27,6 +27,7 @@ use fairgate_simulate::world::{
     known_attacks::known_attacks,
     lenders::{self, play_lenders},
     run,
+    suggested::{self, suggested_worlds},
     table::{HEADING, TableRow},
 };
 
@@ -40,6 +41,7 @@ struct Options {
     all: bool,
     control: bool,
     known_attacks: bool,
+    suggested: bool,
     tenant_weight: u32,
 }
 
@@ -54,6 +56,7 @@ fn options() -> Result<Options, String> {
         all: false,
         control: false,
         known_attacks: false,
+        suggested: false,
         tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
     let mut arguments = env::args().skip(1);
@@ -73,10 +76,11 @@ fn options() -> Result<Options, String> {
             "--all" => options.all = true,
             "--control" => options.control = true,
             "--known-attacks" => options.known_attacks = true,
+            "--suggested" => options.suggested = true,
             "--tenant-weight" => options.tenant_weight = number(&value()?)?,
             other => {
                 return Err(format!(
-                    "{other}: unknown; there are --worlds N, --seed N, --kind NAME, --each, --check, --arrivals, --all, --control, --tenant-weight C and --known-attacks"
+                    "{other}: unknown; there are --worlds N, --seed N, --kind NAME, --each, --check, --arrivals, --all, --control, --tenant-weight C, --known-attacks and --suggested"
                 ));
             }
         }
@@ -217,6 +221,13 @@ fn main() -> ExitCode {
         for mut attack in known_attacks() {
             attack.world.level.tenant_weight = options.tenant_weight;
             println!("{}", attack.figures(options.tenant_weight.into()));
+        }
+        return ExitCode::SUCCESS;
+    }
+    if options.suggested {
+        println!("{}", suggested::heading());
+        for world in suggested_worlds() {
+            println!("{}", suggested::figures(&world));
         }
         return ExitCode::SUCCESS;
     }

@@ -9,6 +9,8 @@
 //! [`known_attacks`] are worlds in which a rule went wrong once, [`judge`] says whether anybody is worse off than with the
 //! original, and [`search`] looks for attacks.
 //!
+//! [`suggested`] are worlds of the suggested FlowSchemas, in which tenants have many flows.
+//!
 //! [`run_lending`] plays several at once, whose levels lend each other seats.
 //!
 //! Not here: real sockets.
@@ -24,6 +26,7 @@ pub mod lenders;
 pub(crate) mod measure;
 pub mod run;
 pub mod search;
+pub mod suggested;
 pub mod table;
 #[cfg(test)]
 mod tests;
