@@ -7,6 +7,7 @@ use super::{
     api::{Api, ApiResponse},
     level, name, schema, until, version,
 };
+use crate::client::soon;
 
 async fn shares_of(api: &Api, name: &str, shares: u32) -> Value {
     let patch = json!({"spec": {"limited": {"nominalConcurrencyShares": shares}}});
@@ -97,11 +98,15 @@ async fn a_policy_takes_effect_again_after_a_restart() {
         .object();
     server.stop().await;
     let server = home.start().await;
-    let response = server.as_user("noxu").await.get("/version").await;
-    assert_eq!(
-        response.header("x-kubernetes-pf-flowschema-uid"),
-        schema["metadata"]["uid"]
-    );
+    let api = server.as_user("noxu").await;
+    // A gateway waits only so long for its store before it serves with the built-in policy.
+    let mut response = api.get("/version").await;
+    soon(async {
+        while response.header("x-kubernetes-pf-flowschema-uid") != schema["metadata"]["uid"] {
+            response = api.get("/version").await;
+        }
+    })
+    .await;
     assert_eq!(
         response.header("x-kubernetes-pf-prioritylevel-uid"),
         level["metadata"]["uid"]
