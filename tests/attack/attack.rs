@@ -24,6 +24,7 @@ mod time;
 mod upstream;
 
 mod admin;
+mod arrivals;
 mod burst;
 mod busy;
 mod floods;
@@ -58,6 +59,7 @@ fn attacks() -> Vec<Attack> {
         watches::ATTACKS,
         heads::ATTACKS,
         seats::ATTACKS,
+        arrivals::ATTACKS,
         slow_readers::ATTACKS,
         admin::ATTACKS,
         http1::ATTACKS,

@@ -81,9 +81,25 @@ pub(crate) struct ServiceStats {
 }
 
 impl ServiceStats {
+    /// Of requests that took these times, and failures.
+    pub(crate) fn of(mut times: Vec<Duration>, failures: Vec<String>) -> Self {
+        times.sort_unstable();
+        Self {
+            times,
+            failures: failures.len(),
+            first: failures.into_iter().next(),
+            ..Self::default()
+        }
+    }
+
     /// The number of requests, failed ones included.
     pub(crate) fn requests(&self) -> usize {
         self.times.len() + self.failures
+    }
+
+    /// The number of successful requests.
+    pub(crate) fn served(&self) -> usize {
+        self.times.len()
     }
 
     /// The time that `percent` of the successful requests did not exceed.

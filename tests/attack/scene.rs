@@ -79,7 +79,11 @@ impl Scene {
 
     /// The same, with another number of streams.
     pub(crate) fn with_streams(streams: u32, setup: &Setup, mix: Mix) -> Self {
-        let upstream = FakeUpstream::start(streams);
+        Self::with_upstream(FakeUpstream::start(streams), setup, mix)
+    }
+
+    /// The same, in front of this upstream.
+    pub(crate) fn with_upstream(upstream: FakeUpstream, setup: &Setup, mix: Mix) -> Self {
         let gateway = Gateway::start(setup, upstream.address);
         Self {
             upstream,

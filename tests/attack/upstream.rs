@@ -30,7 +30,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Notify, Semaphore, oneshot},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot},
 };
 
 use crate::{
@@ -57,6 +57,9 @@ const EVENT: &[u8] = b"{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"api
 const OBJECT: &[u8] = b"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"p\"}}";
 /// Reviews of tokens are refused: the gateway has no right to request them.
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+/// The header of a response over HTTP/2 that says how much work of attackers had begun when its request began to execute:
+/// [`Executing::work`], in milliseconds.
+pub(crate) const ATTACK_WORK: &str = "x-attack-work";
 
 /// A running fake upstream. It stops when dropped.
 pub(crate) struct FakeUpstream {
@@ -70,6 +73,8 @@ struct State {
     ended: Notify,
     executing: Mutex<HashMap<String, Executing>>,
     attackers: Mutex<Executing>,
+    /// How many requests over HTTP/2 execute at a time; the others wait in the order of their arrival. Without a limit if `None`.
+    seats: Option<Arc<Semaphore>>,
     /// Streams that the gateway has reset, and the most on one connection.
     resets: AtomicU64,
     most_resets: AtomicU64,
@@ -86,12 +91,15 @@ pub(crate) struct Executing {
     pub(crate) most: usize,
     /// How many have begun.
     pub(crate) begun: usize,
+    /// How long those that have begun take, together: the times that they ask for, not measured ones.
+    pub(crate) work: Duration,
 }
 
 impl Executing {
-    fn begin(&mut self) {
+    fn begin(&mut self, time: Duration) {
         self.now += 1;
         self.begun += 1;
+        self.work += time;
         self.most = self.most.max(self.now);
     }
 }
@@ -151,11 +159,25 @@ impl Wanted {
 impl FakeUpstream {
     /// Starts an upstream that allows `streams` streams on a connection.
     pub(crate) fn start(streams: u32) -> Self {
+        Self::start_with(streams, State::default())
+    }
+
+    /// Starts an upstream that executes at most so many requests at a time.
+    pub(crate) fn start_with_seats(seats: usize) -> Self {
+        let seats = Some(Arc::new(Semaphore::new(seats)));
+        let state = State {
+            seats,
+            ..State::default()
+        };
+        Self::start_with(STREAMS, state)
+    }
+
+    fn start_with(streams: u32, state: State) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&listener, 4096).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::<State>::default();
+        let state = Arc::new(state);
         let shared = Arc::clone(&state);
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -237,18 +259,31 @@ async fn accept(listener: std::net::TcpListener, state: Arc<State>, streams: u32
 }
 
 impl State {
-    /// Does the work of a request to its end, even if the request is cancelled. The returned channel signals the end.
-    fn execute(self: &Arc<Self>, user: &str, time: Duration) -> oneshot::Receiver<()> {
+    /// Waits until a request may execute.
+    async fn seat(&self) -> Option<OwnedSemaphorePermit> {
+        let seats = self.seats.clone()?;
+        seats.acquire_owned().await.ok()
+    }
+
+    /// Does the work of a request to its end, even if the request is cancelled, and keeps its seat until then. The returned
+    /// channel signals the end.
+    fn execute(
+        self: &Arc<Self>,
+        user: &str,
+        time: Duration,
+        seat: Option<OwnedSemaphorePermit>,
+    ) -> oneshot::Receiver<()> {
         let is_attacker = user.starts_with(ATTACKER);
         if is_attacker {
-            self.attackers.lock().unwrap().begin();
+            self.attackers.lock().unwrap().begin(time);
         }
         let mut executing = self.executing.lock().unwrap();
-        executing.entry(user.to_owned()).or_default().begin();
+        executing.entry(user.to_owned()).or_default().begin(time);
         drop(executing);
         let (done, finished) = oneshot::channel();
         let (state, user) = (Arc::clone(self), user.to_owned());
         let end = move || {
+            drop(seat);
             if is_attacker {
                 state.attackers.lock().unwrap().now -= 1;
             }
@@ -314,7 +349,7 @@ async fn answer_http1(
         _ if is_review => StatusCode::FORBIDDEN,
         status => status,
     };
-    let _ = state.execute(&user, wanted.time).await;
+    let _ = state.execute(&user, wanted.time, None).await;
     let body = if wanted.is_watch && wanted.time.is_zero() {
         let events = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(wanted.period).await;
@@ -425,10 +460,13 @@ async fn handle(
     handlers: &Handlers,
 ) -> Result<(), h2::Error> {
     handlers.waiting.fetch_add(1, Ordering::Relaxed);
-    let turn = Arc::clone(&handlers.running).acquire_owned();
+    let turn = async {
+        let turn = Arc::clone(&handlers.running).acquire_owned().await;
+        (turn, handlers.state.seat().await)
+    };
     let turn = unless_reset(&mut respond, turn).await;
     handlers.waiting.fetch_sub(1, Ordering::Relaxed);
-    let Some(Ok(turn)) = turn else {
+    let Some((Ok(turn), seat)) = turn else {
         // It was reset before it began to execute.
         handlers.reset();
         return Ok(());
@@ -443,15 +481,16 @@ async fn handle(
             body.flow_control().release_capacity(piece?.len())?;
         }
     }
-    let mut work = handlers.state.execute(&user, wanted.time);
+    let attack_work = handlers.state.attackers.lock().unwrap().work.as_millis();
+    let mut work = handlers.state.execute(&user, wanted.time, seat);
     if unless_reset(&mut respond, &mut work).await.is_none() {
         handlers.reset();
         // The handler continues to its end, and counts on its connection until then.
         let _ = work.await;
         return Ok(());
     }
-    let head = json(status).body(()).unwrap();
-    let mut send = respond.send_response(head, is_head)?;
+    let head = json(status).header(ATTACK_WORK, attack_work.to_string());
+    let mut send = respond.send_response(head.body(()).unwrap(), is_head)?;
     if is_head {
         return Ok(());
     }
