@@ -71,10 +71,10 @@ const SEATS: usize = 9;
 const TOTAL: usize = SEATS + 5;
 /// Clients of the victim, what each of them sends, and how long it waits between two requests.
 const CLIENTS: usize = 2;
-const REQUESTS: usize = 20;
+const REQUESTS: usize = 16;
 const PAUSE: Duration = ms(100);
 /// How long the victim may take where it is not judged.
-const UNJUDGED: Duration = ms(2500);
+const UNJUDGED: Duration = ms(2000);
 /// What the flows of one tenant weigh together at most, by default (`flowControl.tenantWeight`).
 const TENANT_WEIGHT: u32 = 4;
 /// The lag of virtual time, in requests of the usual size.
