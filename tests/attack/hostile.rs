@@ -133,6 +133,11 @@ impl Responses {
         self.by_code.values().sum()
     }
 
+    /// Why the first request that has no response has none.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.lost.first().map(String::as_str)
+    }
+
     /// Sends a request on a connection of its own.
     async fn send(
         &mut self,

@@ -262,9 +262,11 @@ fn send_elsewhere() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let nobody = Goal::new(&Arc::from([]), LASTS);
     let responses = runtime.block_on(CLIENTS.send(server.address, hard(), nobody));
+    // Not how many in this time: beside other processes, threads of the lowest priority send few.
     assert!(
-        responses.number() > 1000,
-        "the server does not read the bodies"
+        responses.number() > 0 && responses.lost().is_none(),
+        "the server does not read the bodies: {}",
+        responses.lost().unwrap_or("nothing was sent")
     );
 }
 
