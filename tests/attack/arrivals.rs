@@ -10,8 +10,11 @@
 //! Not here: how exactly shares are met, which the simulation measures.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    sync::{Arc, Mutex},
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -66,9 +69,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 /// Seats of the level. The upstream has as many, so that requests wait there, in the order of their arrival, when flow control is off.
-const SEATS: usize = 9;
+const SEATS: u32 = 9;
 /// The total of seats with which every share is one seat: the built-in `catch-all` has 5.
-const TOTAL: usize = SEATS + 5;
+const TOTAL: u32 = SEATS + 5;
 /// Clients of the victim, what each of them sends, and how long it waits between two requests.
 const CLIENTS: usize = 2;
 const REQUESTS: usize = 16;
@@ -88,12 +91,14 @@ const NEW_NAMESPACES: Contest = Contest {
     request: |number, _| (format!("x{number}"), 40, None),
     service_time: ms(40),
     usual: ms(40),
-    flows: 48,
+    flows: 44,
     weight: TENANT_WEIGHT,
+    there: 48,
 };
 const NEW_USERS: Contest = Contest {
     flows_by: "ByUser",
     request: |number, _| ("a".to_owned(), 40, Some(number % USERS)),
+    flows: 48,
     weight: 48,
     ..NEW_NAMESPACES
 };
@@ -108,8 +113,10 @@ const TWO_SIZES: Contest = Contest {
     usual: ms(200),
     flows: 1,
     weight: 1,
+    there: SEATS,
 };
 const NAMES_64: Contest = Contest {
+    flows: 28,
     request: |_, random| (format!("x{}", random.within(0..64)), 40, None),
     ..NEW_NAMESPACES
 };
@@ -135,9 +142,11 @@ struct Contest {
     service_time: Duration,
     /// How long the request of the attackers takes in which the mean seat-second is used, at most.
     usual: Duration,
-    /// The attackers' flows that have requests at a time, at most, and what these weigh together.
+    /// The attackers' flows that have requests at a time, at least, and what these weigh together.
     flows: u32,
     weight: u32,
+    /// Requests of the attackers that may go before one of the victim because they are there already.
+    there: u32,
 }
 
 /// What one mode gave.
@@ -170,7 +179,7 @@ impl Contest {
 
     fn play_in(&self, mode: &str, is_judged: bool) -> Played<ContestFound> {
         let limit = if is_judged { LIVENESS } else { UNJUDGED };
-        let upstream = FakeUpstream::start_with_seats(SEATS);
+        let upstream = FakeUpstream::start_with_seats(SEATS as usize);
         let scene = Scene::with_upstream(upstream, &self.setup(mode), Mix::NOBODY);
         scene.play(async |scene| self.compete(scene, limit).await)
     }
@@ -286,21 +295,30 @@ impl Contest {
 
     /// How much work of the attackers may begin between a request of the victim and its execution, at most.
     ///
-    /// In the words of docs/fair-shares.md: let f be the victim's flow, v the work of its request, Λ the lag, W the weight
-    /// of all flows, and u the work of a usual request.
+    /// In the words of docs/fair-shares.md: f is the victim's flow, v the work of its request, u that of the attackers'
+    /// usual request, Λ the lag, at most 9 u, and W the weight of all flows.
     ///
-    /// - When the request arrives, S_f − R is at most Λ (or v, if that is more), and v more if the other client has a
-    ///   request. P is at least R.
-    /// - While it waits all seats are in use, so P advances by the work that begins and ends divided by W. Once P has passed
-    ///   S_f + Λ, new flows start behind f. Until then that is at most (2 Λ + v) · W.
-    /// - Then each flow that is active already goes first until its start has passed S_f. One request advances it by u
-    ///   divided by its weight, which is at least half of Λ + v where the flows of a tenant are many. So these are two requests of each.
-    /// - All that executes when the request arrives began before, and what executes when it is dispatched, at most one request
-    ///   for each seat, is not done yet.
+    /// - When the request arrives, S_f − R is at most Λ, and v more if the other client has a request.
+    /// - A flow that becomes active later starts at R or later, and its first request waits for its weight w, too: it goes
+    ///   first only if R + (1/w − 1) u is less than S_f, so only until R has advanced by Λ + v − (1/w − 1) u. Where a tenant has
+    ///   44 flows, w is 1/11, and none goes first.
+    /// - While f waits all seats are in use, so P advances by the work done divided by W, and R is at least P − Λ. So R has
+    ///   advanced by x after the work (Λ + x) · W at the latest.
+    /// - Besides, there may go first what waits already. The upstream counts from when the client sends the request
+    ///   until it begins there, so what is on its way to the upstream counts, too. Together that is one request of each thread;
+    ///   but where the attackers are one flow, that has had all seats meanwhile, and is not before f any longer.
+    ///
+    /// The way of a request from the client to the gateway is left out: it is far shorter than what is allowed.
     fn most_passing(&self) -> Duration {
-        let (weight, lag) = (self.weight + 1, LAG * self.usual);
-        let seats = u32::try_from(SEATS).unwrap_or(u32::MAX);
-        (2 * lag + self.service_time) * weight + (2 * self.flows + seats) * self.usual
+        let lag = LAG * self.usual;
+        let waits_for_its_weight = (self.flows / self.weight - 1) * self.usual;
+        let ahead = (lag + self.service_time).saturating_sub(waits_for_its_weight);
+        let later = if ahead.is_zero() {
+            Duration::ZERO
+        } else {
+            (lag + ahead) * (self.weight + 1)
+        };
+        later + self.there * self.usual
     }
 
     fn judge(&self, mut played: Played<ContestFound>) -> Outcome {
@@ -371,7 +389,7 @@ impl ContestFound {
 
 /// One thread of the attackers: sends requests until it is aborted.
 async fn attack(
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     next: fn(usize, &mut Random) -> (String, u64, Option<usize>),
     mut random: Random,
     counts: Arc<AttackCounts>,
