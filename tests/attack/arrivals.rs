@@ -173,7 +173,9 @@ impl Contest {
             }
         }
         let mut outcome = self.judge(judged.expect("one of the modes is judged"));
-        notes.into_iter().for_each(|note| outcome.note(note));
+        for note in notes {
+            outcome.note(note);
+        }
         outcome
     }
 
@@ -298,9 +300,9 @@ impl Contest {
     /// In the words of docs/fair-shares.md: f is the victim's flow, v the work of its request, u that of the attackers'
     /// usual request, Λ the lag, at most 9 u, and W the weight of all flows.
     ///
-    /// - When the request arrives, S_f − R is at most Λ, and v more if the other client has a request.
+    /// - When the request arrives, `S_f` − R is at most Λ, and v more if the other client has a request.
     /// - A flow that becomes active later starts at R or later, and its first request waits for its weight w, too: it goes
-    ///   first only if R + (1/w − 1) u is less than S_f, so only until R has advanced by Λ + v − (1/w − 1) u. Where a tenant has
+    ///   first only if R + (1/w − 1) u is less than `S_f`, so only until R has advanced by Λ + v − (1/w − 1) u. Where a tenant has
     ///   44 flows, w is 1/11, and none goes first.
     /// - While f waits all seats are in use, so P advances by the work done divided by W, and R is at least P − Λ. So R has
     ///   advanced by x after the work (Λ + x) · W at the latest.
