@@ -86,6 +86,36 @@ impl Attack {
         self
     }
 
+    /// This attack with one thing less, in every way: without an attacker, without the elephant, or with an attacker that
+    /// behaves as others do in one respect.
+    pub(super) fn simpler(&self) -> Vec<Self> {
+        let mut all = Vec::new();
+        let mut add = |attack: Self| {
+            if attack != *self {
+                all.push(attack);
+            }
+        };
+        if self.attackers.len() > 1 {
+            for place in 0..self.attackers.len() {
+                let mut attack = self.clone();
+                attack.attackers.remove(place);
+                add(attack);
+            }
+        }
+        add(Self {
+            elephant: false,
+            ..self.clone()
+        });
+        for place in 0..self.attackers.len() {
+            for property in 0..PROPERTIES {
+                let mut attack = self.clone();
+                attack.attackers[place].simplify(property);
+                add(attack);
+            }
+        }
+        all
+    }
+
     fn change(&mut self, draw: &mut Draw) {
         let place = draw.random.within(0..self.attackers.len() as u64);
         let place = usize::try_from(place).unwrap_or(0);
@@ -143,6 +173,21 @@ impl Attack {
 }
 
 impl Attacker {
+    /// Makes one of the properties what it is for a client that does nothing special.
+    fn simplify(&mut self, property: u32) {
+        match property {
+            1 => self.names = FlowNames::One,
+            2 => self.width = (1, 1),
+            4 => self.long_part = 0.0,
+            5 if self.long_part == 0.0 => self.long = 0.0,
+            6 => self.think = 0.0,
+            7 => self.patience = None,
+            8 => self.bursts = None,
+            9 => (self.final_seats, self.additional_latency) = (0, 0.0),
+            _ => {}
+        }
+    }
+
     fn client(&self, number: usize) -> FlowSpec {
         let service = if self.long_part > 0.0 {
             Service::two_mode(self.short, self.long_part, self.long)

@@ -27,6 +27,8 @@ pub struct SearchOptions {
     pub tenant_weight: f64,
     /// Whether each attacker has one name only.
     pub one_name: bool,
+    /// Whether what a find does not need for its harm is left out of it.
+    pub simplify: bool,
 }
 
 impl Default for SearchOptions {
@@ -36,6 +38,7 @@ impl Default for SearchOptions {
             climb: 60,
             tenant_weight: TENANT_WEIGHT,
             one_name: false,
+            simplify: false,
         }
     }
 }
@@ -119,7 +122,14 @@ pub fn climb(options: &SearchOptions, number: u64) -> Find {
             (attack, searched) = (other, found);
         }
     }
-    let (world, confirmed) = confirm(&attack, world_seed, options.tenant_weight);
+    let (mut world, mut confirmed) = confirm(&attack, world_seed, options.tenant_weight);
+    if options.simplify && confirmed.worst() > 1.0 {
+        let simple = simplified(&attack, |attack| harm(attack).worst() > 1.0);
+        let (simple_world, simple_harm) = confirm(&simple, world_seed, options.tenant_weight);
+        if simple_harm.worst() > 1.0 {
+            (attack, world, confirmed) = (simple, simple_world, simple_harm);
+        }
+    }
     Find {
         number,
         attack,
@@ -127,6 +137,15 @@ pub fn climb(options: &SearchOptions, number: u64) -> Find {
         world,
         confirmed,
     }
+}
+
+/// The attack without what it does not need to do harm.
+fn simplified(attack: &Attack, harms: impl Fn(&Attack) -> bool) -> Attack {
+    let mut simple = attack.clone();
+    while let Some(simpler) = simple.simpler().into_iter().find(&harms) {
+        simple = simpler;
+    }
+    simple
 }
 
 /// The world of an attack that lasts longer, with the median harm over three seeds, so that it is not chance that was found.
