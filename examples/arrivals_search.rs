@@ -23,7 +23,10 @@ use std::{
     thread,
 };
 
-use fairgate_simulate::world::search::{Find, SearchOptions, Victim, climb};
+use fairgate_simulate::world::{
+    arrival_table::{ClientLine, ComparedWorld},
+    search::{Find, SearchOptions, Victim, climb},
+};
 
 struct Options {
     evaluations: u64,
@@ -119,6 +122,10 @@ fn print_find(find: &Find) {
 /// Prints the world of a find, and writes it if that was asked for.
 fn show(find: &Find, options: &Options) -> Result<(), String> {
     print_find(find);
+    let played = ComparedWorld::play(&find.world, 0, options.search.tenant_weight, 1);
+    for client in &played.clients {
+        println!("  {}", ClientLine(client));
+    }
     println!("{}", serde_json::to_string(&find.world).unwrap_or_default());
     let Some(directory) = &options.write else {
         return Ok(());
