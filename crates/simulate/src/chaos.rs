@@ -98,7 +98,9 @@ impl ChaosWorld {
             .collect();
         for (_, level) in due {
             let mut out = Decisions::default();
-            level.tick(now, &mut out);
+            if let Some(at) = level.tick(now, &mut out) {
+                self.releases.push((at.as_nanos(), level));
+            }
             self.deliver(out);
         }
     }

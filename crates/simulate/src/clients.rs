@@ -123,7 +123,11 @@ impl<'a> ClientRun<'a> {
             match event {
                 SimulatedEvent::Call(caller) => self.call(now, caller, &mut out),
                 SimulatedEvent::End(caller, slot) => self.end(now, caller, slot, &mut out),
-                SimulatedEvent::Tick => self.set.tick(now, &mut out),
+                SimulatedEvent::Tick => {
+                    if let Some(at) = self.set.tick(now, &mut out) {
+                        self.at(at.as_nanos(), SimulatedEvent::Tick);
+                    }
+                }
             }
             for (caller, id) in out.dispatched {
                 self.begin(now, caller, id);

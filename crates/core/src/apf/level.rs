@@ -150,9 +150,10 @@ impl<W: Copy> Level<W> {
         }
     }
 
-    /// Time passes; needed when [`Ticket::finish`] returned a later release.
-    pub fn tick(&self, now: Time, out: &mut Decisions<W>) {
-        self.with(out, |set, events| set.tick(now, events));
+    /// Time passes; needed when [`Ticket::finish`] returned a later release. Returns when to call this again, if that happens
+    /// later than it said.
+    pub fn tick(&self, now: Time, out: &mut Decisions<W>) -> Option<Time> {
+        self.with(out, |set, events| set.tick(now, events))
     }
 
     /// Changes the discipline and the semantics, and what the flows of one tenant weigh together at most; waiting requests

@@ -241,10 +241,13 @@ impl Gate {
     fn tick_at(&self, level: Level<Waiter>, at: Time) {
         let (flow_control, clock) = (Arc::clone(&self.flow_control), self.clock.clone());
         fairgate_base::turns::spawn_local(async move {
-            tokio::time::sleep_until(clock.instant(at)).await;
-            let mut out = Decisions::default();
-            level.tick(clock.now().max(at), &mut out);
-            flow_control.deliver(out);
+            let mut due = Some(at);
+            while let Some(at) = due {
+                tokio::time::sleep_until(clock.instant(at)).await;
+                let mut out = Decisions::default();
+                due = level.tick(clock.now().max(at), &mut out);
+                flow_control.deliver(out);
+            }
         });
     }
 

@@ -263,7 +263,11 @@ impl Stage<'_> {
             WorldEvent::Call(flow) => self.call(now, flow, &mut out),
             WorldEvent::End(number) => self.finish(now, number, &mut out),
             WorldEvent::GiveUp(number) => self.give_up(now, number, &mut out),
-            WorldEvent::Tick => self.level.act(|set| set.tick(now, &mut out)),
+            WorldEvent::Tick => {
+                if let Some(at) = self.level.act(|set| set.tick(now, &mut out)) {
+                    self.at(at.as_nanos(), WorldEvent::Tick);
+                }
+            }
             WorldEvent::Limit(place) => {
                 let (_, seats) = self.world.level.limits[place as usize];
                 self.meter.limit(seats);

@@ -3,7 +3,7 @@
 //! Not here: whose turn it is: see [`super::by_queue`] for [`Semantics::Compatible`] and [`super::fair`] for
 //! [`Semantics::Improved`].
 
-use std::{cmp::Reverse, time::Duration};
+use std::time::Duration;
 
 use super::{Discipline, NONE, Phase, QueueSet, QueueSetEvents};
 use crate::{
@@ -88,16 +88,17 @@ impl<W: Copy> QueueSet<W> {
         }
         let entry = self.entries.at_mut(index);
         entry.phase = Phase::Lingering;
-        if entry.work.additional_latency.is_zero() {
+        let (seats, latency) = (entry.seats, entry.work.additional_latency);
+        if latency.is_zero() {
             self.release(index);
             return None;
         }
-        let until = self.now.plus(entry.work.additional_latency);
+        let until = self.now.plus(latency);
         if entry.flow != NONE {
             let flow = entry.flow;
             self.settle_flow(flow);
         }
-        self.lingering.push(Reverse((until, index)));
+        self.lingering.push(index, seats, latency);
         Some(until)
     }
 
@@ -123,7 +124,11 @@ impl<W: Copy> QueueSet<W> {
         target.work.additional_latency = work.per_seat(seats);
         target.work.final_seats = seats;
         target.seats = seats;
+        let catches_up = target.catches_up;
         self.sums.seats_in_use = self.sums.seats_in_use - held + seats;
+        if catches_up {
+            self.sums.catching_up = self.sums.catching_up - held + seats;
+        }
         self.recount_overtaking(overtook, held, seats);
         if flow != NONE {
             let known = self.flows.at_mut(flow);
@@ -140,11 +145,15 @@ impl<W: Copy> QueueSet<W> {
         let entry = self.entries.at(index);
         let (seats, slot, flow) = (entry.seats, entry.slot, entry.flow);
         let ownership = entry.ownership;
+        if entry.catches_up {
+            self.sums.catching_up -= seats;
+        }
         self.recount_overtaking(entry.overtook, seats, 0);
         self.entries.remove(index);
         self.sums.seats_in_use -= seats;
         if flow != NONE {
-            self.flows.part(&self.entries, flow, ownership);
+            let now = self.virtual_time.r();
+            self.flows.part(&self.entries, flow, ownership, now);
             self.flows.release(flow, seats);
             self.settle_flow(flow);
         }

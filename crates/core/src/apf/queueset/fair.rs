@@ -56,6 +56,20 @@ const MEAN_WINDOW: u32 = 32;
 /// From here on virtual time is set back, long before it could overflow.
 const SET_BACK_ABOVE: u64 = u64::MAX / 4;
 
+/// A flow that is more than so many usual requests behind virtual time does not advance it: if it had saved as much when
+/// its line began, and otherwise.
+const SAVED_BEHIND: u64 = 2;
+const FAR_BEHIND: u64 = 4;
+
+/// What a flow can save by asking for less than its share: so many usual requests or so many of its own, whichever is more,
+/// but no more than it can receive in [`LONGEST_BURST`].
+const SAVED_USUAL: u64 = 5;
+const SAVED_OWN: u64 = 4;
+const LONGEST_BURST: Duration = Duration::from_millis(100);
+
+/// The longest time without waiting requests by which virtual time advances at once.
+const LONGEST_UNCONTENDED: Duration = Duration::from_secs(60);
+
 /// The greatest time by which virtual time may be behind what flows have received.
 const LONGEST_LAG: Duration = Duration::from_secs(2);
 
@@ -66,6 +80,8 @@ pub(super) struct Charges {
     /// Moving sums over requests of their work and of its square, in [`Charges::UNIT`]s.
     sum: u64,
     squares: u64,
+    /// The part of `squares` of requests of more than one seat.
+    wide_squares: u64,
 }
 
 impl Charges {
@@ -80,15 +96,23 @@ impl Charges {
         Self {
             sum: work,
             squares: work * work,
+            wide_squares: 0,
         }
     }
 
     /// A request of so many units of seat-seconds has ended.
-    fn count(&mut self, work: u64) {
+    fn count(&mut self, work: u64, is_wide: bool) {
         let work = (work >> Self::UNIT).min(Self::MOST);
         let window = u64::from(MEAN_WINDOW);
         self.sum = self.sum - self.sum / window + work;
         self.squares = self.squares - self.squares / window + work * work;
+        let wide = if is_wide { work * work } else { 0 };
+        self.wide_squares = self.wide_squares - self.wide_squares / window + wide;
+    }
+
+    /// The part of [`Self::usual`] that is due to requests of more than one seat.
+    fn usual_wide(self) -> u64 {
+        self.wide_squares.checked_div(self.sum).unwrap_or(0) << Self::UNIT
     }
 
     /// The work of the request in which the mean seat-second was used, in units of seat-seconds.
@@ -117,13 +141,19 @@ impl<W: Copy> QueueSet<W> {
         arriving: Option<u32>,
         events: &mut QueueSetEvents<W>,
     ) {
-        while self.sums.waiting > 0 && self.sums.seats_in_use < self.limit {
+        while self.sums.waiting > 0 {
             let Some(flow) = self.turns.first() else {
                 return;
             };
+            if self.displaces(flow) {
+                self.start_head(flow, arriving, events);
+                continue;
+            }
+            if self.sums.seats_in_use >= self.limit {
+                return;
+            }
             if let Some(other) = self.holding_less(flow) {
-                let start = self.flows.at(flow).certain_start();
-                self.virtual_time.catch_up(start);
+                self.follow_next(flow);
                 self.start_head(other, arriving, events);
                 continue;
             }
@@ -132,20 +162,23 @@ impl<W: Copy> QueueSet<W> {
             if self.fits(head.seats) {
                 // Only a flow that starts in turn moves virtual time. Flows out of turn are ahead; if they
                 // moved it, new flows would begin behind all waiting ones.
-                self.virtual_time
-                    .catch_up(self.flows.at(flow).certain_start());
+                self.follow_next(flow);
                 self.start_head(flow, arriving, events);
                 continue;
             }
             events.blocked.push(head.schema);
             let width = head.seats;
+            if let Some(narrower) = self.narrower_of_flow(flow) {
+                self.start_waiting(narrower, flow, arriving, events);
+                continue;
+            }
             // The lead comes first: it is paid back within the flow's own turns, whereas a request that
             // overtakes because the head has waited long lengthens that wait.
             if let Some(other) = self.overtaking_by_lead(flow) {
                 self.start_head(other, arriving, events);
                 continue;
             }
-            let Some(other) = self.overtaking_by_wait(index, width) else {
+            let Some(other) = self.overtaking_by_wait(flow, index, width) else {
                 return;
             };
             let index = self.flows.at(other).head();
@@ -155,17 +188,86 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
+    /// Whether the head of `next` starts in the place of seats that linger, which it then displaces: it does not fit, but the
+    /// ideal would have finished it by now, and what is displaced is no more than the level has.
+    fn displaces(&mut self, next: u32) -> bool {
+        if self.lingering.seats() == 0 {
+            return false;
+        }
+        let seats = self.counted_width(self.flows.at(next));
+        let total = self.sums.seats_in_use.saturating_add(seats);
+        let executing = self.executing_seats().saturating_add(seats);
+        let may = executing <= self.limit && total <= self.limit.saturating_mul(2);
+        if !may || self.fits(seats) || self.finish_of_head(next) > self.virtual_time.r() {
+            return false;
+        }
+        let in_use = self.seats_in_use();
+        let more = (in_use + seats).saturating_sub(self.limit.max(in_use));
+        self.lingering.displace(more);
+        true
+    }
+
+    /// The virtual time at which the first waiting request of `flow` would be finished in the ideal.
+    fn finish_of_head(&self, flow: u32) -> SeatSeconds {
+        let known = self.flows.at(flow);
+        let work = self.work_of_head(known).units();
+        // What executes may take longer than it was charged for.
+        let start = known.start.units().max(self.progress(flow));
+        SeatSeconds::from_units(start.saturating_add(self.flows.weight_of(flow).divide(work)))
+    }
+
+    /// The work that is expected of the first waiting request of a flow, final seats included.
+    fn work_of_head(&self, known: &FlowState) -> SeatSeconds {
+        let last = self.entries.at(known.head()).work.final_work();
+        SeatSeconds::product(self.counted_width(known), known.service_time).plus(last)
+    }
+
+    /// Seats that are free again are given back to requests that linger.
+    pub(super) fn restore_displaced(&mut self) {
+        if self.lingering.displaced() == 0 {
+            return;
+        }
+        let over = self.sums.seats_in_use.saturating_sub(self.limit);
+        // Without seats, what lingers has to end all the same.
+        let is_closed = self.limit == 0 && self.executing_seats() == 0;
+        self.lingering.restore(if is_closed { 0 } else { over });
+    }
+
     /// Time passes: virtual time advances by the work of all active flows, divided by what they weigh.
     pub(super) fn follow_flows(&mut self, elapsed: Duration) {
         // Where a request waits, a flow is active.
         let weight = self.flows.weight().max(1);
-        let work = SeatSeconds::product(self.sums.seats_in_use, elapsed).units() / weight;
+        let seats = self.seats_in_use().saturating_sub(self.sums.catching_up);
+        let work = SeatSeconds::product(seats, elapsed).units() / weight;
         if self.sums.seats_in_use < self.limit {
             let free = SeatSeconds::product(self.limit - self.sums.seats_in_use, elapsed);
             self.blocked.idle = self.blocked.idle.plus(free);
         }
-        let lag = self.lag();
-        self.virtual_time.follow(SeatSeconds::from_units(work), lag);
+        self.virtual_time.follow(SeatSeconds::from_units(work));
+    }
+
+    /// Virtual time is at least the start of `next`, which is dispatched in turn.
+    fn follow_next(&mut self, next: u32) {
+        let certain = self.flows.at(next).certain_start();
+        self.virtual_time.catch_up(certain);
+    }
+
+    /// Whether what a flow receives does not advance virtual time, because it is far behind: it has asked for less than its
+    /// share, or others have received what they had saved. Otherwise virtual time would run away from flows that are not
+    /// served meanwhile, and who comes at virtual time would wait for them. `due` is the place of its head in the order.
+    fn catches_up(&self, flow: u32, due: SeatSeconds) -> bool {
+        let requests = if self.flows.at(flow).saved {
+            SAVED_BEHIND
+        } else {
+            FAR_BEHIND
+        };
+        self.is_behind(due, requests)
+    }
+
+    /// Whether `start` is more than so many usual requests before virtual time.
+    fn is_behind(&self, start: SeatSeconds, requests: u64) -> bool {
+        let least = self.charges.usual().saturating_mul(requests);
+        start.units().saturating_add(least) < self.virtual_time.r().units()
     }
 
     /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more
@@ -200,8 +302,37 @@ impl<W: Copy> QueueSet<W> {
     /// one more, by which wide flows are ahead and behind in turn, but no more than each flow can receive in [`LONGEST_LAG`].
     fn lag(&self) -> SeatSeconds {
         let usual = self.charges.usual().saturating_mul(u64::from(LEAD) + 1);
-        let longest = SeatSeconds::product(self.limit, LONGEST_LAG).units();
-        SeatSeconds::from_units(usual.min(longest / self.flows.weight().max(1)))
+        SeatSeconds::from_units(usual.min(self.received_in(LONGEST_LAG)))
+    }
+
+    /// Whether the head of `other` may start although that of `next` does not fit, because the ideal would have finished it by
+    /// now: its flow uses what it has saved. `next` waits for such flows until it is the lag behind virtual time.
+    fn overtakes_by_savings(&self, other: u32, next: u32) -> bool {
+        let now = self.virtual_time.r();
+        self.flows.at(next).start.plus(self.lag()) >= now && self.finish_of_head(other) <= now
+    }
+
+    /// The next request of `flow` that fits, behind a head that does not; at most [`LEAD`] of them go before the same head, and
+    /// as many are looked at.
+    fn narrower_of_flow(&mut self, flow: u32) -> Option<u32> {
+        let free = self.limit - self.sums.seats_in_use;
+        let head = self.flows.at(flow).head();
+        if u32::from(self.entries.at(head).overtaken) >= LEAD {
+            return None;
+        }
+        let mut index = self.entries.at(head).next_in_queue();
+        for _ in 0..LEAD {
+            if index == NONE {
+                return None;
+            }
+            let entry = self.entries.at(index);
+            if entry.seats <= free {
+                self.entries.at_mut(head).overtaken += 1;
+                return Some(index);
+            }
+            index = entry.next_in_queue();
+        }
+        None
     }
 
     /// The flow whose head may start although that of `next` does not fit. Requires that `next` executes
@@ -239,7 +370,7 @@ impl<W: Copy> QueueSet<W> {
     /// The flow whose head may start although the one that is next, of `width` seats, does not fit: the
     /// next that fits, if its requests take less than [`OVERTAKING_PART`] of the time for which the head
     /// has been blocked. If only requests that overtook the head keep it waiting, no other overtakes it.
-    fn overtaking_by_wait(&mut self, head: u32, width: Seats) -> Option<u32> {
+    fn overtaking_by_wait(&mut self, next: u32, head: u32, width: Seats) -> Option<u32> {
         let head = self.entries.id(head);
         if self.blocked.head != Some(head) {
             self.blocked = Blocked {
@@ -255,12 +386,13 @@ impl<W: Copy> QueueSet<W> {
             .sums
             .seats_in_use
             .saturating_sub(self.blocked.overtaking_seats);
-        if allowed_time.is_zero() || others.saturating_add(width.min(self.limit)) <= self.limit {
+        if others.saturating_add(width.min(self.limit)) <= self.limit {
             return None;
         }
         let free = self.limit - self.sums.seats_in_use;
         let flow = self.turns.first_fitting(free)?;
-        (self.flows.at(flow).service_time <= allowed_time).then_some(flow)
+        let is_short = !allowed_time.is_zero() && self.flows.at(flow).service_time <= allowed_time;
+        (is_short || self.overtakes_by_savings(flow, next)).then_some(flow)
     }
 
     /// A waiting request is cancelled: its flow pays for the seats that were kept idle for it.
@@ -320,6 +452,17 @@ impl<W: Copy> QueueSet<W> {
     /// The first waiting request of `flow` starts.
     fn start_head(&mut self, flow: u32, arriving: Option<u32>, events: &mut QueueSetEvents<W>) {
         let index = self.flows.at(flow).head();
+        self.start_waiting(index, flow, arriving, events);
+    }
+
+    /// The waiting request `index` of `flow` starts.
+    fn start_waiting(
+        &mut self,
+        index: u32,
+        flow: u32,
+        arriving: Option<u32>,
+        events: &mut QueueSetEvents<W>,
+    ) {
         self.leave_queue(index);
         let waited_for = self.entries.at(index).seats;
         self.sums.waiting_seats -= u64::from(waited_for);
@@ -340,37 +483,97 @@ impl<W: Copy> QueueSet<W> {
     /// A request that finds free seats and no waiting request starts without entering its queue.
     pub(super) fn start_unqueued(&mut self, index: u32) {
         let flow = self.find_flow(index);
-        let now = self.virtual_time.r();
-        let known = self.flows.at_mut(flow);
-        known.start = known.start.max(now);
-        self.virtual_time.catch_up(known.certain_start());
+        self.raise_start(flow, index);
+        self.virtual_time
+            .catch_up(self.flows.at(flow).certain_start());
         self.start(index);
         self.count_start(index);
         self.charge(index, flow);
     }
 
+    /// A flow is about to have the request `index` and none before it that waits: it starts no earlier than by what its
+    /// tenant has received, and with at most what can be saved. A new tenant starts at virtual time. Who was polite has saved
+    /// something, under whatever names.
+    fn raise_start(&mut self, flow: u32, index: u32) {
+        let entry = self.entries.at(index);
+        let width = entry.seats.min(self.limit);
+        let now = self.virtual_time.r();
+        let own = SeatSeconds::product(width, self.flows.at(flow).service_time).units();
+        let usual = self.charges.usual().saturating_mul(SAVED_USUAL);
+        let saved = own.saturating_mul(SAVED_OWN).max(usual);
+        let saved = saved.min(self.burst()).max(self.wide_lag());
+        let least = SeatSeconds::from_units(now.units().saturating_sub(saved));
+        let earliest = self.flows.received_by_owner(flow).max(least).min(now);
+        let start = self.flows.at(flow).start.max(earliest);
+        let is_behind = self.is_behind(start, SAVED_BEHIND);
+        let known = self.flows.at_mut(flow);
+        known.start = start;
+        known.saved = is_behind;
+    }
+
+    /// What each flow can receive in [`LONGEST_BURST`], in units of seat-seconds.
+    fn burst(&self) -> u64 {
+        self.received_in(LONGEST_BURST)
+    }
+
+    /// What each flow of weight 1 can receive in so much time, in units of seat-seconds.
+    fn received_in(&self, time: Duration) -> u64 {
+        SeatSeconds::product(self.limit, time).units() / self.flows.weight().max(1)
+    }
+
+    /// The part of the [lag](Self::lag) that is due to wide requests: among them even flows that always ask for their share
+    /// are so far behind at times.
+    fn wide_lag(&self) -> u64 {
+        let usual = self.charges.usual_wide();
+        let lag = usual.saturating_mul(u64::from(LEAD) + 1);
+        lag.min(self.received_in(LONGEST_LAG))
+    }
+
+    /// Virtual time advances by a time in which nothing waited, as if each flow had received its share: then nobody owes
+    /// anything for that time.
+    fn follow_uncontended(&mut self) {
+        let free = std::mem::take(&mut self.uncontended).min(LONGEST_UNCONTENDED);
+        let work = SeatSeconds::from_units(self.received_in(free));
+        self.virtual_time.follow(work);
+    }
+
     fn find_flow(&mut self, index: u32) -> u32 {
         let entry = self.entries.at_mut(index);
         entry.flow = self.flows.number(entry.hash, self.assumed);
-        entry.ownership = self.flows.join(entry.flow, entry.tenant);
+        let now = self.virtual_time.r();
+        entry.ownership = self.flows.join(entry.flow, entry.tenant, now);
         entry.flow
     }
 
     /// A flow pays for a request that starts: what such requests take.
     fn charge(&mut self, index: u32, flow: u32) {
+        let entry = self.entries.at(index);
+        let (seats, last) = (entry.seats, entry.work.final_work());
+        self.flows.hold(flow, seats);
+        let known = self.flows.at(flow);
+        let assumed = known.service_time;
+        let work = SeatSeconds::product(seats, assumed).plus(last);
+        let charged = SeatSeconds::from_units(self.flows.weight_of(flow).divide(work.units()));
+        let due = known.start.plus(charged.minus(work));
+        let catches_up = self.catches_up(flow, due);
         let entry = self.entries.at_mut(index);
-        self.flows.hold(flow, entry.seats);
-        let weight = self.flows.weight_of(flow);
+        entry.assumed = assumed;
+        entry.charged = charged;
+        entry.catches_up = catches_up;
+        if catches_up {
+            self.sums.catching_up += seats;
+        }
         let known = self.flows.at_mut(flow);
-        entry.assumed = known.service_time;
-        let guess = SeatSeconds::product(entry.seats, entry.assumed);
-        let work = guess.plus(entry.work.final_work()).units();
-        entry.charged = SeatSeconds::from_units(weight.divide(work));
-        known.start = known.start.plus(entry.charged);
-        known.guessed = known.guessed.plus(entry.charged);
-        known.begin(entry.seats, self.now);
+        known.start = known.start.plus(charged);
+        known.guessed = known.guessed.plus(charged);
+        known.begin(seats, self.now);
         known.fresh = false;
-        if known.start.units() > SET_BACK_ABOVE {
+        let is_late = known.start.units() > SET_BACK_ABOVE;
+        let saved = self.burst().max(self.wide_lag());
+        let least = self.virtual_time.r().units().saturating_sub(saved);
+        let least = SeatSeconds::from_units(least);
+        self.flows.owner_receives(flow, least, work);
+        if is_late {
             self.set_back();
         }
     }
@@ -387,6 +590,7 @@ impl<W: Copy> QueueSet<W> {
             return;
         }
         let (seats, charged, flow) = (entry.seats, entry.charged, entry.flow);
+        let (assumed, ownership) = (entry.assumed, entry.ownership);
         let last = entry.work.final_work();
         let weight = self.flows.weight_of(flow);
         let known = self.flows.at_mut(flow);
@@ -396,9 +600,11 @@ impl<W: Copy> QueueSet<W> {
         let actual = SeatSeconds::product(seats, took).plus(last).units();
         known.guessed = known.guessed.minus(charged);
         known.end(seats, started);
-        self.charges.count(actual);
+        self.charges.count(actual, seats > 1);
         let start = known.start.units() + weight.divide(actual);
         known.start = SeatSeconds::from_units(start.saturating_sub(charged.units()));
+        let guess = SeatSeconds::product(seats, assumed).plus(last);
+        self.flows.correct_owner(flow, ownership, guess, actual);
     }
 
     /// An executing request will have no final seats.
@@ -410,6 +616,9 @@ impl<W: Copy> QueueSet<W> {
 
     /// Appends a request to the line of its flow.
     pub(super) fn enter_line(&mut self, index: u32) {
+        if self.sums.waiting == 0 {
+            self.follow_uncontended();
+        }
         let flow = self.find_flow(index);
         let entry = self.entries.at(index);
         let (slot, seats) = (entry.slot, u64::from(entry.seats));
@@ -418,11 +627,11 @@ impl<W: Copy> QueueSet<W> {
         if self.flows.at(flow).is_idle() {
             self.forgive(flow, index);
         }
-        let known = self.flows.at_mut(flow);
-        let first = known.waiting == 0;
+        let first = self.flows.at(flow).waiting == 0;
         if first {
+            self.raise_start(flow, index);
+            let known = self.flows.at_mut(flow);
             known.fresh = known.start <= now;
-            known.start = known.start.max(now);
             // Ties go to the flow that owes nothing, so its top bit is clear; among such to the one that came first. The
             // counter may wrap, which only disturbs ties between flows two billion lines apart.
             known.turn = (line & (u32::MAX >> 1)) | (u32::from(!known.fresh) << 31);
@@ -460,7 +669,8 @@ impl<W: Copy> QueueSet<W> {
         self.charge_idle(index);
         self.leave_queue(index);
         self.flows.unlink(&mut self.entries, index, flow);
-        self.flows.part(&self.entries, flow, ownership);
+        let now = self.virtual_time.r();
+        self.flows.part(&self.entries, flow, ownership, now);
         self.sums.waiting_seats -= u64::from(seats);
         self.settle_flow(flow);
     }
@@ -488,7 +698,7 @@ impl<W: Copy> QueueSet<W> {
         let mut start = known.start;
         if weight != Weight::ONE {
             // A light flow's first request waits for its weight, too.
-            let charge = SeatSeconds::product(width.min(self.limit), known.service_time).units();
+            let charge = self.work_of_head(known).units();
             start = SeatSeconds::from_units(start.units() + weight.divide(charge) - charge);
         }
         self.turns.set(flow, start, known.turn, width, hold);
@@ -501,6 +711,7 @@ impl<W: Copy> QueueSet<W> {
         for flow in self.flows.iter_mut() {
             flow.start = SeatSeconds::from_units(flow.start.units().saturating_sub(by));
         }
+        self.flows.set_owners_back(by);
         self.virtual_time = VirtualTime::default();
         self.counters.epochs += 1;
         self.turns.clear();

@@ -72,6 +72,10 @@ pub struct RequestEntry<W> {
     pub(super) flow: u32,
     /// The number of the blocked head that it overtook, or 0.
     pub(super) overtook: u32,
+    /// How many later requests of its flow started before it because it did not fit.
+    pub(super) overtaken: u8,
+    /// Whether its flow was far behind virtual time when it started.
+    pub(super) catches_up: bool,
     /// Slot of its queue, or [`NONE`] when it never was in one.
     pub(super) slot: u32,
     previous: u32,
@@ -370,6 +374,8 @@ impl<W> RequestEntry<W> {
             ownership: 0,
             flow: NONE,
             overtook: 0,
+            overtaken: 0,
+            catches_up: false,
             slot,
             previous: NONE,
             next: NONE,

@@ -42,6 +42,8 @@ pub(super) struct FlowState {
     pub(super) guessed: SeatSeconds,
     /// Whether it had used no more than its share when its first waiting request came.
     pub(super) fresh: bool,
+    /// Whether it was far behind virtual time when its first waiting request came.
+    pub(super) saved: bool,
     /// Whether it has fallen behind so far that seats are drained for it, until it has caught up.
     pub(super) behind: bool,
     /// Breaks ties: in the order in which lines began.
@@ -129,6 +131,7 @@ impl FlowTable {
             start: SeatSeconds::ZERO,
             guessed: SeatSeconds::ZERO,
             fresh: true,
+            saved: false,
             behind: false,
             turn: 0,
             service_time,
@@ -205,14 +208,14 @@ impl FlowTable {
     }
 
     /// A request of `tenant` comes to a flow; returns the number of the ownership if it is the owner's. The request is
-    /// then to be pushed or to hold seats.
-    pub(super) fn join(&mut self, number: u32, tenant: u64) -> u32 {
+    /// then to be pushed or to hold seats. A new tenant has received as much as others have at virtual time `now`.
+    pub(super) fn join(&mut self, number: u32, tenant: u64, now: SeatSeconds) -> u32 {
         let flow = &self.all[number as usize];
         let owner = flow.owner;
         let is_owners = flow.tenant == tenant && owner != NONE;
         if flow.is_idle() {
             if !is_owners {
-                self.own(number, tenant);
+                self.own(number, tenant, now);
             }
             let flow = &mut self.all[number as usize];
             flow.owners_requests = 1;
@@ -223,7 +226,7 @@ impl FlowTable {
                 return 0;
             }
             self.tenants.deactivate(owner);
-            self.own(number, tenant);
+            self.own(number, tenant, now);
             self.tenants.activate(self.all[number as usize].owner);
         }
         let flow = &mut self.all[number as usize];
@@ -233,7 +236,13 @@ impl FlowTable {
 
     /// A request that joined leaves. If it was the last of the owner's, the tenant of one of those that wait becomes the
     /// owner.
-    pub(super) fn part<W: Copy>(&mut self, entries: &Entries<W>, number: u32, ownership: u32) {
+    pub(super) fn part<W: Copy>(
+        &mut self,
+        entries: &Entries<W>,
+        number: u32,
+        ownership: u32,
+        now: SeatSeconds,
+    ) {
         let flow = &mut self.all[number as usize];
         if ownership != flow.ownership {
             return;
@@ -250,14 +259,44 @@ impl FlowTable {
             return;
         }
         self.tenants.deactivate(owner);
-        self.own(number, tenant);
+        self.own(number, tenant, now);
         self.tenants.activate(self.all[number as usize].owner);
     }
 
+    /// What the owner of a flow has received by now.
+    pub(super) fn received_by_owner(&self, number: u32) -> SeatSeconds {
+        self.tenants.received(self.all[number as usize].owner)
+    }
+
+    /// The owner of a flow receives `work`; before, it had received at least `least`.
+    pub(super) fn owner_receives(&mut self, number: u32, least: SeatSeconds, work: SeatSeconds) {
+        let owner = self.all[number as usize].owner;
+        self.tenants.receive(owner, least, work);
+    }
+
+    /// What the owner of a flow received for a request of this `ownership` was `actual`, not as assumed.
+    pub(super) fn correct_owner(
+        &mut self,
+        number: u32,
+        ownership: u32,
+        assumed: SeatSeconds,
+        actual: u64,
+    ) {
+        let flow = &self.all[number as usize];
+        if ownership == flow.ownership {
+            self.tenants.correct(flow.owner, assumed.units(), actual);
+        }
+    }
+
+    /// Virtual time is set back.
+    pub(super) fn set_owners_back(&mut self, by: u64) {
+        self.tenants.set_back(by);
+    }
+
     /// The flow, which is not counted as active, has another owner from now on.
-    fn own(&mut self, number: u32, tenant: u64) {
+    fn own(&mut self, number: u32, tenant: u64, now: SeatSeconds) {
         let before = self.all[number as usize].owner;
-        let owner = self.tenants.acquire(tenant);
+        let owner = self.tenants.acquire(tenant, now);
         if before != NONE {
             self.tenants.release(before);
         }

@@ -15,6 +15,7 @@ mod dispatch;
 mod fair;
 mod fifo;
 mod flows;
+mod lingering;
 mod reconfigure;
 mod reports;
 mod tenants;
@@ -23,7 +24,7 @@ mod tests;
 mod turns;
 mod virtual_time;
 
-use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -31,6 +32,7 @@ use fair::{Blocked, Charges};
 use fifo::{Entries, NONE, Queue};
 pub use fifo::{EntryId, Phase, RequestEntry};
 use flows::FlowTable;
+use lingering::Lingering;
 use reports::Ratios;
 pub use reports::{
     Counters, QueueReport, QueueSetSummary, RatioReport, RequestReport, TenantReport,
@@ -134,6 +136,8 @@ pub struct QueueSet<W> {
     flows: FlowTable,
     /// The flows with waiting requests; empty in Compatible.
     turns: Turns,
+    /// For how long nothing has waited; only Improved.
+    uncontended: Duration,
     /// How many lines of flows have begun.
     lines_begun: u32,
     /// The queues with waiting requests; empty in Improved.
@@ -151,7 +155,7 @@ pub struct QueueSet<W> {
     assumed: Duration,
     /// Requests it is the mean of, up to the number that is remembered; 0 in Compatible.
     learnt: u32,
-    lingering: BinaryHeap<Reverse<(Time, u32)>>,
+    lingering: Lingering,
     counters: Counters,
     demand: Integrator,
     ratios: Ratios,
@@ -160,7 +164,10 @@ pub struct QueueSet<W> {
 /// Running sums over all requests, and over the queues of the deck.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
+    /// Seats of requests that execute or linger, displaced ones too.
     seats_in_use: Seats,
+    /// Those of them whose flows were far behind virtual time when they started; only Improved.
+    catching_up: Seats,
     executing: u32,
     waiting: u32,
     /// Seats that waiting requests ask for, as the gauges and the demand count them.
@@ -188,6 +195,7 @@ impl<W: Copy> QueueSet<W> {
             deck: Vec::new(),
             flows: FlowTable::new(DEFAULT_TENANT_WEIGHT),
             turns: Turns::new(),
+            uncontended: Duration::ZERO,
             lines_begun: 0,
             order: HeadOrder::default(),
             blocked: Blocked::default(),
@@ -199,7 +207,7 @@ impl<W: Copy> QueueSet<W> {
             sums: Sums::default(),
             assumed: Work::ASSUMED_SERVICE_TIME,
             learnt: 0,
-            lingering: BinaryHeap::new(),
+            lingering: Lingering::default(),
             counters: Counters::default(),
             demand: Integrator::new(now),
             ratios: Ratios::new(now, &discipline, limit),
@@ -367,16 +375,28 @@ impl<W: Copy> QueueSet<W> {
         until
     }
 
-    /// Time passes: releases seats that have lingered long enough, and dispatches.
-    pub fn tick(&mut self, now: Time, events: &mut QueueSetEvents<W>) {
+    /// Time passes: releases seats that have lingered long enough, and dispatches. Returns when to call this again, if releases
+    /// that were announced happen later.
+    pub fn tick(&mut self, now: Time, events: &mut QueueSetEvents<W>) -> Option<Time> {
         self.advance(now, events);
         self.dispatch(None, events);
         self.account();
+        self.lingering.tick_again(self.now)
     }
 
-    /// When the next lingering seats are released.
+    /// When the next lingering seats are released, if no request displaces them.
     pub fn next_release(&self) -> Option<Time> {
-        self.lingering.peek().map(|Reverse((at, _))| *at)
+        self.lingering.next_release(self.now)
+    }
+
+    /// The seats that are held, without those that are displaced.
+    pub(super) fn seats_in_use(&self) -> Seats {
+        self.sums.seats_in_use - self.lingering.displaced()
+    }
+
+    /// The seats with which requests execute.
+    pub(super) fn executing_seats(&self) -> Seats {
+        self.sums.seats_in_use - self.lingering.seats()
     }
 
     /// Whether nothing waits and nothing executes; lingering seats do not count.
@@ -390,12 +410,12 @@ impl<W: Copy> QueueSet<W> {
         // Several cores read their clocks before they take the lock, so a call may bring an earlier time than the
         // call before. Virtual time and the ratios would run backwards; the difference is microseconds.
         let now = now.max(self.now);
-        while let Some(Reverse((at, index))) = self.lingering.peek().copied() {
-            if at > now {
-                break;
-            }
-            self.lingering.pop();
+        while let Some(at) = self.next_release().filter(|at| *at <= now) {
             self.clock_to(at);
+            let Some(index) = self.lingering.pop_due() else {
+                break;
+            };
+            self.lingering.release(self.entries.at(index).seats);
             self.release(index);
             self.dispatch(None, events);
             self.account();
@@ -410,10 +430,13 @@ impl<W: Copy> QueueSet<W> {
         if elapsed.is_zero() {
             return;
         }
+        self.lingering.pass(elapsed);
         if self.semantics == Semantics::Improved {
             // While nothing waits, nobody's turn depends on virtual time.
             if self.sums.waiting > 0 {
                 self.follow_flows(elapsed);
+            } else {
+                self.uncontended += elapsed;
             }
             return;
         }

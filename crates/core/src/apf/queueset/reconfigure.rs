@@ -88,6 +88,7 @@ impl<W: Copy> QueueSet<W> {
         for entry in self.entries.iter_mut() {
             entry.flow = NONE;
             entry.overtook = 0;
+            entry.catches_up = false;
             if entry.phase != Phase::Waiting {
                 entry.slot = NONE;
             }

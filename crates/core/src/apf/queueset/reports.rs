@@ -142,8 +142,8 @@ impl Ratios {
         self.waiting.set_denominator(now, places(discipline));
     }
 
-    fn account(&mut self, now: Time, sums: &Sums, demand: u64) {
-        self.seats.set_numerator(now, u64::from(sums.seats_in_use));
+    fn account(&mut self, now: Time, seats_in_use: Seats, sums: &Sums, demand: u64) {
+        self.seats.set_numerator(now, u64::from(seats_in_use));
         self.executing.set_numerator(now, u64::from(sums.executing));
         self.waiting.set_numerator(now, u64::from(sums.waiting));
         self.demand.set_numerator(now, demand);
@@ -171,14 +171,16 @@ impl<W: Copy> QueueSet<W> {
     fn seat_demand(&self) -> u64 {
         self.sums
             .waiting_seats
-            .wrapping_add(self.sums.seats_in_use.into())
+            .wrapping_add(self.seats_in_use().into())
     }
 
     /// Enters the present state into everything that is measured over time.
     pub(super) fn account(&mut self) {
+        self.restore_displaced();
         let demand = self.seat_demand();
         self.demand.set(self.now, demand);
-        self.ratios.account(self.now, &self.sums, demand);
+        let in_use = self.seats_in_use();
+        self.ratios.account(self.now, in_use, &self.sums, demand);
     }
 
     /// The seat demand since the last call.
@@ -203,7 +205,7 @@ impl<W: Copy> QueueSet<W> {
             waiting: self.sums.waiting,
             waiting_seats: self.sums.waiting_seats,
             executing: self.sums.executing,
-            seats_in_use: self.sums.seats_in_use,
+            seats_in_use: self.seats_in_use(),
             queues_waiting: match self.semantics {
                 Semantics::Compatible => self.order.len(),
                 Semantics::Improved => self.sums.queues_waiting as usize,
@@ -348,6 +350,9 @@ impl<W: Copy> QueueSet<W> {
         );
         assert_eq!(sums.waiting as usize, count(Phase::Waiting), "waiting");
         assert_eq!(self.lingering.len(), count(Phase::Lingering), "lingering");
+        let lingering = self.lingering.seats();
+        assert_eq!(u64::from(lingering), sum(Phase::Lingering), "lingering");
+        assert!(self.lingering.displaced() <= lingering, "displaced");
         if self.semantics == Semantics::Improved {
             assert_eq!(sums.waiting_seats, sum(Phase::Waiting), "seats asked for");
         }

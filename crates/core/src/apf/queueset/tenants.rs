@@ -10,7 +10,7 @@
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
 use super::reports::TenantReport;
-use crate::identity_hasher::IdentityHasher;
+use crate::{apf::units::SeatSeconds, identity_hasher::IdentityHasher};
 
 /// What the flows of one tenant weigh together at most, where a flow weighs 1, unless configured.
 pub const DEFAULT_TENANT_WEIGHT: u32 = 4;
@@ -35,6 +35,8 @@ struct KnownTenant {
     known: u32,
     /// Those of them that are active.
     active: u32,
+    /// The work that its flows were given, as if it had been one flow that was always active before it was known, in virtual time.
+    received: SeatSeconds,
 }
 
 /// How much of a unit of weight a flow has: 1, or allowance / flows.
@@ -108,8 +110,9 @@ impl TenantTable {
         }
     }
 
-    /// The number of the tenant with this hash, known or new, for one more flow.
-    pub(super) fn acquire(&mut self, hash: u64) -> u32 {
+    /// The number of the tenant with this hash, known or new, for one more flow. A new one has received as much as others have
+    /// at virtual time `now`.
+    pub(super) fn acquire(&mut self, hash: u64, now: SeatSeconds) -> u32 {
         if let Some(&number) = self.numbers.get(&hash) {
             self.all[number as usize].known += 1;
             return number;
@@ -118,6 +121,7 @@ impl TenantTable {
             hash,
             known: 1,
             active: 0,
+            received: now,
         };
         let number = if let Some(number) = self.free.pop() {
             self.all[number as usize] = tenant;
@@ -128,6 +132,32 @@ impl TenantTable {
         };
         self.numbers.insert(hash, number);
         number
+    }
+
+    /// What a tenant has received.
+    pub(super) fn received(&self, number: u32) -> SeatSeconds {
+        self.all[number as usize].received
+    }
+
+    /// A tenant receives `work`; before, it had received at least `least`.
+    pub(super) fn receive(&mut self, number: u32, least: SeatSeconds, work: SeatSeconds) {
+        let tenant = &mut self.all[number as usize];
+        tenant.received = tenant.received.max(least).plus(work);
+    }
+
+    /// What a tenant received was `actual` in place of `assumed`, in units of seat-seconds.
+    pub(super) fn correct(&mut self, number: u32, assumed: u64, actual: u64) {
+        let tenant = &mut self.all[number as usize];
+        let received = (tenant.received.units() + actual).saturating_sub(assumed);
+        tenant.received = SeatSeconds::from_units(received);
+    }
+
+    /// Virtual time is set back. O(tenants).
+    pub(super) fn set_back(&mut self, by: u64) {
+        for tenant in &mut self.all {
+            let received = tenant.received.units().saturating_sub(by);
+            tenant.received = SeatSeconds::from_units(received);
+        }
     }
 
     /// A flow names this tenant no longer.
@@ -197,7 +227,7 @@ mod tests {
     /// The weight of each flow of a tenant that has `flows` active ones, in thousandths.
     fn thousandths(flows: u32) -> u64 {
         let mut tenants = TenantTable::new(4);
-        let number = tenants.acquire(7);
+        let number = tenants.acquire(7, SeatSeconds::ZERO);
         (0..flows).for_each(|_| tenants.activate(number));
         1_000_000 / tenants.weight_of(number).divide(1000)
     }
@@ -213,7 +243,7 @@ mod tests {
     #[test]
     fn all_flows_weigh_together_what_their_tenants_may() {
         let mut tenants = TenantTable::new(4);
-        let [few, many] = [1, 2].map(|hash| tenants.acquire(hash));
+        let [few, many] = [1, 2].map(|hash| tenants.acquire(hash, SeatSeconds::ZERO));
         (0..3).for_each(|_| tenants.activate(few));
         (0..10).for_each(|_| tenants.activate(many));
         assert_eq!(tenants.weight(), 3 + 4);
@@ -224,7 +254,7 @@ mod tests {
     #[test]
     fn what_flows_weigh_follows_a_changed_allowance() {
         let mut tenants = TenantTable::new(4);
-        let [few, many] = [1, 2].map(|hash| tenants.acquire(hash));
+        let [few, many] = [1, 2].map(|hash| tenants.acquire(hash, SeatSeconds::ZERO));
         (0..3).for_each(|_| tenants.activate(few));
         (0..10).for_each(|_| tenants.activate(many));
         for (allowance, weight, flow) in [(1, 2, 10), (8, 3 + 8, 80), (1000, 13, 100)] {
@@ -238,18 +268,22 @@ mod tests {
     #[test]
     fn a_tenant_is_known_as_long_as_a_flow_names_it() {
         let mut tenants = TenantTable::new(4);
-        let first = tenants.acquire(1);
-        assert_eq!(tenants.acquire(1), first);
+        let first = tenants.acquire(1, SeatSeconds::ZERO);
+        assert_eq!(tenants.acquire(1, SeatSeconds::ZERO), first);
         tenants.release(first);
-        assert_ne!(tenants.acquire(2), first);
+        assert_ne!(tenants.acquire(2, SeatSeconds::ZERO), first);
         tenants.release(first);
-        assert_eq!(tenants.acquire(3), first, "its place is used again");
+        assert_eq!(
+            tenants.acquire(3, SeatSeconds::ZERO),
+            first,
+            "its place is used again"
+        );
     }
 
     #[test]
     fn what_is_divided_by_a_small_weight_does_not_overflow() {
         let mut tenants = TenantTable::new(1);
-        let number = tenants.acquire(1);
+        let number = tenants.acquire(1, SeatSeconds::ZERO);
         (0..1000).for_each(|_| tenants.activate(number));
         assert_eq!(
             tenants.weight_of(number).divide(u64::MAX / 2),

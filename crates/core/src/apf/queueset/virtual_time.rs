@@ -17,8 +17,6 @@ const IMPLAUSIBLE: u64 = EPOCH / 100;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VirtualTime {
     r: SeatSeconds,
-    /// Improved: what a flow of weight 1 that always has work has received; at least `r`.
-    progress: SeatSeconds,
 }
 
 impl VirtualTime {
@@ -38,14 +36,11 @@ impl VirtualTime {
     /// arrive later would have to wait for all earlier ones.
     pub(super) fn catch_up(&mut self, start: SeatSeconds) {
         self.r = self.r.max(start);
-        self.progress = self.progress.max(start);
     }
 
-    /// Each flow of weight 1 has received `work`: virtual time is at most `lag` behind that.
-    pub(super) fn follow(&mut self, work: SeatSeconds, lag: SeatSeconds) {
-        self.progress = self.progress.plus(work);
-        let least = self.progress.units().saturating_sub(lag.units());
-        self.r = self.r.max(SeatSeconds::from_units(least));
+    /// Each flow of weight 1 has received `work`.
+    pub(super) fn follow(&mut self, work: SeatSeconds) {
+        self.r = self.r.plus(work);
     }
 
     pub(super) fn check_plausible(total_work: SeatSeconds) {

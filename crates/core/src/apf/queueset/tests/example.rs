@@ -51,21 +51,22 @@ fn improved_follows_the_documented_example() {
         stage.arrive(at(1_000), waiter, 1, Work::ONE);
     }
     assert_eq!(stage.started, ["A0"]);
-    // Starts and virtual time in milliseconds of one seat.
+    // Starts and virtual time in tenths of a millisecond of one seat.
     let steps = [
-        (10_000, "A0", 10, 0, "B0", 0),
-        (12_000, "B0", 10, 2, "B1", 2),
-        (14_000, "B1", 10, 4, "B2", 4),
-        (16_000, "B2", 10, 6, "A1", 10),
-        (26_000, "A1", 20, 6, "A2", 20),
+        (10_000, "A0", 100, 10, "B0", 55),
+        (12_000, "B0", 100, 30, "B1", 65),
+        (14_000, "B1", 100, 50, "B2", 75),
+        (16_000, "B2", 100, 70, "A1", 100),
+        (26_000, "A1", 200, 70, "A2", 200),
     ];
     for (micros, ended, a, b, next, r) in steps {
         stage.finish(at(micros), ended);
         assert_eq!(stage.started.last(), Some(&next));
         let start = |flow| stage.set.flows.at(flow).certain_start();
         let found = [start(0), start(1), stage.set.virtual_time.r()];
-        let millis = [a, b, r].map(|ms| SeatSeconds::product(1, Duration::from_millis(ms)));
-        assert_eq!(found, millis, "{ended}");
+        let expected =
+            [a, b, r].map(|tenths| SeatSeconds::product(1, Duration::from_micros(100 * tenths)));
+        assert_eq!(found, expected, "{ended}");
     }
 }
 

@@ -4,6 +4,7 @@ mod arrivals;
 mod example;
 mod random;
 mod rules;
+mod savings;
 mod semantics;
 mod steps;
 

@@ -1,0 +1,121 @@
+//! What a flow saves by asking for less than its share, and what it gets for that.
+
+use super::*;
+
+fn ms(millis: u64) -> Time {
+    at(1_000 * millis)
+}
+
+const HEAVY: u64 = 1;
+const POLITE: u64 = 2;
+
+/// A level of two seats in which a heavy flow has used both for 100 ms and has more requests waiting, while a polite flow
+/// had one request of 10 ms.
+fn after_a_polite_request() -> Stage {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 2));
+    stage.arrive(ms(0), "polite 0", POLITE, Work::ONE);
+    stage.arrive(ms(0), "h0", HEAVY, Work::ONE);
+    for name in ["h1", "h2", "h3", "h4", "h5", "h6"] {
+        stage.arrive(ms(0), name, HEAVY, Work::ONE);
+    }
+    stage.finish(ms(10), "polite 0");
+    for (time, name) in [(20, "h0"), (30, "h1"), (40, "h2"), (50, "h3")] {
+        stage.finish(ms(time), name);
+    }
+    assert_eq!(stage.started.last(), Some(&"h5"));
+    stage
+}
+
+#[test]
+fn who_was_polite_goes_before_whoever_is_new() {
+    let mut stage = after_a_polite_request();
+    stage.arrive(ms(60), "new", 3, Work::ONE);
+    stage.arrive(ms(60), "polite 1", POLITE, Work::ONE);
+    stage.finish(ms(60), "h4");
+    assert_eq!(stage.started.last(), Some(&"polite 1"));
+    stage.finish(ms(60), "h5");
+    assert_eq!(stage.started.last(), Some(&"new"));
+}
+
+#[test]
+fn the_new_names_of_a_tenant_have_saved_no_more_than_the_tenant() {
+    let mut stage = after_a_polite_request();
+    let mut events = QueueSetEvents::default();
+    // The heavy tenant under a new name, and then a new tenant.
+    for (name, hash, tenant) in [
+        ("heavy, new name", 4, HEAVY),
+        ("polite, new name", 5, POLITE),
+    ] {
+        let arriving = ArrivingRequest {
+            tenant,
+            ..arriving(name, hash, Work::ONE)
+        };
+        let admission = stage.set.arrive(ms(60), arriving, &mut events);
+        assert!(matches!(admission, Admission::Wait(_)), "{name}");
+    }
+    stage.finish(ms(60), "h4");
+    assert_eq!(stage.started.last(), Some(&"polite, new name"));
+}
+
+#[test]
+fn nothing_is_owed_for_a_time_in_which_nothing_waited() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 2));
+    // One flow uses a seat for a second while the other is free.
+    stage.arrive(ms(0), "long", HEAVY, Work::ONE);
+    stage.finish(ms(1_000), "long");
+    for name in ["a0", "a1"] {
+        stage.arrive(ms(1_000), name, 3, Work::ONE);
+    }
+    stage.arrive(ms(1_000), "heavy", HEAVY, Work::ONE);
+    stage.arrive(ms(1_000), "a2", 3, Work::ONE);
+    stage.finish(ms(1_003), "a0");
+    assert_eq!(stage.started.last(), Some(&"heavy"));
+}
+
+#[test]
+fn a_request_that_the_ideal_would_have_finished_displaces_seats_that_linger() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 2));
+    let write = Work {
+        initial_seats: 1,
+        final_seats: 10,
+        additional_latency: Duration::from_millis(20),
+    };
+    stage.arrive(ms(0), "polite 0", POLITE, Work::ONE);
+    stage.finish(ms(3), "polite 0");
+    for name in ["w0", "w1", "w2"] {
+        stage.arrive(ms(3), name, HEAVY, write);
+    }
+    // Both seats linger for 200 ms.
+    for name in ["w0", "w1"] {
+        assert_eq!(stage.finish(ms(13), name), Some(ms(213)), "{name}");
+    }
+    let polite_starts = stage.executes(ms(100), "polite 1", POLITE, Work::ONE);
+    assert!(polite_starts, "in the place of a seat that lingers");
+    assert_eq!(stage.set.summary().seats_in_use, 2, "the limit is kept");
+    assert_eq!(stage.started.len(), 4, "the third write has to wait");
+    stage.finish(ms(110), "polite 1");
+    // For 10 ms one of two seats was displaced, so both linger for 5 ms longer.
+    stage.tick(ms(213));
+    assert_eq!(stage.started.len(), 4);
+    stage.tick(ms(218));
+    assert_eq!(stage.started.last(), Some(&"w2"));
+}
+
+#[test]
+fn a_narrower_request_of_the_same_flow_goes_before_a_head_that_does_not_fit_eight_times() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
+    stage.arrive(ms(0), "other", HEAVY, Work::seats(3));
+    stage.arrive(ms(0), "wide", POLITE, Work::seats(4));
+    const NARROW: [&str; 9] = ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
+    for name in NARROW {
+        stage.arrive(ms(0), name, POLITE, Work::ONE);
+    }
+    for name in NARROW {
+        if stage.started.contains(&name) {
+            stage.finish(ms(1), name);
+        }
+    }
+    assert_eq!(stage.started[1..], NARROW[..8]);
+    stage.finish(ms(2), "other");
+    assert_eq!(stage.started.last(), Some(&"wide"));
+}
