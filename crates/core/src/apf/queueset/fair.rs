@@ -228,9 +228,7 @@ impl<W: Copy> QueueSet<W> {
             return;
         }
         let over = self.sums.seats_in_use.saturating_sub(self.limit);
-        // Without seats, what lingers has to end all the same.
-        let is_closed = self.limit == 0 && self.executing_seats() == 0;
-        self.lingering.restore(if is_closed { 0 } else { over });
+        self.lingering.restore(over);
     }
 
     /// Time passes: virtual time advances by the work of all active flows, divided by what they weigh.

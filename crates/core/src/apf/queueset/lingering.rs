@@ -5,8 +5,8 @@
 //! seat is free for it: such a request *displaces* as many seats as it needs, and all seats that linger are held for
 //! longer in return. The work that they stand for stays the same.
 //!
-//! Lingering seats have a clock of their own. It stands still while all of them are displaced, and runs as time does while none
-//! is. What has to be done for one more lingering request or one displaced seat more does not depend on how many there are.
+//! Lingering seats have a clock of their own. It runs as time does while none of them is displaced, more slowly the more are,
+//! and as if one were not if all are, so that all of them end. What has to be done for one more lingering request or one displaced seat more does not depend on how many there are.
 //!
 //! Not here: who may displace seats ([`super::fair`]).
 
@@ -16,9 +16,6 @@ use crate::{
     apf::units::Seats,
     time::{Time, nanos},
 };
-
-/// A caller is asked for the next tick no sooner than after this time, if nothing is known of when seats come free.
-const SOONEST_TICK: Duration = Duration::from_millis(1);
 
 /// The requests of a level that linger.
 #[derive(Debug, Default)]
@@ -77,13 +74,16 @@ impl Lingering {
             return;
         }
         let elapsed = nanos(elapsed);
-        let held = self.seats - self.displaced.min(self.seats);
-        let passed = if held == self.seats {
-            elapsed
-        } else {
-            scaled(elapsed, held, self.seats)
+        let passed = match self.displaced {
+            0 => elapsed,
+            _ => scaled(elapsed, self.held(), self.seats),
         };
         self.clock = self.clock.saturating_add(passed);
+    }
+
+    /// The seats that count as held: not displaced, and at least one.
+    fn held(&self) -> Seats {
+        self.seats.saturating_sub(self.displaced).max(1)
     }
 
     /// The request that is due at or before the present, and its seats no longer linger.
@@ -105,30 +105,21 @@ impl Lingering {
         }
     }
 
-    /// When the next request is due, if nothing is displaced or restored until then; `None` if nothing lingers or all is
-    /// displaced.
+    /// When the next request is due, if nothing is displaced or restored until then; `None` if nothing lingers.
     pub(super) fn next_release(&self, now: Time) -> Option<Time> {
         let left = self.left()?;
-        let held = self.seats - self.displaced.min(self.seats);
-        if held == self.seats {
+        if self.displaced == 0 {
             return Some(now.plus(Duration::from_nanos(left)));
         }
-        if held == 0 {
-            return None;
-        }
         // Rounded up, so that it is due then.
-        let real = (u128::from(left) * u128::from(self.seats)).div_ceil(u128::from(held));
+        let real = (u128::from(left) * u128::from(self.seats)).div_ceil(self.held().into());
         let real = u64::try_from(real).unwrap_or(u64::MAX);
         Some(now.plus(Duration::from_nanos(real)))
     }
 
     /// When the caller is to tick again, because the times that were announced to it have become later.
     pub(super) fn tick_again(&mut self, now: Time) -> Option<Time> {
-        let left = self.left().filter(|_| self.was_displaced)?;
-        let at = self.next_release(now).unwrap_or_else(|| {
-            let left = Duration::from_nanos(left);
-            now.plus(left.max(SOONEST_TICK))
-        });
+        let at = self.next_release(now).filter(|_| self.was_displaced)?;
         if now < self.asked && self.asked <= at {
             return None;
         }
@@ -191,13 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn time_stands_still_while_all_seats_are_displaced() {
+    fn seats_that_are_all_displaced_end_as_if_one_were_not() {
         let mut lingering = Lingering::default();
         lingering.push(1, 2, ms(5));
         lingering.displace(2);
-        lingering.pass(ms(1_000));
-        assert_eq!(lingering.pop_due(), None);
-        assert_eq!(lingering.next_release(at(1_000)), None);
-        assert_eq!(lingering.tick_again(at(1_000)), Some(at(1_005)));
+        assert_eq!(lingering.next_release(at(0)), Some(at(10)));
+        lingering.pass(ms(10));
+        assert_eq!(lingering.pop_due(), Some(1));
+        lingering.release(2);
+        assert_eq!((lingering.len(), lingering.displaced()), (0, 0));
     }
 }
