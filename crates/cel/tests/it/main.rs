@@ -19,6 +19,7 @@ mod interrupts;
 mod known;
 mod limits;
 mod nesting;
+mod patterns;
 mod properties;
 mod values;
 mod variables;
