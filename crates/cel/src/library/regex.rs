@@ -56,7 +56,9 @@ impl CelLibrary for RegexLibrary {
 
 /// The pattern of a call, compiled.
 fn pattern(args: &[CelValue<'_>], work: &mut CelWork<'_>) -> Result<Pattern, CelError> {
-    re2::compile_within(text(args, 1)?, work).map_err(|why| {
+    // What is wrong with the text is told after what is wrong with the pattern.
+    let searched = re2::searched(args).unwrap_or_default();
+    re2::compile_within(text(args, 1)?, searched, work).map_err(|why| {
         if why.is_final() {
             return why;
         }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn compiled(text: &str) -> Arc<Pattern> {
-        let plan = PatternPlan::new(text, u64::MAX, &mut 0).unwrap();
+        let plan = PatternPlan::new(text, true, u64::MAX, &mut 0).unwrap();
         Arc::new(plan.build())
     }
 
@@ -122,8 +122,11 @@ mod tests {
         }
         assert!(cache.lock().known.len() <= FEW);
         assert_eq!(cache.lock().recent.len(), 0);
-        let cache = PatternCache::new(1);
-        cache.insert("a", &compiled("a"));
-        assert!(cache.lock().known.is_empty(), "nobody has it");
+        let one = compiled("a");
+        let cache = PatternCache::new(one.takes.bytes);
+        cache.insert("a", &one);
+        drop(one);
+        cache.insert("b", &compiled("b"));
+        assert_eq!(cache.lock().known.len(), 1, "nobody has the first");
     }
 }

@@ -57,9 +57,30 @@ impl ClassOf {
     }
 }
 
+/// Where names such as `[:alpha:]` may end in a pattern. Without this, each `[:` would be looked after to the end of the pattern.
+#[derive(Clone, Copy)]
+pub(super) struct PosixNames {
+    /// The length of the pattern from the last `:]` on, if there is one.
+    pub(super) length_after: Option<usize>,
+}
+
+impl PosixNames {
+    /// The name that ends somewhere in `text`, and what is after it.
+    fn name_in(self, text: &str) -> Option<(&str, &str)> {
+        let length = self.length_after?;
+        (text.len() >= length)
+            .then(|| text.split_once(":]"))
+            .flatten()
+    }
+}
+
 /// Parses the class in brackets at the start of `text`. `folds` says whether the case of characters does not matter.
 /// Returns the text after it, too.
-pub(super) fn brackets(text: &str, folds: bool) -> Result<(ParsedClass, &str), Refused> {
+pub(super) fn brackets(
+    text: &str,
+    folds: bool,
+    posix: PosixNames,
+) -> Result<(ParsedClass, &str), Refused> {
     let (negated, mut rest) = match text[1..].strip_prefix('^') {
         Some(rest) => (true, rest),
         None => (false, &text[1..]),
@@ -72,7 +93,7 @@ pub(super) fn brackets(text: &str, folds: bool) -> Result<(ParsedClass, &str), R
             return Err(("missing closing ]", text.to_owned()));
         }
         first = false;
-        rest = match special(rest, folds)? {
+        rest = match special(rest, folds, posix)? {
             Some((inside, after)) => {
                 folded.extend_from_slice(inside.class().ranges());
                 after
@@ -80,30 +101,29 @@ pub(super) fn brackets(text: &str, folds: bool) -> Result<(ParsedClass, &str), R
             None => range(rest, text, &mut plain)?,
         };
     }
-    let steps = (plain.len() + folded.len()) as u64;
-    let class = union(plain, folded, folds, negated);
-    let steps = steps + class.ranges().len() as u64;
+    let given = plain.len() + folded.len();
+    let (class, folding) = union(plain, folded, folds, negated);
+    let steps = (given + class.ranges().len()) as u64 + folding;
     let class = ClassOf::Own(class);
     Ok((ParsedClass { class, steps }, &rest[1..]))
 }
 
+/// A class of ranges whose case does not matter if `folds` says so, and of others. Returns the steps of that, too.
 fn union(
     plain: Vec<ClassUnicodeRange>,
     folded: Vec<ClassUnicodeRange>,
     folds: bool,
     negated: bool,
-) -> ClassUnicode {
-    let mut class = if folds && !plain.is_empty() {
-        let mut plain = ClassUnicode::new(plain);
-        plain.case_fold_simple();
-        ClassUnicode::new(plain.ranges().iter().copied().chain(folded))
-    } else {
-        ClassUnicode::new(plain.into_iter().chain(folded))
-    };
+) -> (ClassUnicode, u64) {
+    let mut class = ClassUnicode::new(plain);
+    let steps = if folds { tables::fold(&mut class) } else { 0 };
+    if !folded.is_empty() {
+        class.union(&ClassUnicode::new(folded));
+    }
     if negated {
         class.negate();
     }
-    class
+    (class, steps)
 }
 
 /// Parses `\d`, `\pL` and the like at the start of `text`, if it begins with one.
@@ -116,9 +136,9 @@ pub(super) fn escaped(text: &str, folds: bool) -> Result<Option<(ParsedClass, &s
 }
 
 /// Parses a class within a class, `[:alpha:]`, `\pL` or `\d`, if the text begins with one.
-fn special(text: &str, folds: bool) -> Result<Option<(ClassOf, &str)>, Refused> {
+fn special(text: &str, folds: bool, posix: PosixNames) -> Result<Option<(ClassOf, &str)>, Refused> {
     if let Some(inside) = text.strip_prefix("[:")
-        && let Some((name, rest)) = inside.split_once(":]")
+        && let Some((name, rest)) = posix.name_in(inside)
     {
         let (negated, plain) = match name.strip_prefix('^') {
             Some(plain) => (true, plain),
@@ -149,7 +169,8 @@ fn perl(text: &str, folds: bool) -> Result<Option<(ClassOf, &str)>, Refused> {
 fn of_ranges(ranges: Ranges, folds: bool, negated: bool) -> ClassOf {
     let ranges = ranges.iter();
     let ranges = ranges.map(|&(first, last)| ClassUnicodeRange::new(first, last));
-    ClassOf::Own(union(ranges.collect(), Vec::new(), folds, negated))
+    let (class, _) = union(ranges.collect(), Vec::new(), folds, negated);
+    ClassOf::Own(class)
 }
 
 /// Parses a character, or a range of two characters with a dash between them, and appends it to `ranges`. Returns the text

@@ -35,6 +35,9 @@ use search::MachineSearch;
 /// The steps of each byte of a pattern that only evaluation knows, before it is parsed.
 const STEPS_PER_BYTE: u64 = 4;
 
+/// A text of so many bytes is searched faster by a small pattern than that is compiled.
+const LONG_TEXT: usize = 16 << 10;
+
 /// How many pairs of a character of the text and an atom of a small pattern count as one step.
 ///
 /// Most patterns run as an automaton that looks at a character once, whatever the size of the pattern. The engine turns
@@ -136,7 +139,7 @@ pub(super) fn compile(pattern: &str, budget: &mut PatternBudget) -> Result<Arc<P
         return Ok(known);
     }
     let mut steps = 0;
-    let plan = match PatternPlan::new(pattern, budget.steps_left(), &mut steps) {
+    let plan = match PatternPlan::new(pattern, true, budget.steps_left(), &mut steps) {
         Ok(plan) => plan,
         Err(why) => {
             // What was parsed counts, too. If nothing is left, that is the error.
@@ -151,15 +154,20 @@ pub(super) fn compile(pattern: &str, budget: &mut PatternBudget) -> Result<Arc<P
     Ok(compiled)
 }
 
-/// Compiles a pattern that is not a constant, which an expression may do again and again.
+/// Compiles a pattern that is not a constant, to search `text` once. An expression may do so again and again, so it becomes a
+/// machine, which takes a few microseconds to make, unless the text is long.
 ///
 /// # Errors
 ///
 /// As [`compile`], and when that takes more than `work` allows.
-pub(super) fn compile_within(pattern: &str, work: &mut CelWork<'_>) -> Result<Pattern, CelError> {
+pub(super) fn compile_within(
+    pattern: &str,
+    text: &str,
+    work: &mut CelWork<'_>,
+) -> Result<Pattern, CelError> {
     work.burn(STEPS_PER_BYTE.saturating_mul(pattern.len() as u64))?;
     let mut steps = 0;
-    let plan = PatternPlan::new(pattern, work.left(), &mut steps);
+    let plan = PatternPlan::new(pattern, text.len() >= LONG_TEXT, work.left(), &mut steps);
     let takes = plan.as_ref().map_or(steps, |plan| plan.takes.steps);
     work.burn(takes)?;
     Ok(plan.map_err(|why| failed(&why))?.build())

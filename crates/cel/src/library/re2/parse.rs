@@ -49,6 +49,7 @@ pub(super) fn parse(pattern: &str, most: u64, steps: &mut u64) -> Result<ParsedP
         rest: pattern,
         tree: TreeBuilder::default(),
         classes: HashMap::new(),
+        after_posix: pattern.rfind(":]").map(|at| pattern.len() - at),
         steps: 0,
         most,
         groups: Vec::new(),
@@ -123,6 +124,8 @@ struct Parser<'p> {
     tree: TreeBuilder,
     /// The classes so far, by their text and flags.
     classes: HashMap<(&'p str, Flags), u32>,
+    /// The length of the pattern from the last `:]` on, if there is one.
+    after_posix: Option<usize>,
     steps: u64,
     /// The steps that parsing may take.
     most: u64,
@@ -220,7 +223,10 @@ impl<'p> Parser<'p> {
             self.rest = rest;
             return self.push_set(set);
         }
-        let (class, rest) = class::brackets(start, self.group.flags.folds)?;
+        let posix = class::PosixNames {
+            length_after: self.after_posix,
+        };
+        let (class, rest) = class::brackets(start, self.group.flags.folds, posix)?;
         self.push_class(class, rest)
     }
 
@@ -539,7 +545,10 @@ type Counted<'p> = ((u32, Option<u32>), &'p str);
 
 /// Parses `{n}`, `{n,}` or `{n,m}`. `None` for anything else, which is not a repetition.
 fn counts(text: &str) -> Option<Counted<'_>> {
-    let (inside, rest) = text[1..].split_once('}')?;
+    // No further than the counts go: there may be many such braces.
+    let end = text[1..].find(|c: char| c != ',' && !c.is_ascii_digit())?;
+    let inside = &text[1..=end];
+    let rest = text[1 + end..].strip_prefix('}')?;
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let leading = text.len() > 1 && text.starts_with('0');

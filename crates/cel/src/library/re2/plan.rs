@@ -13,11 +13,9 @@ const MAX_STEPS: u64 = 500_000;
 /// The instructions of a machine, at most: 3.6 MB. Go allows ten times as many.
 const MAX_INSTRUCTIONS: u64 = 300_000;
 
-/// The steps and the memory in bytes of compiling a pattern, whatever it is.
-const STEPS: u64 = 2_000;
-const BYTES: u64 = 1_000;
-
-/// The steps and the memory in bytes of an instruction of a machine.
+/// The steps and the memory in bytes of a machine, and of each of its instructions.
+const MACHINE_STEPS: u64 = 200;
+const MACHINE_BYTES: u64 = 200;
 const INSTRUCTION_STEPS: u64 = 2;
 const INSTRUCTION_BYTES: u64 = 12;
 
@@ -33,15 +31,21 @@ pub(super) struct PatternPlan {
 }
 
 impl PatternPlan {
-    /// Parses a pattern. It takes at most `most` steps, and adds them to `steps`.
+    /// Parses a pattern, which becomes a machine unless it is small and `may_be_small`. It takes at most `most` steps, and adds
+    /// them to `steps`.
     ///
     /// # Errors
     ///
     /// As Go's package `regexp` reports them; and when the pattern is too large.
-    pub(super) fn new(pattern: &str, most: u64, steps: &mut u64) -> Result<Self, Refused> {
+    pub(super) fn new(
+        pattern: &str,
+        may_be_small: bool,
+        most: u64,
+        steps: &mut u64,
+    ) -> Result<Self, Refused> {
         let parsed = parse(pattern, most.min(MAX_STEPS), steps)?;
         let tree = parsed.tree;
-        let is_small = small::is_small(tree.size, parsed.height);
+        let is_small = may_be_small && small::is_small(tree.size, parsed.height);
         if !is_small && tree.size.instructions > MAX_INSTRUCTIONS {
             return Err((TOO_LARGE, pattern.to_owned()));
         }
@@ -50,12 +54,12 @@ impl PatternPlan {
         } else {
             let instructions = tree.size.instructions;
             let sets: u64 = tree.sets.iter().map(|set| set.bytes()).sum();
-            let bytes = instructions * INSTRUCTION_BYTES + sets;
-            (instructions * INSTRUCTION_STEPS, bytes)
+            let bytes = MACHINE_BYTES + instructions * INSTRUCTION_BYTES + sets;
+            (MACHINE_STEPS + instructions * INSTRUCTION_STEPS, bytes)
         };
         let takes = PatternUse {
-            steps: STEPS + *steps + build,
-            bytes: BYTES + pattern.len() as u64 + bytes,
+            steps: *steps + build,
+            bytes: pattern.len() as u64 + bytes,
         };
         Ok(Self {
             tree,

@@ -19,7 +19,9 @@ const MAX_TABLES: u64 = 1_500;
 /// The memory that the crate may take for a pattern, in bytes.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The memory and the steps for each part of a pattern.
+/// The memory in bytes and the steps for a pattern, and for each part of it.
+const PATTERN_BYTES: u64 = 15_000;
+const PATTERN_STEPS: u64 = 5_000;
 const BYTES: PartCost = PartCost {
     atom: 64,
     table: 100,
@@ -50,12 +52,12 @@ pub(super) fn is_small(size: PatternSize, height: u32) -> bool {
 
 /// The steps of compiling a pattern of this size.
 pub(super) fn steps(size: PatternSize) -> u64 {
-    STEPS.of(size)
+    PATTERN_STEPS.saturating_add(STEPS.of(size))
 }
 
 /// The memory that a pattern of this size takes, in bytes: an estimate that is the same everywhere.
 pub(super) fn bytes(size: PatternSize) -> u64 {
-    1_000 + BYTES.of(size)
+    PATTERN_BYTES.saturating_add(BYTES.of(size))
 }
 
 /// Compiles a pattern.

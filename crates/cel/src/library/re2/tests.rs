@@ -11,7 +11,7 @@ fn compiled(pattern: &str) -> Result<Arc<Pattern>, CelError> {
 
 /// The same pattern as a machine, however small it is.
 fn machine(pattern: &str) -> Pattern {
-    let plan = PatternPlan::new(pattern, u64::MAX, &mut 0).unwrap();
+    let plan = PatternPlan::new(pattern, true, u64::MAX, &mut 0).unwrap();
     Pattern {
         engine: plan.machine(),
         takes: plan.takes,
@@ -211,9 +211,9 @@ fn budgets_within_budgets_are_both_kept() {
         steps,
         bytes: 1 << 20,
     };
-    let mut budget = PatternBudget::new(limit("the policy", 9_000));
+    let mut budget = PatternBudget::new(limit("the policy", 20_000));
     let mut compile_in = |pattern: &str| {
-        budget.within(limit("the expression", 4_000), |budget| {
+        budget.within(limit("the expression", 8_000), |budget| {
             compile(pattern, budget).map(|_| ())
         })
     };
@@ -223,8 +223,8 @@ fn budgets_within_budgets_are_both_kept() {
         Err(CelError::new(text))
     };
     assert_eq!(compile_in("a{9}"), Ok(()));
-    assert_eq!(compile_in("b{99}"), message("the expression", 4_000));
-    assert_eq!(compile_in("c"), message("the policy", 9_000));
+    assert_eq!(compile_in("b{99}"), message("the expression", 8_000));
+    assert_eq!(compile_in("c"), message("the policy", 20_000));
 }
 
 #[test]
@@ -233,6 +233,13 @@ fn hostile_patterns_are_refused_or_compiled_in_bounded_time() {
         "(".repeat(50_000),
         "a?".repeat(40_000),
         "[".repeat(50_000),
+        "[:".repeat(50_000),
+        "[[:a]".repeat(20_000),
+        "{".repeat(99_999),
+        "{1,".repeat(30_000),
+        r"[\pL\pN]".repeat(10_000),
+        r"(?i)[\pLa]|".repeat(8_000),
+        "(?:a".repeat(20_000) + &")".repeat(20_000),
         "(?i)".repeat(20_000),
         r"\pL{1000}".repeat(100),
         "((a{30}){30}){30}".to_owned(),
@@ -281,9 +288,19 @@ fn searching_and_compiling_take_steps_by_the_size_of_the_pattern() {
     assert!(pattern.search(&"a".repeat(79), &mut work).is_ok());
     assert!(work.left() < 200, "{}", work.left());
     assert!(pattern.search(&"a".repeat(79), &mut work).is_err());
-    assert!(compile_within("(a|bc){500}", &mut CelWork::new(50_000, None)).is_err());
-    assert!(compile_within("(a|bc){5}", &mut CelWork::new(50_000, None)).is_ok());
-    assert!(compile_within(r"\pL{900}", &mut CelWork::new(1_000, None)).is_err());
+    let compiles = |pattern: &str, text: &str, steps| {
+        let compiled = compile_within(pattern, text, &mut CelWork::new(steps, None));
+        compiled
+            .ok()
+            .map(|one| matches!(one.engine, PatternEngine::Machine(_)))
+    };
+    let long = "a".repeat(20_000);
+    assert_eq!(compiles("(a|bc){500}", &long, 50_000), None);
+    assert_eq!(compiles("(a|bc){5}", &long, 50_000), Some(false));
+    // For a short text the pattern is not worth compiling for long.
+    assert_eq!(compiles("(a|bc){500}", "a", 50_000), Some(true));
+    assert_eq!(compiles("(a|bc){5}", "a", 500), Some(true));
+    assert_eq!(compiles(r"\pL{900}", "a", 1_000), None);
 }
 
 #[test]
