@@ -59,8 +59,14 @@ impl PrefixStamp {
 
 impl PolicyCache {
     /// The policies that the last write was judged by.
-    pub(super) fn last(&self) -> Arc<PoliciesInForce> {
+    fn last(&self) -> Arc<PoliciesInForce> {
         Arc::clone(&lock(&self.cached).in_force)
+    }
+
+    /// Whether the next write may be judged by any policy, as far as is known.
+    pub(super) fn may_judge(&self) -> bool {
+        let cached = lock(&self.cached);
+        cached.changes.is_none() || !cached.in_force.set.is_empty()
     }
 
     /// The policies that were compiled last, if nothing has changed since.
