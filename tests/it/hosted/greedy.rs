@@ -190,8 +190,8 @@ async fn health_is_told_while_policies_are_compiled() {
         told += 1;
     }
     compiling.await.unwrap();
-    // On the thread that compiles it would be told once or twice for each policy.
-    assert!(told >= 10 * COMPILED, "{told} answers");
+    // If it waited for the thread that compiles, it would be told once or twice for each policy.
+    assert!(told >= 4 * COMPILED, "{told} answers");
 }
 
 #[tokio::test]
