@@ -248,19 +248,17 @@ impl<'p> Parser<'p> {
     fn push_class(&mut self, parsed: ParsedClass, rest: &'p str) -> Result<(), Refused> {
         let text = &self.rest[..self.rest.len() - rest.len()];
         self.rest = rest;
-        let set = match self.classes.get(&(text, self.group.flags)) {
-            Some(known) => *known,
-            None => {
-                self.take(parsed.steps)?;
-                let set = match parsed.class {
-                    ClassOf::Named(named) => Arc::clone(&named.set),
-                    ClassOf::Own(class) => Arc::new(CharSet::of(&class)),
-                };
-                let set = self.tree.set(set);
-                self.classes.insert((text, self.group.flags), set);
-                set
-            }
+        let key = (text, self.group.flags);
+        if let Some(known) = self.classes.get(&key) {
+            return self.push_set(*known);
+        }
+        self.take(parsed.steps)?;
+        let set = match parsed.class {
+            ClassOf::Named(named) => Arc::clone(&named.set),
+            ClassOf::Own(class) => Arc::new(CharSet::of(&class)),
         };
+        let set = self.tree.set(set);
+        self.classes.insert(key, set);
         self.push_set(set)
     }
 

@@ -70,15 +70,13 @@ impl PatternPlan {
 
     /// Compiles it.
     pub(super) fn build(&self) -> Pattern {
-        let regex = self.is_small.then(|| small::build(&self.tree));
-        let engine = match regex {
-            Some(Ok(regex)) => PatternEngine::Small {
-                regex,
-                atoms: self.tree.size.atoms + self.tree.size.tables / TABLES_PER_ATOM,
-            },
-            // The crate needs more memory than it may take.
-            Some(Err(_)) | None => self.machine(),
-        };
+        let size = self.tree.size;
+        let small = self.is_small.then(|| small::build(&self.tree)).flatten();
+        let small = small.map(|regex| PatternEngine::Small {
+            regex,
+            atoms: size.atoms + size.tables / TABLES_PER_ATOM,
+        });
+        let engine = small.unwrap_or_else(|| self.machine());
         Pattern {
             engine,
             takes: self.takes,

@@ -191,13 +191,11 @@ impl<'p, 't> MachineSearch<'p, 't> {
     }
 
     fn next_generation(&mut self) {
-        self.generation = match self.generation.checked_add(1) {
-            Some(next) => next,
-            None => {
-                self.seen.fill(0);
-                1
-            }
-        };
+        if self.generation == u32::MAX {
+            self.seen.fill(0);
+            self.generation = 0;
+        }
+        self.generation += 1;
     }
 
     /// Counts an instruction that is looked at.

@@ -4,7 +4,7 @@
 //! and small come here.
 
 use regex_automata::Input;
-use regex_automata::meta::{BuildError, Config, Regex};
+use regex_automata::meta::{Config, Regex};
 use regex_syntax::hir::{Class, Hir, Look, Repetition};
 
 use super::tree::{NodeId, PatternNode, PatternSize, PatternTree, Position};
@@ -22,23 +22,23 @@ const MAX_BYTES: usize = 4 << 20;
 /// The memory in bytes and the steps for a pattern, and for each part of it.
 const PATTERN_BYTES: u64 = 15_000;
 const PATTERN_STEPS: u64 = 5_000;
-const BYTES: PartCost = PartCost {
+const BYTES: PatternPartCost = PatternPartCost {
     atom: 64,
     table: 100,
 };
-const STEPS: PartCost = PartCost {
+const STEPS: PatternPartCost = PatternPartCost {
     atom: 50,
     table: 40,
 };
 
 /// What an atom and a range of a class take.
 #[derive(Clone, Copy)]
-struct PartCost {
+struct PatternPartCost {
     atom: u64,
     table: u64,
 }
 
-impl PartCost {
+impl PatternPartCost {
     fn of(self, size: PatternSize) -> u64 {
         let atoms = size.atoms.saturating_mul(self.atom);
         atoms.saturating_add(size.tables.saturating_mul(self.table))
@@ -60,17 +60,14 @@ pub(super) fn bytes(size: PatternSize) -> u64 {
     PATTERN_BYTES.saturating_add(BYTES.of(size))
 }
 
-/// Compiles a pattern.
-///
-/// # Errors
-///
-/// When it takes too much memory.
-pub(super) fn build(tree: &PatternTree) -> Result<Regex, BuildError> {
+/// Compiles a pattern. `None` if it takes too much memory after all: its size is an estimate.
+pub(super) fn build(tree: &PatternTree) -> Option<Regex> {
     let config = Config::new().nfa_size_limit(Some(MAX_BYTES));
     let mut builder = Regex::builder();
-    builder
+    let built = builder
         .configure(config)
-        .build_from_hir(&hir(tree, tree.root))
+        .build_from_hir(&hir(tree, tree.root));
+    built.ok()
 }
 
 /// The start and the end of the first match at or after `from`, in bytes.
