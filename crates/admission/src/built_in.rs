@@ -224,6 +224,7 @@ fn kind(of: &BuiltInResource, versions: &'static [KindVersion]) -> Kind {
     static RULES: KindRules = KindRules {
         name: None,
         validate: |_, _| Vec::new(),
+        slow_validation: false,
         validate_status: |_| Vec::new(),
         warnings: |_| Vec::new(),
         unconditional_update: false,

@@ -56,6 +56,7 @@ pub static VALIDATING_ADMISSION_POLICY: Kind = Kind {
     rules: &KindRules {
         name: Some(names::object_name),
         validate: validate::validate_policy,
+        slow_validation: true,
         validate_status: validate::validate_policy_status,
         warnings: warn_of_suffix,
         unconditional_update: false,
@@ -104,6 +105,7 @@ pub static VALIDATING_ADMISSION_POLICY_BINDING: Kind = Kind {
     rules: &KindRules {
         name: Some(names::object_name),
         validate: validate_binding,
+        slow_validation: false,
         validate_status: |_| Vec::new(),
         warnings: warn_of_suffix,
         unconditional_update: false,

@@ -48,6 +48,7 @@ mod matching;
 mod mode;
 mod observer;
 mod params;
+mod pattern_limits;
 mod policy;
 mod record;
 mod set;

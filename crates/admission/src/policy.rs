@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fairgate_cel::{CelCompileError, CelEnvironment, CelProgram, CelType};
+use fairgate_cel::{
+    CelCompileError, CelEnvironment, CelProgram, CelType, PatternBudget, PatternLimit,
+};
 use fairgate_core::names;
 use k8s_openapi::api::admissionregistration::v1::{
     AuditAnnotation, ParamRef, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -51,8 +53,17 @@ pub(crate) struct PolicyExpression {
 }
 
 impl PolicyExpression {
-    pub(crate) fn compile(environment: &CelEnvironment, source: &str, types: &[CelType]) -> Self {
-        let program = match environment.compile(source) {
+    /// Compiles an expression, whose patterns take from `budget`.
+    pub(crate) fn compile(
+        environment: &CelEnvironment,
+        source: &str,
+        types: &[CelType],
+        budget: &mut PatternBudget,
+    ) -> Self {
+        let compiled = budget.within(PatternLimit::EXPRESSION, |budget| {
+            environment.compile_within(source, budget)
+        });
+        let program = match compiled {
             Ok(program) => of_type(program, types),
             Err(CelCompileError::Issues(issues)) => Err(format!("compilation failed: {issues}")),
             Err(CelCompileError::Program(error)) => {
@@ -153,16 +164,18 @@ pub(crate) struct BindingParams {
 }
 
 impl CompiledPolicy {
-    /// Compiles a policy. Expressions that do not compile become errors when they are needed.
+    /// Compiles a policy, whose patterns take from `budget`. Expressions that do not compile become errors when they are
+    /// needed.
     pub(crate) fn compile(
         policy: &ValidatingAdmissionPolicy,
         bindings: &[&ValidatingAdmissionPolicyBinding],
+        budget: &mut PatternBudget,
     ) -> Self {
         let empty = ValidatingAdmissionPolicySpec::default();
         let spec = policy.spec.as_ref().unwrap_or(&empty);
         let name = policy.metadata.name.clone().unwrap_or_default();
         let mut environment = PolicyEnvironment::new(spec.param_kind.is_some());
-        let variables = variables(&mut environment, spec);
+        let variables = variables(&mut environment, spec, budget);
         let annotations = spec.audit_annotations.iter().flatten();
         let validations = spec.validations.iter().flatten();
         let mut compiled = Self {
@@ -181,13 +194,15 @@ impl CompiledPolicy {
                 .match_conditions
                 .iter()
                 .flatten()
-                .map(|condition| boolean(&environment, &condition.expression))
+                .map(|condition| boolean(&environment, &condition.expression, budget))
                 .collect(),
             validations: validations
-                .map(|validation| PolicyValidation::compile(&environment, validation))
+                .map(|validation| PolicyValidation::compile(&environment, validation, budget))
                 .collect(),
             annotations: annotations
-                .map(|annotation| PolicyAnnotation::compile(&environment, &name, annotation))
+                .map(|annotation| {
+                    PolicyAnnotation::compile(&environment, &name, annotation, budget)
+                })
                 .collect(),
             early_fields: None,
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
@@ -238,18 +253,25 @@ impl CompiledPolicy {
     }
 }
 
-fn boolean(environment: &PolicyEnvironment, source: &str) -> PolicyExpression {
-    PolicyExpression::compile(environment.full(), source, expression_types::CONDITION)
+fn boolean(
+    environment: &PolicyEnvironment,
+    source: &str,
+    budget: &mut PatternBudget,
+) -> PolicyExpression {
+    let types = expression_types::CONDITION;
+    PolicyExpression::compile(environment.full(), source, types, budget)
 }
 
 /// Each variable sees those before it.
 fn variables(
     environment: &mut PolicyEnvironment,
     spec: &ValidatingAdmissionPolicySpec,
+    budget: &mut PatternBudget,
 ) -> Vec<(String, PolicyExpression)> {
     let mut compiled = BTreeMap::new();
     for variable in spec.variables.iter().flatten() {
-        let expression = PolicyExpression::compile(environment.full(), &variable.expression, &[]);
+        let source = &variable.expression;
+        let expression = PolicyExpression::compile(environment.full(), source, &[], budget);
         environment.add_variable(&variable.name, expression.result_type());
         compiled.insert(variable.name.clone(), expression);
     }
@@ -257,17 +279,19 @@ fn variables(
 }
 
 impl PolicyValidation {
-    fn compile(environment: &PolicyEnvironment, validation: &Validation) -> Self {
+    fn compile(
+        environment: &PolicyEnvironment,
+        validation: &Validation,
+        budget: &mut PatternBudget,
+    ) -> Self {
+        let expression = boolean(environment, &validation.expression, budget);
         let message = validation.message_expression.as_deref().unwrap_or_default();
-        let compiled = |source| {
-            PolicyExpression::compile(
-                environment.unauthorized(),
-                source,
-                expression_types::MESSAGE,
-            )
+        let mut compiled = |source| {
+            let types = expression_types::MESSAGE;
+            PolicyExpression::compile(environment.unauthorized(), source, types, budget)
         };
         Self {
-            expression: boolean(environment, &validation.expression),
+            expression,
             message: validation
                 .message
                 .as_deref()
@@ -294,7 +318,12 @@ impl PolicyValidation {
 }
 
 impl PolicyAnnotation {
-    fn compile(environment: &PolicyEnvironment, policy: &str, of: &AuditAnnotation) -> Self {
+    fn compile(
+        environment: &PolicyEnvironment,
+        policy: &str,
+        of: &AuditAnnotation,
+        budget: &mut PatternBudget,
+    ) -> Self {
         let key = format!("{policy}/{}", of.key);
         Self {
             is_publishable: key.matches('/').count() == 1 && names::is_label_key(key.as_bytes()),
@@ -303,6 +332,7 @@ impl PolicyAnnotation {
                 environment.full(),
                 &of.value_expression,
                 expression_types::ANNOTATION,
+                budget,
             ),
         }
     }

@@ -9,10 +9,11 @@
 
 use std::collections::BTreeSet;
 
-use fairgate_cel::{CelCompileError, CelEnvironment, CelObjectType, CelType};
+use fairgate_cel::{CelCompileError, CelEnvironment, CelObjectType, CelType, PatternBudget};
 use serde_json::{Value, json};
 
 use crate::environment::{self, RESERVED, TypedValues};
+use crate::pattern_limits;
 use fairgate_objects::{
     kind::{Kind, KindVersion},
     schema::{Struct, Type},
@@ -38,6 +39,7 @@ pub fn expression_warnings(policy: &Value, kinds: &[&'static Kind]) -> Vec<Value
         })
         .collect();
     let mut warnings = Vec::new();
+    let mut patterns = PatternBudget::new(pattern_limits::OF_POLICY);
     for (index, validation) in items(&spec["validations"]).enumerate() {
         for member in ["expression", "messageExpression"] {
             let expression = text(&validation[member]);
@@ -46,15 +48,15 @@ pub fn expression_warnings(policy: &Value, kinds: &[&'static Kind]) -> Vec<Value
             }
             let found: Vec<String> = environments
                 .iter()
-                .filter_map(
-                    |(title, environment)| match environment.compile(expression) {
+                .filter_map(|(title, environment)| {
+                    match environment.compile_within(expression, &mut patterns) {
                         Err(CelCompileError::Issues(issues)) => {
                             Some(format!("{title}: {issues}\n"))
                         }
                         // The type checker stops before there is a program.
                         Ok(_) | Err(CelCompileError::Program(_)) => None,
-                    },
-                )
+                    }
+                })
                 .collect();
             if !found.is_empty() {
                 let field = format!("spec.validations[{index}].{member}");

@@ -5,10 +5,6 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use bytes::Bytes;
-use http::{Method, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 use crate::{
     access,
     admin::{self, AdminEndpoints},
@@ -16,6 +12,7 @@ use crate::{
     authorize::{self, Authorizer},
     calls, compression,
     documents::Documents,
+    heavy_turns::{HeavyTurn, HeavyTurns},
     merged_documents::MergedDocuments,
     metrics_memory::MetricsMemory,
     namespaces::Namespaces,
@@ -31,11 +28,13 @@ use crate::{
     state::ApiState,
     status_error::StatusError,
 };
+use bytes::Bytes;
 use fairgate_base::clock::Clock;
 use fairgate_core::digest::Verb;
 use fairgate_objects::{codec::FieldValidation, kind::Kind, object::Object};
 use fairgate_store::Store;
 use fairgate_upstream::access_review::Attributes;
+use http::{Method, StatusCode};
 
 /// Decoding a body of more bytes than this takes milliseconds.
 const LARGE_BODY: usize = 32 << 10;
@@ -78,7 +77,7 @@ pub struct Hosted {
     pub(crate) merged_documents: MergedDocuments,
     admin: Arc<dyn AdminEndpoints>,
     /// Bounds heavy requests, so that they do not occupy all threads.
-    heavy: Arc<Semaphore>,
+    heavy: HeavyTurns,
     /// Bounds the merged metrics that are in memory at a time.
     pub(crate) metrics_memory: MetricsMemory,
 }
@@ -121,7 +120,7 @@ impl Hosted {
             },
             authorizer: settings.authorizer,
             admin: settings.admin,
-            heavy: Arc::new(Semaphore::new(HEAVY_AT_ONCE)),
+            heavy: HeavyTurns::new(HEAVY_AT_ONCE),
             metrics_memory: MetricsMemory::default(),
         })
     }
@@ -186,12 +185,20 @@ impl Hosted {
         body > LARGE_BODY
             || (lists && self.state.store.size().entries > MANY_OBJECTS)
             || (!reads && policies.is_some_and(PolicyEnforcer::is_active))
+            || (!reads && self.compiles(request))
     }
 
-    /// Waits for a permit to serve a [heavy](Self::is_heavy) request.
-    pub(crate) async fn heavy_turn(&self) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
-        Arc::clone(&self.heavy).acquire_owned().await.ok()
+    /// Whether a request writes an object whose validation compiles expressions.
+    fn compiles(&self, request: &ApiRequest) -> bool {
+        match route(&self.state.kinds, &request.path) {
+            Route::Objects(place) => place.kind.rules.slow_validation && !place.status,
+            _ => false,
+        }
+    }
+
+    /// Waits for a turn to serve a [heavy](Self::is_heavy) request. Users take turns.
+    pub(crate) async fn heavy_turn(&self, request: &ApiRequest) -> Option<HeavyTurn> {
+        self.heavy.of(&request.user().name).await
     }
 
     /// The gateway's own metrics as text; `None` while it starts or if they cannot be rendered.

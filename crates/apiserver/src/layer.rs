@@ -292,7 +292,7 @@ impl Shared {
     async fn serve(&self, request: ApiRequest) -> Result<ApiResponse, Refusal> {
         let hosted = Arc::clone(&self.hosted);
         let response = if hosted.is_heavy(&request) {
-            let turn = hosted.heavy_turn().await;
+            let turn = hosted.heavy_turn(&request).await;
             let control = self.control.clone();
             self.control.spawn_blocking(move || {
                 // Held to the end, also if the client has disconnected: the thread is in use until then.

@@ -20,6 +20,7 @@ pub(crate) static REVIEWS: [&Kind; 3] = [&ACCESS, &RULES, &SELF];
 const RULES_OF_REVIEWS: &KindRules = &KindRules {
     name: Some(names::object_name),
     validate: |_, _| Vec::new(),
+    slow_validation: false,
     validate_status: nothing_wrong,
     warnings: |_| Vec::new(),
     unconditional_update: false,

@@ -43,6 +43,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::pattern_budget::PatternBudget;
 use crate::syntax::{Ast, CelMacro, Expr, ExprId, MacroError};
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT};
@@ -111,13 +112,15 @@ pub(crate) enum CostRule {
 }
 
 /// Makes the implementation for calls in which an argument is a constant, such as a pattern that is compiled once.
-/// `None` if there is nothing to prepare.
+/// `None` if there is nothing to prepare. What patterns take is taken from the budget.
 ///
 /// # Errors
 ///
 /// If the function does not accept the constant. The expression then does not compile.
-pub type PrepareCall =
-    fn(constant: &CelValue<'_>) -> Result<Option<Arc<dyn CelFunction>>, CelError>;
+pub type PrepareCall = fn(
+    constant: &CelValue<'_>,
+    budget: &mut PatternBudget,
+) -> Result<Option<Arc<dyn CelFunction>>, CelError>;
 
 /// Checks a call whose types are known, and returns the errors in it.
 pub type ValidateCall = fn(&CheckedCall<'_>) -> Vec<MacroError>;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::checker::{CheckerScope, check};
 use crate::declarations::{CelLibrary, CelObjectType};
 use crate::library::{StandardLibrary, StandardMacros};
+use crate::pattern_budget::{PatternBudget, PatternLimit};
 use crate::program::{CelBindings, CelProgram, CelVariable};
 use crate::source::CelIssues;
 use crate::syntax::{CelMacro, parse};
@@ -87,13 +88,27 @@ impl CelEnvironment {
     /// # Errors
     ///
     /// [`CelCompileError`], if the expression has syntax errors, type errors or constants that a function does not
-    /// accept.
+    /// accept, or if its patterns take more than [`PatternLimit::EXPRESSION`].
     pub fn compile(&self, source: &str) -> Result<CelProgram, CelCompileError> {
+        self.compile_within(source, &mut PatternBudget::new(PatternLimit::EXPRESSION))
+    }
+
+    /// Compiles an expression whose patterns take from a budget, which may be that of several expressions.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile), and if the patterns take more than `budget` allows.
+    pub fn compile_within(
+        &self,
+        source: &str,
+        budget: &mut PatternBudget,
+    ) -> Result<CelProgram, CelCompileError> {
         let declarations = &self.scope.declarations;
         let ast = parse(source, &declarations.macros, declarations.optional_syntax)
             .map_err(CelCompileError::Issues)?;
-        let checked = check(&ast, source, &self.scope).map_err(CelCompileError::Issues)?;
-        CelProgram::compile(&ast, &checked, declarations, self.variables.clone())
+        let checked = check(&ast, source, &self.scope, budget).map_err(CelCompileError::Issues)?;
+        let variables = self.variables.clone();
+        CelProgram::compile(&ast, &checked, declarations, variables, budget)
             .map_err(CelCompileError::Program)
     }
 

@@ -1,9 +1,10 @@
 //! The Common Expression Language (CEL), as cel-go 0.26 and Kubernetes use it.
 //!
-//! The crate is pure: no I/O, no clock, no knowledge of Kubernetes objects, and no threads but one for as long as it takes
-//! to compile a pattern that nests more than 100 levels, which needs a large stack. No expression and no input
+//! The crate is pure: no I/O, no clock, no threads, no knowledge of Kubernetes objects. It keeps the patterns that it
+//! compiled last, 4 MB at most, so that equal ones are compiled once. No expression and no input
 //! can cause a panic, a stack overflow or unbounded work: parsing, checking and evaluating are limited in depth, size
-//! and cost. In comments, *the original* means cel-go and the CEL libraries of Kubernetes.
+//! and cost, and so are the patterns in expressions ([`PatternBudget`]). In comments, *the original* means cel-go and
+//! the CEL libraries of Kubernetes.
 //!
 //! ```
 //! use fairgate_cel::{CelEnvironment, CelType, CelValue, CelJson, library};
@@ -70,6 +71,7 @@ mod declarations;
 mod document;
 mod environment;
 pub mod library;
+mod pattern_budget;
 mod program;
 mod short_texts;
 mod source;
@@ -83,6 +85,7 @@ pub use declarations::{
 };
 pub use document::{CelJson, JsonObject};
 pub use environment::{CelCompileError, CelEnvironment, CelEnvironmentBuilder};
+pub use pattern_budget::{PatternBudget, PatternLimit, PatternUse};
 pub use program::{
     CelBindings, CelEvaluation, CelLazyObject, CelProgram, CelVariable, DEFAULT_COST_LIMIT,
     EvaluationLimits,

@@ -81,6 +81,8 @@ pub struct KindRules {
     /// Validates the spec of an object in its stored version, with defaults; for an update, with the object
     /// before it.
     pub validate: fn(&Value, Option<&Value>) -> Vec<ApiFieldError>,
+    /// Whether that may take long, because it compiles expressions: it is not done on a thread that serves other requests.
+    pub slow_validation: bool,
     /// Validates an object on a write to `/status`.
     pub validate_status: fn(&Value) -> Vec<ApiFieldError>,
     /// Warnings for the client that writes a valid object.

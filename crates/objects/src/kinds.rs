@@ -61,6 +61,7 @@ pub static FLOW_SCHEMA: Kind = Kind {
     rules: &KindRules {
         name: Some(names::object_name),
         validate: check_flow_schema,
+        slow_validation: false,
         validate_status: check_conditions,
         warnings: warn_of_flow_schema,
         unconditional_update: true,
@@ -129,6 +130,7 @@ pub static PRIORITY_LEVEL: Kind = Kind {
     rules: &KindRules {
         name: Some(names::object_name),
         validate: check_level,
+        slow_validation: false,
         validate_status: check_conditions,
         warnings: warn_of_level,
         unconditional_update: true,

@@ -145,6 +145,59 @@ async fn short_calls_are_served_while_others_take_long() {
     }
 }
 
+/// A policy with fifty patterns of 25 000 instructions each, which is nearly what a policy may have. It is short.
+fn heavy_policy(number: usize) -> Value {
+    let pattern = "[a-z]{1000}".repeat(25);
+    let validations = (0..50).map(|at| {
+        let expression = format!("'a'.matches('{number}-{at}{pattern}')");
+        json!({"expression": expression})
+    });
+    let validations: Vec<_> = validations.collect();
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "heavy"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods"]}]},
+            "validations": validations,
+        },
+    })
+}
+
+#[tokio::test]
+async fn health_is_told_while_policies_are_compiled() {
+    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    const COMPILED: usize = 10;
+
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    // After this it is known that there are no policies, which would make every write a heavy one.
+    api.post(LEVELS, &level("first", 1)).await.object();
+    // No pattern is equal to one before, and no body is heavy by its length.
+    let bodies: Vec<_> = (0..COMPILED)
+        .map(|at| heavy_policy(at).to_string())
+        .collect();
+    assert!(bodies.iter().all(|body| body.len() < 32 << 10));
+    let compiling = tokio::spawn(async move {
+        let target = format!("{POLICIES}?dryRun=All");
+        for body in bodies {
+            let response = api.call(Method::POST, &target, JSON, body).await;
+            assert_eq!(response.status, 201, "{}", response.text());
+        }
+    });
+    let other = server.as_user("reader").await;
+    let mut told = 0;
+    while !compiling.is_finished() {
+        assert_eq!(other.get("/livez").await.status, 200);
+        told += 1;
+    }
+    compiling.await.unwrap();
+    // If it waited for the thread that compiles, it would be told once or twice for each policy.
+    assert!(told >= 4 * COMPILED, "{told} answers");
+}
+
 #[tokio::test]
 async fn an_object_stays_once_its_annotation_no_longer_says_that_it_is_built_in() {
     let home = Home::new();

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use super::{items, match_resources, text};
 use crate::{
     environment::{PolicyEnvironment, RESERVED},
+    pattern_limits,
     policy::{PolicyExpression, expression_types},
 };
+use fairgate_cel::PatternBudget;
 use fairgate_core::names;
 use fairgate_objects::field_error::ApiFieldError;
 
@@ -23,6 +25,8 @@ const BLANK: &str = "must be non-empty if specified";
 
 /// Compiles the expressions of one policy, and adds the errors in them.
 struct Expressions {
+    /// What the patterns of the policy may still take.
+    patterns: PatternBudget,
     environment: PolicyEnvironment,
     /// What matchConditions see.
     conditions: PolicyEnvironment,
@@ -70,6 +74,7 @@ pub fn validate(policy: &Value, old: Option<&Value>) -> Vec<ApiFieldError> {
     let has_params = !param_kind.is_null();
     let has_variables = items(&spec["variables"]).next().is_some();
     let mut expressions = Expressions {
+        patterns: PatternBudget::new(pattern_limits::OF_POLICY),
         environment: PolicyEnvironment::of(has_params, has_variables),
         conditions: PolicyEnvironment::of(has_params, false),
     };
@@ -152,7 +157,7 @@ fn is_blank(value: &Value) -> bool {
 impl Expressions {
     /// Adds the error in `expression`, if there is one. The error shows `shown` as the invalid value.
     fn check(
-        &self,
+        &mut self,
         of: Use,
         expression: &str,
         field: &str,
@@ -165,13 +170,14 @@ impl Expressions {
             Use::Message => (self.environment.unauthorized(), expression_types::MESSAGE),
             Use::Annotation => (self.environment.full(), expression_types::ANNOTATION),
         };
-        let compiled = PolicyExpression::compile(environment, expression, types);
+        let compiled =
+            PolicyExpression::compile(environment, expression, types, &mut self.patterns);
         if let Err(problem) = compiled.program {
             errors.push(ApiFieldError::invalid(field, shown, problem));
         }
     }
 
-    fn validate_conditions(&self, conditions: &Value, errors: &mut Vec<ApiFieldError>) {
+    fn validate_conditions(&mut self, conditions: &Value, errors: &mut Vec<ApiFieldError>) {
         let field = "spec.matchConditions";
         let count = items(conditions).count();
         if count > MAX_CONDITIONS {
@@ -224,7 +230,8 @@ impl Expressions {
             errors.push(ApiFieldError::required(&field, detail));
             return;
         }
-        let compiled = PolicyExpression::compile(self.environment.full(), text(expression), &[]);
+        let (environment, source) = (self.environment.full(), text(expression));
+        let compiled = PolicyExpression::compile(environment, source, &[], &mut self.patterns);
         self.environment
             .add_variable(text(name), compiled.result_type());
         if let Err(problem) = compiled.program {
@@ -232,7 +239,12 @@ impl Expressions {
         }
     }
 
-    fn validate_validation(&self, at: &str, validation: &Value, errors: &mut Vec<ApiFieldError>) {
+    fn validate_validation(
+        &mut self,
+        at: &str,
+        validation: &Value,
+        errors: &mut Vec<ApiFieldError>,
+    ) {
         let field = |member: &str| format!("{at}.{member}");
         let expression = &validation["expression"];
         if is_blank(expression) {
@@ -277,7 +289,7 @@ impl Expressions {
     }
 
     fn validate_annotations(
-        &self,
+        &mut self,
         policy: &str,
         annotations: &Value,
         errors: &mut Vec<ApiFieldError>,

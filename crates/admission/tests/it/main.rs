@@ -16,6 +16,7 @@ mod known;
 mod limits;
 mod original;
 mod outcome;
+mod patterns;
 mod types;
 mod validation;
 mod world;

@@ -139,10 +139,10 @@ impl PolicyEnforcer {
         Some(Arc::new(enforcer))
     }
 
-    /// Whether the last write was judged by any policy, which may take milliseconds.
+    /// Whether the next write may be judged by any policy, which may take milliseconds. It is a guess by the last write.
     pub(crate) fn is_active(&self) -> bool {
         match &self.policies {
-            EnforcedPolicies::Stored(cache) => !cache.last().set.is_empty(),
+            EnforcedPolicies::Stored(cache) => cache.may_judge(),
             EnforcedPolicies::Published(source) => {
                 source.policies().is_some_and(|set| !set.is_empty())
             }

@@ -13,8 +13,15 @@ use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::{ReadRevision, Store, StoreEntry, Watch};
 
 /// Keeps the policies compiled. They are listed, and if need be compiled again, when a write comes after a change.
+///
+/// Compiling is done on a thread of the blocking pool, by one at a time, to its end also if the write that caused it is no
+/// longer waited for. No lock is held meanwhile that a thread could wait for.
 #[derive(Default)]
-pub(super) struct PolicyCache(Mutex<CachedPolicies>);
+pub(super) struct PolicyCache {
+    cached: Arc<Mutex<CachedPolicies>>,
+    /// Held while the policies are listed and compiled.
+    compiling: Arc<tokio::sync::Mutex<()>>,
+}
 
 /// The policies that were compiled last.
 #[derive(Default)]
@@ -52,13 +59,19 @@ impl PrefixStamp {
 
 impl PolicyCache {
     /// The policies that the last write was judged by.
-    pub(super) fn last(&self) -> Arc<PoliciesInForce> {
-        Arc::clone(&lock(&self.0).in_force)
+    fn last(&self) -> Arc<PoliciesInForce> {
+        Arc::clone(&lock(&self.cached).in_force)
+    }
+
+    /// Whether the next write may be judged by any policy, as far as is known.
+    pub(super) fn may_judge(&self) -> bool {
+        let cached = lock(&self.cached);
+        cached.changes.is_none() || !cached.in_force.set.is_empty()
     }
 
     /// The policies that were compiled last, if nothing has changed since.
     fn unchanged(&self) -> Option<Arc<PoliciesInForce>> {
-        let mut cached = lock(&self.0);
+        let mut cached = lock(&self.cached);
         let changes = cached.changes.as_mut()?.ready();
         if !changes.is_ok_and(|changes| changes.is_empty()) {
             cached.changes = None;
@@ -72,25 +85,52 @@ impl PolicyCache {
         if let Some(unchanged) = self.unchanged() {
             return Ok(Arc::clone(&unchanged.set));
         }
+        // While one compiles, others wait for it instead of doing the same.
+        let turn = Arc::clone(&self.compiling).lock_owned().await;
+        if let Some(unchanged) = self.unchanged() {
+            return Ok(Arc::clone(&unchanged.set));
+        }
         // The watch begins before the objects are read, so that it sees every change that they do not show.
         let prefix = VALIDATING_ADMISSION_POLICY.group_prefix();
         let changes = store.watch(&prefix, store.cached_revision()).ok();
         let policies = entries(store, &VALIDATING_ADMISSION_POLICY).await?;
         let bindings = entries(store, &VALIDATING_ADMISSION_POLICY_BINDING).await?;
         let stamps = [&policies, &bindings].map(|entries| PrefixStamp::of(entries));
-        // While one compiles, others wait for it instead of doing the same.
-        let mut cached = lock(&self.0);
-        if cached.in_force.stamps != stamps {
-            let policies = decoded(&VALIDATING_ADMISSION_POLICY, &policies)?;
-            let bindings = decoded(&VALIDATING_ADMISSION_POLICY_BINDING, &bindings)?;
-            cached.in_force = Arc::new(PoliciesInForce::compile(stamps, &policies, &bindings)?);
+        let last = self.last();
+        if last.stamps == stamps {
+            lock(&self.cached).changes = changes;
+            return Ok(Arc::clone(&last.set));
         }
-        cached.changes = changes;
-        Ok(Arc::clone(&cached.in_force.set))
+        let cached = Arc::clone(&self.cached);
+        let compiling = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let in_force = Arc::new(PoliciesInForce::of(stamps, &policies, &bindings)?);
+            let set = Arc::clone(&in_force.set);
+            let mut cached = lock(&cached);
+            let before = std::mem::replace(&mut cached.in_force, in_force);
+            cached.changes = changes;
+            drop(cached);
+            // Here, and not under the lock: it may be large.
+            drop(before);
+            Ok(set)
+        });
+        let failed = |error: tokio::task::JoinError| StatusError::internal(error.to_string());
+        compiling.await.map_err(failed)?
     }
 }
 
 impl PoliciesInForce {
+    /// Compiles entries of the store.
+    fn of(
+        stamps: [PrefixStamp; 2],
+        policies: &[Arc<StoreEntry>],
+        bindings: &[Arc<StoreEntry>],
+    ) -> Result<Self, StatusError> {
+        let policies = decoded(&VALIDATING_ADMISSION_POLICY, policies)?;
+        let bindings = decoded(&VALIDATING_ADMISSION_POLICY_BINDING, bindings)?;
+        Self::compile(stamps, &policies, &bindings)
+    }
+
     fn compile(
         stamps: [PrefixStamp; 2],
         policies: &[Arc<Object>],

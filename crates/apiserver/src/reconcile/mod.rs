@@ -56,6 +56,16 @@ pub enum ReconcileError {
         /// Why it could not be cleaned up.
         why: String,
     },
+    /// The expressions of a policy could not be checked.
+    #[error(
+        "the types in the expressions of ValidatingAdmissionPolicy {policy:?} cannot be checked: {why}"
+    )]
+    TypeChecks {
+        /// The name of the policy.
+        policy: String,
+        /// Why not.
+        why: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Hosted, ReconcileError, changes::ChangedObjects, path};
 use fairgate_admission::{expression_warnings, kinds::VALIDATING_ADMISSION_POLICY};
+use fairgate_base::background;
 use fairgate_objects::{kind::Kind, metadata, object::Object};
 
 /// The field manager; kube-controller-manager uses the same name.
@@ -57,7 +58,12 @@ impl TypeCheckWriter {
     async fn write(&self, name: &str, policy: &Value) -> Result<(), ReconcileError> {
         let kind = &VALIDATING_ADMISSION_POLICY;
         let mut checked = json!({});
-        let warnings = expression_warnings(policy, &self.kinds);
+        let (copy, kinds) = (policy.clone(), self.kinds.clone());
+        let checking = background::run(move || expression_warnings(&copy, &kinds));
+        let warnings = checking.await.map_err(|error| ReconcileError::TypeChecks {
+            policy: name.to_owned(),
+            why: error.to_string(),
+        })?;
         if !warnings.is_empty() {
             checked["expressionWarnings"] = json!(warnings);
         }

@@ -118,10 +118,14 @@ fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[
     }
 }
 
-/// Whether the function that a call refers to accepts the constant.
-fn prepares(checker: &Checker<'_>, id: ExprId, value: &CelValue<'_>) -> bool {
+/// Whether the function that a call refers to accepts the constant. That it takes too much is found again, and told, when the
+/// expression is compiled.
+fn prepares(checker: &mut Checker<'_>, id: ExprId, value: &CelValue<'_>) -> bool {
     let prepare = declared(checker, id).and_then(|(function, _)| function.prepare);
-    prepare.is_none_or(|(_, prepare)| prepare(value).is_ok())
+    let Some((_, prepare)) = prepare else {
+        return true;
+    };
+    prepare(value, checker.budget).is_ok() || checker.budget.is_exceeded()
 }
 
 /// The type of a node, without type variables; for an optional entry, the type inside.

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelObjectType};
+use crate::pattern_budget::PatternBudget;
 use crate::source::{CelIssues, CodePosition};
 use crate::syntax::{Ast, Expr, ExprId};
 use crate::types::{CelType, MAX_TYPE_SIZE};
@@ -85,10 +86,16 @@ pub(crate) struct Checked {
 /// # Errors
 ///
 /// All errors that were found, sorted by position.
-pub(crate) fn check(ast: &Ast, source: &str, scope: &CheckerScope) -> Result<Checked, CelIssues> {
+pub(crate) fn check(
+    ast: &Ast,
+    source: &str,
+    scope: &CheckerScope,
+    budget: &mut PatternBudget,
+) -> Result<Checked, CelIssues> {
     let mut checker = Checker {
         ast,
         scope,
+        budget,
         issues: CelIssues::new(source),
         types: vec![None; ast.nodes.len()],
         references: HashMap::new(),
@@ -125,6 +132,8 @@ pub(crate) fn check(ast: &Ast, source: &str, scope: &CheckerScope) -> Result<Che
 struct Checker<'c> {
     ast: &'c Ast,
     scope: &'c CheckerScope,
+    /// What constant patterns may take.
+    budget: &'c mut PatternBudget,
     issues: CelIssues,
     types: Vec<Option<CelType>>,
     references: HashMap<ExprId, Reference>,

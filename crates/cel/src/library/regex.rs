@@ -9,6 +9,7 @@ use super::re2::{self, Pattern};
 use crate::declarations::{
     CelDeclarations, CelFunction, CelFunctionDecl, CelLibrary, CelOverload, Metered,
 };
+use crate::pattern_budget::PatternBudget;
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT, work_of_bytes};
 
@@ -55,7 +56,9 @@ impl CelLibrary for RegexLibrary {
 
 /// The pattern of a call, compiled.
 fn pattern(args: &[CelValue<'_>], work: &mut CelWork<'_>) -> Result<Pattern, CelError> {
-    re2::compile_within(text(args, 1)?, work).map_err(|why| {
+    // What is wrong with the text is told after what is wrong with the pattern.
+    let searched = re2::searched(args).unwrap_or_default();
+    re2::compile_within(text(args, 1)?, searched, work).map_err(|why| {
         if why.is_final() {
             return why;
         }
@@ -76,7 +79,7 @@ fn find_all_dynamic<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelRes
 type Search = for<'a> fn(&[CelValue<'a>], &Pattern, &mut CelWork<'_>) -> CelResult<'a>;
 
 /// A search whose pattern is a constant.
-struct Prepared(Search, Pattern);
+struct Prepared(Search, Arc<Pattern>);
 
 impl CelFunction for Prepared {
     fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
@@ -90,27 +93,37 @@ impl CelFunction for Prepared {
 
 fn prepared(
     pattern: &CelValue<'_>,
+    budget: &mut PatternBudget,
     search: Search,
 ) -> Result<Option<Arc<dyn CelFunction>>, CelError> {
     let Some(pattern) = pattern.as_str() else {
         return Ok(None);
     };
-    Ok(Some(Arc::new(Prepared(search, re2::compile(pattern)?))))
+    Ok(Some(Arc::new(Prepared(
+        search,
+        re2::compile(pattern, budget)?,
+    ))))
 }
 
-fn prepare_find(pattern: &CelValue<'_>) -> Result<Option<Arc<dyn CelFunction>>, CelError> {
-    prepared(pattern, find)
+fn prepare_find(
+    pattern: &CelValue<'_>,
+    budget: &mut PatternBudget,
+) -> Result<Option<Arc<dyn CelFunction>>, CelError> {
+    prepared(pattern, budget, find)
 }
 
-fn prepare_find_all(pattern: &CelValue<'_>) -> Result<Option<Arc<dyn CelFunction>>, CelError> {
-    prepared(pattern, find_all)
+fn prepare_find_all(
+    pattern: &CelValue<'_>,
+    budget: &mut PatternBudget,
+) -> Result<Option<Arc<dyn CelFunction>>, CelError> {
+    prepared(pattern, budget, find_all)
 }
 
 fn find<'a>(args: &[CelValue<'a>], pattern: &Pattern, work: &mut CelWork<'_>) -> CelResult<'a> {
     let of = re2::searched(args)?;
-    let found = pattern.search(of, work)?.find(of);
+    let found = pattern.search(of, work)?.find(0, work)?;
     Ok(found
-        .map_or(String::new(), |found| found.as_str().to_owned())
+        .map_or(String::new(), |(start, end)| of[start..end].to_owned())
         .into())
 }
 
@@ -125,19 +138,28 @@ fn find_all<'a>(args: &[CelValue<'a>], pattern: &Pattern, work: &mut CelWork<'_>
         Some(CelValue::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
         Some(_) => return Err(CelError::no_such_overload()),
     };
-    let mut all = Vec::new();
-    let mut last = None;
-    for found in pattern.search(of, work)?.find_iter(of) {
-        // Go leaves out an empty match right after another match.
-        if found.is_empty() && last == Some(found.start()) {
-            continue;
+    let mut search = pattern.search(of, work)?;
+    let (mut all, mut at, mut last) = (Vec::new(), 0, None);
+    while all.len() < limit
+        && let Some((start, end)) = search.find(at, work)?
+    {
+        // Go leaves out an empty match right after another match, and searches on after the next character.
+        let is_left_out = end == at && last == Some(start);
+        at = if end > at { end } else { after_next(of, at) };
+        last = Some(end);
+        if !is_left_out {
+            work.burn(MATCH + work_of_bytes(end - start))?;
+            all.push(CelValue::from(of[start..end].to_owned()));
         }
-        if all.len() >= limit {
+        if at > of.len() {
             break;
         }
-        last = Some(found.end());
-        work.burn(MATCH + work_of_bytes(found.len()))?;
-        all.push(CelValue::from(found.as_str().to_owned()));
     }
     CelValue::list(all)
+}
+
+/// The position after the character at `at`; beyond the text if there is none.
+fn after_next(text: &str, at: usize) -> usize {
+    let next = text[at..].chars().next();
+    at + next.map_or(1, char::len_utf8)
 }

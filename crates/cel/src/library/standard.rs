@@ -287,7 +287,7 @@ where
 fn matches<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     match (&args[0], &args[1]) {
         (CelValue::String(text), CelValue::String(pattern)) => {
-            re2::is_match(&re2::compile_within(pattern, work)?, text, work)
+            re2::is_match(&re2::compile_within(pattern, text, work)?, text, work)
         }
         (CelValue::String(_) | CelValue::Duration(_) | CelValue::Timestamp(_), _) => {
             Err(CelError::no_such_overload())

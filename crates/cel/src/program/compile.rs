@@ -12,6 +12,7 @@ use super::plan::{
 };
 use super::{CelDeclarations, CelFunctionDecl};
 use crate::checker::{Checked, Reference};
+use crate::pattern_budget::PatternBudget;
 use crate::syntax::{Ast, Expr, ExprId, Fold, MapEntry};
 use crate::value::{
     CelError, CelMap, CelValue, CelWork, DEFAULT_WORK_LIMIT, double_to_int, double_to_uint,
@@ -45,11 +46,13 @@ pub(super) fn compile(
     ast: &Ast,
     checked: &Checked,
     declarations: &CelDeclarations,
+    budget: &mut PatternBudget,
 ) -> Result<CompiledCode, CelError> {
     let mut compiler = Compiler {
         ast,
         checked,
         declarations,
+        budget,
         code: Vec::new(),
         inits: vec![None; checked.locals as usize],
         used: Vec::new(),
@@ -77,6 +80,8 @@ pub(super) struct Compiler<'c> {
     ast: &'c Ast,
     checked: &'c Checked,
     declarations: &'c CelDeclarations,
+    /// What constant patterns may take.
+    budget: &'c mut PatternBudget,
     code: Vec<Code>,
     inits: Vec<Option<CodeId>>,
     used: Vec<u32>,
@@ -285,10 +290,12 @@ impl Compiler<'_> {
             _ => {}
         }
         let prepared = match function.prepare {
-            Some((at, prepare)) => match args.get(at).and_then(|arg| self.constant(*arg)) {
-                Some(constant) => prepare(constant)?,
-                None => None,
-            },
+            Some((at, prepare)) => {
+                match args.get(at).and_then(|arg| self.constant(*arg)).cloned() {
+                    Some(constant) => prepare(&constant, self.budget)?,
+                    None => None,
+                }
+            }
             None => None,
         };
         let sole = overload.or((function.singleton || function.overloads.len() == 1).then_some(0));

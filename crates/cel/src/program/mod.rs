@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crate::checker::Checked;
 use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl};
+use crate::pattern_budget::PatternBudget;
 use crate::syntax::Ast;
 use crate::types::CelType;
 use crate::value::{CelError, CelResult, DEFAULT_WORK_LIMIT};
@@ -50,14 +51,15 @@ impl CelProgram {
     ///
     /// # Errors
     ///
-    /// If a function does not accept a constant.
+    /// If a function does not accept a constant, or patterns take more than `budget` allows.
     pub(crate) fn compile(
         ast: &Ast,
         checked: &Checked,
         declarations: &CelDeclarations,
         variables: Arc<[Box<str>]>,
+        budget: &mut PatternBudget,
     ) -> Result<Self, CelError> {
-        let compiled = compile::compile(ast, checked, declarations)?;
+        let compiled = compile::compile(ast, checked, declarations, budget)?;
         let height = height::height(&compiled.code, &compiled.inits, compiled.root);
         Ok(Self {
             height,

@@ -1,7 +1,7 @@
 //! Tests of the crate through its public interface: comparisons with the originals, and hostile expressions.
 //!
 //! The corpora contain cel-spec's conformance cases, and the results of the pinned kube-apiserver's admission plugin
-//! for thousands of expressions. `oracle/run` writes them. `known_differences.json` lists the known differences with
+//! for thousands of expressions, and what Go's package `regexp` finds with a thousand patterns. `oracle/run` writes them. `known_differences.json` lists the known differences with
 //! their reasons; an entry that no longer applies is an error, too.
 //!
 //! `FAIRGATE_CEL_CORPUS` is the path of another corpus for the differential test; `--nocapture` shows counts by group.
@@ -19,6 +19,7 @@ mod interrupts;
 mod known;
 mod limits;
 mod nesting;
+mod patterns;
 mod properties;
 mod values;
 mod variables;

@@ -33,6 +33,7 @@ pub static POD_DISRUPTION_BUDGET: Kind = Kind {
     rules: &KindRules {
         name: None,
         validate: disruption_budget::validate_spec,
+        slow_validation: false,
         validate_status,
         warnings: |_| Vec::new(),
         unconditional_update: false,

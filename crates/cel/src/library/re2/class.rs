@@ -1,95 +1,185 @@
 //! Character classes and escapes of RE2.
 
-use std::fmt::Write as _;
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::refused::{INVALID_ESCAPE, INVALID_RANGE, Refused};
-
-/// A class that has every character, and one that has none.
-pub(super) const ANY: &str = r"[\x00-\x{10FFFF}]";
-pub(super) const NONE: &str = r"[^\x00-\x{10FFFF}]";
+use super::tables::{self, NamedClass};
+use std::sync::Arc;
 
 /// The highest code point.
 const MAX_CODE_POINT: u32 = 0x10_FFFF;
 
+/// Ranges of characters.
+type Ranges = &'static [(char, char)];
+
+/// The classes `\d`, `\s` and `\w`, which are ASCII only.
+const DIGIT: Ranges = &[('0', '9')];
+const SPACE: Ranges = &[('\t', '\n'), ('\x0c', '\r'), (' ', ' ')];
+const WORD: Ranges = &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')];
+
 /// The named POSIX classes, which are ASCII only.
-const POSIX: [(&str, &str); 14] = [
-    ("alnum", "0-9A-Za-z"),
-    ("alpha", "A-Za-z"),
-    ("ascii", r"\x00-\x7F"),
-    ("blank", r"\t "),
-    ("cntrl", r"\x00-\x1F\x7F"),
-    ("digit", "0-9"),
-    ("graph", "!-~"),
-    ("lower", "a-z"),
-    ("print", " -~"),
-    ("punct", r"!-/:-@\x5B-`\x7B-~"),
-    ("space", r"\t-\r "),
-    ("upper", "A-Z"),
-    ("word", "0-9A-Za-z_"),
-    ("xdigit", "0-9A-Fa-f"),
+const POSIX: [(&str, Ranges); 14] = [
+    ("alnum", &[('0', '9'), ('A', 'Z'), ('a', 'z')]),
+    ("alpha", &[('A', 'Z'), ('a', 'z')]),
+    ("ascii", &[('\0', '\x7f')]),
+    ("blank", &[('\t', '\t'), (' ', ' ')]),
+    ("cntrl", &[('\0', '\x1f'), ('\x7f', '\x7f')]),
+    ("digit", DIGIT),
+    ("graph", &[('!', '~')]),
+    ("lower", &[('a', 'z')]),
+    ("print", &[(' ', '~')]),
+    ("punct", &[('!', '/'), (':', '@'), ('[', '`'), ('{', '~')]),
+    ("space", &[('\t', '\r'), (' ', ' ')]),
+    ("upper", &[('A', 'Z')]),
+    ("word", WORD),
+    ("xdigit", &[('0', '9'), ('A', 'F'), ('a', 'f')]),
 ];
 
-/// A class in brackets, translated into the syntax of the crate `regex`.
-pub(super) struct Class;
+/// A class of a pattern, and the steps that making it took: one for each range.
+pub(super) struct ParsedClass {
+    pub(super) class: ClassOf,
+    pub(super) steps: u64,
+}
 
-impl Class {
-    /// Parses the class at the start of `text`. Returns the translation, and the text after the class.
-    pub(super) fn parse(text: &str) -> Result<(String, &str), Refused> {
-        let mut out = String::from("[");
-        let mut rest = &text[1..];
-        if let Some(after) = rest.strip_prefix('^') {
-            out.push('^');
-            rest = after;
+/// The characters of a class.
+pub(super) enum ClassOf {
+    /// Those of a class of Unicode, which patterns share.
+    Named(Arc<NamedClass>),
+    Own(ClassUnicode),
+}
+
+impl ClassOf {
+    fn class(&self) -> &ClassUnicode {
+        match self {
+            Self::Named(named) => &named.class,
+            Self::Own(class) => class,
         }
-        let mut first = true;
-        while first || !rest.starts_with(']') {
-            if rest.is_empty() {
-                return Err(("missing closing ]", text.to_owned()));
-            }
-            first = false;
-            rest = match special(rest)? {
-                Some((class, after)) => {
-                    out.push_str(&class);
-                    after
-                }
-                None => range(rest, text, &mut out)?,
-            };
-        }
-        out.push(']');
-        Ok((out, &rest[1..]))
     }
 }
 
+/// Where names such as `[:alpha:]` may end in a pattern. Without this, each `[:` would be looked after to the end of the pattern.
+#[derive(Clone, Copy)]
+pub(super) struct PosixNames {
+    /// The length of the pattern from the last `:]` on, if there is one.
+    pub(super) length_after: Option<usize>,
+}
+
+impl PosixNames {
+    /// The name that ends somewhere in `text`, and what is after it.
+    fn name_in(self, text: &str) -> Option<(&str, &str)> {
+        let length = self.length_after?;
+        (text.len() >= length)
+            .then(|| text.split_once(":]"))
+            .flatten()
+    }
+}
+
+/// Parses the class in brackets at the start of `text`. `folds` says whether the case of characters does not matter.
+/// Returns the text after it, too.
+pub(super) fn brackets(
+    text: &str,
+    folds: bool,
+    posix: PosixNames,
+) -> Result<(ParsedClass, &str), Refused> {
+    let (negated, mut rest) = match text[1..].strip_prefix('^') {
+        Some(rest) => (true, rest),
+        None => (false, &text[1..]),
+    };
+    // What is within is folded by itself, if it has a name, before it is negated.
+    let (mut folded, mut plain) = (Vec::new(), Vec::new());
+    let mut first = true;
+    while first || !rest.starts_with(']') {
+        if rest.is_empty() {
+            return Err(("missing closing ]", text.to_owned()));
+        }
+        first = false;
+        rest = match special(rest, folds, posix)? {
+            Some((inside, after)) => {
+                folded.extend_from_slice(inside.class().ranges());
+                after
+            }
+            None => range(rest, text, &mut plain)?,
+        };
+    }
+    let given = plain.len() + folded.len();
+    let (class, folding) = union(plain, folded, folds, negated);
+    let steps = (given + class.ranges().len()) as u64 + folding;
+    let class = ClassOf::Own(class);
+    Ok((ParsedClass { class, steps }, &rest[1..]))
+}
+
+/// A class of ranges whose case does not matter if `folds` says so, and of others. Returns the steps of that, too.
+fn union(
+    plain: Vec<ClassUnicodeRange>,
+    folded: Vec<ClassUnicodeRange>,
+    folds: bool,
+    negated: bool,
+) -> (ClassUnicode, u64) {
+    let mut class = ClassUnicode::new(plain);
+    let steps = if folds { tables::fold(&mut class) } else { 0 };
+    if !folded.is_empty() {
+        class.union(&ClassUnicode::new(folded));
+    }
+    if negated {
+        class.negate();
+    }
+    (class, steps)
+}
+
+/// Parses `\d`, `\pL` and the like at the start of `text`, if it begins with one.
+pub(super) fn escaped(text: &str, folds: bool) -> Result<Option<(ParsedClass, &str)>, Refused> {
+    let Some((class, rest)) = perl(text, folds)? else {
+        return Ok(None);
+    };
+    let steps = class.class().ranges().len() as u64;
+    Ok(Some((ParsedClass { class, steps }, rest)))
+}
+
 /// Parses a class within a class, `[:alpha:]`, `\pL` or `\d`, if the text begins with one.
-fn special(text: &str) -> Result<Option<(String, &str)>, Refused> {
+fn special(text: &str, folds: bool, posix: PosixNames) -> Result<Option<(ClassOf, &str)>, Refused> {
     if let Some(inside) = text.strip_prefix("[:")
-        && let Some((name, rest)) = inside.split_once(":]")
+        && let Some((name, rest)) = posix.name_in(inside)
     {
         let (negated, plain) = match name.strip_prefix('^') {
-            Some(plain) => ("^", plain),
-            None => ("", name),
+            Some(plain) => (true, plain),
+            None => (false, name),
         };
         let Some((_, ranges)) = POSIX.iter().find(|(of, _)| *of == plain) else {
             return Err((INVALID_RANGE, format!("[:{name}:]")));
         };
-        return Ok(Some((format!("[{negated}{ranges}]"), rest)));
+        return Ok(Some((of_ranges(ranges, folds, negated), rest)));
     }
-    let perl = match text.as_bytes() {
-        [b'\\', b'd', ..] => "[0-9]",
-        [b'\\', b'D', ..] => "[^0-9]",
-        [b'\\', b's', ..] => r"[\t\n\x0c\r ]",
-        [b'\\', b'S', ..] => r"[^\t\n\x0c\r ]",
-        [b'\\', b'w', ..] => "[0-9A-Za-z_]",
-        [b'\\', b'W', ..] => "[^0-9A-Za-z_]",
-        [b'\\', b'p' | b'P', ..] => return unicode(text).map(Some),
-        _ => return Ok(None),
-    };
-    Ok(Some((perl.to_owned(), &text[2..])))
+    perl(text, folds)
 }
 
-/// Parses a character, or a range of two characters with a dash between them, and appends it to `out`. Returns the text
+fn perl(text: &str, folds: bool) -> Result<Option<(ClassOf, &str)>, Refused> {
+    let (ranges, negated) = match text.as_bytes() {
+        [b'\\', b'd', ..] => (DIGIT, false),
+        [b'\\', b'D', ..] => (DIGIT, true),
+        [b'\\', b's', ..] => (SPACE, false),
+        [b'\\', b'S', ..] => (SPACE, true),
+        [b'\\', b'w', ..] => (WORD, false),
+        [b'\\', b'W', ..] => (WORD, true),
+        [b'\\', b'p' | b'P', ..] => return unicode(text, folds).map(Some),
+        _ => return Ok(None),
+    };
+    Ok(Some((of_ranges(ranges, folds, negated), &text[2..])))
+}
+
+fn of_ranges(ranges: Ranges, folds: bool, negated: bool) -> ClassOf {
+    let ranges = ranges.iter();
+    let ranges = ranges.map(|&(first, last)| ClassUnicodeRange::new(first, last));
+    let (class, _) = union(ranges.collect(), Vec::new(), folds, negated);
+    ClassOf::Own(class)
+}
+
+/// Parses a character, or a range of two characters with a dash between them, and appends it to `ranges`. Returns the text
 /// after it.
-fn range<'p>(text: &'p str, class: &str, out: &mut String) -> Result<&'p str, Refused> {
+fn range<'p>(
+    text: &'p str,
+    class: &str,
+    ranges: &mut Vec<ClassUnicodeRange>,
+) -> Result<&'p str, Refused> {
     let (low, mut rest) = character(text, class)?;
     let mut high = low;
     if rest.starts_with('-') && rest.len() >= 2 && !rest[1..].starts_with(']') {
@@ -99,21 +189,13 @@ fn range<'p>(text: &'p str, class: &str, out: &mut String) -> Result<&'p str, Re
             return Err((INVALID_RANGE, wrong.to_owned()));
         }
     }
-    // The crate `regex` accepts no surrogate at either end.
-    let low = if is_surrogate(low) { 0xE000 } else { low };
-    let high = if is_surrogate(high) { 0xD7FF } else { high };
-    if low > high {
-        out.push_str(NONE);
-    } else {
-        // Writing to a string does not fail.
-        let _ = write!(out, "\\x{{{low:X}}}-\\x{{{high:X}}}");
+    // A range may begin or end with a surrogate, which no text has.
+    let low = char::from_u32(low).unwrap_or('\u{E000}');
+    let high = char::from_u32(high).unwrap_or('\u{D7FF}');
+    if low <= high {
+        ranges.push(ClassUnicodeRange::new(low, high));
     }
     Ok(rest)
-}
-
-/// Whether a code point is half of a UTF-16 pair, which no text has. A pattern may name it nevertheless.
-fn is_surrogate(code_point: u32) -> bool {
-    (0xD800..0xE000).contains(&code_point)
 }
 
 fn character<'p>(text: &'p str, class: &str) -> Result<(u32, &'p str), Refused> {
@@ -125,7 +207,7 @@ fn character<'p>(text: &'p str, class: &str) -> Result<(u32, &'p str), Refused> 
 }
 
 /// Parses `\pL` or `\p{Name}`. `P` in place of `p`, or a leading `^` in the name, negates it.
-pub(super) fn unicode(text: &str) -> Result<(String, &str), Refused> {
+fn unicode(text: &str, folds: bool) -> Result<(ClassOf, &str), Refused> {
     let negated = text.starts_with(r"\P");
     let first = text[2..].chars().next();
     let (name, rest) = match first {
@@ -141,43 +223,10 @@ pub(super) fn unicode(text: &str) -> Result<(String, &str), Refused> {
         Some(name) => (!negated, name),
         None => (negated, name),
     };
-    match property(name) {
-        Some((class, complement)) => Ok((if negated { complement } else { class }, rest)),
+    match tables::property(name, folds, negated) {
+        Some(named) => Ok((ClassOf::Named(named), rest)),
         None => Err((INVALID_RANGE, whole.to_owned())),
     }
-}
-
-/// The class of a general category or a script, and the class of all other characters.
-///
-/// As in Go, the case of letters does not matter, nor do underscores, dashes and spaces. Categories have short and long
-/// names, scripts only long ones. (Go 1.25 and 1.26 do not find the scripts whose names have an underscore.)
-fn property(name: &str) -> Option<(String, String)> {
-    /// The scripts whose long name has four letters, as all short names have.
-    const FOUR_LETTERS: [&str; 7] = ["ahom", "cham", "kawi", "lisu", "modi", "thai", "toto"];
-
-    let name = name.replace(['_', '-', ' '], "").to_ascii_lowercase();
-    let pair = |class: &str, complement: &str| Some((class.to_owned(), complement.to_owned()));
-    match &*name {
-        "any" => return pair(ANY, NONE),
-        "ascii" => return pair(r"[\x00-\x7F]", r"[^\x00-\x7F]"),
-        "assigned" => return pair(r"\P{gc=Cn}", r"\p{gc=Cn}"),
-        // No text has surrogates.
-        "cs" | "surrogate" => return pair(NONE, ANY),
-        _ => {}
-    }
-    // The crate `regex` ignores a leading `is`, with which no name in Unicode begins.
-    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if name.is_empty() || !is_plain || name.starts_with("is") {
-        return None;
-    }
-    let is_script = name.len() != 4 || FOUR_LETTERS.contains(&&*name);
-    let kind = ["gc", "sc"].into_iter().find(|kind| {
-        (*kind == "gc" || is_script) && regex::Regex::new(&format!(r"\p{{{kind}={name}}}")).is_ok()
-    })?;
-    Some((
-        format!(r"\p{{{kind}={name}}}"),
-        format!(r"\P{{{kind}={name}}}"),
-    ))
 }
 
 /// The code point of the escape at the start of `text`, which may be a surrogate, and the text after it.
@@ -220,17 +269,33 @@ fn octal(text: &str) -> (u32, &str) {
 }
 
 /// The code point of two hexadecimal digits, or of any number of them in braces, and the text after them. `text` begins
-/// with the backslash, `rest` after the `x`.
+/// with the backslash, `rest` after the `x`. The error has what was read up to the first wrong character.
 fn hex<'p>(text: &'p str, rest: &'p str) -> Result<(u32, &'p str), Refused> {
-    let (digits, after) = match rest.strip_prefix('{') {
-        Some(inside) => inside.split_once('}').unwrap_or((rest, "")),
-        None => rest.split_at_checked(2).unwrap_or(("", "")),
+    let wrong = |rest: &str| {
+        let part = &text[..text.len() - rest.len()];
+        Err((INVALID_ESCAPE, part.to_owned()))
     };
-    let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let value = u32::from_str_radix(digits, 16).ok().filter(|_| valid);
-    let end = text.len() - after.len();
-    let code_point = value.filter(|value| *value <= MAX_CODE_POINT);
-    code_point
-        .map(|code_point| (code_point, after))
-        .ok_or_else(|| (INVALID_ESCAPE, text[..end].to_owned()))
+    let Some(inside) = rest.strip_prefix('{') else {
+        let mut characters = rest.chars();
+        let digits = [characters.next(), characters.next()];
+        let digits = digits.map(|one| one.and_then(|one| one.to_digit(16)));
+        return match digits {
+            [Some(high), Some(low)] => Ok((16 * high + low, characters.as_str())),
+            _ => wrong(characters.as_str()),
+        };
+    };
+    let mut characters = inside.chars();
+    let mut code_point = None;
+    while let Some(character) = characters.next() {
+        let digit = match (character, code_point) {
+            ('}', Some(code_point)) => return Ok((code_point, characters.as_str())),
+            _ => character.to_digit(16),
+        };
+        let value = digit.map(|digit| 16 * code_point.unwrap_or_default() + digit);
+        code_point = value.filter(|value| *value <= MAX_CODE_POINT);
+        if code_point.is_none() {
+            break;
+        }
+    }
+    wrong(characters.as_str())
 }

@@ -204,7 +204,7 @@ fn checked(height: u32) -> Result<u32, TooHigh> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::translate::translate;
+    use super::super::parse::parse;
 
     #[test]
     fn heights_are_those_of_the_trees_of_go() {
@@ -232,7 +232,11 @@ mod tests {
             ("|", 2),
             ("()", 2),
         ] {
-            assert_eq!(translate(pattern).unwrap().height, height, "{pattern}");
+            assert_eq!(
+                parse(pattern, u64::MAX, &mut 0).unwrap().height,
+                height,
+                "{pattern}"
+            );
         }
     }
 }

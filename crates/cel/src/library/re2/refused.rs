@@ -6,3 +6,4 @@ pub(super) type Refused = (&'static str, String);
 pub(super) const INVALID_ESCAPE: &str = "invalid escape sequence";
 pub(super) const INVALID_RANGE: &str = "invalid character class range";
 pub(super) const TOO_DEEP: &str = "expression nests too deeply";
+pub(super) const TOO_LARGE: &str = "expression too large";
