@@ -14,7 +14,7 @@ use super::{
 use fairgate_admission::{AdmissionMode, AdmissionRecorder, ClusterObjects, Fidelity};
 use fairgate_admitter::{Admitter, AdmitterSettings, ClusterState, PublishedPolicies};
 use fairgate_apiserver::{GatewayAdmission, PolicySetSource, authorize::Authorizer};
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_cluster::{
     ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
     PublishingStatus, UpstreamPolicies,
@@ -226,6 +226,6 @@ impl AdmissionPolicies {
             fidelity: self.fidelity,
             status: self.status,
         };
-        control.spawn(publisher.run(self.source));
+        tasks::spawn(control, publisher.run(self.source));
     }
 }

@@ -21,7 +21,7 @@ use super::{
     secure_admin::SecureAdmin,
     settings::UpstreamClients,
 };
-use fairgate_base::{clock::Clock, turns};
+use fairgate_base::{clock::Clock, tasks, turns};
 use fairgate_config::Config;
 use fairgate_observe::{AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue};
 use fairgate_proxy::{
@@ -66,7 +66,7 @@ impl ControlTasks {
         let mut checks = checks(gateway, &self.telemetry);
         if let Some(hosting) = &self.hosting {
             checks = hosting.add_health_check(checks);
-            control.spawn(hosting.register_metrics(&self.telemetry).run());
+            tasks::spawn(&control, hosting.register_metrics(&self.telemetry).run());
             hosting.start(&control, &self.clients.streams);
         }
         checks = self.add_checks_of_followers(checks);
@@ -85,9 +85,9 @@ impl ControlTasks {
         );
         register_load_metrics(gateway, &self.telemetry);
         register_defence_metrics(gateway, &self.telemetry);
-        control.spawn(Arc::clone(&self.telemetry).run());
+        tasks::spawn(&control, Arc::clone(&self.telemetry).run());
         self.start_flow_control(&control);
-        control.spawn(followed_files::follow(self.renewals));
+        tasks::spawn(&control, followed_files::follow(self.renewals));
         if let Some(admission) = self.admission {
             admission.start(&control);
         }
@@ -107,7 +107,8 @@ impl ControlTasks {
             .as_ref()
             .and_then(ConfiguredSource::nudge);
         let source = self.policies.source;
-        let following = source.map(|source| control.spawn(follow(source, applier.clone())));
+        let following =
+            source.map(|source| tasks::spawn(&control, follow(source, applier.clone())));
         let reload = Reload {
             started_with: self.config.clone(),
             config: self.config,
@@ -119,7 +120,7 @@ impl ControlTasks {
             following,
             hash_key: self.hash_key,
         };
-        control.spawn(reload.run(hangup));
+        tasks::spawn(&control, reload.run(hangup));
         Ok(admin)
     }
 
@@ -159,7 +160,7 @@ impl ControlTasks {
             plain: plain.address()?,
             secure: secure.transpose()?,
         };
-        control.spawn(plain.run());
+        tasks::spawn(&control, plain.run());
         Ok(addresses)
     }
 
@@ -169,9 +170,9 @@ impl ControlTasks {
         if self.config.has_upstream {
             let client = self.clients.streams.clone();
             let counts = object_counts::follow(flow_control(), self.clock.clone(), client);
-            control.spawn(counts);
+            tasks::spawn(control, counts);
         }
-        control.spawn(rebalance(flow_control(), self.clock.clone()));
+        tasks::spawn(control, rebalance(flow_control(), self.clock.clone()));
     }
 }
 

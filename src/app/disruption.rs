@@ -9,7 +9,7 @@ use super::{
     runtimes::Gateway,
     settings::{self, UpstreamClients},
 };
-use fairgate_base::{clock::Clock, events::EventSink};
+use fairgate_base::{clock::Clock, events::EventSink, tasks};
 use fairgate_config::{Config, DisruptionControllerMode, StoreConfig};
 use fairgate_disruption::{BudgetFeed, ControllerStatus, DisruptionRunner, RunnerSettings};
 use fairgate_eviction::controller::SyncEnding;
@@ -74,7 +74,7 @@ impl Disruption {
         let drains = async move {
             let _ = phases.wait_for(|phase| *phase != DrainPhase::Serving).await;
         };
-        let running = gateway.control().spawn(self.runner.run(drains));
+        let running = tasks::spawn(&gateway.control(), self.runner.run(drains));
         gateway.wait_for(running);
     }
 

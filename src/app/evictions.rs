@@ -9,7 +9,7 @@ use super::{
     hosted_api::HostedApi,
     settings::{self, UpstreamClients},
 };
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_config::{Config, EvictionWaitConfig};
 use fairgate_eviction::waiting::WaitLimits;
 use fairgate_evictor::{EvictionWaitRules, Evictor, EvictorSettings};
@@ -61,7 +61,7 @@ fn wait_rules(wait: &EvictionWaitConfig) -> EvictionWaitRules {
 pub(super) fn end_waits_with(evictor: Option<Arc<Evictor>>, gateway: &Gateway) {
     let Some(evictor) = evictor else { return };
     let mut phases = gateway.drain().subscribe();
-    gateway.control().spawn(async move {
+    tasks::spawn(&gateway.control(), async move {
         let stopping = phases.wait_for(|now| *now >= DrainPhase::Stopping);
         // Once the gateway is gone, no wait is left to end.
         if stopping.await.is_ok() {

@@ -28,7 +28,7 @@ use fairgate_apiserver::{
         Bootstrapper, ConditionWriter, ReconcileError, TypeCheckWriter, UnreachableSchema,
     },
 };
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_config::{self as config, AdmissionSource, Config, EvictionMode};
 use fairgate_core::{
     apf::{
@@ -326,16 +326,16 @@ impl HostedApi {
     /// Starts the tasks that maintain the objects and the store. The upstream's namespaces are followed through
     /// `streams`. To be called inside the control runtime.
     pub(super) fn start(&self, control: &runtime::Handle, streams: &ApiClient) {
-        control.spawn(self.clone().keep_bootstrap());
-        control.spawn(self.clone().keep_conditions());
-        control.spawn(self.clone().maintain());
+        tasks::spawn(control, self.clone().keep_bootstrap());
+        tasks::spawn(control, self.clone().keep_conditions());
+        tasks::spawn(control, self.clone().maintain());
         if self.hosted.has(&VALIDATING_ADMISSION_POLICY) {
-            control.spawn(self.clone().keep_type_checks());
+            tasks::spawn(control, self.clone().keep_type_checks());
         }
         if self.in_upstream_namespaces && self.hosted.has(&POD_DISRUPTION_BUDGET) {
             let (hosted, clock) = (Arc::clone(&self.hosted), self.clock.clone());
             let namespaces = NamespaceFollower::new(hosted, streams.clone(), clock);
-            control.spawn(namespaces.run());
+            tasks::spawn(control, namespaces.run());
         }
     }
 

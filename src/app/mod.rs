@@ -464,7 +464,7 @@ where
             context.clock.clone(),
             settings::random(),
         );
-        fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
+        fairgate_base::turns::spawn_local_boxed(Rc::clone(&gate).run());
         let auth = AuthLayer::new(Arc::clone(&parts.rules), context.clock.clone());
         let hosted = match &parts.hosted {
             None => HostedLayer::none(),

@@ -3,12 +3,13 @@
 use std::{path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
-use tokio::{sync::Notify, task::JoinHandle};
+use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
 use super::{
     policies::{Applier, ConfiguredSource, follow},
     settings,
 };
+use fairgate_base::tasks;
 use fairgate_config::{Config, GatewayMode};
 use fairgate_core::finding::Finding;
 use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
@@ -45,7 +46,8 @@ impl Reload {
         self.nudge = source.as_ref().map(FileSource::nudge);
         let applier = self.applier.clone();
         let source = source.map(ConfiguredSource::Files);
-        self.following = source.map(|source| tokio::spawn(follow(source, applier)));
+        self.following =
+            source.map(|source| tasks::spawn(&Handle::current(), follow(source, applier)));
     }
 
     /// Handles signals until the process exits.

@@ -19,7 +19,7 @@ use tokio::{
 };
 use tower::Service;
 
-use fairgate_base::{background, clock::Clock};
+use fairgate_base::{background, clock::Clock, tasks, turns};
 use fairgate_call::{Inbound, Reply};
 use fairgate_proxy::serve::{
     Acceptor, BindError, ClientConnections, Core, CoreHandle, CoreLoad, Defence, DrainController,
@@ -157,7 +157,7 @@ impl Gateway {
         let connections = gateway.connections.clone();
         let acceptor = Acceptor::new(listener, cores, connections, descriptors);
         let phases = gateway.drain.subscribe();
-        control.spawn(async move {
+        tasks::spawn(control.handle(), async move {
             if let Err(error) = acceptor.run(phases).await {
                 tracing::error!(%error, "the listener failed; no more connections are accepted");
             }
@@ -218,12 +218,12 @@ impl Gateway {
             let drain = DrainController::default();
             let own_phases = drain.subscribe();
             let accepting = acceptor.run(drain.subscribe());
-            fairgate_base::turns::spawn_local(async move {
+            turns::spawn_local_boxed(async move {
                 if let Err(error) = accepting.await {
                     tracing::error!(%error, "a listener failed; it accepts no more connections");
                 }
             });
-            fairgate_base::turns::spawn_local(async move {
+            turns::spawn_local_boxed(async move {
                 let _ = phases.wait_for(|phase| *phase >= DrainPhase::Ended).await;
                 drain.advance(DrainPhase::Over);
             });

@@ -12,6 +12,8 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, task::JoinSet};
 
+use fairgate_base::tasks;
+
 /// The target of all requests: a GET of one object, which takes one seat.
 const TARGET: &str = "/api/v1/namespaces/default/configmaps/demo";
 
@@ -49,10 +51,10 @@ impl DemoConnection {
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut driver = JoinSet::new();
-        driver.spawn(async move {
+        driver.spawn(tasks::boxed(async move {
             // An error of the connection is returned by the request on it.
             let _ = connection.await;
-        });
+        }));
         let host = HeaderValue::try_from(address.to_string()).map_err(http::Error::from)?;
         Ok(Self {
             sender,

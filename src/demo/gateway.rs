@@ -18,7 +18,7 @@ use tower::layer::util::Identity;
 
 use super::{DemoError, flow::DemoFlow, upstream::WORKERS};
 use crate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_call::{Call, Refusal, ResetLimits, SpoolLimits};
 use fairgate_core::{
     apf::{
@@ -92,7 +92,10 @@ impl DemoGateway {
         let rules = Arc::new(ArcSwap::from_pointee(rules(flows)?));
         let upstream = Arc::new(UpstreamSettings::new(authority(upstream)?, None));
         let control = control_runtime()?;
-        control.spawn(rebalance(Arc::clone(&flow_control), clock.clone()));
+        tasks::spawn(
+            control.handle(),
+            rebalance(Arc::clone(&flow_control), clock.clone()),
+        );
         let shared = Arc::clone(&flow_control);
         let gateway = Gateway::start(app, control, move |context: CoreContext| {
             let core = u16::try_from(context.index).unwrap_or(u16::MAX);
@@ -102,7 +105,7 @@ impl DemoGateway {
                 context.clock.clone(),
                 core.into(),
             );
-            fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
+            fairgate_base::turns::spawn_local_boxed(Rc::clone(&gate).run());
             let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
             let forward = Forward::new(Arc::clone(&upstream), Rc::new(impersonate), context.clock);
             let (trace, dumps) = (Identity::new(), Identity::new());

@@ -19,7 +19,7 @@ use super::{
     figures::random_part,
     flow::DemoFlow,
 };
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_core::{
     sync::{Arc, Mutex, lock},
     time::Time,
@@ -78,10 +78,12 @@ pub(super) fn start(
             for connection in 0..ELEPHANT_CONNECTIONS {
                 let after = settling * connection / ELEPHANT_CONNECTIONS;
                 let client = client.clone();
-                clients.spawn(client.run_closed_loop(course.start.plus(after)));
+                clients.spawn(tasks::boxed(
+                    client.run_closed_loop(course.start.plus(after)),
+                ));
             }
         } else {
-            clients.spawn(client.run_open_loop(number));
+            clients.spawn(tasks::boxed(client.run_open_loop(number)));
         }
     }
     Ok(clients)
@@ -121,11 +123,11 @@ impl DemoClient {
                 continue;
             }
             let (mouse, idle) = (self.clone(), Arc::clone(&idle));
-            open.spawn(async move {
+            open.spawn(tasks::boxed(async move {
                 let mut connection = lock(&idle).pop();
                 mouse.request(&mut connection, intended).await;
                 lock(&idle).extend(connection);
-            });
+            }));
         }
         while open.join_next().await.is_some() {}
     }

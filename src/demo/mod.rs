@@ -33,7 +33,7 @@ pub use live::ProgressDisplay;
 pub use report::{DemoReport, FlowFigures, SideFigures};
 
 use crate::app::StartError;
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_core::{sync::Arc, time::Time};
 use fairgate_proxy::{auth::NoRandomness, serve::raise_descriptor_limit};
 use flow::DemoFlow;
@@ -217,7 +217,9 @@ impl Run {
         for side in sides {
             let mut started = load::start(&self.course(side), &side.flows)
                 .map_err(|error| DemoError::Embedded(error.to_string()))?;
-            clients.spawn(async move { while started.join_next().await.is_some() {} });
+            clients.spawn(tasks::boxed(async move {
+                while started.join_next().await.is_some() {}
+            }));
         }
         let interrupted = tokio::select! {
             shown = self.show(sides, live, out) => shown.map(|()| false),

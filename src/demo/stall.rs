@@ -13,7 +13,7 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_core::time::nanos;
 
 /// How often to wake.
@@ -32,14 +32,14 @@ impl StallWatch {
         let longest_nanos = Arc::new(AtomicU64::new(0));
         let longest = Arc::clone(&longest_nanos);
         let mut watching = JoinSet::new();
-        watching.spawn(async move {
+        watching.spawn(tasks::boxed(async move {
             loop {
                 let intended = clock.now().plus(PERIOD);
                 tokio::time::sleep_until(clock.instant(intended)).await;
                 let late = clock.now().since(intended);
                 longest.fetch_max(nanos(late), Ordering::Relaxed);
             }
-        });
+        }));
         Self {
             longest_nanos,
             _watching: watching,

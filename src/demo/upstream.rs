@@ -27,6 +27,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
 use super::figures::random_part;
+use fairgate_base::tasks;
 
 /// The number of requests that the server executes concurrently.
 pub(super) const WORKERS: u32 = 10;
@@ -71,7 +72,7 @@ impl StandInServer {
             begun: AtomicU64::new(0),
         });
         let mut accepting = JoinSet::new();
-        accepting.spawn(accept(listener, Arc::clone(&workers)));
+        accepting.spawn(tasks::boxed(accept(listener, Arc::clone(&workers))));
         Ok(Self {
             address,
             workers,
@@ -101,7 +102,7 @@ async fn accept(listener: TcpListener, workers: Arc<Workers>) {
         // If it fails, responses are only slower.
         let _ = stream.set_nodelay(true);
         let workers = Arc::clone(&workers);
-        connections.spawn(async move {
+        connections.spawn(tasks::boxed(async move {
             let service = service_fn(|_request| {
                 let workers = Arc::clone(&workers);
                 async move { Ok::<_, Infallible>(workers.execute().await) }
@@ -110,7 +111,7 @@ async fn accept(listener: TcpListener, workers: Arc<Workers>) {
             let _ = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
-        });
+        }));
     }
 }
 

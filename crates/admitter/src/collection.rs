@@ -12,6 +12,7 @@ use crate::{
     upstream_objects::{ListFailure, PAGE, UpstreamPage},
 };
 use fairgate_admission::AdmissionMode;
+use fairgate_base::tasks;
 
 impl Evaluation {
     /// Judges each object of a collection. The request is refused if one of them must not be deleted; the objects after it
@@ -84,7 +85,7 @@ impl Evaluation {
         let (selectors, from) = (selectors.to_owned(), token.to_owned());
         let share = self.share.another();
         let reading = async move { upstream.page(&path, &selectors, &from, limit, share).await };
-        let mut task = AbortOnDrop(self.control.spawn(reading));
+        let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, reading));
         let page = (&mut task.0).await;
         page.unwrap_or_else(|error| Err(error.to_string().into()))
     }

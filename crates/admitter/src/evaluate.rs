@@ -11,6 +11,7 @@ use std::{
 use bytes::Bytes;
 use fairgate_admission::{AdmissionOperation, Fidelity};
 use fairgate_apiserver::{KnownAnswers, Output, StatusError, deletion_checks};
+use fairgate_base::tasks;
 use fairgate_call::{Call, Refusal};
 use fairgate_core::{digest::RequestInfo, time::Time};
 use http::HeaderValue;
@@ -153,7 +154,10 @@ impl Evaluation {
         let upstream = self.admitter.upstream.clone();
         let share = self.share.another();
         let reading = async move { upstream.object(&path, share).await };
-        OldRead::Reading(AbortOnDrop(self.control.spawn(reading)))
+        OldRead::Reading(AbortOnDrop(tasks::spawn_with_result(
+            &self.control,
+            reading,
+        )))
     }
 
     /// Judges the request. `call` is where a dry run can be made of it.

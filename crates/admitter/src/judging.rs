@@ -15,6 +15,7 @@ use std::{
 };
 
 use fairgate_apiserver::StatusError;
+use fairgate_base::tasks;
 use fairgate_cel::library::authorizer::AuthorizationCheck;
 use tokio::runtime::Handle;
 
@@ -200,7 +201,7 @@ impl Admitter {
         let (upstream, facts, to) = (self.upstream.clone(), Arc::clone(&job.facts), kind.clone());
         let share = job.share.another();
         let finding = async move { conversion::conversion(&upstream, &facts, &to, share).await };
-        let mut task = AbortOnDrop(control.spawn(finding));
+        let mut task = AbortOnDrop(tasks::spawn_with_result(control, finding));
         let found = (&mut task.0).await;
         let found = found.unwrap_or_else(|error| Err(error.to_string()));
         let conversion = match found {

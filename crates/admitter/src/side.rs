@@ -374,7 +374,7 @@ impl AdmissionSide {
                 evaluation,
                 is_done: false,
             };
-            fairgate_base::turns::spawn_local(audit.judge(old));
+            fairgate_base::turns::spawn_local_boxed(audit.judge(old));
             let reply = inner.call(call).await;
             // What the upstream refuses changes nothing.
             let is_refused = |reply: &Reply| reply.status().is_client_error();

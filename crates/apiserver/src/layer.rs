@@ -32,7 +32,7 @@ use crate::{
     status_error::StatusError,
     watch_stream::WatchStream,
 };
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody};
 use fairgate_core::digest::{normalized_path, readable};
 
@@ -262,7 +262,7 @@ impl Shared {
         let limit = self.hosted.takes_body(&request);
         if limit.is_none() && !self.hosted.is_heavy(&request) {
             let hosted = Arc::clone(&self.hosted);
-            let response = self.control.spawn(async move {
+            let response = tasks::spawn_with_result(&self.control, async move {
                 match hosted.admit(&request).await {
                     Ok(()) => hosted.serve(&request).await,
                     Err(refused) => refused,
@@ -271,9 +271,8 @@ impl Shared {
             return response.await.map_err(|error| internal(&error));
         }
         let (hosted, head) = (Arc::clone(&self.hosted), request.clone());
-        let admitted = self
-            .control
-            .spawn(async move { hosted.admit(&head).await })
+        let admitting = async move { hosted.admit(&head).await };
+        let admitted = tasks::spawn_with_result(&self.control, admitting)
             .await
             .map_err(|error| internal(&error))?;
         if let Err(refused) = admitted {
@@ -300,8 +299,7 @@ impl Shared {
                 control.block_on(hosted.serve(&request))
             })
         } else {
-            self.control
-                .spawn(async move { hosted.serve(&request).await })
+            tasks::spawn_with_result(&self.control, async move { hosted.serve(&request).await })
         };
         response.await.map_err(|error| internal(&error))
     }

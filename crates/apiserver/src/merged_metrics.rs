@@ -36,6 +36,7 @@ use crate::{
     metrics_text,
     upstream_body::{ReadBody, read},
 };
+use fairgate_base::tasks;
 use fairgate_call::{BodyError, Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 
 /// The path of the metrics.
@@ -141,9 +142,8 @@ impl Merger {
         accepts_gzip: bool,
     ) -> Result<Option<(Bytes, bool)>, Refusal> {
         let hosted = Arc::clone(&self.hosted);
-        let own = self
-            .control
-            .spawn(async move { hosted.own_metrics().await });
+        let own =
+            tasks::spawn_with_result(&self.control, async move { hosted.own_metrics().await });
         let own = self.in_time(own).await?;
         let Some(own) = own.map_err(|error| Refusal::Internal(error.to_string().into()))? else {
             return Ok(None);

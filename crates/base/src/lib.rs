@@ -2,7 +2,7 @@
 //!
 //! [`clock`] is the only reader of time, [`socket`] is a connection with or without TLS, [`local`] runs
 //! work on one thread, and [`background`] is for threads that must not disturb those; [`turns`] counts how long tasks
-//! keep a data core; [`log_limit`] bounds how often an
+//! keep a data core; [`tasks`] spawns tasks elsewhere; [`log_limit`] bounds how often an
 //! event is logged, and [`events`] are sent to a listener that counts them.
 
 pub mod background;
@@ -11,4 +11,5 @@ pub mod events;
 pub mod local;
 pub mod log_limit;
 pub mod socket;
+pub mod tasks;
 pub mod turns;

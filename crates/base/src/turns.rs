@@ -55,6 +55,17 @@ where
     tokio::task::spawn_local(counted)
 }
 
+/// The same for tasks that few requests start: the future is boxed, so that the runtime's code for tasks is not compiled anew for its
+/// type (see [`tasks`](crate::tasks)).
+pub fn spawn_local_boxed(future: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+    spawn_hidden(Box::pin(future))
+}
+
+/// Not generic, so it is compiled here for all crates.
+fn spawn_hidden(future: Pin<Box<dyn Future<Output = ()>>>) -> JoinHandle<()> {
+    spawn_local(future)
+}
+
 /// What was counted; nothing unless that is switched on.
 pub fn counts() -> TurnCounts {
     COUNTER

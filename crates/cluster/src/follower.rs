@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use fairgate_admission::{ParamScope, PolicyParamKind};
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_upstream::{
     client::ApiClient,
     kube_transport::KubeTransport,
@@ -106,7 +106,7 @@ impl<T: KeptForm> Follower<T> {
             health: Arc::clone(&health),
             served: Arc::clone(&served),
         };
-        let task = settings.control.spawn(following.run()).abort_handle();
+        let task = tasks::spawn(&settings.control, following.run()).abort_handle();
         Self {
             objects,
             health,

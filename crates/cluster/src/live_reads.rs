@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fairgate_admission::InputFailure;
 use fairgate_admission::SharedObject;
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
@@ -69,7 +69,7 @@ impl LiveReads {
         let this = Arc::clone(&self.0);
         let type_meta = (resource.api_version.clone(), resource.kind.clone());
         // The connections of the client belong to the control runtime.
-        let reading = self.0.control.spawn(async move {
+        let reading = tasks::spawn_with_result(&self.0.control, async move {
             let reading = this.get(path, &type_meta);
             let read = tokio::time::timeout(limit, reading).await;
             read.unwrap_or_else(|_| {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration}
 
 use fairgate_admission::Fidelity;
 use fairgate_admitter::{ForwardedPolicies, PublishedPolicies};
-use fairgate_base::{background, clock::Clock};
+use fairgate_base::{background, clock::Clock, tasks};
 use fairgate_core::{
     finding::{Finding, Severity},
     sync::{Mutex, lock},
@@ -164,7 +164,7 @@ impl PolicyPublisher {
             }
             let count = prepared.policies.set.len();
             let retired = self.published.publish(prepared.policies);
-            tokio::spawn(freed(retired));
+            tasks::spawn(&tokio::runtime::Handle::current(), freed(retired));
             self.status.published(count);
             tracing::info!(policies = count, "admission policies applied");
             self.state.follow(&needs);

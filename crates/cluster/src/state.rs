@@ -13,7 +13,7 @@ use fairgate_admission::{
     SharedObject, unknown_param_kind,
 };
 use fairgate_admitter::{ClusterState, ServedResource};
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_upstream::client::ApiClient;
 use kube::core::{ApiResource, GroupVersionKind};
 use tokio::{runtime::Handle, task::AbortHandle};
@@ -98,7 +98,7 @@ impl FollowedCluster {
             clock,
         } = settings;
         let discovery = Arc::new(ResourceDiscovery::new(client.clone(), clock.clone()));
-        let discovering = control.spawn(Arc::clone(&discovery).run()).abort_handle();
+        let discovering = tasks::spawn(&control, Arc::clone(&discovery).run()).abort_handle();
         Arc::new(Self {
             reads: LiveReads::new(client, control.clone(), clock.clone()),
             following: FollowSettings {

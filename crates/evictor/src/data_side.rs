@@ -27,7 +27,7 @@ use fairgate_apiserver::{
     ApiRequest, MAX_BODY, Output, StatusError, access,
     posted::{self, PostOptions},
 };
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_call::{Call, ClientBody, Refusal, Reply, RequestContext, RequestProgress};
 use fairgate_core::digest::User;
 use fairgate_eviction::procedure::{
@@ -185,9 +185,8 @@ impl DataSide {
         let body = prepared.attempt.as_ref().map(|(_, body)| body.clone());
         let (link, procedure) = client_link::link();
         let evictor = Arc::clone(&self.evictor);
-        let task = self
-            .control
-            .spawn(async move { prepared.run(&evictor, procedure).await });
+        let running = async move { prepared.run(&evictor, procedure).await };
+        let task = tasks::spawn_with_result(&self.control, running);
         let mut waiting = Waiting {
             task,
             link,
@@ -277,7 +276,7 @@ impl DataSide {
     async fn checked(&self, eviction: EvictionRequest) -> Option<EvictionRefusal> {
         let evictor = Arc::clone(&self.evictor);
         let checking = async move { evictor.check(eviction).await };
-        let mut task = AbortOnDrop(self.control.spawn(checking));
+        let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, checking));
         let checked = tokio::time::timeout(CHECK_LIMIT, &mut task.0).await;
         // In any uncertain case the upstream decides.
         checked.ok()?.ok()?

@@ -31,6 +31,7 @@ use crate::{
     path::PathMatch,
     waits::HeldPlace,
 };
+use fairgate_base::tasks;
 use fairgate_call::{
     Call, ClientBody, Identity, Peer, Refusal, Reply, ReplyBody, RequestContext, RequestKind,
     RequestProgress,
@@ -331,7 +332,7 @@ impl Wait {
         let place = evictor.waits.join(budget, &self.request.digest.user.name)?;
         if evictor.waits.follow() {
             let reading = Arc::clone(evictor).read_budgets();
-            self.shared.control.spawn(reading);
+            tasks::spawn(&self.shared.control, reading);
         }
         Some(place)
     }

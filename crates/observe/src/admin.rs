@@ -28,6 +28,7 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
+    runtime::Handle,
     sync::Notify,
 };
 
@@ -37,6 +38,7 @@ use crate::{
     endpoints::OperatorEndpoints,
     gateway_metrics::AdminConnectionCut,
 };
+use fairgate_base::tasks;
 
 /// The maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
@@ -135,7 +137,8 @@ impl AdminServer {
                             .metrics()
                             .admin_connection_cut(AdminConnectionCut::Crowded);
                     }
-                    tokio::spawn(serve(Arc::clone(&self.endpoints), stream, admitted));
+                    let serving = serve(Arc::clone(&self.endpoints), stream, admitted);
+                    tasks::spawn(&Handle::current(), serving);
                 }
                 // The next attempt has the descriptor that is free now.
                 Err(_) if spare.take().is_some() => {}

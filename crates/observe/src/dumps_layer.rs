@@ -22,6 +22,7 @@ use crate::{
     dumps::{Dump, PATH},
     telemetry::Telemetry,
 };
+use fairgate_base::tasks;
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use fairgate_core::digest::{User, readable};
 
@@ -102,7 +103,7 @@ impl DumpsLayer {
         };
         let (made, text) = oneshot::channel();
         let telemetry = Arc::clone(&self.telemetry);
-        self.control.spawn(async move {
+        tasks::spawn(&self.control, async move {
             // The requester may have left.
             let _ = made.send(telemetry.dump(dump).await);
         });

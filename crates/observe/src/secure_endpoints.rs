@@ -29,6 +29,7 @@ use crate::{
     endpoints::OperatorEndpoints,
 };
 use fairgate_apiserver::authorize::{self, Authorizer};
+use fairgate_base::tasks;
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use fairgate_core::digest::{User, readable};
 use fairgate_upstream::access_review::Attributes;
@@ -100,7 +101,7 @@ impl Service<Call> for SecureEndpoints {
         let method = request.method.clone();
         let serving = Arc::clone(&self.shared).serve(request);
         let serving = async move { timeout(SERVE_TIMEOUT, serving).await };
-        let serving = AbortOnDrop(self.control.spawn(serving));
+        let serving = AbortOnDrop(tasks::spawn_with_result(&self.control, serving));
         Box::pin(async move {
             let served = match serving.await {
                 Ok(Ok(served)) => served?,
@@ -147,7 +148,7 @@ impl Shared {
         // The semaphore is never closed.
         let permit = Arc::clone(&self.responses).acquire_owned().await.ok();
         // On a task of its own: if the client disconnects, the permit is held until the threads are free again.
-        let rendering = tokio::spawn(async move {
+        let rendering = tasks::spawn_with_result(&Handle::current(), async move {
             let reply = self.render(&request).await;
             // Everybody may read health checks, and must not be able to use up the permits.
             let permit = permit.filter(|_| reply.body().len() > SMALL);

@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use crate::cache::{CacheBounds, EntryLife, ExpiringCache};
-use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
+use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit, tasks};
 use fairgate_core::time::Time;
 
 /// The maximum number of failures that are logged in 10 s.
@@ -213,7 +213,7 @@ impl<L: Lookup> LookupCache<L> {
             outcome: LookupOutcome::Failed,
             result: None,
         };
-        parts.runtime.spawn(flight.run(request()));
+        tasks::spawn(&parts.runtime, flight.run(request()));
         PendingLookup(LookupState::Waiting(receiver))
     }
 

@@ -69,6 +69,7 @@ const BASE: Edges = &[
     ("local", &["turns"]),
     ("log_limit", &[]),
     ("socket", &[]),
+    ("tasks", &[]),
     ("turns", &[]),
 ];
 

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use fairgate_admission::PolicySet;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use fairgate_base::tasks;
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 
 use super::{PolicyEnforcer, judgement::unjudged, objects::HostedObjects, writes::KeptWrite};
 
@@ -37,7 +41,7 @@ impl BackgroundAudits {
         };
         match Arc::clone(&self.0).try_acquire_owned() {
             Ok(permit) => {
-                tokio::spawn(audit.judge(policies, objects, permit));
+                tasks::spawn(&Handle::current(), audit.judge(policies, objects, permit));
             }
             Err(_) => audit.unjudged = Some("too many writes are being judged"),
         }

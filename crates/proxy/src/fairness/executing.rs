@@ -222,7 +222,7 @@ impl HeldResources {
             return;
         };
         let context = Rc::clone(context);
-        fairgate_base::turns::spawn_local(async move {
+        fairgate_base::turns::spawn_local_boxed(async move {
             let time = self.time_left();
             let run = read_to_end(future, &self, &context, abandoned);
             match tokio::time::timeout(time, run).await {

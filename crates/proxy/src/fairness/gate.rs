@@ -187,7 +187,7 @@ impl Gate {
                 self.cells.held_back.increment();
                 if let Some(delayed) = first {
                     let gate = Rc::clone(self);
-                    fairgate_base::turns::spawn_local(async move {
+                    fairgate_base::turns::spawn_local_boxed(async move {
                         while let Some((waiter, ticket)) = delayed.next(&gate.clock).await {
                             gate.grant(waiter, ticket);
                         }

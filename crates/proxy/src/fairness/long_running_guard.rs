@@ -53,7 +53,7 @@ impl LongRunningGuard {
         if !self.enforced {
             return;
         }
-        fairgate_base::turns::spawn_local(async move {
+        fairgate_base::turns::spawn_local_boxed(async move {
             tokio::time::sleep(self.time_left()).await;
             drop(self.entry);
         });
@@ -102,7 +102,7 @@ impl ReplyGuard for LongRunningGuard {
     fn abandoned(self: Box<Self>, rest: RemainingReply) {
         let abandoned = self.abandon().filter(|_| !std::thread::panicking());
         if let Some(abandoned) = abandoned {
-            fairgate_base::turns::spawn_local(self.discard(rest, abandoned));
+            fairgate_base::turns::spawn_local_boxed(self.discard(rest, abandoned));
         } else {
             drop(rest);
             self.keep();

@@ -128,7 +128,7 @@ impl Seat {
             return;
         }
         let until = self.gate.clock().instant(self.gate.now().plus(rest));
-        fairgate_base::turns::spawn_local(async move {
+        fairgate_base::turns::spawn_local_boxed(async move {
             tokio::time::sleep_until(until).await;
             drop(self);
         });

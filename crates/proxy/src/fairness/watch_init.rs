@@ -179,7 +179,7 @@ impl WatchGuard {
         }
         let gate = Rc::clone(&self.registration.gate);
         let task = Rc::clone(&self.initializing).end_in_time(gate, pause, limit);
-        self.timer = Some(fairgate_base::turns::spawn_local(task).abort_handle());
+        self.timer = Some(fairgate_base::turns::spawn_local_boxed(task).abort_handle());
     }
 
     fn initialized(&mut self) {
@@ -277,7 +277,9 @@ impl ReplyGuard for WatchGuard {
     fn abandoned(self: Box<Self>, rest: RemainingReply) {
         match self.abandon() {
             Some(abandoned) if !self.is_initialized() => {
-                fairgate_base::turns::spawn_local(self.read_until_initialized(rest, abandoned));
+                fairgate_base::turns::spawn_local_boxed(
+                    self.read_until_initialized(rest, abandoned),
+                );
             }
             _ => drop(rest),
         }

@@ -121,7 +121,7 @@ impl UpstreamConnection for Http2Connection {
     /// reset: so the stream is not reset immediately.
     fn abandon(self: Rc<Self>, response: AbandonedResponse) {
         let is_body = matches!(response, AbandonedResponse::Body(_));
-        fairgate_base::turns::spawn_local(async move {
+        fairgate_base::turns::spawn_local_boxed(async move {
             let end = resets::finish_or_reset(self.clone(), response).await;
             self.events.send(match end {
                 ResetOutcome::Completed => ConnectionEvent::Completed,

@@ -248,7 +248,7 @@ impl LanePool {
                 lane,
             };
             // A separate task: the request that started it may be dropped while others wait for it.
-            fairgate_base::turns::spawn_local(async move {
+            fairgate_base::turns::spawn_local_boxed(async move {
                 let outcome = opening.lane.open_for_all().await;
                 opening.done(outcome);
             });
@@ -307,7 +307,7 @@ impl LanePool {
         let shared = Http2Connection::new(sender, allowed, counted, settings, &self.clock);
         self.shared.borrow_mut().push(shared.clone());
         self.start_sweeping();
-        fairgate_base::turns::spawn_local(async move {
+        fairgate_base::turns::spawn_local_boxed(async move {
             let mut connection = connection;
             let ended = std::future::poll_fn(|cx| {
                 shared.set_allowed(connection.current_max_send_streams());
@@ -332,7 +332,7 @@ impl LanePool {
             .handshake(TokioIo::new(socket))
             .await
             .map_err(|error| self.http_error(error))?;
-        fairgate_base::turns::spawn_local(async move {
+        fairgate_base::turns::spawn_local_boxed(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "an upstream connection ended");
                 open.lost();
@@ -361,7 +361,7 @@ impl LanePool {
     fn start_sweeping(&self) {
         if !self.swept.replace(true) {
             let period = (self.settings.idle_timeout / 4).max(Duration::from_millis(10));
-            fairgate_base::turns::spawn_local(sweep(self.this.clone(), period));
+            fairgate_base::turns::spawn_local_boxed(sweep(self.this.clone(), period));
         }
     }
 

@@ -87,7 +87,7 @@ pub(super) async fn turn<C: LimitsResets>(connection: Rc<C>) {
     let resets = connection.resets();
     let at_once = resets.try_spend(connection.streams());
     if !resets.forgetting.replace(true) {
-        fairgate_base::turns::spawn_local(forget(Rc::downgrade(&connection)));
+        fairgate_base::turns::spawn_local_boxed(forget(Rc::downgrade(&connection)));
     }
     if !at_once {
         let _waiting = Waiting::new(resets);

@@ -49,7 +49,7 @@ pub(super) async fn open(
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let request = request(forwarder, &call, body, protocol)?;
     let (mut sender, connection, open) = connect(forwarder).await?;
-    let driver = fairgate_base::turns::spawn_local(async move {
+    let driver = fairgate_base::turns::spawn_local_boxed(async move {
         let _ = connection.with_upgrades().await;
     });
     let abort = AbortOnDrop(Some(Rc::new(Closer {
@@ -69,7 +69,7 @@ pub(super) async fn open(
     let upstream = hyper::upgrade::on(&mut response);
     let held = guard.clone();
     let (idle, clock) = (forwarder.settings.tunnel_idle, forwarder.clock.clone());
-    fairgate_base::turns::spawn_local(async move {
+    fairgate_base::turns::spawn_local_boxed(async move {
         let _abort = abort;
         if !carry(client, upstream, idle, &clock).await {
             held.abandoned();

@@ -94,10 +94,10 @@ impl Core {
             settings,
         });
         let mut phases = context.phase.subscribe();
-        fairgate_base::turns::spawn_local(follow_drain(context.clone()));
+        fairgate_base::turns::spawn_local_boxed(follow_drain(context.clone()));
         while let Some((stream, from, counted)) = self.connections.recv().await {
             let stack = stack.clone();
-            fairgate_base::turns::spawn_local(connection::serve(
+            fairgate_base::turns::spawn_local_boxed(connection::serve(
                 context.clone(),
                 stream,
                 from,

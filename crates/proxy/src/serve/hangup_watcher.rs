@@ -69,7 +69,7 @@ impl HangupWatcher {
             slots: RefCell::default(),
         });
         let task = watcher.clone();
-        fairgate_base::turns::spawn_local(async move {
+        fairgate_base::turns::spawn_local_boxed(async move {
             if let Err(error) = task.run().await {
                 tracing::error!(%error, "this core no longer detects that clients close their connections");
             }
