@@ -3,20 +3,26 @@
 //! Each flow has a *start*: the virtual time at which its next request is due, which is the work it
 //! has received so far, divided by its weight (see [`super::tenants`]). A request that starts moves it by the work that
 //! such requests of this flow take, and when the request ends, the difference from the actual work is added. The flow with
-//! the least start is next (start-time fair queuing), with two additions that hold whatever flows come and go:
+//! the least start is next (start-time fair queuing), with additions that hold whatever flows come and go:
 //!
-//! - *Virtual time follows.* A flow that becomes active starts at the current virtual time, unless its own start is later.
-//!   Virtual time is the start of what was dispatched last, but it is at most a [lag](QueueSet::lag) behind the work that all
-//!   active flows have received for their weight. So it never stands still, and new flows do not go before known ones for
-//!   longer than that.
+//! - *Virtual time follows.* It is what a flow of weight 1 that always has work has received: it advances by the seats in use
+//!   over the sum of the weights, and is at least the start of what is dispatched in turn. What flows far behind it receive does
+//!   not advance it, so that it stays near the flows that are served. While nothing waits, all flows get their shares and more,
+//!   and it advances by that share at once when something has to wait again.
+//! - *Savings.* A flow that becomes active starts at virtual time, or earlier if it has received less, but no earlier than by what
+//!   its tenant has received, and with at most a [bounded](QueueSet::raise_start) saving. So a new name is behind known flows
+//!   that were polite, and a polite flow may send a few requests at once.
 //! - *Holding less goes first.* If the next flow already holds its part of the seats by weight, and another flow would hold
 //!   no more than it even with its next request, that one goes first. So a flow that was charged too little, because
 //!   its requests are of several kinds, does not take the seats of others before its charges are corrected. Nobody gives way
 //!   who has received less than the other by more than the lag.
+//! - *Final work gives way.* Seats that linger are [displaced](QueueSet::displaces) by a request that the ideal would have
+//!   finished by now, and linger for longer in return.
 //!
-//! While the head of the next flow does not fit, free seats are kept for it. Three rules reduce the cost of
+//! While the head of the next flow does not fit, free seats are kept for it. Four rules reduce the cost of
 //! these idle seats, and none reduces the share of another flow:
 //!
+//! - A narrower request of the same flow that fits goes before the head, [`LEAD`] times at most.
 //! - A wide flow keeps the seats that its own requests give back as long as it is at most [`LEAD`]
 //!   requests ahead of the next flow, so that seats are drained for many requests and not for each.
 //!   If a flow within that lead has a wider request that fits, it is started instead, since narrow
@@ -24,8 +30,9 @@
 //! - For a flow that is served and has more waiting no seats are drained until it is as many requests
 //!   behind; until then the widest request that fits is started.
 //! - A request may overtake the head if it is expected to take at most a tenth of the time for which the
-//!   head has been waiting to fit, and as long as not only requests that overtook the head keep it waiting.
-//!   So the head waits at most a tenth longer than if no request overtook it.
+//!   head has been waiting to fit, or if the ideal would have finished it by now and the head is not yet the lag behind virtual
+//!   time; and as long as not only requests that overtook the head keep it waiting.
+//!   So the head waits at most a tenth longer than if no request overtook it, and for what others have saved.
 
 use std::time::Duration;
 
@@ -296,7 +303,8 @@ impl<W: Copy> QueueSet<W> {
         known.certain_start().units().saturating_add(executing)
     }
 
-    /// How far virtual time, and a flow that holds its part of the seats, may be behind: the work of [`LEAD`] requests and
+    /// How far a flow that holds its part of the seats, or a head that others overtake with what they have saved, may be
+    /// behind: the work of [`LEAD`] requests and
     /// one more, by which wide flows are ahead and behind in turn, but no more than each flow can receive in [`LONGEST_LAG`].
     fn lag(&self) -> SeatSeconds {
         let usual = self.charges.usual().saturating_mul(u64::from(LEAD) + 1);
