@@ -13,7 +13,7 @@ use fairgate_admission::{AdmissionOperation, Fidelity};
 use fairgate_apiserver::{KnownAnswers, Output, StatusError, deletion_checks};
 use fairgate_call::{Call, Refusal};
 use fairgate_core::{digest::RequestInfo, time::Time};
-use http::HeaderValue;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -24,9 +24,11 @@ use crate::{
     body_object::{BodyObject, BodyReading},
     deletions,
     dry_run::{DryRunEnd, DryRunReply, DryRuns},
+    facts::WriteFacts,
     guard::JudgedVersion,
     judge_inputs::ReadInputs,
     judge_job::{JudgeJob, JudgedWrite},
+    judged_object::{self, Fresh, WriteStrategy},
     judging::JudgeFailure,
     objects::{self, PatchFormat},
     options,
@@ -326,17 +328,23 @@ impl Evaluation {
 
     /// The body, as it is to be read.
     fn body_object(&self, reading: BodyReading) -> BodyObject {
-        let facts = &self.plan.facts;
-        let (group, version) = (&facts.group, &facts.version);
-        let cluster = &self.admitter.cluster;
-        let status = cluster.resource(group, version, &facts.resource, "status");
         BodyObject {
             bytes: self.body.clone(),
             reading,
             fidelity: self.plan.fidelity,
-            has_status: status.is_some(),
-            is_new: facts.verb == WriteVerb::Create,
+            strategy: self.strategy(),
+            fresh: Fresh::new(self.admitter.clock.unix_seconds()),
+            is_new: self.plan.facts.verb == WriteVerb::Create,
         }
+    }
+
+    /// What the upstream makes of the body; `None` if only a dry run can tell.
+    fn strategy(&self) -> Option<WriteStrategy> {
+        let facts = &self.plan.facts;
+        let (group, version) = (&facts.group, &facts.version);
+        let cluster = &self.admitter.cluster;
+        let status = cluster.resource(group, version, &facts.resource, "status");
+        judged_object::strategy(facts, status.is_some())
     }
 
     /// The object in the body.
@@ -456,17 +464,57 @@ impl Evaluation {
         &mut self,
         dry: Option<(&mut D, &Call)>,
     ) -> Result<DrySeen, Unjudged> {
-        if self.plan.fidelity < Fidelity::DryRun {
+        let is_unknown = self.plan.fidelity > Fidelity::AsSent && self.strategy().is_none();
+        if self.plan.fidelity < Fidelity::DryRun && !is_unknown {
             return Ok(DrySeen::default());
+        }
+        if is_unknown {
+            self.check_dry_runs()?;
         }
         let seen = match dry {
             Some((dry, call)) => self.dry_run(dry, call).await?,
             None => DrySeen::default(),
         };
-        if seen.object.is_none() {
+        if is_unknown {
+            self.plan.fidelity = Fidelity::DryRun;
+            if seen.object.is_none() && seen.reply.is_none() {
+                return Err(self.unknown_fields());
+            }
+        } else if seen.object.is_none() {
             self.plan.fidelity = Fidelity::Completed;
         }
         Ok(seen)
+    }
+
+    /// Checks that a request whose fields only the upstream knows may be sent as a dry run: kube-apiserver carries none of them
+    /// out, but other API servers may, unless the author of a policy has said that they do not.
+    fn check_dry_runs(&self) -> Result<(), Unjudged> {
+        let facts = &self.plan.facts;
+        let may =
+            self.plan.fidelity == Fidelity::DryRun || judged_object::is_of_kubernetes(&facts.group);
+        if may {
+            Ok(())
+        } else {
+            Err(self.unknown_fields())
+        }
+    }
+
+    /// The refusal of a request of which nobody here knows what is taken from the body.
+    fn unknown_fields(&self) -> Unjudged {
+        let facts = &self.plan.facts;
+        let WriteFacts {
+            group, resource, ..
+        } = facts;
+        let mut target = format!("{resource}.{group}");
+        if !facts.subresource.is_empty() {
+            target = format!("{target}/{}", facts.subresource);
+        }
+        let text = format!(
+            "fairgate: it is not known which fields of the body a write of {target} changes, so admission policies cannot judge it; \
+             set the annotation fairgate.dev/fidelity of the policies that match it to dryRun if its server supports dry runs, or to asSent"
+        );
+        let error = StatusError::new(StatusCode::FORBIDDEN, "Forbidden", &text);
+        RefusedRequest::error(&error, reasons::FAILED, self.output).into()
     }
 
     /// The result of server-side apply.

@@ -52,6 +52,7 @@ mod facts;
 mod guard;
 mod judge_inputs;
 mod judge_job;
+mod judged_object;
 mod judging;
 mod late_errors;
 mod layer;

@@ -5,6 +5,7 @@ mod bodies;
 mod flow_control;
 mod guards;
 mod hot_path;
+mod judged_objects;
 mod order;
 mod patches;
 mod verdicts;
