@@ -30,6 +30,7 @@ use crate::{
     judge_job::{JudgeJob, JudgedWrite},
     judged_object::{self, Fresh, WriteStrategy},
     judging::JudgeFailure,
+    lack::Lack,
     objects::{self, PatchFormat},
     options,
     plan::JudgePlan,
@@ -103,6 +104,8 @@ pub(crate) enum Unjudged {
     Refused(Box<RefusedRequest>),
     /// The upstream failed to execute the dry run, in these words.
     Broken(Box<RefusedRequest>),
+    /// Time or a thread is lacking, whatever the failure policies say.
+    Lacking(Lack),
     /// What is needed could not be read.
     Failed(String),
     /// The object does not exist: the upstream says so.
@@ -317,7 +320,7 @@ impl Evaluation {
         }
         let user = &self.plan.facts.user.name;
         let done = self.admitter.workers.run(user, bytes, work).await;
-        done.map_err(Unjudged::Failed)
+        done.map_err(|_| Unjudged::Lacking(Lack::Worker))
     }
 
     /// How the body is read if it is the object.
@@ -555,6 +558,7 @@ impl Evaluation {
                 self.refused_dry_run(status, refusal)
             }
             DryRunEnd::NoRoom => Err(RefusedRequest::no_room(self.output).into()),
+            DryRunEnd::Lacking(lack) => Err(Unjudged::Lacking(lack)),
             DryRunEnd::Failed(why) => Err(Unjudged::Failed(why)),
         }
     }
@@ -579,7 +583,7 @@ impl Evaluation {
         match failure {
             JudgeFailure::BadBody(error) => self.bad(&error),
             JudgeFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
-            JudgeFailure::Failed(why) => Unjudged::Failed(why),
+            JudgeFailure::Lacking(lack) => Unjudged::Lacking(lack),
         }
     }
 
@@ -612,6 +616,7 @@ impl Evaluation {
     pub(crate) fn unread(&self, what: &str, failure: ReadFailure) -> Unjudged {
         match failure {
             ReadFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
+            ReadFailure::Lacking(lack) => Unjudged::Lacking(lack),
             failure => Unjudged::Failed(format!("cannot {what}: {failure}")),
         }
     }

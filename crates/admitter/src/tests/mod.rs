@@ -3,6 +3,7 @@
 mod audit;
 mod bodies;
 mod flow_control;
+mod forged;
 mod guards;
 mod hot_path;
 mod judged_objects;
