@@ -13,7 +13,7 @@ use fairgate_admission::{AdmissionOperation, Fidelity};
 use fairgate_apiserver::{KnownAnswers, Output, StatusError, deletion_checks};
 use fairgate_call::{Call, Refusal};
 use fairgate_core::{digest::RequestInfo, time::Time};
-use http::{HeaderValue, StatusCode};
+use http::HeaderValue;
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -24,11 +24,10 @@ use crate::{
     body_object::{BodyObject, BodyReading},
     deletions,
     dry_run::{DryRunEnd, DryRunReply, DryRuns},
-    facts::WriteFacts,
     guard::JudgedVersion,
     judge_inputs::ReadInputs,
     judge_job::{JudgeJob, JudgedWrite},
-    judged_object::{self, Fresh, WriteStrategy},
+    judged_object::Fresh,
     judging::JudgeFailure,
     lack::Lack,
     objects::{self, PatchFormat},
@@ -341,15 +340,6 @@ impl Evaluation {
         }
     }
 
-    /// What the upstream makes of the body; `None` if only a dry run can tell.
-    fn strategy(&self) -> Option<WriteStrategy> {
-        let facts = &self.plan.facts;
-        let (group, version) = (&facts.group, &facts.version);
-        let cluster = &self.admitter.cluster;
-        let status = cluster.resource(group, version, &facts.resource, "status");
-        judged_object::strategy(facts, status.is_some())
-    }
-
     /// The object in the body.
     pub(crate) async fn object(&mut self) -> Result<Value, Unjudged> {
         let mut body = self.body_object(self.reading()?);
@@ -487,37 +477,6 @@ impl Evaluation {
             self.plan.fidelity = Fidelity::Completed;
         }
         Ok(seen)
-    }
-
-    /// Checks that a request whose fields only the upstream knows may be sent as a dry run: kube-apiserver carries none of them
-    /// out, but other API servers may, unless the author of a policy has said that they do not.
-    fn check_dry_runs(&self) -> Result<(), Unjudged> {
-        let facts = &self.plan.facts;
-        let may =
-            self.plan.fidelity == Fidelity::DryRun || judged_object::is_of_kubernetes(&facts.group);
-        if may {
-            Ok(())
-        } else {
-            Err(self.unknown_fields())
-        }
-    }
-
-    /// The refusal of a request of which nobody here knows what is taken from the body.
-    fn unknown_fields(&self) -> Unjudged {
-        let facts = &self.plan.facts;
-        let WriteFacts {
-            group, resource, ..
-        } = facts;
-        let mut target = format!("{resource}.{group}");
-        if !facts.subresource.is_empty() {
-            target = format!("{target}/{}", facts.subresource);
-        }
-        let text = format!(
-            "fairgate: it is not known which fields of the body a write of {target} changes, so admission policies cannot judge it; \
-             set the annotation fairgate.dev/fidelity of the policies that match it to dryRun if its server supports dry runs, or to asSent"
-        );
-        let error = StatusError::new(StatusCode::FORBIDDEN, "Forbidden", &text);
-        RefusedRequest::error(&error, reasons::FAILED, self.output).into()
     }
 
     /// The result of server-side apply.

@@ -68,6 +68,7 @@ mod responses;
 mod side;
 #[cfg(test)]
 mod tests;
+mod unknown_writes;
 mod upstream_objects;
 mod used_bytes;
 mod wait_layer;

@@ -5,8 +5,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::table::ResourceStrategy;
-
 /// The part of an object whose changes its generation counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Spec {
@@ -22,14 +20,6 @@ pub(crate) enum Spec {
     OnUpdate,
     /// Nothing: it stays 1.
     Never,
-}
-
-impl ResourceStrategy {
-    /// Whether a new object has the generation 1.
-    pub(super) fn begins_at_one(&self) -> bool {
-        self.counted
-            .is_some_and(|spec| !matches!(spec, Spec::OnUpdate))
-    }
 }
 
 impl Spec {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{
+    changes::Spec,
     metadata_mut,
     table::{CreatedStatus, Posted, ResourceStrategy},
 };
@@ -85,6 +86,12 @@ impl ResourceStrategy {
             }
             _ => {}
         }
+    }
+
+    /// Whether a new object has the generation 1.
+    fn begins_at_one(&self) -> bool {
+        let counted = self.counted;
+        counted.is_some_and(|spec| !matches!(spec, Spec::OnUpdate))
     }
 
     fn create_status(&self, object: &mut Value) {
