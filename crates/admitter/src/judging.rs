@@ -67,10 +67,6 @@ pub(crate) enum JudgeFailure {
 }
 
 /// Why something was not done on a worker thread.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "as an error of that is mapped"
-)]
 fn no_worker(_: String) -> JudgeFailure {
     JudgeFailure::Lacking(Lack::Worker)
 }

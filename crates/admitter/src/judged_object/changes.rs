@@ -11,7 +11,7 @@ pub(crate) enum Spec {
     /// These members.
     Members(&'static [&'static str]),
     /// `spec` and the annotations.
-    SpecAndAnnotations,
+    WithAnnotations,
     /// All members but the metadata, and the labels.
     AllAndLabels,
     /// All members but the metadata.
@@ -28,7 +28,7 @@ impl Spec {
         match self {
             Self::Members(members) => members.iter().any(|key| differ(new.get(key), old.get(key))),
             Self::OnUpdate => differ(new.get("spec"), old.get("spec")),
-            Self::SpecAndAnnotations => {
+            Self::WithAnnotations => {
                 differ(new.get("spec"), old.get("spec")) || at("/metadata/annotations")
             }
             Self::AllAndLabels => others_differ(new, old) || at("/metadata/labels"),

@@ -167,9 +167,8 @@ fn keep_conditions(object: &mut Value, old: &Value, kind: &str) {
 
 /// Sets the value at a place, or removes it. Objects on the way are made.
 fn set(object: &mut Value, place: &str, value: Option<Value>) {
-    let mut members = match object {
-        Value::Object(members) => members,
-        _ => return,
+    let Some(mut members) = object.as_object_mut() else {
+        return;
     };
     let mut keys = place.split('/').skip(1).peekable();
     while let Some(key) = keys.next() {

@@ -199,7 +199,7 @@ pub(super) const BUILT_IN: &[ResourceStrategy] = &[
     plain("apiregistration.k8s.io", "apiservices").with(&[status(&["labels", "annotations", "finalizers", "ownerReferences"])]),
     plain("apps", "controllerrevisions"),
     counted("apps", "daemonsets").with(WITH_STATUS),
-    plain("apps", "deployments").counts(Some(Spec::SpecAndAnnotations)).with(&[status(&["labels"]), ("scale", Taken::Scale)]),
+    plain("apps", "deployments").counts(Some(Spec::WithAnnotations)).with(&[status(&["labels"]), ("scale", Taken::Scale)]),
     counted("apps", "replicasets").with(WITH_SCALE),
     counted("apps", "statefulsets").with(WITH_SCALE),
     plain(AUTHENTICATION, "selfsubjectreviews").answered(),
