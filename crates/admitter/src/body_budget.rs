@@ -16,7 +16,7 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::sync::Notify;
 
-use crate::used_bytes::UsedBytes;
+use crate::{lack::Lack, used_bytes::UsedBytes};
 
 /// The longest body that is judged, in bytes, as in kube-apiserver.
 pub(crate) const MAX_BODY: usize = 3 << 20;
@@ -164,6 +164,9 @@ pub(crate) enum ReadFailure {
     /// The budget is used up.
     #[error("too many bytes of requests are being judged")]
     NoRoom,
+    /// Time, or a thread to decode it.
+    #[error("{0}")]
+    Lacking(Lack),
     /// Anything else, in a few words.
     #[error("{0}")]
     Failed(String),

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::{
     facts::WriteFacts,
+    judged_object::{Fresh, WriteStrategy},
     objects::{self, PatchFormat},
     workers::LARGE,
 };
@@ -35,8 +36,10 @@ pub(crate) struct BodyObject {
     pub(crate) bytes: Bytes,
     pub(crate) reading: BodyReading,
     pub(crate) fidelity: Fidelity,
-    /// Whether the resource has the subresource `status`.
-    pub(crate) has_status: bool,
+    /// What the server makes of it; `None` if only the server knows, and the object is then not judged by this body.
+    pub(crate) strategy: Option<WriteStrategy>,
+    /// What the server sets in a new object.
+    pub(crate) fresh: Fresh,
     /// Whether the request creates the object, which then may name it.
     pub(crate) is_new: bool,
 }
@@ -76,11 +79,13 @@ impl BodyObject {
                 objects::patched(format, old.unwrap_or(&Value::Null), &self.bytes, facts)?
             }
         };
-        if self.fidelity > Fidelity::AsSent {
-            objects::settle(&mut object, old, facts, self.has_status);
-        }
         if self.is_new {
             facts.name_by(&object, false);
+        }
+        if self.fidelity > Fidelity::AsSent
+            && let Some(strategy) = self.strategy
+        {
+            strategy.apply(&mut object, old, facts, &self.fresh);
         }
         Ok(object)
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{
     body_budget::{BodyShare, ReadFailure},
+    lack::Lack,
     workers::{LARGE, WorkerPool},
 };
 
@@ -30,7 +31,8 @@ pub(crate) async fn decode(
         (read.map(|read| read.value), bytes)
     };
     let (value, bytes) = if length > LARGE {
-        workers.run(&share.user().name, length, decode).await?
+        let decoded = workers.run(&share.user().name, length, decode).await;
+        decoded.map_err(|_| ReadFailure::Lacking(Lack::Worker))?
     } else {
         decode()
     };

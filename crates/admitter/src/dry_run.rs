@@ -18,6 +18,7 @@ use tower::Service;
 use crate::{
     body_budget::{self, BodyShare, ReadFailure},
     decoded::decode,
+    lack::Lack,
     workers::WorkerPool,
 };
 
@@ -37,6 +38,8 @@ pub(crate) enum DryRunEnd {
     Broken(StatusCode, DryRunRefusal),
     /// There is no memory for its response.
     NoRoom,
+    /// Something else is lacking.
+    Lacking(Lack),
     /// The upstream failed.
     Failed(String),
 }
@@ -94,7 +97,7 @@ where
         share: &mut BodyShare,
     ) -> Result<DryRunEnd, Refusal> {
         let Some(mut dry) = dry_call(call, body) else {
-            return Ok(DryRunEnd::Failed("its URL is too long".to_owned()));
+            return Ok(DryRunEnd::Lacking(Lack::Url));
         };
         if let Some(content_type) = content_type {
             let headers = dry.request.headers_mut();
@@ -109,6 +112,7 @@ where
         let body = match body {
             Ok(body) => body,
             Err(ReadFailure::NoRoom) => return Ok(DryRunEnd::NoRoom),
+            Err(ReadFailure::Lacking(lack)) => return Ok(DryRunEnd::Lacking(lack)),
             Err(ReadFailure::TooLong | ReadFailure::Failed(_)) => {
                 let why = "the response to the dry run is incomplete or too long";
                 return Ok(DryRunEnd::Failed(why.to_owned()));
@@ -118,6 +122,7 @@ where
         let object = match decode(self.1, body.clone(), share).await {
             Ok(object) => object.ok(),
             Err(ReadFailure::NoRoom) => return Ok(DryRunEnd::NoRoom),
+            Err(ReadFailure::Lacking(lack)) => return Ok(DryRunEnd::Lacking(lack)),
             Err(failure) => return Ok(DryRunEnd::Failed(failure.to_string())),
         };
         if !head.status.is_success() {

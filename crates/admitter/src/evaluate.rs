@@ -28,7 +28,9 @@ use crate::{
     guard::JudgedVersion,
     judge_inputs::ReadInputs,
     judge_job::{JudgeJob, JudgedWrite},
+    judged_object::Fresh,
     judging::JudgeFailure,
+    lack::Lack,
     objects::{self, PatchFormat},
     options,
     plan::JudgePlan,
@@ -102,6 +104,8 @@ pub(crate) enum Unjudged {
     Refused(Box<RefusedRequest>),
     /// The upstream failed to execute the dry run, in these words.
     Broken(Box<RefusedRequest>),
+    /// Time or a thread is lacking, whatever the failure policies say.
+    Lacking(Lack),
     /// What is needed could not be read.
     Failed(String),
     /// The object does not exist: the upstream says so.
@@ -319,7 +323,7 @@ impl Evaluation {
         }
         let user = &self.plan.facts.user.name;
         let done = self.admitter.workers.run(user, bytes, work).await;
-        done.map_err(Unjudged::Failed)
+        done.map_err(|_| Unjudged::Lacking(Lack::Worker))
     }
 
     /// How the body is read if it is the object.
@@ -330,16 +334,13 @@ impl Evaluation {
 
     /// The body, as it is to be read.
     fn body_object(&self, reading: BodyReading) -> BodyObject {
-        let facts = &self.plan.facts;
-        let (group, version) = (&facts.group, &facts.version);
-        let cluster = &self.admitter.cluster;
-        let status = cluster.resource(group, version, &facts.resource, "status");
         BodyObject {
             bytes: self.body.clone(),
             reading,
             fidelity: self.plan.fidelity,
-            has_status: status.is_some(),
-            is_new: facts.verb == WriteVerb::Create,
+            strategy: self.strategy(),
+            fresh: Fresh::new(self.admitter.clock.unix_seconds()),
+            is_new: self.plan.facts.verb == WriteVerb::Create,
         }
     }
 
@@ -460,14 +461,23 @@ impl Evaluation {
         &mut self,
         dry: Option<(&mut D, &Call)>,
     ) -> Result<DrySeen, Unjudged> {
-        if self.plan.fidelity < Fidelity::DryRun {
+        let is_unknown = self.plan.fidelity > Fidelity::AsSent && self.strategy().is_none();
+        if self.plan.fidelity < Fidelity::DryRun && !is_unknown {
             return Ok(DrySeen::default());
+        }
+        if is_unknown {
+            self.check_dry_runs()?;
         }
         let seen = match dry {
             Some((dry, call)) => self.dry_run(dry, call).await?,
             None => DrySeen::default(),
         };
-        if seen.object.is_none() {
+        if is_unknown {
+            self.plan.fidelity = Fidelity::DryRun;
+            if seen.object.is_none() && seen.reply.is_none() {
+                return Err(self.unknown_fields());
+            }
+        } else if seen.object.is_none() {
             self.plan.fidelity = Fidelity::Completed;
         }
         Ok(seen)
@@ -511,6 +521,7 @@ impl Evaluation {
                 self.refused_dry_run(status, refusal)
             }
             DryRunEnd::NoRoom => Err(RefusedRequest::no_room(self.output).into()),
+            DryRunEnd::Lacking(lack) => Err(Unjudged::Lacking(lack)),
             DryRunEnd::Failed(why) => Err(Unjudged::Failed(why)),
         }
     }
@@ -535,7 +546,7 @@ impl Evaluation {
         match failure {
             JudgeFailure::BadBody(error) => self.bad(&error),
             JudgeFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
-            JudgeFailure::Failed(why) => Unjudged::Failed(why),
+            JudgeFailure::Lacking(lack) => Unjudged::Lacking(lack),
         }
     }
 
@@ -568,6 +579,7 @@ impl Evaluation {
     pub(crate) fn unread(&self, what: &str, failure: ReadFailure) -> Unjudged {
         match failure {
             ReadFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
+            ReadFailure::Lacking(lack) => Unjudged::Lacking(lack),
             failure => Unjudged::Failed(format!("cannot {what}: {failure}")),
         }
     }

@@ -57,7 +57,7 @@ pub(crate) struct JudgeJob {
 pub(crate) enum JudgePass {
     Done(JudgedWrite),
     /// It took too long, and its verdict is that of an interrupted evaluation.
-    Interrupted(JudgedWrite),
+    Interrupted,
     /// It needs what is not known.
     Missing(MissingInputs),
 }
@@ -152,7 +152,7 @@ impl JudgeJob {
             Err(abort) => JudgedWrite::aborted(&abort),
         };
         if inputs.was_stopped.get() {
-            JudgePass::Interrupted(judged)
+            JudgePass::Interrupted
         } else {
             JudgePass::Done(judged)
         }

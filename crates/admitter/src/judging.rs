@@ -27,6 +27,7 @@ use crate::{
     facts::WriteFacts,
     judge_inputs::MissingInputs,
     judge_job::{JudgeJob, JudgePass, JudgedWrite},
+    lack::Lack,
     workers::LARGE,
 };
 
@@ -62,14 +63,13 @@ pub(crate) enum JudgeFailure {
     BadBody(StatusError),
     /// There is no room for its objects while it waits.
     NoRoom,
-    /// Something is missing, in a few words.
-    Failed(String),
+    /// Time or a thread is lacking.
+    Lacking(Lack),
 }
 
-impl From<String> for JudgeFailure {
-    fn from(why: String) -> Self {
-        Self::Failed(why)
-    }
+/// Why something was not done on a worker thread.
+fn no_worker(_: String) -> JudgeFailure {
+    JudgeFailure::Lacking(Lack::Worker)
 }
 
 /// A job after a pass: what it found, and which checks of the authorizer it misses.
@@ -119,7 +119,7 @@ impl Admitter {
             let mut pass = None;
             if !on_worker {
                 let quick = job.pass(started.plus(ON_CORE));
-                on_worker = matches!(quick, JudgePass::Interrupted(_));
+                on_worker = matches!(quick, JudgePass::Interrupted);
                 pass = Some(quick).filter(|_| !on_worker);
             }
             let ended = match pass {
@@ -131,7 +131,9 @@ impl Admitter {
             judging += self.clock.now().since(started);
             let mut missing = MissingInputs::default();
             let judged = match pass {
-                JudgePass::Done(judged) | JudgePass::Interrupted(judged) => Some(judged),
+                JudgePass::Done(judged) => Some(judged),
+                // Errors of expressions that were interrupted are not theirs.
+                JudgePass::Interrupted => return Err(JudgeFailure::Lacking(Lack::Time)),
                 JudgePass::Missing(inputs) => {
                     missing = inputs;
                     None
@@ -149,8 +151,7 @@ impl Admitter {
             let user = Arc::clone(&job.facts.user);
             job.answers.answer(&self.authorizer, &user, checks).await;
         }
-        let why = "it takes too many reads to judge the request";
-        Err(JudgeFailure::Failed(why.to_owned()))
+        Err(JudgeFailure::Lacking(Lack::Time))
     }
 
     async fn pass_on_worker(&self, mut job: JudgeJob) -> Result<EndedPass, JudgeFailure> {
@@ -167,7 +168,7 @@ impl Admitter {
             }
             Ok(ended)
         });
-        working.await?
+        working.await.map_err(no_worker)?
     }
 
     /// Reads what a pass misses.
@@ -226,7 +227,8 @@ impl Admitter {
         };
         let objects = if bytes > LARGE {
             let user = Arc::clone(&job.facts.user);
-            self.workers.run(&user.name, 0, convert).await?
+            let converted = self.workers.run(&user.name, 0, convert).await;
+            converted.map_err(no_worker)?
         } else {
             convert()
         };

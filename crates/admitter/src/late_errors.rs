@@ -38,11 +38,15 @@ impl Evaluation {
                 reply: Some(EarlyReply::Error(error)),
             });
         }
-        Err(if status.is_server_error() {
-            Unjudged::Broken(error)
-        } else {
-            Unjudged::Refused(error)
-        })
+        // That an upstream is overloaded may be the client's doing.
+        let overloaded = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+        Err(
+            if status.is_server_error() && !overloaded.contains(&status) {
+                Unjudged::Broken(error)
+            } else {
+                Unjudged::Refused(error)
+            },
+        )
     }
 
     /// The object of a request whose dry run ended with a late error, as policies would have seen it; `None` if that cannot

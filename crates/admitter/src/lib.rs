@@ -21,7 +21,8 @@
 //!
 //! # Differences from kube-apiserver
 //!
-//! - Policies see requests before mutating admission and, without a dry run, before defaults.
+//! - Policies see requests before mutating admission and, without a dry run, before defaults. What else the server sets, keeps and
+//!   drops is known by tables (`judged_object`).
 //! - The stored object is read before the write: another client may change it in between, unless writes are guarded.
 //! - The name that a dry run generates is not the one that the object will have. Without a dry run, a request for a generated
 //!   name has none.
@@ -52,7 +53,9 @@ mod facts;
 mod guard;
 mod judge_inputs;
 mod judge_job;
+mod judged_object;
 mod judging;
+mod lack;
 mod late_errors;
 mod layer;
 mod match_inputs;
@@ -65,6 +68,7 @@ mod responses;
 mod side;
 #[cfg(test)]
 mod tests;
+mod unknown_writes;
 mod upstream_objects;
 mod used_bytes;
 mod wait_layer;

@@ -261,55 +261,6 @@ pub(crate) fn complete(object: &mut Value, facts: &WriteFacts) {
     }
 }
 
-/// Keeps what a write does not change: status or all but status, and the metadata that only the server sets.
-///
-/// `has_status` is whether the resource has the subresource `status`; without it, status is an ordinary field.
-pub(crate) fn settle(
-    object: &mut Value,
-    old: Option<&Value>,
-    facts: &WriteFacts,
-    has_status: bool,
-) {
-    const SERVER_SET: [&str; 5] = [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-    ];
-    let Value::Object(members) = object else {
-        return;
-    };
-    let is_status = facts.subresource == "status";
-    let old_member = |key: &str| old.and_then(|old| old.get(key)).cloned();
-    if is_status {
-        if let Some(Value::Object(old)) = old {
-            members.retain(|key, _| key == "status" || key == "metadata");
-            for (key, value) in old {
-                if key != "status" && key != "metadata" {
-                    members.insert(key.clone(), value.clone());
-                }
-            }
-        }
-    } else if facts.subresource.is_empty() && has_status {
-        match old_member("status") {
-            Some(status) => members.insert("status".to_owned(), status),
-            None => members.remove("status"),
-        };
-    }
-    let Some(Value::Object(old)) = old.and_then(|old| old.get("metadata")) else {
-        return;
-    };
-    if let Some(Value::Object(metadata)) = members.get_mut("metadata") {
-        for key in SERVER_SET {
-            match old.get(key) {
-                Some(value) => metadata.insert(key.to_owned(), value.clone()),
-                None => metadata.remove(key),
-            };
-        }
-    }
-}
-
 /// The name of an object; empty if it has none.
 pub(crate) fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()

@@ -74,6 +74,7 @@ fn failure_of(unjudged: &Unjudged) -> String {
         Unjudged::Refused(refused) | Unjudged::Broken(refused) => {
             format!("{} ({})", refused.reason, refused.response.status.as_u16())
         }
+        Unjudged::Lacking(lack) => lack.to_string(),
         Unjudged::Failed(why) => why.clone(),
         Unjudged::Absent => "there is no such object".to_owned(),
         Unjudged::Inner(refusal) => refusal.reason().to_owned(),

@@ -21,6 +21,7 @@ use crate::{
     conditional::{CarriedOut, RecordAtEnd},
     dry_run::{DryRunEnd, DryRuns, ThroughInner},
     evaluate::{EarlyReply, Evaluated, Evaluation, OldRead, Unjudged},
+    lack::Lack,
     objects,
     plan::{self, JudgePlan},
     published::ForwardedPolicies,
@@ -315,10 +316,13 @@ impl AdmissionSide {
             Unjudged::Refused(refused) => Ok(refused.reply(&[], &call.context)),
             Unjudged::Broken(broken) if refuses => Ok(broken.reply(&[], &call.context)),
             Unjudged::Absent | Unjudged::Broken(_) => inner.call(call).await,
-            Unjudged::Inner(Refusal::UpstreamUnreachable | Refusal::UpstreamFull) if !refuses => {
-                inner.call(call).await
-            }
+            Unjudged::Inner(Refusal::UpstreamUnreachable) if !refuses => inner.call(call).await,
             Unjudged::Inner(refusal) => Err(refusal),
+            Unjudged::Lacking(lack) => {
+                let error = lack.status();
+                let refused = RefusedRequest::error(&error, reasons::FAILED, evaluation.output);
+                Ok(refused.reply(&[], &call.context))
+            }
             Unjudged::Failed(why) => {
                 if let Some(left_out) = self.admitter.failures.admit(self.admitter.clock.now()) {
                     tracing::warn!(%why, refuses, left_out, "cannot evaluate the admission policies for a request");
@@ -494,7 +498,7 @@ where
     let mut runs = ThroughInner(inner, &admitter.workers);
     let judging = evaluation.run(old, Some((&mut runs, call)));
     let judged = tokio::time::timeout_at(until + GRACE, judging).await;
-    judged.unwrap_or_else(|_elapsed| Err(Unjudged::Failed("it takes too long".to_owned())))
+    judged.unwrap_or_else(|_elapsed| Err(Unjudged::Lacking(Lack::Time)))
 }
 
 /// A request that is judged although it is already forwarded. It is recorded also if the gateway stops before that is done.

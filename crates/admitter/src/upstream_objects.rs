@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::{
     body_budget::{self, BodyShare, ReadFailure},
     decoded::decode,
+    lack::Lack,
     workers::WorkerPool,
 };
 
@@ -147,8 +148,8 @@ impl UpstreamReader {
         share: &mut BodyShare,
     ) -> Result<(StatusCode, Bytes), ReadFailure> {
         let reading = tokio::time::timeout(READ_LIMIT, self.read(target, share));
-        let late = || "the upstream did not answer in time".to_owned();
-        reading.await.unwrap_or_else(|_elapsed| Err(late().into()))
+        let late = |_elapsed| Err(ReadFailure::Lacking(Lack::Time));
+        reading.await.unwrap_or_else(late)
     }
 
     async fn read(

@@ -3,8 +3,10 @@
 mod audit;
 mod bodies;
 mod flow_control;
+mod forged;
 mod guards;
 mod hot_path;
+mod judged_objects;
 mod order;
 mod patches;
 mod verdicts;

@@ -1,0 +1,199 @@
+//! New objects, and bodies that are posted and not stored.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use fairgate_core::digest::User;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{
+    changes::Spec,
+    metadata_mut,
+    table::{CreatedStatus, Posted, ResourceStrategy},
+};
+use crate::{facts::WriteFacts, write_request::WriteVerb};
+
+/// The label of a namespace that always has its name.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// What kube-apiserver adds to the finalizers of a namespace.
+const FINALIZER: &str = "kubernetes";
+
+/// What only the server sets in a new object. The object will have another UID.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fresh {
+    pub(crate) uid: Uuid,
+    /// Seconds since 1970.
+    pub(crate) seconds: u64,
+}
+
+impl Fresh {
+    /// A new UID, which no client can guess, at a time in seconds since 1970.
+    pub(crate) fn new(seconds: u64) -> Self {
+        let half = || RandomState::new().hash_one(seconds).to_be_bytes();
+        let [one, other] = [half(), half()];
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&one);
+        bytes[8..].copy_from_slice(&other);
+        Self {
+            uid: uuid::Builder::from_random_bytes(bytes).into_uuid(),
+            seconds,
+        }
+    }
+
+    fn fill(self, metadata: &mut Map<String, Value>) {
+        let seconds = i64::try_from(self.seconds).unwrap_or_default();
+        let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+        metadata.insert("uid".to_owned(), json!(self.uid.to_string()));
+        metadata.insert("creationTimestamp".to_owned(), json!(time.to_string()));
+    }
+}
+
+/// Removes what only a server may set.
+fn wipe(metadata: &mut Map<String, Value>) {
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
+        metadata.remove(key);
+    }
+}
+
+impl ResourceStrategy {
+    /// The object of a POST, or of a PUT or patch that creates it.
+    pub(super) fn create(&self, object: &mut Value, facts: &WriteFacts, fresh: &Fresh) {
+        let Some(metadata) = metadata_mut(object) else {
+            return;
+        };
+        if facts.verb == WriteVerb::Create {
+            wipe(metadata);
+        }
+        if self.is_stored {
+            fresh.fill(metadata);
+        }
+        if self.begins_at_one() {
+            metadata.insert("generation".to_owned(), json!(1));
+        }
+        self.create_status(object);
+        match (self.group, self.resource) {
+            ("", "namespaces") => namespace(object),
+            ("", "serviceaccounts") => secret_names(object),
+            ("certificates.k8s.io", "certificatesigningrequests") => {
+                requested_by(object, &facts.user);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a new object has the generation 1.
+    fn begins_at_one(&self) -> bool {
+        let counted = self.counted;
+        counted.is_some_and(|spec| !matches!(spec, Spec::OnUpdate))
+    }
+
+    fn create_status(&self, object: &mut Value) {
+        let Some(members) = object.as_object_mut() else {
+            return;
+        };
+        match self.status {
+            CreatedStatus::Ordinary | CreatedStatus::Sent => {}
+            CreatedStatus::Dropped => {
+                members.remove("status");
+            }
+            CreatedStatus::Phase(phase) => {
+                members.insert("status".to_owned(), json!({"phase": phase}));
+            }
+        }
+    }
+}
+
+impl Posted {
+    /// A body that is posted to a subresource.
+    pub(super) fn create(self, object: &mut Value, fresh: &Fresh) {
+        let Some(metadata) = metadata_mut(object) else {
+            return;
+        };
+        match self {
+            Self::Wiped => wipe(metadata),
+            Self::Kept => {}
+            Self::Token => {
+                fresh.fill(metadata);
+                if let Some(members) = object.as_object_mut() {
+                    let empty = json!({"token": "", "expirationTimestamp": null});
+                    members.insert("status".to_owned(), empty);
+                }
+            }
+        }
+    }
+}
+
+/// Gives a namespace the label and, if it is new, the finalizer that each has.
+fn namespace(object: &mut Value) {
+    named(object);
+    let spec = object.as_object_mut().map(|members| {
+        let spec = members.entry("spec").or_insert_with(|| json!({}));
+        if spec.is_null() {
+            *spec = json!({});
+        }
+        spec
+    });
+    let Some(Value::Object(spec)) = spec else {
+        return;
+    };
+    let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
+    if let Value::Array(all) = finalizers
+        && all.iter().all(|one| one != FINALIZER)
+    {
+        all.push(json!(FINALIZER));
+    }
+}
+
+/// Gives a namespace the label with its name, if it has a name yet.
+pub(super) fn named(object: &mut Value) {
+    let Some(metadata) = metadata_mut(object) else {
+        return;
+    };
+    let Some(name) = metadata.get("name").filter(|name| *name != "").cloned() else {
+        return;
+    };
+    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+    if labels.is_null() {
+        *labels = json!({});
+    }
+    if let Value::Object(labels) = labels {
+        labels.insert(NAME_LABEL.to_owned(), name);
+    }
+}
+
+/// Leaves only the names of the secrets of a service account.
+pub(super) fn secret_names(object: &mut Value) {
+    let secrets = object.get_mut("secrets").and_then(Value::as_array_mut);
+    for secret in secrets.into_iter().flatten() {
+        if let Value::Object(secret) = secret {
+            secret.retain(|key, _| key == "name");
+        }
+    }
+}
+
+/// Who requests a certificate, which a body may not say.
+fn requested_by(object: &mut Value, user: &User) {
+    let Some(Value::Object(spec)) = object.get_mut("spec") else {
+        return;
+    };
+    for (key, value) in [
+        ("username", json!(user.name)),
+        ("uid", json!(user.uid)),
+        ("groups", json!(user.groups)),
+        ("extra", json!(user.extra)),
+    ] {
+        let is_empty = value == "" || value == json!([]) || value == json!({});
+        if is_empty {
+            spec.remove(key);
+        } else {
+            spec.insert(key.to_owned(), value);
+        }
+    }
+}

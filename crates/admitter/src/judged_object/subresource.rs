@@ -1,0 +1,195 @@
+//! What subresources take from a body: all else is that of the stored object.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    changes::{self, Spec},
+    table::Taken,
+    take,
+    update::settle_metadata,
+};
+
+impl Taken {
+    /// The object of a PUT or patch of a subresource.
+    pub(super) fn update(self, object: &mut Value, old: &Value) {
+        match self {
+            Self::Status { stored, kept } => status(object, old, stored, kept),
+            Self::Scale => from_body(object, old, &["/spec/replicas"]),
+            Self::EphemeralContainers => {
+                from_body(object, old, &["/spec/ephemeralContainers"]);
+                changes::count(Some(Spec::Members(&["spec"])), object, old);
+            }
+            Self::Resize => {
+                resize(object, old);
+                changes::count(Some(Spec::Members(&["spec"])), object, old);
+            }
+            Self::Finalize => {
+                settle_metadata(object, old, &[]);
+                super::creation::named(object);
+                if let Some(members) = object.as_object_mut() {
+                    take(members, "status", Some(old));
+                }
+            }
+            Self::Approval => {
+                let conditions = object.pointer("/status/conditions").cloned();
+                settle_metadata(object, old, &[]);
+                all_but_metadata(object, old);
+                set(object, "/status/conditions", conditions);
+            }
+            Self::CertificateStatus => {
+                status(object, old, &[], &[]);
+                for kind in ["Approved", "Denied"] {
+                    keep_conditions(object, old, kind);
+                }
+            }
+            // It has no stored object.
+            Self::Posted(_) => {}
+        }
+    }
+}
+
+/// The status, and metadata but for these fields.
+fn status(object: &mut Value, old: &Value, stored: &[&str], kept: &[&str]) {
+    let mut status = object.get("status").cloned();
+    settle_metadata(object, old, stored);
+    if old
+        .pointer("/metadata/labels/kubernetes.io~1metadata.name")
+        .is_some()
+    {
+        super::creation::named(object);
+    }
+    if old["kind"] == "DaemonSet" {
+        super::update::template_generation(object, old);
+    }
+    all_but_metadata(object, old);
+    if let (Some(Value::Object(new)), Some(old)) = (&mut status, old.get("status")) {
+        for key in kept {
+            if !new.contains_key(*key) {
+                take(new, key, Some(old));
+            }
+        }
+    }
+    set(object, "/status", status);
+}
+
+/// Takes all members but the metadata from the stored object.
+fn all_but_metadata(object: &mut Value, old: &Value) {
+    let Value::Object(members) = object else {
+        return;
+    };
+    members.retain(|key, _| ["metadata", "apiVersion", "kind"].contains(&&**key));
+    for (key, value) in old.as_object().into_iter().flatten() {
+        if key != "metadata" {
+            members.insert(key.clone(), value.clone());
+        }
+    }
+}
+
+/// Takes all from the stored object but what is at these places, and the version that the client knows.
+fn from_body(object: &mut Value, old: &Value, places: &[&str]) {
+    let mut made = stored(object, old);
+    for place in places {
+        set(&mut made, place, object.pointer(place).cloned());
+    }
+    *object = made;
+}
+
+/// The stored object with the version, the name and the type that the client says.
+fn stored(object: &Value, old: &Value) -> Value {
+    let mut made = old.clone();
+    for place in ["/apiVersion", "/kind"] {
+        set(&mut made, place, object.pointer(place).cloned());
+    }
+    for place in [
+        "/metadata/name",
+        "/metadata/namespace",
+        "/metadata/resourceVersion",
+    ] {
+        let sent = object.pointer(place).and_then(Value::as_str);
+        if let Some(sent) = sent.filter(|sent| !sent.is_empty() && *sent != "0") {
+            set(&mut made, place, Some(json!(sent)));
+        }
+    }
+    made
+}
+
+/// The resources of the containers of a pod. Where other containers are sent, the server refuses the request.
+fn resize(object: &mut Value, old: &Value) {
+    let mut made = stored(object, old);
+    for list in ["containers", "initContainers"] {
+        let place = format!("/spec/{list}");
+        let sent = object.pointer(&place).and_then(Value::as_array);
+        let kept = made.pointer_mut(&place).and_then(Value::as_array_mut);
+        let (sent, kept) = match (sent, kept) {
+            (None, None) => continue,
+            (sent, kept) => (sent.map_or(&[][..], Vec::as_slice), kept),
+        };
+        let kept = kept.map_or(&mut [][..], Vec::as_mut_slice);
+        let pairs = || sent.iter().zip(kept.iter());
+        if sent.len() != kept.len() || pairs().any(|(sent, kept)| sent["name"] != kept["name"]) {
+            return;
+        }
+        for (sent, kept) in sent.iter().zip(kept) {
+            if let Value::Object(kept) = kept {
+                for key in ["resources", "resizePolicy"] {
+                    take(kept, key, Some(sent));
+                }
+            }
+        }
+    }
+    set(
+        &mut made,
+        "/spec/resources",
+        object.pointer("/spec/resources").cloned(),
+    );
+    *object = made;
+}
+
+/// Gives conditions of a kind the values that are stored, if there are as many.
+fn keep_conditions(object: &mut Value, old: &Value, kind: &str) {
+    let of = |object: &Value| -> Vec<Value> {
+        let all = object
+            .pointer("/status/conditions")
+            .and_then(Value::as_array);
+        let all = all.into_iter().flatten();
+        all.filter(|one| one["type"] == kind).cloned().collect()
+    };
+    let stored = of(old);
+    if stored.len() != of(object).len() {
+        return;
+    }
+    let all = object.pointer_mut("/status/conditions");
+    let all = all.and_then(Value::as_array_mut).into_iter().flatten();
+    for (one, stored) in all.filter(|one| one["type"] == kind).zip(stored) {
+        *one = stored;
+    }
+}
+
+/// Sets the value at a place, or removes it. Objects on the way are made.
+fn set(object: &mut Value, place: &str, value: Option<Value>) {
+    let Some(mut members) = object.as_object_mut() else {
+        return;
+    };
+    let mut keys = place.split('/').skip(1).peekable();
+    while let Some(key) = keys.next() {
+        if keys.peek().is_none() {
+            put(members, key, value);
+            return;
+        }
+        if value.is_none() && !members.contains_key(key) {
+            return;
+        }
+        let next = members.entry(key).or_insert_with(|| json!({}));
+        match next {
+            Value::Object(next) => members = next,
+            _ => return,
+        }
+    }
+}
+
+fn put(members: &mut Map<String, Value>, key: &str, value: Option<Value>) {
+    match value {
+        Some(value) => members.insert(key.to_owned(), value),
+        None => members.remove(key),
+    };
+}

@@ -1,0 +1,36 @@
+//! What a request may lack to be judged. A client can bring that about itself, so the failure policy has no say in it: it decides about
+//! errors of evaluation alone.
+
+use fairgate_apiserver::StatusError;
+use http::StatusCode;
+use serde_json::json;
+
+/// What is lacking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Lack {
+    /// Time, until the deadline of the request or of a read.
+    #[error("the admission policies could not be evaluated in time")]
+    Time,
+    /// A thread that evaluates.
+    #[error("no thread is free to evaluate the admission policies")]
+    Worker,
+    /// Room in the URL for the parameter that makes it a dry run.
+    #[error("the URL is too long for the dry run that admission policies ask for")]
+    Url,
+}
+
+impl Lack {
+    /// 504, 429 or 414.
+    pub(crate) fn status(self) -> StatusError {
+        let (code, reason, details) = match self {
+            Self::Time => (StatusCode::GATEWAY_TIMEOUT, "Timeout", json!({})),
+            Self::Worker => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                json!({"retryAfterSeconds": 1}),
+            ),
+            Self::Url => (StatusCode::URI_TOO_LONG, "RequestURITooLong", json!({})),
+        };
+        StatusError::new(code, reason, format!("fairgate: {self}")).with_details(details)
+    }
+}

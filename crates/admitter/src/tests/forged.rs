@@ -1,0 +1,146 @@
+//! Fields that a client may send and the server does not take: policies are not evaded by them.
+
+use std::rc::Rc;
+
+use fairgate_admission::AdmissionMode;
+use http::Response;
+use serde_json::{Value, json};
+
+use super::world::{Sent, World, policy};
+
+const PODS: &str = "/api/v1/namespaces/ns/pods";
+
+fn pod(labels: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "good"}]}})
+}
+
+/// A policy that refuses everything but what this is true for.
+fn unless(resource: &str, exempt: &str) -> Value {
+    let mut one = policy("p", resource, "false");
+    one["spec"]["matchConditions"] = json!([{"name": "c", "expression": format!("!({exempt})")}]);
+    one
+}
+
+/// The upstream's answer to a dry run: the body.
+fn echo(sent: &Sent) -> Response<String> {
+    Response::new(String::from_utf8(sent.body.to_vec()).unwrap())
+}
+
+#[test]
+fn forged_metadata_of_a_new_object_does_not_exempt_it() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        for (key, value, exempt) in [
+            (
+                "deletionTimestamp",
+                json!("2020-01-01T00:00:00Z"),
+                "has(object.metadata.deletionTimestamp)",
+            ),
+            ("uid", json!("forged"), "object.metadata.uid == 'forged'"),
+            ("generation", json!(77), "object.metadata.generation == 77"),
+            (
+                "creationTimestamp",
+                json!("2020-01-01T00:00:00Z"),
+                "object.metadata.creationTimestamp.startsWith('2020')",
+            ),
+        ] {
+            world.enforce(&[unless(" pods", exempt)]);
+            let mut body = pod(&json!({}));
+            body["metadata"][key] = value;
+            let got = world.json("POST", PODS, &body).await;
+            assert_eq!(got.code, 422, "{key}: {got:?}");
+        }
+        assert!(world.sent().is_empty());
+    });
+}
+
+#[test]
+fn a_label_in_the_body_of_a_subresource_exempts_only_what_has_it_stored() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[unless(
+            " pods/ephemeralcontainers",
+            "'exempt' in object.metadata.?labels.orValue({})",
+        )]);
+        let path = format!("{PODS}/p/ephemeralcontainers");
+        let exempt = json!({"exempt": "yes"});
+        for (stored, sent, code) in [(&json!({}), &exempt, 422), (&exempt, &json!({}), 200)] {
+            world.store(&path, pod(stored));
+            let got = world.json("PUT", &path, &pod(sent)).await;
+            assert_eq!(got.code, code, "{got:?}");
+        }
+        // One that is not there, or not yet, has no labels.
+        let got = world
+            .json(
+                "PUT",
+                &format!("{PODS}/q/ephemeralcontainers"),
+                &pod(&exempt),
+            )
+            .await;
+        assert_eq!(got.code, 422, "{got:?}");
+    });
+}
+
+#[test]
+fn an_unknown_subresource_of_kubernetes_is_judged_by_a_dry_run_and_one_of_others_is_refused() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(echo);
+        world.enforce(&[policy("p", " pods/newest", "object.metadata.name == 'p'")]);
+        let path = format!("{PODS}/p/newest");
+        world.store(&path, pod(&json!({})));
+        assert_eq!(world.json("PUT", &path, &pod(&json!({}))).await.code, 200);
+        assert_eq!(world.sent()[0].target, format!("{path}?dryRun=All"));
+        let before = world.sent().len();
+        let path = "/apis/x.io/v1/namespaces/ns/widgets/w/start";
+        let body = json!({"apiVersion": "x.io/v1", "kind": "Start"});
+        for (fidelity, code, sent) in [
+            ("completed", 403, 0),
+            ("asSent", 200, 1),
+            ("dryRun", 200, 3),
+        ] {
+            let mut one = policy("p", "x.io widgets/start", "true");
+            one["fidelity"] = json!(fidelity);
+            // A refusal for that reason is no failure that it could ignore.
+            one["spec"]["failurePolicy"] = json!("Ignore");
+            world.enforce(&[one]);
+            let got = world.json("POST", path, &body).await;
+            assert_eq!(
+                (got.code, world.sent().len() - before),
+                (code, sent),
+                "{fidelity}: {got:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn what_an_overloaded_upstream_cannot_dry_run_is_not_forwarded_either() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        for code in [503, 504] {
+            world.inside.answer = Rc::new(move |_: &Sent| {
+                let status = json!({"kind": "Status", "code": code});
+                Response::builder()
+                    .status(code)
+                    .body(status.to_string())
+                    .unwrap()
+            });
+            let mut one = policy("p", " configmaps", "true");
+            one["fidelity"] = json!("dryRun");
+            one["spec"]["failurePolicy"] = json!("Ignore");
+            world.enforce(&[one]);
+            let before = world.sent().len();
+            let body = json!({"metadata": {"name": "m"}});
+            let got = world
+                .json("POST", "/api/v1/namespaces/ns/configmaps", &body)
+                .await;
+            assert_eq!(
+                (got.code, world.sent().len() - before),
+                (code, 1),
+                "{got:?}"
+            );
+        }
+    });
+}
