@@ -9,6 +9,9 @@ fn ms(millis: u64) -> Time {
 const HEAVY: u64 = 1;
 const POLITE: u64 = 2;
 
+/// The names of narrow requests.
+const NARROW: [&str; 9] = ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
+
 /// A level of two seats in which a heavy flow has used both for 100 ms and has more requests waiting, while a polite flow
 /// had one request of 10 ms.
 fn after_a_polite_request() -> Stage {
@@ -106,7 +109,6 @@ fn a_narrower_request_of_the_same_flow_goes_before_a_head_that_does_not_fit_eigh
     let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
     stage.arrive(ms(0), "other", HEAVY, Work::seats(3));
     stage.arrive(ms(0), "wide", POLITE, Work::seats(4));
-    const NARROW: [&str; 9] = ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
     for name in NARROW {
         stage.arrive(ms(0), name, POLITE, Work::ONE);
     }
