@@ -41,15 +41,12 @@ use super::{
     virtual_time::VirtualTime,
 };
 use crate::{
-    apf::{
-        units::{SeatSeconds, Seats},
-        work::Work,
-    },
+    apf::units::{SeatSeconds, Seats},
     time::{Time, nanos},
 };
 
 /// The maximum number of its requests by which a wide flow may be ahead.
-const LEAD: u32 = 8;
+pub(super) const LEAD: u32 = 8;
 
 /// A request may overtake a blocked head if it takes at most this fraction (1 / n) of the head's wait.
 const OVERTAKING_PART: u32 = 10;
@@ -58,75 +55,10 @@ const OVERTAKING_PART: u32 = 10;
 const LONGEST_ASSUMED: Duration = Duration::from_secs(60);
 
 /// The number of requests over which a mean service time is taken.
-const MEAN_WINDOW: u32 = 32;
+pub(super) const MEAN_WINDOW: u32 = 32;
 
 /// From here on virtual time is set back, long before it could overflow.
 const SET_BACK_ABOVE: u64 = u64::MAX / 4;
-
-/// A flow that is more than so many usual requests behind virtual time does not advance it: if it had saved as much when
-/// its line began, and otherwise.
-const SAVED_BEHIND: u64 = 2;
-const FAR_BEHIND: u64 = 4;
-
-/// What a flow can save by asking for less than its share: so many usual requests or so many of its own, whichever is more,
-/// but no more than it can receive in [`LONGEST_BURST`].
-const SAVED_USUAL: u64 = 5;
-const SAVED_OWN: u64 = 4;
-const LONGEST_BURST: Duration = Duration::from_millis(100);
-
-/// The longest time without waiting requests by which virtual time advances at once.
-const LONGEST_UNCONTENDED: Duration = Duration::from_secs(60);
-
-/// The greatest time by which virtual time may be behind what flows have received.
-const LONGEST_LAG: Duration = Duration::from_secs(2);
-
-/// The work of requests, by which a flow that always has requests waiting is at times ahead of its share and at times
-/// behind.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Charges {
-    /// Moving sums over requests of their work and of its square, in [`Charges::UNIT`]s.
-    sum: u64,
-    squares: u64,
-    /// The part of `squares` of requests of more than one seat.
-    wide_squares: u64,
-}
-
-impl Charges {
-    /// As a power of two, how many of the units of [`SeatSeconds`] one here has; so that squares do not overflow.
-    const UNIT: u32 = 10;
-    /// The most work that counts, about 5 500 seat-seconds.
-    const MOST: u64 = 1 << 29;
-
-    /// Before anything is known: one request of one seat that takes as long as is assumed.
-    pub(super) fn new() -> Self {
-        let work = SeatSeconds::product(1, Work::ASSUMED_SERVICE_TIME).units() >> Self::UNIT;
-        Self {
-            sum: work,
-            squares: work * work,
-            wide_squares: 0,
-        }
-    }
-
-    /// A request of so many units of seat-seconds has ended.
-    fn count(&mut self, work: u64, is_wide: bool) {
-        let work = (work >> Self::UNIT).min(Self::MOST);
-        let window = u64::from(MEAN_WINDOW);
-        self.sum = self.sum - self.sum / window + work;
-        self.squares = self.squares - self.squares / window + work * work;
-        let wide = if is_wide { work * work } else { 0 };
-        self.wide_squares = self.wide_squares - self.wide_squares / window + wide;
-    }
-
-    /// The part of [`Self::usual`] that is due to requests of more than one seat.
-    fn usual_wide(self) -> u64 {
-        self.wide_squares.checked_div(self.sum).unwrap_or(0) << Self::UNIT
-    }
-
-    /// The work of the request in which the mean seat-second was used, in units of seat-seconds.
-    fn usual(self) -> u64 {
-        self.squares.checked_div(self.sum).unwrap_or(0) << Self::UNIT
-    }
-}
 
 /// The head that was next when last something did not fit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -138,7 +70,7 @@ pub(super) struct Blocked {
     /// Seats held by the requests that overtook it.
     overtaking_seats: Seats,
     /// What was kept idle while it was next.
-    idle: SeatSeconds,
+    pub(super) idle: SeatSeconds,
 }
 
 impl<W: Copy> QueueSet<W> {
@@ -215,7 +147,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The virtual time at which the first waiting request of `flow` would be finished in the ideal.
-    fn finish_of_head(&self, flow: u32) -> SeatSeconds {
+    pub(super) fn finish_of_head(&self, flow: u32) -> SeatSeconds {
         let known = self.flows.at(flow);
         let work = self.work_of_head(known).units();
         // What executes may take longer than it was charged for.
@@ -236,43 +168,6 @@ impl<W: Copy> QueueSet<W> {
         }
         let over = self.sums.seats_in_use.saturating_sub(self.limit);
         self.lingering.restore(over);
-    }
-
-    /// Time passes: virtual time advances by the work of all active flows, divided by what they weigh.
-    pub(super) fn follow_flows(&mut self, elapsed: Duration) {
-        // Where a request waits, a flow is active.
-        let weight = self.flows.weight().max(1);
-        let seats = self.seats_in_use().saturating_sub(self.sums.catching_up);
-        let work = SeatSeconds::product(seats, elapsed).units() / weight;
-        if self.sums.seats_in_use < self.limit {
-            let free = SeatSeconds::product(self.limit - self.sums.seats_in_use, elapsed);
-            self.blocked.idle = self.blocked.idle.plus(free);
-        }
-        self.virtual_time.follow(SeatSeconds::from_units(work));
-    }
-
-    /// Virtual time is at least the start of `next`, which is dispatched in turn.
-    fn follow_next(&mut self, next: u32) {
-        let certain = self.flows.at(next).certain_start();
-        self.virtual_time.catch_up(certain);
-    }
-
-    /// Whether what a flow receives does not advance virtual time, because it is far behind: it has asked for less than its
-    /// share, or others have received what they had saved. Otherwise virtual time would run away from flows that are not
-    /// served meanwhile, and who comes at virtual time would wait for them. `due` is the place of its head in the order.
-    fn catches_up(&self, flow: u32, due: SeatSeconds) -> bool {
-        let requests = if self.flows.at(flow).saved {
-            SAVED_BEHIND
-        } else {
-            FAR_BEHIND
-        };
-        self.is_behind(due, requests)
-    }
-
-    /// Whether `start` is more than so many usual requests before virtual time.
-    fn is_behind(&self, start: SeatSeconds, requests: u64) -> bool {
-        let least = self.charges.usual().saturating_mul(requests);
-        start.units().saturating_add(least) < self.virtual_time.r().units()
     }
 
     /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more
@@ -301,21 +196,6 @@ impl<W: Copy> QueueSet<W> {
         let known = self.flows.at(flow);
         let executing = self.flows.weight_of(flow).divide(known.received(self.now));
         known.certain_start().units().saturating_add(executing)
-    }
-
-    /// How far a flow that holds its part of the seats, or a head that others overtake with what they have saved, may be
-    /// behind: the work of [`LEAD`] requests and
-    /// one more, by which wide flows are ahead and behind in turn, but no more than each flow can receive in [`LONGEST_LAG`].
-    fn lag(&self) -> SeatSeconds {
-        let usual = self.charges.usual().saturating_mul(u64::from(LEAD) + 1);
-        SeatSeconds::from_units(usual.min(self.received_in(LONGEST_LAG)))
-    }
-
-    /// Whether the head of `other` may start although that of `next` does not fit, because the ideal would have finished it by
-    /// now: its flow uses what it has saved. `next` waits for such flows until it is the lag behind virtual time.
-    fn overtakes_by_savings(&self, other: u32, next: u32) -> bool {
-        let now = self.virtual_time.r();
-        self.flows.at(next).start.plus(self.lag()) >= now && self.finish_of_head(other) <= now
     }
 
     /// The next request of `flow` that fits, behind a head that does not; at most [`LEAD`] of them go before the same head, and
@@ -497,52 +377,6 @@ impl<W: Copy> QueueSet<W> {
         self.charge(index, flow);
     }
 
-    /// A flow is about to have the request `index` and none before it that waits: it starts no earlier than by what its
-    /// tenant has received, and with at most what can be saved. A new tenant starts at virtual time. Who was polite has saved
-    /// something, under whatever names.
-    fn raise_start(&mut self, flow: u32, index: u32) {
-        let entry = self.entries.at(index);
-        let width = entry.seats.min(self.limit);
-        let now = self.virtual_time.r();
-        let own = SeatSeconds::product(width, self.flows.at(flow).service_time).units();
-        let usual = self.charges.usual().saturating_mul(SAVED_USUAL);
-        let saved = own.saturating_mul(SAVED_OWN).max(usual);
-        let saved = saved.min(self.burst()).max(self.wide_lag());
-        let least = SeatSeconds::from_units(now.units().saturating_sub(saved));
-        let earliest = self.flows.received_by_owner(flow).max(least).min(now);
-        let start = self.flows.at(flow).start.max(earliest);
-        let is_behind = self.is_behind(start, SAVED_BEHIND);
-        let known = self.flows.at_mut(flow);
-        known.start = start;
-        known.saved = is_behind;
-    }
-
-    /// What each flow can receive in [`LONGEST_BURST`], in units of seat-seconds.
-    fn burst(&self) -> u64 {
-        self.received_in(LONGEST_BURST)
-    }
-
-    /// What each flow of weight 1 can receive in so much time, in units of seat-seconds.
-    fn received_in(&self, time: Duration) -> u64 {
-        SeatSeconds::product(self.limit, time).units() / self.flows.weight().max(1)
-    }
-
-    /// The part of the [lag](Self::lag) that is due to wide requests: among them even flows that always ask for their share
-    /// are so far behind at times.
-    fn wide_lag(&self) -> u64 {
-        let usual = self.charges.usual_wide();
-        let lag = usual.saturating_mul(u64::from(LEAD) + 1);
-        lag.min(self.received_in(LONGEST_LAG))
-    }
-
-    /// Virtual time advances by a time in which nothing waited, as if each flow had received its share: then nobody owes
-    /// anything for that time.
-    fn follow_uncontended(&mut self) {
-        let free = std::mem::take(&mut self.uncontended).min(LONGEST_UNCONTENDED);
-        let work = SeatSeconds::from_units(self.received_in(free));
-        self.virtual_time.follow(work);
-    }
-
     fn find_flow(&mut self, index: u32) -> u32 {
         let entry = self.entries.at_mut(index);
         entry.flow = self.flows.number(entry.hash, self.assumed);
@@ -652,20 +486,6 @@ impl<W: Copy> QueueSet<W> {
         if first {
             self.settle_flow(flow);
         }
-    }
-
-    /// A flow comes back with the request `index`: of what it received when others did not need it, it owes the
-    /// [lag](Self::lag) at most, or this request. While it was away it had no share, in which it could have paid.
-    fn forgive(&mut self, flow: u32, index: u32) {
-        let entry = self.entries.at(index);
-        let seats = entry.seats.min(self.limit);
-        let known = self.flows.at(flow);
-        let own = SeatSeconds::product(seats, known.service_time).units();
-        let own = self.flows.weight_of(flow).divide(own);
-        let most = SeatSeconds::from_units(own.max(self.lag().units()));
-        let latest = self.virtual_time.r().plus(most);
-        let known = self.flows.at_mut(flow);
-        known.start = known.start.min(latest);
     }
 
     /// A waiting request is cancelled.

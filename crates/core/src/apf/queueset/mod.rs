@@ -11,6 +11,7 @@
 #![doc = include_str!("algorithm.md")]
 
 mod by_queue;
+mod charges;
 mod dispatch;
 mod fair;
 mod fifo;
@@ -18,6 +19,7 @@ mod flows;
 mod lingering;
 mod reconfigure;
 mod reports;
+mod savings;
 mod tenants;
 #[cfg(test)]
 mod tests;
@@ -28,7 +30,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use fair::{Blocked, Charges};
+use charges::Charges;
+use fair::Blocked;
 use fifo::{Entries, NONE, Queue};
 pub use fifo::{EntryId, Phase, RequestEntry};
 use flows::FlowTable;

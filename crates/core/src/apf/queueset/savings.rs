@@ -1,0 +1,146 @@
+//! Virtual time in [`Semantics::Improved`](super::Semantics), and what flows save and owe when they come back.
+//!
+//! Virtual time is what a flow of weight 1 that always has work has received. A flow that becomes active starts there; before
+//! it by what it has saved, which is bounded, or after it by what it owes, which is bounded, too.
+//!
+//! Not here: who is served ([`super::fair`]).
+
+use std::time::Duration;
+
+use super::{QueueSet, fair::LEAD};
+use crate::apf::units::SeatSeconds;
+
+/// A flow that is more than so many usual requests behind virtual time does not advance it: if it had saved as much when
+/// its line began, and otherwise.
+const SAVED_BEHIND: u64 = 2;
+const FAR_BEHIND: u64 = 4;
+
+/// What a flow can save by asking for less than its share: so many usual requests or so many of its own, whichever is more,
+/// but no more than it can receive in [`LONGEST_BURST`].
+const SAVED_USUAL: u64 = 5;
+const SAVED_OWN: u64 = 4;
+const LONGEST_BURST: Duration = Duration::from_millis(100);
+
+/// The longest time without waiting requests by which virtual time advances at once.
+const LONGEST_UNCONTENDED: Duration = Duration::from_secs(60);
+
+/// The greatest time by which a flow may be behind before it counts.
+const LONGEST_LAG: Duration = Duration::from_secs(2);
+
+impl<W: Copy> QueueSet<W> {
+    /// Time passes: virtual time advances by the work of all active flows, divided by what they weigh.
+    pub(super) fn follow_flows(&mut self, elapsed: Duration) {
+        // Where a request waits, a flow is active.
+        let weight = self.flows.weight().max(1);
+        let seats = self.seats_in_use().saturating_sub(self.sums.catching_up);
+        let work = SeatSeconds::product(seats, elapsed).units() / weight;
+        if self.sums.seats_in_use < self.limit {
+            let free = SeatSeconds::product(self.limit - self.sums.seats_in_use, elapsed);
+            self.blocked.idle = self.blocked.idle.plus(free);
+        }
+        self.virtual_time.follow(SeatSeconds::from_units(work));
+    }
+
+    /// Virtual time is at least the start of `next`, which is dispatched in turn.
+    pub(super) fn follow_next(&mut self, next: u32) {
+        let certain = self.flows.at(next).certain_start();
+        self.virtual_time.catch_up(certain);
+    }
+
+    /// Whether what a flow receives does not advance virtual time, because it is far behind: it has asked for less than its
+    /// share, or others have received what they had saved. Otherwise virtual time would run away from flows that are not
+    /// served meanwhile, and who comes at virtual time would wait for them. `due` is the place of its head in the order.
+    pub(super) fn catches_up(&self, flow: u32, due: SeatSeconds) -> bool {
+        let requests = if self.flows.at(flow).saved {
+            SAVED_BEHIND
+        } else {
+            FAR_BEHIND
+        };
+        self.is_behind(due, requests)
+    }
+
+    /// Whether `start` is more than so many usual requests before virtual time.
+    fn is_behind(&self, start: SeatSeconds, requests: u64) -> bool {
+        let least = self.charges.usual().saturating_mul(requests);
+        start.units().saturating_add(least) < self.virtual_time.r().units()
+    }
+
+    /// A flow is about to have the request `index` and none before it that waits: it starts no earlier than by what its
+    /// tenant has received, and with at most what can be saved. A new tenant starts at virtual time. Who was polite has saved
+    /// something, under whatever names.
+    pub(super) fn raise_start(&mut self, flow: u32, index: u32) {
+        let entry = self.entries.at(index);
+        let width = entry.seats.min(self.limit);
+        let now = self.virtual_time.r();
+        let own = SeatSeconds::product(width, self.flows.at(flow).service_time).units();
+        let usual = self.charges.usual().saturating_mul(SAVED_USUAL);
+        let saved = own.saturating_mul(SAVED_OWN).max(usual);
+        let saved = saved.min(self.burst()).max(self.wide_lag());
+        let least = SeatSeconds::from_units(now.units().saturating_sub(saved));
+        let earliest = self.flows.received_by_owner(flow).max(least).min(now);
+        let start = self.flows.at(flow).start.max(earliest);
+        let is_behind = self.is_behind(start, SAVED_BEHIND);
+        let known = self.flows.at_mut(flow);
+        known.start = start;
+        known.saved = is_behind;
+    }
+
+    /// What each flow can receive in [`LONGEST_BURST`], in units of seat-seconds.
+    pub(super) fn burst(&self) -> u64 {
+        self.received_in(LONGEST_BURST)
+    }
+
+    /// What each flow of weight 1 can receive in so much time, in units of seat-seconds.
+    fn received_in(&self, time: Duration) -> u64 {
+        SeatSeconds::product(self.limit, time).units() / self.flows.weight().max(1)
+    }
+
+    /// The part of the [lag](Self::lag) that is due to wide requests: among them even flows that always ask for their share
+    /// are so far behind at times.
+    pub(super) fn wide_lag(&self) -> u64 {
+        match self.charges.usual_wide() {
+            0 => 0,
+            usual => {
+                let lag = usual.saturating_mul(u64::from(LEAD) + 1);
+                lag.min(self.received_in(LONGEST_LAG))
+            }
+        }
+    }
+
+    /// Virtual time advances by a time in which nothing waited, as if each flow had received its share: then nobody owes
+    /// anything for that time.
+    pub(super) fn follow_uncontended(&mut self) {
+        let free = std::mem::take(&mut self.uncontended).min(LONGEST_UNCONTENDED);
+        let work = SeatSeconds::from_units(self.received_in(free));
+        self.virtual_time.follow(work);
+    }
+
+    /// A flow comes back with the request `index`: of what it received when others did not need it, it owes the
+    /// [lag](Self::lag) at most, or this request. While it was away it had no share, in which it could have paid.
+    pub(super) fn forgive(&mut self, flow: u32, index: u32) {
+        let entry = self.entries.at(index);
+        let seats = entry.seats.min(self.limit);
+        let known = self.flows.at(flow);
+        let own = SeatSeconds::product(seats, known.service_time).units();
+        let own = self.flows.weight_of(flow).divide(own);
+        let most = SeatSeconds::from_units(own.max(self.lag().units()));
+        let latest = self.virtual_time.r().plus(most);
+        let known = self.flows.at_mut(flow);
+        known.start = known.start.min(latest);
+    }
+
+    /// How far a flow that holds its part of the seats, or a head that others overtake with what they have saved, may be
+    /// behind: the work of [`LEAD`] requests and one more, by which wide flows are ahead and behind in turn, but no more than
+    /// each flow can receive in [`LONGEST_LAG`].
+    pub(super) fn lag(&self) -> SeatSeconds {
+        let usual = self.charges.usual().saturating_mul(u64::from(LEAD) + 1);
+        SeatSeconds::from_units(usual.min(self.received_in(LONGEST_LAG)))
+    }
+
+    /// Whether the head of `other` may start although that of `next` does not fit, because the ideal would have finished it by
+    /// now: its flow uses what it has saved. `next` waits for such flows until it is the lag behind virtual time.
+    pub(super) fn overtakes_by_savings(&self, other: u32, next: u32) -> bool {
+        let now = self.virtual_time.r();
+        self.flows.at(next).start.plus(self.lag()) >= now && self.finish_of_head(other) <= now
+    }
+}
