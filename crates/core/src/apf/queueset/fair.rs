@@ -354,6 +354,7 @@ impl<W: Copy> QueueSet<W> {
         self.sums.waiting_seats -= u64::from(waited_for);
         self.start(index);
         self.count_start(index);
+        self.use_savings(index, flow);
         self.charge(index, flow);
         self.flows.unlink(&mut self.entries, index, flow);
         self.settle_flow(flow);
@@ -369,11 +370,11 @@ impl<W: Copy> QueueSet<W> {
     /// A request that finds free seats and no waiting request starts without entering its queue.
     pub(super) fn start_unqueued(&mut self, index: u32) {
         let flow = self.find_flow(index);
-        self.raise_start(flow, index);
         self.virtual_time
             .catch_up(self.flows.at(flow).certain_start());
         self.start(index);
         self.count_start(index);
+        // What it has saved is bounded when one of its requests has to wait.
         self.charge(index, flow);
     }
 
@@ -394,25 +395,16 @@ impl<W: Copy> QueueSet<W> {
         let assumed = known.service_time;
         let work = SeatSeconds::product(seats, assumed).plus(last);
         let charged = SeatSeconds::from_units(self.flows.weight_of(flow).divide(work.units()));
-        let due = known.start.plus(charged.minus(work));
-        let catches_up = self.catches_up(flow, due);
         let entry = self.entries.at_mut(index);
         entry.assumed = assumed;
         entry.charged = charged;
-        entry.catches_up = catches_up;
-        if catches_up {
-            self.sums.catching_up += seats;
-        }
         let known = self.flows.at_mut(flow);
         known.start = known.start.plus(charged);
         known.guessed = known.guessed.plus(charged);
         known.begin(seats, self.now);
         known.fresh = false;
         let is_late = known.start.units() > SET_BACK_ABOVE;
-        let saved = self.burst().max(self.wide_lag());
-        let least = self.virtual_time.r().units().saturating_sub(saved);
-        let least = SeatSeconds::from_units(least);
-        self.flows.owner_receives(flow, least, work);
+        self.flows.owner_receives(flow, work);
         if is_late {
             self.set_back();
         }

@@ -268,10 +268,16 @@ impl FlowTable {
         self.tenants.received(self.all[number as usize].owner)
     }
 
-    /// The owner of a flow receives `work`; before, it had received at least `least`.
-    pub(super) fn owner_receives(&mut self, number: u32, least: SeatSeconds, work: SeatSeconds) {
+    /// The owner of a flow receives `work`.
+    pub(super) fn owner_receives(&mut self, number: u32, work: SeatSeconds) {
         let owner = self.all[number as usize].owner;
-        self.tenants.receive(owner, least, work);
+        self.tenants.receive(owner, work);
+    }
+
+    /// The owner of a flow counts as having received at least `least`.
+    pub(super) fn owner_had(&mut self, number: u32, least: SeatSeconds) {
+        let owner = self.all[number as usize].owner;
+        self.tenants.raise_received(owner, least);
     }
 
     /// What the owner of a flow received for a request of this `ownership` was `actual`, not as assumed.

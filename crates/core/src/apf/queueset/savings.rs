@@ -47,16 +47,33 @@ impl<W: Copy> QueueSet<W> {
         self.virtual_time.catch_up(certain);
     }
 
-    /// Whether what a flow receives does not advance virtual time, because it is far behind: it has asked for less than its
-    /// share, or others have received what they had saved. Otherwise virtual time would run away from flows that are not
-    /// served meanwhile, and who comes at virtual time would wait for them. `due` is the place of its head in the order.
-    pub(super) fn catches_up(&self, flow: u32, due: SeatSeconds) -> bool {
-        let requests = if self.flows.at(flow).saved {
+    /// A request that waited is about to be charged. What a flow receives does not advance virtual time if it is far behind: it
+    /// has asked for less than its share, or others have received what they had saved. Otherwise virtual time would run away
+    /// from flows that are not served meanwhile, and who comes at virtual time would wait for them. What its tenant has saved is
+    /// bounded, too.
+    pub(super) fn use_savings(&mut self, index: u32, flow: u32) {
+        let known = self.flows.at(flow);
+        let entry = self.entries.at(index);
+        let (seats, last) = (entry.seats, entry.work.final_work());
+        let work = SeatSeconds::product(seats, known.service_time).plus(last);
+        let charged = self.flows.weight_of(flow).divide(work.units());
+        // The place of a light flow in the order.
+        let due = known
+            .start
+            .plus(SeatSeconds::from_units(charged))
+            .minus(work);
+        let requests = if known.saved {
             SAVED_BEHIND
         } else {
             FAR_BEHIND
         };
-        self.is_behind(due, requests)
+        if self.is_behind(due, requests) {
+            self.entries.at_mut(index).catches_up = true;
+            self.sums.catching_up += seats;
+        }
+        let saved = self.burst().max(self.wide_lag());
+        let least = self.virtual_time.r().units().saturating_sub(saved);
+        self.flows.owner_had(flow, SeatSeconds::from_units(least));
     }
 
     /// Whether `start` is more than so many usual requests before virtual time.

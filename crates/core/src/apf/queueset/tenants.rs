@@ -139,10 +139,16 @@ impl TenantTable {
         self.all[number as usize].received
     }
 
-    /// A tenant receives `work`; before, it had received at least `least`.
-    pub(super) fn receive(&mut self, number: u32, least: SeatSeconds, work: SeatSeconds) {
+    /// A tenant receives `work`.
+    pub(super) fn receive(&mut self, number: u32, work: SeatSeconds) {
         let tenant = &mut self.all[number as usize];
-        tenant.received = tenant.received.max(least).plus(work);
+        tenant.received = tenant.received.plus(work);
+    }
+
+    /// A tenant counts as having received at least `least`.
+    pub(super) fn raise_received(&mut self, number: u32, least: SeatSeconds) {
+        let tenant = &mut self.all[number as usize];
+        tenant.received = tenant.received.max(least);
     }
 
     /// What a tenant received was `actual` in place of `assumed`, in units of seat-seconds.
