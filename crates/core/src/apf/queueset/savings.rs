@@ -24,7 +24,7 @@ const LONGEST_BURST: Duration = Duration::from_millis(100);
 /// The longest time without waiting requests by which virtual time advances at once.
 const LONGEST_UNCONTENDED: Duration = Duration::from_secs(60);
 
-/// The greatest time by which a flow may be behind before it counts.
+/// The [lag](QueueSet::lag) is no more than what each flow can receive in this time.
 const LONGEST_LAG: Duration = Duration::from_secs(2);
 
 impl<W: Copy> QueueSet<W> {
