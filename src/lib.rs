@@ -4,8 +4,7 @@
 //! dealt into a fair queue of its priority level, given seats, forwarded, and answered.
 //!
 //! Who executes, and when, is decided by the crate `fairgate_core`, which has no clock, no I/O and no
-//! tasks; `fairgate_simulate` runs it in virtual time. This crate is the gateway around it. See
-//! ARCHITECTURE.md for the map.
+//! tasks. This crate is the gateway around it. See ARCHITECTURE.md for the map.
 
 pub mod app;
 pub mod cli;

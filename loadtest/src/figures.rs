@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::scenario::expectation::Measure;
-use fairgate_simulate::fairness::jain_index;
+use fairgate_core::fairness::jain_index;
 
 /// The results of one client in one slice, or the medians over several slices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

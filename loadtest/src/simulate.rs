@@ -25,6 +25,7 @@ use crate::{
     },
     verdict::Evidence,
 };
+use fairgate_core::fairness::jain_index;
 use fairgate_core::{
     apf::{
         LevelIndex, Policy, Seats,
@@ -32,7 +33,6 @@ use fairgate_core::{
     },
     finding::Finding,
 };
-use fairgate_simulate::fairness::jain_index;
 use fairgate_simulate::world::{
     Arrivals, FlowReport, FlowSpec, LevelShape, Service, ServiceDistribution, World, WorldReport,
     run_fifo, run_lending,

@@ -11,8 +11,8 @@ use super::{
     flow::DemoFlow,
     upstream::{SERVICE_TIME, WORKERS},
 };
+use fairgate_core::fairness::{jain_index, max_min_shares};
 use fairgate_core::sync::Arc;
-use fairgate_simulate::fairness::{jain_index, max_min_shares};
 
 /// The factor by which fairness should shorten the latency of the mice.
 const TENFOLD: f64 = 10.0;

@@ -8,6 +8,7 @@
 pub mod apf;
 pub mod cells;
 pub mod digest;
+pub mod fairness;
 pub mod finding;
 pub mod go_duration;
 pub mod identity_hasher;

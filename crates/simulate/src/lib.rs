@@ -6,5 +6,4 @@
 #[cfg(test)]
 mod chaos;
 pub mod clients;
-pub mod fairness;
 pub mod world;

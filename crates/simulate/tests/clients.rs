@@ -9,13 +9,11 @@ use fairgate_core::{
         queueset::{Counters, Discipline, QueueSet},
         shard::Dealer,
     },
+    fairness::max_min_shares,
     rejection::RejectReason,
     time::Time,
 };
-use fairgate_simulate::{
-    clients::{Client, ClientRun, ClientShare},
-    fairness::max_min_shares,
-};
+use fairgate_simulate::clients::{Client, ClientRun, ClientShare};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FIRST: u64 = 1_001_001_001;

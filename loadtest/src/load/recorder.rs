@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::figures::{ClientFigures, LatencyFigures, real};
-use fairgate_simulate::fairness::jain_index;
+use fairgate_core::fairness::jain_index;
 
 /// The number of intervals in a plot over time.
 const INTERVALS: u32 = 60;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use fairgate_core::apf::units::Seats;
 
 use super::{Arrivals, DEFAULT_TENANT_WEIGHT, FlowNames, FlowSpec, Tenant, World};
-use crate::fairness::weighted_max_min_shares;
+use fairgate_core::fairness::weighted_max_min_shares;
 
 /// The greatest weight of the flows of one tenant together, where a flow weighs 1.
 pub const TENANT_WEIGHT: f64 = DEFAULT_TENANT_WEIGHT as f64;

@@ -7,7 +7,7 @@ use super::{
     ideal::{Ideal, ideal},
     real,
 };
-use crate::fairness::jain_index;
+use fairgate_core::fairness::jain_index;
 use fairgate_core::{apf::units::Seats, time::Time};
 
 /// The result of one flow.
