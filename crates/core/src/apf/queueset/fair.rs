@@ -19,7 +19,7 @@
 //! - *Final work gives way.* Seats that linger are [displaced](QueueSet::displaces) by a request that the ideal would have
 //!   finished by now, and linger for longer in return.
 //!
-//! While the head of the next flow does not fit, free seats are kept for it. Four rules reduce the cost of
+//! While the head of the next flow does not fit, free seats are kept for it. Five rules reduce the cost of
 //! these idle seats, and none reduces the share of another flow:
 //!
 //! - A narrower request of the same flow that fits goes before the head, [`LEAD`] times at most.
@@ -29,6 +29,7 @@
 //!   ones find seats anyway.
 //! - For a flow that is served and has more waiting no seats are drained until it is as many requests
 //!   behind; until then the widest request that fits is started.
+//! - Nothing is drained for a tenant that has not yet paid for what was ([`super::drains`]).
 //! - A request may overtake the head if it is expected to take at most a tenth of the time for which the
 //!   head has been waiting to fit, or if the ideal would have finished it by now and the head is not yet the lag behind virtual
 //!   time; and as long as not only requests that overtook the head keep it waiting.
@@ -37,19 +38,15 @@
 use std::time::Duration;
 
 use super::{
-    EntryId, NONE, QueueSet, QueueSetEvents, flows::FlowState, tenants::Weight,
-    virtual_time::VirtualTime,
+    NONE, QueueSet, QueueSetEvents, flows::FlowState, tenants::Weight, virtual_time::VirtualTime,
 };
 use crate::{
     apf::units::{SeatSeconds, Seats},
-    time::{Time, nanos},
+    time::nanos,
 };
 
 /// The maximum number of its requests by which a wide flow may be ahead.
 pub(super) const LEAD: u32 = 8;
-
-/// A request may overtake a blocked head if it takes at most this fraction (1 / n) of the head's wait.
-const OVERTAKING_PART: u32 = 10;
 
 /// The longest service time that is assumed for a request.
 const LONGEST_ASSUMED: Duration = Duration::from_secs(60);
@@ -59,19 +56,6 @@ pub(super) const MEAN_WINDOW: u32 = 32;
 
 /// From here on virtual time is set back, long before it could overflow.
 const SET_BACK_ABOVE: u64 = u64::MAX / 4;
-
-/// The head that was next when last something did not fit.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Blocked {
-    head: Option<EntryId>,
-    since: Time,
-    /// Distinguishes requests that overtook this head from those that overtook an earlier one; never 0.
-    number: u32,
-    /// Seats held by the requests that overtook it.
-    overtaking_seats: Seats,
-    /// What was kept idle while it was next.
-    pub(super) idle: SeatSeconds,
-}
 
 impl<W: Copy> QueueSet<W> {
     /// Dispatches as much as possible. `arriving` is not reported in `events`.
@@ -105,8 +89,18 @@ impl<W: Copy> QueueSet<W> {
                 self.start_head(flow, arriving, events);
                 continue;
             }
-            events.blocked.push(head.schema);
-            let width = head.seats;
+            let (width, schema) = (head.seats, head.schema);
+            if self.postpone(flow) {
+                continue;
+            }
+            events.blocked.push(schema);
+            if self.drains_nothing_for(flow) {
+                let Some((other, index)) = self.fitting() else {
+                    return;
+                };
+                self.start_waiting(index, other, arriving, events);
+                continue;
+            }
             if let Some(narrower) = self.narrower_of_flow(flow) {
                 self.start_waiting(narrower, flow, arriving, events);
                 continue;
@@ -122,8 +116,7 @@ impl<W: Copy> QueueSet<W> {
             };
             let index = self.flows.at(other).head();
             self.start_head(other, arriving, events);
-            self.blocked.overtaking_seats += self.entries.at(index).seats;
-            self.entries.at_mut(index).overtook = self.blocked.number;
+            self.count_overtaking(index);
         }
     }
 
@@ -156,7 +149,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The work that is expected of the first waiting request of a flow, final seats included.
-    fn work_of_head(&self, known: &FlowState) -> SeatSeconds {
+    pub(super) fn work_of_head(&self, known: &FlowState) -> SeatSeconds {
         let last = self.entries.at(known.head()).work.final_work();
         SeatSeconds::product(self.counted_width(known), known.service_time).plus(last)
     }
@@ -198,29 +191,6 @@ impl<W: Copy> QueueSet<W> {
         known.certain_start().units().saturating_add(executing)
     }
 
-    /// The next request of `flow` that fits, behind a head that does not; at most [`LEAD`] of them go before the same head, and
-    /// as many are looked at.
-    fn narrower_of_flow(&mut self, flow: u32) -> Option<u32> {
-        let free = self.limit - self.sums.seats_in_use;
-        let head = self.flows.at(flow).head();
-        if u32::from(self.entries.at(head).overtaken) >= LEAD {
-            return None;
-        }
-        let mut index = self.entries.at(head).next_in_queue();
-        for _ in 0..LEAD {
-            if index == NONE {
-                return None;
-            }
-            let entry = self.entries.at(index);
-            if entry.seats <= free {
-                self.entries.at_mut(head).overtaken += 1;
-                return Some(index);
-            }
-            index = entry.next_in_queue();
-        }
-        None
-    }
-
     /// The flow whose head may start although that of `next` does not fit. Requires that `next` executes
     /// requests and has others waiting: it will get the seats of its own requests, so no seats are drained
     /// for it until it is more than [`LEAD`] requests behind.
@@ -251,53 +221,6 @@ impl<W: Copy> QueueSet<W> {
     /// The seats that the next request of `flow` would hold.
     fn counted_width(&self, flow: &FlowState) -> Seats {
         self.entries.at(flow.head()).seats.min(self.limit)
-    }
-
-    /// The flow whose head may start although the one that is next, of `width` seats, does not fit: the
-    /// next that fits, if its requests take less than [`OVERTAKING_PART`] of the time for which the head
-    /// has been blocked. If only requests that overtook the head keep it waiting, no other overtakes it.
-    fn overtaking_by_wait(&mut self, next: u32, head: u32, width: Seats) -> Option<u32> {
-        let head = self.entries.id(head);
-        if self.blocked.head != Some(head) {
-            self.blocked = Blocked {
-                head: Some(head),
-                since: self.now,
-                number: self.blocked.number.wrapping_add(1).max(1),
-                overtaking_seats: 0,
-                idle: SeatSeconds::ZERO,
-            };
-        }
-        let allowed_time = self.now.since(self.blocked.since) / OVERTAKING_PART;
-        let others = self
-            .sums
-            .seats_in_use
-            .saturating_sub(self.blocked.overtaking_seats);
-        if others.saturating_add(width.min(self.limit)) <= self.limit {
-            return None;
-        }
-        let free = self.limit - self.sums.seats_in_use;
-        let flow = self.turns.first_fitting(free)?;
-        let is_short = !allowed_time.is_zero() && self.flows.at(flow).service_time <= allowed_time;
-        (is_short || self.overtakes_by_savings(flow, next)).then_some(flow)
-    }
-
-    /// A waiting request is cancelled: its flow pays for the seats that were kept idle for it.
-    fn charge_idle(&mut self, index: u32) {
-        if self.blocked.head != Some(self.entries.id(index)) {
-            return;
-        }
-        let flow = self.entries.at(index).flow;
-        let charge = self.flows.weight_of(flow).divide(self.blocked.idle.units());
-        let known = self.flows.at_mut(flow);
-        known.start = SeatSeconds::from_units(known.start.units() + charge);
-        self.blocked.head = None;
-    }
-
-    /// Of the seats of a request that overtook the blocked head, `before` become `after`.
-    pub(super) fn recount_overtaking(&mut self, overtook: u32, before: Seats, after: Seats) {
-        if overtook != 0 && overtook == self.blocked.number {
-            self.blocked.overtaking_seats = self.blocked.overtaking_seats - before + after;
-        }
     }
 
     /// The seats that a request of `flow` gave back go to the next request of that flow, if it is wide
@@ -349,6 +272,7 @@ impl<W: Copy> QueueSet<W> {
         arriving: Option<u32>,
         events: &mut QueueSetEvents<W>,
     ) {
+        self.leaves_drain(index);
         self.leave_queue(index);
         let waited_for = self.entries.at(index).seats;
         self.sums.waiting_seats -= u64::from(waited_for);
@@ -484,7 +408,7 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn quit_line(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let (flow, seats, ownership) = (entry.flow, entry.seats, entry.ownership);
-        self.charge_idle(index);
+        self.leaves_drain(index);
         self.leave_queue(index);
         self.flows.unlink(&mut self.entries, index, flow);
         let now = self.virtual_time.r();
@@ -519,6 +443,7 @@ impl<W: Copy> QueueSet<W> {
             let charge = self.work_of_head(known).units();
             start = SeatSeconds::from_units(start.units() + weight.divide(charge) - charge);
         }
+        let start = start.max(self.earliest_drain(flow));
         self.turns.set(flow, start, known.turn, width, hold);
     }
 

@@ -268,6 +268,17 @@ impl FlowTable {
         self.tenants.received(self.all[number as usize].owner)
     }
 
+    /// The virtual time until which the owner of a flow has to pay for drained seats.
+    pub(super) fn drained_for_owner(&self, number: u32) -> SeatSeconds {
+        self.tenants.drained(self.all[number as usize].owner)
+    }
+
+    /// The owner of a flow pays `price` for drained seats, from virtual time `now` on at the earliest.
+    pub(super) fn pay_for_drain(&mut self, number: u32, price: SeatSeconds, now: SeatSeconds) {
+        let owner = self.all[number as usize].owner;
+        self.tenants.pay_for_drain(owner, price, now);
+    }
+
     /// The owner of a flow receives `work`.
     pub(super) fn owner_receives(&mut self, number: u32, work: SeatSeconds) {
         let owner = self.all[number as usize].owner;

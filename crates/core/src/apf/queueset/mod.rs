@@ -13,6 +13,7 @@
 mod by_queue;
 mod charges;
 mod dispatch;
+mod drains;
 mod fair;
 mod fifo;
 mod flows;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use charges::Charges;
-use fair::Blocked;
+use drains::Blocked;
 use fifo::{Entries, NONE, Queue};
 pub use fifo::{EntryId, Phase, RequestEntry};
 use flows::FlowTable;

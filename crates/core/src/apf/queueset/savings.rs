@@ -36,7 +36,7 @@ impl<W: Copy> QueueSet<W> {
         let work = SeatSeconds::product(seats, elapsed).units() / weight;
         if self.sums.seats_in_use < self.limit {
             let free = SeatSeconds::product(self.limit - self.sums.seats_in_use, elapsed);
-            self.blocked.idle = self.blocked.idle.plus(free);
+            self.blocked.pass(free);
         }
         self.virtual_time.follow(SeatSeconds::from_units(work));
     }
@@ -108,7 +108,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// What each flow of weight 1 can receive in so much time, in units of seat-seconds.
-    fn received_in(&self, time: Duration) -> u64 {
+    pub(super) fn received_in(&self, time: Duration) -> u64 {
         SeatSeconds::product(self.limit, time).units() / self.flows.weight().max(1)
     }
 

@@ -37,6 +37,8 @@ struct KnownTenant {
     active: u32,
     /// The work that its flows were given, as if it had been one flow that was always active before it was known, in virtual time.
     received: SeatSeconds,
+    /// The virtual time until which it has to pay for seats that were drained for it.
+    drained: SeatSeconds,
 }
 
 /// How much of a unit of weight a flow has: 1, or allowance / flows.
@@ -122,6 +124,7 @@ impl TenantTable {
             known: 1,
             active: 0,
             received: now,
+            drained: SeatSeconds::ZERO,
         };
         let number = if let Some(number) = self.free.pop() {
             self.all[number as usize] = tenant;
@@ -158,11 +161,24 @@ impl TenantTable {
         tenant.received = SeatSeconds::from_units(received);
     }
 
+    /// The virtual time until which a tenant has to pay for drained seats.
+    pub(super) fn drained(&self, number: u32) -> SeatSeconds {
+        self.all[number as usize].drained
+    }
+
+    /// A tenant pays `price` for drained seats, from virtual time `now` on at the earliest.
+    pub(super) fn pay_for_drain(&mut self, number: u32, price: SeatSeconds, now: SeatSeconds) {
+        let tenant = &mut self.all[number as usize];
+        tenant.drained = tenant.drained.max(now).plus(price);
+    }
+
     /// Virtual time is set back. O(tenants).
     pub(super) fn set_back(&mut self, by: u64) {
         for tenant in &mut self.all {
             let received = tenant.received.units().saturating_sub(by);
             tenant.received = SeatSeconds::from_units(received);
+            let drained = tenant.drained.units().saturating_sub(by);
+            tenant.drained = SeatSeconds::from_units(drained);
         }
     }
 

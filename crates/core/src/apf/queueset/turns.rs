@@ -6,11 +6,16 @@
 //! the least width below them, so that the next flow whose head fits is found by looking at few of
 //! them. Memory grows with the most flows there ever were; nothing else is allocated.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::NONE;
 use crate::apf::units::{SeatSeconds, Seats};
 
 /// The number of nodes that a search visits.
 const MAX_SCANS: u32 = 128;
+
+/// How many flows [`Turns::next_ones`] gives at most.
+const NEXT_ONES: usize = 8;
 
 /// All flows that have waiting requests.
 #[derive(Debug)]
@@ -112,6 +117,34 @@ impl Turns {
     pub(super) fn first(&self) -> Option<u32> {
         let next = self.nodes[1].flow;
         (next != NONE).then_some(next)
+    }
+
+    /// The start of the flow that is next.
+    pub(super) fn first_start(&self) -> SeatSeconds {
+        self.nodes[1].start
+    }
+
+    /// The next flow, and some of those after it.
+    pub(super) fn next_ones(&self) -> SmallVec<[u32; NEXT_ONES]> {
+        let mut next = SmallVec::new();
+        // One node is left for later in each level of the tree.
+        let mut nodes: SmallVec<[usize; 32]> = smallvec![1];
+        while let Some(at) = nodes.pop() {
+            let flow = self.nodes[at].flow;
+            if flow == NONE {
+                continue;
+            }
+            if at < self.nodes.len() / 2 {
+                let [near, far] = nearer_first(&self.nodes, at);
+                nodes.extend([far, near]);
+                continue;
+            }
+            next.push(flow);
+            if next.len() == NEXT_ONES {
+                break;
+            }
+        }
+        next
     }
 
     /// The flow that is next among those with a head of at most `width` seats. Among many flows, only some of the next

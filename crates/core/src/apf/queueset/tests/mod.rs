@@ -1,6 +1,7 @@
 //! Tests of a queue set, step by step, and the helpers that they share.
 
 mod arrivals;
+mod drains;
 mod example;
 mod random;
 mod rules;

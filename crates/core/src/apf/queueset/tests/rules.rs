@@ -52,19 +52,6 @@ fn seats_are_drained_for_a_flow_with_a_single_request_waiting() {
 }
 
 #[test]
-fn a_flow_pays_for_seats_that_were_kept_idle_for_a_request_that_gives_up() {
-    let mut stage = Stage::new(improved(two_queues(), 4));
-    stage.arrive(at(0), "narrow", 1, Work::ONE);
-    stage.arrive(at(0), "wide", 0, Work::seats(4));
-    stage.arrive(at(0), "narrow, late", 1, Work::ONE);
-    assert_eq!(stage.started, ["narrow"]);
-    stage.cancel(at(10_000), "wide");
-    let start = |stage: &Stage| stage.set.flows.at(1).start;
-    let three_seats = SeatSeconds::product(3, Duration::from_millis(10));
-    assert!(start(&stage) >= three_seats, "{}", start(&stage));
-}
-
-#[test]
 fn a_request_of_an_exempt_level_holds_its_whole_width() {
     let mut stage = Stage::new(improved(Discipline::Exempt, 2));
     stage.arrive(at(0), "wide", 0, Work::seats(10));

@@ -1,0 +1,192 @@
+//! Seats that are kept free until the request that is next fits: for how long others may use them, and who pays for them.
+//!
+//! The head of the next flow is *blocked* if it does not fit. The level is *drained* for it: what others give back stays idle, but
+//! for requests that [overtake](QueueSet::overtaking_by_wait) it. The tenant of the head pays for seats that were idle while
+//! another request would have fitted, as if one flow of weight 1 had used them. Until virtual time has passed what it has paid,
+//! nothing is drained for its requests; they start when they happen to fit. So what a tenant keeps idle is at most what one flow
+//! receives, whether its requests start or give up.
+//!
+//! Not here: the order of flows ([`super::fair`]).
+
+use std::time::Duration;
+
+use super::{EntryId, NONE, QueueSet, fair::LEAD};
+use crate::{
+    apf::units::{SeatSeconds, Seats},
+    time::Time,
+};
+
+/// A request may overtake a blocked head if it takes at most this fraction (1 / n) of the head's wait.
+const OVERTAKING_PART: u32 = 10;
+
+/// What is paid for one drain is at most what each flow can receive in this time, so that a drain that lasts, because others
+/// execute for long, does not keep wide requests waiting for hours.
+const LONGEST_DEBT: Duration = Duration::from_secs(10);
+
+/// The head that was next when last something did not fit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Blocked {
+    head: Option<EntryId>,
+    since: Time,
+    /// Distinguishes requests that overtook this head from those that overtook an earlier one; never 0.
+    number: u32,
+    /// Seats held by the requests that overtook it.
+    overtaking_seats: Seats,
+    /// What was kept idle while it was next, and another request would have fitted.
+    idle: SeatSeconds,
+    /// Whether another waiting request fits.
+    keeps_idle: bool,
+}
+
+impl Blocked {
+    /// So many `seats` are free for so long while requests wait.
+    pub(super) fn pass(&mut self, seats: SeatSeconds) {
+        if self.keeps_idle {
+            self.idle = self.idle.plus(seats);
+        }
+    }
+}
+
+impl<W: Copy> QueueSet<W> {
+    /// The head of `next`, which does not fit, is due later than it stands in the order, because its tenant has to pay for drained
+    /// seats. Moves the flow there.
+    pub(super) fn postpone(&mut self, next: u32) -> bool {
+        let head = self.flows.at(next).head();
+        let is_drained_for = self.blocked.head == Some(self.entries.id(head));
+        if is_drained_for || self.turns.first_start() >= self.earliest_drain(next) {
+            return false;
+        }
+        self.settle_flow(next);
+        true
+    }
+
+    /// Whether no seats are drained for the head of `next`, because its tenant has not yet paid for others.
+    pub(super) fn drains_nothing_for(&self, next: u32) -> bool {
+        let head = self.flows.at(next).head();
+        self.blocked.head != Some(self.entries.id(head))
+            && self.earliest_drain(next) > self.virtual_time.r()
+    }
+
+    /// The virtual time before which no seats are drained for the first waiting request of `flow`; it is due no earlier.
+    pub(super) fn earliest_drain(&self, flow: u32) -> SeatSeconds {
+        match self.entries.at(self.flows.at(flow).head()).seats {
+            0 | 1 => SeatSeconds::ZERO,
+            _ => self.flows.drained_for_owner(flow),
+        }
+    }
+
+    /// The request that starts in place of a head for which nothing is drained, and its flow: the next head that fits, or else
+    /// the widest of [those behind the next heads](Self::widest_behind).
+    pub(super) fn fitting(&self) -> Option<(u32, u32)> {
+        let free = self.limit - self.sums.seats_in_use;
+        if let Some(flow) = self.turns.first_fitting(free) {
+            return Some((flow, self.flows.at(flow).head()));
+        }
+        let behind = self.turns.next_ones();
+        let behind = behind.into_iter().filter_map(|flow| {
+            let index = self.widest_behind(flow)?;
+            Some((flow, index))
+        });
+        behind.max_by_key(|(_, index)| self.entries.at(*index).seats)
+    }
+
+    /// The widest request that fits of the next [`LEAD`] behind the head of `flow`.
+    fn widest_behind(&self, flow: u32) -> Option<u32> {
+        let free = self.limit - self.sums.seats_in_use;
+        let mut widest = None;
+        let mut index = self.flows.at(flow).head();
+        for _ in 0..LEAD {
+            index = self.entries.at(index).next_in_queue();
+            if index == NONE {
+                break;
+            }
+            let seats = self.entries.at(index).seats;
+            if seats <= free && widest.is_none_or(|(most, _)| most < seats) {
+                widest = Some((seats, index));
+            }
+        }
+        widest.map(|(_, index)| index)
+    }
+
+    /// The widest of the next requests of `flow` that fits, behind a head that does not; at most [`LEAD`] of them go before the
+    /// same head, and as many are looked at.
+    pub(super) fn narrower_of_flow(&mut self, flow: u32) -> Option<u32> {
+        let head = self.flows.at(flow).head();
+        if u32::from(self.entries.at(head).overtaken) >= LEAD {
+            return None;
+        }
+        let narrower = self.widest_behind(flow)?;
+        self.entries.at_mut(head).overtaken += 1;
+        Some(narrower)
+    }
+
+    /// The flow whose head may start although the one that is next, of `width` seats, does not fit: the
+    /// next that fits, if its requests take less than [`OVERTAKING_PART`] of the time for which the head
+    /// has been blocked. If only requests that overtook the head keep it waiting, no other overtakes it.
+    pub(super) fn overtaking_by_wait(&mut self, next: u32, head: u32, width: Seats) -> Option<u32> {
+        let head = self.entries.id(head);
+        if self.blocked.head != Some(head) {
+            self.end_drain();
+            self.blocked = Blocked {
+                head: Some(head),
+                since: self.now,
+                number: self.blocked.number.wrapping_add(1).max(1),
+                overtaking_seats: 0,
+                idle: SeatSeconds::ZERO,
+                keeps_idle: false,
+            };
+        }
+        self.blocked.keeps_idle = self.fitting().is_some();
+        let allowed_time = self.now.since(self.blocked.since) / OVERTAKING_PART;
+        let others = self
+            .sums
+            .seats_in_use
+            .saturating_sub(self.blocked.overtaking_seats);
+        if others.saturating_add(width.min(self.limit)) <= self.limit {
+            return None;
+        }
+        let free = self.limit - self.sums.seats_in_use;
+        let flow = self.turns.first_fitting(free)?;
+        let is_short = !allowed_time.is_zero() && self.flows.at(flow).service_time <= allowed_time;
+        (is_short || self.overtakes_by_savings(flow, next)).then_some(flow)
+    }
+
+    /// The waiting request `index` starts or is cancelled. If seats were drained for it, its tenant pays for them.
+    pub(super) fn leaves_drain(&mut self, index: u32) {
+        if self.blocked.head == Some(self.entries.id(index)) {
+            self.end_drain();
+        }
+    }
+
+    /// Seats are no longer drained for the blocked head.
+    fn end_drain(&mut self) {
+        let idle = std::mem::take(&mut self.blocked.idle).units();
+        self.blocked.keeps_idle = false;
+        let Some(head) = self.blocked.head.take() else {
+            return;
+        };
+        let Some(flow) = self.entries.get(head).map(|entry| entry.flow) else {
+            return;
+        };
+        if idle == 0 {
+            return;
+        }
+        let price = SeatSeconds::from_units(idle.min(self.received_in(LONGEST_DEBT)));
+        let now = self.virtual_time.r();
+        self.flows.pay_for_drain(flow, price, now);
+    }
+
+    /// The request `index`, which has started, has overtaken the blocked head.
+    pub(super) fn count_overtaking(&mut self, index: u32) {
+        let entry = self.entries.at_mut(index);
+        entry.overtook = self.blocked.number;
+        self.blocked.overtaking_seats += entry.seats;
+    }
+
+    /// Of the seats of a request that overtook the blocked head, `before` become `after`.
+    pub(super) fn recount_overtaking(&mut self, overtook: u32, before: Seats, after: Seats) {
+        if overtook != 0 && overtook == self.blocked.number {
+            self.blocked.overtaking_seats = self.blocked.overtaking_seats - before + after;
+        }
+    }
+}

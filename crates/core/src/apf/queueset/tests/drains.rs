@@ -1,0 +1,110 @@
+//! Seats that are kept free for a request that does not fit, and who pays for them.
+
+use super::*;
+
+fn ms(millis: u64) -> Time {
+    at(1_000 * millis)
+}
+
+const NARROW: u64 = 1;
+const WIDE: u64 = 0;
+const OTHER: u64 = 2;
+
+/// A level of four seats, of which one narrow request uses one. A request of four seats waits, then narrow ones.
+fn drained() -> Stage {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
+    stage.arrive(ms(0), "narrow 0", NARROW, Work::ONE);
+    stage.arrive(ms(0), "wide 0", WIDE, Work::seats(4));
+    stage.arrive(ms(0), "narrow 1", NARROW, Work::ONE);
+    stage.arrive(ms(0), "narrow 2", NARROW, Work::ONE);
+    assert_eq!(stage.started, ["narrow 0"], "the level is drained");
+    stage
+}
+
+/// The wide request has given up after three seats were idle for 40 ms, and two narrow requests execute.
+fn abandoned() -> Stage {
+    let mut stage = drained();
+    stage.cancel(ms(40), "wide 0");
+    stage.finish(ms(40), "narrow 0");
+    assert_eq!(stage.started, ["narrow 0", "narrow 1", "narrow 2"]);
+    stage
+}
+
+/// The most that a tenant has paid.
+fn paid(stage: &Stage) -> SeatSeconds {
+    let flows = 0..u32::try_from(stage.set.flows.len()).unwrap();
+    let paid = flows.map(|flow| stage.set.flows.drained_for_owner(flow));
+    paid.max().unwrap()
+}
+
+#[test]
+fn a_tenant_pays_for_seats_that_were_idle_for_a_request_that_gave_up() {
+    // In 40 ms virtual time advances by one seat for two flows.
+    let until = SeatSeconds::product(1, Duration::from_millis(20));
+    let idle = SeatSeconds::product(3, Duration::from_millis(40));
+    assert_eq!(paid(&abandoned()), until.plus(idle));
+}
+
+#[test]
+fn seats_that_no_other_request_would_have_used_cost_nothing() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
+    stage.arrive(ms(0), "narrow 0", NARROW, Work::ONE);
+    stage.arrive(ms(0), "wide 0", WIDE, Work::seats(4));
+    stage.arrive(ms(0), "other", OTHER, Work::seats(4));
+    stage.cancel(ms(40), "wide 0");
+    assert_eq!(paid(&stage), SeatSeconds::ZERO);
+}
+
+#[test]
+fn nothing_is_drained_for_a_tenant_that_has_yet_to_pay() {
+    let mut stage = abandoned();
+    stage.arrive(ms(40), "wide 1", WIDE, Work::seats(4));
+    stage.arrive(ms(40), "narrow 3", NARROW, Work::ONE);
+    assert_eq!(stage.started.last(), Some(&"narrow 3"));
+    assert!(
+        stage.blocked > 0,
+        "the wide request was next and did not fit"
+    );
+}
+
+#[test]
+fn seats_are_drained_for_others_meanwhile() {
+    let mut stage = abandoned();
+    stage.arrive(ms(40), "wide 1", WIDE, Work::seats(4));
+    stage.arrive(ms(40), "other", OTHER, Work::seats(4));
+    stage.arrive(ms(40), "narrow 3", NARROW, Work::ONE);
+    assert_eq!(stage.started.last(), Some(&"narrow 2"), "seats are drained");
+    stage.finish(ms(41), "narrow 1");
+    stage.finish(ms(41), "narrow 2");
+    assert_eq!(stage.started.last(), Some(&"other"));
+}
+
+#[test]
+fn seats_are_drained_again_when_virtual_time_has_passed_what_was_paid() {
+    let mut stage = abandoned();
+    stage.arrive(ms(40), "wide 1", WIDE, Work::seats(4));
+    for name in ["narrow 3", "narrow 4", "narrow 5"] {
+        stage.arrive(ms(41), name, NARROW, Work::ONE);
+    }
+    assert_eq!(stage.started.last(), Some(&"narrow 4"));
+    for name in ["narrow 1", "narrow 2", "narrow 3"] {
+        stage.finish(ms(200), name);
+    }
+    assert_eq!(stage.started.last(), Some(&"narrow 4"), "seats are drained");
+    stage.finish(ms(201), "narrow 4");
+    assert_eq!(stage.started.last(), Some(&"wide 1"));
+}
+
+#[test]
+fn the_widest_request_that_fits_goes_before_the_head_of_its_flow() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
+    stage.arrive(ms(0), "executes", NARROW, Work::seats(2));
+    stage.arrive(ms(0), "head", WIDE, Work::seats(4));
+    stage.arrive(ms(0), "one", WIDE, Work::ONE);
+    stage.arrive(ms(0), "two", WIDE, Work::seats(2));
+    // It was alone when it came, so it went first.
+    assert_eq!(stage.started, ["executes", "one"]);
+    stage.arrive(ms(0), "three", WIDE, Work::seats(3));
+    stage.finish(ms(3), "executes");
+    assert_eq!(stage.started, ["executes", "one", "three"]);
+}
