@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod example;
+mod places;
 mod random;
 mod rules;
 mod savings;
