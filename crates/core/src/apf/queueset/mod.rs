@@ -281,14 +281,7 @@ impl<W: Copy> QueueSet<W> {
             return Admission::Execute(self.entries.id(index));
         }
         if self.is_full(slot, queuing) {
-            let place = match self.semantics {
-                Semantics::Compatible => {
-                    self.settle(slot);
-                    None
-                }
-                Semantics::Improved => self.take_place(&arriving, events),
-            };
-            match place {
+            match self.take_place(slot, &arriving, events) {
                 Some(free) => slot = free,
                 None => return self.refuse(RejectReason::QueueFull),
             }

@@ -18,7 +18,7 @@
 //! Not here: the bound itself (`queueLengthLimit`), which is [`QueueSet::is_full`].
 
 use super::{ArrivingRequest, QueueSet, QueueSetEvents, tenants::Weight};
-use crate::random::Random;
+use crate::{apf::spec::Semantics, random::Random};
 
 /// So many of the level's requests are drawn each time, and so many if none of them is of a line that is long enough.
 const LEAST_DRAWS: u32 = 4;
@@ -31,13 +31,20 @@ const TIMES_AS_LONG: u64 = 2;
 const UNIT: u64 = 1 << 16;
 
 impl<W: Copy> QueueSet<W> {
-    /// Refuses a waiting request for one that arrives and finds its queue full. Returns the slot of the queue in which there is
-    /// a place now; `None` if the arriving request is to be refused. O(1): at most [`MOST_DRAWS`] requests are looked at.
+    /// Refuses a waiting request for one that arrives and finds its queue, that of the slot `full`, at its limit. Returns the slot
+    /// of the queue in which there is a place now; `None` if the arriving request is to be refused. O(1): at most [`MOST_DRAWS`]
+    /// requests are looked at.
+    #[cold]
     pub(super) fn take_place(
         &mut self,
+        full: u32,
         arriving: &ArrivingRequest<W>,
         events: &mut QueueSetEvents<W>,
     ) -> Option<u32> {
+        if self.semantics == Semantics::Compatible {
+            self.settle(full);
+            return None;
+        }
         let own = self.flows.find(arriving.hash);
         let own = own.filter(|flow| !self.flows.at(*flow).is_idle());
         let weight = match own {
