@@ -96,7 +96,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// Whether the line of a flow gives up a place for a line that is [`TIMES_AS_LONG`] times shorter than `least`.
+    /// Whether the line of a flow is at least so long and has its part of all that waits.
     fn gives_up(&self, flow: u32, least: u64) -> bool {
         let length = self.line_length(flow);
         let all = u128::from(self.sums.waiting) * u128::from(UNIT);
