@@ -8,7 +8,8 @@
 pub enum RejectReason {
     /// The level is at its limit and does not queue.
     ConcurrencyLimit,
-    /// The queue is at its limit, or the gateway's limit of waiting requests is reached.
+    /// The queue is at its limit, the place was given to a flow that had no request waiting, or the gateway's limit of waiting
+    /// requests is reached.
     QueueFull,
     /// The request has waited as long as it may. Metrics count a client that leaves its queue here, too, as
     /// kube-apiserver does.

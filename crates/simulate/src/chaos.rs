@@ -274,6 +274,13 @@ impl ChaosWorld {
     }
 
     fn deliver(&mut self, out: Decisions<Number>) {
+        if let Some(number) = out.replaced {
+            self.note(format_args!("{number} is replaced"));
+            assert!(
+                self.waiting.remove(&number).is_some(),
+                "{number} is refused while it waits"
+            );
+        }
         for (number, ticket) in out.dispatched {
             self.note(format_args!("{number} executes at last"));
             assert!(

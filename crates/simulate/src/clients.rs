@@ -129,6 +129,9 @@ impl<'a> ClientRun<'a> {
                     }
                 }
             }
+            if let Some((client, ..)) = out.replaced {
+                self.shares[client as usize].rejected[RejectReason::QueueFull as usize] += 1;
+            }
             for (caller, id) in out.dispatched {
                 self.begin(now, caller, id);
             }

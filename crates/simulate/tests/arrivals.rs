@@ -52,7 +52,6 @@ fn seats_that_idle_for_wide_requests_are_few() {
 }
 
 #[test]
-#[ignore = "not yet: the rule for arrivals"]
 fn a_small_flow_is_not_refused_because_large_ones_fill_its_hand() {
     holds_against(Weakness::FullHands);
 }

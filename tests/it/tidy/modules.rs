@@ -53,6 +53,7 @@ const CORE: Edges = &[
             "finding",
             "identity_hasher",
             "names",
+            "random",
             "rejection",
             "sync",
             "time",

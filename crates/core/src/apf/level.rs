@@ -13,6 +13,9 @@
 //! A level whose demand only an event can change is *at rest*: rebalancing leaves a notice with it (`changes`), which the
 //! first event sends.
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+
 use smallvec::SmallVec;
 
 use super::{
@@ -90,6 +93,9 @@ pub struct Decisions<W> {
     pub dispatched: SmallVec<[(W, Ticket<W>); 4]>,
     /// Schemas of heads that were next in turn but did not fit.
     pub blocked: SmallVec<[u32; 4]>,
+    /// A waiting request that is refused as [`RejectReason::QueueFull`], because the arriving one has taken its place. Its
+    /// [`QueuePlace`] is void.
+    pub replaced: Option<W>,
     /// Waiting requests in the queue of the arrival, itself included, before dispatch.
     pub queue_length: Option<u32>,
 }
@@ -99,6 +105,7 @@ impl<W> Default for Decisions<W> {
         Self {
             dispatched: SmallVec::new(),
             blocked: SmallVec::new(),
+            replaced: None,
             queue_length: None,
         }
     }
@@ -132,10 +139,15 @@ impl<W: Copy> Level<W> {
         arriving: ArrivingRequest<W>,
         out: &mut Decisions<W>,
     ) -> Arrival<W> {
-        let (admission, queue_length) = self.with(out, |set, events| {
+        let (admission, replaced, queue_length) = self.with(out, |set, events| {
             let admission = set.arrive(now, arriving, events);
-            (admission, events.queue_length)
+            (admission, events.replaced, events.queue_length)
         });
+        debug_assert!(
+            out.replaced.is_none(),
+            "decisions are delivered before the next request arrives"
+        );
+        out.replaced = replaced;
         out.queue_length = queue_length;
         match admission {
             Admission::Execute(id) => Arrival::Execute(Ticket {
@@ -317,8 +329,8 @@ impl<W> QueuePlace<W> {
 }
 
 impl<W: Copy> QueuePlace<W> {
-    /// Cancels the wait. False if the request was dispatched meanwhile: then its ticket is on the
-    /// way to the waiter.
+    /// Cancels the wait. False if the request was dispatched or [replaced](Decisions::replaced) meanwhile: then its ticket or
+    /// its refusal is on the way to the waiter.
     pub fn cancel(&self, now: Time, out: &mut Decisions<W>) -> bool {
         self.level
             .with(out, |set, events| set.cancel(now, self.id, events))
@@ -409,175 +421,5 @@ mod tests {
             spread, 2,
             "the highest random number gives the longest delay"
         );
-    }
-}
-
-/// Every interleaving of what several threads do to one level.
-#[cfg(all(test, loom))]
-mod loom_tests {
-    use loom::thread;
-
-    use super::*;
-    use crate::apf::{changes::ChangeList, shard::Dealer, spec::Queuing, work::Work};
-
-    const NOW: Time = Time::from_nanos(1);
-
-    fn level(limit: Seats) -> Level<u32> {
-        let queuing = Queuing {
-            queues: 2,
-            hand_size: 1,
-            queue_length_limit: 5,
-        };
-        let dealer = Dealer::new(2, 1).expect("two queues can be dealt");
-        Level::new(
-            Semantics::Improved,
-            Discipline::Queue { queuing, dealer },
-            limit,
-            Time::ZERO,
-        )
-    }
-
-    fn arrive(level: &Level<u32>, waiter: u32, out: &mut Decisions<u32>) -> Arrival<u32> {
-        let hash = u64::from(waiter);
-        level.arrive(
-            NOW,
-            ArrivingRequest {
-                waiter,
-                schema: 0,
-                hash,
-                tenant: hash,
-                work: Work::ONE,
-            },
-            out,
-        )
-    }
-
-    /// Finishes the dispatched requests, those that are dispatched in turn, and so on; returns their number.
-    fn finish_all(out: Decisions<u32>) -> usize {
-        let mut count = 0;
-        let mut tickets: Vec<_> = out
-            .dispatched
-            .into_iter()
-            .map(|(_, ticket)| ticket)
-            .collect();
-        while let Some(ticket) = tickets.pop() {
-            count += 1;
-            let mut out = Decisions::default();
-            ticket.finish(NOW, &mut out);
-            tickets.extend(out.dispatched.into_iter().map(|(_, ticket)| ticket));
-        }
-        count
-    }
-
-    fn assert_empty(level: &Level<u32>) {
-        level.inspect(|set| {
-            set.check_invariants();
-            assert!(set.is_idle() && set.summary().seats_in_use == 0);
-        });
-    }
-
-    #[test]
-    fn each_request_of_two_threads_executes_once() {
-        loom::model(|| {
-            let level = level(1);
-            let request = |waiter: u32| {
-                let level = level.clone();
-                move || {
-                    let mut out = Decisions::default();
-                    let executed = match arrive(&level, waiter, &mut out) {
-                        Arrival::Execute(ticket) => {
-                            ticket.finish(NOW, &mut out);
-                            1
-                        }
-                        // The other thread, which has the seat, gets the decision and carries it out.
-                        Arrival::Wait(_) => 0,
-                        Arrival::Reject(_) => panic!("there is room to wait"),
-                    };
-                    executed + finish_all(out)
-                }
-            };
-            let other = thread::spawn(request(1));
-            let executed = request(0)();
-            assert_eq!(executed + other.join().expect("the other thread ends"), 2);
-            assert_empty(&level);
-        });
-    }
-
-    #[test]
-    fn a_request_cancelled_while_a_seat_becomes_free_either_leaves_or_executes() {
-        loom::model(|| {
-            let level = level(1);
-            let mut out = Decisions::default();
-            let Arrival::Execute(ticket) = arrive(&level, 0, &mut out) else {
-                panic!("the level is empty");
-            };
-            let Arrival::Wait(place) = arrive(&level, 1, &mut out) else {
-                panic!("the level is full");
-            };
-            let finishing = thread::spawn(move || {
-                let mut out = Decisions::default();
-                ticket.finish(NOW, &mut out);
-                finish_all(out)
-            });
-            let mut out = Decisions::default();
-            let left = place.cancel(NOW, &mut out);
-            let ran = finishing.join().expect("the other thread ends");
-            assert_eq!(usize::from(left) + ran, 1, "either cancelled or executed");
-            assert_empty(&level);
-        });
-    }
-
-    #[test]
-    fn a_rebalancing_has_seen_the_last_event_or_finds_the_level_in_the_list() {
-        loom::model(|| {
-            let list = Arc::new(ChangeList::new(1, Time::ZERO));
-            let notice = |list: &Arc<ChangeList>| ChangeNotice::new(Arc::clone(list), 0);
-            let level = level(1);
-            level.look(|_| ((), Some(notice(&list))));
-            let shared = level.clone();
-            let requests = thread::spawn(move || {
-                let mut out = Decisions::default();
-                let Arrival::Execute(ticket) = arrive(&shared, 0, &mut out) else {
-                    panic!("the level is empty");
-                };
-                ticket.finish(NOW, &mut out);
-            });
-            let mut seen = 0;
-            let mut changed = Vec::new();
-            list.read(NOW, &mut changed);
-            if !changed.is_empty() {
-                seen = level.look(|set| (set.summary().seats_in_use, Some(notice(&list))));
-            }
-            requests.join().expect("the other thread ends");
-            let mut later = Vec::new();
-            list.read(NOW, &mut later);
-            let is_listed = changed.is_empty() || seen > 0;
-            assert!(!is_listed || later == [0], "{changed:?}, {seen}, {later:?}");
-        });
-    }
-
-    #[test]
-    fn a_concurrent_change_of_the_limit_loses_no_waiter() {
-        loom::model(|| {
-            let level = level(1);
-            let mut out = Decisions::default();
-            let Arrival::Execute(ticket) = arrive(&level, 0, &mut out) else {
-                panic!("the level is empty");
-            };
-            let Arrival::Wait(_) = arrive(&level, 1, &mut out) else {
-                panic!("the level is full");
-            };
-            let shared = level.clone();
-            let control = thread::spawn(move || {
-                let mut out = Decisions::default();
-                shared.set_limit(NOW, 2, 2, &mut out);
-                finish_all(out)
-            });
-            let mut out = Decisions::default();
-            ticket.finish(NOW, &mut out);
-            let ran = finish_all(out) + control.join().expect("the other thread ends");
-            assert_eq!(ran, 1);
-            assert_empty(&level);
-        });
     }
 }

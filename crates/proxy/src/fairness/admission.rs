@@ -17,7 +17,7 @@ use super::{
     seat::{Hold, Seat},
     settings::Enforcement,
     wait_limit::wait_deadline,
-    waiters::Waiter,
+    waiters::{WaitDecision, Waiter},
 };
 use fairgate_call::{Call, FlowRejection, RequestContext, RequestKind};
 use fairgate_core::{
@@ -73,6 +73,8 @@ struct NewRequest<'a> {
     now: Time,
     /// The time until which it may wait in a queue.
     until: Time,
+    /// Whether it has taken the place of another request.
+    replaces: bool,
 }
 
 impl Gate {
@@ -95,7 +97,7 @@ impl Gate {
         let until = wait_deadline(call.received, call.deadline, policy.request_timeout);
         let mut out = Decisions::default();
         let arrival = policy.view.arrive(now, &flow, work, waiter, &mut out);
-        let queue_length = out.queue_length;
+        let (queue_length, replaces) = (out.queue_length, out.replaced.is_some());
         // An arrival can dispatch others as well, to seats whose additional latency has just passed. They are
         // woken here, after the level's lock was released, whether or not this request is admitted.
         self.deliver(out);
@@ -111,6 +113,7 @@ impl Gate {
             waiter,
             now,
             until,
+            replaces,
         };
         self.decide(arrival, request)
     }
@@ -206,6 +209,12 @@ impl Gate {
     ) -> AdmissionOutcome {
         let schema = request.flow.schema;
         let policy = Arc::clone(&request.policy);
+        // Who has taken the place of another request waits in its stead, and not in addition to it.
+        let most_queued = if request.replaces {
+            u32::MAX
+        } else {
+            policy.max_queued
+        };
         let queued = Box::new(QueuedRequest {
             gate: Rc::clone(self),
             policy: request.policy,
@@ -222,7 +231,7 @@ impl Gate {
         });
         // The limit of waiting requests over all levels is checked last, because only here it is certain that
         // the request has to wait: most requests never touch the counter that all cores share.
-        if self.flow_control().enter_queue(policy.max_queued) {
+        if self.flow_control().enter_queue(most_queued) {
             self.cells.waiting(queued.access()).enter();
             return AdmissionOutcome::Queued(queued);
         }
@@ -267,32 +276,30 @@ fn overdue_at(kind: RequestKind, since: Time, policy: &CorePolicy) -> Time {
 }
 
 impl QueuedRequest {
-    /// Ready with a seat, or with a rejection once the request has waited for too long.
+    /// Ready with a seat, or with a rejection once another request has taken its place or it has waited for too long.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Seat, FlowRejection>> {
-        let granted = self
+        let decision = self
             .gate
             .waiters
             .borrow_mut()
-            .take_granted_or_register(self.waiter, cx.waker());
-        if let Some(ticket) = granted {
+            .take_decision_or_register(self.waiter, cx.waker());
+        if let Some(WaitDecision::Granted(ticket)) = decision {
             let until = overdue_at(self.kind, self.gate.now(), &self.policy);
             return Poll::Ready(Ok(self.take_seat(Hold::Ticket(ticket, until))));
         }
-        // The settings may have changed since it was queued.
+        // The settings may have changed since it was queued. If another request has taken the place, the seat counts that.
         if !self.gate.enforces()
             && let Some(place) = self.place.take()
         {
             return Poll::Ready(Ok(self.take_seat(Hold::QueuePlace(place))));
         }
-        if self.timer.as_mut().poll(cx).is_pending() {
+        if decision.is_none() && self.timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        self.give_up();
-        Poll::Ready(Err(self.gate.rejection(
-            &self.policy,
-            self.schema,
-            RejectReason::TimeOut,
-        )))
+        let reason = self.give_up();
+        let reason = reason.unwrap_or(RejectReason::TimeOut);
+        let rejection = self.gate.rejection(&self.policy, self.schema, reason);
+        Poll::Ready(Err(rejection))
     }
 
     /// How long it has waited.
@@ -331,21 +338,29 @@ impl QueuedRequest {
         )
     }
 
-    /// Gives up the place: the request has waited for too long, or its client disconnected.
-    fn give_up(&mut self) {
-        let Some(place) = self.place.take() else {
-            return;
-        };
+    /// Gives up the place: another request has taken it, the request has waited for too long, or its client disconnected.
+    /// Returns the reason for which the request is counted as rejected, once.
+    fn give_up(&mut self) -> Option<RejectReason> {
+        let place = self.place.take()?;
         self.leave_queue();
+        let is_replaced = self.gate.waiters.borrow_mut().is_replaced(self.waiter);
+        let reason = if is_replaced {
+            RejectReason::QueueFull
+        } else {
+            RejectReason::TimeOut
+        };
         let cells = self.policy.cells(self.schema);
-        cells.rejected(RejectReason::TimeOut).increment();
+        cells.rejected(reason).increment();
         let waited = self.waited();
-        match self.policy.view.policy().settings().semantics {
+        match (self.policy.view.policy().settings().semantics, reason) {
             // kube-apiserver records these, too, as executed.
-            Semantics::Compatible => cells.wait_executed.observe_duration(waited),
-            Semantics::Improved => cells.wait_refused.observe_duration(waited),
+            (Semantics::Compatible, RejectReason::TimeOut) => {
+                cells.wait_executed.observe_duration(waited);
+            }
+            _ => cells.wait_refused.observe_duration(waited),
         }
         self.gate.remove(self.waiter, Some(place));
+        Some(reason)
     }
 
     /// Gives up the place of a request that was never counted as waiting.

@@ -268,6 +268,10 @@ impl FlowControl {
 
     /// Delivers decisions that were made on a thread that is not a data core.
     pub(super) fn deliver(&self, out: Decisions<Waiter>) {
+        if let Some(waiter) = out.replaced {
+            self.mailbox(waiter.core)
+                .post([GateMessage::Replaced(waiter)]);
+        }
         for (waiter, ticket) in out.dispatched {
             self.mailbox(waiter.core)
                 .post([GateMessage::Granted(waiter, ticket)]);

@@ -63,7 +63,9 @@ impl Gate {
             .rev()
             .find_map(|message| match message {
                 GateMessage::Policy(policy) => Some(policy),
-                GateMessage::Granted(..) | GateMessage::Describe(..) => None,
+                GateMessage::Granted(..) | GateMessage::Replaced(_) | GateMessage::Describe(..) => {
+                    None
+                }
             });
         Rc::new(Self {
             cells: Arc::clone(&flow_control.core_cells()[core as usize]),
@@ -148,6 +150,14 @@ impl Gate {
                 }
             }
         }
+        if let Some(waiter) = out.replaced {
+            if waiter.core == self.core {
+                self.replace(waiter);
+            } else {
+                let message = GateMessage::Replaced(waiter);
+                self.flow_control.mailbox(waiter.core).post([message]);
+            }
+        }
         if out.dispatched.is_empty() {
             return;
         }
@@ -204,6 +214,14 @@ impl Gate {
             Ok(None) => {}
             // The request no longer exists, so its ticket is returned here.
             Err(ticket) => self.finish(ticket),
+        }
+    }
+
+    /// Tells a waiting request that another one has taken its place. If it no longer exists, it has given up meanwhile.
+    pub(super) fn replace(&self, waiter: Waiter) {
+        let waker = self.waiters.borrow_mut().replace(waiter);
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 

@@ -36,6 +36,7 @@ impl Gate {
     fn receive(self: &Rc<Self>, message: GateMessage) {
         match message {
             GateMessage::Granted(waiter, ticket) => self.start(waiter, ticket),
+            GateMessage::Replaced(waiter) => self.replace(waiter),
             GateMessage::Policy(policy) => self.set_policy(policy),
             GateMessage::Describe(requests, reply) => {
                 // The dump may have been cancelled meanwhile.

@@ -12,6 +12,8 @@ use fairgate_core::{apf::level::Ticket, digest::RequestDigest};
 pub enum GateMessage {
     /// A waiting request may execute.
     Granted(Waiter, Ticket<Waiter>),
+    /// A waiting request is refused, because another one has taken its place in the queue.
+    Replaced(Waiter),
     /// The policy or a setting has changed.
     Policy(Arc<CorePolicy>),
     /// Describe these requests, for a dump. The reply has `None` for those that no longer exist.

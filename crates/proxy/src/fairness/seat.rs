@@ -18,6 +18,7 @@ use fairgate_core::{
     },
     cells::{Access, FlowCells},
     digest::RequestDigest,
+    rejection::RejectReason,
     time::Time,
 };
 
@@ -157,6 +158,10 @@ impl Drop for Seat {
             }
             self.gate.remove(self.waiter, None);
         } else {
+            if place.is_some() && self.gate.waiters.borrow_mut().is_replaced(self.waiter) {
+                self.cells.rejected(RejectReason::QueueFull).increment();
+                self.cells.wait_refused.observe(0.0);
+            }
             self.gate.remove(self.waiter, place);
         }
     }

@@ -44,10 +44,21 @@ struct WaiterEntry {
     since: Time,
     waker: Option<Waker>,
     granted: Option<Ticket<Waiter>>,
+    /// Whether another request has taken its place in the queue.
+    replaced: bool,
     /// The ticket of an executing request, and until when it may keep it.
     held: Option<(Ticket<Waiter>, Time)>,
     /// The reply, once it has begun.
     reply: Option<Weak<ReplyPipe>>,
+}
+
+/// What the dispatcher has decided about a waiting request.
+#[derive(Debug)]
+pub(super) enum WaitDecision {
+    /// It may execute.
+    Granted(Ticket<Waiter>),
+    /// It is refused, because another one has taken its place.
+    Replaced,
 }
 
 /// A request that has held its seat for too long.
@@ -97,6 +108,7 @@ impl WaiterTable {
         slot.digest = None;
         slot.waker = None;
         slot.reply = None;
+        slot.replaced = false;
         let untaken = slot.granted.take();
         self.free.push(waiter.slot);
         untaken
@@ -117,17 +129,34 @@ impl WaiterTable {
         Ok(slot.waker.take())
     }
 
-    /// The ticket granted to a waiting request; without one, `waker` is woken when it is granted.
-    pub(super) fn take_granted_or_register(
+    /// A waiting request is refused, because another one has taken its place. Returns its waker; nothing happens if it no
+    /// longer exists.
+    pub(super) fn replace(&mut self, waiter: Waiter) -> Option<Waker> {
+        let slot = self.get(waiter)?;
+        debug_assert!(slot.granted.is_none(), "what is granted does not wait");
+        slot.replaced = true;
+        slot.waker.take()
+    }
+
+    /// Whether another request has taken the place of this one.
+    pub(super) fn is_replaced(&mut self, waiter: Waiter) -> bool {
+        self.get(waiter).is_some_and(|slot| slot.replaced)
+    }
+
+    /// The decision about a waiting request; without one, `waker` is woken when there is one.
+    pub(super) fn take_decision_or_register(
         &mut self,
         waiter: Waiter,
         waker: &Waker,
-    ) -> Option<Ticket<Waiter>> {
+    ) -> Option<WaitDecision> {
         let slot = self.get(waiter)?;
+        if slot.replaced {
+            return Some(WaitDecision::Replaced);
+        }
         if slot.granted.is_none() {
             slot.waker = Some(waker.clone());
         }
-        slot.granted.take()
+        slot.granted.take().map(WaitDecision::Granted)
     }
 
     /// Wakes all waiting requests.

@@ -117,6 +117,7 @@ pub fn known_attacks() -> Vec<KnownAttack> {
     all.push(wide_and_impatient());
     all.extend([12, 32].map(widths_per_request));
     all.push(full_hands());
+    all.extend([0, 1].map(new_names_in_all_queues));
     all
 }
 
@@ -365,4 +366,19 @@ fn full_hands() -> KnownAttack {
     let mut attack = attack(Weakness::FullHands, "elephants fill hands", 32, flows, 0);
     attack.world.seconds = 48.0;
     attack
+}
+
+/// More requests under new names than all queues hold, beside one thread and a backlog.
+fn new_names_in_all_queues(victim: usize) -> KnownAttack {
+    let names = FlowSpec {
+        names: FlowNames::Each,
+        ..threads("names", 4_000, Service::constant(20.0 * MILLI))
+    };
+    let flows = vec![
+        polite(30.0 * MILLI),
+        backlog(Service::constant(20.0 * MILLI)),
+        names,
+    ];
+    let name = format!("new names in all queues, beside {}", flows[victim].name);
+    attack(Weakness::FullHands, name, 32, flows, victim)
 }

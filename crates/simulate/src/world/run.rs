@@ -275,6 +275,9 @@ impl Stage<'_> {
                     .act(|set| set.set_limit(now, seats, seats, &mut out));
             }
         }
+        if let Some(number) = out.replaced {
+            self.replaced(now, number);
+        }
         for (number, _) in out.dispatched {
             self.begin(now, number);
         }
@@ -310,12 +313,23 @@ impl Stage<'_> {
                 self.begin(now, number);
             }
             Admission::Wait(id) => self.wait(now, number, id),
-            Admission::Reject(_) => {
-                self.is_contended = true;
-                self.meter.refused(now, flow);
-                self.call_again(now.plus(RETRY), flow);
-            }
+            Admission::Reject(_) => self.refused(now, flow),
         }
+    }
+
+    /// A waiting request is refused, because another one takes its place.
+    fn replaced(&mut self, now: Time, number: Number) {
+        let request = &mut self.requests[number as usize];
+        request.waits = false;
+        self.meter.waits_no_more(request.width);
+        let flow = request.flow;
+        self.refused(now, flow);
+    }
+
+    fn refused(&mut self, now: Time, flow: u32) {
+        self.is_contended = true;
+        self.meter.refused(now, flow);
+        self.call_again(now.plus(RETRY), flow);
     }
 
     /// The request as the core sees it.

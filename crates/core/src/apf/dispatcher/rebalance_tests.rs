@@ -266,6 +266,9 @@ impl Side {
 
     fn take(&mut self, out: Decisions<u32>, outcome: &mut Outcome) {
         outcome.blocked.extend(out.blocked);
+        if let Some(number) = out.replaced {
+            self.waiting.remove(&number);
+        }
         for (number, ticket) in out.dispatched {
             outcome.dispatched.push(number);
             self.waiting.remove(&number);

@@ -11,6 +11,7 @@ use crate::{
         units::{SeatSeconds, Seats},
         work::Work,
     },
+    random::Random,
     time::Time,
 };
 
@@ -192,6 +193,16 @@ impl<W: Copy> Entries<W> {
             let entry = cell.entry.as_ref()?;
             (entry.phase == Phase::Waiting).then_some(index)
         })
+    }
+
+    /// A waiting request drawn at random, or none: each is as likely as the other, and as any request that does not wait, or any
+    /// that was present when there were most.
+    pub(super) fn draw(&self, random: &mut Random) -> Option<&RequestEntry<W>> {
+        if self.cells.is_empty() {
+            return None;
+        }
+        let entry = random.pick(&self.cells).entry.as_ref()?;
+        (entry.phase == Phase::Waiting).then_some(entry)
     }
 
     /// The request of this number.

@@ -104,6 +104,16 @@ impl FlowTable {
         &mut self.all[number as usize]
     }
 
+    /// The flow of this number, if it has ever been in use; it may be forgotten, and then has no requests.
+    pub(super) fn get(&self, number: u32) -> Option<&FlowState> {
+        self.all.get(number as usize)
+    }
+
+    /// The number of the flow with this hash, if it is known.
+    pub(super) fn find(&self, hash: u64) -> Option<u32> {
+        self.numbers.get(&hash).copied()
+    }
+
     /// All flows, the forgotten ones too, which have no requests.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut FlowState> {
         self.all.iter_mut()
@@ -205,6 +215,11 @@ impl FlowTable {
     /// The weight of an active flow.
     pub(super) fn weight_of(&self, number: u32) -> Weight {
         self.tenants.weight_of(self.all[number as usize].owner)
+    }
+
+    /// The weight of one more active flow of this tenant.
+    pub(super) fn weight_of_another(&self, tenant: u64) -> Weight {
+        self.tenants.weight_of_another(tenant)
     }
 
     /// A request of `tenant` comes to a flow; returns the number of the ownership if it is the owner's. The request is
@@ -423,6 +438,11 @@ impl FlowState {
     /// The first waiting request of the flow, or [`NONE`].
     pub(super) fn head(&self) -> u32 {
         self.line.head
+    }
+
+    /// The last waiting request of the flow, or [`NONE`].
+    pub(super) fn newest_waiting(&self) -> u32 {
+        self.line.tail
     }
 
     /// A request begins to execute with so many `seats`.

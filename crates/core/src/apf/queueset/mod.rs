@@ -18,6 +18,7 @@ mod fair;
 mod fifo;
 mod flows;
 mod lingering;
+mod places;
 mod reconfigure;
 mod reports;
 mod savings;
@@ -107,6 +108,9 @@ pub struct QueueSetEvents<W> {
     pub dispatched: SmallVec<[(W, EntryId); 4]>,
     /// Schemas of heads that were next but did not fit.
     pub blocked: SmallVec<[u32; 4]>,
+    /// A waiting request that is refused as [`RejectReason::QueueFull`], because the arriving one takes its place. Only an
+    /// arrival in Improved causes this.
+    pub replaced: Option<W>,
     /// Waiting requests in the queue of the arrival, itself included, before dispatch.
     pub queue_length: Option<u32>,
 }
@@ -116,6 +120,7 @@ impl<W> Default for QueueSetEvents<W> {
         Self {
             dispatched: SmallVec::new(),
             blocked: SmallVec::new(),
+            replaced: None,
             queue_length: None,
         }
     }
@@ -144,6 +149,8 @@ pub struct QueueSet<W> {
     uncontended: Duration,
     /// How many lines of flows have begun.
     lines_begun: u32,
+    /// The flow with the longest line found so far, or [`NONE`]. It may have become shorter, or be another flow by now.
+    longest: u32,
     /// The queues with waiting requests; empty in Improved.
     order: HeadOrder,
     blocked: Blocked,
@@ -201,6 +208,7 @@ impl<W: Copy> QueueSet<W> {
             turns: Turns::new(),
             uncontended: Duration::ZERO,
             lines_begun: 0,
+            longest: NONE,
             order: HeadOrder::default(),
             blocked: Blocked::default(),
             charges: Charges::new(),
@@ -266,7 +274,7 @@ impl<W: Copy> QueueSet<W> {
         let starts = self.sums.waiting == 0
             && self.fits(self.width(&arriving.work))
             && self.sums.seats_in_use < self.limit;
-        let slot = self.choose_queue(dealer, arriving.hash);
+        let mut slot = self.choose_queue(dealer, arriving.hash);
         if starts && self.semantics == Semantics::Improved {
             events.queue_length = Some(1);
             let index = self.insert(arriving, slot);
@@ -274,10 +282,10 @@ impl<W: Copy> QueueSet<W> {
             return Admission::Execute(self.entries.id(index));
         }
         if self.is_full(slot, queuing) {
-            if self.semantics == Semantics::Compatible {
-                self.settle(slot);
+            match self.take_place(slot, &arriving, events) {
+                Some(free) => slot = free,
+                None => return self.refuse(RejectReason::QueueFull),
             }
-            return self.refuse(RejectReason::QueueFull);
         }
         let index = self.insert(arriving, slot);
         events.queue_length = Some(self.slots[slot as usize].waiting + 1);

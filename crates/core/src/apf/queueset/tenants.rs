@@ -102,7 +102,16 @@ impl TenantTable {
 
     /// The weight of each flow of a tenant that has active ones.
     pub(super) fn weight_of(&self, number: u32) -> Weight {
-        let active = self.all[number as usize].active;
+        self.weight_of_each(self.all[number as usize].active)
+    }
+
+    /// The weight that each flow of the tenant of this hash has once one more is active.
+    pub(super) fn weight_of_another(&self, hash: u64) -> Weight {
+        self.weight_of_each(self.flows_of(hash).saturating_add(1))
+    }
+
+    /// The weight of each of so many active flows of one tenant.
+    fn weight_of_each(&self, active: u32) -> Weight {
         if active <= self.allowance {
             return Weight::ONE;
         }

@@ -1,0 +1,121 @@
+//! Who gives up a place when a queue is full ([`Semantics::Improved`](super::Semantics)).
+//!
+//! Queues bound how many requests wait, and a few large flows can fill all that a small one was dealt. So a request whose
+//! flow has none waiting takes the place of the newest request of the longest line. That one is refused instead of it.
+//!
+//! *Length* is a line's number of requests, divided by the weight of its flow. A line gives up a place only if
+//!
+//! - it is at least twice as long as the line that the arriving request begins, and
+//! - it has at least its part, by weight, of all that waits in the level.
+//!
+//! So the only waiting request of a flow of weight 1 is never refused for another, and the names of one tenant, which get lighter
+//! as they become more, take no more places than one tenant may.
+//!
+//! The longest line is not searched for, because that would need an order of all lines, which each request that waits would
+//! have to pay for. Some waiting requests are drawn at random, which finds a flow the more likely the more it has waiting, and
+//! the longest line found is remembered for the next time. What is drawn changes nothing about the two conditions.
+//!
+//! Not here: the bound itself (`queueLengthLimit`), which is [`QueueSet::is_full`].
+
+use super::{ArrivingRequest, QueueSet, QueueSetEvents, tenants::Weight};
+use crate::{apf::spec::Semantics, random::Random};
+
+/// So many of the level's requests are drawn each time, and so many if none of them is of a line that is long enough.
+const LEAST_DRAWS: u32 = 4;
+const MOST_DRAWS: u32 = 16;
+
+/// A line gives up a place if it is so many times as long as the one that begins.
+const TIMES_AS_LONG: u64 = 2;
+
+/// The length of a line of one request of a flow of weight 1: lengths are fractions.
+const UNIT: u64 = 1 << 16;
+
+impl<W: Copy> QueueSet<W> {
+    /// Refuses a waiting request for one that arrives and finds its queue, that of the slot `full`, at its limit. Returns the slot
+    /// of the queue in which there is a place now; `None` if the arriving request is to be refused. O(1): at most [`MOST_DRAWS`]
+    /// requests are looked at.
+    #[cold]
+    pub(super) fn take_place(
+        &mut self,
+        full: u32,
+        arriving: &ArrivingRequest<W>,
+        events: &mut QueueSetEvents<W>,
+    ) -> Option<u32> {
+        if self.semantics == Semantics::Compatible {
+            self.settle(full);
+            return None;
+        }
+        let own = self.flows.find(arriving.hash);
+        let own = own.filter(|flow| !self.flows.at(*flow).is_idle());
+        let weight = match own {
+            Some(flow) if self.flows.at(flow).waiting > 0 => {
+                // Flows that fill queues are those that find them full.
+                self.remember_line(flow);
+                return None;
+            }
+            Some(flow) => self.flows.weight_of(flow),
+            None => self.flows.weight_of_another(arriving.tenant),
+        };
+        let least = weight.divide(UNIT).saturating_mul(TIMES_AS_LONG);
+        if !self.find_long_line(least) {
+            return None;
+        }
+        Some(self.refuse_newest(self.longest, events))
+    }
+
+    /// Looks for a line that is at least so long and has its part of what waits; `longest` is its flow then.
+    fn find_long_line(&mut self, least: u64) -> bool {
+        // Each arrival draws others, and the same run always the same ones.
+        let mut random = Random::seeded(self.enqueued);
+        for draw in 0..MOST_DRAWS {
+            if draw >= LEAST_DRAWS && self.gives_up(self.longest, least) {
+                return true;
+            }
+            if let Some(flow) = self.entries.draw(&mut random).map(|entry| entry.flow) {
+                self.remember_line(flow);
+            }
+        }
+        self.gives_up(self.longest, least)
+    }
+
+    /// Remembers the line of a flow if it is longer than the one that is remembered.
+    fn remember_line(&mut self, flow: u32) {
+        if self.line_length(flow) > self.line_length(self.longest) {
+            self.longest = flow;
+        }
+    }
+
+    /// The number of waiting requests of a flow, divided by its weight; 0 if there is no such flow.
+    fn line_length(&self, flow: u32) -> u64 {
+        match self.flows.get(flow).map_or(0, |known| known.waiting) {
+            0 => 0,
+            waiting => {
+                let weight: Weight = self.flows.weight_of(flow);
+                weight.divide(u64::from(waiting) * UNIT)
+            }
+        }
+    }
+
+    /// Whether the line of a flow is at least so long and has its part of all that waits.
+    fn gives_up(&self, flow: u32, least: u64) -> bool {
+        let length = self.line_length(flow);
+        let all = u128::from(self.sums.waiting) * u128::from(UNIT);
+        length >= least && u128::from(length) * u128::from(self.flows.weight()) >= all
+    }
+
+    /// Refuses the newest waiting request of a flow. Returns the slot of its queue.
+    fn refuse_newest(&mut self, flow: u32, events: &mut QueueSetEvents<W>) -> u32 {
+        let index = self.flows.at(flow).newest_waiting();
+        let entry = self.entries.at(index);
+        let (slot, waiter) = (entry.slot, entry.waiter);
+        self.quit_line(index);
+        self.entries.remove(index);
+        self.counters.rejected += 1;
+        debug_assert!(
+            events.replaced.is_none(),
+            "events are delivered before the next request arrives"
+        );
+        events.replaced = Some(waiter);
+        slot
+    }
+}

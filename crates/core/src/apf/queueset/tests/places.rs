@@ -1,0 +1,319 @@
+//! Who is refused when a request finds its queue full.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+/// A full level: one queue of `length` places, one seat that flow 0 has, and waiting requests of `lines`: flow, tenant, number.
+/// Waiters are numbered in the order of arrival, from 0.
+struct FullLevel {
+    set: QueueSet<u32>,
+    next: u32,
+    executing: EntryId,
+    /// The flows of those that wait.
+    waiting: BTreeMap<u32, u64>,
+}
+
+/// What happened to an arriving request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Waits,
+    /// It waits in the place of a request of this flow, with this number.
+    Replaces(u64, u32),
+    Refused,
+}
+
+impl FullLevel {
+    fn new(semantics: Semantics, length: u32, lines: &[(u64, u64, u32)]) -> Self {
+        let mut set = QueueSet::new(semantics, queues(1, length, 1), 1, Time::ZERO);
+        let first = request(0, 0, 0);
+        let events = &mut QueueSetEvents::default();
+        let Admission::Execute(executing) = set.arrive(Time::ZERO, first, events) else {
+            panic!("the seat is free");
+        };
+        let mut level = Self {
+            set,
+            next: 1,
+            executing,
+            waiting: BTreeMap::new(),
+        };
+        for &(flow, tenant, requests) in lines {
+            for _ in 0..requests {
+                assert_eq!(level.arrive(flow, tenant), Outcome::Waits);
+            }
+        }
+        assert_eq!(level.set.summary().waiting, length, "the queue is full");
+        level
+    }
+
+    fn arrive(&mut self, flow: u64, tenant: u64) -> Outcome {
+        let number = self.next;
+        self.next += 1;
+        let mut events = QueueSetEvents::default();
+        let arriving = request(number, flow, tenant);
+        let admission = self.set.arrive(Time::ZERO, arriving, &mut events);
+        self.set.check_invariants();
+        assert!(events.dispatched.is_empty(), "the seat is taken");
+        let replaced = events.replaced.map(|number| {
+            let flow = self.waiting.remove(&number).expect("what waits is refused");
+            (flow, number)
+        });
+        match admission {
+            Admission::Wait(_) => {
+                self.waiting.insert(number, flow);
+                replaced.map_or(Outcome::Waits, |(flow, number)| {
+                    Outcome::Replaces(flow, number)
+                })
+            }
+            Admission::Reject(RejectReason::QueueFull) => {
+                assert_eq!(replaced, None, "nobody is refused for nothing");
+                Outcome::Refused
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// How many requests of flows in this range wait.
+    fn waiting(&self, flows: std::ops::Range<u64>) -> usize {
+        let waiting = self.waiting.values();
+        waiting.filter(|flow| flows.contains(*flow)).count()
+    }
+}
+
+fn request(waiter: u32, hash: u64, tenant: u64) -> ArrivingRequest<u32> {
+    ArrivingRequest {
+        waiter,
+        schema: 0,
+        hash,
+        tenant,
+        work: Work::ONE,
+    }
+}
+
+const ELEPHANT: u64 = 1;
+const MOUSE: u64 = 2;
+
+#[test]
+fn a_flow_with_none_waiting_takes_the_place_of_the_newest_request_of_the_longest_line() {
+    let mut level = FullLevel::new(Semantics::Improved, 9, &[(5, 5, 3), (ELEPHANT, 1, 6)]);
+    let before = level.set.summary();
+    assert_eq!(
+        level.arrive(MOUSE, 2),
+        Outcome::Replaces(ELEPHANT, 9),
+        "the last that came"
+    );
+    let after = level.set.summary();
+    assert_eq!(after.counters.rejected, before.counters.rejected + 1);
+    assert_eq!(after.counters.cancelled, before.counters.cancelled);
+    assert_eq!(
+        (after.waiting, after.waiting_seats),
+        (before.waiting, before.waiting_seats)
+    );
+    assert_eq!(
+        level.arrive(MOUSE, 2),
+        Outcome::Refused,
+        "one waits already"
+    );
+    assert_eq!(level.arrive(ELEPHANT, 1), Outcome::Refused);
+    let mut events = QueueSetEvents::default();
+    level.set.finish(at(1), level.executing, &mut events);
+    let dispatched: Vec<u32> = events.dispatched.iter().map(|(who, _)| *who).collect();
+    assert_eq!(
+        dispatched,
+        [1],
+        "who has waited longest of those without debt"
+    );
+}
+
+#[test]
+fn in_compatible_a_full_queue_refuses_whoever_comes() {
+    let mut level = FullLevel::new(Semantics::Compatible, 6, &[(ELEPHANT, 1, 6)]);
+    assert_eq!(level.arrive(MOUSE, 2), Outcome::Refused);
+}
+
+#[test]
+fn a_refused_request_cannot_be_cancelled_and_is_counted_once() {
+    let mut level = FullLevel::new(Semantics::Improved, 2, &[(ELEPHANT, 1, 2)]);
+    let newest = level.set.entries.id_of(2);
+    assert_eq!(level.arrive(MOUSE, 2), Outcome::Replaces(ELEPHANT, 2));
+    let counters = level.set.summary().counters;
+    let mut events = QueueSetEvents::default();
+    assert!(!level.set.cancel(at(1), newest, &mut events));
+    assert_eq!(level.set.summary().counters, counters);
+    assert!(events.dispatched.is_empty());
+}
+
+#[test]
+fn the_only_waiting_request_of_a_flow_is_not_refused_for_another() {
+    // The elephant's line has its part of all that waits, but the other flows have none to give.
+    let lines: Vec<_> = (10..18).map(|flow| (flow, flow, 1)).collect();
+    let mut level = FullLevel::new(Semantics::Improved, 8, &lines);
+    for name in 100..1_000 {
+        assert_eq!(level.arrive(name, name), Outcome::Refused);
+    }
+}
+
+#[test]
+fn new_names_take_no_more_places_of_a_known_flow_than_their_tenant_may_have() {
+    let mut level = FullLevel::new(
+        Semantics::Improved,
+        100,
+        &[(ELEPHANT, 1, 99), (MOUSE, 2, 1)],
+    );
+    for name in 1_000..3_000 {
+        level.arrive(name, 7);
+    }
+    // The tenant's names weigh 4, and the other two flows 1 each.
+    let names = level.waiting(1_000..3_000);
+    assert!(names <= 100 * 4 / 6, "{names} of 100 places");
+    assert_eq!(level.waiting(MOUSE..MOUSE + 1), 1, "it has only this one");
+    assert!(level.waiting(ELEPHANT..ELEPHANT + 1) >= 100 / 6);
+    // The same places are not taken again and again.
+    let before = level.waiting.clone();
+    for name in 3_000..4_000 {
+        level.arrive(name, 7);
+    }
+    assert_eq!(level.waiting, before);
+}
+
+#[test]
+fn a_flow_finds_a_place_where_the_names_of_another_tenant_have_filled_all() {
+    let names: Vec<_> = (1_000..1_100).map(|name| (name, 7, 1)).collect();
+    let mut level = FullLevel::new(Semantics::Improved, 100, &names);
+    for flow in 10..30 {
+        let outcome = level.arrive(flow, flow);
+        assert!(
+            matches!(outcome, Outcome::Replaces(1_000.., _)),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn among_flows_without_tenants_in_common_a_backlog_gives_up_all_but_one_place_at_most() {
+    let mut level = FullLevel::new(Semantics::Improved, 50, &[(ELEPHANT, 1, 50)]);
+    for name in 1_000..3_000 {
+        level.arrive(name, name);
+    }
+    assert_eq!(level.waiting(ELEPHANT..ELEPHANT + 1), 1);
+}
+
+/// The weight of each flow, times `UNITS`, and its waiting requests, last one first, by the requests that are present.
+struct Lines(BTreeMap<u64, (u64, Vec<(u64, u64)>)>);
+
+/// A multiple of all numbers up to 8.
+const UNITS: u64 = 840;
+
+impl Lines {
+    fn of(set: &QueueSet<u64>) -> Self {
+        let mut flows: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+        let mut tenants: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        set.visit(|entry| {
+            let line = flows.entry(entry.hash).or_default();
+            if entry.phase == Phase::Waiting {
+                line.push((entry.number, entry.waiter));
+            }
+            tenants.entry(entry.tenant).or_default().insert(entry.hash);
+        });
+        let weighed = flows.into_iter().map(|(flow, mut line)| {
+            line.sort_unstable_by(|a, b| b.cmp(a));
+            let active = tenants[&tenant_of(flow)].len() as u64;
+            let weight = (UNITS * u64::from(DEFAULT_TENANT_WEIGHT) / active).min(UNITS);
+            (flow, (weight, line))
+        });
+        Self(weighed.collect())
+    }
+
+    /// Whether a line gives up its newest request for one of `flow`, which arrives.
+    fn gives_up(&self, flow: u64, replaced: u64) -> bool {
+        let of_tenant = |other: &&u64| tenant_of(**other) == tenant_of(flow);
+        let others = self.0.keys().filter(|other| **other != flow);
+        let active = others.filter(of_tenant).count() as u64 + 1;
+        let own = (UNITS * u64::from(DEFAULT_TENANT_WEIGHT) / active).min(UNITS);
+        let all: u64 = self.0.values().map(|(_, line)| line.len() as u64).sum();
+        let weight: u64 = self.0.values().map(|(weight, _)| weight).sum();
+        let line = self.0.values().find(|(_, line)| {
+            let newest = line.first().map(|(_, waiter)| *waiter);
+            newest == Some(replaced)
+        });
+        line.is_some_and(|(its, line)| {
+            let length = line.len() as u64;
+            length * own >= 2 * its && length * weight >= all * its
+        })
+    }
+}
+
+/// Flows 0 to 4 have tenants of their own, and all others one.
+fn tenant_of(flow: u64) -> u64 {
+    flow.min(5)
+}
+
+/// Random arrivals at short queues, ends and cancels. Each request must have one outcome, and each that is refused for another must
+/// be one that the rule allows.
+fn play(seed: u64) -> u32 {
+    let mut random = Random::seeded(seed);
+    let mut set: QueueSet<u64> = improved(queues(3, 4, 2), 2);
+    let mut waiting: BTreeMap<u64, EntryId> = BTreeMap::new();
+    let mut executing: Vec<EntryId> = Vec::new();
+    let (mut now, mut replacements) = (0, 0);
+    for number in 0..400 {
+        now += random.within(0..2_000);
+        let mut events = QueueSetEvents::default();
+        match random.within(0..20) {
+            0..14 => {
+                // The tenant of many flows has at most 8.
+                let flow = match random.within(0..3) {
+                    0 => random.within(0..2),
+                    _ => random.within(0..13),
+                };
+                let lines = Lines::of(&set);
+                let arriving = ArrivingRequest {
+                    waiter: number,
+                    schema: 0,
+                    hash: flow,
+                    tenant: tenant_of(flow),
+                    work: Work::ONE,
+                };
+                let admission = set.arrive(at(now), arriving, &mut events);
+                if let Some(replaced) = events.replaced {
+                    replacements += 1;
+                    assert!(lines.gives_up(flow, replaced), "seed {seed}, {number}");
+                    assert!(waiting.remove(&replaced).is_some(), "it waited");
+                    assert!(!matches!(admission, Admission::Reject(_)));
+                }
+                match admission {
+                    Admission::Execute(id) => executing.push(id),
+                    Admission::Wait(id) => drop(waiting.insert(number, id)),
+                    Admission::Reject(_) => {}
+                }
+            }
+            14..17 if !executing.is_empty() => {
+                let place = random.within(0..executing.len() as u64);
+                let id = executing.swap_remove(usize::try_from(place).unwrap());
+                set.finish(at(now), id, &mut events);
+            }
+            _ => {
+                let ids: Vec<_> = waiting.iter().collect();
+                if !ids.is_empty() {
+                    let (&number, &id) = *random.pick(&ids);
+                    assert!(set.cancel(at(now), id, &mut events), "it waits");
+                    waiting.remove(&number);
+                }
+            }
+        }
+        for (number, id) in events.dispatched {
+            assert!(waiting.remove(&number).is_some(), "it waited");
+            executing.push(id);
+        }
+        set.check_invariants();
+        assert_eq!(set.summary().waiting as usize, waiting.len());
+        assert!(set.queues().all(|queue| queue.waiting <= 4), "seed {seed}");
+    }
+    replacements
+}
+
+#[test]
+fn whatever_happens_only_long_lines_give_up_places_and_queues_keep_their_bounds() {
+    let replacements: u32 = (0..200).map(play).sum();
+    assert!(replacements > 2_000, "{replacements}");
+}
