@@ -64,6 +64,7 @@ mod options;
 mod plan;
 mod published;
 mod recording;
+mod request_document;
 mod responses;
 mod side;
 #[cfg(test)]

@@ -46,6 +46,14 @@ pub(crate) enum PatchFormat {
     Apply,
 }
 
+impl PatchFormat {
+    /// Its media type.
+    pub(crate) fn media_type(self) -> &'static str {
+        let known = PATCH_TYPES.iter().find(|(_, format)| *format == self);
+        known.map_or("", |(media, _)| media)
+    }
+}
+
 /// The format of a body. Without a content type it is JSON.
 ///
 /// # Errors
