@@ -6,7 +6,6 @@
 //! Not here: what a document is ([`fairgate_objects::codec::request_document`]).
 
 use bytes::Bytes;
-use fairgate_admission::Fidelity;
 use fairgate_apiserver::StatusError;
 use fairgate_call::{Call, ClientBody};
 use fairgate_objects::{
@@ -127,17 +126,18 @@ impl Evaluation {
         Ok(())
     }
 
-    /// Checks a body in protobuf, which is forwarded as it is. A dry run shows what the server reads of it.
+    /// Checks a body in protobuf, which is forwarded as it is. The response to a dry run does not show all of it: text that is
+    /// not UTF-8 is another text in JSON.
     fn check_protobuf(&self) -> Result<(), Unjudged> {
         let facts = &self.plan.facts;
         let is_deletion = matches!(facts.verb, WriteVerb::Delete | WriteVerb::DeleteCollection);
         let shape = if is_deletion {
             Some(&meta_v1::DELETE_OPTIONS)
         } else {
-            table_of(facts).filter(|_| self.plan.fidelity < Fidelity::DryRun)
+            table_of(facts)
         };
         let Some(shape) = shape else {
-            return Ok(());
+            return Err(self.bad(&objects::no_protobuf()));
         };
         let checked = request_document::check_protobuf(shape, &self.body);
         checked.map_err(|error| self.bad(&StatusError::bad_request(error)))

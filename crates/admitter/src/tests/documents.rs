@@ -258,6 +258,11 @@ fn a_patch_stays_a_patch() {
             send(&world, "PATCH", POD, JSON_PATCH, nested).await.code,
             400
         );
+        // Numbers that the patched object would not hold as they are.
+        let long = br#"{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":1.0000000000000000001}}}]}}"#;
+        for media in [MERGE, STRATEGIC] {
+            assert_eq!(send(&world, "PATCH", POD, media, long).await.code, 400);
+        }
         // An apply is sent twice, the same each time.
         world.inside.answer = Rc::new(|_: &Sent| {
             Response::new(json!({"kind": "Pod", "apiVersion": "v1", "spec": {}}).to_string())
@@ -360,6 +365,15 @@ fn the_options_of_a_deletion_are_what_was_judged() {
 #[test]
 fn protobuf_is_forwarded_as_it_came_or_refused() {
     World::run(|| async {
+        for fidelity in ["asSent", "completed", "dryRun"] {
+            let world = world(AdmissionMode::Enforce, fidelity);
+            let sealed = envelope::seal("v1", "ConfigMap", b"\x0a\x03\x0a\x01\xff");
+            let got = send(&world, "POST", MAPS, PROTOBUF, &sealed).await;
+            assert_eq!(got.code, 400, "{fidelity}: {got:?}");
+            let got = send(&world, "POST", WIDGETS, PROTOBUF, &sealed).await;
+            assert_eq!(got.code, 415, "{fidelity}: {got:?}");
+            assert!(world.sent().is_empty());
+        }
         let world = world(AdmissionMode::Enforce, "completed");
         let message = protobuf::encode(
             &core_v1::CONFIG_MAP,

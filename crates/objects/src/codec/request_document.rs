@@ -10,13 +10,19 @@
 //! Not here: what the object is ([`decode_body`](super::decode_body)), and how a patch applies.
 
 mod duplicates;
+mod insert;
+mod numbers;
 #[cfg(test)]
 mod tests;
 mod write;
 
 use serde_json::json;
 
-use self::duplicates::{KeyDuplicates, remove_duplicates};
+pub use self::insert::{insert_text, prepend};
+use self::{
+    duplicates::{KeyDuplicates, remove_duplicates},
+    numbers::has_long_number,
+};
 use super::{
     BodyFormat, ExpectedType, FieldValidation, decode_body, decode_options, envelope, json,
     protobuf, tree::JsonNode, yaml,
@@ -90,12 +96,22 @@ pub fn read(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<RequestDocument, DocumentError> {
-    let is_yaml = format == BodyFormat::Yaml || matches!(ty, DocumentType::Apply);
+    // Patches other than an apply are JSON, whatever the format.
+    let is_patch = matches!(ty, DocumentType::JsonPatch | DocumentType::MergePatch);
+    let is_yaml = format == BodyFormat::Yaml && !is_patch || matches!(ty, DocumentType::Apply);
     if is_yaml {
         return read_yaml(ty, body, validation);
     }
     let mut node = json::read(body).map_err(|error| ty.unreadable(format, body, &error))?;
     check_type_keys(ty, &node)?;
+    // Patches are applied to values whose numbers are no longer text.
+    if is_patch && has_long_number(&node) {
+        return Err(
+            "a number of the patch has more than 15 digits and is no 64-bit integer"
+                .to_owned()
+                .into(),
+        );
+    }
     match remove_duplicates(&mut node, matches!(ty, DocumentType::JsonPatch)) {
         KeyDuplicates::None => Ok(RequestDocument {
             text: write::text(&node),
