@@ -10,11 +10,11 @@ use fairgate_apiserver::StatusError;
 use fairgate_call::{Call, ClientBody};
 use fairgate_objects::{
     codec::{
-        self, BodyFormat, ExpectedType, FieldValidation,
+        self, BodyFormat, ExpectedType,
         request_document::{self, DocumentError, DocumentType},
     },
     field_error::ApiFieldError,
-    schema::{Struct, built_in, meta_v1},
+    schema::{Struct, built_in},
 };
 use http::{
     HeaderValue,
@@ -94,7 +94,10 @@ impl Evaluation {
         let validation = self.plan.query.field_validation();
         let large = if plan.is_yaml() { LARGE_YAML } else { LARGE };
         let (format, patch) = (plan.format, plan.patch);
-        let read = move || read_document(&facts, format, patch, &body, validation);
+        let read = move || {
+            let ty = document_type(&facts, patch);
+            request_document::read(&ty, format, &body, validation)
+        };
         let reading = self.off_core_above(large, self.body.len(), read);
         let read = tokio::time::timeout_at(until, reading).await;
         let read = read.unwrap_or(Err(Unjudged::Lacking(Lack::Time)))?;
@@ -129,18 +132,12 @@ impl Evaluation {
     /// Checks a body in protobuf, which is forwarded as it is. The response to a dry run does not show all of it: text that is
     /// not UTF-8 is another text in JSON.
     fn check_protobuf(&self) -> Result<(), Unjudged> {
-        let facts = &self.plan.facts;
-        let is_deletion = matches!(facts.verb, WriteVerb::Delete | WriteVerb::DeleteCollection);
-        let shape = if is_deletion {
-            Some(&meta_v1::DELETE_OPTIONS)
-        } else {
-            table_of(facts)
-        };
-        let Some(shape) = shape else {
+        let ty = document_type(&self.plan.facts, None);
+        if matches!(ty, DocumentType::Unstructured { .. }) {
             return Err(self.bad(&objects::no_protobuf()));
-        };
-        let checked = request_document::check_protobuf(shape, &self.body);
-        checked.map_err(|error| self.bad(&StatusError::bad_request(error)))
+        }
+        let checked = request_document::check_protobuf(&ty, &self.body);
+        checked.map_err(|error| self.bad(&status_of(error)))
     }
 }
 
@@ -149,17 +146,13 @@ fn table_of(facts: &WriteFacts) -> Option<&'static Struct> {
     built_in(kind.group, kind.version, kind.kind)
 }
 
-fn read_document(
-    facts: &WriteFacts,
-    format: BodyFormat,
-    patch: Option<PatchFormat>,
-    body: &[u8],
-    validation: FieldValidation,
-) -> Result<request_document::RequestDocument, DocumentError> {
+/// What the body of a request describes.
+fn document_type(facts: &WriteFacts, patch: Option<PatchFormat>) -> DocumentType<'_> {
     let kind = facts.group_version_kind();
-    let ty = match (patch, facts.verb, table_of(facts)) {
+    match (patch, facts.verb, table_of(facts)) {
         (Some(PatchFormat::Json), ..) => DocumentType::JsonPatch,
-        (Some(PatchFormat::Merge | PatchFormat::Strategic), ..) => DocumentType::MergePatch,
+        (Some(PatchFormat::Merge), ..) => DocumentType::MergePatch,
+        (Some(PatchFormat::Strategic), ..) => DocumentType::StrategicPatch,
         (Some(PatchFormat::Apply), ..) => DocumentType::Apply,
         (None, WriteVerb::Delete | WriteVerb::DeleteCollection, _) => DocumentType::DeleteOptions,
         (None, _, Some(shape)) => DocumentType::Object(ExpectedType {
@@ -173,8 +166,7 @@ fn read_document(
             version: &facts.version,
             kind: kind.kind,
         },
-    };
-    request_document::read(&ty, format, body, validation)
+    }
 }
 
 fn status_of(error: DocumentError) -> StatusError {

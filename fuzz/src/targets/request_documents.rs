@@ -85,14 +85,15 @@ fn run(data: &[u8]) -> Outcome {
         DocumentType::JsonPatch,
         DocumentType::MergePatch,
         DocumentType::Apply,
-    ][usize::from(control / 3) % 6];
+        DocumentType::StrategicPatch,
+    ][usize::from(control / 3) % 7];
     let read =
         |format, body: &[u8]| request_document::read(&ty, format, body, FieldValidation::Warn);
     let document = match read(format, body) {
         Ok(document) => document,
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            return Outcome::of((control % 18, false, 0));
+            return Outcome::of((control % 21, false, 0));
         }
     };
     assert!(document.text.len() <= 12 * body.len() + 200);
@@ -115,12 +116,12 @@ fn run(data: &[u8]) -> Outcome {
     } else {
         json::parse(&document.text).expect("a document is JSON");
     }
-    Outcome::of((control % 18, true, document.problems.len().min(3)))
+    Outcome::of((control % 21, true, document.problems.len().min(3)))
 }
 
 /// A body in protobuf that says nothing in two ways.
 fn message(body: &[u8]) -> Outcome {
-    if request_document::check_protobuf(&core_v1::POD, body).is_err() {
+    if request_document::check_protobuf(&DocumentType::Object(POD), body).is_err() {
         return Outcome::of(("message", false));
     }
     let opened = envelope::open(body).expect("it was opened to be checked");
@@ -130,14 +131,14 @@ fn message(body: &[u8]) -> Outcome {
     let again = protobuf::encode(&core_v1::POD, &pod);
     let sealed = envelope::seal("v1", "Pod", &again);
     assert_eq!(
-        request_document::check_protobuf(&core_v1::POD, &sealed),
+        request_document::check_protobuf(&DocumentType::Object(POD), &sealed),
         Ok(())
     );
     assert_eq!(protobuf::decode(&core_v1::POD, &again).as_ref(), Ok(&pod));
     // What is there twice is refused.
     let twice = [again, vec![0x0a, 0]].concat();
     let twice = envelope::seal("v1", "Pod", &twice);
-    assert!(request_document::check_protobuf(&core_v1::POD, &twice).is_err());
+    assert!(request_document::check_protobuf(&DocumentType::Object(POD), &twice).is_err());
     let parts = pod.as_object().map_or(0, serde_json::Map::len);
     Outcome::of(("message", true, parts, pod["spec"] == Value::Null))
 }

@@ -30,8 +30,8 @@ use super::{
 use crate::{
     go::Quoted,
     schema::{
-        Struct,
         canonical::{Source, View},
+        meta_v1,
     },
 };
 
@@ -51,8 +51,10 @@ pub enum DocumentType<'a> {
     DeleteOptions,
     /// A JSON patch.
     JsonPatch,
-    /// A merge patch, or a strategic one.
+    /// A merge patch.
     MergePatch,
+    /// A strategic merge patch.
+    StrategicPatch,
     /// A server-side apply, in YAML.
     Apply,
 }
@@ -97,12 +99,13 @@ pub fn read(
     validation: FieldValidation,
 ) -> Result<RequestDocument, DocumentError> {
     // Patches other than an apply are JSON, whatever the format.
-    let is_patch = matches!(ty, DocumentType::JsonPatch | DocumentType::MergePatch);
+    let is_patch = ty.is_json_patch();
     let is_yaml = format == BodyFormat::Yaml && !is_patch || matches!(ty, DocumentType::Apply);
     if is_yaml {
         return read_yaml(ty, body, validation);
     }
-    let mut node = json::read(body).map_err(|error| ty.unreadable(format, body, &error))?;
+    let mut node =
+        json::read(body).map_err(|error| ty.unreadable(format, body, validation, &error))?;
     check_type_keys(ty, &node)?;
     // Patches are applied to values whose numbers are no longer text.
     if is_patch && has_long_number(&node) {
@@ -131,7 +134,9 @@ fn read_yaml(
 ) -> Result<RequestDocument, DocumentError> {
     let parsed = yaml::parse_exactly(body);
     let parsed = parsed.map_err(|error| match error {
-        yaml::ExactBodyError::Yaml(error) => ty.unreadable(BodyFormat::Yaml, body, &error),
+        yaml::ExactBodyError::Yaml(error) => {
+            ty.unreadable(BodyFormat::Yaml, body, validation, &error)
+        }
         inexact @ yaml::ExactBodyError::Inexact(_) => inexact.to_string().into(),
     })?;
     check_type_keys(ty, &parsed.value)?;
@@ -192,6 +197,14 @@ fn folds_to(key: &str, name: &str) -> bool {
 }
 
 impl DocumentType<'_> {
+    /// Whether it is a patch in JSON.
+    fn is_json_patch(&self) -> bool {
+        matches!(
+            self,
+            Self::JsonPatch | Self::MergePatch | Self::StrategicPatch
+        )
+    }
+
     /// The document of a body in JSON with duplicate fields, which `node` no longer has.
     fn without_duplicates(
         &self,
@@ -259,10 +272,10 @@ impl DocumentType<'_> {
             )
             .into()),
             Self::DeleteOptions => Ok(()),
-            Self::JsonPatch | Self::MergePatch => Err(DocumentError::InvalidPatch(
-                format!("strict decoding error: {problems}"),
-                protobuf::text(body),
-            )),
+            Self::JsonPatch | Self::MergePatch | Self::StrategicPatch => {
+                let problems = format!("strict decoding error: {problems}");
+                Err(DocumentError::InvalidPatch(problems, protobuf::text(body)))
+            }
             Self::Apply => Err(format!(
                 "error strict decoding YAML: error converting YAML to JSON: {problems}"
             )
@@ -275,6 +288,7 @@ impl DocumentType<'_> {
         &self,
         format: BodyFormat,
         body: &[u8],
+        validation: FieldValidation,
         error: &dyn std::fmt::Display,
     ) -> DocumentError {
         let message = match self {
@@ -286,8 +300,11 @@ impl DocumentType<'_> {
                 Err(error) => error.to_string(),
                 Ok(_) => error.to_string(),
             },
-            Self::Unstructured { .. } => error.to_string(),
-            Self::JsonPatch | Self::MergePatch => format!("error decoding patch: {error}"),
+            Self::JsonPatch | Self::MergePatch if validation != FieldValidation::Ignore => {
+                format!("error decoding patch: {error}")
+            }
+            Self::MergePatch => "Invalid JSON Patch".to_owned(),
+            Self::Unstructured { .. } | Self::JsonPatch | Self::StrategicPatch => error.to_string(),
             Self::Apply => {
                 format!("error decoding YAML: error converting YAML to JSON: {error}")
             }
@@ -301,8 +318,30 @@ impl DocumentType<'_> {
 ///
 /// # Errors
 ///
-/// The message of the response with 400.
-pub fn check_protobuf(shape: &'static Struct, body: &[u8]) -> Result<(), String> {
-    let message = envelope::open_exactly(body).map_err(|error| error.to_string())?;
-    protobuf::check(shape, message).map_err(|error| error.to_string())
+/// 400: the body is no message of this type, or ambiguous.
+pub fn check_protobuf(ty: &DocumentType<'_>, body: &[u8]) -> Result<(), DocumentError> {
+    let shape = match ty {
+        DocumentType::Object(expect) => expect.shape,
+        DocumentType::DeleteOptions => &meta_v1::DELETE_OPTIONS,
+        _ => {
+            return Err("a message in protobuf of a kind without a table"
+                .to_owned()
+                .into());
+        }
+    };
+    let checked = envelope::open_exactly(body).map_err(|error| error.to_string());
+    let checked = checked.and_then(|message| {
+        let checked = protobuf::check(shape, message);
+        checked.map_err(|error| error.to_string())
+    });
+    checked.map_err(|error| {
+        // What the server does not accept either is refused in its words.
+        let read = match ty {
+            DocumentType::Object(expect) => {
+                decode_body(BodyFormat::Protobuf, body, expect, false).map(drop)
+            }
+            _ => decode_options(BodyFormat::Protobuf, body).map(drop),
+        };
+        read.err().map_or(error, |error| error.to_string()).into()
+    })
 }

@@ -1,10 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    codec::built_in_types,
-    schema::{core_v1, meta_v1},
-};
+use crate::{codec::built_in_types, schema::core_v1};
 
 const POD: DocumentType<'_> = DocumentType::Object(ExpectedType {
     group: "",
@@ -17,12 +14,13 @@ const WIDGET: DocumentType<'_> = DocumentType::Unstructured {
     version: "v1",
     kind: "Widget",
 };
-const ALL: [DocumentType<'_>; 6] = [
+const ALL: [DocumentType<'_>; 7] = [
     POD,
     WIDGET,
     DocumentType::DeleteOptions,
     DocumentType::JsonPatch,
     DocumentType::MergePatch,
+    DocumentType::StrategicPatch,
     DocumentType::Apply,
 ];
 
@@ -247,25 +245,29 @@ fn a_message_says_each_field_once() {
             "ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": "web"}}}]}});
     let message = protobuf::encode(&core_v1::POD, &pod);
     let sealed = |message: &[u8]| envelope::seal("v1", "Pod", message);
-    assert_eq!(check_protobuf(&core_v1::POD, &sealed(&message)), Ok(()));
+    assert_eq!(check_protobuf(&POD, &sealed(&message)), Ok(()));
     let more = |bytes: &[u8]| {
         let message = [&message[..], bytes].concat();
-        check_protobuf(&core_v1::POD, &sealed(&message)).unwrap_err()
+        check_protobuf(&POD, &sealed(&message))
+            .unwrap_err()
+            .to_string()
     };
     // A second `metadata`, a field that no pod has, and a label that is not UTF-8.
     assert!(more(&[0x0a, 0]).contains("repeated"));
     assert!(more(&[0xf8, 0x01, 1]).contains("unknown field 31"));
     let labels = [0x5a, 4, 0x0a, 2, b'a', 0xff];
     let metadata = [&[0x0a, 6][..], &labels].concat();
-    let refused = check_protobuf(&core_v1::POD, &sealed(&metadata)).unwrap_err();
+    let refused = check_protobuf(&POD, &sealed(&metadata))
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("not UTF-8"), "{refused}");
     let twice = [0x5a, 3, 0x0a, 1, b'a', 0x5a, 3, 0x0a, 1, b'a'];
     let metadata = [&[0x0a, 10][..], &twice].concat();
-    assert!(check_protobuf(&core_v1::POD, &sealed(&metadata)).is_err());
+    assert!(check_protobuf(&POD, &sealed(&metadata)).is_err());
     let mut envelope = sealed(&message);
     envelope.extend([0x12, 0]);
-    assert!(check_protobuf(&core_v1::POD, &envelope).is_err());
-    assert!(check_protobuf(&meta_v1::DELETE_OPTIONS, b"{}").is_err());
+    assert!(check_protobuf(&POD, &envelope).is_err());
+    assert!(check_protobuf(&DocumentType::DeleteOptions, b"{}").is_err());
 }
 
 #[test]
@@ -274,6 +276,13 @@ fn what_fairgate_encodes_of_every_kind_is_exact() {
         let Some(shape) = kind.shape else { continue };
         let message = protobuf::encode(shape, &json!({"metadata": {"name": "x"}}));
         let sealed = envelope::seal("v1", kind.kind, &message);
-        assert_eq!(check_protobuf(shape, &sealed), Ok(()), "{}", kind.kind);
+        let ty = DocumentType::Object(ExpectedType {
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
+            shape,
+            scheme: &[],
+        });
+        assert_eq!(check_protobuf(&ty, &sealed), Ok(()), "{}", kind.kind);
     }
 }
