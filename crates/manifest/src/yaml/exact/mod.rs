@@ -47,7 +47,7 @@ struct Inexact {
 ///
 /// [`ExactError`].
 pub fn exact(text: &[u8]) -> Result<Manifest, ExactError> {
-    let manifest = manifest(text)?;
+    let manifest = manifest(text).map_err(tagged)?;
     // The other reader has checked that it is UTF-8.
     let text = String::from_utf8_lossy(text).replace("\r\n", "\n");
     let read = check_characters(&text).and_then(|()| reader::read(&text));
@@ -62,6 +62,22 @@ pub fn exact(text: &[u8]) -> Result<Manifest, ExactError> {
         });
     }
     Ok(manifest)
+}
+
+/// The error about a tag of the text's own, which the library takes for a variant of an enum.
+fn tagged(error: YamlError) -> ExactError {
+    let YamlError::Syntax { message, .. } = &error else {
+        return error.into();
+    };
+    if !message.contains("invalid type: enum") {
+        return error.into();
+    }
+    let line = message.rsplit_once(" at line ");
+    let line = line.and_then(|(_, at)| at.split(' ').next()?.parse().ok());
+    ExactError::Inexact {
+        line: line.unwrap_or(1),
+        what: "a tag (!)",
+    }
 }
 
 /// Refuses characters that are line breaks in some versions of YAML only, and those that are none.
@@ -182,6 +198,8 @@ mod tests {
         }
         let error = exact(b"a: 1\nb:\n  c: !!binary YQ==\n").unwrap_err();
         assert_eq!(error.to_string(), "line 3: a tag (!)");
+        let error = exact(b"a: 1\nb: !own c\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 2: a tag (!)");
     }
 
     #[test]
