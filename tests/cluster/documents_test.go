@@ -223,7 +223,7 @@ func (d *documentTally) judge(sent sentDocument, want, got documentAnswer) {
 // does not read exactly as the server. Not one body is stored of which the policies saw something else.
 func TestWhatIsJudgedIsWhatIsStored(t *testing.T) {
 	aboutJudgingFairgate(t)
-	t.Parallel()
+	// Not beside the others: they mostly wait, and this keeps both servers busy.
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 50*time.Minute)
 	completed := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	dry := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "dryRun"})
