@@ -112,7 +112,7 @@ func (k documentKind) echo() string {
 	for _, field := range k.fields {
 		all = append(all, field.expression())
 	}
-	return strings.Join(all, ` + ' ' + `)
+	return strings.Join(all, ` + ' ' + `) + ` + ' .'` // white space at the end is cut off
 }
 
 // echoOf is what the policy prints if it sees a stored object.
@@ -121,7 +121,7 @@ func (k documentKind) echoOf(object any) string {
 	for _, field := range k.fields {
 		all = append(all, field.of(object))
 	}
-	return strings.Join(all, " ")
+	return strings.Join(all, " ") + " ."
 }
 
 // documentKinds are a kind that every server has a table for, one with many types of fields, and a custom one.

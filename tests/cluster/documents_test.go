@@ -224,7 +224,7 @@ func (d *documentTally) judge(sent sentDocument, want, got documentAnswer) {
 func TestWhatIsJudgedIsWhatIsStored(t *testing.T) {
 	aboutJudgingFairgate(t)
 	// Not beside the others: they mostly wait, and this keeps both servers busy.
-	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 50*time.Minute)
+	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, time.Duration(10+*documentCount/600)*time.Minute)
 	completed := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	dry := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "dryRun"})
 	server := documentSide{"server", admissionTarget(t, bed.Enforcing.Endpoint)}

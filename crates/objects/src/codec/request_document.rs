@@ -21,7 +21,7 @@ use serde_json::json;
 pub use self::insert::{insert_text, prepend};
 use self::{
     duplicates::{KeyDuplicates, remove_duplicates},
-    numbers::has_long_number,
+    numbers::{has_long_number, infinite_number},
 };
 use super::{
     BodyFormat, ExpectedType, FieldValidation, decode_body, decode_options, envelope, json,
@@ -114,6 +114,15 @@ pub fn read(
                 .to_owned()
                 .into(),
         );
+    }
+    // The server refuses one in any member, also in one that is removed here.
+    if let (DocumentType::Unstructured { version, kind }, Some(number)) =
+        (ty, infinite_number(&node))
+    {
+        return Err(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: json: cannot unmarshal number {number} into Go value of type float64"
+        )
+        .into());
     }
     match remove_duplicates(&mut node, matches!(ty, DocumentType::JsonPatch)) {
         KeyDuplicates::None => Ok(RequestDocument {

@@ -17,6 +17,21 @@ pub(super) fn has_long_number(document: &JsonNode) -> bool {
     }
 }
 
+/// The first number of a document that is beyond all floats.
+pub(super) fn infinite_number(document: &JsonNode) -> Option<&str> {
+    let is_infinite = |text: &str| text.parse::<f64>().is_ok_and(f64::is_infinite);
+    let mut inner: Vec<&JsonNode> = vec![document];
+    while let Some(node) = inner.pop() {
+        match node {
+            JsonNode::Number(text) if is_infinite(text) => return Some(text),
+            JsonNode::List(items) => inner.extend(items.iter().rev()),
+            JsonNode::Object(members) => inner.extend(members.iter().rev().map(|(_, value)| value)),
+            _ => {}
+        }
+    }
+    None
+}
+
 fn is_short(number: &str) -> bool {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, ""));
     let digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();

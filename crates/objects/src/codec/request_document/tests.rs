@@ -105,6 +105,7 @@ fn of_duplicate_fields_of_other_documents_the_last_counts() {
             [r#"duplicate field "b[0].c""#, r#"duplicate field "a""#]
         );
     }
+    assert!(json(WIDGET, r#"{"a":1e377,"a":1}"#).is_err());
     let options = json(
         DocumentType::DeleteOptions,
         r#"{"dryRun":["All"],"dryRun":[],"gracePeriodSeconds":1}"#,
