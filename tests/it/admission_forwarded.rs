@@ -1,5 +1,6 @@
 //! Admission policies on forwarded requests, through a whole gateway.
 
+mod documents;
 mod hosted;
 mod hosted_objects;
 mod hostile;

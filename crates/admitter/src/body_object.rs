@@ -15,7 +15,7 @@ use crate::{
 use fairgate_admission::Fidelity;
 
 /// [`LARGE`] for YAML, which takes longer to read, and whose aliases stand for more than their length.
-const LARGE_YAML: usize = 1 << 10;
+pub(crate) const LARGE_YAML: usize = 1 << 10;
 /// The same for JSON patches: each operation may copy all that is there.
 const LARGE_JSON_PATCH: usize = 512;
 /// The same for patches whose lists are merged.

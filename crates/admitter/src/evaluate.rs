@@ -318,7 +318,17 @@ impl Evaluation {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Unjudged> {
-        if bytes <= LARGE {
+        self.off_core_above(LARGE, bytes, work).await
+    }
+
+    /// Does something on a worker thread if it is about more bytes than `large`.
+    pub(crate) async fn off_core_above<T: Send + 'static>(
+        &self,
+        large: usize,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Unjudged> {
+        if bytes <= large {
             return Ok(work());
         }
         let user = &self.plan.facts.user.name;
@@ -584,7 +594,7 @@ impl Evaluation {
         }
     }
 
-    fn bad(&self, error: &StatusError) -> Unjudged {
+    pub(crate) fn bad(&self, error: &StatusError) -> Unjudged {
         RefusedRequest::error(error, reasons::MALFORMED, self.output).into()
     }
 }

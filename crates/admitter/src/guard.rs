@@ -6,7 +6,10 @@
 //! Not guarded, because the API has no condition for it: that an object does not exist yet, and deletions of collections.
 
 use bytes::Bytes;
-use fairgate_objects::codec::{BodyFormat, envelope, json, yaml};
+use fairgate_objects::codec::{
+    BodyFormat, envelope, json,
+    request_document::{insert_text, prepend},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -70,10 +73,9 @@ impl JudgedVersion {
             WriteVerb::Update => self.in_object(objects::body_format(content_type).ok(), body),
             WriteVerb::Patch => match objects::patch_format(content_type) {
                 Ok(PatchFormat::Json) => self.in_json_patch(body),
-                Ok(PatchFormat::Merge | PatchFormat::Strategic) => {
-                    self.in_tree(json_object(body), None)
+                Ok(PatchFormat::Merge | PatchFormat::Strategic | PatchFormat::Apply) => {
+                    self.in_document(body)
                 }
-                Ok(PatchFormat::Apply) => self.in_tree(yaml_object(body), None),
                 Err(_) => None,
             },
             WriteVerb::Delete => self.in_options(content_type, body, query),
@@ -86,33 +88,23 @@ impl JudgedVersion {
 
     fn in_object(&self, format: Option<BodyFormat>, body: &[u8]) -> Option<WriteCondition> {
         match format? {
-            BodyFormat::Json => self.in_tree(json_object(body), None),
-            BodyFormat::Yaml => self.in_tree(yaml_object(body), Some("application/json")),
+            BodyFormat::Json => self.in_document(body),
+            // The body of a write is JSON once it was read.
+            BodyFormat::Yaml => None,
             BodyFormat::Protobuf => self.in_protobuf(body),
         }
     }
 
-    fn in_tree(
-        &self,
-        object: Option<Value>,
-        content_type: Option<&'static str>,
-    ) -> Option<WriteCondition> {
-        let mut object = object?;
-        let metadata = object.as_object_mut()?.entry("metadata");
-        let metadata = metadata.or_insert_with(|| json!({}));
-        if metadata.is_null() {
-            *metadata = json!({});
-        }
-        let own = metadata.as_object_mut()?.entry("resourceVersion");
-        let own = own.or_insert(Value::Null);
-        match own.as_str() {
+    fn in_document(&self, body: &[u8]) -> Option<WriteCondition> {
+        let object = undoubled(body).filter(Value::is_object)?;
+        match object["metadata"]["resourceVersion"].as_str() {
             Some(version) if !version.is_empty() => {
                 Some(WriteCondition::OfClient(version.to_owned()))
             }
             _ => {
-                *own = json!(self.resource_version);
-                let body = object.to_string().into();
-                Some(WriteCondition::Inserted(body, content_type))
+                let path = ["metadata", "resourceVersion"];
+                let body = insert_text(body, &path, &self.resource_version)?;
+                Some(WriteCondition::Inserted(body.into(), None))
             }
         }
     }
@@ -133,14 +125,11 @@ impl JudgedVersion {
 
     /// An operation that comes first: a version that the patch itself sets later is the client's own condition.
     fn in_json_patch(&self, body: &[u8]) -> Option<WriteCondition> {
-        let Value::Array(mut operations) = undoubled(body)? else {
-            return None;
-        };
+        undoubled(body)?;
         let version = &self.resource_version;
         let first = json!({"op": "add", "path": "/metadata/resourceVersion", "value": version});
-        operations.insert(0, first);
-        let body = Value::from(operations).to_string().into();
-        Some(WriteCondition::Inserted(body, None))
+        let body = prepend(body, &first.to_string())?;
+        Some(WriteCondition::Inserted(body.into(), None))
     }
 
     fn in_options(
@@ -170,20 +159,10 @@ impl JudgedVersion {
     }
 }
 
-/// The object in a text without duplicate members: of those, servers differ in which counts.
-fn json_object(body: &[u8]) -> Option<Value> {
-    undoubled(body).filter(Value::is_object)
-}
-
+/// The value of a text without duplicate members: of those, servers differ in which counts.
 fn undoubled(body: &[u8]) -> Option<Value> {
     let read = json::parse(body).ok()?;
     read.duplicates.is_empty().then_some(read.value)
-}
-
-fn yaml_object(body: &[u8]) -> Option<Value> {
-    let read = yaml::parse(body).ok()?;
-    let is_usable = read.duplicates.is_empty() && read.value.is_object();
-    is_usable.then_some(read.value)
 }
 
 #[cfg(test)]
@@ -215,10 +194,10 @@ mod tests {
         let with = json!({"metadata": {"name": "m", "resourceVersion": "7"}});
         let body = r#"{"metadata": {"name": "m"}}"#;
         assert_eq!(inserted(WriteVerb::Update, JSON, body), with);
-        let yaml = "metadata: {name: m, resourceVersion: ''}";
-        assert_eq!(inserted(WriteVerb::Update, "application/yaml", yaml), with);
+        let empty = r#"{"metadata": {"name": "m", "resourceVersion": ""}}"#;
+        assert_eq!(inserted(WriteVerb::Update, JSON, empty), with);
         let apply = "application/apply-patch+yaml";
-        assert_eq!(inserted(WriteVerb::Patch, apply, yaml), with);
+        assert_eq!(inserted(WriteVerb::Patch, apply, empty), with);
         let merge = "application/merge-patch+json";
         let only = json!({"metadata": {"resourceVersion": "7"}});
         for body in ["{}", r#"{"metadata": null}"#] {

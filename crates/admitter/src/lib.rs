@@ -11,7 +11,7 @@
 //!
 //! [`AdmissionLayer`] is inside flow control. For each request `side` finds out whether a policy may match, by its method,
 //! path, user and namespace: without a match nothing is read or allocated. Otherwise the body is read, within a budget of
-//! bytes for each core; `evaluate` reads the stored object in the gateway's own name, and makes the object as it will be
+//! bytes for each core, and replaced by its `request_document`, the one text that is judged and forwarded; `evaluate` reads the stored object in the gateway's own name, and makes the object as it will be
 //! stored: from the body, from the patch, or by a dry run of the upstream. `judging` judges it, in several passes if the
 //! policies need what is not known, and on a worker thread if that takes long. The request is then refused, or forwarded.
 //!
@@ -64,6 +64,7 @@ mod options;
 mod plan;
 mod published;
 mod recording;
+mod request_document;
 mod responses;
 mod side;
 #[cfg(test)]

@@ -46,6 +46,14 @@ pub(crate) enum PatchFormat {
     Apply,
 }
 
+impl PatchFormat {
+    /// Its media type.
+    pub(crate) fn media_type(self) -> &'static str {
+        let known = PATCH_TYPES.iter().find(|(_, format)| *format == self);
+        known.map_or("", |(media, _)| media)
+    }
+}
+
 /// The format of a body. Without a content type it is JSON.
 ///
 /// # Errors
@@ -157,8 +165,7 @@ fn decode_plain(format: BodyFormat, body: &[u8]) -> Result<Value, StatusError> {
             .map(|read| read.value)
             .map_err(|error| error.to_string()),
         BodyFormat::Protobuf => {
-            let accepted = [MEDIA_TYPES[0].0, MEDIA_TYPES[1].0];
-            return Err(StatusError::unsupported_media_type(&accepted));
+            return Err(no_protobuf());
         }
     };
     let value = value.map_err(StatusError::bad_request)?;
@@ -168,6 +175,11 @@ fn decode_plain(format: BodyFormat, body: &[u8]) -> Result<Value, StatusError> {
     Err(StatusError::bad_request(
         "the body of the request is not an object",
     ))
+}
+
+/// 415 for protobuf of a kind without a table.
+pub(crate) fn no_protobuf() -> StatusError {
+    StatusError::unsupported_media_type(&[MEDIA_TYPES[0].0, MEDIA_TYPES[1].0])
 }
 
 /// The delete options in a body.

@@ -2,6 +2,7 @@
 
 use fairgate_apiserver::Query;
 use fairgate_core::digest::RequestInfo;
+use fairgate_objects::codec::FieldValidation;
 use serde_json::{Map, Value, json};
 
 use crate::write_request::WriteVerb;
@@ -21,6 +22,15 @@ impl QueryParameters {
     /// The name by which the client owns fields; empty if it has given none.
     pub(crate) fn field_manager(&self) -> &str {
         self.0.first("fieldManager").unwrap_or_default()
+    }
+
+    /// How unknown and duplicate fields are handled. The upstream refuses values that it does not know.
+    pub(crate) fn field_validation(&self) -> FieldValidation {
+        match self.0.first("fieldValidation") {
+            Some("Ignore") => FieldValidation::Ignore,
+            Some("Strict") => FieldValidation::Strict,
+            _ => FieldValidation::Warn,
+        }
     }
 
     /// Whether nothing is to be stored.

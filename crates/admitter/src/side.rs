@@ -5,7 +5,7 @@ use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fairgate_admission::{AdmissionMode, AdmissionRecord, Fidelity, GroupVersionKind};
 use fairgate_apiserver::{ApiRequest, HostedLayer, Output, StatusError, access, posted};
-use fairgate_call::{Call, Refusal, Reply};
+use fairgate_call::{Call, Refusal, Reply, refusal_reply::REASON_HEADER};
 use fairgate_core::{
     digest::{RequestInfo, normalized_path, readable},
     time::Time,
@@ -195,7 +195,19 @@ impl AdmissionSide {
         let read = self.read_body(&mut call, &mut evaluation, until).await;
         match self.admitter.mode {
             AdmissionMode::Audit => self.audit(call, evaluation, read, inner).await,
-            AdmissionMode::Enforce => self.enforce(call, evaluation, read, inner).await,
+            AdmissionMode::Enforce => {
+                let document = match read {
+                    Ok(()) => evaluation.replace_body(&mut call, until).await,
+                    Err(unjudged) => Err(unjudged),
+                };
+                let (read, problems) = match document {
+                    Ok(problems) => (Ok(()), problems),
+                    Err(unjudged) => (Err(unjudged), Vec::new()),
+                };
+                let mut reply = self.enforce(call, evaluation, read, inner).await?;
+                warn_of_body(&mut reply, &problems);
+                Ok(reply)
+            }
         }
     }
 
@@ -548,6 +560,18 @@ impl DryRuns for NoDryRuns {
         _: &mut BodyShare,
     ) -> Result<DryRunEnd, Refusal> {
         match *self {}
+    }
+}
+
+/// Adds the warnings about the body of a request to its response, unless its user may not make it.
+fn warn_of_body(reply: &mut Reply, problems: &[String]) {
+    let is_denied = |reply: &Reply| {
+        let reason = reply.headers().get(REASON_HEADER);
+        reason.is_some_and(|reason| reason == reasons::DENIED)
+    };
+    let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+    if !refusals.contains(&reply.status()) || is_denied(reply) {
+        warnings::put_first(reply.headers_mut(), problems);
     }
 }
 

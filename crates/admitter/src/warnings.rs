@@ -28,6 +28,25 @@ pub(crate) fn merge(headers: &mut HeaderMap, own: &[String]) {
     }
 }
 
+/// Adds warnings about the body of a request to the headers of its response, before those that it has.
+pub(crate) fn put_first(headers: &mut HeaderMap, first: &[String]) {
+    if first.is_empty() {
+        return;
+    }
+    let others: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().collect();
+    headers.remove(WARNING);
+    let mut texts = first.to_vec();
+    for value in &others {
+        texts.extend(text_of(value));
+    }
+    merge(headers, &texts);
+    for value in others {
+        if text_of(&value).is_none() {
+            headers.append(WARNING, value);
+        }
+    }
+}
+
 /// The text of a warning as kube-apiserver writes it: `299 - "text"`.
 fn text_of(value: &HeaderValue) -> Option<String> {
     let value = std::str::from_utf8(value.as_bytes()).ok()?;

@@ -11,6 +11,7 @@ pub mod list_observers;
 pub mod manifests;
 pub mod patches;
 pub mod patterns;
+pub mod request_documents;
 pub mod request_info;
 pub mod selectors;
 
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     manifests::TARGET,
     patches::TARGET,
     patterns::TARGET,
+    request_documents::TARGET,
     request_info::TARGET,
     selectors::TARGET,
 ];

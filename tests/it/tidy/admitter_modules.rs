@@ -145,6 +145,20 @@ pub(super) const ADMITTER: Edges = &[
     ),
     ("recording", &["admitter", "evaluate", "plan"]),
     (
+        "request_document",
+        &[
+            "body_budget",
+            "body_object",
+            "evaluate",
+            "facts",
+            "lack",
+            "objects",
+            "responses",
+            "workers",
+            "write_request",
+        ],
+    ),
+    (
         "side",
         &[
             "admitter",

@@ -2,6 +2,7 @@
 
 mod audit;
 mod bodies;
+mod documents;
 mod flow_control;
 mod forged;
 mod guards;

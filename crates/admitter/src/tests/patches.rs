@@ -171,12 +171,20 @@ fn a_body_that_the_dry_run_does_not_accept_is_refused_in_the_words_of_the_upstre
             response.body(status.to_string()).unwrap()
         });
         world.enforce(&[refusal_by_dry_run()]);
-        for content_type in ["application/json", "text/plain"] {
-            let call = world.call("POST", DEPLOYMENTS, content_type, "{".into());
+        for content_type in ["application/json", "application/yaml"] {
+            let body = r#"{"spec": {"replicas": "many"}}"#;
+            let call = world.call("POST", DEPLOYMENTS, content_type, body.into());
             let got = world.send(call).await;
             assert_eq!((got.code, got.warnings()), (400, vec!["299 - \"w\""]));
             assert_eq!(got.json()["message"], "mine");
             assert_eq!(got.reason(), "");
+        }
+        assert_eq!(world.sent().len(), 2);
+        // What is no document here is not left to the upstream, which might find one in it.
+        for (content_type, code) in [("application/json", 400), ("text/plain", 415)] {
+            let call = world.call("POST", DEPLOYMENTS, content_type, "{".into());
+            let got = world.send(call).await;
+            assert_eq!((got.code, got.reason()), (code, "admission-malformed"));
         }
         assert_eq!(world.sent().len(), 2);
     });

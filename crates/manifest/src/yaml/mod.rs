@@ -5,9 +5,10 @@
 //! in size and depth, and what its aliases expand to is bounded by its length: a few lines cannot become
 //! gigabytes.
 //!
-//! There are two functions. [`documents()`] reads what people write for fairgate, and is strict: a repeated key is
+//! There are three functions. [`documents()`] reads what people write for fairgate, and is strict: a repeated key is
 //! an error. [`manifest()`] reads bodies sent to an API server, which must accept what kube-apiserver accepts:
-//! booleans of YAML 1.1 such as `yes`, and repeated keys, which it reports.
+//! booleans of YAML 1.1 such as `yes`, and repeated keys, which it reports. [`exact()`] does the same, but refuses what
+//! kube-apiserver may read otherwise.
 //!
 //! [`lines()`] says on which lines the keys of a document stand, for messages about their values, and
 //! [`located_documents()`] reads documents together with these lines.
@@ -16,6 +17,7 @@
 
 mod documents;
 mod events;
+mod exact;
 mod lines;
 mod manifest;
 mod scalars;
@@ -26,6 +28,7 @@ use serde::de;
 
 pub use self::{
     documents::documents,
+    exact::{ExactError, exact},
     lines::{LocatedDocument, lines, located_documents},
     manifest::{MAX_REPEATED, Manifest, NO_JSON, NO_KEY, RepeatedKey, manifest},
 };

@@ -36,6 +36,9 @@ pub enum EnvelopeError {
     /// Nothing follows [`PREFIX`].
     #[error("empty body")]
     EmptyBody,
+    /// Where each field must be known and there once, this one is not.
+    #[error("proto: field {0} of the envelope is unknown or repeated; send JSON")]
+    Ambiguous(u32),
     /// Not an envelope.
     #[error(transparent)]
     Wire(#[from] WireError),
@@ -73,6 +76,34 @@ pub fn open(body: &[u8]) -> Result<OpenedEnvelope<'_>, EnvelopeError> {
         }
     }
     Ok(opened)
+}
+
+/// The message in the envelope of a body, if each field of the envelope is known and there once.
+///
+/// # Errors
+///
+/// [`EnvelopeError`].
+pub fn open_exactly(body: &[u8]) -> Result<&[u8], EnvelopeError> {
+    let opened = open(body)?;
+    let type_meta = each_once(&body[PREFIX.len()..], 4)?;
+    each_once(type_meta, 2)?;
+    Ok(opened.raw)
+}
+
+/// Checks that the fields of a message are those up to `most`, each there once. Returns the bytes of the first.
+fn each_once(message: &[u8], most: u32) -> Result<&[u8], EnvelopeError> {
+    let (mut first, mut seen): (&[u8], _) = (&[], Vec::new());
+    let mut reader = WireReader::new(message);
+    while let Some((number, wire)) = reader.field()? {
+        if number > most || seen.contains(&number) {
+            return Err(EnvelopeError::Ambiguous(number));
+        }
+        seen.push(number);
+        if number == 1 {
+            first = wire.bytes("typeMeta")?;
+        }
+    }
+    Ok(first)
 }
 
 /// The body of an object, given its message.

@@ -5,6 +5,8 @@
 //! see which error comes first: syntax, kind and version, types, strict problems, the version of
 //! the URL.
 //!
+//! [`request_document`] makes the one JSON text of a body that is judged before it is forwarded.
+//!
 //! Not here: negotiation of media types, defaults, validation.
 
 mod decode;
@@ -13,6 +15,7 @@ pub mod json;
 #[cfg(test)]
 mod memory_tests;
 pub mod protobuf;
+pub mod request_document;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;

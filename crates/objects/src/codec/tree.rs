@@ -60,6 +60,19 @@ impl Source for JsonNode {
 }
 
 impl JsonNode {
+    /// Whether a key occurs twice in an object.
+    pub(crate) fn has_duplicates(&self) -> bool {
+        match self {
+            Self::List(items) => items.iter().any(Self::has_duplicates),
+            Self::Object(members) => {
+                let mut seen = BTreeSet::new();
+                let is_unique = members.iter().all(|(key, _)| seen.insert(key.as_str()));
+                !is_unique || members.iter().any(|(_, node)| node.has_duplicates())
+            }
+            _ => false,
+        }
+    }
+
     /// The duplicate keys, as `duplicate field "spec.a"`: each once, at most [`MAX_PROBLEMS`], and
     /// fewer if their paths are very long.
     pub(crate) fn duplicates(&self) -> Vec<String> {

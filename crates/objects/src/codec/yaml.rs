@@ -7,7 +7,7 @@ mod write;
 pub use write::encode;
 
 use super::json::ParsedText;
-use fairgate_manifest::yaml::{self, YamlError};
+use fairgate_manifest::yaml::{self, ExactError, Manifest, YamlError};
 
 use crate::go::Quoted;
 
@@ -19,6 +19,32 @@ pub struct YamlBodyError {
     source: YamlError,
 }
 
+/// Why a body is not read exactly.
+#[derive(Debug, thiserror::Error)]
+pub enum ExactBodyError {
+    /// It is not valid YAML.
+    #[error(transparent)]
+    Yaml(#[from] YamlBodyError),
+    /// It is YAML that kube-apiserver may read differently.
+    #[error("fairgate judges no YAML that can be read differently, send JSON: {0}")]
+    Inexact(String),
+}
+
+/// Reads the only document of `text` as [`parse`], if kube-apiserver reads the same.
+///
+/// Costs time and memory linear in the length of `text`.
+///
+/// # Errors
+///
+/// [`ExactBodyError`].
+pub fn parse_exactly(text: &[u8]) -> Result<ParsedText, ExactBodyError> {
+    match yaml::exact(text) {
+        Ok(manifest) => Ok(parsed(manifest)),
+        Err(ExactError::Yaml(source)) => Err(YamlBodyError::from(source).into()),
+        Err(error) => Err(ExactBodyError::Inexact(error.to_string())),
+    }
+}
+
 /// Reads the first document of `text`; null if there is none.
 ///
 /// Costs time and memory linear in the length of `text`.
@@ -27,11 +53,20 @@ pub struct YamlBodyError {
 ///
 /// [`YamlBodyError`], if it is not YAML, or YAML that JSON cannot express.
 pub fn parse(text: &[u8]) -> Result<ParsedText, YamlBodyError> {
-    let manifest = yaml::manifest(text).map_err(|source| YamlBodyError {
-        message: message(&source),
-        source,
-    })?;
-    Ok(ParsedText {
+    Ok(parsed(yaml::manifest(text)?))
+}
+
+impl From<YamlError> for YamlBodyError {
+    fn from(source: YamlError) -> Self {
+        Self {
+            message: message(&source),
+            source,
+        }
+    }
+}
+
+fn parsed(manifest: Manifest) -> ParsedText {
+    ParsedText {
         value: manifest.value,
         duplicates: manifest
             .repeated
@@ -40,7 +75,7 @@ pub fn parse(text: &[u8]) -> Result<ParsedText, YamlBodyError> {
                 format!("line {line}: key {} already set in map", Quoted(key))
             })
             .collect(),
-    })
+    }
 }
 
 /// Errors of kube-apiserver's parser. Others come from the scanner below it, which counts lines from another

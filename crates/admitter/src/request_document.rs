@@ -1,0 +1,180 @@
+//! The request document of a write: its body is decoded once, and replaced by the text that is judged and forwarded.
+//!
+//! From then on, the body that is judged, sent as a dry run, made conditional and forwarded is the same text. In audit mode
+//! nothing is changed, so this is not used.
+//!
+//! Not here: what a document is ([`fairgate_objects::codec::request_document`]).
+
+use bytes::Bytes;
+use fairgate_apiserver::StatusError;
+use fairgate_call::{Call, ClientBody};
+use fairgate_objects::{
+    codec::{
+        self, BodyFormat, ExpectedType,
+        request_document::{self, DocumentError, DocumentType},
+    },
+    field_error::ApiFieldError,
+    schema::{Struct, built_in},
+};
+use http::{
+    HeaderValue,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use tokio::time::Instant;
+
+use crate::{
+    body_budget::MAX_BODY,
+    body_object::LARGE_YAML,
+    evaluate::{Evaluation, Unjudged},
+    facts::WriteFacts,
+    lack::Lack,
+    objects::{self, PatchFormat},
+    responses::RefusedRequest,
+    workers::LARGE,
+    write_request::WriteVerb,
+};
+
+/// The media type of documents that are no patches.
+const JSON: &str = "application/json";
+
+/// How the body of a request is to be read.
+struct BodyPlan {
+    /// The media type of the document.
+    media: &'static str,
+    format: BodyFormat,
+    patch: Option<PatchFormat>,
+}
+
+impl BodyPlan {
+    /// # Errors
+    ///
+    /// 415.
+    fn of(verb: WriteVerb, content_type: &str) -> Result<Self, StatusError> {
+        if verb == WriteVerb::Patch {
+            let patch = objects::patch_format(content_type)?;
+            return Ok(Self {
+                media: patch.media_type(),
+                format: BodyFormat::Json,
+                patch: Some(patch),
+            });
+        }
+        Ok(Self {
+            media: JSON,
+            format: objects::body_format(content_type)?,
+            patch: None,
+        })
+    }
+
+    fn is_yaml(&self) -> bool {
+        self.format == BodyFormat::Yaml || self.patch == Some(PatchFormat::Apply)
+    }
+}
+
+impl Evaluation {
+    /// Replaces the body of the request by its document. Returns what the client is to be warned of.
+    ///
+    /// # Errors
+    ///
+    /// Why the request is refused.
+    pub(crate) async fn replace_body(
+        &mut self,
+        call: &mut Call,
+        until: Instant,
+    ) -> Result<Vec<String>, Unjudged> {
+        let verb = self.plan.facts.verb;
+        if verb == WriteVerb::Connect || self.body.is_empty() {
+            return Ok(Vec::new());
+        }
+        let plan = BodyPlan::of(verb, &self.content_type).map_err(|error| self.bad(&error))?;
+        if plan.format == BodyFormat::Protobuf {
+            self.check_protobuf()?;
+            return Ok(Vec::new());
+        }
+        let (facts, body) = (self.plan.facts.clone(), self.body.clone());
+        let validation = self.plan.query.field_validation();
+        let large = if plan.is_yaml() { LARGE_YAML } else { LARGE };
+        let (format, patch) = (plan.format, plan.patch);
+        let read = move || {
+            let ty = document_type(&facts, patch);
+            request_document::read(&ty, format, &body, validation)
+        };
+        let reading = self.off_core_above(large, self.body.len(), read);
+        let read = tokio::time::timeout_at(until, reading).await;
+        let read = read.unwrap_or(Err(Unjudged::Lacking(Lack::Time)))?;
+        let document = read.map_err(|error| self.bad(&status_of(error)))?;
+        self.forward_instead(call, plan.media, document.text.into())?;
+        Ok(document.problems)
+    }
+
+    /// Makes `text` the body of the request.
+    fn forward_instead(
+        &mut self,
+        call: &mut Call,
+        media: &'static str,
+        text: Bytes,
+    ) -> Result<(), Unjudged> {
+        if text.len() > MAX_BODY {
+            return Err(RefusedRequest::too_long(self.output).into());
+        }
+        let more = text.len().saturating_sub(self.body.len());
+        if !self.share.take(more) {
+            return Err(RefusedRequest::no_room(self.output).into());
+        }
+        let headers = call.request.headers_mut();
+        headers.insert(CONTENT_LENGTH, text.len().into());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+        *call.request.body_mut() = ClientBody::full(text.clone());
+        media.clone_into(&mut self.content_type);
+        self.body = text;
+        Ok(())
+    }
+
+    /// Checks a body in protobuf, which is forwarded as it is. The response to a dry run does not show all of it: text that is
+    /// not UTF-8 is another text in JSON.
+    fn check_protobuf(&self) -> Result<(), Unjudged> {
+        let ty = document_type(&self.plan.facts, None);
+        if matches!(ty, DocumentType::Unstructured { .. }) {
+            return Err(self.bad(&objects::no_protobuf()));
+        }
+        let checked = request_document::check_protobuf(&ty, &self.body);
+        checked.map_err(|error| self.bad(&status_of(error)))
+    }
+}
+
+fn table_of(facts: &WriteFacts) -> Option<&'static Struct> {
+    let kind = facts.group_version_kind();
+    built_in(kind.group, kind.version, kind.kind)
+}
+
+/// What the body of a request describes.
+fn document_type(facts: &WriteFacts, patch: Option<PatchFormat>) -> DocumentType<'_> {
+    let kind = facts.group_version_kind();
+    match (patch, facts.verb, table_of(facts)) {
+        (Some(PatchFormat::Json), ..) => DocumentType::JsonPatch,
+        (Some(PatchFormat::Merge), ..) => DocumentType::MergePatch,
+        (Some(PatchFormat::Strategic), ..) => DocumentType::StrategicPatch,
+        (Some(PatchFormat::Apply), ..) => DocumentType::Apply,
+        (None, WriteVerb::Delete | WriteVerb::DeleteCollection, _) => DocumentType::DeleteOptions,
+        (None, _, Some(shape)) => DocumentType::Object(ExpectedType {
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
+            shape,
+            scheme: codec::built_in_types(),
+        }),
+        (None, _, None) => DocumentType::Unstructured {
+            version: &facts.version,
+            kind: kind.kind,
+        },
+    }
+}
+
+fn status_of(error: DocumentError) -> StatusError {
+    match error {
+        DocumentError::BadRequest(message) => StatusError::bad_request(message),
+        DocumentError::InvalidPatch(message, patch) => {
+            let error = ApiFieldError::patched(&patch, message);
+            StatusError::invalid("", "", "", &[error])
+        }
+    }
+}

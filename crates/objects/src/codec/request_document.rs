@@ -1,0 +1,356 @@
+//! The request document: what the body of a write describes, decoded once, as the one JSON text that is judged and forwarded.
+//!
+//! A gateway that judges a body and forwards it lets the server read it again. Wherever both would read differently, such
+//! as a key that occurs twice or a tag of YAML, a client could show the gateway one object and have another one stored. So
+//! [`read`] makes plain JSON of a body: no key occurs twice in it, all text is UTF-8, and numbers are as they were written.
+//! What it removes, it reports as kube-apiserver does. What YAML may mean otherwise to Go's library is refused.
+//!
+//! A body in protobuf stays as it is. [`check_protobuf`] refuses messages of which a part could be read in another way.
+//!
+//! Not here: what the object is ([`decode_body`](super::decode_body)), and how a patch applies.
+
+mod duplicates;
+mod insert;
+mod numbers;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use serde_json::json;
+
+pub use self::insert::{insert_text, prepend};
+use self::{
+    duplicates::{KeyDuplicates, remove_duplicates},
+    numbers::{has_long_number, infinite_number},
+};
+use super::{
+    BodyFormat, ExpectedType, FieldValidation, decode_body, decode_options, envelope, json,
+    protobuf, tree::JsonNode, yaml,
+};
+use crate::{
+    go::Quoted,
+    schema::{
+        canonical::{Source, View},
+        meta_v1,
+    },
+};
+
+/// What a body describes.
+#[derive(Clone, Copy, Debug)]
+pub enum DocumentType<'a> {
+    /// An object of a kind with a table.
+    Object(ExpectedType<'a>),
+    /// An object of another kind, of this version.
+    Unstructured {
+        /// The version of the URL, without the group.
+        version: &'a str,
+        /// The kind, if it is known.
+        kind: &'a str,
+    },
+    /// The options of a deletion.
+    DeleteOptions,
+    /// A JSON patch.
+    JsonPatch,
+    /// A merge patch.
+    MergePatch,
+    /// A strategic merge patch.
+    StrategicPatch,
+    /// A server-side apply, in YAML.
+    Apply,
+}
+
+/// A document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestDocument {
+    /// JSON that every reader reads alike, also one of YAML.
+    pub text: Vec<u8>,
+    /// What the server would have warned of if the body had been forwarded: a warning each.
+    pub problems: Vec<String>,
+}
+
+/// Why a body is refused. The text is the message of the response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// 400.
+    #[error("{0}")]
+    BadRequest(String),
+    /// 422: strict validation refuses the patch in the second text.
+    #[error("{0}")]
+    InvalidPatch(String, String),
+}
+
+impl From<String> for DocumentError {
+    fn from(message: String) -> Self {
+        Self::BadRequest(message)
+    }
+}
+
+/// Reads a body in JSON or YAML.
+///
+/// Costs time and memory linear in the length of `body`.
+///
+/// # Errors
+///
+/// [`DocumentError`]: the body is no document, is refused by strict validation, or may be read in another way.
+pub fn read(
+    ty: &DocumentType<'_>,
+    format: BodyFormat,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<RequestDocument, DocumentError> {
+    // Patches other than an apply are JSON, whatever the format.
+    let is_patch = ty.is_json_patch();
+    let is_yaml = format == BodyFormat::Yaml && !is_patch || matches!(ty, DocumentType::Apply);
+    if is_yaml {
+        return read_yaml(ty, body, validation);
+    }
+    let mut node =
+        json::read(body).map_err(|error| ty.unreadable(format, body, validation, &error))?;
+    check_type_keys(ty, &node)?;
+    // Patches are applied to values whose numbers are no longer text.
+    if is_patch && has_long_number(&node) {
+        return Err(
+            "a number of the patch has more than 15 digits and is no 64-bit integer"
+                .to_owned()
+                .into(),
+        );
+    }
+    // The server refuses one in any member, also in one that is removed here.
+    if let (DocumentType::Unstructured { version, kind }, Some(number)) =
+        (ty, infinite_number(&node))
+    {
+        return Err(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: json: cannot unmarshal number {number} into Go value of type float64"
+        )
+        .into());
+    }
+    match remove_duplicates(&mut node, matches!(ty, DocumentType::JsonPatch)) {
+        KeyDuplicates::None => Ok(RequestDocument {
+            text: write::text(&node),
+            problems: Vec::new(),
+        }),
+        KeyDuplicates::Ambiguous => Err("a value of the JSON patch has duplicate fields"
+            .to_owned()
+            .into()),
+        KeyDuplicates::Removed => ty.without_duplicates(&node, body, validation),
+    }
+}
+
+fn read_yaml(
+    ty: &DocumentType<'_>,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<RequestDocument, DocumentError> {
+    let parsed = yaml::parse_exactly(body);
+    let parsed = parsed.map_err(|error| match error {
+        yaml::ExactBodyError::Yaml(error) => {
+            ty.unreadable(BodyFormat::Yaml, body, validation, &error)
+        }
+        inexact @ yaml::ExactBodyError::Inexact(_) => inexact.to_string().into(),
+    })?;
+    check_type_keys(ty, &parsed.value)?;
+    let text = write::text(&parsed.value);
+    let problems = parsed.duplicates;
+    if problems.is_empty() {
+        return Ok(RequestDocument { text, problems });
+    }
+    if validation == FieldValidation::Strict {
+        let lines = problems.join("\n  ");
+        ty.refuse_strictly(
+            BodyFormat::Yaml,
+            body,
+            &format!("yaml: unmarshal errors:\n  {lines}"),
+        )?;
+    }
+    Ok(RequestDocument {
+        text,
+        problems: reported(problems, validation),
+    })
+}
+
+fn reported(problems: Vec<String>, validation: FieldValidation) -> Vec<String> {
+    match validation {
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn | FieldValidation::Strict => problems,
+    }
+}
+
+/// Refuses keys that Go's decoder takes for `apiVersion` or `kind` when it looks for the type of an object, and for unknown
+/// fields when it decodes it.
+fn check_type_keys<S: Source>(ty: &DocumentType<'_>, document: &S) -> Result<(), DocumentError> {
+    if matches!(ty, DocumentType::JsonPatch) {
+        return Ok(());
+    }
+    let View::Object(members) = document.view() else {
+        return Ok(());
+    };
+    for (key, _) in members {
+        for name in ["apiVersion", "kind"] {
+            if key != name && folds_to(key, name) {
+                let key = Quoted(key);
+                return Err(format!("the field {key} differs from {name:?} only in case").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether Go's decoder takes `key` for the field `name`, which is ASCII.
+fn folds_to(key: &str, name: &str) -> bool {
+    let folded = key.chars().map(|c| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    });
+    folded.eq(name.chars().map(|c| c.to_ascii_lowercase()))
+}
+
+impl DocumentType<'_> {
+    /// Whether it is a patch in JSON.
+    fn is_json_patch(&self) -> bool {
+        matches!(
+            self,
+            Self::JsonPatch | Self::MergePatch | Self::StrategicPatch
+        )
+    }
+
+    /// The document of a body in JSON with duplicate fields, which `node` no longer has.
+    fn without_duplicates(
+        &self,
+        node: &JsonNode,
+        body: &[u8],
+        validation: FieldValidation,
+    ) -> Result<RequestDocument, DocumentError> {
+        let problems = json::read(body)
+            .map(|read| read.duplicates())
+            .unwrap_or_default();
+        let text = match self {
+            // Where a field is there twice, Go's decoder merges both values, and so does the table.
+            Self::Object(expect) => {
+                let strict = validation == FieldValidation::Strict;
+                let decoded = decode_body(BodyFormat::Json, body, expect, strict);
+                let decoded = decoded.map_err(|error| error.to_string())?;
+                return Ok(RequestDocument {
+                    text: write::text(&decoded.value),
+                    problems: reported(decoded.problems, validation),
+                });
+            }
+            Self::DeleteOptions => {
+                let decoded = decode_options(BodyFormat::Json, body);
+                let mut options = decoded.map_err(|error| error.to_string())?;
+                options["apiVersion"] = json!("meta.k8s.io/v1");
+                options["kind"] = json!("DeleteOptions");
+                // No validation is about options.
+                return Ok(RequestDocument {
+                    text: write::text(&options),
+                    problems: Vec::new(),
+                });
+            }
+            _ => write::text(node),
+        };
+        let problems: Vec<String> = match self {
+            Self::JsonPatch => problems
+                .iter()
+                .map(|text| format!("json patch {text}"))
+                .collect(),
+            _ => problems,
+        };
+        if validation == FieldValidation::Strict {
+            self.refuse_strictly(BodyFormat::Json, body, &problems.join(", "))?;
+        }
+        Ok(RequestDocument {
+            text,
+            problems: reported(problems, validation),
+        })
+    }
+
+    /// The refusal of strict validation, if it is about documents of this type.
+    fn refuse_strictly(
+        &self,
+        format: BodyFormat,
+        body: &[u8],
+        problems: &str,
+    ) -> Result<(), DocumentError> {
+        match self {
+            Self::Object(expect) => {
+                let refused = decode_body(format, body, expect, true);
+                refused.map(drop).map_err(|error| error.to_string().into())
+            }
+            Self::Unstructured { version, kind } => Err(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {problems}"
+            )
+            .into()),
+            Self::DeleteOptions => Ok(()),
+            Self::JsonPatch | Self::MergePatch | Self::StrategicPatch => {
+                let problems = format!("strict decoding error: {problems}");
+                Err(DocumentError::InvalidPatch(problems, protobuf::text(body)))
+            }
+            Self::Apply => Err(format!(
+                "error strict decoding YAML: error converting YAML to JSON: {problems}"
+            )
+            .into()),
+        }
+    }
+
+    /// The error for a body with a syntax error, in kube-apiserver's words.
+    fn unreadable(
+        &self,
+        format: BodyFormat,
+        body: &[u8],
+        validation: FieldValidation,
+        error: &dyn std::fmt::Display,
+    ) -> DocumentError {
+        let message = match self {
+            Self::Object(expect) => match decode_body(format, body, expect, false) {
+                Err(error) => error.to_string(),
+                Ok(_) => error.to_string(),
+            },
+            Self::DeleteOptions => match decode_options(format, body) {
+                Err(error) => error.to_string(),
+                Ok(_) => error.to_string(),
+            },
+            Self::JsonPatch | Self::MergePatch if validation != FieldValidation::Ignore => {
+                format!("error decoding patch: {error}")
+            }
+            Self::MergePatch => "Invalid JSON Patch".to_owned(),
+            Self::Unstructured { .. } | Self::JsonPatch | Self::StrategicPatch => error.to_string(),
+            Self::Apply => {
+                format!("error decoding YAML: error converting YAML to JSON: {error}")
+            }
+        };
+        message.into()
+    }
+}
+
+/// Checks that every field of a body in protobuf is known and that none is there twice, so that the server cannot read
+/// more of it, or something else.
+///
+/// # Errors
+///
+/// 400: the body is no message of this type, or ambiguous.
+pub fn check_protobuf(ty: &DocumentType<'_>, body: &[u8]) -> Result<(), DocumentError> {
+    let shape = match ty {
+        DocumentType::Object(expect) => expect.shape,
+        DocumentType::DeleteOptions => &meta_v1::DELETE_OPTIONS,
+        _ => {
+            return Err("a message in protobuf of a kind without a table"
+                .to_owned()
+                .into());
+        }
+    };
+    let checked = envelope::open_exactly(body).map_err(|error| error.to_string());
+    let checked = checked.and_then(|message| {
+        let checked = protobuf::check(shape, message);
+        checked.map_err(|error| error.to_string())
+    });
+    checked.map_err(|error| {
+        // What the server does not accept either is refused in its words.
+        let read = match ty {
+            DocumentType::Object(expect) => {
+                decode_body(BodyFormat::Protobuf, body, expect, false).map(drop)
+            }
+            _ => decode_options(BodyFormat::Protobuf, body).map(drop),
+        };
+        read.err().map_or(error, |error| error.to_string()).into()
+    })
+}

@@ -1,0 +1,83 @@
+//! Removing members whose key occurs again.
+
+use std::collections::BTreeSet;
+
+use crate::codec::tree::JsonNode;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyDuplicates {
+    None,
+    /// The last member of each key is left.
+    Removed,
+    /// Which of them counts depends on what they are for.
+    Ambiguous,
+}
+
+/// Leaves the last member of each key in every object. In a JSON patch only the operations themselves may have such
+/// members, because the server decodes their values later along the table of the object.
+pub(super) fn remove_duplicates(document: &mut JsonNode, is_json_patch: bool) -> KeyDuplicates {
+    if !is_json_patch {
+        return if remove(document) {
+            KeyDuplicates::Removed
+        } else {
+            KeyDuplicates::None
+        };
+    }
+    let mut found = KeyDuplicates::None;
+    let JsonNode::List(operations) = document else {
+        return if remove(document) {
+            KeyDuplicates::Ambiguous
+        } else {
+            found
+        };
+    };
+    for operation in operations {
+        if let JsonNode::Object(members) = operation {
+            if members.iter_mut().any(|(_, value)| remove(value)) {
+                return KeyDuplicates::Ambiguous;
+            }
+            if remove_members(members) {
+                found = KeyDuplicates::Removed;
+            }
+        } else if remove(operation) {
+            return KeyDuplicates::Ambiguous;
+        }
+    }
+    found
+}
+
+/// Returns whether something was removed.
+fn remove(node: &mut JsonNode) -> bool {
+    let mut removed = false;
+    match node {
+        JsonNode::List(items) => {
+            for item in items {
+                removed |= remove(item);
+            }
+        }
+        JsonNode::Object(members) => {
+            removed = remove_members(members);
+            for (_, value) in members {
+                removed |= remove(value);
+            }
+        }
+        _ => {}
+    }
+    removed
+}
+
+fn remove_members(members: &mut Vec<(String, JsonNode)>) -> bool {
+    let mut seen = BTreeSet::new();
+    let is_last: Vec<bool> = members
+        .iter()
+        .rev()
+        .map(|(key, _)| seen.insert(key.as_str()))
+        .collect();
+    if is_last.iter().all(|is_last| *is_last) {
+        return false;
+    }
+    let mut is_last = is_last.into_iter().rev();
+    members.retain(|_| is_last.next().unwrap_or(true));
+    true
+}

@@ -1,0 +1,289 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{codec::built_in_types, schema::core_v1};
+
+const POD: DocumentType<'_> = DocumentType::Object(ExpectedType {
+    group: "",
+    version: "v1",
+    kind: "Pod",
+    shape: &core_v1::POD,
+    scheme: &[],
+});
+const WIDGET: DocumentType<'_> = DocumentType::Unstructured {
+    version: "v1",
+    kind: "Widget",
+};
+const ALL: [DocumentType<'_>; 7] = [
+    POD,
+    WIDGET,
+    DocumentType::DeleteOptions,
+    DocumentType::JsonPatch,
+    DocumentType::MergePatch,
+    DocumentType::StrategicPatch,
+    DocumentType::Apply,
+];
+
+fn json(ty: DocumentType<'_>, body: &str) -> Result<RequestDocument, DocumentError> {
+    read(
+        &ty,
+        BodyFormat::Json,
+        body.as_bytes(),
+        FieldValidation::Warn,
+    )
+}
+
+fn text(document: &RequestDocument) -> &str {
+    std::str::from_utf8(&document.text).unwrap()
+}
+
+#[test]
+fn a_document_keeps_the_text_of_numbers_and_the_order_of_fields() {
+    let body = r#"{ "spec": {"b": 1.50, "a": 12345678901234567890, "c": [1e2, -0, null, true]}, "x": "\u00e9/" }"#;
+    let document = json(WIDGET, body).unwrap();
+    assert_eq!(
+        text(&document),
+        r#"{"spec":{"b":1.50,"a":12345678901234567890,"c":[1e2,-0,null,true]},"x":"é/"}"#
+    );
+    assert!(document.problems.is_empty());
+}
+
+#[test]
+fn text_that_is_not_utf8_becomes_what_go_makes_of_it() {
+    let read = read(
+        &WIDGET,
+        BodyFormat::Json,
+        b"{\"a\": \"x\xff\\ud800\\u2028\x7f\"}",
+        FieldValidation::Warn,
+    );
+    assert_eq!(
+        text(&read.unwrap()),
+        "{\"a\":\"x\u{fffd}\u{fffd}\\u2028\\u007f\"}"
+    );
+}
+
+#[test]
+fn duplicate_fields_of_a_known_kind_are_merged_and_reported() {
+    let body = r#"{"kind":"Pod","apiVersion":"v1","spec":{"hostNetwork":true},"spec":{"nodeName":"n"},"x":1}"#;
+    let document = json(POD, body).unwrap();
+    let value: Value = serde_json::from_slice(&document.text).unwrap();
+    assert_eq!(value["spec"]["hostNetwork"], true);
+    assert_eq!(value["spec"]["nodeName"], "n");
+    assert_eq!(
+        document.problems,
+        [r#"duplicate field "spec""#, r#"unknown field "x""#]
+    );
+    let silent = read(
+        &POD,
+        BodyFormat::Json,
+        body.as_bytes(),
+        FieldValidation::Ignore,
+    )
+    .unwrap();
+    assert!(silent.problems.is_empty());
+    let strict = read(
+        &POD,
+        BodyFormat::Json,
+        body.as_bytes(),
+        FieldValidation::Strict,
+    )
+    .unwrap_err();
+    assert_eq!(
+        strict.to_string(),
+        r#"Pod in version "v1" cannot be handled as a Pod: strict decoding error: duplicate field "spec", unknown field "x""#
+    );
+}
+
+#[test]
+fn of_duplicate_fields_of_other_documents_the_last_counts() {
+    let body = r#"{"a":{"x":1},"b":[{"c":1,"c":2}],"a":{"y":2}}"#;
+    for ty in [WIDGET, DocumentType::MergePatch] {
+        let document = json(ty, body).unwrap();
+        assert_eq!(text(&document), r#"{"b":[{"c":2}],"a":{"y":2}}"#);
+        assert_eq!(
+            document.problems,
+            [r#"duplicate field "b[0].c""#, r#"duplicate field "a""#]
+        );
+    }
+    assert!(json(WIDGET, r#"{"a":1e377,"a":1}"#).is_err());
+    let options = json(
+        DocumentType::DeleteOptions,
+        r#"{"dryRun":["All"],"dryRun":[],"gracePeriodSeconds":1}"#,
+    );
+    let options = options.unwrap();
+    let value: Value = serde_json::from_slice(&options.text).unwrap();
+    assert_eq!(value["gracePeriodSeconds"], 1);
+    assert!(options.problems.is_empty());
+}
+
+#[test]
+fn duplicate_fields_of_a_json_patch_are_reported_or_refused() {
+    let body = r#"[{"op":"test","op":"add","path":"/a","value":{"x":1}}]"#;
+    let document = json(DocumentType::JsonPatch, body).unwrap();
+    assert_eq!(
+        text(&document),
+        r#"[{"op":"add","path":"/a","value":{"x":1}}]"#
+    );
+    assert_eq!(
+        document.problems,
+        [r#"json patch duplicate field "[0].op""#]
+    );
+    let nested = r#"[{"op":"add","path":"/a","value":{"x":1,"x":2}}]"#;
+    assert!(json(DocumentType::JsonPatch, nested).is_err());
+    let strict = read(
+        &DocumentType::JsonPatch,
+        BodyFormat::Json,
+        body.as_bytes(),
+        FieldValidation::Strict,
+    );
+    assert!(
+        matches!(strict, Err(DocumentError::InvalidPatch(..))),
+        "{strict:?}"
+    );
+}
+
+#[test]
+fn yaml_becomes_json_or_is_refused() {
+    let read = |ty: DocumentType<'_>, body: &str, validation| {
+        read(&ty, BodyFormat::Yaml, body.as_bytes(), validation)
+    };
+    let document = read(
+        POD,
+        "spec: {hostNetwork: yes, replicas: 010}",
+        FieldValidation::Warn,
+    );
+    assert_eq!(
+        text(&document.unwrap()),
+        r#"{"spec":{"hostNetwork":true,"replicas":8}}"#
+    );
+    for body in [
+        "spec: {!!binary aG9zdE5ldHdvcms=: true}",
+        "{yes: a, \"true\": b}",
+        "dryRun: [!!binary QWxs]",
+        "spec: &a {x: 1}\nb: *a\n",
+    ] {
+        let read_as_yaml = [
+            POD,
+            WIDGET,
+            DocumentType::DeleteOptions,
+            DocumentType::Apply,
+        ];
+        for ty in read_as_yaml {
+            let refused = read(ty, body, FieldValidation::Ignore).unwrap_err();
+            assert!(
+                refused.to_string().starts_with("fairgate judges no YAML"),
+                "{refused}"
+            );
+        }
+    }
+    let twice = "a: 1\na: 2\n";
+    let document = read(WIDGET, twice, FieldValidation::Warn).unwrap();
+    assert_eq!(text(&document), r#"{"a":2}"#);
+    assert_eq!(document.problems, [r#"line 2: key "a" already set in map"#]);
+    for ty in [POD, WIDGET, DocumentType::Apply] {
+        assert!(read(ty, twice, FieldValidation::Strict).is_err());
+    }
+    let apply = "a: 1e30\nb: \"\\u2028\\x7f\"\n";
+    let document = read(DocumentType::Apply, apply, FieldValidation::Warn).unwrap();
+    assert_eq!(text(&document), r#"{"a":1e+30,"b":"\u2028\u007f"}"#);
+}
+
+#[test]
+fn fields_that_only_the_search_for_the_type_takes_are_refused() {
+    for key in [
+        "Kind",
+        "KIND",
+        "\u{212a}ind",
+        "apiversion",
+        "apiVer\u{17f}ion",
+    ] {
+        let body = format!("{{{key:?}: \"Pod\"}}");
+        for ty in [
+            POD,
+            WIDGET,
+            DocumentType::DeleteOptions,
+            DocumentType::MergePatch,
+        ] {
+            let refused = json(ty, &body).unwrap_err().to_string();
+            assert!(refused.contains("only in case"), "{refused}");
+        }
+    }
+    // Other fields are told apart by their case.
+    let document = json(
+        POD,
+        r#"{"SPEC": {"hostNetwork": true}, "spec": {"HostNetwork": true}}"#,
+    )
+    .unwrap();
+    assert!(document.problems.is_empty());
+}
+
+#[test]
+fn errors_of_syntax_are_in_the_servers_words() {
+    let refused = json(POD, "{").unwrap_err().to_string();
+    assert!(
+        refused.starts_with("the object provided is unrecognized"),
+        "{refused}"
+    );
+    for ty in ALL {
+        let deep = "[".repeat(100_000);
+        assert!(json(ty, &deep).is_err());
+        assert!(
+            read(
+                &ty,
+                BodyFormat::Yaml,
+                deep.as_bytes(),
+                FieldValidation::Warn
+            )
+            .is_err()
+        );
+    }
+}
+
+#[test]
+fn a_message_says_each_field_once() {
+    let pod = json!({"metadata": {"name": "p", "labels": {"a": "b"}, "creationTimestamp": "2020-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": {"limits": {"cpu": "1"}},
+            "ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": "web"}}}]}});
+    let message = protobuf::encode(&core_v1::POD, &pod);
+    let sealed = |message: &[u8]| envelope::seal("v1", "Pod", message);
+    assert_eq!(check_protobuf(&POD, &sealed(&message)), Ok(()));
+    let more = |bytes: &[u8]| {
+        let message = [&message[..], bytes].concat();
+        check_protobuf(&POD, &sealed(&message))
+            .unwrap_err()
+            .to_string()
+    };
+    // A second `metadata`, a field that no pod has, and a label that is not UTF-8.
+    assert!(more(&[0x0a, 0]).contains("repeated"));
+    assert!(more(&[0xf8, 0x01, 1]).contains("unknown field 31"));
+    let labels = [0x5a, 4, 0x0a, 2, b'a', 0xff];
+    let metadata = [&[0x0a, 6][..], &labels].concat();
+    let refused = check_protobuf(&POD, &sealed(&metadata))
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("not UTF-8"), "{refused}");
+    let twice = [0x5a, 3, 0x0a, 1, b'a', 0x5a, 3, 0x0a, 1, b'a'];
+    let metadata = [&[0x0a, 10][..], &twice].concat();
+    assert!(check_protobuf(&POD, &sealed(&metadata)).is_err());
+    let mut envelope = sealed(&message);
+    envelope.extend([0x12, 0]);
+    assert!(check_protobuf(&POD, &envelope).is_err());
+    assert!(check_protobuf(&DocumentType::DeleteOptions, b"{}").is_err());
+}
+
+#[test]
+fn what_fairgate_encodes_of_every_kind_is_exact() {
+    for kind in built_in_types() {
+        let Some(shape) = kind.shape else { continue };
+        let message = protobuf::encode(shape, &json!({"metadata": {"name": "x"}}));
+        let sealed = envelope::seal("v1", kind.kind, &message);
+        let ty = DocumentType::Object(ExpectedType {
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
+            shape,
+            scheme: &[],
+        });
+        assert_eq!(check_protobuf(&ty, &sealed), Ok(()), "{}", kind.kind);
+    }
+}

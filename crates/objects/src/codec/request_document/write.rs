@@ -1,0 +1,77 @@
+//! Writing the JSON of a document.
+//!
+//! It is also the YAML of the same document, because an apply is read as YAML: characters that YAML takes for line breaks,
+//! or does not allow, are escaped.
+
+use std::io::Write as _;
+
+use crate::schema::canonical::{Source, View};
+
+/// The text of a document, in one line.
+pub(super) fn text<S: Source>(document: &S) -> Vec<u8> {
+    let mut text = Vec::new();
+    value(document, &mut text);
+    text
+}
+
+fn value<S: Source>(node: &S, text: &mut Vec<u8>) {
+    match node.view() {
+        View::Null => text.extend_from_slice(b"null"),
+        View::Flag(true) => text.extend_from_slice(b"true"),
+        View::Flag(false) => text.extend_from_slice(b"false"),
+        View::Number(number) => text.extend_from_slice(number.as_bytes()),
+        View::Text(string) => quoted(string, text),
+        View::List(items) => {
+            text.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(b',');
+                }
+                value(item, text);
+            }
+            text.push(b']');
+        }
+        View::Object(members) => {
+            text.push(b'{');
+            for (index, (key, member)) in members.enumerate() {
+                if index > 0 {
+                    text.push(b',');
+                }
+                quoted(key, text);
+                text.push(b':');
+                value(member, text);
+            }
+            text.push(b'}');
+        }
+    }
+}
+
+fn quoted(string: &str, text: &mut Vec<u8>) {
+    text.push(b'"');
+    let mut rest = string;
+    while let Some(at) = rest.find(needs_escape) {
+        let (plain, from) = rest.split_at(at);
+        text.extend_from_slice(plain.as_bytes());
+        let mut chars = from.chars();
+        match chars.next() {
+            Some(c @ ('"' | '\\')) => text.extend_from_slice(&[b'\\', c as u8]),
+            Some('\n') => text.extend_from_slice(b"\\n"),
+            Some('\t') => text.extend_from_slice(b"\\t"),
+            Some('\r') => text.extend_from_slice(b"\\r"),
+            Some(c) => {
+                write!(text, "\\u{:04x}", u32::from(c)).expect("writing to a vector cannot fail");
+            }
+            None => {}
+        }
+        rest = chars.as_str();
+    }
+    text.extend_from_slice(rest.as_bytes());
+    text.push(b'"');
+}
+
+fn needs_escape(c: char) -> bool {
+    matches!(
+        c,
+        '"' | '\\' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+    ) || c.is_control()
+}
