@@ -22,7 +22,7 @@ use fairgate_admission::{
 };
 use fairgate_admitter::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
-    ForwardedPolicies, PublishedPolicies, ResourceKind, ServedResource,
+    ForwardedPolicies, PublishedPolicies, ResourceKind, ResourcesRead, ServedResource,
 };
 use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;
@@ -72,6 +72,10 @@ impl Cluster {
 impl ClusterState for Cluster {
     fn resource(&self, _: &str, _: &str, of: &str, sub: &str) -> Option<Arc<ServedResource>> {
         (of == "pods" && sub.is_empty()).then(|| Arc::clone(&self.pods))
+    }
+
+    fn resources_read(&self) -> ResourcesRead<'_> {
+        unreachable!("the resource is known")
     }
 }
 

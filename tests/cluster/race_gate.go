@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,6 +29,8 @@ const (
 // before the other.
 type RaceGate struct {
 	URL string
+	// Readings is how often all groups were asked for.
+	Readings atomic.Int64
 
 	proxy *httputil.ReverseProxy
 	mutex sync.Mutex
@@ -81,6 +84,9 @@ func (c *Cluster) NewRaceGate(upstream Endpoint, as User) (*RaceGate, error) {
 }
 
 func (g *RaceGate) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	if request.URL.Path == "/apis" {
+		g.Readings.Add(1)
+	}
 	held := g.write(request)
 	if held == nil {
 		g.proxy.ServeHTTP(writer, request)

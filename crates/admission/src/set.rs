@@ -137,6 +137,19 @@ impl PolicySet {
         policies.any(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
     }
 
+    /// Whether a policy or binding may match the request as another version of its resource, and does not as it is requested. To be
+    /// asked about a resource that the host does not know: it may have just been defined, as one that policies are about.
+    pub fn may_match_another_version(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        inputs: &dyn AdmissionInputs,
+    ) -> bool {
+        let request = MatchRequest::before_body(attributes, inputs);
+        let candidates = self.candidates(&request);
+        let mut policies = candidates.iter().map(|number| self.numbered(*number));
+        policies.any(|policy| policy.may_match_another_version(&request))
+    }
+
     /// The policies that may match the request, in order; [`may_match`](Self::may_match) says whether there are any.
     pub fn possible<'a>(
         &'a self,

@@ -49,6 +49,7 @@ impl Evaluation {
                     members.insert("kind".to_owned(), json!(page.kind));
                 }
                 self.check_deletion(&item)?;
+                self.note_item(&item)?;
                 let end = self.judge(None, Some(item)).await?;
                 self.keep(&mut all, end);
                 if stops_early && all.judged.refusal.is_some() {

@@ -48,6 +48,31 @@ pub(crate) fn may_match(
     })
 }
 
+/// Whether a request is for a resource that is not known, and a policy may be about it as another version of one that is. Costs a
+/// search in a table if it is known.
+pub(crate) fn needs_discovery(
+    admitter: &Admitter,
+    policies: &ForwardedPolicies,
+    write: &ForwardedWrite<'_>,
+    user: &User,
+) -> bool {
+    let cluster = &*admitter.cluster;
+    if policies.set.is_empty() || is_known(cluster, write) {
+        return false;
+    }
+    let inputs = MatchInputs::new(cluster, &[]);
+    operations(write).any(|operation| {
+        let attributes = write.attributes(operation, kind_of(None), user);
+        !is_exempt(policies, &attributes)
+            && policies.set.may_match_another_version(&attributes, &inputs)
+    })
+}
+
+/// Whether the upstream is known to serve the resource of a request.
+pub(crate) fn is_known(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -> bool {
+    served(cluster, write).is_some()
+}
+
 /// Whether no policy is about a request, whatever its rules say.
 fn is_exempt(policies: &ForwardedPolicies, attributes: &AdmissionAttributes<'_>) -> bool {
     let is_policy = attributes.resource.group == "admissionregistration.k8s.io";

@@ -58,6 +58,8 @@ pub(crate) enum Concern {
     Judge(Arc<ForwardedPolicies>),
     /// They are not known yet.
     NotReady,
+    /// Its resource is not known. It may be a new version of one that policies are about.
+    UnknownResource,
     /// A server that cleans paths would understand it as another request, which policies may match.
     Disguised,
 }
@@ -103,10 +105,25 @@ impl AdmissionSide {
                 Concern::NotReady
             };
         };
-        if !self.may_match(policies, &write, call) || self.hosted.answers(call) {
+        let is_unknown = self.needs_discovery(policies, &write, call);
+        if !(is_unknown || self.may_match(policies, &write, call)) || self.hosted.answers(call) {
             return Concern::None;
         }
+        if is_unknown {
+            return Concern::UnknownResource;
+        }
         Concern::Judge(Arc::clone(policies))
+    }
+
+    /// Whether the upstream must be asked for its resources before a request can be judged. In audit mode nothing waits for that.
+    fn needs_discovery(
+        &self,
+        policies: &ForwardedPolicies,
+        write: &ForwardedWrite<'_>,
+        call: &Call,
+    ) -> bool {
+        self.admitter.mode == AdmissionMode::Enforce
+            && plan::needs_discovery(&self.admitter, policies, write, &call.digest.user)
     }
 
     fn may_match(
@@ -149,6 +166,7 @@ impl AdmissionSide {
             (Subject::Write(cleaned), Subject::Write(write), _) if cleaned == *write => false,
             (Subject::Write(cleaned), _, Some(policies)) => {
                 self.may_match(policies, &cleaned, call)
+                    || self.needs_discovery(policies, &cleaned, call)
             }
             (Subject::None, ..) => false,
             _ => true,
@@ -187,6 +205,7 @@ impl AdmissionSide {
             output,
             share: self.budget.share(&digest.user),
             judged_version: None,
+            judged_items: Vec::new(),
             dry_warnings: Vec::new(),
             is_answered: Rc::default(),
             carried_out: None,
@@ -237,6 +256,9 @@ impl AdmissionSide {
             let carried = self.carry_out(verdict, record, &evaluation, call, &mut inner, retries);
             match carried.await? {
                 CarriedOut::Reply(reply) => return Ok(reply),
+                CarriedOut::Refused(call, refused) => {
+                    return Ok(refused.reply(&[], &call.context));
+                }
                 CarriedOut::Changed(returned, old) => {
                     call = *returned;
                     retries += 1;
@@ -283,6 +305,11 @@ impl AdmissionSide {
                 let forwarded = evaluation.forward(call, inner, &mut record, retries);
                 match forwarded.await? {
                     CarriedOut::Reply(reply) => reply,
+                    CarriedOut::Refused(call, refused) => {
+                        let (refused, warnings) =
+                            self.authorized(&call, refused, &judged.warnings).await;
+                        refused.reply(warnings, &call.context)
+                    }
                     changed @ CarriedOut::Changed(..) => return Ok(changed),
                 }
             }
@@ -314,6 +341,10 @@ impl AdmissionSide {
                 Ok(refused.reply(&[], &call.context))
             }
             Unjudged::Refused(refused) => Ok(refused.reply(&[], &call.context)),
+            Unjudged::Absent if self.admitter.guard => {
+                let (refused, _) = self.authorized(&call, evaluation.absent(), &[]).await;
+                Ok(refused.reply(&[], &call.context))
+            }
             Unjudged::Broken(broken) if refuses => Ok(broken.reply(&[], &call.context)),
             Unjudged::Absent | Unjudged::Broken(_) => inner.call(call).await,
             Unjudged::Inner(Refusal::UpstreamUnreachable) if !refuses => inner.call(call).await,
@@ -445,7 +476,7 @@ impl AdmissionSide {
         self.admitter.clock.instant(until)
     }
 
-    /// The reply to a request that is refused because of its path or because policies are not known.
+    /// The reply to a request that is refused because the server has no such path or resource, or because policies are not known.
     pub(crate) fn refusal(call: &Call, is_ready: bool) -> Reply {
         let output = output(call);
         let refused = match Subject::of(&call.digest.info) {
@@ -552,6 +583,6 @@ impl DryRuns for NoDryRuns {
 }
 
 /// The format in which the client wants a `Status`.
-fn output(call: &Call) -> Output {
+pub(crate) fn output(call: &Call) -> Output {
     posted::output(&ApiRequest::of(call)).unwrap_or(Output::JSON)
 }

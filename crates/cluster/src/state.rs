@@ -12,7 +12,7 @@ use fairgate_admission::{
     ClusterObjects, InputFailure, KnownFuture, LookupFuture, ParamScope, PolicyParamKind,
     SharedObject, unknown_param_kind,
 };
-use fairgate_admitter::{ClusterState, ServedResource};
+use fairgate_admitter::{ClusterState, ResourcesRead, ServedResource};
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_upstream::client::ApiClient;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -215,6 +215,10 @@ impl ClusterState for FollowedCluster {
             discovery.miss();
         }
         found.cloned()
+    }
+
+    fn resources_read(&self) -> ResourcesRead<'_> {
+        Box::pin(self.following.discovery.read_again())
     }
 }
 

@@ -31,12 +31,15 @@ use fairgate_upstream::{
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tokio::{sync::Notify, task::LocalSet};
+use tokio::{
+    sync::{Notify, watch},
+    task::LocalSet,
+};
 use tower::{Layer, Service};
 
 use crate::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
-    ForwardedPolicies, PublishedPolicies, ResourceKind, ServedResource,
+    ForwardedPolicies, PublishedPolicies, ResourceKind, ResourcesRead, ServedResource,
 };
 
 /// The objects of the upstream by path.
@@ -45,7 +48,9 @@ pub(super) type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
 /// What is known of the cluster.
 #[derive(Debug)]
 pub(super) struct TestCluster {
-    resources: Vec<(Arc<ServedResource>, &'static str)>,
+    resources: Mutex<Vec<(Arc<ServedResource>, &'static str)>>,
+    /// How the resources were read the last time.
+    pub(super) reading: watch::Sender<Result<(), String>>,
     pub(super) namespaces: Mutex<BTreeMap<String, SharedObject>>,
     /// Namespaces that are not known, but can be read.
     pub(super) unknown: Mutex<BTreeMap<String, Value>>,
@@ -102,7 +107,8 @@ impl Default for TestCluster {
         };
         let deployment = ["apps", "v1", "Deployment"];
         Self {
-            resources: vec![
+            reading: watch::Sender::new(Ok(())),
+            resources: Mutex::new(vec![
                 resource(["apps", "deployments", ""], deployment),
                 resource(["apps", "deployments", "status"], deployment),
                 resource(["", "pods", ""], ["", "v1", "Pod"]),
@@ -113,11 +119,31 @@ impl Default for TestCluster {
                 resource(["x.io", "widgets", ""], ["x.io", "v1", "Widget"]),
                 gadget("v1"),
                 gadget("v2"),
-            ],
+            ]),
             namespaces: Mutex::default(),
             unknown: Mutex::default(),
             params: Mutex::default(),
         }
+    }
+}
+
+impl TestCluster {
+    /// Another version of `gadgets`, which is known from now on.
+    pub(super) fn define_gadget(&self, version: &str) {
+        let mut resources = self.resources.lock().unwrap();
+        let is_gadget = |one: &ServedResource| one.resource.resource == "gadgets";
+        let known = resources.iter().find(|(one, _)| is_gadget(one)).unwrap();
+        let mut equivalents = known.0.equivalents.clone();
+        let mut resource = equivalents[0].clone();
+        version.clone_into(&mut resource.version);
+        resource.kind = Some(["x.io", version, "Gadget"].map(str::to_owned));
+        equivalents.push(resource.clone());
+        let served = ServedResource {
+            resource,
+            is_namespaced: true,
+            equivalents,
+        };
+        resources.push((Arc::new(served), ""));
     }
 }
 
@@ -134,8 +160,17 @@ impl ClusterState for TestCluster {
             (&*of.group, &*of.version, &*of.resource, *sub)
                 == (group, version, resource, subresource)
         };
-        let found = self.resources.iter().find(is_this);
+        let resources = self.resources.lock().unwrap();
+        let found = resources.iter().find(is_this);
         found.map(|(found, _)| Arc::clone(found))
+    }
+
+    fn resources_read(&self) -> ResourcesRead<'_> {
+        let mut reading = self.reading.subscribe();
+        Box::pin(async move {
+            reading.changed().await.map_err(|error| error.to_string())?;
+            reading.borrow().clone()
+        })
     }
 }
 
