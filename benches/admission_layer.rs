@@ -97,7 +97,7 @@ impl ClusterObjects for Cluster {
     }
 
     fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
-        Box::pin(std::future::ready(()))
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Option<SharedObject> {

@@ -17,7 +17,7 @@ use crate::judge::{Judge, SharedValues};
 use crate::matching::index::{Candidates, PolicyIndex};
 use crate::matching::{MatchRequest, ResourceMatcher};
 use crate::pattern_limits;
-use crate::policy::{CompiledPolicy, FailurePolicy};
+use crate::policy::CompiledPolicy;
 use crate::verdict::{AdmissionAbort, AdmissionVerdict};
 
 /// A policy that may match a request whose objects are not known yet.
@@ -25,8 +25,6 @@ use crate::verdict::{AdmissionAbort, AdmissionVerdict};
 pub struct PossiblePolicy<'p> {
     /// Its name.
     pub name: &'p str,
-    /// Whether its failure policy is `Ignore`.
-    pub ignores_failures: bool,
 }
 
 /// A policy or binding that is not for a request.
@@ -163,10 +161,7 @@ impl PolicySet {
         let possible =
             policies.filter(|policy| policy.may_match(&request) && !conditions.rule_out(policy));
         possible
-            .map(|policy| PossiblePolicy {
-                name: &policy.name,
-                ignores_failures: policy.failure_policy == FailurePolicy::Ignore,
-            })
+            .map(|policy| PossiblePolicy { name: &policy.name })
             .collect()
     }
 

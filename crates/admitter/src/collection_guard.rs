@@ -14,15 +14,14 @@ use http::{
     header::{CONTENT_TYPE, WARNING},
     uri::PathAndQuery,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tower::Service;
 
 use crate::{
     conditional::{CarriedOut, RecordAtEnd, forget, guarded},
-    evaluate::{Evaluation, OldRead, Unjudged},
-    guard::{JudgedVersion, MAX_RETRIES},
+    evaluate::{Evaluation, OldRead},
+    guard::{JudgedItem, MAX_RETRIES},
     lack::Lack,
-    objects,
     responses::{RefusedRequest, reasons},
 };
 use fairgate_admission::WriteGuard;
@@ -30,36 +29,7 @@ use fairgate_admission::WriteGuard;
 /// A UID that no object has: a deletion with it as a precondition deletes nothing.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 
-/// An object of a collection that may be deleted.
-#[derive(Clone, Debug)]
-pub(crate) struct JudgedItem {
-    name: String,
-    version: JudgedVersion,
-}
-
 impl Evaluation {
-    /// Notes an object whose deletion is judged.
-    ///
-    /// # Errors
-    ///
-    /// There is no memory for it.
-    pub(crate) fn note_item(&mut self, item: &Value) -> Result<(), Unjudged> {
-        if !self.admitter.guard {
-            return Ok(());
-        }
-        let item = JudgedItem {
-            name: objects::name_of(item).to_owned(),
-            version: JudgedVersion::of(item),
-        };
-        let texts = [&item.name, &item.version.uid, &item.version.resource_version];
-        let bytes = size_of::<JudgedItem>() + texts.iter().map(|text| text.len()).sum::<usize>();
-        if !self.share.take_decoded(bytes) {
-            return Err(RefusedRequest::no_room(self.output).into());
-        }
-        self.judged_items.push(item);
-        Ok(())
-    }
-
     /// Deletes the judged objects of a collection. If another one is there, or one of them has changed, it is judged again.
     pub(crate) async fn delete_items<S>(
         &self,
@@ -138,9 +108,18 @@ impl Evaluation {
     fn target(&self, uri: &Uri, name: &str) -> Option<Uri> {
         let query = uri.query().unwrap_or_default();
         // What says which of the objects are meant, and by which list, has been taken into account.
-        let replaced = ["", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch"];
+        let replaced = [
+            "",
+            "fieldSelector",
+            "limit",
+            "continue",
+            "resourceVersion",
+            "resourceVersionMatch",
+        ];
         let key = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
-        let kept = query.split('&').filter(|pair| !replaced.contains(&key(pair).as_str()));
+        let kept = query
+            .split('&')
+            .filter(|pair| !replaced.contains(&key(pair).as_str()));
         let mut target = uri.path().to_owned();
         target.push('?');
         for pair in kept {

@@ -18,7 +18,6 @@ use crate::{
     plan::JudgePlan,
     responses::{RefusedRequest, reasons},
     workers::LARGE,
-    write_request::WriteVerb,
 };
 use fairgate_admission::{AdmissionRecord, AdmissionRecorder, WriteGuard};
 
@@ -88,9 +87,6 @@ impl Evaluation {
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        if self.admitter.guard && self.plan.facts.verb == WriteVerb::DeleteCollection {
-            return self.delete_items(call, inner, record, retries).await;
-        }
         let condition = match &self.judged_version {
             None => return Ok(CarriedOut::Reply(inner.call(call).await?)),
             Some(_) if !self.admitter.guard => WriteCondition::None,

@@ -23,10 +23,9 @@ use crate::{
     admitter::Admitter,
     body_budget::{BodyShare, ReadFailure},
     body_object::{BodyObject, BodyReading},
-    collection_guard::JudgedItem,
     deletions,
     dry_run::{DryRunEnd, DryRunReply, DryRuns},
-    guard::JudgedVersion,
+    guard::{JudgedItem, JudgedVersion},
     judge_inputs::ReadInputs,
     judge_job::{JudgeJob, JudgedWrite},
     judged_object::Fresh,
@@ -102,8 +101,6 @@ pub(crate) struct DrySeen {
 pub(crate) enum Unjudged {
     /// The request is wrong, or refused by the upstream.
     Refused(Box<RefusedRequest>),
-    /// The upstream failed to execute the dry run, in these words.
-    Broken(Box<RefusedRequest>),
     /// Time or a thread is lacking, whatever the failure policies say.
     Lacking(Lack),
     /// What is needed could not be read.
@@ -480,9 +477,7 @@ impl Evaluation {
                 })
             }
             DryRunEnd::NoObject => Ok(DrySeen::default()),
-            DryRunEnd::Refused(status, refusal) | DryRunEnd::Broken(status, refusal) => {
-                self.refused_dry_run(status, refusal)
-            }
+            DryRunEnd::Refused(status, refusal) => self.refused_dry_run(status, refusal),
             DryRunEnd::NoRoom => Err(RefusedRequest::no_room(self.output).into()),
             DryRunEnd::Lacking(lack) => Err(Unjudged::Lacking(lack)),
             DryRunEnd::Failed(why) => Err(Unjudged::Failed(why)),
@@ -510,6 +505,7 @@ impl Evaluation {
             JudgeFailure::BadBody(error) => self.bad(&error),
             JudgeFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
             JudgeFailure::Lacking(lack) => Unjudged::Lacking(lack),
+            JudgeFailure::Unread(why) => Unjudged::Failed(why),
         }
     }
 

@@ -35,6 +35,32 @@ pub(crate) struct JudgedVersion {
     pub(crate) resource_version: String,
 }
 
+/// An object of a collection whose deletion is judged.
+#[derive(Clone, Debug)]
+pub(crate) struct JudgedItem {
+    pub(crate) name: String,
+    pub(crate) version: JudgedVersion,
+}
+
+impl JudgedItem {
+    pub(crate) fn of(object: &Value) -> Self {
+        Self {
+            name: objects::name_of(object).to_owned(),
+            version: JudgedVersion::of(object),
+        }
+    }
+
+    /// How many bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = [
+            &self.name,
+            &self.version.uid,
+            &self.version.resource_version,
+        ];
+        size_of::<Self>() + texts.iter().map(|text| text.len()).sum::<usize>()
+    }
+}
+
 /// A body that is conditional, and its content type if that is not the one of the request.
 pub(crate) type ConditionalBody = (Bytes, Option<&'static str>);
 
@@ -114,9 +140,7 @@ impl JudgedVersion {
         let with_uid = facts.subresource.is_empty();
         match objects::body_format(content_type).ok()? {
             BodyFormat::Json => self.in_tree(json_object(body), None, with_uid),
-            BodyFormat::Yaml => {
-                self.in_tree(yaml_object(body), Some("application/json"), with_uid)
-            }
+            BodyFormat::Yaml => self.in_tree(yaml_object(body), Some("application/json"), with_uid),
             BodyFormat::Protobuf => self.in_protobuf(facts, body, with_uid),
         }
     }
@@ -199,9 +223,7 @@ impl JudgedVersion {
         let Value::Array(mut operations) = undoubled(body)? else {
             return None;
         };
-        let set = |operation: &str| {
-            json!({"op": operation, "path": "/metadata/resourceVersion", "value": self.resource_version})
-        };
+        let set = |operation: &str| json!({"op": operation, "path": "/metadata/resourceVersion", "value": self.resource_version});
         let (stated, last) = match PatchedVersion::after(&operations) {
             PatchedVersion::Unchanged | PatchedVersion::Removed => (Stated::Nothing, "add"),
             PatchedVersion::Set(version) => (self.stated(Some(&json!(version)))?, "add"),
@@ -462,7 +484,8 @@ mod tests {
             };
             let opened = envelope::open(&body).unwrap();
             let read = protobuf::decode(&core_v1::CONFIG_MAP, opened.raw).unwrap();
-            let metadata = json!({"name": "m", "labels": {"a": "b"}, "resourceVersion": "7", "uid": "u"});
+            let metadata =
+                json!({"name": "m", "labels": {"a": "b"}, "resourceVersion": "7", "uid": "u"});
             for (key, value) in metadata.as_object().unwrap() {
                 assert_eq!(&read["metadata"][key], value);
             }
@@ -477,7 +500,10 @@ mod tests {
         let own = r#"{"metadata": {"resourceVersion": "6"}}"#;
         let options = r#"{"preconditions": {"resourceVersion": "6"}}"#;
         for (verb, body) in [(WriteVerb::Update, own), (WriteVerb::Delete, options)] {
-            assert_eq!(condition(verb, JSON, body, ""), WriteCondition::OtherVersion);
+            assert_eq!(
+                condition(verb, JSON, body, ""),
+                WriteCondition::OtherVersion
+            );
         }
         let own = r#"{"metadata": {"resourceVersion": "7", "uid": "w"}}"#;
         let found = condition(WriteVerb::Update, JSON, own, "");
@@ -490,7 +516,10 @@ mod tests {
             panic!("without a body");
         };
         let body: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(body, json!({"metadata": {"resourceVersion": "7", "uid": "u"}}));
+        assert_eq!(
+            body,
+            json!({"metadata": {"resourceVersion": "7", "uid": "u"}})
+        );
         for body in [
             "",
             "{",

@@ -23,8 +23,6 @@ pub(crate) struct JudgePlan {
     pub(crate) query: QueryParameters,
     /// The greatest fidelity that one of the policies asks for.
     pub(crate) fidelity: Fidelity,
-    /// Whether a policy that may match wants the request refused if it cannot be judged.
-    pub(crate) refuses_failures: bool,
 }
 
 /// Whether any policy may match a request. Costs some searches in hash tables, and allocates nothing.
@@ -114,7 +112,6 @@ impl JudgePlan {
             .iter()
             .filter_map(|policy| policies.fidelity_of(policy.name));
         let fidelity = fidelities.max().unwrap_or(Fidelity::Completed);
-        let refuses_failures = possible.iter().any(|policy| !policy.ignores_failures);
         let query = QueryParameters::parse(query);
         let mut facts = WriteFacts::new(write, user, served);
         facts.dry_run = query.is_dry_run();
@@ -123,7 +120,6 @@ impl JudgePlan {
             facts,
             query,
             fidelity,
-            refuses_failures,
         }
     }
 }

@@ -302,8 +302,15 @@ impl AdmissionSide {
                 return Ok(CarriedOut::Reply(reply));
             }
             None => {
-                let forwarded = evaluation.forward(call, inner, &mut record, retries);
-                match forwarded.await? {
+                let is_collection = evaluation.plan.facts.verb == WriteVerb::DeleteCollection;
+                let carried = if is_collection && self.admitter.guard {
+                    evaluation
+                        .delete_items(call, inner, &mut record, retries)
+                        .await
+                } else {
+                    evaluation.forward(call, inner, &mut record, retries).await
+                };
+                match carried? {
                     CarriedOut::Reply(reply) => reply,
                     CarriedOut::Refused(call, refused) => {
                         let (refused, warnings) =
@@ -333,7 +340,6 @@ impl AdmissionSide {
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        let refuses = evaluation.plan.refuses_failures;
         match unjudged {
             // The gateway has read what the user may not know, such as the UID of the object.
             Unjudged::Refused(refused) if refused.reason == reasons::MALFORMED => {
@@ -345,9 +351,7 @@ impl AdmissionSide {
                 let (refused, _) = self.authorized(&call, evaluation.absent(), &[]).await;
                 Ok(refused.reply(&[], &call.context))
             }
-            Unjudged::Broken(broken) if refuses => Ok(broken.reply(&[], &call.context)),
-            Unjudged::Absent | Unjudged::Broken(_) => inner.call(call).await,
-            Unjudged::Inner(Refusal::UpstreamUnreachable) if !refuses => inner.call(call).await,
+            Unjudged::Absent => inner.call(call).await,
             Unjudged::Inner(refusal) => Err(refusal),
             Unjudged::Lacking(lack) => {
                 let error = lack.status();
@@ -356,13 +360,10 @@ impl AdmissionSide {
             }
             Unjudged::Failed(why) => {
                 if let Some(left_out) = self.admitter.failures.admit(self.admitter.clock.now()) {
-                    tracing::warn!(%why, refuses, left_out, "cannot evaluate the admission policies for a request");
+                    tracing::warn!(%why, left_out, "cannot evaluate the admission policies for a request");
                 }
-                if refuses {
-                    let refused = RefusedRequest::failed(&why, evaluation.output);
-                    return Ok(refused.reply(&[], &call.context));
-                }
-                inner.call(call).await
+                let refused = RefusedRequest::failed(&why, evaluation.output);
+                Ok(refused.reply(&[], &call.context))
             }
         }
     }

@@ -121,7 +121,10 @@ where
     let admitter = &shared.admitter;
     if shared.awaited(&call) == Some(Awaited::Policies) {
         let known = admitter.policies.known();
-        if tokio::time::timeout(admitter.ready_limit, known).await.is_err() {
+        if tokio::time::timeout(admitter.ready_limit, known)
+            .await
+            .is_err()
+        {
             return Ok(AdmissionSide::refusal(&call, false));
         }
     }

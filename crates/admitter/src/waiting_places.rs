@@ -67,9 +67,8 @@ mod tests {
     #[test]
     fn a_user_has_as_many_places_as_are_left_for_all() {
         let places = Arc::<WaitingPlaces>::default();
-        let of = |user: &str| {
-            std::iter::from_fn(|| places.take(user)).collect::<Vec<WaitingPlace>>()
-        };
+        let of =
+            |user: &str| std::iter::from_fn(|| places.take(user)).collect::<Vec<WaitingPlace>>();
         let alice = of("alice");
         assert_eq!(alice.len(), PLACES / 2);
         let bob = of("bob");

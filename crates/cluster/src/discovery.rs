@@ -161,11 +161,8 @@ impl ResourceDiscovery {
         let missed = async {
             tokio::time::sleep(pause.saturating_sub(passed)).await;
             if self.is_read() {
-                let _ = tokio::time::timeout(
-                    REFRESH.saturating_sub(pause),
-                    self.missed.notified(),
-                )
-                .await;
+                let _ = tokio::time::timeout(REFRESH.saturating_sub(pause), self.missed.notified())
+                    .await;
             }
         };
         tokio::select! {

@@ -255,9 +255,15 @@ impl ClusterObjects for FollowedCluster {
         let follower = self.params.load().get(kind).cloned();
         Box::pin(async move {
             // A kind that is not followed any more has become unknown: the policies have changed.
-            if let Some(follower) = follower {
-                let _ = tokio::time::timeout(PARAM_LIMIT, follower.listed()).await;
+            let Some(follower) = follower else {
+                return Ok(());
+            };
+            let listed = tokio::time::timeout(PARAM_LIMIT, follower.listed()).await;
+            if listed.is_ok() {
+                return Ok(());
             }
+            // A kind that does not exist, or may not be read, is an error of the policy.
+            follower.health.lack().map_or(Ok(()), Err)
         })
     }
 

@@ -227,6 +227,7 @@ pub(crate) fn of_namespace(failure: InputFailure, name: &str) -> String {
     match failure {
         InputFailure::NotFound => format!("namespaces \"{name}\" not found"),
         InputFailure::Failed(why) => internal(why),
+        InputFailure::Lacking(lack) => internal(lack.to_string()),
     }
 }
 

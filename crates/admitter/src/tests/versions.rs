@@ -60,7 +60,6 @@ fn where_the_gateway_cannot_convert_the_policy_is_configured_wrongly() {
         for (definition, why) in [
             (None, "it is no custom resource"),
             (Some(strategy), "its conversion strategy is Webhook"),
-            (Some(json!("broken")), "the upstream answered 500"),
         ] {
             if let Some(definition) = definition {
                 world.store(DEFINITION, definition);
@@ -73,6 +72,14 @@ fn where_the_gateway_cannot_convert_the_policy_is_configured_wrongly() {
                 "{message}"
             );
         }
+        // A definition that cannot be read is no error of the policy.
+        let mut ignoring = of_v1("true");
+        ignoring["spec"]["failurePolicy"] = json!("Ignore");
+        world.enforce(&[ignoring]);
+        world.store(DEFINITION, json!("broken"));
+        let got = world.json("POST", GADGETS, &gadget(1)).await;
+        assert_eq!(got.code, 500);
+        assert!(got.message().contains("the upstream answered 500"));
         assert!(world.sent().is_empty());
     });
 }
@@ -95,7 +102,7 @@ async fn read(world: &World, end: Result<(), String>) {
     while world.cluster.reading.receiver_count() == 0 {
         yield_now().await;
     }
-    world.cluster.reading.send_replace(end);
+    let _before = world.cluster.reading.send_replace(end);
 }
 
 #[test]
@@ -125,7 +132,11 @@ fn a_write_of_a_version_that_is_not_served_is_refused() {
         let gadget = gadget(1);
         let down = Err("/apis: the upstream answered 500".to_owned());
         for (end, code, message) in [
-            (Ok(()), 404, "the server could not find the requested resource"),
+            (
+                Ok(()),
+                404,
+                "the server could not find the requested resource",
+            ),
             (
                 down,
                 503,
@@ -173,13 +184,12 @@ fn a_bounded_number_of_writes_waits() {
         let world = world(AdmissionMode::Enforce);
         let admitter = std::sync::Arc::clone(&world.layer.side().unwrap().admitter);
         let places: Vec<_> = std::iter::from_fn(|| admitter.waiting.take("alice")).collect();
-        let got = world.json("POST", UNKNOWN, &gadget(1)).await;
+        let gadget = gadget(1);
+        let got = world.json("POST", UNKNOWN, &gadget).await;
         assert_eq!((got.code, got.reason()), (429, "admission-failed"));
         drop(places);
-        let waited = tokio::join!(
-            world.json("POST", UNKNOWN, &gadget(1)),
-            read(&world, Ok(()))
-        );
-        assert_eq!(waited.0.code, 404);
+        let waiting = world.json("POST", UNKNOWN, &gadget);
+        let (got, ()) = tokio::join!(waiting, read(&world, Ok(())));
+        assert_eq!(got.code, 404);
     });
 }

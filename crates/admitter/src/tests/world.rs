@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use fairgate_admission::{
     AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterObjects, Fidelity, InputFailure,
-    KnownFuture, LookupFuture, ParamScope, PolicyParamKind, PolicySet, SharedObject,
+    KnownFuture, LookupFuture, LookupLack, ParamScope, PolicyParamKind, PolicySet, SharedObject,
 };
 use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;
@@ -55,6 +55,14 @@ pub(super) struct TestCluster {
     /// Namespaces that are not known, but can be read.
     pub(super) unknown: Mutex<BTreeMap<String, Value>>,
     pub(super) params: Mutex<Vec<Value>>,
+    /// What is lacking to read namespaces and params.
+    pub(super) lack: Mutex<Option<LookupLack>>,
+}
+
+impl TestCluster {
+    fn lacking(&self) -> Result<(), LookupLack> {
+        self.lack.lock().unwrap().clone().map_or(Ok(()), Err)
+    }
 }
 
 pub(super) fn shared(value: &Value) -> SharedObject {
@@ -123,6 +131,7 @@ impl Default for TestCluster {
             namespaces: Mutex::default(),
             unknown: Mutex::default(),
             params: Mutex::default(),
+            lack: Mutex::default(),
         }
     }
 }
@@ -181,7 +190,9 @@ impl ClusterObjects for TestCluster {
 
     fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a> {
         let found = self.unknown.lock().unwrap().get(name).map(shared);
-        Box::pin(std::future::ready(found.ok_or(InputFailure::NotFound)))
+        let lack = self.lacking().map_err(InputFailure::Lacking);
+        let found = lack.and_then(|()| found.ok_or(InputFailure::NotFound));
+        Box::pin(std::future::ready(found))
     }
 
     fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
@@ -189,11 +200,11 @@ impl ClusterObjects for TestCluster {
     }
 
     fn are_params_known(&self, _: &PolicyParamKind) -> bool {
-        true
+        self.lacking().is_ok()
     }
 
     fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
-        Box::pin(std::future::ready(()))
+        Box::pin(std::future::ready(self.lacking()))
     }
 
     fn param(&self, _: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject> {
