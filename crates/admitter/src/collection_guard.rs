@@ -26,6 +26,8 @@ use crate::{
 };
 use fairgate_admission::WriteGuard;
 
+/// How many different warnings of the upstream a client gets at most.
+const MAX_WARNINGS: usize = 32;
 /// A UID that no object has: a deletion with it as a precondition deletes nothing.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 
@@ -47,11 +49,11 @@ impl Evaluation {
             WriteGuard::Held
         });
         let limit = self.plan.query.limit().unwrap_or(usize::MAX);
-        let (mut replies, mut warnings) = (0_usize, Vec::new());
         let items = self.judged_items.iter().take(limit).map(Some);
         // Of an empty collection, the server may delete what has been created meanwhile.
         let none = self.judged_items.is_empty().then_some(None);
-        let mut last = None;
+        let is_one = self.judged_items.len().min(limit) <= 1;
+        let mut warnings = Vec::new();
         for item in items.chain(none) {
             let Some(deletion) = self.deletion(&call, item) else {
                 let error = Lack::Url.status();
@@ -64,21 +66,18 @@ impl Evaluation {
                 record.cancel();
                 return Ok(CarriedOut::Changed(Box::new(call), OldRead::None));
             }
-            if !reply.status().is_success() {
+            // The reply to one is the list of what was deleted.
+            if is_one || !reply.status().is_success() {
                 return Ok(CarriedOut::Reply(reply));
             }
-            if let Some(before) = last.replace(reply) {
-                let all = before.headers().get_all(WARNING).iter();
-                warnings.extend(all.cloned());
-                forget(before, &call).await;
+            for warning in reply.headers().get_all(WARNING) {
+                if warnings.len() < MAX_WARNINGS && !warnings.contains(warning) {
+                    warnings.push(warning.clone());
+                }
             }
-            replies += 1;
+            forget(reply, &call).await;
         }
-        Ok(CarriedOut::Reply(match last {
-            // The list of what was deleted.
-            Some(reply) if replies == 1 => reply,
-            _ => success(last, warnings),
-        }))
+        Ok(CarriedOut::Reply(success(warnings)))
     }
 
     /// The client's request for one of its objects, or for none.
@@ -146,16 +145,12 @@ impl Evaluation {
 }
 
 /// The reply to the deletion of several objects.
-fn success(last: Option<Reply>, warnings: Vec<HeaderValue>) -> Reply {
+fn success(warnings: Vec<HeaderValue>) -> Reply {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
     let mut reply = Response::new(ReplyBody::full(format!("{status}\n")));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let mut all = warnings;
-    if let Some(last) = last {
-        all.extend(last.headers().get_all(WARNING).iter().cloned());
-    }
-    for warning in all {
+    for warning in warnings {
         headers.append(WARNING, warning);
     }
     reply

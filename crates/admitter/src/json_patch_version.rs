@@ -48,13 +48,9 @@ impl PatchedVersion {
                 Reached::Metadata => Self::of(&operation["value"]["resourceVersion"]),
                 Reached::Object => Self::of(&operation["value"]["metadata"]["resourceVersion"]),
             },
-            Some("remove") if path == Reached::Elsewhere => self,
+            Some("remove" | "copy") if path == Reached::Elsewhere => self,
             Some("remove") => Self::Removed,
-            Some("copy") if path == Reached::Elsewhere => self,
-            Some("move")
-                if path == Reached::Elsewhere
-                    && reached(&operation["from"]) == Reached::Elsewhere =>
-            {
+            Some("move") if path == Reached::Elsewhere && reached(&operation["from"]) == path => {
                 self
             }
             _ => Self::Unknown,

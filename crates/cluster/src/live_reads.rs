@@ -71,7 +71,7 @@ impl LiveReads {
         let reading = tasks::spawn_with_result(&self.0.control, async move {
             let reading = this.get(path, &type_meta);
             let read = tokio::time::timeout(limit, reading).await;
-            read.unwrap_or_else(|_| Err(InputFailure::Lacking(LookupLack::Time)))
+            read.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
         });
         let read = reading.await;
         read.unwrap_or_else(|_| Err(lacking(&"the gateway stops")))
