@@ -119,12 +119,13 @@ func TestWritesToUnknownVersionsShareTheReadingOfDiscovery(t *testing.T) {
 		request := Request{Method: "POST", Path: path, Headers: map[string]string{contentHeader: jsonType}, Body: strings.ReplaceAll(body, "@all", "unknown")}
 		one.expect(ctx, t, one.upstream, request, http.StatusCreated)
 	}
-	create(policiesPath, policy("unknown", `spec.matchConstraints={"matchPolicy":"Equivalent","resourceRules":[{"apiGroups":["judged.example.com"],"apiVersions":["v1"],"operations":["*"],"resources":["limits"]}]}`,
+	create("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"unknown-versions","labels":{"unknown":"yes"}}}`)
+	create(policiesPath, policy("unknown", `spec.matchConstraints={"matchPolicy":"Equivalent","namespaceSelector":{"matchLabels":{"unknown":"yes"}},"resourceRules":[{"apiGroups":["judged.example.com"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["limits"]}]}`,
 		mustHold(`object.metadata.name != 'unknown'`)))
 	create(bindingsPath, binding("unknown"))
 	post := func(version string) int {
 		body := `{"apiVersion":"judged.example.com/` + version + `","kind":"Limit","metadata":{"name":"unknown"}}`
-		request := Request{Method: "POST", Path: "/apis/judged.example.com/" + version + "/namespaces/default/limits", Query: "dryRun=All", Headers: map[string]string{contentHeader: jsonType}, Body: body}
+		request := Request{Method: "POST", Path: "/apis/judged.example.com/" + version + "/namespaces/unknown-versions/limits", Query: "dryRun=All", Headers: map[string]string{contentHeader: jsonType}, Body: body}
 		code, _, err := one.send(ctx, one.at, request, "")
 		succeeds(t, err)
 		return code
