@@ -22,7 +22,7 @@ use fairgate_admission::{
 };
 use fairgate_admitter::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
-    ForwardedPolicies, PublishedPolicies, ResourceKind, ServedResource,
+    ForwardedPolicies, PublishedPolicies, ResourceKind, ResourcesRead, ServedResource,
 };
 use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;
@@ -73,6 +73,10 @@ impl ClusterState for Cluster {
     fn resource(&self, _: &str, _: &str, of: &str, sub: &str) -> Option<Arc<ServedResource>> {
         (of == "pods" && sub.is_empty()).then(|| Arc::clone(&self.pods))
     }
+
+    fn resources_read(&self) -> ResourcesRead<'_> {
+        unreachable!("the resource is known")
+    }
 }
 
 impl ClusterObjects for Cluster {
@@ -93,7 +97,7 @@ impl ClusterObjects for Cluster {
     }
 
     fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
-        Box::pin(std::future::ready(()))
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Option<SharedObject> {

@@ -44,6 +44,7 @@ type FairgateOptions struct {
 	AdmissionHosted bool   // whether fairgate hosts these policies, instead
 	AdmissionLog    string // the file of its audit log; none when empty
 	Fidelity        string // how the objects that they judge are obtained; dryRun when empty
+	Guard           bool   // whether judged writes are conditional on the judged object
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed
@@ -119,6 +120,9 @@ eviction:
 admission:
   mode: {{ .Admission }}
   fidelity: {{ .Fidelity }}
+{{- if .Guard }}
+  guard: true
+{{- end }}
   policies:
 {{- if .AdmissionFiles }}
     source: files
@@ -175,6 +179,7 @@ type fairgateFields struct {
 	AdmissionHosted bool
 	AdmissionLog    string
 	Fidelity        string
+	Guard           bool
 }
 
 // FairgateUser is whom fairgate itself is to the upstream where that does not matter. It has the rights that
@@ -212,6 +217,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
 		Etcd: c.etcd.URL, Prefix: options.Prefix,
 		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, AdmissionHosted: options.AdmissionHosted, AdmissionLog: options.AdmissionLog, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
+		Guard: options.Guard,
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)

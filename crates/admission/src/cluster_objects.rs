@@ -4,7 +4,7 @@ use std::{fmt, pin::Pin, sync::Arc};
 
 use fairgate_cel::CelJson;
 
-use crate::inputs::{InputFailure, ParamScope, PolicyParamKind};
+use crate::inputs::{InputFailure, LookupLack, ParamScope, PolicyParamKind};
 
 /// An object that requests share.
 pub type SharedObject = Arc<CelJson<'static>>;
@@ -13,8 +13,8 @@ pub type SharedObject = Arc<CelJson<'static>>;
 pub type LookupFuture<'a> =
     Pin<Box<dyn Future<Output = Result<SharedObject, InputFailure>> + Send + 'a>>;
 
-/// Ends when something is known.
-pub type KnownFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+/// Ends when something is known, or with what is lacking. What cannot become known ends without error, too.
+pub type KnownFuture<'a> = Pin<Box<dyn Future<Output = Result<(), LookupLack>> + Send + 'a>>;
 
 /// The namespaces and params of a cluster.
 ///

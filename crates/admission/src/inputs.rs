@@ -14,8 +14,29 @@ use crate::observer::JudgeObserver;
 pub enum InputFailure {
     /// There is none of this name.
     NotFound,
-    /// It could not be looked up; the text says why.
+    /// It cannot be looked up, as the policy or the rights of the host are; the text says why.
     Failed(String),
+    /// Something is lacking to look it up now.
+    Lacking(LookupLack),
+}
+
+/// What is lacking to look something up. A client can bring that about, so the request cannot be judged, whatever the failure policies
+/// say: they decide about errors of evaluation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LookupLack {
+    /// Time.
+    Time,
+    /// The server that has it; the text says why.
+    Server(String),
+}
+
+impl std::fmt::Display for LookupLack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Time => f.write_str("the lookup took too long"),
+            Self::Server(why) => f.write_str(why),
+        }
+    }
 }
 
 /// The kind of objects that a policy takes as params.

@@ -202,6 +202,9 @@ impl<'a> Judge<'a> {
                             AdmissionAbort::NamespaceNotFound(name.to_owned())
                         }
                         InputFailure::Failed(why) => AdmissionAbort::NamespaceFailed(why),
+                        InputFailure::Lacking(lack) => {
+                            AdmissionAbort::NamespaceFailed(lack.to_string())
+                        }
                     })?,
             )
         };

@@ -70,7 +70,8 @@ pub use evaluation::{
     PolicyAnnotationResult, PolicyDecision, PolicyDecisions, PolicyEvaluation,
 };
 pub use inputs::{
-    AdmissionInputs, ClusterInputs, EquivalentResource, InputFailure, ParamScope, PolicyParamKind,
+    AdmissionInputs, ClusterInputs, EquivalentResource, InputFailure, LookupLack, ParamScope,
+    PolicyParamKind,
 };
 pub use lookups::{ClusterLookups, KnownLookups, MissingLookup};
 pub use mode::{AdmissionMode, Fidelity};

@@ -7,7 +7,7 @@ use fairgate_cel::CelJson;
 
 use crate::{
     cluster_objects::{ClusterObjects, SharedObject},
-    inputs::{ClusterInputs, InputFailure, ParamScope, PolicyParamKind},
+    inputs::{ClusterInputs, InputFailure, LookupLack, ParamScope, PolicyParamKind},
 };
 
 /// What a pass needs that is not known.
@@ -39,22 +39,41 @@ struct ReadParam {
 
 impl KnownLookups {
     /// Reads what a pass misses. What cannot be read is known as such afterwards.
-    pub async fn read(&mut self, cluster: &dyn ClusterObjects, missing: MissingLookup) {
+    ///
+    /// # Errors
+    ///
+    /// What is lacking to read it now.
+    pub async fn read(
+        &mut self,
+        cluster: &dyn ClusterObjects,
+        missing: MissingLookup,
+    ) -> Result<(), LookupLack> {
         match missing {
             MissingLookup::Namespace(name) => {
-                let found = cluster.read_namespace(&name).await;
+                let found = unless_lacking(cluster.read_namespace(&name).await)?;
                 self.namespaces.push((name, found));
             }
             MissingLookup::Param(kind, namespace, name) => {
                 let found = cluster.read_param(&kind, &namespace, &name).await;
+                let found = unless_lacking(found)?;
                 let key = (kind, namespace, name);
                 self.params.push(ReadParam { key, found });
             }
             MissingLookup::Params(kind) => {
-                cluster.params_known(&kind).await;
+                cluster.params_known(&kind).await?;
                 self.awaited.push(kind);
             }
         }
+        Ok(())
+    }
+}
+
+fn unless_lacking<T>(
+    found: Result<T, InputFailure>,
+) -> Result<Result<T, InputFailure>, LookupLack> {
+    match found {
+        Err(InputFailure::Lacking(lack)) => Err(lack),
+        found => Ok(found),
     }
 }
 

@@ -75,6 +75,7 @@ fn select<'a>(
             Ok(param) => Ok(smallvec![Some(param)]),
             Err(InputFailure::NotFound) => Ok(Params::new()),
             Err(InputFailure::Failed(why)) => Err(why),
+            Err(InputFailure::Lacking(lack)) => Err(lack.to_string()),
         },
     }
 }

@@ -221,6 +221,20 @@ impl CompiledPolicy {
         matcher.map_or(true, |matcher| matcher.may_match(request))
     }
 
+    /// Whether a request may match, or be bound, once other versions of its resource are known.
+    pub(crate) fn may_match_another_version(&self, request: &MatchRequest<'_>) -> bool {
+        let Ok(matcher) = &self.matcher else {
+            return false;
+        };
+        let may_be_bound = || {
+            self.bindings.iter().any(|binding| match &binding.matcher {
+                Some(Ok(matcher)) => matcher.may_match_another_version(request),
+                _ => false,
+            })
+        };
+        matcher.may_match_another_version(request) || matcher.may_match(request) && may_be_bound()
+    }
+
     fn expressions(&self) -> impl Iterator<Item = &PolicyExpression> {
         let variables = self.variables.iter().map(|(_, expression)| expression);
         let validations = self

@@ -17,7 +17,7 @@ use crate::judge::{Judge, SharedValues};
 use crate::matching::index::{Candidates, PolicyIndex};
 use crate::matching::{MatchRequest, ResourceMatcher};
 use crate::pattern_limits;
-use crate::policy::{CompiledPolicy, FailurePolicy};
+use crate::policy::CompiledPolicy;
 use crate::verdict::{AdmissionAbort, AdmissionVerdict};
 
 /// A policy that may match a request whose objects are not known yet.
@@ -25,8 +25,6 @@ use crate::verdict::{AdmissionAbort, AdmissionVerdict};
 pub struct PossiblePolicy<'p> {
     /// Its name.
     pub name: &'p str,
-    /// Whether its failure policy is `Ignore`.
-    pub ignores_failures: bool,
 }
 
 /// A policy or binding that is not for a request.
@@ -137,6 +135,19 @@ impl PolicySet {
         policies.any(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
     }
 
+    /// Whether a policy or binding may match the request as another version of its resource, and does not as it is requested. To be
+    /// asked about a resource that the host does not know: it may have just been defined, as one that policies are about.
+    pub fn may_match_another_version(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        inputs: &dyn AdmissionInputs,
+    ) -> bool {
+        let request = MatchRequest::before_body(attributes, inputs);
+        let candidates = self.candidates(&request);
+        let mut policies = candidates.iter().map(|number| self.numbered(*number));
+        policies.any(|policy| policy.may_match_another_version(&request))
+    }
+
     /// The policies that may match the request, in order; [`may_match`](Self::may_match) says whether there are any.
     pub fn possible<'a>(
         &'a self,
@@ -150,10 +161,7 @@ impl PolicySet {
         let possible =
             policies.filter(|policy| policy.may_match(&request) && !conditions.rule_out(policy));
         possible
-            .map(|policy| PossiblePolicy {
-                name: &policy.name,
-                ignores_failures: policy.failure_policy == FailurePolicy::Ignore,
-            })
+            .map(|policy| PossiblePolicy { name: &policy.name })
             .collect()
     }
 

@@ -12,11 +12,12 @@ use crate::{
     cluster_state::ClusterState,
     published::PublishedPolicies,
     upstream_objects::UpstreamReader,
+    waiting_places::WaitingPlaces,
     workers::WorkerPool,
 };
 use fairgate_admission::{AdmissionMode, AdmissionRecorder};
 
-/// How long a request waits until the policies are known, as in kube-apiserver.
+/// How long a request waits until the policies are known, as in kube-apiserver, and for its resource to be.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
 /// What an [`Admitter`] needs.
@@ -58,9 +59,11 @@ pub struct Admitter {
     pub(crate) guard: bool,
     pub(crate) clock: Clock,
     pub(crate) workers: Arc<WorkerPool>,
-    /// How long a request waits until the policies are known.
+    /// How long a request waits until the policies, or its resource, are known.
     pub(crate) ready_limit: Duration,
     pub(crate) failures: LogLimit,
+    /// Who waits for the resources of the upstream.
+    pub(crate) waiting: Arc<WaitingPlaces>,
 }
 
 impl Admitter {
@@ -81,6 +84,7 @@ impl Admitter {
             workers,
             ready_limit: READY_LIMIT,
             failures: LogLimit::new(10),
+            waiting: Arc::default(),
         })
     }
 

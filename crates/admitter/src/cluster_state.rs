@@ -1,7 +1,7 @@
 //! What judging requests needs to know about the cluster: namespaces and params ([`ClusterObjects`]), and
 //! the kinds of resources.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use fairgate_admission::ClusterObjects;
 
@@ -31,6 +31,9 @@ pub struct ServedResource {
     pub equivalents: Vec<ResourceKind>,
 }
 
+/// The resources of the upstream, which are being read.
+pub type ResourcesRead<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
 /// What is known of the cluster.
 pub trait ClusterState: ClusterObjects {
     /// The resource, or its subresource if that is not empty. `None` if the upstream is not known to serve it. Answers from
@@ -42,4 +45,8 @@ pub trait ClusterState: ClusterObjects {
         resource: &str,
         subresource: &str,
     ) -> Option<Arc<ServedResource>>;
+
+    /// Waits until the resources have been read by requests that began after this call, or fails with why they could not be read.
+    /// All who wait share one reading. It may take longer than a request should wait.
+    fn resources_read(&self) -> ResourcesRead<'_>;
 }

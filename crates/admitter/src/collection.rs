@@ -8,6 +8,7 @@ use crate::{
     body_budget::ReadFailure,
     dry_run::DryRunRefusal,
     evaluate::{Evaluated, Evaluation, Unjudged},
+    guard::JudgedItem,
     responses::{RefusedRequest, reasons},
     upstream_objects::{ListFailure, PAGE, UpstreamPage},
 };
@@ -49,6 +50,7 @@ impl Evaluation {
                     members.insert("kind".to_owned(), json!(page.kind));
                 }
                 self.check_deletion(&item)?;
+                self.note_item(&item)?;
                 let end = self.judge(None, Some(item)).await?;
                 self.keep(&mut all, end);
                 if stops_early && all.judged.refusal.is_some() {
@@ -62,6 +64,18 @@ impl Evaluation {
                 return Ok(all);
             }
         }
+    }
+
+    /// Notes an object whose deletion is judged, if that is to be guarded.
+    fn note_item(&mut self, object: &Value) -> Result<(), Unjudged> {
+        if self.admitter.guard {
+            let item = JudgedItem::of(object);
+            if !self.share.take_decoded(item.bytes()) {
+                return Err(RefusedRequest::no_room(self.output).into());
+            }
+            self.judged_items.push(item);
+        }
+        Ok(())
     }
 
     /// Adds what policies say about one object.

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, Limited};
 use tower::Service;
 
 use crate::{
+    absent,
     dry_run::with_body,
     evaluate::{Evaluation, OldRead},
     guard::{JudgedVersion, MAX_RETRIES, WriteCondition},
@@ -28,6 +29,8 @@ pub(crate) enum CarriedOut {
     Reply(Reply),
     /// The stored object is not the one that it was judged by: it is to be judged again.
     Changed(Box<Call>, OldRead),
+    /// It is not carried out, because of what the gateway has read.
+    Refused(Box<Call>, RefusedRequest),
 }
 
 /// A record that is made when the request has been carried out, or its client has disconnected.
@@ -44,14 +47,14 @@ impl<'r> RecordAtEnd<'r> {
         }
     }
 
-    fn guarded(&mut self, guard: WriteGuard) {
+    pub(crate) fn guarded(&mut self, guard: WriteGuard) {
         if let Some(record) = &mut self.record {
             record.guard = Some(guard);
         }
     }
 
     /// The request is judged again.
-    fn cancel(&mut self) {
+    pub(crate) fn cancel(&mut self) {
         self.record = None;
     }
 }
@@ -69,6 +72,7 @@ impl Evaluation {
     pub(crate) fn begin_again(&mut self, plan: &JudgePlan) {
         self.plan = plan.clone();
         self.judged_version = None;
+        self.judged_items.clear();
         self.dry_warnings.clear();
     }
 
@@ -89,26 +93,31 @@ impl Evaluation {
             Some(judged) => self.condition(judged).await,
         };
         record.guarded(match &condition {
-            WriteCondition::OfClient(_) => WriteGuard::Client,
-            WriteCondition::Inserted(..) if retries > 0 => WriteGuard::Repeated,
-            WriteCondition::Inserted(..) => WriteGuard::Held,
+            WriteCondition::OfClient(_) | WriteCondition::OtherVersion => WriteGuard::Client,
+            WriteCondition::Inserted(_) if retries > 0 => WriteGuard::Repeated,
+            WriteCondition::Inserted(_) => WriteGuard::Held,
             WriteCondition::Unreadable | WriteCondition::None => WriteGuard::None,
         });
         match condition {
-            WriteCondition::None => Ok(CarriedOut::Reply(inner.call(call).await?)),
-            WriteCondition::Unreadable => Ok(CarriedOut::Reply(self.unguarded(&call))),
-            WriteCondition::OfClient(version) => {
+            WriteCondition::None | WriteCondition::OfClient(None) => {
+                Ok(CarriedOut::Reply(inner.call(call).await?))
+            }
+            WriteCondition::Unreadable => Ok(self.refuse(call, &Self::unguarded())),
+            WriteCondition::OfClient(Some((body, content_type))) => {
+                let guarded = guarded(&call, &body, content_type);
+                Ok(CarriedOut::Reply(inner.call(guarded).await?))
+            }
+            WriteCondition::OtherVersion => {
                 // A version that is newer than the judged one shows that the object has changed.
-                if !self.is_judged(&version)
-                    && retries < MAX_RETRIES
+                if retries < MAX_RETRIES
                     && let Some(old) = self.changed().await
                 {
                     record.cancel();
                     return Ok(CarriedOut::Changed(Box::new(call), old));
                 }
-                Ok(CarriedOut::Reply(inner.call(call).await?))
+                Ok(self.refuse(call, &self.modified()))
             }
-            WriteCondition::Inserted(body, content_type) => {
+            WriteCondition::Inserted((body, content_type)) => {
                 let guarded = guarded(&call, &body, content_type);
                 let reply = inner.call(guarded).await?;
                 if reply.status() != StatusCode::CONFLICT || retries >= MAX_RETRIES {
@@ -117,11 +126,7 @@ impl Evaluation {
                 let Some(old) = self.changed().await else {
                     return Ok(CarriedOut::Reply(reply));
                 };
-                let _ = Limited::new(reply.into_body(), MAX_CONFLICT)
-                    .collect()
-                    .await;
-                // The upstream is done with it, and nothing has been changed.
-                call.context.progress.set(RequestProgress::NotSent);
+                forget(reply, &call).await;
                 record.cancel();
                 Ok(CarriedOut::Changed(Box::new(call), old))
             }
@@ -130,40 +135,55 @@ impl Evaluation {
 
     /// The condition that keeps the write from changing another object than the judged one.
     async fn condition(&self, judged: &JudgedVersion) -> WriteCondition {
-        let (verb, query) = (self.plan.facts.verb, &self.plan.query);
+        let (facts, query) = (&self.plan.facts, &self.plan.query);
         if self.body.len() <= LARGE {
-            return judged.condition(verb, &self.content_type, &self.body, query);
+            return judged.condition(facts, &self.content_type, &self.body, query);
         }
-        let (judged, query) = (judged.clone(), query.clone());
+        let (judged, facts, query) = (judged.clone(), facts.clone(), query.clone());
         let (content_type, body) = (self.content_type.clone(), self.body.clone());
-        let making = move || judged.condition(verb, &content_type, &body, &query);
+        let making = move || judged.condition(&facts, &content_type, &body, &query);
         let made = self.off_core(self.body.len(), making).await;
         made.unwrap_or(WriteCondition::Unreadable)
-    }
-
-    fn is_judged(&self, version: &str) -> bool {
-        let judged = self.judged_version.as_ref();
-        judged.is_some_and(|judged| judged.resource_version == version)
     }
 
     /// The stored object, if it is not the one that the request was judged by.
     async fn changed(&self) -> Option<OldRead> {
         let found = self.start_read().end().await.ok()?;
         let version = found.as_ref().map(|found| JudgedVersion::of(&found.value));
-        (version != self.judged_version).then_some(OldRead::Known(found))
+        let version = version.unwrap_or_else(JudgedVersion::absent);
+        (self.judged_version.as_ref() != Some(&version)).then_some(OldRead::Known(found))
     }
 
-    fn unguarded(&self, call: &Call) -> Reply {
-        let text = "the body cannot be made conditional on the stored object (admission.guard of fairgate): \
-                    send JSON without duplicate members";
-        let error = StatusError::bad_request(text);
-        let refused = RefusedRequest::error(&error, reasons::MALFORMED, self.output);
-        refused.reply(&[], &call.context)
+    fn refuse(&self, call: Call, error: &StatusError) -> CarriedOut {
+        let refused = RefusedRequest::error(error, reasons::MALFORMED, self.output);
+        CarriedOut::Refused(Box::new(call), refused)
+    }
+
+    fn unguarded() -> StatusError {
+        StatusError::bad_request(
+            "the body cannot be made conditional on the stored object (admission.guard of fairgate): \
+             send JSON without duplicate members",
+        )
+    }
+
+    /// What the server says if a client states a version that is not that of the object.
+    fn modified(&self) -> StatusError {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        absent::conflict(&self.plan.facts, why)
     }
 }
 
+/// Forgets the reply to a request that was not carried out.
+pub(crate) async fn forget(reply: Reply, call: &Call) {
+    let _ = Limited::new(reply.into_body(), MAX_CONFLICT)
+        .collect()
+        .await;
+    // The upstream is done with it, and nothing has been changed.
+    call.context.progress.set(RequestProgress::NotSent);
+}
+
 /// The request with another body.
-fn guarded(call: &Call, body: &Bytes, content_type: Option<&'static str>) -> Call {
+pub(crate) fn guarded(call: &Call, body: &Bytes, content_type: Option<&'static str>) -> Call {
     let mut guarded = with_body(call, body);
     let headers = guarded.request.headers_mut();
     headers.insert(CONTENT_LENGTH, body.len().into());

@@ -11,7 +11,11 @@ use fairgate_objects::conversion::BuiltInConversion;
 use fairgate_upstream::path::push_segment;
 use serde_json::{Value, json};
 
-use crate::{body_budget::BodyShare, facts::WriteFacts, upstream_objects::UpstreamReader};
+use crate::{
+    body_budget::{BodyShare, ReadFailure},
+    facts::WriteFacts,
+    upstream_objects::UpstreamReader,
+};
 
 /// Group, version and kind.
 pub(crate) type KindParts = [String; 3];
@@ -35,34 +39,37 @@ pub(crate) enum Conversion {
 
 /// Finds out how objects of a request are converted. For custom resources, their definition is read from the upstream.
 ///
+/// The inner error is why they cannot be converted.
+///
 /// # Errors
 ///
-/// Why they cannot be converted.
+/// The definition could not be read.
 pub(crate) async fn conversion(
     upstream: &UpstreamReader,
     facts: &WriteFacts,
     to: &KindParts,
     share: BodyShare,
-) -> Result<Conversion, String> {
+) -> Result<Result<Conversion, String>, ReadFailure> {
     let [group, _, kind] = &facts.kind;
     let [to_group, _, to_kind] = to;
     let [from_parts, to_parts] = [&facts.kind, to].map(|kind| kind.each_ref().map(|part| &**part));
     if let Some(built_in) = BuiltInConversion::between(from_parts, to_parts) {
-        return Ok(Conversion::BuiltIn(built_in));
+        return Ok(Ok(Conversion::BuiltIn(built_in)));
     }
     if group != to_group || kind != to_kind || group != &facts.group {
-        return Err("its fields differ".to_owned());
+        return Ok(Err("its fields differ".to_owned()));
     }
     let mut path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/".to_owned();
     push_segment(&mut path, &format!("{}.{group}", facts.resource));
-    let definition = upstream.object(&path, share).await;
-    let Some(definition) = definition.map_err(|why| format!("{path}: {why}"))? else {
-        return Err("it is no custom resource".to_owned());
+    let Some(definition) = upstream.object(&path, share).await? else {
+        return Ok(Err("it is no custom resource".to_owned()));
     };
-    match definition.value["spec"]["conversion"]["strategy"].as_str() {
-        None | Some("None") => Ok(Conversion::SameFields),
-        Some(strategy) => Err(format!("its conversion strategy is {strategy}")),
-    }
+    Ok(
+        match definition.value["spec"]["conversion"]["strategy"].as_str() {
+            None | Some("None") => Ok(Conversion::SameFields),
+            Some(strategy) => Err(format!("its conversion strategy is {strategy}")),
+        },
+    )
 }
 
 impl Conversion {

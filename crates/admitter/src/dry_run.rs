@@ -32,10 +32,8 @@ pub(crate) enum DryRunEnd {
     Object(Value, DryRunReply, Vec<HeaderValue>),
     /// The upstream carries the request out, but does not return its object.
     NoObject,
-    /// The upstream refuses the request.
+    /// The upstream refuses the request, or failed and says so in a `Status`.
     Refused(StatusCode, DryRunRefusal),
-    /// The upstream failed, and says so in a `Status`.
-    Broken(StatusCode, DryRunRefusal),
     /// There is no memory for its response.
     NoRoom,
     /// Something else is lacking.
@@ -132,10 +130,10 @@ where
                 warnings,
                 body,
             };
-            return Ok(if head.status.is_client_error() {
+            let is_error =
+                head.status.is_client_error() || head.status.is_server_error() && is_status;
+            return Ok(if is_error {
                 DryRunEnd::Refused(head.status, refusal)
-            } else if head.status.is_server_error() && is_status {
-                DryRunEnd::Broken(head.status, refusal)
             } else {
                 let why = format!("the upstream answered the dry run with {}", head.status);
                 DryRunEnd::Failed(why)

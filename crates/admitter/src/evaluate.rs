@@ -25,7 +25,7 @@ use crate::{
     body_object::{BodyObject, BodyReading},
     deletions,
     dry_run::{DryRunEnd, DryRunReply, DryRuns},
-    guard::JudgedVersion,
+    guard::{JudgedItem, JudgedVersion},
     judge_inputs::ReadInputs,
     judge_job::{JudgeJob, JudgedWrite},
     judged_object::Fresh,
@@ -39,9 +39,6 @@ use crate::{
     workers::LARGE,
     write_request::WriteVerb,
 };
-
-/// By how many seconds the clock of the upstream may be behind.
-const SKEW: u64 = 2;
 
 /// A request that is judged, with what is needed of its call: it may be judged when the call is gone.
 pub(crate) struct Evaluation {
@@ -63,6 +60,8 @@ pub(crate) struct Evaluation {
     pub(crate) share: BodyShare,
     /// The stored object by which it is judged.
     pub(crate) judged_version: Option<JudgedVersion>,
+    /// The stored objects of a collection by which its guarded deletion is judged.
+    pub(crate) judged_items: Vec<JudgedItem>,
     /// The warnings of the upstream about the dry run.
     pub(crate) dry_warnings: Vec<HeaderValue>,
     /// Whether the upstream has carried out the request itself: what is read from then on is too new, unless the request is
@@ -102,13 +101,11 @@ pub(crate) struct DrySeen {
 pub(crate) enum Unjudged {
     /// The request is wrong, or refused by the upstream.
     Refused(Box<RefusedRequest>),
-    /// The upstream failed to execute the dry run, in these words.
-    Broken(Box<RefusedRequest>),
     /// Time or a thread is lacking, whatever the failure policies say.
     Lacking(Lack),
     /// What is needed could not be read.
     Failed(String),
-    /// The object does not exist: the upstream says so.
+    /// The object does not exist.
     Absent,
     /// An inner layer refuses the request.
     Inner(Refusal),
@@ -218,6 +215,9 @@ impl Evaluation {
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
         let old = self.old(old).await?;
+        if old.is_none() && self.admitter.guard {
+            return Err(Unjudged::Absent);
+        }
         let seen = self.dry_object(dry).await?;
         let mut end = match seen.object {
             Some(found) => self.judge(Some(found), old).await?,
@@ -391,49 +391,8 @@ impl Evaluation {
         })
     }
 
-    /// Judges a server-side apply that the upstream carries out meanwhile, by the object that is stored afterwards.
-    async fn after_apply(
-        &mut self,
-        old: OldRead,
-        carried_out: oneshot::Receiver<bool>,
-    ) -> Result<Evaluated, Unjudged> {
-        if self.plan.facts.dry_run {
-            let why = "a dry run of server-side apply cannot be judged in audit mode";
-            return Err(Unjudged::Failed(why.to_owned()));
-        }
-        let old = self.stored(old).await?;
-        let is_unanswered = !self.is_answered.get();
-        let old = self.as_old(old);
-        if !carried_out.await.unwrap_or(false) {
-            return Err(Unjudged::Absent);
-        }
-        let Some(new) = self.stored(self.start_read()).await? else {
-            let why = "the object was deleted after it was applied";
-            return Err(Unjudged::Failed(why.to_owned()));
-        };
-        let version = |of: &Value| of["metadata"]["resourceVersion"].clone();
-        let is_same = old.as_ref().map(version) == Some(version(&new.value));
-        // Either nothing was to be changed, or what was read as the object before is the one after.
-        if is_same && (!is_unanswered || self.was_just_applied(&new.value)) {
-            self.check_unanswered()?;
-        }
-        self.share.join(new.share);
-        self.plan.facts.set_kind_by(&new.value);
-        self.plan.fidelity = Fidelity::Completed;
-        self.judge(Some(new.value), old).await
-    }
-
-    /// Whether this apply has changed an object that is stored, by the time at which its manager did so last.
-    fn was_just_applied(&self, stored: &Value) -> bool {
-        let clock = &self.admitter.clock;
-        let took = clock.now().since(self.started).as_secs();
-        let began = clock.unix_seconds().saturating_sub(took + SKEW);
-        let since = i64::try_from(began).unwrap_or(i64::MAX);
-        objects::applied_at(stored, self.plan.query.field_manager()) >= Some(since)
-    }
-
     /// The end of reading a stored object.
-    async fn stored(&self, read: OldRead) -> Result<Option<StoredObject>, Unjudged> {
+    pub(crate) async fn stored(&self, read: OldRead) -> Result<Option<StoredObject>, Unjudged> {
         let read = read.end().await;
         read.map_err(|failure| self.unread("read the stored object", failure))
     }
@@ -446,7 +405,7 @@ impl Evaluation {
     }
 
     /// Makes a stored object the one before the request.
-    fn as_old(&mut self, stored: Option<StoredObject>) -> Option<Value> {
+    pub(crate) fn as_old(&mut self, stored: Option<StoredObject>) -> Option<Value> {
         let Some(stored) = stored else {
             self.plan.facts.operation = match self.plan.facts.verb {
                 WriteVerb::Update | WriteVerb::Patch => AdmissionOperation::Create,
@@ -457,6 +416,7 @@ impl Evaluation {
             {
                 options["kind"] = json!("CreateOptions");
             }
+            self.judged_version = self.admitter.guard.then(JudgedVersion::absent);
             return None;
         };
         self.share.join(stored.share);
@@ -527,9 +487,7 @@ impl Evaluation {
                 })
             }
             DryRunEnd::NoObject => Ok(DrySeen::default()),
-            DryRunEnd::Refused(status, refusal) | DryRunEnd::Broken(status, refusal) => {
-                self.refused_dry_run(status, refusal)
-            }
+            DryRunEnd::Refused(status, refusal) => self.refused_dry_run(status, refusal),
             DryRunEnd::NoRoom => Err(RefusedRequest::no_room(self.output).into()),
             DryRunEnd::Lacking(lack) => Err(Unjudged::Lacking(lack)),
             DryRunEnd::Failed(why) => Err(Unjudged::Failed(why)),
@@ -557,6 +515,7 @@ impl Evaluation {
             JudgeFailure::BadBody(error) => self.bad(&error),
             JudgeFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
             JudgeFailure::Lacking(lack) => Unjudged::Lacking(lack),
+            JudgeFailure::Unread(why) => Unjudged::Failed(why),
         }
     }
 

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use fairgate_admission::LookupLack;
 use fairgate_apiserver::StatusError;
 use fairgate_base::tasks;
 use fairgate_cel::library::authorizer::AuthorizationCheck;
@@ -22,6 +23,7 @@ use tokio::runtime::Handle;
 use crate::{
     abort_on_drop::AbortOnDrop,
     admitter::Admitter,
+    body_budget::ReadFailure,
     conversion::{self, ConvertedObjects, KindParts},
     decoded::decoded_bytes,
     facts::WriteFacts,
@@ -65,6 +67,27 @@ pub(crate) enum JudgeFailure {
     NoRoom,
     /// Time or a thread is lacking.
     Lacking(Lack),
+    /// What is needed could not be read.
+    Unread(String),
+}
+
+impl From<LookupLack> for JudgeFailure {
+    fn from(lack: LookupLack) -> Self {
+        match lack {
+            LookupLack::Time => Self::Lacking(Lack::Time),
+            LookupLack::Server(why) => Self::Unread(why),
+        }
+    }
+}
+
+impl From<ReadFailure> for JudgeFailure {
+    fn from(failure: ReadFailure) -> Self {
+        match failure {
+            ReadFailure::NoRoom => Self::NoRoom,
+            ReadFailure::Lacking(lack) => Self::Lacking(lack),
+            failure => Self::Unread(failure.to_string()),
+        }
+    }
 }
 
 /// Why something was not done on a worker thread.
@@ -149,7 +172,8 @@ impl Admitter {
             }
             self.read_missing(&mut job, missing, control).await?;
             let user = Arc::clone(&job.facts.user);
-            job.answers.answer(&self.authorizer, &user, checks).await;
+            let answered = job.answers.answer(&self.authorizer, &user, checks);
+            answered.await?;
         }
         Err(JudgeFailure::Lacking(Lack::Time))
     }
@@ -175,7 +199,7 @@ impl Admitter {
     ///
     /// # Errors
     ///
-    /// [`JudgeFailure::NoRoom`]. What cannot be read for other reasons is known as such in the next pass.
+    /// What is lacking to read it. What cannot be read for other reasons is known as such in the next pass.
     async fn read_missing(
         &self,
         job: &mut JudgeJob,
@@ -183,7 +207,7 @@ impl Admitter {
         control: &Handle,
     ) -> Result<(), JudgeFailure> {
         for lookup in missing.lookups {
-            job.read.lookups.read(&*self.cluster, lookup).await;
+            job.read.lookups.read(&*self.cluster, lookup).await?;
         }
         for kind in missing.converted {
             let converted = self.converted(job, kind, control).await?;
@@ -204,8 +228,8 @@ impl Admitter {
         let finding = async move { conversion::conversion(&upstream, &facts, &to, share).await };
         let mut task = AbortOnDrop(tasks::spawn_with_result(control, finding));
         let found = (&mut task.0).await;
-        let found = found.unwrap_or_else(|error| Err(error.to_string()));
-        let conversion = match found {
+        let found = found.map_err(|error| JudgeFailure::Unread(error.to_string()))?;
+        let conversion = match found? {
             Ok(conversion) => conversion,
             Err(why) => {
                 let objects = Err(why);

@@ -14,6 +14,9 @@ pub(crate) enum Lack {
     /// A thread that evaluates.
     #[error("no thread is free to evaluate the admission policies")]
     Worker,
+    /// A place among the requests that wait for the resources of the upstream.
+    #[error("too many requests wait until the resources of the upstream have been read")]
+    Place,
     /// Room in the URL for the parameter that makes it a dry run.
     #[error("the URL is too long for the dry run that admission policies ask for")]
     Url,
@@ -24,7 +27,7 @@ impl Lack {
     pub(crate) fn status(self) -> StatusError {
         let (code, reason, details) = match self {
             Self::Time => (StatusCode::GATEWAY_TIMEOUT, "Timeout", json!({})),
-            Self::Worker => (
+            Self::Worker | Self::Place => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "TooManyRequests",
                 json!({"retryAfterSeconds": 1}),

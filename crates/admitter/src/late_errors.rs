@@ -38,15 +38,7 @@ impl Evaluation {
                 reply: Some(EarlyReply::Error(error)),
             });
         }
-        // That an upstream is overloaded may be the client's doing.
-        let overloaded = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
-        Err(
-            if status.is_server_error() && !overloaded.contains(&status) {
-                Unjudged::Broken(error)
-            } else {
-                Unjudged::Refused(error)
-            },
-        )
+        Err(Unjudged::Refused(error))
     }
 
     /// The object of a request whose dry run ended with a late error, as policies would have seen it; `None` if that cannot

@@ -101,7 +101,7 @@ where
                 };
             }
             Concern::NotReady => false,
-            Concern::Disguised => true,
+            Concern::Disguised | Concern::UnknownResource => true,
         };
         let reply = AdmissionSide::refusal(&call, is_ready);
         Admitting::Judging {

@@ -38,11 +38,14 @@
 //! Not here: following policies, params and namespaces, and the audit log.
 
 mod abort_on_drop;
+mod absent;
 mod admitter;
+mod applied;
 mod body_budget;
 mod body_object;
 mod cluster_state;
 mod collection;
+mod collection_guard;
 mod conditional;
 mod conversion;
 mod decoded;
@@ -51,6 +54,7 @@ mod dry_run;
 mod evaluate;
 mod facts;
 mod guard;
+mod json_patch_version;
 mod judge_inputs;
 mod judge_job;
 mod judged_object;
@@ -73,13 +77,14 @@ mod unknown_writes;
 mod upstream_objects;
 mod used_bytes;
 mod wait_layer;
+mod waiting_places;
 mod warnings;
 mod workers;
 mod write_request;
 
 pub use admitter::{Admitter, AdmitterSettings};
 pub use body_budget::BudgetUse;
-pub use cluster_state::{ClusterState, ResourceKind, ServedResource};
+pub use cluster_state::{ClusterState, ResourceKind, ResourcesRead, ServedResource};
 pub use layer::{AdmissionLayer, AdmissionService};
 pub use published::{ForwardedPolicies, PublishedPolicies};
 pub use wait_layer::{AdmissionWaitLayer, AdmissionWaitService};

@@ -33,6 +33,17 @@ impl QueryParameters {
         }
     }
 
+    /// The selector of fields; empty if there is none.
+    pub(crate) fn field_selector(&self) -> &str {
+        self.0.first("fieldSelector").unwrap_or_default()
+    }
+
+    /// How many objects a request is about at most.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        let limit = self.0.first("limit")?.parse().ok()?;
+        (limit > 0).then_some(limit)
+    }
+
     /// Whether nothing is to be stored.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.0

@@ -23,8 +23,6 @@ pub(crate) struct JudgePlan {
     pub(crate) query: QueryParameters,
     /// The greatest fidelity that one of the policies asks for.
     pub(crate) fidelity: Fidelity,
-    /// Whether a policy that may match wants the request refused if it cannot be judged.
-    pub(crate) refuses_failures: bool,
 }
 
 /// Whether any policy may match a request. Costs some searches in hash tables, and allocates nothing.
@@ -46,6 +44,31 @@ pub(crate) fn may_match(
         let attributes = write.attributes(operation, kind_of(served), user);
         !is_exempt(policies, &attributes) && policies.set.may_match(&attributes, &inputs)
     })
+}
+
+/// Whether a request is for a resource that is not known, and a policy may be about it as another version of one that is. Costs a
+/// search in a table if it is known.
+pub(crate) fn needs_discovery(
+    admitter: &Admitter,
+    policies: &ForwardedPolicies,
+    write: &ForwardedWrite<'_>,
+    user: &User,
+) -> bool {
+    let cluster = &*admitter.cluster;
+    if policies.set.is_empty() || is_known(cluster, write) {
+        return false;
+    }
+    let inputs = MatchInputs::new(cluster, &[]);
+    operations(write).any(|operation| {
+        let attributes = write.attributes(operation, kind_of(None), user);
+        !is_exempt(policies, &attributes)
+            && policies.set.may_match_another_version(&attributes, &inputs)
+    })
+}
+
+/// Whether the upstream is known to serve the resource of a request.
+pub(crate) fn is_known(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -> bool {
+    served(cluster, write).is_some()
 }
 
 /// Whether no policy is about a request, whatever its rules say.
@@ -89,7 +112,6 @@ impl JudgePlan {
             .iter()
             .filter_map(|policy| policies.fidelity_of(policy.name));
         let fidelity = fidelities.max().unwrap_or(Fidelity::Completed);
-        let refuses_failures = possible.iter().any(|policy| !policy.ignores_failures);
         let query = QueryParameters::parse(query);
         let mut facts = WriteFacts::new(write, user, served);
         facts.dry_run = query.is_dry_run();
@@ -98,7 +120,6 @@ impl JudgePlan {
             facts,
             query,
             fidelity,
-            refuses_failures,
         }
     }
 }

@@ -24,10 +24,7 @@ pub(crate) fn record_of(
         Ok(end) if end.judged.refusal.is_some() => (AdmissionDecision::Denied, String::new()),
         Ok(_) => (AdmissionDecision::Allowed, String::new()),
         Err(unjudged) => {
-            let is_refused = admitter.mode == AdmissionMode::Enforce
-                && (plan.refuses_failures
-                    || !matches!(unjudged, Unjudged::Failed(_) | Unjudged::Broken(_)));
-            let decision = if is_refused {
+            let decision = if admitter.mode == AdmissionMode::Enforce {
                 AdmissionDecision::Failed
             } else {
                 AdmissionDecision::NotJudged
@@ -67,11 +64,11 @@ pub(crate) fn record_of(
 /// Why a request could not be judged. Texts of clients are not in it.
 fn failure_of(unjudged: &Unjudged) -> String {
     match unjudged {
-        Unjudged::Refused(refused) | Unjudged::Broken(refused) if refused.reason.is_empty() => {
+        Unjudged::Refused(refused) if refused.reason.is_empty() => {
             let code = refused.response.status.as_u16();
             format!("the upstream answered its dry run with {code}")
         }
-        Unjudged::Refused(refused) | Unjudged::Broken(refused) => {
+        Unjudged::Refused(refused) => {
             format!("{} ({})", refused.reason, refused.response.status.as_u16())
         }
         Unjudged::Lacking(lack) => lack.to_string(),

@@ -65,7 +65,9 @@ impl RefusedRequest {
     /// What is needed to judge the request could not be read.
     pub(crate) fn failed(why: &str, output: Output) -> Self {
         let text = format!("fairgate: the admission policies cannot be evaluated: {why}");
-        Self::error(&StatusError::unavailable(text), reasons::FAILED, output)
+        let code = StatusCode::INTERNAL_SERVER_ERROR;
+        let error = StatusError::new(code, "InternalError", text);
+        Self::error(&error, reasons::FAILED, output)
     }
 
     /// A verdict. The warnings are those of the upstream about the dry run of the request.

@@ -58,6 +58,8 @@ pub(crate) enum Concern {
     Judge(Arc<ForwardedPolicies>),
     /// They are not known yet.
     NotReady,
+    /// Its resource is not known. It may be a new version of one that policies are about.
+    UnknownResource,
     /// A server that cleans paths would understand it as another request, which policies may match.
     Disguised,
 }
@@ -103,10 +105,25 @@ impl AdmissionSide {
                 Concern::NotReady
             };
         };
-        if !self.may_match(policies, &write, call) || self.hosted.answers(call) {
+        let is_unknown = self.needs_discovery(policies, &write, call);
+        if !(is_unknown || self.may_match(policies, &write, call)) || self.hosted.answers(call) {
             return Concern::None;
         }
+        if is_unknown {
+            return Concern::UnknownResource;
+        }
         Concern::Judge(Arc::clone(policies))
+    }
+
+    /// Whether the upstream must be asked for its resources before a request can be judged. In audit mode nothing waits for that.
+    fn needs_discovery(
+        &self,
+        policies: &ForwardedPolicies,
+        write: &ForwardedWrite<'_>,
+        call: &Call,
+    ) -> bool {
+        self.admitter.mode == AdmissionMode::Enforce
+            && plan::needs_discovery(&self.admitter, policies, write, &call.digest.user)
     }
 
     fn may_match(
@@ -149,6 +166,7 @@ impl AdmissionSide {
             (Subject::Write(cleaned), Subject::Write(write), _) if cleaned == *write => false,
             (Subject::Write(cleaned), _, Some(policies)) => {
                 self.may_match(policies, &cleaned, call)
+                    || self.needs_discovery(policies, &cleaned, call)
             }
             (Subject::None, ..) => false,
             _ => true,
@@ -187,6 +205,7 @@ impl AdmissionSide {
             output,
             share: self.budget.share(&digest.user),
             judged_version: None,
+            judged_items: Vec::new(),
             dry_warnings: Vec::new(),
             is_answered: Rc::default(),
             carried_out: None,
@@ -249,6 +268,9 @@ impl AdmissionSide {
             let carried = self.carry_out(verdict, record, &evaluation, call, &mut inner, retries);
             match carried.await? {
                 CarriedOut::Reply(reply) => return Ok(reply),
+                CarriedOut::Refused(call, refused) => {
+                    return Ok(refused.reply(&[], &call.context));
+                }
                 CarriedOut::Changed(returned, old) => {
                     call = *returned;
                     retries += 1;
@@ -292,9 +314,21 @@ impl AdmissionSide {
                 return Ok(CarriedOut::Reply(reply));
             }
             None => {
-                let forwarded = evaluation.forward(call, inner, &mut record, retries);
-                match forwarded.await? {
+                let is_collection = evaluation.plan.facts.verb == WriteVerb::DeleteCollection;
+                let carried = if is_collection && self.admitter.guard {
+                    evaluation
+                        .delete_items(call, inner, &mut record, retries)
+                        .await
+                } else {
+                    evaluation.forward(call, inner, &mut record, retries).await
+                };
+                match carried? {
                     CarriedOut::Reply(reply) => reply,
+                    CarriedOut::Refused(call, refused) => {
+                        let (refused, warnings) =
+                            self.authorized(&call, refused, &judged.warnings).await;
+                        refused.reply(warnings, &call.context)
+                    }
                     changed @ CarriedOut::Changed(..) => return Ok(changed),
                 }
             }
@@ -318,7 +352,6 @@ impl AdmissionSide {
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        let refuses = evaluation.plan.refuses_failures;
         match unjudged {
             // The gateway has read what the user may not know, such as the UID of the object.
             Unjudged::Refused(refused) if refused.reason == reasons::MALFORMED => {
@@ -326,9 +359,11 @@ impl AdmissionSide {
                 Ok(refused.reply(&[], &call.context))
             }
             Unjudged::Refused(refused) => Ok(refused.reply(&[], &call.context)),
-            Unjudged::Broken(broken) if refuses => Ok(broken.reply(&[], &call.context)),
-            Unjudged::Absent | Unjudged::Broken(_) => inner.call(call).await,
-            Unjudged::Inner(Refusal::UpstreamUnreachable) if !refuses => inner.call(call).await,
+            Unjudged::Absent if self.admitter.guard => {
+                let (refused, _) = self.authorized(&call, evaluation.absent(), &[]).await;
+                Ok(refused.reply(&[], &call.context))
+            }
+            Unjudged::Absent => inner.call(call).await,
             Unjudged::Inner(refusal) => Err(refusal),
             Unjudged::Lacking(lack) => {
                 let error = lack.status();
@@ -337,13 +372,10 @@ impl AdmissionSide {
             }
             Unjudged::Failed(why) => {
                 if let Some(left_out) = self.admitter.failures.admit(self.admitter.clock.now()) {
-                    tracing::warn!(%why, refuses, left_out, "cannot evaluate the admission policies for a request");
+                    tracing::warn!(%why, left_out, "cannot evaluate the admission policies for a request");
                 }
-                if refuses {
-                    let refused = RefusedRequest::failed(&why, evaluation.output);
-                    return Ok(refused.reply(&[], &call.context));
-                }
-                inner.call(call).await
+                let refused = RefusedRequest::failed(&why, evaluation.output);
+                Ok(refused.reply(&[], &call.context))
             }
         }
     }
@@ -457,7 +489,7 @@ impl AdmissionSide {
         self.admitter.clock.instant(until)
     }
 
-    /// The reply to a request that is refused because of its path or because policies are not known.
+    /// The reply to a request that is refused because the server has no such path or resource, or because policies are not known.
     pub(crate) fn refusal(call: &Call, is_ready: bool) -> Reply {
         let output = output(call);
         let refused = match Subject::of(&call.digest.info) {
@@ -576,6 +608,6 @@ fn warn_of_body(reply: &mut Reply, problems: &[String]) {
 }
 
 /// The format in which the client wants a `Status`.
-fn output(call: &Call) -> Output {
+pub(crate) fn output(call: &Call) -> Output {
     posted::output(&ApiRequest::of(call)).unwrap_or(Output::JSON)
 }

@@ -1,5 +1,5 @@
 //! The layer in front of flow control: until the policies are known, requests that may be subject to them wait here, where
-//! they hold no seat.
+//! they hold no seat. So do those for resources that are not known, which may be new versions of those that policies are about.
 
 use std::{
     future::Future,
@@ -12,13 +12,18 @@ use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
 use crate::{
+    lack::Lack,
     layer::AdmissionLayer,
-    side::{AdmissionSide, Concern},
+    plan,
+    responses::{RefusedRequest, reasons},
+    side::{AdmissionSide, Concern, output},
+    write_request::Subject,
 };
 use fairgate_admission::AdmissionMode;
+use fairgate_apiserver::StatusError;
 use fairgate_call::{Call, Refusal, Reply};
 
-/// Makes requests wait until the policies are known.
+/// Makes requests wait until the policies, and their resources, are known.
 #[derive(Clone, Debug)]
 pub struct AdmissionWaitLayer {
     shared: Option<Rc<AdmissionSide>>,
@@ -70,7 +75,7 @@ where
         let waiting = self
             .shared
             .as_ref()
-            .filter(|shared| shared.must_wait(&call));
+            .filter(|shared| shared.awaited(&call).is_some());
         match waiting {
             None => AwaitingPolicies::Passing {
                 future: self.inner.call(call),
@@ -82,11 +87,30 @@ where
     }
 }
 
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    Policies,
+    /// The resources of the upstream.
+    Resources,
+}
+
 impl AdmissionSide {
-    /// Whether a request may be subject to policies that are not known yet.
-    fn must_wait(&self, call: &Call) -> bool {
-        self.admitter.policies.borrowed().is_none()
-            && matches!(self.concern(call), Concern::NotReady)
+    /// What must be known before a request can be judged, and is not.
+    fn awaited(&self, call: &Call) -> Option<Awaited> {
+        let Subject::Write(write) = Subject::of(&call.digest.info) else {
+            return None;
+        };
+        // Most requests need no more than this.
+        let are_known = self.admitter.policies.borrowed().is_some();
+        if are_known && plan::is_known(&*self.admitter.cluster, &write) {
+            return None;
+        }
+        match self.concern(call) {
+            Concern::NotReady => Some(Awaited::Policies),
+            Concern::UnknownResource => Some(Awaited::Resources),
+            Concern::None | Concern::Judge(_) | Concern::Disguised => None,
+        }
     }
 }
 
@@ -94,11 +118,40 @@ async fn wait<S>(shared: Rc<AdmissionSide>, call: Call, mut inner: S) -> Result<
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
 {
-    let known = shared.admitter.policies.known();
-    match tokio::time::timeout(shared.admitter.ready_limit, known).await {
-        Ok(()) => inner.call(call).await,
-        Err(_elapsed) => Ok(AdmissionSide::refusal(&call, false)),
+    let admitter = &shared.admitter;
+    if shared.awaited(&call) == Some(Awaited::Policies) {
+        let known = admitter.policies.known();
+        if tokio::time::timeout(admitter.ready_limit, known)
+            .await
+            .is_err()
+        {
+            return Ok(AdmissionSide::refusal(&call, false));
+        }
     }
+    if shared.awaited(&call) == Some(Awaited::Resources) {
+        let Some(_place) = admitter.waiting.take(&call.digest.user.name) else {
+            return Ok(unknown_resource(&call, &Lack::Place.status()));
+        };
+        let read = admitter.cluster.resources_read();
+        match tokio::time::timeout(admitter.ready_limit, read).await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => {
+                let why = format!("fairgate: the resources of the upstream cannot be read: {why}");
+                return Ok(unknown_resource(&call, &StatusError::unavailable(why)));
+            }
+            Err(_elapsed) => return Ok(unknown_resource(&call, &Lack::Time.status())),
+        }
+        if shared.awaited(&call) == Some(Awaited::Resources) {
+            // The upstream does not serve it. Forwarded, it would be carried out if it was defined just now.
+            return Ok(unknown_resource(&call, &StatusError::no_route()));
+        }
+    }
+    inner.call(call).await
+}
+
+/// The reply to a request for a resource that is not known.
+fn unknown_resource(call: &Call, error: &StatusError) -> Reply {
+    RefusedRequest::error(error, reasons::FAILED, output(call)).reply(&[], &call.context)
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;

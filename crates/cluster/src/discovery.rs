@@ -1,7 +1,9 @@
 //! Keeps the table of the upstream's resources up to date.
 //!
 //! Two aggregated documents hold everything; a server that has none is asked for each version. The table is read again
-//! every 30 s, and soon after somebody asked for a resource that is not in it, which may just have been defined.
+//! every 30 s, and soon after somebody asked for a resource that is not in it, which may just have been defined. Requests that
+//! cannot be judged without knowing wait for that: whoever waits shares the next reading, and there is one in a few seconds
+//! at most, whatever they ask for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,6 +24,8 @@ use crate::resources::{ListedResource, ResourceTable, items, of_groups, of_versi
 const REFRESH: Duration = Duration::from_secs(30);
 /// The shortest pause between two readings. While unknown resources stay unknown, the pause grows to [`REFRESH`].
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause before a reading that somebody waits for.
+const AWAITED_PAUSE: Duration = Duration::from_secs(4);
 /// The longest time for one document.
 const DOCUMENT_LIMIT: Duration = Duration::from_secs(30);
 /// The largest document that is read, in bytes.
@@ -42,7 +46,19 @@ pub(crate) struct ResourceDiscovery {
     readings: watch::Sender<u64>,
     /// A resource is missed.
     missed: Notify,
+    /// Somebody waits for the next reading.
+    awaited: Notify,
+    attempts: watch::Sender<ReadingAttempts>,
     state: Mutex<ReadingState>,
+}
+
+/// How often it was tried to read the table.
+#[derive(Debug, Default)]
+struct ReadingAttempts {
+    begun: u64,
+    ended: u64,
+    /// Why the last one that has ended failed.
+    failure: Option<String>,
 }
 
 #[derive(Debug)]
@@ -60,6 +76,8 @@ impl ResourceDiscovery {
             table: ArcSwap::default(),
             readings: watch::Sender::new(0),
             missed: Notify::new(),
+            awaited: Notify::new(),
+            attempts: watch::Sender::default(),
             state: Mutex::new(ReadingState {
                 read,
                 failure: None,
@@ -87,6 +105,24 @@ impl ResourceDiscovery {
         self.missed.notify_one();
     }
 
+    /// Waits until the table has been read by a reading that began after this call; if it never was, by any.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be read.
+    pub(crate) async fn read_again(&self) -> Result<(), String> {
+        let mut attempts = self.attempts.subscribe();
+        let before = if self.is_read() {
+            attempts.borrow().begun
+        } else {
+            attempts.borrow().ended
+        };
+        self.awaited.notify_one();
+        let ended = attempts.wait_for(|attempts| attempts.ended > before);
+        let ended = ended.await.map_err(|error| error.to_string())?;
+        ended.failure.clone().map_or(Ok(()), Err)
+    }
+
     /// Why the table could not be read the last time.
     pub(crate) fn problem(&self) -> Option<String> {
         let state = lock(&self.state);
@@ -100,24 +136,43 @@ impl ResourceDiscovery {
         let mut pause = SHORTEST_PAUSE;
         loop {
             let began = self.clock.now();
-            pause = match self.read().await {
+            self.attempts.send_modify(|attempts| attempts.begun += 1);
+            let read = self.read().await;
+            let failure = read.as_ref().err().cloned();
+            self.attempts.send_modify(|attempts| {
+                attempts.ended = attempts.begun;
+                attempts.failure = failure;
+            });
+            pause = match read {
                 Ok(true) => SHORTEST_PAUSE,
-                Ok(false) | Err(()) => (pause * 2).min(REFRESH),
+                Ok(false) | Err(_) => (pause * 2).min(REFRESH),
             };
-            let rest = self.clock.now().since(began);
-            tokio::time::sleep(pause.saturating_sub(rest)).await;
-            if !self.is_read() {
-                continue;
+            self.rest(began, pause).await;
+        }
+    }
+
+    /// Waits for the next reading, which is due when `pause` has passed and a resource is missed, and earlier if somebody waits for it.
+    async fn rest(&self, began: Time, pause: Duration) {
+        let passed = self.clock.now().since(began);
+        let awaited = async {
+            let earliest = tokio::time::sleep(pause.min(AWAITED_PAUSE).saturating_sub(passed));
+            tokio::join!(earliest, self.awaited.notified());
+        };
+        let missed = async {
+            tokio::time::sleep(pause.saturating_sub(passed)).await;
+            if self.is_read() {
+                let _ = tokio::time::timeout(REFRESH.saturating_sub(pause), self.missed.notified())
+                    .await;
             }
-            tokio::select! {
-                () = self.missed.notified() => {}
-                () = tokio::time::sleep(REFRESH.saturating_sub(pause)) => {}
-            }
+        };
+        tokio::select! {
+            () = awaited => {}
+            () = missed => {}
         }
     }
 
     /// Reads the table; returns whether it has become larger or smaller.
-    async fn read(&self) -> Result<bool, ()> {
+    async fn read(&self) -> Result<bool, String> {
         match self.resources().await {
             Ok(found) => {
                 let table = ResourceTable::new(found);
@@ -135,9 +190,9 @@ impl ResourceDiscovery {
                 let mut state = lock(&self.state);
                 if state.failure.as_ref() != Some(&why) {
                     tracing::warn!(%why, "cannot discover the resources of the upstream; trying again");
-                    state.failure = Some(why);
+                    state.failure = Some(why.clone());
                 }
-                Err(())
+                Err(why)
             }
         }
     }

@@ -168,8 +168,8 @@ impl<T: KeptForm> Following<T> {
             }
             if is_read {
                 let names = kinds.iter().map(shown).collect::<Vec<_>>().join(" or ");
-                self.health
-                    .failed(&names, "the upstream does not serve this kind".to_owned());
+                let why = "the upstream does not serve this kind".to_owned();
+                self.health.failed(&names, why, true);
                 self.not_served();
                 discovery.miss();
             }
@@ -202,14 +202,16 @@ impl<T: KeptForm> Following<T> {
                 Ok(event) => {
                     if self.objects.take(api_version, kind, event).is_err() {
                         let why = "the objects take too much memory".to_owned();
-                        self.health.failed(kind, why);
+                        self.health.failed(kind, why, false);
                         return LARGE_PAUSE;
                     }
                 }
                 // The watch begins again with a list.
                 Err(WatchError::Refused { code: 410, .. }) => {}
                 Err(error) => {
-                    self.health.failed(kind, error.to_string());
+                    let is_final = matches!(error, WatchError::Refused { code, .. }
+                        if (400..500).contains(&code) && ![408, 429].contains(&code));
+                    self.health.failed(kind, error.to_string(), is_final);
                     if matches!(error, WatchError::Refused { code: 404, .. }) {
                         return ABSENT_PAUSE;
                     }

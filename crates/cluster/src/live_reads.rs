@@ -1,9 +1,8 @@
 //! Reads single objects that no watch has delivered yet.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use fairgate_admission::InputFailure;
-use fairgate_admission::SharedObject;
+use fairgate_admission::{InputFailure, LookupLack, SharedObject};
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_core::{
     sync::{Mutex, lock},
@@ -72,14 +71,10 @@ impl LiveReads {
         let reading = tasks::spawn_with_result(&self.0.control, async move {
             let reading = this.get(path, &type_meta);
             let read = tokio::time::timeout(limit, reading).await;
-            read.unwrap_or_else(|_| {
-                Err(InputFailure::Failed(
-                    "the upstream does not respond in time".to_owned(),
-                ))
-            })
+            read.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
         });
         let read = reading.await;
-        read.unwrap_or_else(|_| Err(InputFailure::Failed("the gateway stops".to_owned())))
+        read.unwrap_or_else(|_| Err(lacking(&"the gateway stops")))
     }
 }
 
@@ -116,19 +111,25 @@ impl ReadsInProgress {
         path: &str,
         (api_version, kind): &(String, String),
     ) -> Result<SharedObject, InputFailure> {
-        let failed = |error: &dyn std::fmt::Display| InputFailure::Failed(error.to_string());
+        let failed = |error: &dyn fmt::Display| InputFailure::Failed(error.to_string());
         let target = PathAndQuery::try_from(path).map_err(|error| failed(&error))?;
         let reading = self.client.get(target, "application/json", MAX_OBJECT);
-        let (status, body) = reading.await.map_err(|error| failed(&error))?;
+        let (status, body) = reading.await.map_err(|error| lacking(&error))?;
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         if status == StatusCode::NOT_FOUND && value["reason"] == "NotFound" {
             return Err(InputFailure::NotFound);
         }
         if !status.is_success() {
             let message = value["message"].as_str().unwrap_or_default();
-            return Err(failed(&format_args!(
-                "the upstream answered {status}: {message}"
-            )));
+            let why = format!("the upstream answered {status}: {message}");
+            let is_for_now = status.is_server_error()
+                || status == StatusCode::TOO_MANY_REQUESTS
+                || status == StatusCode::REQUEST_TIMEOUT;
+            return Err(if is_for_now {
+                lacking(&why)
+            } else {
+                failed(&why)
+            });
         }
         if value["kind"] != **kind || value["apiVersion"] != **api_version {
             return Err(failed(&format_args!(
@@ -137,6 +138,10 @@ impl ReadsInProgress {
         }
         Ok(SharedObject::of(Whole::object(value)).0)
     }
+}
+
+fn lacking(why: &dyn fmt::Display) -> InputFailure {
+    InputFailure::Lacking(LookupLack::Server(why.to_string()))
 }
 
 /// The path of an object. `None` for names that no object has, and that could change the path.

@@ -12,7 +12,7 @@ use fairgate_admission::{
     ClusterObjects, InputFailure, KnownFuture, LookupFuture, ParamScope, PolicyParamKind,
     SharedObject, unknown_param_kind,
 };
-use fairgate_admitter::{ClusterState, ServedResource};
+use fairgate_admitter::{ClusterState, ResourcesRead, ServedResource};
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_upstream::client::ApiClient;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -216,6 +216,10 @@ impl ClusterState for FollowedCluster {
         }
         found.cloned()
     }
+
+    fn resources_read(&self) -> ResourcesRead<'_> {
+        Box::pin(self.following.discovery.read_again())
+    }
 }
 
 impl ClusterObjects for FollowedCluster {
@@ -251,9 +255,15 @@ impl ClusterObjects for FollowedCluster {
         let follower = self.params.load().get(kind).cloned();
         Box::pin(async move {
             // A kind that is not followed any more has become unknown: the policies have changed.
-            if let Some(follower) = follower {
-                let _ = tokio::time::timeout(PARAM_LIMIT, follower.listed()).await;
+            let Some(follower) = follower else {
+                return Ok(());
+            };
+            let listed = tokio::time::timeout(PARAM_LIMIT, follower.listed()).await;
+            if listed.is_ok() {
+                return Ok(());
             }
+            // A kind that does not exist, or may not be read, is an error of the policy.
+            follower.health.lack().map_or(Ok(()), Err)
         })
     }
 

@@ -29,6 +29,7 @@ use crate::{
 };
 
 mod param_kinds;
+mod resources;
 
 type WatchSender = UnboundedSender<std::io::Result<Bytes>>;
 

@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use fairgate_admission::LookupLack;
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     sync::{Mutex, lock},
@@ -30,6 +31,8 @@ struct HealthState {
     last: Time,
     /// The failure that was logged last, until a watch is open again.
     failure: Option<String>,
+    /// Whether that does not change by itself.
+    is_final: bool,
 }
 
 impl WatchHealth {
@@ -42,8 +45,19 @@ impl WatchHealth {
                 open: 0,
                 last,
                 failure: None,
+                is_final: false,
             }),
         })
+    }
+
+    /// What is lacking to list the objects; `None` if nothing is, but they do not exist, or may not be read.
+    pub(crate) fn lack(&self) -> Option<LookupLack> {
+        let state = lock(&self.state);
+        match &state.failure {
+            None => Some(LookupLack::Time),
+            Some(_) if state.is_final => None,
+            Some(why) => Some(LookupLack::Server(format!("{}: {why}", self.what))),
+        }
     }
 
     /// The time since the watch was last open; zero while it is.
@@ -67,9 +81,11 @@ impl WatchHealth {
         Some(format!("{what}: not watched for {seconds} s: {why}"))
     }
 
-    /// The objects cannot be listed or watched. The same reason is logged once until they can.
-    pub(crate) fn failed(&self, kind: &str, why: String) {
+    /// The objects cannot be listed or watched; `is_final` if that does not change by itself. The same reason is logged once until
+    /// they can.
+    pub(crate) fn failed(&self, kind: &str, why: String, is_final: bool) {
         let mut state = lock(&self.state);
+        state.is_final = is_final;
         if state.failure.as_ref() != Some(&why) {
             let what = self.what;
             tracing::warn!(kind, %why, "cannot watch {what} for admission; trying again");
@@ -126,17 +142,22 @@ mod tests {
         let second = Duration::from_secs(1);
         clock.advance(3 * second);
         assert_eq!(health.age(), 3 * second);
-        health.failed("Namespace", "refused".to_owned());
+        health.failed("Namespace", "refused".to_owned(), true);
+        assert_eq!(health.lack(), None);
         let problem = "namespaces: not watched for 3 s: refused";
         assert_eq!(health.problem().as_deref(), Some(problem));
         let mut open = Arc::clone(&health).opened();
         clock.advance(second);
         assert_eq!((health.age(), health.problem()), (Duration::ZERO, None));
+        assert_eq!(health.lack(), Some(LookupLack::Time));
+        health.failed("Namespace", "too many".to_owned(), false);
+        let lack = LookupLack::Server("namespaces: too many".to_owned());
+        assert_eq!(health.lack(), Some(lack));
         open.received();
         clock.advance(5 * second);
         drop(open);
         assert_eq!(health.age(), 5 * second);
-        let problem = "namespaces: not watched for 5 s: no response yet";
+        let problem = "namespaces: not watched for 5 s: too many";
         assert_eq!(health.problem().as_deref(), Some(problem));
     }
 }

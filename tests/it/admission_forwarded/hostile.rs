@@ -97,3 +97,48 @@ async fn requests_that_cost_as_much_as_they_may_do_not_keep_others_waiting() {
         }
     }
 }
+
+/// A user who keeps the worker busy brings about that policies are not evaluated in time. That is no error of theirs, which
+/// `failurePolicy: Ignore` would pass over.
+#[tokio::test]
+async fn a_users_own_load_gets_no_forbidden_object_past_a_policy_that_ignores_errors() {
+    let expression = "object.data.all(key, object.data[key] != 'evil')";
+    let mut one = policy(["p", "configmaps", expression, "Deny", "completed"]);
+    one[0]["spec"]["failurePolicy"] = json!("Ignore");
+    let name = "hostile-load";
+    let more = json!({"admission": {"mode": "enforce", "bodyBudget": "64Mi", "workers": 1,
+        "policies": {"files": [policy_file(name)]}}});
+    let world = World::with("enforce", name, &[one], more);
+    let data = |keys: usize, last: &str| {
+        let mut data: serde_json::Map<_, _> = (0..keys)
+            .map(|number| (format!("key-{number:05}"), json!("value")))
+            .collect();
+        data.insert("last".to_owned(), json!(last));
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data})
+    };
+    let large = data(24_000, "harmless").to_string();
+    let json = [("content-type", "application/json")];
+    let mut load = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let (mut bob, body) = (world.gateway.user("bob").await, large.clone());
+        load.spawn(async move { bob.ask(Method::POST, MAPS, &json, body).await.code });
+    }
+    let forbidden = data(1_700, "evil").to_string();
+    assert!(forbidden.len() > 34_000, "{}", forbidden.len());
+    let target = format!("{MAPS}?timeout=1s");
+    let mut codes = Vec::new();
+    for _ in 0..10 {
+        let mut bob = world.gateway.user("bob").await;
+        let body = forbidden.clone();
+        let got = bob.ask(Method::POST, &target, &json, body).await;
+        codes.push(got.code);
+    }
+    load.abort_all();
+    assert!(
+        codes.iter().all(|code| [422, 429, 504].contains(code)),
+        "{codes:?}"
+    );
+    let writes = world.writes();
+    let stored = writes.iter().filter(|write| write.contains("timeout"));
+    assert_eq!(stored.count(), 0, "{writes:?}");
+}

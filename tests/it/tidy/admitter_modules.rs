@@ -38,6 +38,7 @@ pub(super) const ADMITTER: Edges = &[
             "cluster_state",
             "published",
             "upstream_objects",
+            "waiting_places",
             "workers",
         ],
     ),
@@ -54,12 +55,24 @@ pub(super) const ADMITTER: Edges = &[
         ],
     ),
     ("deletions", &["facts", "objects"]),
-    ("guard", &["objects", "options", "write_request"]),
+    ("json_patch_version", &[]),
+    (
+        "guard",
+        &[
+            "facts",
+            "json_patch_version",
+            "objects",
+            "options",
+            "write_request",
+        ],
+    ),
+    ("waiting_places", &[]),
     (
         "judging",
         &[
             "abort_on_drop",
             "admitter",
+            "body_budget",
             "conversion",
             "decoded",
             "facts",
@@ -112,13 +125,20 @@ pub(super) const ADMITTER: Edges = &[
             "body_budget",
             "dry_run",
             "evaluate",
+            "guard",
             "responses",
             "upstream_objects",
         ],
     ),
+    ("applied", &["evaluate", "objects"]),
+    (
+        "absent",
+        &["evaluate", "facts", "responses", "write_request"],
+    ),
     (
         "conditional",
         &[
+            "absent",
             "dry_run",
             "evaluate",
             "guard",
@@ -126,6 +146,10 @@ pub(super) const ADMITTER: Edges = &[
             "responses",
             "workers",
         ],
+    ),
+    (
+        "collection_guard",
+        &["conditional", "evaluate", "guard", "lack", "responses"],
     ),
     (
         "late_errors",
@@ -177,5 +201,15 @@ pub(super) const ADMITTER: Edges = &[
         ],
     ),
     ("layer", &["admitter", "side"]),
-    ("wait_layer", &["layer", "side"]),
+    (
+        "wait_layer",
+        &[
+            "lack",
+            "layer",
+            "plan",
+            "responses",
+            "side",
+            "write_request",
+        ],
+    ),
 ];

@@ -157,6 +157,13 @@ impl ResourceMatcher {
             && !matches!(self.matches_resource(request), Ok(None))
     }
 
+    /// Whether a request for a resource of which no other versions are known may match once they are.
+    pub(crate) fn may_match_another_version(&self, request: &MatchRequest<'_>) -> bool {
+        self.is_equivalent
+            && rules::match_another_version(&self.rules, request)
+            && self.selects_namespace(request) != Ok(false)
+    }
+
     /// Whether matching is certain not to end in an error, whatever the objects are, and a match is as the requested kind.
     pub(crate) fn is_sound(&self, request: &MatchRequest<'_>) -> bool {
         let kind = request.attributes.kind;
@@ -220,6 +227,7 @@ pub(crate) fn of_namespace(failure: InputFailure, name: &str) -> String {
     match failure {
         InputFailure::NotFound => format!("namespaces \"{name}\" not found"),
         InputFailure::Failed(why) => internal(why),
+        InputFailure::Lacking(lack) => internal(lack.to_string()),
     }
 }
 

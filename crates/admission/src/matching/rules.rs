@@ -75,6 +75,15 @@ impl ResourceRule {
         attributes: &AdmissionAttributes<'_>,
         resource: &GroupVersionResource<'_>,
     ) -> bool {
+        exact_or_any(&self.versions, resource.version)
+            && self.matches_but_version(attributes, resource)
+    }
+
+    fn matches_but_version(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        resource: &GroupVersionResource<'_>,
+    ) -> bool {
         let subresource = attributes.subresource;
         let takes = |(pattern, sub): &(String, String)| {
             matches_any(pattern, resource.resource) && matches_any(sub, subresource)
@@ -82,7 +91,6 @@ impl ResourceRule {
         self.in_scope(attributes, resource)
             && self.takes_operation(attributes.operation)
             && exact_or_any(&self.groups, resource.group)
-            && exact_or_any(&self.versions, resource.version)
             && self.resources.iter().any(takes)
     }
 
@@ -166,4 +174,14 @@ pub(super) fn find<'a>(
         }
     }
     Ok(None)
+}
+
+/// Whether a rule matches the request but for the version, and none matches it as it is.
+pub(super) fn match_another_version(rules: &[ResourceRule], request: &MatchRequest<'_>) -> bool {
+    let attributes = request.attributes;
+    let requested = &attributes.resource;
+    let mut all = rules.iter();
+    all.clone()
+        .any(|rule| rule.matches_but_version(attributes, requested))
+        && !all.any(|rule| rule.matches(attributes, requested))
 }

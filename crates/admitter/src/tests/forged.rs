@@ -119,7 +119,7 @@ fn an_unknown_subresource_of_kubernetes_is_judged_by_a_dry_run_and_one_of_others
 fn what_an_overloaded_upstream_cannot_dry_run_is_not_forwarded_either() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
-        for code in [503, 504] {
+        for code in [500, 503, 504] {
             world.inside.answer = Rc::new(move |_: &Sent| {
                 let status = json!({"kind": "Status", "code": code});
                 Response::builder()

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use fairgate_core::digest::User;
 use http::Response;
 use serde_json::{Value, json};
 
@@ -133,17 +134,44 @@ fn conflicts_that_are_the_clients_own_are_its_own() {
         let mut world = World::guarded();
         contended(&mut world, 0, "no");
         unless_locked(&world);
-        let stale = json!({"metadata": {"name": "m", "resourceVersion": "0"}});
-        assert_eq!(world.json("PUT", MAP, &stale).await.code, 409);
-        assert_eq!(versions(&world), ["0"]);
+        // Forwarded, it would be carried out as soon as the object has that version.
+        let other = json!({"metadata": {"name": "m", "resourceVersion": "2"}});
+        for method in ["PUT", "PATCH"] {
+            let got = world.json(method, MAP, &other).await;
+            let text = "Operation cannot be fulfilled on configmaps \"m\": the object has been modified; \
+                        please apply your changes to the latest version and try again";
+            assert_eq!((got.code, &*got.message()), (409, text));
+        }
+        assert!(world.sent().is_empty());
         let current = json!({"metadata": {"name": "m", "resourceVersion": "1"}});
         assert_eq!(world.json("PUT", MAP, &current).await.code, 200);
-        assert_eq!(world.records.all()[1].guard, Some(WriteGuard::Client));
+        assert_eq!(world.records.all()[2].guard, Some(WriteGuard::Client));
         // A conflict of another kind: the object has not changed.
         world.inside.answer = Rc::new(|_: &Sent| conflict());
         let body = json!({"metadata": {"name": "m"}});
         assert_eq!(world.json("PUT", MAP, &body).await.code, 409);
-        assert_eq!(world.sent().len(), 3);
+        assert_eq!(world.sent().len(), 2);
+    });
+}
+
+#[test]
+fn versions_that_the_server_ignores_are_no_condition() {
+    World::run(|| async {
+        for (method, version) in [
+            ("PUT", "0"),
+            ("PUT", ""),
+            ("PUT", "00"),
+            ("PATCH", "0"),
+            ("PATCH", ""),
+        ] {
+            let mut world = World::guarded();
+            contended(&mut world, 1, "yes");
+            unless_locked(&world);
+            let body = json!({"metadata": {"name": "m", "resourceVersion": version}});
+            let got = world.json(method, MAP, &body).await;
+            assert_eq!(got.code, 422, "{method} {version:?}: {got:?}");
+            assert_eq!(versions(&world), ["1"]);
+        }
     });
 }
 
@@ -167,23 +195,142 @@ fn a_body_with_duplicate_members_is_made_conditional_without_them() {
 }
 
 #[test]
-fn an_object_that_was_deleted_meanwhile_is_created() {
+fn an_object_that_was_deleted_meanwhile_is_not_created() {
     World::run(|| async {
         let mut world = World::guarded();
         world.store(MAP, stored(1, "no"));
-        world.enforce(&[policy("p", " configmaps", "request.operation == 'UPDATE'")]);
+        world.enforce(&[policy("p", " configmaps", "true")]);
         let objects = Arc::clone(&world.objects);
         world.inside.answer = Rc::new(move |_: &Sent| {
             objects.lock().unwrap().remove(MAP);
             conflict()
         });
-        let got = world
-            .json("PUT", MAP, &json!({"metadata": {"name": "m"}}))
-            .await;
-        assert_eq!(
-            got.code, 422,
-            "as a creation, which the policy denies: {got:?}"
-        );
+        let body = json!({"metadata": {"name": "m"}});
+        let got = world.json("PUT", MAP, &body).await;
+        assert_eq!(got.code, 404, "{got:?}");
         assert_eq!(world.sent().len(), 1);
+        let sent: Value = serde_json::from_slice(&world.sent()[0].body).unwrap();
+        assert_eq!(sent["metadata"]["uid"], "u", "a PUT may create it");
+    });
+}
+
+#[test]
+fn writes_of_absent_objects_are_answered_here() {
+    World::run(|| async {
+        let mut world = World::guarded();
+        world.enforce(&[policy("p", "* *", "true")]);
+        let body = json!({"metadata": {"name": "m"}});
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/m";
+        for (method, path, code, text) in [
+            ("PATCH", MAP, 404, "configmaps \"m\" not found"),
+            ("DELETE", MAP, 404, "configmaps \"m\" not found"),
+            ("PUT", MAP, 404, "configmaps \"m\" not found"),
+            (
+                "PATCH",
+                lease,
+                404,
+                "leases.coordination.k8s.io \"m\" not found",
+            ),
+            (
+                "PUT",
+                lease,
+                409,
+                "Operation cannot be fulfilled on leases.coordination.k8s.io \"m\": the object does not exist, and a PUT \
+                 cannot be kept from changing one that is created meanwhile (admission.guard of fairgate): create it with POST",
+            ),
+        ] {
+            let got = world.json(method, path, &body).await;
+            assert_eq!((got.code, &*got.message()), (code, text), "{method}");
+        }
+        assert!(world.sent().is_empty());
+        world.user = User::new("mallory", ["devs"]);
+        let got = world.json("PATCH", MAP, &body).await;
+        assert_eq!((got.code, got.reason()), (403, "forbidden"));
+    });
+}
+
+#[test]
+fn an_apply_creates_an_object_and_changes_none() {
+    World::run(|| async {
+        let mut world = World::guarded();
+        world.enforce(&[policy("p", " configmaps", "oldObject == null")]);
+        let objects = Arc::clone(&world.objects);
+        world.inside.answer = Rc::new(move |sent: &Sent| {
+            if sent.target.contains("dryRun") {
+                return Response::new(String::from_utf8(sent.body.to_vec()).unwrap());
+            }
+            objects
+                .lock()
+                .unwrap()
+                .insert(MAP.to_owned(), stored(1, "no"));
+            conflict()
+        });
+        let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+        let apply = "application/apply-patch+yaml";
+        let call = world.call("PATCH", MAP, apply, body.to_string().into());
+        let got = world.send(call).await;
+        assert_eq!(got.code, 422, "it is judged again, as a change: {got:?}");
+        let sent: Value = serde_json::from_slice(&world.sent()[1].body).unwrap();
+        let version = &sent["metadata"]["resourceVersion"];
+        assert_eq!(*version, "9223372036854775807");
+    });
+}
+
+const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+
+/// A collection of maps of these names, versions and locks.
+fn collection(maps: &[(&str, u64, &str)]) -> Value {
+    let item = |(name, version, locked): &(&str, u64, &str)| {
+        json!({"metadata": {"name": name, "uid": format!("u-{name}"), "resourceVersion": version.to_string()},
+            "data": {"locked": locked}})
+    };
+    let items: Vec<Value> = maps.iter().map(item).collect();
+    json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": items})
+}
+
+#[test]
+fn a_collection_is_deleted_object_by_object() {
+    World::run(|| async {
+        let world = World::guarded();
+        unless_locked(&world);
+        world.store(MAPS, collection(&[("a", 3, "no"), ("b", 4, "no")]));
+        let target = format!("{MAPS}?labelSelector=x%3Dy&fieldSelector=metadata.name!%3Dc&limit=5");
+        let got = world.json("DELETE", &target, &Value::Null).await;
+        assert_eq!((got.code, &got.json()["status"]), (200, &json!("Success")));
+        let one = |name: &str| {
+            format!(
+                "DELETE {MAPS}?labelSelector=x%3Dy&fieldSelector=metadata.name%21%3Dc%2Cmetadata.name%3D{name}"
+            )
+        };
+        assert_eq!(world.targets(), [one("a"), one("b")]);
+        let sent: Value = serde_json::from_slice(&world.sent()[1].body).unwrap();
+        assert_eq!(
+            sent["preconditions"],
+            json!({"uid": "u-b", "resourceVersion": "4"})
+        );
+        // The reply to one is that of the server.
+        world.store(MAPS, collection(&[("a", 3, "no")]));
+        let got = world.json("DELETE", MAPS, &Value::Null).await;
+        assert_eq!(got.json()["kind"], "Done");
+    });
+}
+
+#[test]
+fn a_collection_that_has_changed_is_judged_again() {
+    World::run(|| async {
+        for before in [&[("a", 3, "no")][..], &[]] {
+            let mut world = World::guarded();
+            unless_locked(&world);
+            world.store(MAPS, collection(before));
+            let objects = Arc::clone(&world.objects);
+            world.inside.answer = Rc::new(move |_: &Sent| {
+                let now = collection(&[("a", 5, "yes")]);
+                objects.lock().unwrap().insert(MAPS.to_owned(), now);
+                conflict()
+            });
+            let got = world.json("DELETE", MAPS, &Value::Null).await;
+            assert_eq!(got.code, 422, "{before:?}: {got:?}");
+            assert_eq!(world.sent().len(), 1);
+        }
     });
 }

@@ -1,7 +1,7 @@
 //! Refusals, warnings, and what becomes of requests that cannot be judged.
 
 use fairgate_admission::AdmissionOperation::{Create, Update};
-use fairgate_admission::{AdmissionDecision, AdmissionMode};
+use fairgate_admission::{AdmissionDecision, AdmissionMode, LookupLack};
 use serde_json::{Value, json};
 
 use super::world::{World, policy};
@@ -213,23 +213,50 @@ fn g14_exec_is_refused_before_the_upgrade() {
 }
 
 #[test]
-fn failures_refuse_unless_all_policies_ignore_them() {
+fn what_cannot_be_read_is_refused_whatever_the_failure_policies_say() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
         let path = format!("{MAPS}/m");
         world.store(&path, json!("broken"));
-        for (failure_policy, code, decision) in [
-            ("Fail", 503, AdmissionDecision::Failed),
-            ("Ignore", 200, AdmissionDecision::NotJudged),
-        ] {
+        for failure_policy in ["Fail", "Ignore"] {
             let mut one = policy("p", " configmaps", "true");
             one["spec"]["failurePolicy"] = json!(failure_policy);
             world.enforce(&[one]);
             let got = world.json("PUT", &path, &map("m", &json!({}))).await;
-            assert_eq!(got.code, code, "{failure_policy}");
-            assert_eq!(world.records.all().last().unwrap().decision, decision);
+            assert_eq!(got.code, 500, "{failure_policy}");
+            let decision = world.records.all().last().unwrap().decision;
+            assert_eq!(decision, AdmissionDecision::Failed);
+            assert!(world.sent().is_empty());
         }
         assert!(world.records.all()[0].failure.contains("500"));
+    });
+}
+
+#[test]
+fn a_lookup_that_is_not_answered_is_refused_whatever_the_failure_policy_says() {
+    World::run(|| async {
+        for (lack, code) in [
+            (LookupLack::Time, 504),
+            (LookupLack::Server("down".to_owned()), 500),
+        ] {
+            let world = World::new(AdmissionMode::Enforce);
+            *world.cluster.lack.lock().unwrap() = Some(lack);
+            // The namespace selects the policy, expressions see it, and params are not known.
+            let mut selected = policy("p", " configmaps", "false");
+            selected["namespaces"] = json!({"matchLabels": {"env": "test"}});
+            let seen = policy("p", " configmaps", "namespaceObject == null");
+            let mut with_params = policy("p", " configmaps", "params == null");
+            with_params["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+            with_params["paramRef"] = json!({"name": "limits", "parameterNotFoundAction": "Allow"});
+            for mut one in [selected, seen, with_params] {
+                one["spec"]["failurePolicy"] = json!("Ignore");
+                world.enforce(&[one]);
+                let maps = "/api/v1/namespaces/new/configmaps";
+                let got = world.json("POST", maps, &map("m", &json!({}))).await;
+                assert_eq!((got.code, got.reason()), (code, "admission-failed"));
+            }
+            assert!(world.sent().is_empty());
+        }
     });
 }
 

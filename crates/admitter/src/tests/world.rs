@@ -12,14 +12,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate_admission::{
-    AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterObjects, Fidelity, InputFailure,
-    KnownFuture, LookupFuture, ParamScope, PolicyParamKind, PolicySet, SharedObject,
-};
+use fairgate_admission::{AdmissionMode, AdmissionRecord, AdmissionRecorder, Fidelity, PolicySet};
 use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext};
-use fairgate_cel::CelJson;
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
 use fairgate_testkit::upstream::{Speaks, TestUpstream, full};
 use fairgate_upstream::{
@@ -34,153 +30,14 @@ use serde_json::{Value, json};
 use tokio::{sync::Notify, task::LocalSet};
 use tower::{Layer, Service};
 
+use super::test_cluster::{TestCluster, shared};
 use crate::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
-    ForwardedPolicies, PublishedPolicies, ResourceKind, ServedResource,
+    ForwardedPolicies, PublishedPolicies,
 };
 
 /// The objects of the upstream by path.
 pub(super) type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
-
-/// What is known of the cluster.
-#[derive(Debug)]
-pub(super) struct TestCluster {
-    resources: Vec<(Arc<ServedResource>, &'static str)>,
-    pub(super) namespaces: Mutex<BTreeMap<String, SharedObject>>,
-    /// Namespaces that are not known, but can be read.
-    pub(super) unknown: Mutex<BTreeMap<String, Value>>,
-    pub(super) params: Mutex<Vec<Value>>,
-}
-
-pub(super) fn shared(value: &Value) -> SharedObject {
-    fn owned(value: &Value) -> CelJson<'static> {
-        match value {
-            Value::Null => CelJson::Null,
-            Value::Bool(flag) => CelJson::Bool(*flag),
-            Value::Number(number) => number.as_i64().map_or(CelJson::Null, CelJson::Int),
-            Value::String(text) => CelJson::String(text.clone().into()),
-            Value::Array(items) => CelJson::Array(items.iter().map(owned).collect()),
-            Value::Object(members) => {
-                let members = members.iter();
-                let members = members.map(|(key, value)| (key.clone().into(), owned(value)));
-                CelJson::Object(fairgate_cel::JsonObject::new(members.collect()))
-            }
-        }
-    }
-    Arc::new(owned(value))
-}
-
-impl Default for TestCluster {
-    fn default() -> Self {
-        let resource = |[group, resource, subresource]: [&'static str; 3], kind: [&str; 3]| {
-            let one = ResourceKind {
-                group: group.to_owned(),
-                version: "v1".to_owned(),
-                resource: resource.to_owned(),
-                kind: Some(kind.map(str::to_owned)),
-            };
-            let served = ServedResource {
-                resource: one.clone(),
-                is_namespaced: resource != "namespaces",
-                equivalents: vec![one],
-            };
-            (Arc::new(served), subresource)
-        };
-        let gadget = |version: &str| {
-            let of = |version: &str| ResourceKind {
-                group: "x.io".to_owned(),
-                version: version.to_owned(),
-                resource: "gadgets".to_owned(),
-                kind: Some(["x.io", version, "Gadget"].map(str::to_owned)),
-            };
-            let served = ServedResource {
-                resource: of(version),
-                is_namespaced: true,
-                equivalents: vec![of("v1"), of("v2")],
-            };
-            (Arc::new(served), "")
-        };
-        let deployment = ["apps", "v1", "Deployment"];
-        Self {
-            resources: vec![
-                resource(["apps", "deployments", ""], deployment),
-                resource(["apps", "deployments", "status"], deployment),
-                resource(["", "pods", ""], ["", "v1", "Pod"]),
-                resource(["", "pods", "exec"], ["", "v1", "PodExecOptions"]),
-                resource(["", "pods", "eviction"], ["policy", "v1", "Eviction"]),
-                resource(["", "configmaps", ""], ["", "v1", "ConfigMap"]),
-                resource(["", "namespaces", ""], ["", "v1", "Namespace"]),
-                resource(["x.io", "widgets", ""], ["x.io", "v1", "Widget"]),
-                gadget("v1"),
-                gadget("v2"),
-            ],
-            namespaces: Mutex::default(),
-            unknown: Mutex::default(),
-            params: Mutex::default(),
-        }
-    }
-}
-
-impl ClusterState for TestCluster {
-    fn resource(
-        &self,
-        group: &str,
-        version: &str,
-        resource: &str,
-        subresource: &str,
-    ) -> Option<Arc<ServedResource>> {
-        let is_this = |(one, sub): &&(Arc<ServedResource>, &str)| {
-            let of = &one.resource;
-            (&*of.group, &*of.version, &*of.resource, *sub)
-                == (group, version, resource, subresource)
-        };
-        let found = self.resources.iter().find(is_this);
-        found.map(|(found, _)| Arc::clone(found))
-    }
-}
-
-impl ClusterObjects for TestCluster {
-    fn namespace(&self, name: &str) -> Option<SharedObject> {
-        self.namespaces.lock().unwrap().get(name).cloned()
-    }
-
-    fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a> {
-        let found = self.unknown.lock().unwrap().get(name).map(shared);
-        Box::pin(std::future::ready(found.ok_or(InputFailure::NotFound)))
-    }
-
-    fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
-        Ok(ParamScope::Namespaced)
-    }
-
-    fn are_params_known(&self, _: &PolicyParamKind) -> bool {
-        true
-    }
-
-    fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn param(&self, _: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject> {
-        let params = self.params.lock().unwrap();
-        let metadata = json!({"namespace": namespace, "name": name});
-        let found = params.iter().find(|param| param["metadata"] == metadata);
-        found.map(shared)
-    }
-
-    fn read_param<'a>(
-        &'a self,
-        _: &'a PolicyParamKind,
-        _: &'a str,
-        _: &'a str,
-    ) -> LookupFuture<'a> {
-        Box::pin(std::future::ready(Err(InputFailure::NotFound)))
-    }
-
-    fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<SharedObject> {
-        self.params.lock().unwrap().iter().map(shared).collect()
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Records {

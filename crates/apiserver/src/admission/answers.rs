@@ -13,12 +13,13 @@ use std::{
 };
 
 use crate::authorize::Authorizer;
+use fairgate_admission::LookupLack;
 use fairgate_cel::library::authorizer::{AuthorizationAnswer, AuthorizationCheck, CelAuthorizer};
 use fairgate_core::{
     digest::User,
     sync::{Mutex, lock},
 };
-use fairgate_upstream::access_review::Attributes;
+use fairgate_upstream::access_review::{AccessReviewError, Attributes};
 
 /// How many checks one request may cause.
 const MAX_CHECKS: usize = 32;
@@ -46,13 +47,17 @@ impl KnownAnswers {
     }
 
     /// Asks the authorizer about the checks of a pass, in a request of `user`. If the upstream is asked, a request may cause
-    /// so many checks, and they may take so long; further ones fail.
+    /// so many checks; further ones fail.
+    ///
+    /// # Errors
+    ///
+    /// They take too long, or too many are pending.
     pub async fn answer(
         &self,
         authorizer: &Authorizer,
         user: &User,
         checks: Vec<AuthorizationCheck>,
-    ) {
+    ) -> Result<(), LookupLack> {
         let is_remote = matches!(authorizer, Authorizer::Upstream(_));
         let asking = async {
             for check in &checks {
@@ -62,24 +67,21 @@ impl KnownAnswers {
                         format!("more than {MAX_CHECKS} authorization checks in one request");
                     self.fail(check.clone(), error);
                 } else {
-                    self.ask(authorizer, user, check.clone()).await;
+                    self.ask(authorizer, user, check.clone()).await?;
                 }
             }
+            Ok(())
         };
-        if tokio::time::timeout(CHECK_LIMIT, asking).await.is_err() {
-            for check in checks {
-                if !self.is_known(&check) {
-                    self.fail(check, "the authorizer did not answer in time".to_owned());
-                }
-            }
-        }
+        let asked = tokio::time::timeout(CHECK_LIMIT, asking).await;
+        asked.unwrap_or(Err(LookupLack::Time))
     }
 
-    fn is_known(&self, check: &AuthorizationCheck) -> bool {
-        lock(&self.known).iter().any(|(of, _)| of == check)
-    }
-
-    async fn ask(&self, authorizer: &Authorizer, user: &User, check: AuthorizationCheck) {
+    async fn ask(
+        &self,
+        authorizer: &Authorizer,
+        user: &User,
+        check: AuthorizationCheck,
+    ) -> Result<(), LookupLack> {
         let service_account = check.service_account.as_ref();
         let service_account = service_account.map(|(namespace, name)| account(namespace, name));
         let user = service_account.as_ref().unwrap_or(user);
@@ -89,12 +91,17 @@ impl KnownAnswers {
                 reason: decision.reason.to_string(),
                 error: None,
             },
+            Err(AccessReviewError::TimedOut) => return Err(LookupLack::Time),
+            Err(error @ AccessReviewError::Overloaded) => {
+                return Err(LookupLack::Server(error.to_string()));
+            }
             Err(error) => AuthorizationAnswer {
                 error: Some(error.to_string()),
                 ..AuthorizationAnswer::default()
             },
         };
         lock(&self.known).push((check, answer));
+        Ok(())
     }
 
     /// Answers a check with an error.

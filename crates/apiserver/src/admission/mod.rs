@@ -24,12 +24,13 @@ pub use answers::KnownAnswers;
 use background::BackgroundAudits;
 use fairgate_admission::{
     AdmissionAttributes, AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterLookups,
-    ClusterObjects, EvaluationBudgets, KnownLookups, PolicySet,
+    ClusterObjects, EvaluationBudgets, KnownLookups, LookupLack, PolicySet,
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::sync::Mutex;
 use fairgate_objects::kind::{Kind, Storage};
 use fairgate_store::Store;
+use http::StatusCode;
 use inputs::{HostedInputs, WriteDocuments};
 pub(crate) use judgement::PolicyJudgement;
 use judgement::RecordedJudgement;
@@ -257,9 +258,11 @@ impl PolicyEnforcer {
             };
             let (lookups, checks) = missing;
             for lookup in lookups {
-                known.read(objects, lookup).await;
+                let read = known.read(objects, lookup).await;
+                read.map_err(|lack| lacking(&lack))?;
             }
-            answers.answer(&self.authorizer, write.user, checks).await;
+            let answered = answers.answer(&self.authorizer, write.user, checks).await;
+            answered.map_err(|lack| lacking(&lack))?;
         }
     }
 
@@ -284,6 +287,23 @@ impl PolicyEnforcer {
             }
             Err(abort) => RecordedJudgement::aborted(&abort, write, self.mode),
         })
+    }
+}
+
+/// The response to a write that cannot be judged now.
+fn lacking(lack: &LookupLack) -> StatusError {
+    match lack {
+        LookupLack::Time => StatusError::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            "the admission policies could not be evaluated in time",
+        )
+        .with_details(serde_json::json!({})),
+        LookupLack::Server(why) => StatusError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("the admission policies cannot be evaluated: {why}"),
+        ),
     }
 }
 

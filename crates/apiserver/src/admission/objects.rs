@@ -6,8 +6,8 @@
 use std::{fmt, sync::Arc};
 
 use fairgate_admission::{
-    ClusterObjects, InputFailure, KnownFuture, LookupFuture, ParamScope, PolicyParamKind,
-    SharedObject, unknown_param_kind,
+    ClusterObjects, InputFailure, KnownFuture, LookupFuture, LookupLack, ParamScope,
+    PolicyParamKind, SharedObject, unknown_param_kind,
 };
 use fairgate_cel::CelJson;
 use fairgate_core::sync::{Mutex, lock};
@@ -135,12 +135,10 @@ impl ClusterObjects for HostedObjects {
         }
         Box::pin(async move {
             let Some(hosted) = self.hosted(kind) else {
-                return;
+                return Ok(());
             };
-            // Params that stay unknown are an error of the binding. The health of the store is reported elsewhere.
-            if let Err(error) = self.read(kind, hosted).await {
-                tracing::debug!(%error, kind = &*kind.kind, "cannot read params in the store");
-            }
+            let read = self.read(kind, hosted).await;
+            read.map_err(|error| LookupLack::Server(error.to_string()))
         })
     }
 

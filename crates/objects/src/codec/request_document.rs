@@ -18,7 +18,7 @@ mod write;
 
 use serde_json::json;
 
-pub use self::insert::{insert_text, prepend};
+pub use self::insert::{enclose, insert_text};
 use self::{
     duplicates::{KeyDuplicates, remove_duplicates},
     numbers::{has_long_number, infinite_number},

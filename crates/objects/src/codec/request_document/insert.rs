@@ -29,15 +29,24 @@ pub fn insert_text(document: &[u8], path: &[&str], text: &str) -> Option<Vec<u8>
     Some(write::text(&root))
 }
 
-/// The list with an item before its others; `None` if the document is no list.
-pub fn prepend(document: &[u8], item: &str) -> Option<Vec<u8>> {
+/// The list with an item before and one after its others; `None` if the document is no list.
+pub fn enclose(document: &[u8], first: &str, last: &str) -> Option<Vec<u8>> {
     let JsonNode::List(items) = json::read(document).ok()? else {
         return None;
     };
     let text = write::text(&JsonNode::List(items));
-    let rest = &text[1..];
-    let comma: &[u8] = if rest == b"]" { b"" } else { b"," };
-    Some([b"[", item.as_bytes(), comma, rest].concat())
+    let others = &text[1..text.len() - 1];
+    let comma: &[u8] = if others.is_empty() { b"" } else { b"," };
+    let text = [
+        b"[",
+        first.as_bytes(),
+        comma,
+        others,
+        b",",
+        last.as_bytes(),
+        b"]",
+    ];
+    Some(text.concat())
 }
 
 #[cfg(test)]
@@ -70,8 +79,8 @@ mod tests {
         for document in ["[]", "null", r#"{"metadata":1}"#, "{"] {
             assert_eq!(inserted(document), None);
         }
-        assert_eq!(prepend(b"[1.50]", "{}").unwrap(), b"[{},1.50]");
-        assert_eq!(prepend(b"[ ]", "{}").unwrap(), b"[{}]");
-        assert_eq!(prepend(b"{}", "{}"), None);
+        assert_eq!(enclose(b"[1.50]", "{}", "0").unwrap(), b"[{},1.50,0]");
+        assert_eq!(enclose(b"[ ]", "{}", "0").unwrap(), b"[{},0]");
+        assert_eq!(enclose(b"{}", "{}", "0"), None);
     }
 }
