@@ -220,6 +220,21 @@ fn dry_target(uri: &Uri) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
+/// In audit mode there are none.
+pub(crate) enum NoDryRuns {}
+
+impl DryRuns for NoDryRuns {
+    async fn dry_run(
+        &mut self,
+        _: &Call,
+        _: &Bytes,
+        _: Option<HeaderValue>,
+        _: &mut BodyShare,
+    ) -> Result<DryRunEnd, Refusal> {
+        match *self {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

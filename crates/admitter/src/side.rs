@@ -11,15 +11,15 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_upstream::{access_review::Attributes, path::push_segment};
-use http::{HeaderValue, Method, StatusCode, header::UPGRADE};
+use http::{Method, StatusCode, header::UPGRADE};
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 use tower::Service;
 
 use crate::{
     admitter::Admitter,
-    body_budget::{self, BodyBudget, BodyShare, BufferedBody},
+    body_budget::{self, BodyBudget, BufferedBody},
     conditional::{CarriedOut, RecordAtEnd},
-    dry_run::{DryRunEnd, DryRuns, ThroughInner},
+    dry_run::{NoDryRuns, ThroughInner},
     evaluate::{EarlyReply, Evaluated, Evaluation, OldRead, Unjudged},
     lack::Lack,
     objects,
@@ -577,21 +577,6 @@ impl Drop for BackgroundAudit {
             let why = "the gateway stopped before it was judged";
             self.record(Err(&Unjudged::Failed(why.to_owned())));
         }
-    }
-}
-
-/// In audit mode there are none.
-enum NoDryRuns {}
-
-impl DryRuns for NoDryRuns {
-    async fn dry_run(
-        &mut self,
-        _: &Call,
-        _: &Bytes,
-        _: Option<HeaderValue>,
-        _: &mut BodyShare,
-    ) -> Result<DryRunEnd, Refusal> {
-        match *self {}
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) type Edges = &'static [(&'static str, &'static [&'static str])];
 const CORE: Edges = &[
     ("sync", &[]),
     ("time", &[]),
+    ("fairness", &[]),
     ("finding", &[]),
     ("go_duration", &[]),
     ("names", &[]),
