@@ -2,7 +2,7 @@
 //!
 //! Messages are written as kube-apiserver writes them: fields in the order of their numbers, non-pointer fields
 //! even if they are empty, lists unpacked, maps sorted by key. The decoder accepts everything that is valid:
-//! fields in any order, packed or not. It skips unknown fields; [`check`] refuses them, and repeated ones.
+//! fields in any order, packed or not. It skips unknown fields; [`check()`] refuses them, and repeated ones.
 //!
 //! Depth is bounded by the tables, memory by `canonical::MAX_OBJECTS` and the size of the input.
 //!

@@ -7,7 +7,7 @@
 //!
 //! A body in protobuf stays as it is. [`check_protobuf`] refuses messages of which a part could be read in another way.
 //!
-//! Not here: what the object is ([`decode_body`](super::decode_body)), and how a patch applies.
+//! Not here: what the object is ([`decode_body`]), and how a patch applies.
 
 mod duplicates;
 mod insert;

@@ -1,6 +1,6 @@
 //! The reader of YAML that is judged before it is forwarded: it accepts only what Go's YAML library certainly reads the same.
 //!
-//! Two readers must agree on the value of a text: [`manifest`], which uses the YAML library, and a small one of our own
+//! Two readers must agree on the value of a text: [`manifest()`], which uses the YAML library, and a small one of our own
 //! that knows the common part of YAML alone: mappings and lists in both styles, scalars in all styles, comments.
 //! Anchors, aliases, tags, merge keys, directives, complex keys and further documents are refused, and so are keys that Go
 //! reads as the same text although they differ, such as `yes` and `"true"`.
@@ -39,7 +39,7 @@ struct Inexact {
     what: &'static str,
 }
 
-/// Reads `text` as [`manifest`] does, if Go's library reads the same.
+/// Reads `text` as [`manifest()`] does, if Go's library reads the same.
 ///
 /// Costs time and memory linear in the length of `text`.
 ///
