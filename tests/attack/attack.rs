@@ -32,6 +32,7 @@ mod h2spec;
 mod hard_bodies;
 mod heads;
 mod http1;
+mod ignored_policies;
 mod noise;
 mod policies;
 mod resets;
@@ -66,6 +67,7 @@ fn attacks() -> Vec<Attack> {
         burst::ATTACKS,
         noise::ATTACKS,
         policies::ATTACKS,
+        ignored_policies::ATTACKS,
         floods::ATTACKS,
         h2spec::ATTACKS,
     ];
