@@ -3,6 +3,10 @@
 //! If the client disconnects, or the request exceeds its deadline, while the upstream may be working on it, the
 //! request is not cancelled: it continues in the background and keeps what it holds, until its response has
 //! ended. See [`super::abandoned`] for the reasons.
+//!
+//! A request whose body the client did not complete is another case: the upstream was told that the request is incomplete,
+//! which it cannot have carried out, as an API server reads a whole body before it does anything. So what such a request holds
+//! is free once it has been reset upstream, unless its response had begun.
 
 use std::{
     future::{Future, poll_fn},
@@ -146,10 +150,8 @@ where
                 Some(unfinished) => held.continue_abandoned(unfinished, &self.context),
                 None => held.keep(),
             },
-            // The client's body is incomplete, but the upstream has got a part of the request.
-            Refusal::Malformed(_) if is_in_upstream(&self.context) => held.keep(),
-            // The upstream is done with it, or has never seen it.
-            _ => {}
+            // The upstream is done with it, or has never seen all of it.
+            _ => note_incomplete(&self.context),
         }
     }
 }
@@ -169,6 +171,13 @@ fn is_in_upstream(context: &RequestContext) -> bool {
         context.progress.get(),
         RequestProgress::Sent | RequestProgress::Answered
     )
+}
+
+/// A request whose body the client did not complete was not carried out.
+fn note_incomplete(context: &RequestContext) {
+    if context.client_body_failed.get() {
+        context.is_refused.set(true);
+    }
 }
 
 /// The client disconnected before the reply began. If the upstream may be working on the request, what it holds is not
@@ -280,7 +289,8 @@ where
         result = unfinished.await;
     }
     let Ok(mut reply) = result else {
-        return abandoned.outcome(!context.client_body_failed.get());
+        note_incomplete(context);
+        return abandoned.outcome(true);
     };
     if matches!(held, HeldResources::Watch(_)) && is_watch(&reply) {
         return abandoned.outcome(true);
