@@ -151,7 +151,9 @@ where
                 None => held.keep(),
             },
             // The upstream is done with it, or has never seen all of it.
-            _ => note_incomplete(&self.context),
+            _ if held.is_carried_out_whole(&self.context) => {}
+            // It may be working on what it got.
+            _ => held.keep(),
         }
     }
 }
@@ -171,13 +173,6 @@ fn is_in_upstream(context: &RequestContext) -> bool {
         context.progress.get(),
         RequestProgress::Sent | RequestProgress::Answered
     )
-}
-
-/// A request whose body the client did not complete was not carried out.
-fn note_incomplete(context: &RequestContext) {
-    if context.client_body_failed.get() {
-        context.is_refused.set(true);
-    }
 }
 
 /// The client disconnected before the reply began. If the upstream may be working on the request, what it holds is not
@@ -209,6 +204,21 @@ impl HeldResources {
             Self::Seat(seat) => seat.time_left(),
             Self::Watch(watch) => watch.time_left(),
             Self::LongRunning(guard) => guard.time_left(),
+        }
+    }
+
+    /// Whether a request that failed before its response began is carried out as a whole or not at all. Then one whose body the
+    /// client did not complete was not, which this notes. A stream is not: the upstream works on what has arrived of it.
+    fn is_carried_out_whole(&self, context: &RequestContext) -> bool {
+        let is_incomplete = context.client_body_failed.get() && is_in_upstream(context);
+        match self {
+            Self::LongRunning(_) => !is_incomplete,
+            Self::Nothing | Self::Seat(_) | Self::Watch(_) => {
+                if is_incomplete {
+                    context.is_refused.set(true);
+                }
+                true
+            }
         }
     }
 
@@ -289,8 +299,7 @@ where
         result = unfinished.await;
     }
     let Ok(mut reply) = result else {
-        note_incomplete(context);
-        return abandoned.outcome(true);
+        return abandoned.outcome(held.is_carried_out_whole(context));
     };
     if matches!(held, HeldResources::Watch(_)) && is_watch(&reply) {
         return abandoned.outcome(true);
