@@ -25,6 +25,7 @@ mod upstream;
 
 mod admin;
 mod arrivals;
+mod bodies;
 mod burst;
 mod busy;
 mod floods;
@@ -62,6 +63,7 @@ fn attacks() -> Vec<Attack> {
         seats::ATTACKS,
         arrivals::ATTACKS,
         slow_readers::ATTACKS,
+        bodies::ATTACKS,
         admin::ATTACKS,
         http1::ATTACKS,
         burst::ATTACKS,

@@ -346,6 +346,17 @@ impl Metrics {
         self.sum(|series| series.split('{').next() == Some(name))
     }
 
+    /// The sum over the series of the metric `name` of a priority level.
+    pub(crate) fn of_level(&self, name: &str, level: &str) -> f64 {
+        let label = format!("priority_level=\"{level}\"");
+        let lines = self.0.lines().filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let is_meant = series.split('{').next() == Some(name) && series.contains(&label);
+            is_meant.then(|| value.parse::<f64>().ok())?
+        });
+        lines.sum()
+    }
+
     /// Whether the gateway has a series of its own that contains one of `words`.
     pub(crate) fn has(&self, words: &[&str]) -> bool {
         let mut own = self.0.lines().filter(|line| line.starts_with("fairgate_"));

@@ -158,6 +158,11 @@ pub struct LimitsConfig {
     /// The minimum read rate in bytes per second for a response that does not fit into the buffer, while
     /// no seat of its priority level is free. May be 0.
     pub min_read_rate: u64,
+    /// Bytes that requests without a seat may take while their bodies arrive. May be 0.
+    pub unfinished_body_bytes: u64,
+    /// The minimum rate in bytes per second at which a client sends a body while its request holds a seat and no seat of its
+    /// priority level is free. May be 0.
+    pub min_send_rate: u64,
 }
 
 /// Time limits; all are greater than zero.

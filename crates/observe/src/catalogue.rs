@@ -231,6 +231,14 @@ metrics! {
         "Maximum of `fairgate_spool_bytes` since the gateway started.";
     SPOOLED: Counter, Count, Alpha, ["apiserver"] = "fairgate_spooled_answers_total",
         "Responses that were buffered because their clients read slowly.";
+    AWAITED_BODIES: Gauge, Count, Alpha, ["apiserver"] = "fairgate_awaited_bodies",
+        "Requests without a seat whose bodies have not arrived yet.";
+    AWAITED_BODY_BYTES: Gauge, Bytes, Alpha, ["apiserver"] = "fairgate_awaited_body_bytes",
+        "Memory of requests without a seat whose bodies have not arrived yet; limited by limits.unfinishedBodyBytes.";
+    AWAITED_BODY_PEAK: Gauge, Bytes, Alpha, ["apiserver"] = "fairgate_awaited_body_peak_bytes",
+        "Maximum of `fairgate_awaited_body_bytes` since the gateway started.";
+    LATE_BODIES: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_late_bodies_total",
+        "Requests that were refused because their clients sent the body too slowly: not within the time that a request may wait, or below limits.minSendRate while no seat of their level was free.";
     JAIN: Gauge, Ratio, Alpha, ["apiserver", "priority_level"] = "fairgate_jain_index",
         "Jain's index of the seats of the flows whose requests waited most of the last half minute: 1 if they had equally many, 1/n if one of n flows had all.";
     LARGEST_SHARE: Gauge, Ratio, Alpha, ["apiserver", "priority_level"] = "fairgate_largest_flow_share",

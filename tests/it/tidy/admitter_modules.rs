@@ -198,6 +198,7 @@ pub(super) const ADMITTER: Edges = &[
             "write_request",
         ],
     ),
+    ("early_refusals", &["responses", "side", "write_request"]),
     ("layer", &["admitter", "side"]),
     (
         "wait_layer",

@@ -263,6 +263,8 @@ fn limits(section: &mut ConfigSection<'_>) -> LimitsConfig {
         spool_per_answer: bytes(section, "spoolPerAnswer", 1 << 20, 1 << 30),
         spool_total: bytes(section, "spoolTotal", 64 << 20, 1 << 40),
         min_read_rate: bytes(section, "minReadRate", 128 << 10, 1 << 30),
+        unfinished_body_bytes: bytes(section, "unfinishedBodyBytes", 32 << 20, 1 << 40),
+        min_send_rate: bytes(section, "minSendRate", 64 << 10, 1 << 30),
     }
 }
 

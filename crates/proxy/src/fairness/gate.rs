@@ -19,10 +19,10 @@ use super::{
     flow_control::FlowControl,
     message::GateMessage,
     settings::Enforcement,
-    waiters::{ReplyInProgress, Waiter, WaiterTable},
+    waiters::{BodyInProgress, ReplyInProgress, Waiter, WaiterTable},
 };
 use fairgate_base::clock::Clock;
-use fairgate_call::ReplyPipe;
+use fairgate_call::{BodyProgress, ReplyPipe};
 use fairgate_core::{
     apf::{
         Semantics,
@@ -307,6 +307,16 @@ impl Gate {
     /// Registers the reply of an executing request, once it has begun.
     pub(super) fn set_reply(&self, waiter: Waiter, reply: &Rc<ReplyPipe>) {
         self.waiters.borrow_mut().set_reply(waiter, reply);
+    }
+
+    /// Registers the body of an executing request, whose client still sends it.
+    pub(super) fn set_body(&self, waiter: Waiter, body: &Rc<BodyProgress>) {
+        self.waiters.borrow_mut().set_body(waiter, body);
+    }
+
+    /// The bodies in progress of requests that hold seats.
+    pub(super) fn bodies_in_progress(&self) -> Vec<BodyInProgress> {
+        self.waiters.borrow().bodies_in_progress()
     }
 
     /// The seats that a request of [`Gate::replies_in_progress`] holds.
