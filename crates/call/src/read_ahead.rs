@@ -13,7 +13,9 @@ const LARGE_CHUNK: usize = 2 << 10;
 /// The beginning of a body, as chunks.
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead {
-    /// The oldest first.
+    /// The first chunk, so that a body of one chunk needs no memory for a list. Empty: there are no large chunks.
+    first: Bytes,
+    /// The following ones.
     chunks: VecDeque<Bytes>,
     /// Small chunks, which come after those.
     joined: Vec<u8>,
@@ -51,28 +53,47 @@ impl ReadAhead {
         }
         self.end_joined();
         self.bytes += data.len();
-        self.chunks.push_back(data);
+        self.add(data);
+    }
+
+    fn add(&mut self, data: Bytes) {
+        if self.first.is_empty() {
+            self.first = data;
+        } else {
+            self.chunks.push_back(data);
+        }
     }
 
     /// Puts a chunk before all others.
     pub(super) fn put_back(&mut self, data: Bytes) {
+        if data.is_empty() {
+            return;
+        }
         self.bytes += data.len();
-        self.chunks.push_front(data);
+        let second = mem::replace(&mut self.first, data);
+        if !second.is_empty() {
+            self.chunks.push_front(second);
+        }
     }
 
     /// Takes the first chunk.
     pub(super) fn pop(&mut self) -> Option<Bytes> {
-        if self.chunks.is_empty() {
+        if self.first.is_empty() {
             self.end_joined();
         }
-        let data = self.chunks.pop_front()?;
+        if self.first.is_empty() {
+            return None;
+        }
+        let next = self.chunks.pop_front().unwrap_or_default();
+        let data = mem::replace(&mut self.first, next);
         self.bytes -= data.len();
         Some(data)
     }
 
     fn end_joined(&mut self) {
         if !self.joined.is_empty() {
-            self.chunks.push_back(mem::take(&mut self.joined).into());
+            let joined = mem::take(&mut self.joined);
+            self.add(joined.into());
         }
     }
 }

@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(11);
 /// Policies of a source, published with the limit.
 struct Published {
     clock: Clock,
-    published: Arc<PublishedPolicies>,
+    in_force: Arc<PublishedPolicies>,
     task: JoinHandle<()>,
 }
 
@@ -49,15 +49,15 @@ impl Published {
         };
         Self {
             clock,
-            published,
+            in_force: published,
             task: tokio::spawn(publisher.run(feed)),
         }
     }
 
     /// The number of policies that requests are judged by.
     fn usable(&self) -> Option<usize> {
-        let current = self.published.current()?;
-        (!self.published.are_stale(&self.clock)).then(|| current.set.len())
+        let current = self.in_force.current()?;
+        (!self.in_force.are_stale(&self.clock)).then(|| current.set.len())
     }
 
     async fn until_usable(&self, count: usize) {
@@ -126,7 +126,7 @@ async fn policies_that_cannot_be_read_at_the_start_are_never_passed_by() {
     })
     .await;
     policies.clock.advance(LONG);
-    assert!(policies.published.current().is_none());
+    assert!(policies.in_force.current().is_none());
     api.forbid(POLICIES, false);
     policies.until_usable(0).await;
 }

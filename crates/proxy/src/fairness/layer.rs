@@ -120,7 +120,7 @@ where
             return State::Receiving {
                 receiving: ReceivingBody::default(),
                 entry,
-                call: Box::new(call),
+                call: self.gate.boxed(call),
                 inner: self.inner.clone(),
             };
         }
@@ -185,7 +185,8 @@ where
 {
     fn drop(&mut self) {
         let context = match &self.state {
-            State::Receiving { call, .. } | State::Queued { call, .. } => Some(&*call.context),
+            State::Receiving { call, .. } => call.as_ref().as_ref().map(|call| &*call.context),
+            State::Queued { call, .. } => Some(&*call.context),
             State::Executing(executing) => executing.unanswered(),
             State::Refused(_) | State::Over => None,
         };
@@ -208,7 +209,7 @@ where
     Receiving {
         receiving: ReceivingBody,
         entry: Option<LongRunningEntry>,
-        call: Box<Call>,
+        call: Box<Option<Call>>,
         inner: S,
     },
     Queued {
@@ -267,7 +268,10 @@ where
                 State::Receiving {
                     receiving, call, ..
                 } => {
-                    let received = ready!(receiving.poll(&this.gate, call, cx));
+                    let received = match &mut **call {
+                        Some(call) => ready!(receiving.poll(&this.gate, call, cx)),
+                        None => Ok(()),
+                    };
                     this.state = this.take_received(received);
                 }
                 State::Queued { queued, call, .. } => {
@@ -312,9 +316,11 @@ where
             return State::Over;
         };
         drop(receiving);
-        match received {
-            Ok(()) => State::admit(&self.gate, &mut inner, *call, entry),
-            Err(refusal) => State::Refused(Some(refusal)),
+        let call = self.gate.unboxed(call);
+        match (received, call) {
+            (Ok(()), Some(call)) => State::admit(&self.gate, &mut inner, call, entry),
+            (Ok(()), None) => State::Over,
+            (Err(refusal), _) => State::Refused(Some(refusal)),
         }
     }
 

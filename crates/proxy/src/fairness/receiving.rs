@@ -6,7 +6,7 @@
 //! another one who has less needs the room, the request asks for its seat without its body, as one with a longer body does. Then
 //! the client has to send it at a least rate while no seat of the level is free ([`super::slow_senders`]).
 //!
-//! A body that is there when the request arrives costs nothing but a box. Whatever needs no queue is decided before the client is
+//! A body that is there when the request arrives costs neither an allocation nor a lock. Whatever needs no queue is decided before the client is
 //! asked for its body: who has no seat to wait for is rejected at once.
 
 use std::{
