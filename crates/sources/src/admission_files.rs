@@ -108,3 +108,20 @@ fn documents(snapshot: Snapshot) -> PolicyDocuments {
         are_files: true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn files_are_silent_until_they_are_read_again() {
+        let clock = Clock::manual(Time::ZERO);
+        let mut files = AdmissionFiles::new(Vec::new(), clock.clone());
+        let silence = files.silence();
+        let minute = Duration::from_secs(60);
+        clock.advance(minute);
+        assert_eq!(silence(), minute);
+        assert!(files.next().await.documents.is_empty());
+        assert_eq!(silence(), Duration::ZERO);
+    }
+}
