@@ -21,7 +21,7 @@ pub enum InputFailure {
 }
 
 /// What is lacking to look something up. A client can bring that about, so the request cannot be judged, whatever the failure policies
-/// say: they decide about errors of evaluation.
+/// are: they apply to evaluation errors only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupLack {
     /// Time.

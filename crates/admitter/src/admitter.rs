@@ -3,17 +3,17 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use fairgate_apiserver::authorize::Authorizer;
-use fairgate_base::{clock::Clock, log_limit::LogLimit};
+use fairgate_base::{
+    account::{ByteBudget, BytesHeld},
+    clock::Clock,
+    log_limit::LogLimit,
+};
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 use crate::{
-    body_budget::{BodyBudget, BudgetUse},
-    cluster_state::ClusterState,
-    published::PublishedPolicies,
-    upstream_objects::UpstreamReader,
-    waiting_places::WaitingPlaces,
-    workers::WorkerPool,
+    cluster_state::ClusterState, published::PublishedPolicies, upstream_objects::UpstreamReader,
+    waiting_places::WaitingPlaces, workers::WorkerPool,
 };
 use fairgate_admission::{AdmissionMode, AdmissionRecorder};
 
@@ -55,14 +55,14 @@ pub struct Admitter {
     pub(crate) upstream: UpstreamReader,
     body_budget: usize,
     /// Those of all data cores.
-    budgets: Mutex<Vec<Arc<BodyBudget>>>,
+    budgets: Mutex<Vec<Arc<ByteBudget>>>,
     pub(crate) guard: bool,
     pub(crate) clock: Clock,
     pub(crate) workers: Arc<WorkerPool>,
     /// How long a request waits until the policies, or its resource, are known.
     pub(crate) ready_limit: Duration,
     pub(crate) failures: LogLimit,
-    /// Who waits for the resources of the upstream.
+    /// Requests that wait for discovery.
     pub(crate) waiting: Arc<WaitingPlaces>,
 }
 
@@ -89,20 +89,20 @@ impl Admitter {
     }
 
     /// The budget of another data core.
-    pub(crate) fn new_budget(&self) -> Arc<BodyBudget> {
-        let budget = BodyBudget::new(self.body_budget);
+    pub(crate) fn new_budget(&self) -> Arc<ByteBudget> {
+        let budget = ByteBudget::new(self.body_budget);
         lock(&self.budgets).push(Arc::clone(&budget));
         budget
     }
 
     /// The bytes that all data cores hold for judging, and the most that one of them ever held. The latter never exceeds
     /// [`AdmitterSettings::body_budget`].
-    pub fn held_bytes(&self) -> BudgetUse {
+    pub fn held_bytes(&self) -> BytesHeld {
         let held = lock(&self.budgets)
             .iter()
             .map(|budget| budget.held())
             .collect::<Vec<_>>();
-        BudgetUse {
+        BytesHeld {
             now: held.iter().map(|held| held.now).sum(),
             most: held.iter().map(|held| held.most).max().unwrap_or(0),
         }

@@ -1,86 +1,43 @@
 //! What is held of requests that are being judged, within a budget of bytes for each core: their bodies, stored objects,
 //! pages of lists, responses to dry runs, and objects that are decoded while their request waits for something.
 //!
-//! Nobody takes all of it: [`UsedBytes`] says how much a user may have. An unfinished body may be given up while it is read.
+//! Nobody takes all of it: [`ByteBudget`] says how much a user may have. An unfinished body may be given up while it is read.
 
-use std::{error::Error, mem, pin::pin, sync::Arc};
+use std::{error::Error, pin::pin, sync::Arc};
 
 use bytes::Bytes;
+use fairgate_base::account::{ByteBudget, ByteShare};
 use fairgate_call::ClientBody;
-use fairgate_core::{
-    digest::User,
-    sync::{Mutex, lock},
-};
+use fairgate_core::digest::User;
 use fairgate_upstream::client::with_causes;
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::sync::Notify;
 
-use crate::{lack::Lack, used_bytes::UsedBytes};
+use crate::lack::Lack;
 
 /// The longest body that is judged, in bytes, as in kube-apiserver.
 pub(crate) const MAX_BODY: usize = 3 << 20;
 
-/// How many bytes of bodies and objects a core may hold.
-#[derive(Debug)]
-pub(crate) struct BodyBudget {
-    /// Stored objects are read on other threads.
-    used: Mutex<UsedBytes>,
-    total: usize,
-}
-
-/// Bytes of requests that are being judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BudgetUse {
-    /// Those that are held.
-    pub now: usize,
-    /// The most that were held at a time.
-    pub most: usize,
-}
-
 /// What one request holds of the budget. It is returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct BodyShare {
-    budget: Arc<BodyBudget>,
+    held: ByteShare,
     user: Arc<User>,
-    /// Without those of its body while that is unfinished.
-    bytes: usize,
-    /// How many of them are for texts.
+    /// How many of the bytes are for texts.
     text_bytes: usize,
-    /// The number of its body while that is unfinished.
-    unfinished: Option<u64>,
-}
-
-impl BodyBudget {
-    pub(crate) fn new(total: usize) -> Arc<Self> {
-        Arc::new(Self {
-            used: Mutex::default(),
-            total,
-        })
-    }
-
-    /// How many bytes are held, and the most that ever were.
-    pub(crate) fn held(&self) -> BudgetUse {
-        let used = lock(&self.used);
-        BudgetUse {
-            now: used.all(),
-            most: used.most(),
-        }
-    }
-
-    /// An empty share of the budget for a request of `user`.
-    pub(crate) fn share(self: &Arc<Self>, user: &Arc<User>) -> BodyShare {
-        BodyShare {
-            budget: Arc::clone(self),
-            user: Arc::clone(user),
-            bytes: 0,
-            text_bytes: 0,
-            unfinished: None,
-        }
-    }
 }
 
 impl BodyShare {
+    /// An empty share of a budget for a request of `user`.
+    pub(crate) fn new(budget: &Arc<ByteBudget>, user: &Arc<User>) -> Self {
+        Self {
+            held: budget.share(user.name.as_str()),
+            user: Arc::clone(user),
+            text_bytes: 0,
+        }
+    }
+
     /// The length of the texts that are counted.
     pub(crate) fn text_bytes(&self) -> usize {
         self.text_bytes
@@ -102,56 +59,22 @@ impl BodyShare {
 
     /// Counts what was decoded. Returns `false`, and counts nothing, if there is no room for it.
     pub(crate) fn take_decoded(&mut self, bytes: usize) -> bool {
-        if bytes == 0 {
-            return true;
-        }
-        let total = self.budget.total;
-        let has_room = lock(&self.budget.used).take(&self.user.name, bytes, total, self.unfinished);
-        if has_room && self.unfinished.is_none() {
-            self.bytes += bytes;
-        }
-        has_room
-    }
-
-    /// From now on the bytes are those of an unfinished body, which may be given up: then the result is told, and they are no
-    /// longer counted.
-    fn begin_unfinished(&mut self) -> Arc<Notify> {
-        let bytes = mem::take(&mut self.bytes);
-        let (number, given_up) = lock(&self.budget.used).begin_unfinished(&self.user.name, bytes);
-        self.unfinished = Some(number);
-        given_up
-    }
-
-    /// The body is finished. Returns `false` if it was given up.
-    fn end_unfinished(&mut self) -> bool {
-        let Some(number) = self.unfinished.take() else {
-            return true;
-        };
-        let bytes = lock(&self.budget.used).end_unfinished(&self.user.name, number);
-        self.bytes += bytes.unwrap_or_default();
-        bytes.is_some()
+        self.held.take(bytes)
     }
 
     /// Another share for the same request, of no bytes yet.
     pub(crate) fn another(&self) -> Self {
-        self.budget.share(&self.user)
+        Self {
+            held: self.held.another(),
+            user: Arc::clone(&self.user),
+            text_bytes: 0,
+        }
     }
 
     /// Takes over the bytes of another share for the same request.
-    pub(crate) fn join(&mut self, mut other: Self) {
-        debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));
-        debug_assert_eq!(self.user.name, other.user.name);
-        self.bytes += mem::take(&mut other.bytes);
+    pub(crate) fn join(&mut self, other: Self) {
+        self.held.join(other.held);
         self.text_bytes += other.text_bytes;
-    }
-}
-
-impl Drop for BodyShare {
-    fn drop(&mut self) {
-        self.end_unfinished();
-        if self.bytes > 0 {
-            lock(&self.budget.used).give_back(&self.user.name, self.bytes);
-        }
     }
 }
 
@@ -318,10 +241,10 @@ where
             break Some(BufferedBody::NoRoom);
         }
         if given_up.is_none() && !body.is_end_stream() {
-            given_up = Some(share.begin_unfinished());
+            given_up = Some(share.held.begin_unfinished());
         }
     };
-    let is_given_up = !share.end_unfinished();
+    let is_given_up = !share.held.end_unfinished();
     let failure = failure.or(is_given_up.then_some(BufferedBody::NoRoom));
     (chunks.into_bytes(), failure)
 }
@@ -341,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_read_within_the_budget_and_can_be_read_again() {
-        let budget = BodyBudget::new(8 << 20);
+        let budget = ByteBudget::new(8 << 20);
         for (length, is_whole) in [
             (0, true),
             (5, true),
@@ -349,7 +272,7 @@ mod tests {
             (MAX_BODY + 1, false),
         ] {
             let mut body = ClientBody::full(vec![b'x'; length]);
-            let mut share = budget.share(&user("a"));
+            let mut share = BodyShare::new(&budget, &user("a"));
             let whole = match read(&mut body, &mut share).await {
                 BufferedBody::Whole(bytes) => bytes.len() == length,
                 BufferedBody::TooLong => false,
@@ -358,7 +281,7 @@ mod tests {
             assert_eq!(whole, is_whole, "{length}");
             assert_eq!(body.collect().await.unwrap().to_bytes().len(), length);
         }
-        assert_eq!(lock(&budget.used).counted().0, 0, "shares are returned");
+        assert_eq!(budget.held().now, 0, "shares are returned");
     }
 
     #[tokio::test]
@@ -368,7 +291,7 @@ mod tests {
         let frames = || chunks().map(|data| Ok::<_, Infallible>(Frame::data(data)));
         let expected = chunks().collect::<Vec<_>>().concat();
         let unannounced = StreamBody::new(futures_util::stream::iter(frames()));
-        let mut share = BodyBudget::new(1 << 20).share(&user("a"));
+        let mut share = BodyShare::new(&ByteBudget::new(1 << 20), &user("a"));
         let read = collect(unannounced, MAX_BODY, &mut share).await.unwrap();
         assert_eq!(read, expected);
         assert_eq!(share.text_bytes(), expected.len());
@@ -407,8 +330,8 @@ mod tests {
 
     #[tokio::test]
     async fn responses_are_counted_while_they_are_read() {
-        let budget = BodyBudget::new(10);
-        let mut share = budget.share(&user("a"));
+        let budget = ByteBudget::new(10);
+        let mut share = BodyShare::new(&budget, &user("a"));
         let body = |text: &'static str| http_body_util::Full::new(Bytes::from(text));
         assert_eq!(
             collect(body("123456"), 8, &mut share).await.unwrap(),
@@ -418,22 +341,27 @@ mod tests {
         let more = collect(body("12345"), 8, &mut other).await;
         assert_eq!(more, Err(ReadFailure::NoRoom));
         drop(other);
-        let long = collect(body("123456789"), 8, &mut budget.share(&user("a"))).await;
+        let long = collect(
+            body("123456789"),
+            8,
+            &mut BodyShare::new(&budget, &user("a")),
+        )
+        .await;
         assert_eq!(long, Err(ReadFailure::TooLong));
-        let mut all = budget.share(&user("a"));
+        let mut all = BodyShare::new(&budget, &user("a"));
         all.join(share);
-        assert_eq!((all.text_bytes(), lock(&budget.used).counted().0), (6, 6));
+        assert_eq!((all.text_bytes(), budget.held().now), (6, 6));
         drop(all);
-        assert_eq!(lock(&budget.used).counted(), (0, 0));
+        assert_eq!(budget.held().now, 0);
     }
 
     #[tokio::test]
     async fn without_room_nothing_more_is_read() {
-        let budget = BodyBudget::new(10);
-        let mut first = budget.share(&user("a"));
+        let budget = ByteBudget::new(10);
+        let mut first = BodyShare::new(&budget, &user("a"));
         assert!(first.take(6));
         let mut body = ClientBody::full("12345");
-        let mut share = budget.share(&user("a"));
+        let mut share = BodyShare::new(&budget, &user("a"));
         assert!(matches!(
             read(&mut body, &mut share).await,
             BufferedBody::NoRoom
@@ -449,14 +377,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_unfinished_body_is_given_up_for_a_user_who_has_less() {
-        let budget = BodyBudget::new(1000);
+        let budget = ByteBudget::new(1000);
         let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
         let frames = StreamBody::new(futures_util::stream::poll_fn(move |cx| {
             let received = receiver.poll_recv(cx);
             received.map(|data| data.map(|data| Ok::<_, Infallible>(Frame::data(data))))
         }));
         let reading = async {
-            let (mut body, mut share) = (frames, budget.share(&user("slow")));
+            let (mut body, mut share) = (frames, BodyShare::new(&budget, &user("slow")));
             let (read, failure) = buffered(&mut body, &mut share).await;
             assert_eq!(read.len(), 500);
             (matches!(failure, Some(BufferedBody::NoRoom)), share)
@@ -470,7 +398,7 @@ mod tests {
             }
             let mut others = Vec::new();
             for name in ["a", "b", "c", "d"] {
-                let mut other = budget.share(&user(name));
+                let mut other = BodyShare::new(&budget, &user(name));
                 assert!(other.take(200), "{name}");
                 others.push(other);
             }
@@ -479,29 +407,29 @@ mod tests {
         let ((is_given_up, share), others) = tokio::join!(reading, asking);
         assert!(is_given_up);
         drop((share, others));
-        assert_eq!(lock(&budget.used).counted(), (0, 0));
+        assert_eq!(budget.held().now, 0);
     }
 
     #[test]
     fn a_user_has_at_most_as_much_as_is_left() {
-        let budget = BodyBudget::new(1000);
-        let mut first = budget.share(&user("a"));
-        let mut second = budget.share(&user("a"));
+        let budget = ByteBudget::new(1000);
+        let mut first = BodyShare::new(&budget, &user("a"));
+        let mut second = BodyShare::new(&budget, &user("a"));
         while first.take(1) && second.take(1) {}
         assert_eq!(first.text_bytes() + second.text_bytes(), 500);
-        let mut other = budget.share(&user("b"));
+        let mut other = BodyShare::new(&budget, &user("b"));
         while other.take(1) {}
         assert_eq!(other.text_bytes(), 250);
         drop(first);
         assert!(other.take(100) && second.take(100));
         assert!(second.take(0));
         drop((second, other));
-        assert_eq!(lock(&budget.used).counted(), (0, 0));
+        assert_eq!(budget.held().now, 0);
     }
 
     #[test]
     fn one_object_may_need_nearly_all() {
-        let mut share = BodyBudget::new(1000).share(&user("a"));
+        let mut share = BodyShare::new(&ByteBudget::new(1000), &user("a"));
         assert!(share.take(10) && !share.take(990));
         assert!(share.take_decoded(980));
         assert_eq!(share.text_bytes(), 10);

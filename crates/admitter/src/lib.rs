@@ -75,7 +75,6 @@ mod side;
 mod tests;
 mod unknown_writes;
 mod upstream_objects;
-mod used_bytes;
 mod wait_layer;
 mod waiting_places;
 mod warnings;
@@ -83,8 +82,8 @@ mod workers;
 mod write_request;
 
 pub use admitter::{Admitter, AdmitterSettings};
-pub use body_budget::BudgetUse;
 pub use cluster_state::{ClusterState, ResourceKind, ResourcesRead, ServedResource};
+pub use fairgate_base::account::BytesHeld;
 pub use layer::{AdmissionLayer, AdmissionService};
 pub use published::{ForwardedPolicies, PublishedPolicies};
 pub use wait_layer::{AdmissionWaitLayer, AdmissionWaitService};

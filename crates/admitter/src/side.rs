@@ -5,6 +5,7 @@ use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fairgate_admission::{AdmissionMode, AdmissionRecord, Fidelity, GroupVersionKind};
 use fairgate_apiserver::{ApiRequest, HostedLayer, Output, StatusError, access, posted};
+use fairgate_base::account::ByteBudget;
 use fairgate_call::{Call, Refusal, Reply, refusal_reply::REASON_HEADER};
 use fairgate_core::{
     digest::{RequestInfo, normalized_path, readable},
@@ -17,7 +18,7 @@ use tower::Service;
 
 use crate::{
     admitter::Admitter,
-    body_budget::{self, BodyBudget, BufferedBody},
+    body_budget::{self, BodyShare, BufferedBody},
     conditional::{CarriedOut, RecordAtEnd},
     dry_run::{NoDryRuns, ThroughInner},
     evaluate::{EarlyReply, Evaluated, Evaluation, OldRead, Unjudged},
@@ -45,7 +46,7 @@ pub(crate) struct AdmissionSide {
     pub(crate) admitter: Arc<Admitter>,
     pub(crate) hosted: HostedLayer,
     pub(crate) control: Handle,
-    budget: Arc<BodyBudget>,
+    budget: Arc<ByteBudget>,
     audits: Cell<usize>,
 }
 
@@ -203,7 +204,7 @@ impl AdmissionSide {
             raw_query: query.to_owned(),
             body: Bytes::new(),
             output,
-            share: self.budget.share(&digest.user),
+            share: BodyShare::new(&self.budget, &digest.user),
             judged_version: None,
             judged_items: Vec::new(),
             dry_warnings: Vec::new(),

@@ -5,14 +5,13 @@
 //! however many threads there are.
 
 use std::{
-    collections::{HashMap, VecDeque},
-    fmt,
+    fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, PoisonError},
     thread,
 };
 
-use fairgate_base::background;
+use fairgate_base::{account::TurnQueue, background};
 use fairgate_core::sync::{Mutex, lock};
 use tokio::sync::oneshot;
 
@@ -46,10 +45,7 @@ struct WorkerShared {
 /// Work that waits for a thread.
 #[derive(Default)]
 struct WorkQueue {
-    by_user: HashMap<String, VecDeque<PooledWork>>,
-    /// The users of `by_user`, in the order of their turns.
-    turns: VecDeque<String>,
-    waiting: usize,
+    waiting: TurnQueue<PooledWork>,
     threads: usize,
     /// Threads without work.
     idle: usize,
@@ -59,16 +55,6 @@ struct WorkQueue {
 }
 
 impl WorkQueue {
-    fn push(&mut self, user: &str, work: PooledWork) {
-        self.waiting += 1;
-        if let Some(more) = self.by_user.get_mut(user) {
-            more.push_back(work);
-            return;
-        }
-        self.turns.push_back(user.to_owned());
-        self.by_user.insert(user.to_owned(), [work].into());
-    }
-
     /// The first work of the user whose turn it is. Work for which too much is decoded at the moment keeps its turn; until it
     /// is done, only work without bytes goes before it.
     fn take(&mut self) -> Option<PooledWork> {
@@ -76,23 +62,12 @@ impl WorkQueue {
             0 => usize::MAX,
             decoded => DECODED_BYTES.saturating_sub(decoded),
         };
-        let at = self.turns.iter().position(|user| {
-            let first = self.by_user.get(user).and_then(VecDeque::front);
-            let bytes = first.map_or(0, |work| work.bytes);
-            if bytes > room {
+        let work = self.waiting.pop_if(|work| {
+            if work.bytes > room {
                 room = 0;
             }
-            bytes <= room
+            work.bytes <= room
         })?;
-        let user = self.turns.remove(at)?;
-        let of_user = self.by_user.get_mut(&user)?;
-        let work = of_user.pop_front()?;
-        if of_user.is_empty() {
-            self.by_user.remove(&user);
-        } else {
-            self.turns.push_back(user);
-        }
-        self.waiting -= 1;
         self.decoded += work.bytes;
         Some(work)
     }
@@ -131,7 +106,7 @@ impl WorkerPool {
 
     fn push(&self, user: &str, work: PooledWork) -> Result<(), String> {
         let mut queue = lock(&self.shared.queue);
-        if queue.waiting >= queue.idle && queue.threads < self.limit {
+        if queue.waiting.len() >= queue.idle && queue.threads < self.limit {
             let shared = Arc::clone(&self.shared);
             let name = format!("admission-{}", queue.threads);
             let started = thread::Builder::new().name(name).spawn(move || {
@@ -146,7 +121,7 @@ impl WorkerPool {
                 Err(_) => {}
             }
         }
-        queue.push(user, work);
+        queue.waiting.push(user, 1, work);
         drop(queue);
         self.shared.arrived.notify_one();
         Ok(())
@@ -164,7 +139,7 @@ impl WorkerShared {
                 let _ = catch_unwind(AssertUnwindSafe(work.run));
                 queue = lock(&self.queue);
                 queue.decoded -= work.bytes;
-                if work.bytes > 0 && queue.waiting > 0 {
+                if work.bytes > 0 && !queue.waiting.is_empty() {
                     // There may be room for what another thread has left.
                     self.arrived.notify_one();
                 }
@@ -182,7 +157,7 @@ impl Drop for WorkerPool {
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.is_closed = true;
-        let undone = std::mem::take(&mut queue.by_user);
+        let undone = mem::take(&mut queue.waiting);
         drop(queue);
         drop(undone);
         self.shared.arrived.notify_all();
@@ -260,7 +235,7 @@ mod tests {
             ("e", 0),
         ] {
             let run = Box::new(|| ());
-            queue.push(user, PooledWork { run, bytes });
+            queue.waiting.push(user, 1, PooledWork { run, bytes });
         }
         let mut taken = || queue.take().map(|work| work.bytes);
         assert_eq!(taken(), Some(DECODED_BYTES));
@@ -272,7 +247,7 @@ mod tests {
         assert_eq!([taken(), taken()], [Some(DECODED_BYTES + 1), None]);
         queue.decoded = 0;
         assert_eq!(queue.take().map(|work| work.bytes), Some(1));
-        assert_eq!((queue.waiting, queue.turns.len()), (0, 0));
+        assert!(queue.waiting.is_empty());
     }
 
     #[tokio::test]

@@ -12,7 +12,6 @@ use crate::{
     authorize::{self, Authorizer},
     calls, compression,
     documents::Documents,
-    heavy_turns::{HeavyTurn, HeavyTurns},
     merged_documents::MergedDocuments,
     metrics_memory::MetricsMemory,
     namespaces::Namespaces,
@@ -29,7 +28,10 @@ use crate::{
     status_error::StatusError,
 };
 use bytes::Bytes;
-use fairgate_base::clock::Clock;
+use fairgate_base::{
+    account::{HeavyTurn, HeavyTurns},
+    clock::Clock,
+};
 use fairgate_core::digest::Verb;
 use fairgate_objects::{codec::FieldValidation, kind::Kind, object::Object};
 use fairgate_store::Store;
@@ -198,7 +200,7 @@ impl Hosted {
 
     /// Waits for a turn to serve a [heavy](Self::is_heavy) request. Users take turns.
     pub(crate) async fn heavy_turn(&self, request: &ApiRequest) -> Option<HeavyTurn> {
-        self.heavy.of(&request.user().name).await
+        self.heavy.of(&request.user().name, 1).await
     }
 
     /// The gateway's own metrics as text; `None` while it starts or if they cannot be rendered.

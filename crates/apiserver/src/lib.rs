@@ -27,7 +27,6 @@ pub mod discovery;
 mod documents;
 #[doc(hidden)]
 pub mod fuzzing;
-mod heavy_turns;
 mod hosted;
 mod layer;
 mod list_parameters;

@@ -2,9 +2,10 @@
 //!
 //! [`clock`] is the only reader of time, [`socket`] is a connection with or without TLS, [`local`] runs
 //! work on one thread, and [`background`] is for threads that must not disturb those; [`turns`] counts how long tasks
-//! keep a data core; [`tasks`] spawns tasks elsewhere; [`log_limit`] bounds how often an
+//! keep a data core; [`account`] shares what the gateway itself does among those for whom it does it; [`tasks`] spawns tasks elsewhere; [`log_limit`] bounds how often an
 //! event is logged, and [`events`] are sent to a listener that counts them.
 
+pub mod account;
 pub mod background;
 pub mod clock;
 pub mod events;

@@ -65,6 +65,7 @@ const CORE: Edges = &[
 
 /// What all other crates with a runtime use.
 const BASE: Edges = &[
+    ("account", &[]),
     ("background", &[]),
     ("clock", &[]),
     ("events", &[]),
@@ -432,7 +433,6 @@ const APISERVER: Edges = &[
         ],
     ),
     ("reviews", &["authorize", "status_error"]),
-    ("heavy_turns", &[]),
     (
         "hosted",
         &[
@@ -443,7 +443,6 @@ const APISERVER: Edges = &[
             "calls",
             "compression",
             "documents",
-            "heavy_turns",
             "merged_documents",
             "metrics_memory",
             "namespaces",

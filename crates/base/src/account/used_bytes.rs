@@ -1,8 +1,8 @@
 //! Who has how many bytes of a budget.
 //!
-//! What a user has may become as much as is left for all: the dynamic threshold of shared packet buffers. Users who come one
+//! What a payer has may become as much as is left for all: the dynamic threshold of shared packet buffers. Payers who come one
 //! after the other, and leave their bodies unfinished, could still take half of what is left each, until there is nothing.
-//! So where there is no room for a user, an unfinished body of the user with most of them is given up, as long as that user
+//! So where there is no room for a payer, an unfinished body of the payer with most of them is given up, as long as that payer
 //! has more than the one who asks would have: the push-out of shared packet buffers.
 //!
 //! Source: A. K. Choudhury and E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM
@@ -17,21 +17,21 @@ use tokio::sync::Notify;
 
 /// The bytes that are used.
 #[derive(Debug, Default)]
-pub(crate) struct UsedBytes {
+pub(super) struct UsedBytes {
     all: usize,
     /// The most there ever were.
     most: usize,
-    /// Users with no bytes are not there.
-    by_user: HashMap<String, UserBytes>,
-    /// The unfinished bytes of each user who has any, the most last.
+    /// Payers with no bytes are not there.
+    by_payer: HashMap<String, PayerBytes>,
+    /// The unfinished bytes of each payer who has any, the most last.
     most_unfinished: BTreeSet<(usize, String)>,
     /// The number of the next unfinished body.
     next: u64,
 }
 
-/// What a user has.
+/// What a payer has.
 #[derive(Debug, Default)]
-struct UserBytes {
+struct PayerBytes {
     all: usize,
     /// How many of them are of unfinished bodies.
     unfinished_bytes: usize,
@@ -47,16 +47,16 @@ struct UnfinishedBody {
 }
 
 impl UsedBytes {
-    /// Takes bytes of `total` for a user; for the unfinished body of this number if there is one. Returns `false`, and takes
+    /// Takes bytes of `total` for a payer; for the unfinished body of this number if there is one. Returns `false`, and takes
     /// nothing, if there is no room even when bodies of others are given up, or if that body has been given up.
-    pub(crate) fn take(
+    pub(super) fn take(
         &mut self,
-        user: &str,
+        payer: &str,
         bytes: usize,
         total: usize,
         unfinished: Option<u64>,
     ) -> bool {
-        let own = self.by_user.get(user);
+        let own = self.by_payer.get(payer);
         if unfinished
             .is_some_and(|number| !own.is_some_and(|own| own.unfinished.contains_key(&number)))
         {
@@ -68,7 +68,7 @@ impl UsedBytes {
                 return false;
             }
         }
-        self.change(user, |own| {
+        self.change(payer, |own| {
             if let Some(body) = unfinished.and_then(|number| own.unfinished.get_mut(&number)) {
                 body.bytes += bytes;
                 own.unfinished_bytes += bytes;
@@ -80,30 +80,30 @@ impl UsedBytes {
     }
 
     /// All bytes that are used.
-    pub(crate) fn all(&self) -> usize {
+    pub(super) fn all(&self) -> usize {
         self.all
     }
 
     /// The most bytes that were used at a time.
-    pub(crate) fn most(&self) -> usize {
+    pub(super) fn most(&self) -> usize {
         self.most
     }
 
     /// Returns bytes that are not of an unfinished body.
-    pub(crate) fn give_back(&mut self, user: &str, bytes: usize) {
-        self.change(user, |own| own.all -= bytes);
+    pub(super) fn give_back(&mut self, payer: &str, bytes: usize) {
+        self.change(payer, |own| own.all -= bytes);
     }
 
-    /// From now on these bytes of a user are an unfinished body. Returns its number, and what is notified when it is given up:
+    /// From now on these bytes of a payer are an unfinished body. Returns its number, and what is notified when it is given up:
     /// then its bytes are no longer counted.
-    pub(crate) fn begin_unfinished(&mut self, user: &str, bytes: usize) -> (u64, Arc<Notify>) {
+    pub(super) fn begin_unfinished(&mut self, payer: &str, bytes: usize) -> (u64, Arc<Notify>) {
         let (number, given_up) = (self.next, Arc::<Notify>::default());
         self.next += 1;
         let body = UnfinishedBody {
             bytes,
             given_up: Arc::clone(&given_up),
         };
-        self.change(user, |own| {
+        self.change(payer, |own| {
             own.unfinished_bytes += bytes;
             own.unfinished.insert(number, body);
         });
@@ -111,23 +111,23 @@ impl UsedBytes {
     }
 
     /// A body is finished. Returns how many bytes it has, which are counted as others from now on; none if it was given up.
-    pub(crate) fn end_unfinished(&mut self, user: &str, number: u64) -> Option<usize> {
+    pub(super) fn end_unfinished(&mut self, payer: &str, number: u64) -> Option<usize> {
         let mut ended = None;
-        self.change(user, |own| {
+        self.change(payer, |own| {
             ended = own.unfinished.remove(&number).map(|body| body.bytes);
             own.unfinished_bytes -= ended.unwrap_or_default();
         });
         ended
     }
 
-    /// Gives up the longest unfinished body of the user who has most of them, if that is more than `bytes`. Returns whether
+    /// Gives up the longest unfinished body of the payer who has most of them, if that is more than `bytes`. Returns whether
     /// there is one.
     fn give_up_more_than(&mut self, bytes: usize) -> bool {
         let most = self.most_unfinished.last();
-        let Some((_, user)) = most.filter(|(most, _)| *most > bytes).cloned() else {
+        let Some((_, payer)) = most.filter(|(most, _)| *most > bytes).cloned() else {
             return false;
         };
-        self.change(&user, |own| {
+        self.change(&payer, |own| {
             let longest = own.unfinished.iter().max_by_key(|(_, body)| body.bytes);
             let longest = longest.map(|(number, _)| *number);
             if let Some(body) = longest.and_then(|number| own.unfinished.remove(&number)) {
@@ -139,12 +139,13 @@ impl UsedBytes {
         true
     }
 
-    /// Changes what a user has.
-    fn change(&mut self, user: &str, change: impl FnOnce(&mut UserBytes)) {
-        if !self.by_user.contains_key(user) {
-            self.by_user.insert(user.to_owned(), UserBytes::default());
+    /// Changes what a payer has.
+    fn change(&mut self, payer: &str, change: impl FnOnce(&mut PayerBytes)) {
+        if !self.by_payer.contains_key(payer) {
+            self.by_payer
+                .insert(payer.to_owned(), PayerBytes::default());
         }
-        let Some(own) = self.by_user.get_mut(user) else {
+        let Some(own) = self.by_payer.get_mut(payer) else {
             return;
         };
         let (all, unfinished) = (own.all, own.unfinished_bytes);
@@ -152,20 +153,23 @@ impl UsedBytes {
         let now = own.unfinished_bytes;
         self.all = self.all - all + own.all;
         if own.all == 0 && own.unfinished.is_empty() {
-            self.by_user.remove(user);
+            self.by_payer.remove(payer);
         }
         if now != unfinished {
-            self.most_unfinished.remove(&(unfinished, user.to_owned()));
+            self.most_unfinished.remove(&(unfinished, payer.to_owned()));
             if now > 0 {
-                self.most_unfinished.insert((now, user.to_owned()));
+                self.most_unfinished.insert((now, payer.to_owned()));
             }
         }
     }
 
-    /// All bytes, and the number of users who have any.
+    /// All bytes, and the number of payers who have any.
     #[cfg(test)]
-    pub(crate) fn counted(&self) -> (usize, usize) {
-        (self.all, self.by_user.len().max(self.most_unfinished.len()))
+    pub(super) fn counted(&self) -> (usize, usize) {
+        (
+            self.all,
+            self.by_payer.len().max(self.most_unfinished.len()),
+        )
     }
 }
 
@@ -175,13 +179,13 @@ mod tests {
 
     const TOTAL: usize = 1 << 20;
 
-    /// Has a user take as much as possible, in unfinished bodies of at most 64 KiB.
-    fn hoard(used: &mut UsedBytes, user: &str) -> Vec<(u64, Arc<Notify>)> {
+    /// Has a payer take as much as possible, in unfinished bodies of at most 64 KiB.
+    fn hoard(used: &mut UsedBytes, payer: &str) -> Vec<(u64, Arc<Notify>)> {
         let mut bodies = Vec::new();
         let mut bytes = 64 << 10;
         while bytes > 0 {
-            if used.take(user, bytes, TOTAL, None) {
-                bodies.push(used.begin_unfinished(user, bytes));
+            if used.take(payer, bytes, TOTAL, None) {
+                bodies.push(used.begin_unfinished(payer, bytes));
             } else {
                 bytes /= 2;
             }
@@ -190,33 +194,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn users_who_leave_bodies_unfinished_leave_room_for_others() {
+    async fn payers_who_leave_bodies_unfinished_leave_room_for_others() {
         let mut used = UsedBytes::default();
         let mut bodies = Vec::new();
         for number in 0..100 {
-            let user = format!("hoarder-{number}");
-            let own = hoard(&mut used, &user);
-            bodies.extend(own.into_iter().map(|body| (user.clone(), body)));
+            let payer = format!("hoarder-{number}");
+            let own = hoard(&mut used, &payer);
+            bodies.extend(own.into_iter().map(|body| (payer.clone(), body)));
         }
         // Nobody has much more than a fair part, which is less than one of the longest bodies.
-        let most = used.by_user.values().map(|own| own.all).max().unwrap();
+        let most = used.by_payer.values().map(|own| own.all).max().unwrap();
         assert!(most <= 64 << 10, "{most}");
-        assert!(used.by_user.len() >= TOTAL / (64 << 10));
+        assert!(used.by_payer.len() >= TOTAL / (64 << 10));
         assert!(used.all <= TOTAL);
         for number in 0..20 {
             assert!(used.take(&format!("other-{number}"), 3_000, TOTAL, None));
         }
         // Who was given up is told, and only they.
         let mut given_up = 0;
-        for (user, (number, told)) in bodies {
+        for (payer, (number, told)) in bodies {
             let is_told = tokio::time::timeout(std::time::Duration::ZERO, told.notified());
             let is_told = is_told.await.is_ok();
-            assert_eq!(used.take(&user, 0, TOTAL, Some(number)), !is_told);
-            match used.end_unfinished(&user, number) {
-                Some(bytes) => used.give_back(&user, bytes),
+            assert_eq!(used.take(&payer, 0, TOTAL, Some(number)), !is_told);
+            match used.end_unfinished(&payer, number) {
+                Some(bytes) => used.give_back(&payer, bytes),
                 None => given_up += 1,
             }
-            assert_eq!(used.end_unfinished(&user, number), None);
+            assert_eq!(used.end_unfinished(&payer, number), None);
         }
         assert!(given_up > 20, "{given_up}");
         for number in 0..20 {
@@ -231,14 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_pushed_out_by_a_user_who_would_have_more_or_needs_too_much() {
+    fn nobody_is_pushed_out_by_a_payer_who_would_have_more_or_needs_too_much() {
         let mut used = UsedBytes::default();
         let bodies = hoard(&mut used, "first");
         assert_eq!(used.all, TOTAL / 2);
         assert!(!used.take("first", 1, TOTAL, None));
         assert!(!used.take("other", TOTAL / 2 + 1, TOTAL, None));
         assert!(!used.take("other", usize::MAX, TOTAL, None));
-        assert_eq!(used.by_user["first"].unfinished.len(), bodies.len());
+        assert_eq!(used.by_payer["first"].unfinished.len(), bodies.len());
         assert!(used.take("other", TOTAL / 2, TOTAL, None));
     }
 

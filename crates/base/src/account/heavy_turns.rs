@@ -1,94 +1,69 @@
-//! Turns of heavy requests: a few are served at a time, and users that wait take turns.
+//! Turns of heavy tasks: a few are done at a time, and payers that wait take turns.
 //!
-//! A request is heavy if serving it may block a thread for milliseconds: it encodes a long list, compiles the expressions of a
-//! policy, or is judged by policies. Such requests are served on threads of the blocking pool. A user with many of them waits
-//! for its own, and not the others.
+//! A task is heavy if it may block a thread for milliseconds: it encodes a long list, compiles the expressions of a policy, or
+//! judges an object by policies. Such tasks are done on threads of the blocking pool. A payer with many of them waits for its own,
+//! and not the others.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use fairgate_core::sync::{Mutex, lock};
 use tokio::sync::oneshot;
 
-/// Gives turns.
-#[derive(Clone)]
-pub(crate) struct HeavyTurns(Arc<Mutex<TurnQueue>>);
+use super::turn_queue::TurnQueue;
 
-struct TurnQueue {
-    /// How many turns can still be given at once.
+/// Gives turns.
+#[derive(Clone, Debug)]
+pub struct HeavyTurns(Arc<Mutex<Turns>>);
+
+#[derive(Debug)]
+struct Turns {
+    /// How many can still be given at once.
     free: usize,
-    by_user: HashMap<String, VecDeque<oneshot::Sender<HeavyTurn>>>,
-    /// The users of `by_user`, in the order of their turns.
-    users: VecDeque<String>,
+    waiting: TurnQueue<oneshot::Sender<HeavyTurn>>,
 }
 
-/// The right to serve a heavy request. It is given back when it is dropped.
-pub(crate) struct HeavyTurn(Option<HeavyTurns>);
+/// The right to do a heavy task. It is given back when it is dropped.
+#[derive(Debug)]
+pub struct HeavyTurn(Option<HeavyTurns>);
 
 impl HeavyTurns {
     /// Gives so many turns at once.
-    pub(crate) fn new(at_once: usize) -> Self {
-        Self(Arc::new(Mutex::new(TurnQueue {
+    pub fn new(at_once: usize) -> Self {
+        Self(Arc::new(Mutex::new(Turns {
             free: at_once,
-            by_user: HashMap::new(),
-            users: VecDeque::new(),
+            waiting: TurnQueue::default(),
         })))
     }
 
-    /// Waits for a turn of `user`. A caller that no longer waits loses its place.
-    pub(crate) async fn of(&self, user: &str) -> Option<HeavyTurn> {
+    /// Waits for a turn of `payer`, for a task of this cost. A caller that no longer waits loses its place.
+    pub async fn of(&self, payer: &str, cost: u64) -> Option<HeavyTurn> {
         let waiting = {
-            let mut queue = lock(&self.0);
-            if queue.free > 0 {
-                queue.free -= 1;
+            let mut turns = lock(&self.0);
+            if turns.free > 0 {
+                turns.free -= 1;
                 return Some(HeavyTurn(Some(self.clone())));
             }
-            queue.wait(user)
+            let (sender, waiting) = oneshot::channel();
+            turns.waiting.push(payer, cost, sender);
+            waiting
         };
         // Whoever waits is told before the queue is dropped.
         waiting.await.ok()
     }
 }
 
-impl TurnQueue {
-    fn wait(&mut self, user: &str) -> oneshot::Receiver<HeavyTurn> {
-        let (sender, waiting) = oneshot::channel();
-        if let Some(of_user) = self.by_user.get_mut(user) {
-            of_user.push_back(sender);
-        } else {
-            self.users.push_back(user.to_owned());
-            self.by_user.insert(user.to_owned(), [sender].into());
-        }
-        waiting
-    }
-
-    fn next(&mut self) -> Option<oneshot::Sender<HeavyTurn>> {
-        let user = self.users.pop_front()?;
-        let of_user = self.by_user.get_mut(&user)?;
-        let next = of_user.pop_front();
-        if of_user.is_empty() {
-            self.by_user.remove(&user);
-        } else {
-            self.users.push_back(user);
-        }
-        next
-    }
-}
-
 impl HeavyTurn {
-    /// Passes the turn on to the user who is next, or keeps it for later.
+    /// Passes the turn on to the payer who is next, or keeps it for later.
     fn pass_on(mut self) {
-        while let Some(turns) = &self.0 {
-            let mut queue = lock(&turns.0);
-            let Some(next) = queue.next() else {
-                queue.free += 1;
-                drop(queue);
+        while let Some(of) = &self.0 {
+            let mut turns = lock(&of.0);
+            let Some(next) = turns.waiting.pop() else {
+                turns.free += 1;
+                drop(turns);
                 self.0 = None;
                 return;
             };
-            drop(queue);
+            drop(turns);
             match next.send(self) {
                 Ok(()) => return,
                 // Nobody waits there any more.
@@ -125,7 +100,7 @@ mod tests {
     }
 
     fn turn(turns: &HeavyTurns, user: &str) -> HeavyTurn {
-        match pin!(turns.of(user)).poll(&mut Context::from_waker(Waker::noop())) {
+        match pin!(turns.of(user, 1)).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(turn)) => turn,
             _ => panic!("{user} has to wait"),
         }
@@ -157,7 +132,7 @@ mod tests {
         for user in [
             "greedy", "greedy", "greedy", "alice", "greedy", "bob", "alice",
         ] {
-            let mut one: Waiting<'_> = Box::pin(turns.of(user));
+            let mut one: Waiting<'_> = Box::pin(turns.of(user, 1));
             assert!(polled(&mut one).is_pending());
             waiting.push((user, one));
         }
@@ -173,9 +148,9 @@ mod tests {
     fn a_turn_is_not_lost_with_one_who_no_longer_waits() {
         let turns = HeavyTurns::new(2);
         let (one, other) = (turn(&turns, "a"), turn(&turns, "a"));
-        let mut gone: Waiting<'_> = Box::pin(turns.of("b"));
-        let mut given: Waiting<'_> = Box::pin(turns.of("c"));
-        let mut last: Waiting<'_> = Box::pin(turns.of("d"));
+        let mut gone: Waiting<'_> = Box::pin(turns.of("b", 1));
+        let mut given: Waiting<'_> = Box::pin(turns.of("c", 1));
+        let mut last: Waiting<'_> = Box::pin(turns.of("d", 1));
         for waiting in [&mut gone, &mut given, &mut last] {
             assert!(polled(waiting).is_pending());
         }
@@ -186,7 +161,7 @@ mod tests {
         assert!(matches!(polled(&mut last), Poll::Ready(Some(_))));
         drop((other, last));
         let all = [turn(&turns, "e"), turn(&turns, "e")];
-        assert!(polled(&mut (Box::pin(turns.of("e")) as Waiting<'_>)).is_pending());
+        assert!(polled(&mut (Box::pin(turns.of("e", 1)) as Waiting<'_>)).is_pending());
         drop(all);
     }
 }
