@@ -41,6 +41,8 @@ pub(super) struct ControlTasks {
     pub(super) hosting: Option<HostedApi>,
     pub(super) admission: Option<AdmissionPolicies>,
     pub(super) disruption: Option<Disruption>,
+    /// Where `disruption` runs.
+    pub(super) budgets: Handle,
     /// The files whose renewed contents are used at once.
     pub(super) renewals: Vec<FollowedFiles>,
     pub(super) clock: Clock,
@@ -92,7 +94,7 @@ impl ControlTasks {
             admission.start(&control);
         }
         if let Some(disruption) = self.disruption {
-            disruption.start(&self.telemetry, gateway);
+            disruption.start(&self.telemetry, gateway, &self.budgets);
         }
         let applier = Applier::new(
             self.policies.compiling,
@@ -210,6 +212,12 @@ fn register_defence_metrics(gateway: &Gateway, telemetry: &Telemetry) {
     metrics.observe_counter(&catalogue::LONG_TURNS, || turns::counts().long);
     metrics.observe_gauge(&catalogue::LONGEST_TURN, || {
         turns::counts().longest.as_secs_f64()
+    });
+    metrics.observe_counter(&catalogue::CONTROL_LONG_TURNS, || {
+        turns::control_counts().long
+    });
+    metrics.observe_gauge(&catalogue::CONTROL_LONGEST_TURN, || {
+        turns::control_counts().longest.as_secs_f64()
     });
     metrics.observe_counter(
         &catalogue::CONNECTIONS_REJECTED,

@@ -41,7 +41,7 @@ mod upstream_resources;
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tower::{
     Layer, Service,
     layer::util::{Identity, Stack},
@@ -196,6 +196,9 @@ where
     let control = control_runtime.handle();
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
+    let budgets = evictions::has_budgets(&config).then(runtimes::budgets_runtime);
+    let budgets = budgets.transpose()?;
+    let budgets_handle = budgets.as_ref().map_or(control, Runtime::handle).clone();
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
     let admission = AdmissionPolicies::new(&config, hosted, judging, &clients, &clock)?;
     let parts = StackParts {
@@ -204,6 +207,7 @@ where
         flow_control: Arc::clone(&flow_control),
         admitter: admission.as_ref().map(AdmissionPolicies::admitter),
         evictor: evictor.clone(),
+        budgets: budgets_handle.clone(),
         hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
         ownership: ownership(&config),
         forward: ForwardParts::new(&config, upstream.endpoint, &upstream.credential, metrics)?,
@@ -211,6 +215,9 @@ where
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
     let app = app_settings(&config, access.serve);
     let mut gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
+    if let Some(budgets) = budgets {
+        gateway.keep(budgets);
+    }
     evictions::end_waits_with(evictor.clone(), &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
     let credential = upstream.credential;
@@ -226,6 +233,7 @@ where
         hosting,
         admission,
         disruption,
+        budgets: budgets_handle,
         renewals,
         clock,
         clients,
@@ -443,6 +451,8 @@ struct StackParts {
     flow_control: Arc<FlowControl>,
     admitter: Option<Arc<Admitter>>,
     evictor: Option<Arc<Evictor>>,
+    /// Where evictions are carried out.
+    budgets: Handle,
     hosted: Option<Arc<Hosted>>,
     ownership: Ownership,
     forward: ForwardParts,
@@ -479,7 +489,7 @@ where
             None => EvictionLayer::none(),
             Some(evictor) => EvictionLayer::new(
                 Arc::clone(evictor),
-                context.control.clone(),
+                parts.budgets.clone(),
                 context.clock.clone(),
             ),
         };

@@ -64,7 +64,7 @@ pub enum StartError {
     /// The operating system refuses a thread or other resources of a runtime.
     #[error("cannot start the {runtime} runtime")]
     Runtime {
-        /// `control`, `data` or `admin`.
+        /// `control`, `budgets`, `data` or `admin`.
         runtime: &'static str,
         /// The error of the operating system.
         source: io::Error,
@@ -80,11 +80,33 @@ pub fn control_runtime() -> Result<Runtime, StartError> {
     runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("fairgate-control")
-        .on_thread_start(background::use_own_memory)
+        .on_thread_start(|| {
+            background::use_own_memory();
+            turns::count_control_turns();
+        })
         .enable_all()
         .build()
         .map_err(|source| StartError::Runtime {
             runtime: "control",
+            source,
+        })
+}
+
+/// Creates the runtime of budgets: of the disruption controller and of evictions. What these compute depends on objects that
+/// tenants make, so it delays no reviews, health checks, metrics and hosted requests.
+///
+/// # Errors
+///
+/// When the operating system refuses the resources.
+pub(crate) fn budgets_runtime() -> Result<Runtime, StartError> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("fairgate-budgets")
+        .on_thread_start(background::use_own_memory)
+        .enable_all()
+        .build()
+        .map_err(|source| StartError::Runtime {
+            runtime: "budgets",
             source,
         })
 }
@@ -100,6 +122,8 @@ pub struct Gateway {
     loads: Vec<Arc<CoreLoad>>,
     threads: Vec<JoinHandle<()>>,
     control: Option<Runtime>,
+    /// Other runtimes, which end with the gateway.
+    others: Vec<Runtime>,
     control_handle: runtime::Handle,
     /// Tasks that end by themselves when the gateway drains, and are waited for.
     ending: Vec<task::JoinHandle<()>>,
@@ -138,6 +162,7 @@ impl Gateway {
             loads: Vec::new(),
             threads: Vec::new(),
             control: None,
+            others: Vec::new(),
             control_handle: control.handle().clone(),
             ending: Vec::new(),
             settings,
@@ -278,6 +303,11 @@ impl Gateway {
         self.control_handle.clone()
     }
 
+    /// Keeps another runtime until the gateway is dropped.
+    pub(crate) fn keep(&mut self, runtime: Runtime) {
+        self.others.push(runtime);
+    }
+
     /// Waits for this task before the gateway stops. It ends by itself soon after the drain has begun.
     pub(crate) fn wait_for(&mut self, task: task::JoinHandle<()>) {
         self.ending.push(task);
@@ -367,6 +397,9 @@ impl Drop for Gateway {
         self.drain.advance(DrainPhase::Over);
         if let Some(control) = self.control.take() {
             control.shutdown_background();
+        }
+        for runtime in self.others.drain(..) {
+            runtime.shutdown_background();
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {

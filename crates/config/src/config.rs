@@ -341,6 +341,8 @@ pub struct EvictionConfig {
     pub mode: EvictionMode,
     /// Whether the gateway computes the status of budgets.
     pub controller: DisruptionControllerMode,
+    /// How many requirements and values the selectors of the budgets of a namespace may have together.
+    pub selector_terms: u32,
     /// Which evictions wait for their budgets.
     pub wait: EvictionWaitConfig,
 }

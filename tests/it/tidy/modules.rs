@@ -72,8 +72,8 @@ const BASE: Edges = &[
     ("local", &["turns"]),
     ("log_limit", &[]),
     ("socket", &[]),
-    ("tasks", &[]),
     ("turns", &[]),
+    ("tasks", &["turns"]),
 ];
 
 /// What people write: files, and the documents in them.

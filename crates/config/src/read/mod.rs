@@ -183,6 +183,12 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         eviction: root.section("eviction", |eviction| EvictionConfig {
             mode: eviction.keyword("mode", EvictionMode::Relay),
             controller: eviction.keyword("controller", DisruptionControllerMode::Off),
+            selector_terms: eviction.ranged(
+                "selectorTerms",
+                100_000,
+                &(1_000..=100_000_000),
+                values::count,
+            ),
             wait: eviction.section("wait", eviction_wait),
         }),
         admission: root.section("admission", admission::admission),
