@@ -90,10 +90,17 @@ const UPSTREAM: Edges = &[
     ("watched_object", &[]),
     ("path", &[]),
     ("cache", &[]),
-    ("lookup", &["cache"]),
+    ("lookup_turns", &[]),
+    ("lookup", &["cache", "lookup_turns"]),
     ("review", &["client", "lookup"]),
-    ("token_review", &["cache", "client", "lookup", "review"]),
-    ("access_review", &["cache", "client", "lookup", "review"]),
+    (
+        "token_review",
+        &["cache", "client", "lookup", "lookup_turns", "review"],
+    ),
+    (
+        "access_review",
+        &["cache", "client", "lookup", "lookup_turns", "review"],
+    ),
 ];
 
 /// The request path, whose layers never use each other.
