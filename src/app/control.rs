@@ -23,7 +23,9 @@ use super::{
 };
 use fairgate_base::{clock::Clock, tasks, turns};
 use fairgate_config::Config;
-use fairgate_observe::{AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue};
+use fairgate_observe::{
+    AdminHosts, AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue,
+};
 use fairgate_proxy::{
     auth::{TokenReviews, layer::AuthRules},
     fairness::FlowControl,
@@ -151,8 +153,9 @@ impl ControlTasks {
         let (control, address) = (gateway.control(), self.config.admin.address);
         let secure = self.secure_admin.take();
         let secure = secure.map(|port| port.start(gateway, Arc::clone(&endpoints)));
+        let hosts = AdminHosts::new(self.config.admin.hosts.iter().cloned());
         let plain = control
-            .block_on(AdminServer::bind(address, endpoints))
+            .block_on(AdminServer::bind(address, hosts, endpoints))
             .map_err(|source| ServeError::Admin {
                 field: "admin.address",
                 address,

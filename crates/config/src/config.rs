@@ -376,6 +376,8 @@ pub enum DisruptionControllerMode {
 pub struct AdminConfig {
     /// The address and port to bind.
     pub address: SocketAddr,
+    /// Names by which clients may address it, besides `localhost` and IP addresses.
+    pub hosts: Vec<String>,
     /// The same with TLS, authentication and authorization; `None`: not served.
     pub secure: Option<SecureAdminConfig>,
     /// The maximum number of flows of each priority level whose waiting requests and seats are metrics of their own.

@@ -28,6 +28,7 @@ fn operators_find_everything_on_their_own_port() {
         let anywhere = "127.0.0.1:0".parse().unwrap();
         let admin = AdminServer::bind(
             anywhere,
+            crate::AdminHosts::default(),
             OperatorEndpoints::new(Arc::clone(&world.telemetry), checks),
         )
         .await
@@ -88,7 +89,9 @@ fn metrics_are_compressed_for_clients_that_accept_gzip() {
         let sent = world.crowd().await;
         let anywhere = "127.0.0.1:0".parse().unwrap();
         let endpoints = OperatorEndpoints::new(Arc::clone(&world.telemetry), HealthChecks::new());
-        let admin = AdminServer::bind(anywhere, endpoints).await.unwrap();
+        let admin = AdminServer::bind(anywhere, crate::AdminHosts::default(), endpoints)
+            .await
+            .unwrap();
         let address = admin.address().unwrap();
         let running = tokio::spawn(admin.run());
         let metrics = ask(address, "GET /metrics").await;
