@@ -43,8 +43,6 @@ pub(super) struct ControlTasks {
     pub(super) hosting: Option<HostedApi>,
     pub(super) admission: Option<AdmissionPolicies>,
     pub(super) disruption: Option<Disruption>,
-    /// Where `disruption` runs.
-    pub(super) budgets: Handle,
     /// The files whose renewed contents are used at once.
     pub(super) renewals: Vec<FollowedFiles>,
     pub(super) clock: Clock,
@@ -96,7 +94,7 @@ impl ControlTasks {
             admission.start(&control);
         }
         if let Some(disruption) = self.disruption {
-            disruption.start(&self.telemetry, gateway, &self.budgets);
+            disruption.start(&self.telemetry, gateway);
         }
         let applier = Applier::new(
             self.policies.compiling,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use tokio::runtime::Handle;
 
 use super::{
     hosted_api::HostedApi,
@@ -69,14 +68,14 @@ impl Disruption {
         checks.note("disruption-controller", move || status.problem())
     }
 
-    /// Registers the controller's metrics, and starts it on `runtime`. It runs until the gateway drains; then the lease is released.
-    pub(super) fn start(self, telemetry: &Telemetry, gateway: &mut Gateway, runtime: &Handle) {
+    /// Registers the controller's metrics, and starts it. It runs until the gateway drains; then the lease is released.
+    pub(super) fn start(self, telemetry: &Telemetry, gateway: &mut Gateway) {
         self.register_metrics(telemetry);
         let mut phases = gateway.drain().subscribe();
         let drains = async move {
             let _ = phases.wait_for(|phase| *phase != DrainPhase::Serving).await;
         };
-        let running = tasks::spawn(runtime, self.runner.run(drains));
+        let running = tasks::spawn(&gateway.budgets(), self.runner.run(drains));
         gateway.wait_for(running);
     }
 

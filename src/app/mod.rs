@@ -41,13 +41,13 @@ mod upstream_resources;
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 use tower::{
     Layer, Service,
     layer::util::{Identity, Stack},
 };
 
-pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
+pub use runtimes::{AppSettings, CoreContext, Gateway, Runtimes, StartError};
 
 use admission::AdmissionPolicies;
 use control::{AdminAddresses, ControlTasks};
@@ -196,9 +196,6 @@ where
     let control = control_runtime.handle();
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
-    let budgets = evictions::has_budgets(&config).then(runtimes::budgets_runtime);
-    let budgets = budgets.transpose()?;
-    let budgets_handle = budgets.as_ref().map_or(control, Runtime::handle).clone();
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
     let admission = AdmissionPolicies::new(&config, hosted, judging, &clients, &clock)?;
     let parts = StackParts {
@@ -207,21 +204,23 @@ where
         flow_control: Arc::clone(&flow_control),
         admitter: admission.as_ref().map(AdmissionPolicies::admitter),
         evictor: evictor.clone(),
-        budgets: budgets_handle.clone(),
         hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
         ownership: ownership(&config),
         forward: ForwardParts::new(&config, upstream.endpoint, &upstream.credential, metrics)?,
     };
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
     let app = app_settings(&config, access.serve);
-    let mut gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
-    if let Some(budgets) = budgets {
-        gateway.keep(budgets);
-    }
+    let runtimes = Runtimes::new(control_runtime, evictions::has_budgets(&config))?;
+    let mut gateway = Gateway::start(app, runtimes, build_stack(parts, layer))?;
     evictions::end_waits_with(evictor.clone(), &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
-    let credential = upstream.credential;
-    let renewals = renewals::files(&config, shown, upstream.tls, &credential, &telemetry);
+    let renewals = renewals::files(
+        &config,
+        shown,
+        upstream.tls,
+        &upstream.credential,
+        &telemetry,
+    );
     let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor);
     let control = ControlTasks {
         config,
@@ -233,7 +232,6 @@ where
         hosting,
         admission,
         disruption,
-        budgets: budgets_handle,
         renewals,
         clock,
         clients,
@@ -451,8 +449,6 @@ struct StackParts {
     flow_control: Arc<FlowControl>,
     admitter: Option<Arc<Admitter>>,
     evictor: Option<Arc<Evictor>>,
-    /// Where evictions are carried out.
-    budgets: Handle,
     hosted: Option<Arc<Hosted>>,
     ownership: Ownership,
     forward: ForwardParts,
@@ -489,7 +485,7 @@ where
             None => EvictionLayer::none(),
             Some(evictor) => EvictionLayer::new(
                 Arc::clone(evictor),
-                parts.budgets.clone(),
+                context.budgets.clone(),
                 context.clock.clone(),
             ),
         };

@@ -53,6 +53,8 @@ pub struct CoreContext {
     pub clock: Clock,
     /// The control runtime, for work that must not run on a data core.
     pub control: runtime::Handle,
+    /// The runtime of budgets, for evictions.
+    pub budgets: runtime::Handle,
 }
 
 /// Why the gateway does not start.
@@ -98,7 +100,7 @@ pub fn control_runtime() -> Result<Runtime, StartError> {
 /// # Errors
 ///
 /// When the operating system refuses the resources.
-pub(crate) fn budgets_runtime() -> Result<Runtime, StartError> {
+fn budgets_runtime() -> Result<Runtime, StartError> {
     runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("fairgate-budgets")
@@ -109,6 +111,37 @@ pub(crate) fn budgets_runtime() -> Result<Runtime, StartError> {
             runtime: "budgets",
             source,
         })
+}
+
+/// The runtimes that do everything but serve clients.
+#[derive(Debug)]
+pub struct Runtimes {
+    control: Runtime,
+    /// `None`: what it would do is done on `control`.
+    budgets: Option<Runtime>,
+}
+
+impl Runtimes {
+    /// The control runtime, and that of budgets if it is wanted.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses the resources.
+    pub(crate) fn new(control: Runtime, with_budgets: bool) -> Result<Self, StartError> {
+        let budgets = with_budgets.then(budgets_runtime).transpose()?;
+        Ok(Self { control, budgets })
+    }
+
+    fn budgets(&self) -> &runtime::Handle {
+        self.budgets.as_ref().unwrap_or(&self.control).handle()
+    }
+}
+
+impl From<Runtime> for Runtimes {
+    fn from(control: Runtime) -> Self {
+        let budgets = None;
+        Self { control, budgets }
+    }
 }
 
 /// A running gateway. Dropping it stops it immediately.
@@ -122,9 +155,9 @@ pub struct Gateway {
     loads: Vec<Arc<CoreLoad>>,
     threads: Vec<JoinHandle<()>>,
     control: Option<Runtime>,
-    /// Other runtimes, which end with the gateway.
-    others: Vec<Runtime>,
+    budgets: Option<Runtime>,
     control_handle: runtime::Handle,
+    budgets_handle: runtime::Handle,
     /// Tasks that end by themselves when the gateway drains, and are waited for.
     ending: Vec<task::JoinHandle<()>>,
 }
@@ -137,7 +170,7 @@ impl Gateway {
     /// [`StartError`]; nothing is left running then.
     pub fn start<B, S>(
         settings: AppSettings,
-        control: Runtime,
+        runtimes: impl Into<Runtimes>,
         build: B,
     ) -> Result<Self, StartError>
     where
@@ -145,6 +178,12 @@ impl Gateway {
         S: Service<Inbound, Response = Reply, Error = Infallible> + Clone + 'static,
         S::Future: 'static,
     {
+        let runtimes: Runtimes = runtimes.into();
+        let budgets = runtimes.budgets().clone();
+        let Runtimes {
+            control,
+            budgets: own,
+        } = runtimes;
         let descriptors = raise_descriptor_limit();
         let listener = Acceptor::bind(settings.serve.listen)?;
         let address = listener.local_addr().map_err(|source| BindError {
@@ -162,8 +201,9 @@ impl Gateway {
             loads: Vec::new(),
             threads: Vec::new(),
             control: None,
-            others: Vec::new(),
+            budgets: own,
             control_handle: control.handle().clone(),
+            budgets_handle: budgets.clone(),
             ending: Vec::new(),
             settings,
         };
@@ -175,6 +215,7 @@ impl Gateway {
                 index,
                 clock: clock.clone(),
                 control: control.handle().clone(),
+                budgets: budgets.clone(),
             };
             cores.push(gateway.start_core(context, build.clone())?);
         }
@@ -303,9 +344,9 @@ impl Gateway {
         self.control_handle.clone()
     }
 
-    /// Keeps another runtime until the gateway is dropped.
-    pub(crate) fn keep(&mut self, runtime: Runtime) {
-        self.others.push(runtime);
+    /// The runtime of the disruption controller and of evictions.
+    pub(crate) fn budgets(&self) -> runtime::Handle {
+        self.budgets_handle.clone()
     }
 
     /// Waits for this task before the gateway stops. It ends by itself soon after the drain has begun.
@@ -398,8 +439,8 @@ impl Drop for Gateway {
         if let Some(control) = self.control.take() {
             control.shutdown_background();
         }
-        for runtime in self.others.drain(..) {
-            runtime.shutdown_background();
+        if let Some(budgets) = self.budgets.take() {
+            budgets.shutdown_background();
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {

@@ -19,7 +19,7 @@ const PARTS: u64 = 1 << 10;
 #[derive(Debug)]
 pub struct TurnQueue<T> {
     /// Payers without work are not there.
-    by_payer: HashMap<Arc<str>, VecDeque<Work<T>>>,
+    by_payer: HashMap<Arc<str>, VecDeque<QueuedWork<T>>>,
     /// Those of `by_payer`, by the start of their first work and the order in which they got there.
     order: BTreeMap<(u64, u64), Arc<str>>,
     /// Virtual time.
@@ -31,7 +31,7 @@ pub struct TurnQueue<T> {
 }
 
 #[derive(Debug)]
-struct Work<T> {
+struct QueuedWork<T> {
     /// In parts.
     cost: u64,
     what: T,
@@ -70,7 +70,7 @@ impl<T> TurnQueue<T> {
     pub fn push(&mut self, payer: &str, cost: u64, what: T) {
         self.len += 1;
         let cost = cost.max(1).saturating_mul(PARTS);
-        let work = Work { cost, what };
+        let work = QueuedWork { cost, what };
         if let Some(more) = self.by_payer.get_mut(payer) {
             more.push_back(work);
             return;

@@ -18,7 +18,6 @@ pub mod dial;
 pub mod endpoint;
 pub mod kube_transport;
 pub mod lookup;
-mod lookup_turns;
 pub mod path;
 pub mod review;
 pub mod tls;

@@ -6,9 +6,11 @@
 //!
 //! Clients decide what is looked up, so a flood must not do harm: positive and negative results have caches of
 //! their own, so that many of one kind evict none of the other; the lookups that run or wait are bounded in
-//! number, and those on whose account they are take turns (`lookup_turns`); and keys whose result was positive recently may be looked up in a lane of their own.
+//! number, and those on whose account they are take turns (`turns`); and keys whose result was positive recently may be looked up in a lane of their own.
 //!
 //! An error is neither positive nor negative, and is never cached.
+
+mod turns;
 
 use std::{
     hash::{BuildHasher as _, Hash, RandomState},
@@ -25,12 +27,12 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
-    cache::{CacheBounds, EntryLife, ExpiringCache},
-    lookup_turns::{LookupPayer, LookupTurns, PendingTurn},
-};
+use crate::cache::{CacheBounds, EntryLife, ExpiringCache};
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit, tasks};
 use fairgate_core::time::Time;
+
+pub(crate) use turns::LookupPayer;
+use turns::{LookupTurns, PendingTurn};
 
 /// How long an account is no stranger after a positive result.
 const KNOWN_FOR: Duration = Duration::from_secs(3600);

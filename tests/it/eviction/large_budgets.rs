@@ -27,6 +27,25 @@ fn budget(namespace: &str, name: &str, values: std::ops::Range<usize>) -> Value 
     })
 }
 
+/// A server with pods of two tenants.
+fn with_pods() -> ControlPlane {
+    let server = ControlPlane::start();
+    for number in 0..5 {
+        server.put(
+            PODS,
+            pod("mallory", &format!("p{number}"), &json!({"app": "v1"})),
+        );
+    }
+    server.put(PODS, pod("mallory", "lone", &json!({"app": "v3000"})));
+    for number in 0..2 {
+        server.put(
+            PODS,
+            pod("alice", &format!("web-{number}"), &json!({"app": "v0"})),
+        );
+    }
+    server
+}
+
 fn gateway(server: &ControlPlane) -> Gateway {
     for name in ["mallory", "alice"] {
         let namespace =
@@ -63,20 +82,7 @@ async fn settles(gateway: &Gateway, namespace: &str, name: &str, allowed: i64) {
 
 #[tokio::test]
 async fn budgets_over_the_limit_of_selectors_allow_no_eviction_and_label_changes_cost_little() {
-    let server = ControlPlane::start();
-    for number in 0..5 {
-        server.put(
-            PODS,
-            pod("mallory", &format!("p{number}"), &json!({"app": "v1"})),
-        );
-    }
-    server.put(PODS, pod("mallory", "lone", &json!({"app": "v3000"})));
-    for number in 0..2 {
-        server.put(
-            PODS,
-            pod("alice", &format!("web-{number}"), &json!({"app": "v0"})),
-        );
-    }
+    let server = with_pods();
     let gateway = gateway(&server);
     let mut root = gateway.user("root").await;
     // Three have room within 10 000, the limit, since each has 3 000 values.

@@ -38,6 +38,7 @@ pub(super) type Edges = &'static [(&'static str, &'static [&'static str])];
 const CORE: Edges = &[
     ("sync", &[]),
     ("time", &[]),
+    ("turn_queue", &[]),
     ("fairness", &[]),
     ("finding", &[]),
     ("go_duration", &[]),
@@ -90,17 +91,10 @@ const UPSTREAM: Edges = &[
     ("watched_object", &[]),
     ("path", &[]),
     ("cache", &[]),
-    ("lookup_turns", &[]),
-    ("lookup", &["cache", "lookup_turns"]),
+    ("lookup", &["cache"]),
     ("review", &["client", "lookup"]),
-    (
-        "token_review",
-        &["cache", "client", "lookup", "lookup_turns", "review"],
-    ),
-    (
-        "access_review",
-        &["cache", "client", "lookup", "lookup_turns", "review"],
-    ),
+    ("token_review", &["cache", "client", "lookup", "review"]),
+    ("access_review", &["cache", "client", "lookup", "review"]),
 ];
 
 /// The request path, whose layers never use each other.

@@ -25,8 +25,7 @@ pub use self::attributes::Attributes;
 use crate::{
     cache::EntryLife,
     client::RequestError,
-    lookup::{Lookup, LookupCache, LookupFailure, LookupSettings, Retention},
-    lookup_turns::LookupPayer,
+    lookup::{Lookup, LookupCache, LookupFailure, LookupPayer, LookupSettings, Retention},
     review::{RetryPolicy, ReviewTransport, post},
 };
 use fairgate_base::clock::Clock;

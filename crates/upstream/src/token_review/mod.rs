@@ -5,7 +5,7 @@
 //! known, one review per token runs on the control runtime, however many requests wait for it.
 //!
 //! A flood of made-up tokens must not starve valid ones: unknown tokens are cached and reviewed separately (see `lookup`), the
-//! addresses of clients take turns, and addresses without a valid token get only a part of the reviews (`lookup_turns`).
+//! addresses of clients take turns, and addresses without a valid token get only a part of the reviews (`lookup`).
 //!
 //! A failed review neither accepts nor refuses the token. It is never cached, and never makes the client anonymous.
 //!
@@ -28,8 +28,9 @@ pub use self::key::{BearerToken, NoRandomness, TokenDigest, TokenKey};
 use crate::{
     cache::EntryLife,
     client::RequestError,
-    lookup::{Lookup, LookupCache, LookupFailure, LookupSettings, PendingLookup, Retention},
-    lookup_turns::LookupPayer,
+    lookup::{
+        Lookup, LookupCache, LookupFailure, LookupPayer, LookupSettings, PendingLookup, Retention,
+    },
     review::{RetryPolicy, ReviewTransport, post},
 };
 use fairgate_base::clock::Clock;
