@@ -127,9 +127,15 @@ impl Runtimes {
     /// # Errors
     ///
     /// When the operating system refuses the resources.
-    pub(crate) fn new(control: Runtime, with_budgets: bool) -> Result<Self, StartError> {
+    pub(crate) fn new(with_budgets: bool) -> Result<Self, StartError> {
+        let control = control_runtime()?;
         let budgets = with_budgets.then(budgets_runtime).transpose()?;
         Ok(Self { control, budgets })
+    }
+
+    /// The control runtime, and its handle.
+    pub(crate) fn control(&self) -> (&Runtime, &runtime::Handle) {
+        (&self.control, self.control.handle())
     }
 
     fn budgets(&self) -> &runtime::Handle {

@@ -277,6 +277,7 @@ const EVICTION: Edges = &[
             "budget",
             "conditions",
             "int_or_percent",
+            "labels",
             "pod",
             "read",
         ],
