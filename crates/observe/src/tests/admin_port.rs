@@ -12,7 +12,8 @@ async fn ask(address: std::net::SocketAddr, request: &str) -> String {
 /// The same, with further header lines.
 async fn ask_bytes(address: std::net::SocketAddr, request: &str, headers: &str) -> Vec<u8> {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = format!("{request} HTTP/1.1\r\nHost: a\r\n{headers}Connection: close\r\n\r\n");
+    let request =
+        format!("{request} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
