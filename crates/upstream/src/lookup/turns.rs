@@ -40,7 +40,7 @@ impl LookupPayer {
     pub(crate) fn peer(remote: SocketAddr) -> Self {
         let address = match remote.ip().to_canonical() {
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-            address => address,
+            address @ IpAddr::V4(_) => address,
         };
         Self {
             account: address.to_string().into(),
@@ -247,11 +247,13 @@ mod tests {
         LookupPayer::peer(address.parse().unwrap())
     }
 
+    type Running = (LookupTurn, PendingTurn);
+
     /// A lookup, and who began it.
     struct Flight {
         name: &'static str,
-        waiting: Pin<Box<dyn Future<Output = Option<(LookupTurn, PendingTurn)>>>>,
-        turn: Option<(LookupTurn, PendingTurn)>,
+        waiting: Pin<Box<dyn Future<Output = Option<Running>>>>,
+        turn: Option<Running>,
     }
 
     /// Lookups that end in the order in which they began, and who began one.

@@ -3,7 +3,7 @@
 mod selection;
 
 use std::{
-    collections::{BTreeMap, VecDeque, btree_map::Entry},
+    collections::{BTreeMap, VecDeque},
     ops::Bound,
     sync::Arc,
     time::Duration,
@@ -166,17 +166,14 @@ impl DisruptionController {
         namespace: &str,
         change: impl FnOnce(&mut NamespaceBudgets) -> Vec<Arc<str>>,
     ) {
-        let mut budgets = match self.namespaces.entry(namespace.into()) {
-            Entry::Occupied(budgets) => budgets,
-            Entry::Vacant(none) => none.insert_entry(NamespaceBudgets::default()),
-        };
-        self.over_limit -= budgets.get().over();
-        for name in change(budgets.get_mut()) {
+        let budgets = self.namespaces.entry(namespace.into()).or_default();
+        self.over_limit -= budgets.over();
+        for name in change(budgets) {
             self.syncs.add(ObjectKey::new(namespace, &name));
         }
-        self.over_limit += budgets.get().over();
-        if budgets.get().is_empty() {
-            budgets.remove();
+        self.over_limit += budgets.over();
+        if budgets.is_empty() {
+            self.namespaces.remove(namespace);
         }
     }
 
