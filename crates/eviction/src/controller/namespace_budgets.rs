@@ -317,17 +317,14 @@ mod tests {
             let mut budgets = BTreeMap::new();
             for (name, step) in steps {
                 let before = over(&budgets);
-                let changed = match step {
-                    Some((age, selector)) => {
-                        let budget = budget(&name, age, &selector);
-                        let changed = namespace.put(&budget, LIMIT);
-                        budgets.insert(name.clone(), budget);
-                        changed
-                    }
-                    None => {
-                        budgets.remove(&name);
-                        namespace.remove(&name, LIMIT)
-                    }
+                let changed = if let Some((age, selector)) = step {
+                    let budget = budget(&name, age, &selector);
+                    let changed = namespace.put(&budget, LIMIT);
+                    budgets.insert(name.clone(), budget);
+                    changed
+                } else {
+                    budgets.remove(&name);
+                    namespace.remove(&name, LIMIT)
                 };
                 let now = over(&budgets);
                 for other in budgets.keys().filter(|other| **other != name) {

@@ -168,13 +168,13 @@ mod tests {
     use super::*;
 
     impl NamespacedKey for &str {
-        fn namespace(&self) -> &str {
+        fn namespace(&self) -> &'static str {
             "ns"
         }
     }
 
     impl NamespacedKey for i32 {
-        fn namespace(&self) -> &str {
+        fn namespace(&self) -> &'static str {
             "ns"
         }
     }
