@@ -86,6 +86,11 @@ impl AdminHosts {
             return false;
         };
         let name = authority.host();
+        // What is behind the brackets of an address is a port.
+        let rest = host.strip_prefix(name);
+        if rest.is_none_or(|rest| !rest.is_empty() && !rest.starts_with(':')) {
+            return false;
+        }
         let address = name
             .strip_prefix('[')
             .and_then(|name| name.strip_suffix(']'));
