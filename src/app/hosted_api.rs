@@ -157,6 +157,7 @@ pub(super) struct HostedApi {
     pub(super) hosted: Arc<Hosted>,
     pub(super) store: Arc<dyn Store>,
     clock: Clock,
+    budgets: HostedBudgets,
     /// Whether the namespaces of hosted objects are those of an upstream.
     in_upstream_namespaces: bool,
     /// The kinds whose fields the expressions of policies are checked against.
@@ -200,6 +201,7 @@ impl HostedApi {
             admin: main_port.clone(),
         });
         Self {
+            budgets: HostedBudgets::new(Arc::clone(&hosted), clock.clone()),
             hosted,
             store,
             clock: clock.clone(),
@@ -214,10 +216,7 @@ impl HostedApi {
 
     /// The hosted budgets, for evictions; `None` if there are none.
     pub(super) fn budgets(&self) -> Option<Arc<dyn BudgetApi>> {
-        let budgets = HostedBudgets {
-            hosted: Arc::clone(&self.hosted),
-            clock: self.clock.clone(),
-        };
+        let budgets = self.budgets.clone();
         let has_budgets = self.hosted.has(&POD_DISRUPTION_BUDGET);
         has_budgets.then(|| Arc::new(budgets) as Arc<dyn BudgetApi>)
     }
@@ -225,10 +224,7 @@ impl HostedApi {
     /// The hosted budgets, for the disruption controller; `None` if there are none.
     pub(super) fn budget_feed(&self) -> Option<Arc<dyn BudgetFeed>> {
         let budgets = FollowedBudgets {
-            budgets: HostedBudgets {
-                hosted: Arc::clone(&self.hosted),
-                clock: self.clock.clone(),
-            },
+            budgets: self.budgets.clone(),
             store: Arc::clone(&self.store),
         };
         let has_budgets = self.hosted.has(&POD_DISRUPTION_BUDGET);

@@ -283,6 +283,8 @@ pub(super) struct UpstreamClients {
     pub(super) reviews: ApiClient,
     /// For long or endless responses, each on a connection of its own.
     pub(super) streams: ApiClient,
+    /// For evictions and the disruption controller, on pooled connections that are driven where these run.
+    pub(super) budgets: ApiClient,
 }
 
 pub(super) fn upstream_clients(
@@ -295,6 +297,7 @@ pub(super) fn upstream_clients(
     UpstreamClients {
         reviews: client(ConnectionReuse::Pooled),
         streams: client(ConnectionReuse::PerRequest),
+        budgets: client(ConnectionReuse::Pooled),
     }
 }
 

@@ -368,7 +368,7 @@ impl Metrics {
 pub(crate) fn http_get(address: SocketAddr, path: &str, limit: Duration) -> Option<String> {
     let begun = now();
     let mut stream = std::net::TcpStream::connect_timeout(&address, limit).ok()?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: gate\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.set_write_timeout(Some(limit)).ok()?;
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = Vec::new();

@@ -346,6 +346,8 @@ pub struct EvictionConfig {
     pub mode: EvictionMode,
     /// Whether the gateway computes the status of budgets.
     pub controller: DisruptionControllerMode,
+    /// How many requirements and values the selectors of the budgets of a namespace may have together.
+    pub selector_terms: u32,
     /// Which evictions wait for their budgets.
     pub wait: EvictionWaitConfig,
 }
@@ -379,6 +381,8 @@ pub enum DisruptionControllerMode {
 pub struct AdminConfig {
     /// The address and port to bind.
     pub address: SocketAddr,
+    /// Names by which clients may address it, besides `localhost` and IP addresses.
+    pub hosts: Vec<String>,
     /// The same with TLS, authentication and authorization; `None`: not served.
     pub secure: Option<SecureAdminConfig>,
     /// The maximum number of flows of each priority level whose waiting requests and seats are metrics of their own.

@@ -38,6 +38,7 @@ pub(super) type Edges = &'static [(&'static str, &'static [&'static str])];
 const CORE: Edges = &[
     ("sync", &[]),
     ("time", &[]),
+    ("turn_queue", &[]),
     ("fairness", &[]),
     ("finding", &[]),
     ("go_duration", &[]),
@@ -72,8 +73,8 @@ const BASE: Edges = &[
     ("local", &["turns"]),
     ("log_limit", &[]),
     ("socket", &[]),
-    ("tasks", &[]),
     ("turns", &[]),
+    ("tasks", &["turns"]),
 ];
 
 /// What people write: files, and the documents in them.
@@ -276,6 +277,7 @@ const EVICTION: Edges = &[
             "budget",
             "conditions",
             "int_or_percent",
+            "labels",
             "pod",
             "read",
         ],

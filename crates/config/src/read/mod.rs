@@ -183,6 +183,12 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         eviction: root.section("eviction", |eviction| EvictionConfig {
             mode: eviction.keyword("mode", EvictionMode::Relay),
             controller: eviction.keyword("controller", DisruptionControllerMode::Off),
+            selector_terms: eviction.ranged(
+                "selectorTerms",
+                100_000,
+                &(1_000..=100_000_000),
+                values::count,
+            ),
             wait: eviction.section("wait", eviction_wait),
         }),
         admission: root.section("admission", admission::admission),
@@ -191,6 +197,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),
         admin: root.section("admin", |admin| AdminConfig {
             address: admin.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
+            hosts: admin.get("hosts", Vec::new(), values::texts),
             secure: admin.section("secure", secure_admin),
             top_flows: admin.ranged("topFlows", 5, &(0..=100), values::count),
         }),
