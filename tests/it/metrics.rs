@@ -52,6 +52,8 @@ const VARYING: &[&str] = &[
     "apiserver_flowcontrol_current_limit_seats",
     "apiserver_storage_objects",
     "fairgate_build_info",
+    "fairgate_control_long_turns_total",
+    "fairgate_control_longest_turn_seconds",
     "fairgate_flow_executing_seats",
     "fairgate_flow_inqueue_requests",
     "fairgate_jain_index",

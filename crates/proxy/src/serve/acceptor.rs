@@ -23,6 +23,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::{io::unix::AsyncFd, sync::watch};
 
 use super::{
@@ -134,6 +135,12 @@ impl Acceptor {
     }
 }
 
+/// Whether a connection waits to be accepted.
+fn has_queued(listener: &TcpListener) -> io::Result<bool> {
+    let mut asked = [PollFd::new(listener, PollFlags::IN)];
+    Ok(rustix::event::poll(&mut asked, Some(&Timespec::default()))? > 0)
+}
+
 /// Accepts connections and hands each to a core.
 struct Distributor {
     cores: Vec<CoreHandle>,
@@ -151,7 +158,14 @@ impl Distributor {
     /// Waits for connections and accepts all that are queued, up to the limit.
     async fn accept_some(&mut self, listener: &AsyncFd<TcpListener>) -> io::Result<()> {
         let mut ready = listener.readable().await?;
-        self.connections.make_room();
+        if self.connections.open() >= self.connections.limit {
+            // It says so, too, if the last connection was accepted before anything told that there is no other.
+            if !has_queued(listener.get_ref())? {
+                ready.clear_ready();
+                return Ok(());
+            }
+            self.connections.make_room();
+        }
         self.connections.below(self.connections.limit).await;
         while self.connections.open() < self.connections.limit {
             match listener.get_ref().accept() {

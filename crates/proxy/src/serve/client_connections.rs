@@ -72,11 +72,9 @@ impl ClientConnections {
         self.below(1).await;
     }
 
-    /// If all connections are taken, one that is being opened is closed for the next.
+    /// One that is being opened is closed for another, if there is one.
     pub(super) fn make_room(&self) {
-        if self.open() >= self.limit {
-            self.opening.give_up_one();
-        }
+        self.opening.give_up_one();
     }
 
     /// Completes when fewer than `limit` connections are open.
