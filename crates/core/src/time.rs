@@ -1,6 +1,6 @@
 //! Points of time, which every other module takes as an argument.
 //!
-//! Spans of time are [`std::time::Duration`], and [`Nanos`] where each request computes with them. Not here: reading a clock; the
+//! Spans of time are [`std::time::Duration`], and `Nanos` where each request computes with them. Not here: reading a clock; the
 //! core has none.
 
 use std::time::Duration;

@@ -62,11 +62,11 @@ pub struct ControllerCounts {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControllerStep {
     /// Look up the scale of an owner in this namespace, then call
-    /// [`DisruptionController::looked_up`].
+    /// [`DisruptionController::looked_up`](super::DisruptionController::looked_up).
     LookUp(Box<str>, ControllerRef),
-    /// PUT the object to `/status` of the budget, then call [`DisruptionController::written`].
+    /// PUT the object to `/status` of the budget, then call [`DisruptionController::written`](super::DisruptionController::written).
     WriteStatus(ObjectKey, Value),
-    /// PATCH `/status` of the pod with this strategic merge patch, then call [`DisruptionController::patched`].
+    /// PATCH `/status` of the pod with this strategic merge patch, then call [`DisruptionController::patched`](super::DisruptionController::patched).
     PatchPod(ObjectKey, Value),
     /// There is more to compute: ask again, after other work of the thread.
     Continue,
