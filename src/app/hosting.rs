@@ -14,6 +14,7 @@ use super::{
 };
 use fairgate_apiserver::{HostedAdmission, namespaces::Namespaces};
 use fairgate_base::clock::Clock;
+use fairgate_call::ResponseMemory;
 use fairgate_config::{Config, GatewayMode};
 use fairgate_observe::GatewayMetrics;
 
@@ -27,11 +28,11 @@ pub(super) fn open(
     clients: &UpstreamClients,
     clock: &Clock,
     metrics: &Arc<GatewayMetrics>,
-    control: &Runtime,
+    (control, responses): (&Runtime, &Arc<ResponseMemory>),
 ) -> Result<(Option<UpstreamAdmission>, Option<HostedApi>), ServeError> {
     let judging = UpstreamAdmission::new(config, clients, clock, metrics, control.handle())?;
     let reached = (clients, judging.as_ref());
-    let hosting = open_api(config, reached, clock, metrics, control)?;
+    let hosting = open_api(config, reached, clock, metrics, (control, responses))?;
     Ok((judging, hosting))
 }
 
@@ -41,7 +42,7 @@ fn open_api(
     (clients, judging): (&UpstreamClients, Option<&UpstreamAdmission>),
     clock: &Clock,
     metrics: &Arc<GatewayMetrics>,
-    control: &Runtime,
+    (control, responses): (&Runtime, &Arc<ResponseMemory>),
 ) -> Result<Option<HostedApi>, ServeError> {
     if !config.mode.hosts() {
         return Ok(None);
@@ -73,7 +74,14 @@ fn open_api(
             )?),
         },
     };
-    let hosting = HostedApi::new(config, store, access, namespaces, admission, clock);
+    let hosting = HostedApi::new(
+        config,
+        store,
+        access,
+        namespaces,
+        (admission, responses),
+        clock,
+    );
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
 }

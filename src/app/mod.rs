@@ -57,13 +57,13 @@ use fairgate_admitter::{
 };
 use fairgate_apiserver::{Hosted, HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
-use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
+use fairgate_call::{Call, Refusal, Reply, ResponseMemory, handle_refusal::HandleRefusal};
 use fairgate_config::{Config, GatewayMode};
 use fairgate_core::{apf::Policy, finding::Finding};
 use fairgate_evictor::{
     EvictionLayer, EvictionService, EvictionWaitLayer, EvictionWaitService, Evictor,
 };
-use fairgate_observe::{Dumps, DumpsLayer, GatewayMetrics, Telemetry, Traced, log};
+use fairgate_observe::{Dumps, DumpsLayer, GatewayMetrics, Telemetry, Traced, catalogue, log};
 use fairgate_proxy::{
     auth::{
         TokenReviews,
@@ -186,7 +186,9 @@ where
     let control_runtime = runtimes::control_runtime()?;
     let upstream = UpstreamAccess::new(&config)?;
     let clients = upstream.clients;
-    let (judging, hosting) = hosting::open(&config, &clients, &clock, &metrics, &control_runtime)?;
+    let responses = response_memory(&config, &metrics);
+    let opened_with = (&control_runtime, &responses);
+    let (judging, hosting) = hosting::open(&config, &clients, &clock, &metrics, opened_with)?;
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
@@ -200,6 +202,7 @@ where
     let admission = AdmissionPolicies::new(&config, hosted, judging, &clients, &clock)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
+        responses,
         rules: Arc::clone(&access.rules),
         flow_control: Arc::clone(&flow_control),
         admitter: admission.as_ref().map(AdmissionPolicies::admitter),
@@ -239,6 +242,21 @@ where
         flow_control,
         store,
     })
+}
+
+/// The memory for responses that the gateway makes itself, and its metrics.
+fn response_memory(config: &Config, metrics: &GatewayMetrics) -> Arc<ResponseMemory> {
+    let total = usize::try_from(config.limits.response_budget).unwrap_or(usize::MAX / 2);
+    let memory = ResponseMemory::new(total);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let number = |bytes: usize| bytes as f64;
+    let of = [(); 4].map(|()| Arc::clone(&memory));
+    let [now, most, refused, given_up] = of;
+    metrics.observe_gauge(&catalogue::RESPONSE_BYTES, move || number(now.held().now));
+    metrics.observe_gauge(&catalogue::RESPONSE_PEAK, move || number(most.held().most));
+    metrics.observe_counter(&catalogue::RESPONSES_REFUSED, move || refused.refused());
+    metrics.observe_counter(&catalogue::RESPONSES_GIVEN_UP, move || given_up.given_up());
+    memory
 }
 
 /// Loads the first policy, and reports its findings.
@@ -439,6 +457,7 @@ impl ForwardParts {
 /// What the stacks of all cores share.
 struct StackParts {
     telemetry: Arc<Telemetry>,
+    responses: Arc<ResponseMemory>,
     rules: Arc<ArcSwap<AuthRules>>,
     flow_control: Arc<FlowControl>,
     admitter: Option<Arc<Admitter>>,
@@ -491,7 +510,8 @@ where
         );
         let fairness = FairnessLayer::new(gate);
         let trace = parts.telemetry.trace_layer(core);
-        let dumps = DumpsLayer::new(Arc::clone(&parts.telemetry), context.control);
+        let (telemetry, responses) = (Arc::clone(&parts.telemetry), Arc::clone(&parts.responses));
+        let dumps = DumpsLayer::new(telemetry, context.control, responses);
         let inside_fairness = Stack::new(dumps, &extra);
         let evictions = EvictionLayers {
             wait: EvictionWaitLayer::of(&eviction),

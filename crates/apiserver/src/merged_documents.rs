@@ -19,7 +19,8 @@ use serde_json::{Value, value::RawValue};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    compression, discovery, documents::Documents, merged_document_id::MergedDocumentId, openapi,
+    discovery, documents::Documents, encoded_document::EncodedDocument,
+    merged_document_id::MergedDocumentId, openapi,
 };
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_objects::codec;
@@ -53,12 +54,6 @@ pub(super) struct MergedDocument {
 enum DocumentVersion {
     Tag(HeaderValue),
     Hash([u8; 32]),
-}
-
-/// An encoded document, and its compressed form.
-struct EncodedDocument {
-    bytes: Bytes,
-    gzip: OnceLock<Option<Bytes>>,
 }
 
 impl MergedDocuments {
@@ -147,12 +142,17 @@ impl MergedDocument {
     }
 
     fn value(&self) -> Value {
-        serde_json::from_slice(&self.json.bytes).unwrap_or_default() // JSON that was encoded here
+        serde_json::from_slice(self.json.plain()).unwrap_or_default() // JSON that was encoded here
     }
 
     /// The document as uncompressed JSON without white space.
     pub(super) fn text(&self) -> &[u8] {
-        &self.json.bytes
+        self.json.plain()
+    }
+
+    /// The document as JSON with a line for each member and entry.
+    pub(super) fn indented(&self) -> Bytes {
+        self.json.indented()
     }
 
     /// The document as JSON, and whether it is compressed.
@@ -164,25 +164,6 @@ impl MergedDocument {
     pub(super) fn protobuf(&self, accepts_gzip: bool) -> (Bytes, bool) {
         let encode = || EncodedDocument::new((self.encode_protobuf)(&self.value()));
         self.protobuf.get_or_init(encode).bytes(accepts_gzip)
-    }
-}
-
-impl EncodedDocument {
-    fn new(bytes: impl Into<Bytes>) -> Self {
-        Self {
-            bytes: bytes.into(),
-            gzip: OnceLock::new(),
-        }
-    }
-
-    fn bytes(&self, accepts_gzip: bool) -> (Bytes, bool) {
-        if accepts_gzip && self.bytes.len() > compression::COMPRESS_FROM {
-            let compressed = self.gzip.get_or_init(|| compression::gzip(&self.bytes));
-            if let Some(compressed) = compressed {
-                return (compressed.clone(), true);
-            }
-        }
-        (self.bytes.clone(), false)
     }
 }
 

@@ -38,7 +38,6 @@ use crate::{
 };
 use fairgate_call::{Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 use fairgate_core::digest::readable;
-use fairgate_objects::codec::json::indent;
 
 /// The maximum length of a document of the upstream in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
@@ -242,7 +241,7 @@ impl MergeRequest {
                 (self.protobuf_type(), (Bytes::new(), false))
             }
             MergedFormat::Json(name) => (name, merged.json(self.accepts_gzip)),
-            MergedFormat::PrettyJson(name) => (name, (indent(merged.text()).into(), false)),
+            MergedFormat::PrettyJson(name) => (name, (merged.indented(), false)),
             MergedFormat::Protobuf => (self.protobuf_type(), merged.protobuf(self.accepts_gzip)),
         };
         let status = if self.client_has(merged) {
@@ -250,7 +249,7 @@ impl MergeRequest {
         } else {
             StatusCode::OK
         };
-        let mut response = ApiResponse::full(status, content_type, body);
+        let mut response = ApiResponse::full(status, content_type, body).shared();
         response.headers.insert(ETAG, merged.etag.clone());
         if is_gzip {
             let gzip = HeaderValue::from_static("gzip");
@@ -391,7 +390,7 @@ impl Merger {
                 "the response for a document is a watch".into(),
             ));
         };
-        let mut reply = Response::new(ReplyBody::full(body));
+        let mut reply = Response::new(ReplyBody::made(body, response.memory));
         *reply.status_mut() = response.status;
         *reply.headers_mut() = headers;
         Ok(reply)
