@@ -63,7 +63,7 @@ use fairgate_core::{apf::Policy, finding::Finding};
 use fairgate_evictor::{
     EvictionLayer, EvictionService, EvictionWaitLayer, EvictionWaitService, Evictor,
 };
-use fairgate_observe::{Dumps, DumpsLayer, GatewayMetrics, Telemetry, Traced, catalogue, log};
+use fairgate_observe::{Dumps, DumpsLayer, GatewayMetrics, Telemetry, Traced, log};
 use fairgate_proxy::{
     auth::{
         TokenReviews,
@@ -186,9 +186,8 @@ where
     let control_runtime = runtimes::control_runtime()?;
     let upstream = UpstreamAccess::new(&config)?;
     let clients = upstream.clients;
-    let responses = response_memory(&config, &metrics);
-    let opened_with = (&control_runtime, &responses);
-    let (judging, hosting) = hosting::open(&config, &clients, &clock, &metrics, opened_with)?;
+    let opened = hosting::open(&config, &clients, &clock, &metrics, &control_runtime);
+    let (judging, hosting, responses) = opened?;
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
@@ -216,10 +215,10 @@ where
     let mut gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
     evictions::end_waits_with(evictor.clone(), &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
-    let credential = upstream.credential;
-    let renewals = renewals::files(&config, shown, upstream.tls, &credential, &telemetry);
-    let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor);
+    let credential = &upstream.credential;
+    let renewals = renewals::files(&config, shown, upstream.tls, credential, &telemetry);
     let control = ControlTasks {
+        disruption: Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor),
         config,
         path,
         flow_control: Arc::clone(&flow_control),
@@ -228,7 +227,6 @@ where
         policies,
         hosting,
         admission,
-        disruption,
         renewals,
         clock,
         clients,
@@ -242,21 +240,6 @@ where
         flow_control,
         store,
     })
-}
-
-/// The memory for responses that the gateway makes itself, and its metrics.
-fn response_memory(config: &Config, metrics: &GatewayMetrics) -> Arc<ResponseMemory> {
-    let total = usize::try_from(config.limits.response_budget).unwrap_or(usize::MAX / 2);
-    let memory = ResponseMemory::new(total);
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let number = |bytes: usize| bytes as f64;
-    let of = [(); 4].map(|()| Arc::clone(&memory));
-    let [now, most, refused, given_up] = of;
-    metrics.observe_gauge(&catalogue::RESPONSE_BYTES, move || number(now.held().now));
-    metrics.observe_gauge(&catalogue::RESPONSE_PEAK, move || number(most.held().most));
-    metrics.observe_counter(&catalogue::RESPONSES_REFUSED, move || refused.refused());
-    metrics.observe_counter(&catalogue::RESPONSES_GIVEN_UP, move || given_up.given_up());
-    memory
 }
 
 /// Loads the first policy, and reports its findings.

@@ -37,6 +37,7 @@ mod policies;
 mod resets;
 mod seats;
 mod slow_readers;
+mod unread;
 mod watches;
 
 use std::{panic::AssertUnwindSafe, process::ExitCode};
@@ -61,6 +62,7 @@ fn attacks() -> Vec<Attack> {
         seats::ATTACKS,
         arrivals::ATTACKS,
         slow_readers::ATTACKS,
+        unread::ATTACKS,
         admin::ATTACKS,
         http1::ATTACKS,
         burst::ATTACKS,

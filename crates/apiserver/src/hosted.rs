@@ -21,7 +21,7 @@ use crate::{
     param_rights::ParamRights,
     query::{self, Query},
     request::{self, ApiRequest, Caller, MAX_BODY},
-    response::{ApiBody, ApiResponse},
+    response::ApiResponse,
     response_room::ResponseRoom,
     reviews,
     route::{self, Route, route},
@@ -33,7 +33,7 @@ use fairgate_base::{
     account::{HeavyTurn, HeavyTurns},
     clock::Clock,
 };
-use fairgate_call::{MemoryOf, ResponseMemory, ResponseShare};
+use fairgate_call::{ResponseMemory, ResponseShare};
 use fairgate_core::digest::Verb;
 use fairgate_objects::{codec::FieldValidation, kind::Kind, object::Object};
 use fairgate_store::Store;
@@ -46,8 +46,6 @@ const LARGE_BODY: usize = 32 << 10;
 const HEAVY_AT_ONCE: usize = 2;
 /// Encoding a list of more objects than this may take milliseconds.
 const MANY_OBJECTS: usize = 500;
-/// Responses of up to this many bytes are not charged: connections keep as much of any response.
-const SHORT: usize = 16 << 10;
 
 /// The settings and dependencies of a [`Hosted`].
 pub struct HostedSettings {
@@ -335,23 +333,20 @@ impl ServedResponse {
     /// Charges the response to the room of its request.
     fn charged(request: &ApiRequest, mut response: ApiResponse, room: ResponseRoom) -> Self {
         let (share, missing) = room.into_parts();
-        let (ApiBody::Full(body), MemoryOf::Seat) = (&response.body, &response.memory) else {
-            return Self::short(response);
-        };
-        let (bytes, is_read) = (body.len(), request.digest.info.verb.is_read_only());
-        match share {
-            _ if missing.is_some() => return Self { response, missing },
-            _ if bytes <= SHORT => {}
-            Some(mut share) if share.resize(bytes) => response.memory = MemoryOf::User(share),
-            Some(_) if is_read => {
-                return Self {
-                    response: ApiResponse::error(&StatusError::no_response_memory(), Output::JSON),
-                    missing: Some(bytes),
-                };
-            }
-            // What was written must not be refused.
-            Some(_) | None => {}
+        if missing.is_some() {
+            return Self { response, missing };
         }
+        if let Some(share) = share
+            && let Err(bytes) = response.charge(share)
+            && request.digest.info.verb.is_read_only()
+        {
+            response = ApiResponse::error(&StatusError::no_response_memory(), Output::JSON);
+            return Self {
+                response,
+                missing: Some(bytes),
+            };
+        }
+        // What was written must not be refused.
         Self::short(response)
     }
 }

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use serde_json::{Value, value::RawValue};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     discovery, documents::Documents, encoded_document::EncodedDocument,
@@ -28,9 +29,23 @@ use fairgate_objects::codec;
 /// The maximum number of cached documents. The upstream has as many as hosted groups have versions.
 const MAX_DOCUMENTS: usize = 256;
 
+/// How many documents of the upstream are read and merged at a time: each may have 16 MiB.
+const READ_AT_ONCE: usize = 4;
+
 /// The last version of each merged document.
-#[derive(Default)]
-pub(super) struct MergedDocuments(Mutex<BTreeMap<MergedDocumentId, Arc<CachedDocument>>>);
+pub(super) struct MergedDocuments {
+    documents: Mutex<BTreeMap<MergedDocumentId, Arc<CachedDocument>>>,
+    reads: Arc<Semaphore>,
+}
+
+impl Default for MergedDocuments {
+    fn default() -> Self {
+        Self {
+            documents: Mutex::default(),
+            reads: Arc::new(Semaphore::new(READ_AT_ONCE)),
+        }
+    }
+}
 
 #[derive(Default)]
 struct CachedDocument {
@@ -57,13 +72,19 @@ enum DocumentVersion {
 }
 
 impl MergedDocuments {
+    /// Waits for a permit to read a document of the upstream and to merge it.
+    pub(super) async fn read(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.reads).acquire_owned().await.ok()
+    }
+
     /// The last version of a document. Does not block.
     pub(super) fn last(&self, id: &MergedDocumentId) -> Option<Arc<MergedDocument>> {
-        lock(&self.0).get(id)?.last.load_full()
+        lock(&self.documents).get(id)?.last.load_full()
     }
 
     fn cached(&self, id: &MergedDocumentId) -> Arc<CachedDocument> {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.documents);
         if !all.contains_key(id) && all.len() >= MAX_DOCUMENTS {
             return Arc::default();
         }

@@ -36,7 +36,7 @@ use crate::{
     route::{Route, route},
     upstream_body::{ReadBody, read},
 };
-use fairgate_call::{Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
+use fairgate_call::{Call, MemoryOf, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 use fairgate_core::digest::readable;
 
 /// The maximum length of a document of the upstream in bytes.
@@ -346,6 +346,10 @@ impl Merger {
                 None => return Ok(Response::from_parts(head, body)),
             };
         }
+        let reading = match unchanged {
+            Some(_) => None,
+            None => self.in_time(self.hosted.merged_documents.read()).await?,
+        };
         let mut upstream_document = self.read(body).await?;
         let mut tag = head.headers.get(ETAG).cloned();
         if is_absent {
@@ -354,6 +358,7 @@ impl Merger {
         }
         let (hosted, text) = (Arc::clone(&self.hosted), upstream_document.clone());
         let merging = self.control.spawn_blocking(move || {
+            let _reading = reading;
             let merged = unchanged.or_else(|| {
                 (hosted.merged_documents).make(&request.id, tag, &text, &hosted.documents)
             })?;
@@ -365,10 +370,14 @@ impl Merger {
         let merged = merged.map_err(|error| Refusal::Internal(error.to_string().into()))?;
         let Some(response) = merged else {
             tracing::warn!("a document of the upstream is not JSON; passing it on unchanged");
-            let body = ReplyBody::full(upstream_document);
+            let body = ReplyBody::made(upstream_document, MemoryOf::Seat);
             return Ok(Response::from_parts(head, body));
         };
-        let mut headers = head.headers;
+        self.reply(head.headers, response)
+    }
+
+    /// The reply with a merged document; `headers` are those of the upstream's response.
+    fn reply(&self, mut headers: HeaderMap, mut response: ApiResponse) -> Result<Reply, Refusal> {
         for name in REPLACED_HEADERS {
             headers.remove(name);
         }
@@ -384,6 +393,10 @@ impl Merger {
             if let Some(value) = response.headers.get(&name) {
                 headers.insert(name, value.clone());
             }
+        }
+        if let Some(user) = self.context.user.get() {
+            // Without room it keeps its seat.
+            let _ = response.charge(self.hosted.responses.share(&user.name));
         }
         let ApiBody::Full(body) = response.body else {
             return Err(Refusal::Internal(

@@ -5,7 +5,7 @@ use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, WARNING},
 };
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::{
     discovery,
@@ -15,7 +15,7 @@ use crate::{
     watch_stream::WatchStream,
 };
 use fairgate_admission::warning_headers;
-use fairgate_call::{MemoryOf, refusal_reply::REASON_HEADER};
+use fairgate_call::{MemoryOf, ResponseShare, refusal_reply::REASON_HEADER};
 use fairgate_objects::{
     codec,
     object::Object,
@@ -27,6 +27,9 @@ use fairgate_objects::{
 };
 
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
+
+/// Responses of up to this many bytes are not charged: connections keep as much of any response.
+const SHORT: usize = 16 << 10;
 
 /// A response.
 #[derive(Debug)]
@@ -69,6 +72,24 @@ impl ApiResponse {
     pub(crate) fn shared(mut self) -> Self {
         self.memory = MemoryOf::All;
         self
+    }
+
+    /// Charges the body to a user, unless it is short or shared.
+    ///
+    /// # Errors
+    ///
+    /// The bytes for which there is no room.
+    pub(crate) fn charge(&mut self, mut share: ResponseShare) -> Result<(), usize> {
+        let (ApiBody::Full(body), MemoryOf::Seat) = (&self.body, &self.memory) else {
+            return Ok(());
+        };
+        if body.len() > SHORT {
+            if !share.resize(body.len()) {
+                return Err(body.len());
+            }
+            self.memory = MemoryOf::User(share);
+        }
+        Ok(())
     }
 
     /// The response to `HEAD`: with the length of the body, but without the body. On HTTP/2 no other layer

@@ -1,9 +1,9 @@
 //! The room that a request has in memory for its response.
 
-use fairgate_call::{ResponseMemory, ResponseShare};
+use fairgate_call::ResponseShare;
 use fairgate_core::sync::{Mutex, lock};
 
-use crate::{request::ApiRequest, status_error::StatusError};
+use crate::status_error::StatusError;
 
 /// The room of one request. The gateway's own requests need none: nobody reads their responses slowly.
 #[derive(Debug, Default)]
@@ -47,13 +47,4 @@ impl ResponseRoom {
         let room = room.unwrap_or_else(std::sync::PoisonError::into_inner);
         (room.share, room.missing)
     }
-}
-
-/// Waits for room for a response of so many bytes; `None` if there is none for some seconds.
-pub(crate) async fn wait(
-    memory: &std::sync::Arc<ResponseMemory>,
-    request: &ApiRequest,
-    bytes: usize,
-) -> Option<ResponseShare> {
-    memory.room(&request.user().name, bytes).await
 }

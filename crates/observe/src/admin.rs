@@ -38,7 +38,10 @@ use crate::{
     endpoints::OperatorEndpoints,
     gateway_metrics::AdminConnectionCut,
 };
-use fairgate_base::tasks;
+use fairgate_base::{
+    account::{ByteBudget, ByteShare},
+    tasks,
+};
 
 /// The maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
@@ -50,6 +53,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(65);
 const LIFE: Duration = Duration::from_secs(300);
 /// How long its last response may take after that.
 const LAST_ANSWER: Duration = Duration::from_secs(30);
+/// Bytes of responses that were not read yet, of all connections.
+const UNREAD_BYTES: usize = 64 << 20;
+/// Responses of up to this many bytes do not count: health checks have to be answered in any case.
+const SHORT: usize = 16 << 10;
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -67,6 +74,8 @@ const PIECE: usize = 16 << 10;
 struct Sending {
     rest: Bytes,
     admitted: Arc<AdmittedConnection>,
+    /// What it takes of the memory for responses.
+    _share: ByteShare,
 }
 
 impl Body for Sending {
@@ -126,6 +135,8 @@ impl AdminServer {
         let limit = AdminConnections::new(MAX_CONNECTIONS);
         let mut spare = spare();
         let mut failing = false;
+        let unread = ByteBudget::new(UNREAD_BYTES);
+        let mut number = 0_u64;
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
@@ -137,7 +148,9 @@ impl AdminServer {
                             .metrics()
                             .admin_connection_cut(AdminConnectionCut::Crowded);
                     }
-                    let serving = serve(Arc::clone(&self.endpoints), stream, admitted);
+                    number += 1;
+                    let share = unread.share(number.to_string());
+                    let serving = serve(Arc::clone(&self.endpoints), stream, admitted, share);
                     tasks::spawn(&Handle::current(), serving);
                 }
                 // The next attempt has the descriptor that is free now.
@@ -163,10 +176,16 @@ fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-async fn serve(endpoints: Arc<OperatorEndpoints>, stream: TcpStream, admitted: AdmittedConnection) {
+/// Serves a connection, whose responses have another share each of the memory.
+async fn serve(
+    endpoints: Arc<OperatorEndpoints>,
+    stream: TcpStream,
+    admitted: AdmittedConnection,
+    memory: ByteShare,
+) {
     let admitted = Arc::new(admitted);
     tokio::select! {
-        () = converse(&endpoints, stream, &admitted) => {}
+        () = converse(&endpoints, stream, &admitted, &memory) => {}
         () = admitted.evicted() => {}
     }
 }
@@ -176,15 +195,26 @@ async fn converse(
     endpoints: &Arc<OperatorEndpoints>,
     stream: TcpStream,
     admitted: &Arc<AdmittedConnection>,
+    memory: &ByteShare,
 ) {
     let begun = Notify::new();
     let service = service_fn(|request| {
         begun.notify_one();
         admitted.set_busy(true);
         let (endpoints, admitted) = (Arc::clone(endpoints), Arc::clone(admitted));
+        let mut share = memory.another();
         async move {
-            let answer = answer(&endpoints, &request).await;
-            Ok::<_, Infallible>(answer.map(|rest| Sending { rest, admitted }))
+            let mut answer = answer(&endpoints, &request).await;
+            let bytes = answer.body().len();
+            if bytes > SHORT && !share.take(bytes) {
+                let why = "too many bytes of responses were not read yet\n";
+                answer = encoded_reply::text(StatusCode::SERVICE_UNAVAILABLE, why);
+            }
+            Ok::<_, Infallible>(answer.map(|rest| Sending {
+                rest,
+                admitted,
+                _share: share,
+            }))
         }
     });
     let mut connection = pin!(
