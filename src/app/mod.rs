@@ -183,25 +183,24 @@ where
 {
     let clock = Clock::system();
     let hash_key = settings::hash_key(&config)?;
-    let control_runtime = runtimes::control_runtime()?;
+    let runtime = runtimes::control_runtime()?;
     let upstream = UpstreamAccess::new(&config)?;
     let clients = upstream.clients;
-    let opened = hosting::open(&config, &clients, &clock, &metrics, &control_runtime);
-    let (judging, hosting, responses) = opened?;
+    let (judging, hosting, memory) = hosting::open(&config, &clients, &clock, &metrics, &runtime)?;
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
-    let (policies, policy) = control_runtime.block_on(loaded)?;
+    let (policies, policy) = runtime.block_on(loaded)?;
     let flow_control = new_flow_control(&config, policy, &clock);
     let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
-    let control = control_runtime.handle();
+    let control = runtime.handle();
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
     let admission = AdmissionPolicies::new(&config, hosted, judging, &clients, &clock)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
-        responses,
+        responses: memory,
         rules: Arc::clone(&access.rules),
         flow_control: Arc::clone(&flow_control),
         admitter: admission.as_ref().map(AdmissionPolicies::admitter),
@@ -212,7 +211,7 @@ where
     };
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
     let app = app_settings(&config, access.serve);
-    let mut gateway = Gateway::start(app, control_runtime, build_stack(parts, layer))?;
+    let mut gateway = Gateway::start(app, runtime, build_stack(parts, layer))?;
     evictions::end_waits_with(evictor.clone(), &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
     let credential = &upstream.credential;
