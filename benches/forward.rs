@@ -32,7 +32,9 @@ use fairgate_proxy::{
         AnonymousAccess, AuthSettings, Authenticator, ConfiguredNames,
         layer::{AuthLayer, AuthRules},
     },
-    fairness::{Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate},
+    fairness::{
+        BodyLimits, Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate,
+    },
     forward::{Forward, UpstreamSettings},
     stack::{AdmissionLayers, EvictionLayers, stack},
 };
@@ -70,6 +72,7 @@ fn flow_control_settings(enforcement: Enforcement) -> FlowControlSettings {
         watches: Caps::NONE,
         resets: ResetLimits::PER_USER,
         spool: SpoolLimits::NONE,
+        bodies: BodyLimits::NONE,
     }
 }
 

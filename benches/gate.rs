@@ -21,7 +21,8 @@ use fairgate_base::clock::Clock;
 use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, RequestContext, SpoolLimits};
 use fairgate_core::{apf::work::EstimatorSettings, digest::RequestDigest, time::Time};
 use fairgate_proxy::fairness::{
-    Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate, layer::Fairness,
+    BodyLimits, Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate,
+    layer::Fairness,
 };
 use http_body::Body as _;
 use leaf::Leaf;
@@ -60,6 +61,7 @@ impl Cores {
             watches: Caps::NONE,
             resets: fairgate_call::ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
+            bodies: BodyLimits::NONE,
         };
         let flow_control = FlowControl::new(2, policy(schemas, SEATS), settings, Time::ZERO);
         let clock = Clock::system();

@@ -104,6 +104,7 @@ pub(super) struct AdmissionPolicies {
     status: Arc<PublishingStatus>,
     source: ConfiguredPolicies,
     fidelity: Fidelity,
+    max_staleness: Option<Duration>,
 }
 
 /// The configured source.
@@ -140,7 +141,7 @@ impl AdmissionPolicies {
             return Ok(None);
         };
         let fidelity = config.admission.fidelity;
-        let files = AdmissionFiles::new(config.admission.files.clone());
+        let files = AdmissionFiles::new(config.admission.files.clone(), clock.clone());
         if config.admission.source == AdmissionSource::Files {
             let prepared = files.load().prepare(fidelity);
             prepared.map_err(ServeError::Policies)?;
@@ -150,18 +151,22 @@ impl AdmissionPolicies {
             (AdmissionSource::Hosted, Some(hosting)) => {
                 let stored = AdmissionStore::new(Arc::clone(&hosting.store));
                 // The health of the store has metrics and a check of its own.
-                let status = PublishingStatus::new(clock.clone(), up_to_date);
+                let silence = stored.silence(clock);
+                let status = PublishingStatus::with_silence(clock.clone(), up_to_date, silence);
                 (ConfiguredPolicies::Hosted(stored), status)
             }
             (AdmissionSource::Upstream, _) => {
                 let enforces = judging.mode == AdmissionMode::Enforce;
-                let followed = UpstreamPolicies::start(&judging.state, enforces);
-                let status = PublishingStatus::new(clock.clone(), followed.age());
+                let max = config.admission.max_staleness;
+                let followed = UpstreamPolicies::start(&judging.state, enforces, max);
+                let (age, silence) = (followed.age(), followed.silence());
+                let status = PublishingStatus::with_silence(clock.clone(), age, silence);
                 (ConfiguredPolicies::Upstream(followed), status)
             }
             // Validation of the configuration refuses hosted policies without an API that hosts them.
             (AdmissionSource::Files | AdmissionSource::Hosted, _) => {
-                let status = PublishingStatus::new(clock.clone(), up_to_date);
+                let silence = files.silence();
+                let status = PublishingStatus::with_silence(clock.clone(), up_to_date, silence);
                 (ConfiguredPolicies::Files(files), status)
             }
         };
@@ -173,6 +178,7 @@ impl AdmissionPolicies {
             status,
             source,
             fidelity,
+            max_staleness: config.admission.max_staleness,
         }))
     }
 
@@ -225,6 +231,7 @@ impl AdmissionPolicies {
             state: self.state,
             fidelity: self.fidelity,
             status: self.status,
+            max_staleness: self.max_staleness,
         };
         tasks::spawn(control, publisher.run(self.source));
     }

@@ -23,7 +23,9 @@ use super::{
 };
 use fairgate_base::{clock::Clock, tasks, turns};
 use fairgate_config::Config;
-use fairgate_observe::{AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue};
+use fairgate_observe::{
+    AdminHosts, AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue,
+};
 use fairgate_proxy::{
     auth::{TokenReviews, layer::AuthRules},
     fairness::FlowControl,
@@ -149,8 +151,9 @@ impl ControlTasks {
         let (control, address) = (gateway.control(), self.config.admin.address);
         let secure = self.secure_admin.take();
         let secure = secure.map(|port| port.start(gateway, Arc::clone(&endpoints)));
+        let hosts = AdminHosts::new(self.config.admin.hosts.iter().cloned());
         let plain = control
-            .block_on(AdminServer::bind(address, endpoints))
+            .block_on(AdminServer::bind(address, hosts, endpoints))
             .map_err(|source| ServeError::Admin {
                 field: "admin.address",
                 address,
@@ -210,6 +213,12 @@ fn register_defence_metrics(gateway: &Gateway, telemetry: &Telemetry) {
     metrics.observe_counter(&catalogue::LONG_TURNS, || turns::counts().long);
     metrics.observe_gauge(&catalogue::LONGEST_TURN, || {
         turns::counts().longest.as_secs_f64()
+    });
+    metrics.observe_counter(&catalogue::CONTROL_LONG_TURNS, || {
+        turns::control_counts().long
+    });
+    metrics.observe_gauge(&catalogue::CONTROL_LONGEST_TURN, || {
+        turns::control_counts().longest.as_secs_f64()
     });
     metrics.observe_counter(
         &catalogue::CONNECTIONS_REJECTED,

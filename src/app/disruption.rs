@@ -45,13 +45,14 @@ impl Disruption {
         let budgets = hosting.and_then(HostedApi::budget_feed);
         let status = Arc::new(ControllerStatus::new(clock.clone()));
         let runner = DisruptionRunner::new(RunnerSettings {
-            client: clients.reviews.clone(),
+            client: clients.budgets.clone(),
             streams: clients.streams.clone(),
             lease: lease(config, budgets.as_ref()),
             budgets,
             identity: format!("fairgate-{:016x}", settings::random()),
             clock: clock.clone(),
             seed: settings::random(),
+            selector_terms: u64::from(config.eviction.selector_terms),
             status: Arc::clone(&status),
             written: match evictor {
                 Some(evictor) => EventSink::new(move |budget| evictor.budget_written(budget)),
@@ -74,14 +75,14 @@ impl Disruption {
         let drains = async move {
             let _ = phases.wait_for(|phase| *phase != DrainPhase::Serving).await;
         };
-        let running = tasks::spawn(&gateway.control(), self.runner.run(drains));
+        let running = tasks::spawn(&gateway.budgets(), self.runner.run(drains));
         gateway.wait_for(running);
     }
 
     fn register_metrics(&self, telemetry: &Telemetry) {
         let metrics = telemetry.metrics();
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let gauges: [(_, ReadGauge); 6] = [
+        let gauges: [(_, ReadGauge); 8] = [
             (&catalogue::DISRUPTION_LEADER, |s| {
                 f64::from(u8::from(s.leads()))
             }),
@@ -91,6 +92,12 @@ impl Disruption {
             }),
             (&catalogue::DISRUPTION_EXHAUSTED, |s| {
                 s.counts().exhausted as f64
+            }),
+            (&catalogue::DISRUPTION_OVER_LIMIT, |s| {
+                s.counts().over_limit as f64
+            }),
+            (&catalogue::DISRUPTION_LONGEST_SLICE, |s| {
+                s.work().longest_slice as f64
             }),
             (&catalogue::DISRUPTION_SYNC_DURATION, |s| {
                 s.last_duration().as_secs_f64()
@@ -103,6 +110,10 @@ impl Disruption {
             let status = Arc::clone(&self.status);
             metrics.observe_gauge(metric, move || read(&status));
         }
+        let status = Arc::clone(&self.status);
+        metrics.observe_counter(&catalogue::DISRUPTION_LOOK_UPS, move || {
+            status.work().look_ups
+        });
         for ending in SyncEnding::ALL {
             let status = Arc::clone(&self.status);
             let label = ("outcome", ending.as_str());

@@ -10,8 +10,8 @@ use super::{
     settings::{self, UpstreamClients},
 };
 use fairgate_base::{clock::Clock, tasks};
-use fairgate_config::{Config, EvictionWaitConfig};
-use fairgate_eviction::waiting::WaitLimits;
+use fairgate_config::{Config, DisruptionControllerMode, EvictionWaitConfig};
+use fairgate_eviction::{EvictionMode, waiting::WaitLimits};
 use fairgate_evictor::{EvictionWaitRules, Evictor, EvictorSettings};
 use fairgate_observe::GatewayMetrics;
 use fairgate_proxy::serve::DrainPhase;
@@ -33,7 +33,7 @@ pub(super) fn evictor(
     let evictor = Evictor::new(EvictorSettings {
         mode,
         access: access_reviews::reviews(config, clients, clock, metrics, control),
-        client: clients.reviews.clone(),
+        client: clients.budgets.clone(),
         budgets: hosting.and_then(HostedApi::budgets),
         clock: clock.clone(),
         seed: settings::random(),
@@ -43,6 +43,14 @@ pub(super) fn evictor(
     });
     event_metrics::waiting_evictions(metrics, &evictor);
     Some(evictor)
+}
+
+/// Whether there is work with budgets that deserves a runtime of its own.
+pub(super) fn has_budgets(config: &Config) -> bool {
+    let eviction = &config.eviction;
+    let decides =
+        eviction.mode != EvictionMode::Relay || eviction.controller == DisruptionControllerMode::On;
+    config.has_upstream && decides
 }
 
 fn wait_rules(wait: &EvictionWaitConfig) -> EvictionWaitRules {

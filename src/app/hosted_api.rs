@@ -158,6 +158,7 @@ pub(super) struct HostedApi {
     pub(super) hosted: Arc<Hosted>,
     pub(super) store: Arc<dyn Store>,
     clock: Clock,
+    budgets: HostedBudgets,
     /// Whether the namespaces of hosted objects are those of an upstream.
     in_upstream_namespaces: bool,
     /// The kinds whose fields the expressions of policies are checked against.
@@ -202,6 +203,7 @@ impl HostedApi {
             responses: Arc::clone(responses),
         });
         Self {
+            budgets: HostedBudgets::new(Arc::clone(&hosted), clock.clone()),
             hosted,
             store,
             clock: clock.clone(),
@@ -216,10 +218,7 @@ impl HostedApi {
 
     /// The hosted budgets, for evictions; `None` if there are none.
     pub(super) fn budgets(&self) -> Option<Arc<dyn BudgetApi>> {
-        let budgets = HostedBudgets {
-            hosted: Arc::clone(&self.hosted),
-            clock: self.clock.clone(),
-        };
+        let budgets = self.budgets.clone();
         let has_budgets = self.hosted.has(&POD_DISRUPTION_BUDGET);
         has_budgets.then(|| Arc::new(budgets) as Arc<dyn BudgetApi>)
     }
@@ -227,10 +226,7 @@ impl HostedApi {
     /// The hosted budgets, for the disruption controller; `None` if there are none.
     pub(super) fn budget_feed(&self) -> Option<Arc<dyn BudgetFeed>> {
         let budgets = FollowedBudgets {
-            budgets: HostedBudgets {
-                hosted: Arc::clone(&self.hosted),
-                clock: self.clock.clone(),
-            },
+            budgets: self.budgets.clone(),
             store: Arc::clone(&self.store),
         };
         let has_budgets = self.hosted.has(&POD_DISRUPTION_BUDGET);
@@ -553,7 +549,7 @@ mod tests {
             Arc::new(store),
             None,
             None,
-            HostedAdmission::Off,
+            (HostedAdmission::Off, &ResponseMemory::new(64 << 20)),
             clock,
         )
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::{runtime::Handle, task};
 
 use fairgate_apiserver::{ApiBody, Hosted};
-use fairgate_base::clock::Clock;
+use fairgate_base::{account::HeavyTurns, clock::Clock};
 use fairgate_eviction::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
 use fairgate_evictor::{BudgetApi, CallFuture, UpstreamResponse};
 use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
@@ -17,18 +18,50 @@ const MANAGER: &str = "fieldManager=fairgate";
 /// Budgets in one page of a list.
 const PAGE: usize = 100;
 
+/// How many calls are made at a time.
+const AT_ONCE: usize = 2;
+
 /// The budgets of a hosted API. Calls are requests of the gateway itself to that API.
+///
+/// A budget may be large, and a list of them larger. So calls are made on threads of the blocking pool, a few at a time, and
+/// namespaces take turns.
+#[derive(Clone)]
 pub(super) struct HostedBudgets {
-    pub(super) hosted: Arc<Hosted>,
-    pub(super) clock: Clock,
+    hosted: Arc<Hosted>,
+    clock: Clock,
+    turns: HeavyTurns,
 }
 
 impl HostedBudgets {
+    pub(super) fn new(hosted: Arc<Hosted>, clock: Clock) -> Self {
+        Self {
+            hosted,
+            clock,
+            turns: HeavyTurns::new(AT_ONCE),
+        }
+    }
+
     fn now(&self) -> Timestamp {
         Timestamp::try_from(self.clock.wall()).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
     pub(super) async fn outcome(
+        &self,
+        namespace: &str,
+        call: &UpstreamCall,
+    ) -> CallOutcome<UpstreamResponse> {
+        let turn = self.turns.of(namespace, 1).await;
+        let (this, namespace, call) = (self.clone(), namespace.to_owned(), call.clone());
+        let runtime = Handle::current();
+        let working = task::spawn_blocking(move || {
+            // Held to the end, also if nobody waits for the outcome any more.
+            let _turn = turn;
+            runtime.block_on(this.call_api(&namespace, &call))
+        });
+        working.await.unwrap_or(CallOutcome::Unknown)
+    }
+
+    async fn call_api(
         &self,
         namespace: &str,
         call: &UpstreamCall,

@@ -47,7 +47,7 @@ use tower::{
     layer::util::{Identity, Stack},
 };
 
-pub use runtimes::{AppSettings, CoreContext, Gateway, StartError};
+pub use runtimes::{AppSettings, CoreContext, Gateway, Runtimes, StartError};
 
 use admission::AdmissionPolicies;
 use control::{AdminAddresses, ControlTasks};
@@ -183,17 +183,18 @@ where
 {
     let clock = Clock::system();
     let hash_key = settings::hash_key(&config)?;
-    let runtime = runtimes::control_runtime()?;
+    let runtimes = Runtimes::new(evictions::has_budgets(&config))?;
+    let (control_runtime, control) = runtimes.control();
     let upstream = UpstreamAccess::new(&config)?;
     let clients = upstream.clients;
-    let (judging, hosting, memory) = hosting::open(&config, &clients, &clock, &metrics, &runtime)?;
+    let (judging, hosting, memory) =
+        hosting::open(&config, &clients, &clock, &metrics, control_runtime)?;
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
-    let (policies, policy) = runtime.block_on(loaded)?;
+    let (policies, policy) = control_runtime.block_on(loaded)?;
     let flow_control = new_flow_control(&config, policy, &clock);
     let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
-    let control = runtime.handle();
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
@@ -211,7 +212,7 @@ where
     };
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
     let app = app_settings(&config, access.serve);
-    let mut gateway = Gateway::start(app, runtime, build_stack(parts, layer))?;
+    let mut gateway = Gateway::start(app, runtimes, build_stack(parts, layer))?;
     evictions::end_waits_with(evictor.clone(), &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
     let credential = &upstream.credential;
@@ -480,7 +481,7 @@ where
             None => EvictionLayer::none(),
             Some(evictor) => EvictionLayer::new(
                 Arc::clone(evictor),
-                context.control.clone(),
+                context.budgets.clone(),
                 context.clock.clone(),
             ),
         };

@@ -53,6 +53,8 @@ pub struct CoreContext {
     pub clock: Clock,
     /// The control runtime, for work that must not run on a data core.
     pub control: runtime::Handle,
+    /// The runtime of budgets, for evictions.
+    pub budgets: runtime::Handle,
 }
 
 /// Why the gateway does not start.
@@ -64,7 +66,7 @@ pub enum StartError {
     /// The operating system refuses a thread or other resources of a runtime.
     #[error("cannot start the {runtime} runtime")]
     Runtime {
-        /// `control`, `data` or `admin`.
+        /// `control`, `budgets`, `data` or `admin`.
         runtime: &'static str,
         /// The error of the operating system.
         source: io::Error,
@@ -80,13 +82,72 @@ pub fn control_runtime() -> Result<Runtime, StartError> {
     runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("fairgate-control")
-        .on_thread_start(background::use_own_memory)
+        .on_thread_start(|| {
+            background::use_own_memory();
+            turns::count_control_turns();
+        })
         .enable_all()
         .build()
         .map_err(|source| StartError::Runtime {
             runtime: "control",
             source,
         })
+}
+
+/// Creates the runtime of budgets: of the disruption controller and of evictions. What these compute depends on objects that
+/// tenants make, so it delays no reviews, health checks, metrics and hosted requests.
+///
+/// # Errors
+///
+/// When the operating system refuses the resources.
+fn budgets_runtime() -> Result<Runtime, StartError> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("fairgate-budgets")
+        .on_thread_start(background::use_own_memory)
+        .enable_all()
+        .build()
+        .map_err(|source| StartError::Runtime {
+            runtime: "budgets",
+            source,
+        })
+}
+
+/// The runtimes that do everything but serve clients.
+#[derive(Debug)]
+pub struct Runtimes {
+    control: Runtime,
+    /// `None`: what it would do is done on `control`.
+    budgets: Option<Runtime>,
+}
+
+impl Runtimes {
+    /// The control runtime, and that of budgets if it is wanted.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses the resources.
+    pub(crate) fn new(with_budgets: bool) -> Result<Self, StartError> {
+        let control = control_runtime()?;
+        let budgets = with_budgets.then(budgets_runtime).transpose()?;
+        Ok(Self { control, budgets })
+    }
+
+    /// The control runtime, and its handle.
+    pub(crate) fn control(&self) -> (&Runtime, &runtime::Handle) {
+        (&self.control, self.control.handle())
+    }
+
+    fn budgets(&self) -> &runtime::Handle {
+        self.budgets.as_ref().unwrap_or(&self.control).handle()
+    }
+}
+
+impl From<Runtime> for Runtimes {
+    fn from(control: Runtime) -> Self {
+        let budgets = None;
+        Self { control, budgets }
+    }
 }
 
 /// A running gateway. Dropping it stops it immediately.
@@ -100,7 +161,9 @@ pub struct Gateway {
     loads: Vec<Arc<CoreLoad>>,
     threads: Vec<JoinHandle<()>>,
     control: Option<Runtime>,
+    budgets: Option<Runtime>,
     control_handle: runtime::Handle,
+    budgets_handle: runtime::Handle,
     /// Tasks that end by themselves when the gateway drains, and are waited for.
     ending: Vec<task::JoinHandle<()>>,
 }
@@ -113,7 +176,7 @@ impl Gateway {
     /// [`StartError`]; nothing is left running then.
     pub fn start<B, S>(
         settings: AppSettings,
-        control: Runtime,
+        runtimes: impl Into<Runtimes>,
         build: B,
     ) -> Result<Self, StartError>
     where
@@ -121,6 +184,12 @@ impl Gateway {
         S: Service<Inbound, Response = Reply, Error = Infallible> + Clone + 'static,
         S::Future: 'static,
     {
+        let runtimes: Runtimes = runtimes.into();
+        let budgets = runtimes.budgets().clone();
+        let Runtimes {
+            control,
+            budgets: own,
+        } = runtimes;
         let descriptors = raise_descriptor_limit();
         let listener = Acceptor::bind(settings.serve.listen)?;
         let address = listener.local_addr().map_err(|source| BindError {
@@ -138,7 +207,9 @@ impl Gateway {
             loads: Vec::new(),
             threads: Vec::new(),
             control: None,
+            budgets: own,
             control_handle: control.handle().clone(),
+            budgets_handle: budgets.clone(),
             ending: Vec::new(),
             settings,
         };
@@ -150,6 +221,7 @@ impl Gateway {
                 index,
                 clock: clock.clone(),
                 control: control.handle().clone(),
+                budgets: budgets.clone(),
             };
             cores.push(gateway.start_core(context, build.clone())?);
         }
@@ -278,6 +350,11 @@ impl Gateway {
         self.control_handle.clone()
     }
 
+    /// The runtime of the disruption controller and of evictions.
+    pub(crate) fn budgets(&self) -> runtime::Handle {
+        self.budgets_handle.clone()
+    }
+
     /// Waits for this task before the gateway stops. It ends by itself soon after the drain has begun.
     pub(crate) fn wait_for(&mut self, task: task::JoinHandle<()>) {
         self.ending.push(task);
@@ -367,6 +444,9 @@ impl Drop for Gateway {
         self.drain.advance(DrainPhase::Over);
         if let Some(control) = self.control.take() {
             control.shutdown_background();
+        }
+        if let Some(budgets) = self.budgets.take() {
+            budgets.shutdown_background();
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {

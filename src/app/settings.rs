@@ -20,7 +20,7 @@ use fairgate_proxy::{
         FrontProxySettings, NoRandomness, RequestHeaderNames, TokenKey, TokenReviews, TokenTable,
         UpstreamIdentity, layer::AuthRules,
     },
-    fairness::{Caps, Enforcement, FlowControlSettings},
+    fairness::{BodyLimits, Caps, Enforcement, FlowControlSettings},
     forward::{ConnectionLimit, ReservedHeaders, UpstreamProtocol, UpstreamSettings},
     serve::{self, DrainSettings, ServeSettings, tls::ServingCertificate},
 };
@@ -111,6 +111,11 @@ pub(super) fn flow_control(config: &Config) -> FlowControlSettings {
             per_answer: config.limits.spool_per_answer,
             total: config.limits.spool_total,
             min_read_bytes: config.limits.min_read_rate,
+        },
+        bodies: BodyLimits {
+            unfinished_bytes: usize::try_from(config.limits.unfinished_body_bytes)
+                .unwrap_or(usize::MAX),
+            min_send_rate: config.limits.min_send_rate,
         },
     }
 }
@@ -278,6 +283,8 @@ pub(super) struct UpstreamClients {
     pub(super) reviews: ApiClient,
     /// For long or endless responses, each on a connection of its own.
     pub(super) streams: ApiClient,
+    /// For evictions and the disruption controller, on pooled connections that are driven where these run.
+    pub(super) budgets: ApiClient,
 }
 
 pub(super) fn upstream_clients(
@@ -290,6 +297,7 @@ pub(super) fn upstream_clients(
     UpstreamClients {
         reviews: client(ConnectionReuse::Pooled),
         streams: client(ConnectionReuse::PerRequest),
+        budgets: client(ConnectionReuse::Pooled),
     }
 }
 

@@ -34,7 +34,9 @@ use fairgate_proxy::{
         layer::{AuthLayer, AuthRules},
         upstream,
     },
-    fairness::{Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate},
+    fairness::{
+        BodyLimits, Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate,
+    },
     forward::{Forward, UpstreamSettings},
     serve::ServeSettings,
     stack::{AdmissionLayers, EvictionLayers, stack},
@@ -179,6 +181,7 @@ fn flow_control_settings() -> FlowControlSettings {
         watches: Caps::NONE,
         resets: ResetLimits::PER_USER,
         spool: SpoolLimits::NONE,
+        bodies: BodyLimits::NONE,
     }
 }
 

@@ -25,6 +25,7 @@ mod upstream;
 
 mod admin;
 mod arrivals;
+mod bodies;
 mod burst;
 mod busy;
 mod floods;
@@ -32,6 +33,7 @@ mod h2spec;
 mod hard_bodies;
 mod heads;
 mod http1;
+mod ignored_policies;
 mod noise;
 mod policies;
 mod resets;
@@ -63,11 +65,13 @@ fn attacks() -> Vec<Attack> {
         arrivals::ATTACKS,
         slow_readers::ATTACKS,
         unread::ATTACKS,
+        bodies::ATTACKS,
         admin::ATTACKS,
         http1::ATTACKS,
         burst::ATTACKS,
         noise::ATTACKS,
         policies::ATTACKS,
+        ignored_policies::ATTACKS,
         floods::ATTACKS,
         h2spec::ATTACKS,
     ];

@@ -349,6 +349,17 @@ impl Metrics {
         self.sum(|series| series.split('{').next() == Some(name))
     }
 
+    /// The sum over the series of the metric `name` of a priority level.
+    pub(crate) fn of_level(&self, name: &str, level: &str) -> f64 {
+        let label = format!("priority_level=\"{level}\"");
+        let lines = self.0.lines().filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let is_meant = series.split('{').next() == Some(name) && series.contains(&label);
+            is_meant.then(|| value.parse::<f64>().ok())?
+        });
+        lines.sum()
+    }
+
     /// Whether the gateway has a series of its own that contains one of `words`.
     pub(crate) fn has(&self, words: &[&str]) -> bool {
         let mut own = self.0.lines().filter(|line| line.starts_with("fairgate_"));
@@ -360,7 +371,7 @@ impl Metrics {
 pub(crate) fn http_get(address: SocketAddr, path: &str, limit: Duration) -> Option<String> {
     let begun = now();
     let mut stream = std::net::TcpStream::connect_timeout(&address, limit).ok()?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: gate\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.set_write_timeout(Some(limit)).ok()?;
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = Vec::new();

@@ -66,7 +66,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-const CLIENTS: HostileClients = HostileClients {
+pub(crate) const CLIENTS: HostileClients = HostileClients {
     clients: 64,
     users: USERS,
     requests: 150,
@@ -91,7 +91,7 @@ const SOON: Duration = ms(20_000);
 const PLAYS: usize = 3;
 
 /// Plays an attack, several times where figures are measured: their bound is close. See [`Outcome::median`].
-fn median(play: fn() -> Outcome) -> Outcome {
+pub(crate) fn median(play: fn() -> Outcome) -> Outcome {
     if mode::measures() {
         Outcome::median((0..PLAYS).map(|_| play()).collect())
     } else {
@@ -100,7 +100,7 @@ fn median(play: fn() -> Outcome) -> Outcome {
 }
 
 /// A policy about the resources of a group, and its binding, as YAML.
-fn policy(name: &str, group: &str, resource: &str, expressions: &[&str]) -> String {
+pub(crate) fn policy(name: &str, group: &str, resource: &str, expressions: &[&str]) -> String {
     let validations: Vec<_> = (expressions.iter())
         .map(|expression| json!({"expression": expression}))
         .collect();
@@ -123,7 +123,7 @@ fn policy(name: &str, group: &str, resource: &str, expressions: &[&str]) -> Stri
 }
 
 /// What the others write has to be this.
-fn cheap() -> String {
+pub(crate) fn cheap() -> String {
     policy(
         "cheap",
         "",
@@ -147,7 +147,7 @@ fn setup(policies: String, users: usize) -> Setup {
 }
 
 /// Where these policies are in force.
-fn scene(policies: String) -> Scene {
+pub(crate) fn scene(policies: String) -> Scene {
     scene_with(policies, USERS)
 }
 
@@ -207,7 +207,7 @@ fn costs() -> Outcome {
 
 impl HostileClients {
     /// Has the clients send `requests` until the attack is over.
-    async fn attack(&self, scene: &Scene, requests: Vec<HostileRequest>) -> Responses {
+    pub(crate) async fn attack(&self, scene: &Scene, requests: Vec<HostileRequest>) -> Responses {
         let goal = scene.goal(LASTS);
         self.send(scene.gateway.address, requests, goal).await
     }
@@ -411,7 +411,7 @@ fn is_awaited(stream: &TcpStream) -> bool {
     peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-fn end(mut played: Played<Responses>, memory: u64) -> Outcome {
+pub(crate) fn end(mut played: Played<Responses>, memory: u64) -> Outcome {
     played.check_policies();
     played.memory_is_bounded(memory);
     played.budget_is_kept(METRICS, BUDGET, BUDGET / 16);

@@ -130,13 +130,13 @@ impl<T> Played<T> {
 /// What is requested and not read.
 enum Unread {
     Http1 { _sockets: Vec<TcpStream> },
-    Http2 { _task: tokio::task::JoinHandle<()> },
+    Http2 { task: tokio::task::JoinHandle<()> },
 }
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        if let Self::Http2 { _task } = self {
-            _task.abort();
+        if let Self::Http2 { task } = self {
+            task.abort();
         }
     }
 }
@@ -146,7 +146,7 @@ fn read_nothing_http2(address: SocketAddr, paths: &'static [&'static str]) -> Un
         let _open = read_nothing(address, paths, EACH).await;
         std::future::pending::<()>().await;
     });
-    Unread::Http2 { _task: task }
+    Unread::Http2 { task }
 }
 
 /// Requests each path so often and reads one byte of each response.

@@ -70,7 +70,7 @@ fn unfinished_heads_are_bounded<C>(open: impl Fn(SocketAddr) -> C, meanwhile: im
 
 #[test]
 fn unfinished_http1_heads_take_bounded_memory_and_give_it_back() {
-    let mut head = b"GET /livez HTTP/1.1\r\nHost: a\r\nX: ".to_vec();
+    let mut head = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ".to_vec();
     head.resize((1 << 20) - 100, b'a');
     let open = |address| {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -81,7 +81,8 @@ fn unfinished_http1_heads_take_bounded_memory_and_give_it_back() {
     unfinished_heads_are_bounded(open, |address| {
         // Another client's large head is read meanwhile.
         let large = format!("X: {}\r\n", "a".repeat(6000)).repeat(50);
-        let request = format!("GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{large}\r\n");
+        let request =
+            format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{large}\r\n");
         assert_eq!(status(&raw(address, request.as_bytes())), 200);
     });
 }
@@ -414,9 +415,9 @@ fn probes_succeed_however_many_admin_connections_are_open() {
         let sent: &[u8] = match i % 4 {
             0 => b"",
             1 => b"GET /livez HTTP/1.1\r\n",
-            2 => b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\nGET /li",
+            2 => b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\nGET /li",
             // Its response is never read.
-            _ => b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+            _ => b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
         };
         let _ = stream.write_all(sent);
         open.push(stream);

@@ -93,7 +93,7 @@ async fn a_body_is_streamed_both_ways_piece_by_piece() {
         for mut client in TestClient::both(gate.address()).await {
             let (send, request) = streamed();
             send.send(Ok("first".into())).unwrap();
-            let mut echo = soon(client.post("/api/v1/namespaces/a/pods", request))
+            let mut echo = soon(client.post("/api/v1/namespaces/a/services/s/proxy/echo", request))
                 .await
                 .into_body();
             assert_eq!(piece(&mut echo).await.unwrap().unwrap(), "first");

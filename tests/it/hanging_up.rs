@@ -163,8 +163,12 @@ async fn a_post_broken_off_in_the_middle() {
 
 #[tokio::test]
 async fn a_chunked_post() {
-    let head = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n";
-    leaves_while_waiting(true, head, 0).await;
+    // Shorter bodies are read before a request gets here.
+    let piece = "x".repeat(0x5000);
+    let head = format!(
+        "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5000\r\n{piece}\r\n"
+    );
+    leaves_while_waiting(true, &head, 0).await;
 }
 
 #[tokio::test]
@@ -173,7 +177,7 @@ async fn a_post_that_waits_for_100_continue_in_vain() {
     let mut stream = TcpStream::connect(gate.address()).unwrap();
     stream
         .write_all(
-            b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+            b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 20480\r\nExpect: 100-continue\r\n\r\n",
         )
         .unwrap();
     soon(comes.recv()).await.unwrap();
@@ -191,7 +195,8 @@ async fn an_http2_stream_that_is_reset_while_the_connection_lives_on() {
         let (gate, mut comes, mut leaves) = queue(reads_ahead);
         let mut client = TestClient::http2(gate.address()).await;
         let get = client.request(Method::GET, "/a").body(full("")).unwrap();
-        let (_send, unfinished) = streamed();
+        let (send, unfinished) = streamed();
+        send.send(Ok(vec![0; 20 << 10].into())).unwrap();
         let post = client.request(Method::POST, "/a").body(unfinished).unwrap();
         let large = client
             .request(Method::POST, "/a")

@@ -175,7 +175,7 @@ fn logged_addresses(line: &str) -> Option<[Option<SocketAddr>; 3]> {
 
 /// The response, with its head, to a `GET` on a connection of its own.
 pub fn get(address: SocketAddr, target: &str) -> String {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     raw(address, request.as_bytes())
 }
 

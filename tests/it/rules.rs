@@ -9,7 +9,7 @@ use fairgate_core::{
     },
     time::Time,
 };
-use fairgate_proxy::fairness::{Caps, Enforcement, FlowControl, FlowControlSettings};
+use fairgate_proxy::fairness::{BodyLimits, Caps, Enforcement, FlowControl, FlowControlSettings};
 use serde_json::{Value, json};
 
 /// Shares of the mandatory level `catch-all`.
@@ -64,6 +64,10 @@ impl Rules {
                     per_answer: 1 << 20,
                     total: 64 << 20,
                     min_read_bytes: 128 << 10,
+                },
+                bodies: BodyLimits {
+                    unfinished_bytes: 1 << 20,
+                    min_send_rate: 64 << 10,
                 },
             },
         }

@@ -367,6 +367,35 @@ async fn one_address_cannot_keep_prometheus_from_scraping() {
 }
 
 #[tokio::test]
+async fn silent_connections_are_given_up_for_others_of_the_same_address() {
+    let reviews = Reviews::default();
+    let upstream = upstream(&reviews);
+    let secured = Secured::before(&upstream);
+    let mut silent = Vec::new();
+    for _ in 0..400 {
+        silent.push(silent_stranger(&secured).await);
+    }
+    // It is served while the youngest of them still are open.
+    let mut stranger = idle_stranger(&secured).await.unwrap();
+    soon(stranger.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"))
+        .await
+        .unwrap();
+    let mut answer = [0; 12];
+    soon(stranger.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let is_open = |socket: &TcpStream| {
+        let read = socket.try_read(&mut [0]);
+        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    let mut open = 0;
+    for socket in &silent {
+        let _ = tokio::time::timeout(std::time::Duration::ZERO, socket.readable()).await;
+        open += usize::from(is_open(socket));
+    }
+    assert!(open <= 31, "{open}");
+}
+
+#[tokio::test]
 async fn a_client_without_a_handshake_or_a_head_is_closed_however_long_the_main_port_waits() {
     let reviews = Reviews::default();
     let url = format!("http://{}", upstream(&reviews).address);

@@ -129,9 +129,8 @@ impl PolicySet {
         inputs: &dyn AdmissionInputs,
     ) -> bool {
         let request = MatchRequest::before_body(attributes, inputs);
-        let candidates = self.candidates(&request);
-        let mut policies = candidates.iter().map(|number| self.numbered(*number));
         let conditions = EarlyConditions::new(&request);
+        let mut policies = self.candidate_policies(&request);
         policies.any(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
     }
 
@@ -143,9 +142,8 @@ impl PolicySet {
         inputs: &dyn AdmissionInputs,
     ) -> bool {
         let request = MatchRequest::before_body(attributes, inputs);
-        let candidates = self.candidates(&request);
-        let mut policies = candidates.iter().map(|number| self.numbered(*number));
-        policies.any(|policy| policy.may_match_another_version(&request))
+        self.candidate_policies(&request)
+            .any(|policy| policy.may_match_another_version(&request))
     }
 
     /// The policies that may match the request, in order; [`may_match`](Self::may_match) says whether there are any.
@@ -155,12 +153,10 @@ impl PolicySet {
         inputs: &dyn AdmissionInputs,
     ) -> Vec<PossiblePolicy<'a>> {
         let request = MatchRequest::before_body(attributes, inputs);
-        let candidates = self.candidates(&request);
-        let policies = candidates.iter().map(|number| self.numbered(*number));
         let conditions = EarlyConditions::new(&request);
-        let possible =
-            policies.filter(|policy| policy.may_match(&request) && !conditions.rule_out(policy));
-        possible
+        let policies = self.candidate_policies(&request);
+        policies
+            .filter(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
             .map(|policy| PossiblePolicy { name: &policy.name })
             .collect()
     }
@@ -228,6 +224,15 @@ impl PolicySet {
             return Candidates::new();
         }
         self.index.candidates(request)
+    }
+
+    /// The policies that the index finds for the request, in order.
+    fn candidate_policies(
+        &self,
+        request: &MatchRequest<'_>,
+    ) -> impl Iterator<Item = &CompiledPolicy> {
+        let candidates = self.candidates(request);
+        candidates.into_iter().map(|number| self.numbered(number))
     }
 }
 

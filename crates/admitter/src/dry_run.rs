@@ -103,60 +103,80 @@ where
             headers.insert(CONTENT_LENGTH, body.len().into());
         }
         let reply = self.0.call(dry).await?;
-        let (mut head, body) = reply.into_parts();
+        let (head, body) = reply.into_parts();
         let body = body_budget::collect(body, MAX_RESPONSE, share).await;
         // The upstream is done with it, and nothing has been changed.
         call.context.progress.set(RequestProgress::NotSent);
         let body = match body {
             Ok(body) => body,
-            Err(ReadFailure::NoRoom) => return Ok(DryRunEnd::NoRoom),
-            Err(ReadFailure::Lacking(lack)) => return Ok(DryRunEnd::Lacking(lack)),
             Err(ReadFailure::TooLong | ReadFailure::Failed(_)) => {
                 let why = "the response to the dry run is incomplete or too long";
                 return Ok(DryRunEnd::Failed(why.to_owned()));
             }
+            Err(failure) => return Ok(failure.into()),
         };
-        let warnings: Vec<HeaderValue> = head.headers.get_all(WARNING).iter().cloned().collect();
         let object = match decode(self.1, body.clone(), share).await {
             Ok(object) => object.ok(),
-            Err(ReadFailure::NoRoom) => return Ok(DryRunEnd::NoRoom),
-            Err(ReadFailure::Lacking(lack)) => return Ok(DryRunEnd::Lacking(lack)),
-            Err(failure) => return Ok(DryRunEnd::Failed(failure.to_string())),
+            Err(failure) => return Ok(failure.into()),
         };
-        if !head.status.is_success() {
-            let is_status = object.is_some_and(|object| object["kind"] == "Status");
-            let refusal = DryRunRefusal {
-                retry_after: head.headers.get(RETRY_AFTER).cloned(),
-                warnings,
-                body,
-            };
-            let is_error =
-                head.status.is_client_error() || head.status.is_server_error() && is_status;
-            return Ok(if is_error {
-                DryRunEnd::Refused(head.status, refusal)
-            } else {
-                let why = format!("the upstream answered the dry run with {}", head.status);
-                DryRunEnd::Failed(why)
-            });
-        }
-        let Some(object) = object.filter(Value::is_object) else {
-            let why = "the response to the dry run is no object";
-            return Ok(DryRunEnd::Failed(why.to_owned()));
-        };
-        if object["kind"] == "Status" {
-            return Ok(DryRunEnd::NoObject);
-        }
-        if !call_is_dry(call) {
-            // They come again with the response to the request itself.
-            head.headers.remove(WARNING);
-        }
-        head.headers.remove(CONTENT_LENGTH);
-        Ok(DryRunEnd::Object(
-            object,
-            DryRunReply { head, body },
-            warnings,
-        ))
+        let reply = DryRunReply { head, body };
+        Ok(if reply.head.status.is_success() {
+            end_of_success(reply, object, call_is_dry(call))
+        } else {
+            end_of_failure(reply, object)
+        })
     }
+}
+
+impl From<ReadFailure> for DryRunEnd {
+    fn from(failure: ReadFailure) -> Self {
+        match failure {
+            ReadFailure::NoRoom => Self::NoRoom,
+            ReadFailure::Lacking(lack) => Self::Lacking(lack),
+            failure @ (ReadFailure::TooLong | ReadFailure::Failed(_)) => {
+                Self::Failed(failure.to_string())
+            }
+        }
+    }
+}
+
+/// What a response with an error status says; `object` is its body, if that is JSON.
+fn end_of_failure(DryRunReply { head, body }: DryRunReply, object: Option<Value>) -> DryRunEnd {
+    let is_status = object.is_some_and(|object| object["kind"] == "Status");
+    let is_error = head.status.is_client_error() || head.status.is_server_error() && is_status;
+    if !is_error {
+        let why = format!("the upstream answered the dry run with {}", head.status);
+        return DryRunEnd::Failed(why);
+    }
+    let refusal = DryRunRefusal {
+        retry_after: head.headers.get(RETRY_AFTER).cloned(),
+        warnings: warnings_of(&head),
+        body,
+    };
+    DryRunEnd::Refused(head.status, refusal)
+}
+
+/// What a response without an error says; `object` is its body, if that is JSON, and `is_all` whether the client gets no other one.
+fn end_of_success(mut reply: DryRunReply, object: Option<Value>, is_all: bool) -> DryRunEnd {
+    let Some(object) = object.filter(Value::is_object) else {
+        let why = "the response to the dry run is no object";
+        return DryRunEnd::Failed(why.to_owned());
+    };
+    if object["kind"] == "Status" {
+        return DryRunEnd::NoObject;
+    }
+    let warnings = warnings_of(&reply.head);
+    let headers = &mut reply.head.headers;
+    if !is_all {
+        // They come again with the response to the request itself.
+        headers.remove(WARNING);
+    }
+    headers.remove(CONTENT_LENGTH);
+    DryRunEnd::Object(object, reply, warnings)
+}
+
+fn warnings_of(head: &response::Parts) -> Vec<HeaderValue> {
+    head.headers.get_all(WARNING).iter().cloned().collect()
 }
 
 fn call_is_dry(call: &Call) -> bool {

@@ -100,6 +100,12 @@ where
                     future: self.inner.call(call),
                 };
             }
+            Concern::Stale => {
+                let reply = AdmissionSide::stale(&call);
+                return Admitting::Judging {
+                    answer: Box::pin(std::future::ready(Ok(reply))),
+                };
+            }
             Concern::NotReady => false,
             Concern::Disguised | Concern::UnknownResource => true,
         };

@@ -51,6 +51,7 @@ mod conversion;
 mod decoded;
 mod deletions;
 mod dry_run;
+mod early_refusals;
 mod evaluate;
 mod facts;
 mod guard;

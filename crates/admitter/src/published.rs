@@ -1,10 +1,15 @@
 //! The policies in force, as the control side publishes them, for forwarded requests and for writes to hosted objects.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use arc_swap::{ArcSwapOption, Guard};
 use fairgate_admission::{Fidelity, PolicySet};
 use fairgate_apiserver::PolicySetSource;
+use fairgate_base::clock::Clock;
+use fairgate_core::time::Time;
 use tokio::sync::Notify;
 
 /// The policies that forwarded requests are judged by. It does not change; a new one replaces it.
@@ -23,10 +28,24 @@ pub struct ForwardedPolicies {
 ///
 /// Empty until policies, bindings and namespaces have been listed once: requests that may be subject to policies wait
 /// until then.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PublishedPolicies {
     current: ArcSwapOption<ForwardedPolicies>,
     is_known: Notify,
+    /// The time until which they may be used, in nanoseconds; [`FOR_EVER`] unless that is limited.
+    usable_until: AtomicU64,
+}
+
+const FOR_EVER: u64 = u64::MAX;
+
+impl Default for PublishedPolicies {
+    fn default() -> Self {
+        Self {
+            current: ArcSwapOption::empty(),
+            is_known: Notify::default(),
+            usable_until: AtomicU64::new(FOR_EVER),
+        }
+    }
 }
 
 impl ForwardedPolicies {
@@ -47,6 +66,18 @@ impl PublishedPolicies {
     /// The same, borrowed: cheaper where they are only looked at.
     pub(crate) fn borrowed(&self) -> Guard<Option<Arc<ForwardedPolicies>>> {
         self.current.load()
+    }
+
+    /// Limits how long the policies in force may be used, until this is called again.
+    pub fn usable_until(&self, until: Time) {
+        self.usable_until.store(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Whether the policies in force have not been confirmed for so long that requests must not be judged by them. Reads the
+    /// clock only if that is limited.
+    pub fn are_stale(&self, clock: &Clock) -> bool {
+        let until = self.usable_until.load(Ordering::Relaxed);
+        until != FOR_EVER && clock.now().as_nanos() > until
     }
 
     /// Waits until policies are known.

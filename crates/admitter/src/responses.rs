@@ -19,6 +19,8 @@ pub(crate) mod reasons {
     pub(crate) use fairgate_apiserver::gateway_reasons::ADMISSION_DENIED as DENIED;
     /// The policies are not known yet.
     pub(crate) use fairgate_apiserver::gateway_reasons::ADMISSION_NOT_READY as NOT_READY;
+    /// The policies have not been confirmed for too long.
+    pub(crate) const STALE: &str = "admission-stale";
     /// The bodies that are being judged use up the memory for them.
     pub(crate) const NO_ROOM: &str = "admission-memory";
     /// Its body, its options or its path cannot be judged.

@@ -59,6 +59,8 @@ pub(crate) enum Concern {
     Judge(Arc<ForwardedPolicies>),
     /// They are not known yet.
     NotReady,
+    /// Those that are known have not been confirmed for too long: others may be in force.
+    Stale,
     /// Its resource is not known. It may be a new version of one that policies are about.
     UnknownResource,
     /// A server that cleans paths would understand it as another request, which policies may match.
@@ -96,16 +98,21 @@ impl AdmissionSide {
             return Concern::None;
         };
         let policies = self.admitter.policies.borrowed();
-        let Some(policies) = &*policies else {
+        let is_exempt = || {
             let kind = GroupVersionKind::default();
             let attributes = write.attributes(write.operation, kind, &call.digest.user);
-            let is_exempt = attributes.is_exempt();
-            return if is_exempt {
+            attributes.is_exempt()
+        };
+        let Some(policies) = &*policies else {
+            return if is_exempt() {
                 Concern::None
             } else {
                 Concern::NotReady
             };
         };
+        if self.are_stale() && !is_exempt() {
+            return Concern::Stale;
+        }
         let is_unknown = self.needs_discovery(policies, &write, call);
         if !(is_unknown || self.may_match(policies, &write, call)) || self.hosted.answers(call) {
             return Concern::None;
@@ -114,6 +121,12 @@ impl AdmissionSide {
             return Concern::UnknownResource;
         }
         Concern::Judge(Arc::clone(policies))
+    }
+
+    /// Whether the policies in force must not be used any more. In audit mode they always are.
+    pub(crate) fn are_stale(&self) -> bool {
+        let admitter = &self.admitter;
+        admitter.mode == AdmissionMode::Enforce && admitter.policies.are_stale(&admitter.clock)
     }
 
     /// Whether the upstream must be asked for its resources before a request can be judged. In audit mode nothing waits for that.
@@ -488,19 +501,6 @@ impl AdmissionSide {
     fn deadline(&self, call: &Call, started: Time) -> Instant {
         let until = call.deadline.unwrap_or_else(|| started.plus(JUDGE_LIMIT));
         self.admitter.clock.instant(until)
-    }
-
-    /// The reply to a request that is refused because the server has no such path or resource, or because policies are not known.
-    pub(crate) fn refusal(call: &Call, is_ready: bool) -> Reply {
-        let output = output(call);
-        let refused = match Subject::of(&call.digest.info) {
-            Subject::Write(write) if !is_ready => {
-                let of = write.resource;
-                RefusedRequest::not_ready(of.group, of.resource, write.name, output)
-            }
-            _ => RefusedRequest::error(&StatusError::no_route(), reasons::MALFORMED, output),
-        };
-        refused.reply(&[], &call.context)
     }
 
     /// Records that a request was forwarded although the policies are not known.

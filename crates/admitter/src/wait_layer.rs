@@ -91,6 +91,8 @@ where
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
     Policies,
+    /// Policies that are confirmed: the request is refused.
+    Confirmation,
     /// The resources of the upstream.
     Resources,
 }
@@ -103,11 +105,12 @@ impl AdmissionSide {
         };
         // Most requests need no more than this.
         let are_known = self.admitter.policies.borrowed().is_some();
-        if are_known && plan::is_known(&*self.admitter.cluster, &write) {
+        if are_known && !self.are_stale() && plan::is_known(&*self.admitter.cluster, &write) {
             return None;
         }
         match self.concern(call) {
             Concern::NotReady => Some(Awaited::Policies),
+            Concern::Stale => Some(Awaited::Confirmation),
             Concern::UnknownResource => Some(Awaited::Resources),
             Concern::None | Concern::Judge(_) | Concern::Disguised => None,
         }
@@ -127,6 +130,9 @@ where
         {
             return Ok(AdmissionSide::refusal(&call, false));
         }
+    }
+    if shared.awaited(&call) == Some(Awaited::Confirmation) {
+        return Ok(AdmissionSide::stale(&call));
     }
     if shared.awaited(&call) == Some(Awaited::Resources) {
         let Some(_place) = admitter.waiting.take(&call.digest.user.name) else {

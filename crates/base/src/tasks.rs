@@ -10,6 +10,8 @@ use std::pin::Pin;
 
 use tokio::{runtime::Handle, task::JoinHandle};
 
+use crate::turns::counted_on_control;
+
 /// A future whose type is hidden.
 pub type BoxedTask<T = ()> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -31,12 +33,12 @@ pub fn spawn_with_result<T: Send + 'static>(
     runtime: &Handle,
     future: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
-    runtime.spawn(boxed(future))
+    runtime.spawn(counted_on_control(boxed(future)))
 }
 
 /// Not generic, so it is compiled here for all crates.
 fn spawn_boxed(runtime: &Handle, task: BoxedTask) -> JoinHandle<()> {
-    runtime.spawn(task)
+    runtime.spawn(counted_on_control(task))
 }
 
 #[cfg(test)]

@@ -5,9 +5,12 @@
 //! is a check for tests: it costs two system calls a turn, and is off unless the environment variable
 //! [`COUNT_TURNS`] is `1` when the process starts. Then [`counts`] says what was found.
 //!
-//! Not here: work that is no task, such as that of a runtime's root future.
+//! The turns of the tasks of the control runtime ([`tasks`](crate::tasks)) are counted always, since there are few: [`control_counts`].
+//!
+//! Not here: work that is no task, such as that of a runtime's root future, and tasks that libraries spawn.
 
 use std::{
+    cell::Cell,
     pin::Pin,
     sync::{
         LazyLock,
@@ -66,6 +69,41 @@ fn spawn_hidden(future: Pin<Box<dyn Future<Output = ()>>>) -> JoinHandle<()> {
     spawn_local(future)
 }
 
+/// A turn of the control runtime that takes more processor time is a long one.
+pub const LONG_CONTROL_TURN: Duration = Duration::from_millis(10);
+
+/// Counts the turns of the tasks of the current thread as those of the control runtime.
+pub fn count_control_turns() {
+    COUNTS_CONTROL.set(true);
+}
+
+/// What was counted on the control runtime.
+pub fn control_counts() -> TurnCounts {
+    CONTROL.counts()
+}
+
+/// A task whose turns are counted if it runs on the control runtime.
+pub(crate) fn counted_on_control<T>(
+    mut task: Pin<Box<dyn Future<Output = T> + Send>>,
+) -> impl Future<Output = T> + Send {
+    std::future::poll_fn(move |cx| {
+        if !COUNTS_CONTROL.get() {
+            return task.as_mut().poll(cx);
+        }
+        let begun = thread_cpu_time();
+        let polled = task.as_mut().poll(cx);
+        let took = thread_cpu_time().saturating_sub(begun);
+        CONTROL.add(took, LONG_CONTROL_TURN);
+        polled
+    })
+}
+
+thread_local! {
+    static COUNTS_CONTROL: Cell<bool> = const { Cell::new(false) };
+}
+
+static CONTROL: TurnCounter = TurnCounter::new();
+
 /// What was counted; nothing unless that is switched on.
 pub fn counts() -> TurnCounts {
     COUNTER
@@ -87,10 +125,18 @@ struct TurnCounter {
 }
 
 impl TurnCounter {
-    fn add(&self, took: Duration) {
+    const fn new() -> Self {
+        Self {
+            turns: AtomicU64::new(0),
+            long: AtomicU64::new(0),
+            longest_nanos: AtomicU64::new(0),
+        }
+    }
+
+    fn add(&self, took: Duration, long: Duration) {
         self.turns.fetch_add(1, Ordering::Relaxed);
         self.long
-            .fetch_add(u64::from(took > LONG), Ordering::Relaxed);
+            .fetch_add(u64::from(took > long), Ordering::Relaxed);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
     }
@@ -123,7 +169,7 @@ impl<F: Future> Future for CountedTurns<F> {
         };
         let begun = thread_cpu_time();
         let polled = self.as_mut().poll_once(cx);
-        counter.add(thread_cpu_time().saturating_sub(begun));
+        counter.add(thread_cpu_time().saturating_sub(begun), LONG);
         polled
     }
 }
@@ -193,6 +239,28 @@ mod tests {
         assert!(long.long >= 1 && long.longest > LONG, "{long:?}");
         let freed = counted(Duration::ZERO, 2 * LONG).await;
         assert!(freed.long >= 1, "{freed:?}");
+    }
+
+    #[test]
+    fn turns_of_the_control_runtime_are_counted_always() {
+        let control = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .on_thread_start(count_control_turns)
+            .build()
+            .unwrap();
+        let before = control_counts();
+        let long = || counted_on_control(Box::pin(async { compute(2 * LONG_CONTROL_TURN) }));
+        control.block_on(control.spawn(long())).unwrap();
+        let after = control_counts();
+        assert!(
+            after.turns > before.turns && after.long > before.long,
+            "{after:?}"
+        );
+        assert!(after.longest > LONG_CONTROL_TURN);
+        // Elsewhere nothing is.
+        let other = tokio::runtime::Runtime::new().unwrap();
+        other.block_on(other.spawn(long())).unwrap();
+        assert_eq!(control_counts(), after);
     }
 
     #[tokio::test]

@@ -15,6 +15,9 @@ pub enum BodyError {
     /// The client did not read fast enough, and kept a seat or memory that others needed.
     #[error("the client read too slowly")]
     TooSlow,
+    /// The client did not send fast enough, and kept a seat that others needed.
+    #[error("the client sent too slowly")]
+    SentTooSlowly,
     /// The sender was dropped.
     #[error("the body was dropped before its end")]
     Abandoned,

@@ -5,13 +5,14 @@
 //! detects that end. The bytes read are replayed when the request is forwarded.
 //!
 //! With `Expect: 100-continue` a client sends nothing before it gets `100 Continue`, which the first
-//! read sends. Such a body is never read ahead.
+//! read sends. Such a body is not read ahead while its request is queued.
+//!
+//! A short body is read as a whole before its request gets a seat ([`ClientBody::poll_receive`]).
 //!
 //! Trailers are dropped: they could add a header field to a request after its authentication.
 
 use std::{
     cell::Cell,
-    collections::VecDeque,
     fmt,
     pin::Pin,
     rc::Rc,
@@ -22,7 +23,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::BodyError;
+use super::{BodyError, BodyProgress, body_progress::Observed, read_ahead::ReadAhead};
 
 /// How many bytes of waiting requests one core may hold.
 ///
@@ -69,12 +70,12 @@ impl ReadAheadBudget {
 
 /// The body of a client's request.
 pub struct ClientBody {
-    /// Frames that were read ahead, oldest first.
-    ahead: VecDeque<Bytes>,
-    ahead_bytes: usize,
+    ahead: ReadAhead,
     rest: Rest,
-    /// `None` if the body must not be read ahead.
+    /// `None` if the body must not be read ahead while its request is queued.
     budget: Option<Rc<ReadAheadBudget>>,
+    /// Told what arrives, while the request holds a seat.
+    observed: Observed,
     unread_handler: Option<Rc<dyn UnreadBodyHandler>>,
 }
 
@@ -87,7 +88,8 @@ pub trait UnreadBodyHandler {
 enum Rest {
     Done,
     Unread(Incoming),
-    Failed(Option<BodyError>),
+    /// The client did not send all of it, which was reported.
+    Failed,
 }
 
 impl ClientBody {
@@ -98,10 +100,10 @@ impl ClientBody {
 
     fn new(rest: Rest, budget: Option<Rc<ReadAheadBudget>>) -> Self {
         Self {
-            ahead: VecDeque::new(),
-            ahead_bytes: 0,
+            ahead: ReadAhead::default(),
             rest,
             budget,
+            observed: None,
             unread_handler: None,
         }
     }
@@ -123,12 +125,8 @@ impl ClientBody {
 
     /// A complete body with these bytes.
     pub fn full(data: impl Into<Bytes>) -> Self {
-        let data = data.into();
         let mut body = Self::empty();
-        body.ahead_bytes = data.len();
-        if !data.is_empty() {
-            body.ahead.push_back(data);
-        }
+        body.ahead = ReadAhead::only(data.into());
         body
     }
 
@@ -144,29 +142,99 @@ impl ClientBody {
         let Some(budget) = self.budget.clone() else {
             return Poll::Ready(Ok(()));
         };
-        while let Rest::Unread(incoming) = &mut self.rest {
-            if !budget.has_room(self.ahead_bytes) {
-                return Poll::Ready(Ok(()));
+        while budget.has_room(self.ahead.bytes()) && ready!(self.poll_one_ahead(cx))?.is_some() {}
+        Poll::Ready(self.complete().map(|_| ()))
+    }
+
+    /// Reads a body of at most `limit` bytes as a whole. What was read stays part of the body. `counts` is told how many bytes
+    /// are read, and returns whether there is room for them.
+    ///
+    /// Ready with `true` when the body is complete, and with `false` when it is longer, or there is no room. Pending while the
+    /// client has more to send. This sends `100 Continue`, if the client waits for it.
+    ///
+    /// # Errors
+    ///
+    /// When the body is incomplete, usually because the client disconnected.
+    pub fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        limit: usize,
+        mut counts: impl FnMut(usize) -> bool,
+    ) -> Poll<Result<bool, BodyError>> {
+        loop {
+            let budget = self.budget.as_ref();
+            let has_room = budget.is_none_or(|budget| budget.has_room(self.ahead.bytes()));
+            if self.ahead.bytes() > limit || !has_room {
+                return Poll::Ready(self.complete());
             }
-            match ready!(Pin::new(&mut *incoming).poll_frame(cx)) {
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        budget.take(data.len());
-                        self.ahead_bytes += data.len();
-                        self.ahead.push_back(data);
-                    }
-                    if incoming.is_end_stream() {
-                        self.rest = Rest::Done;
-                    }
+            match ready!(self.poll_one_ahead(cx))? {
+                Some(bytes) if !self.is_whole() && !counts(bytes) => {
+                    return Poll::Ready(Ok(false));
                 }
-                Some(Err(error)) => self.rest = Rest::Failed(Some(BodyError::Client(error))),
-                None => self.rest = Rest::Done,
+                Some(_) => {}
+                None => return Poll::Ready(self.complete()),
             }
         }
-        match &mut self.rest {
-            Rest::Failed(error) => Poll::Ready(Err(error.take().unwrap_or(BodyError::Abandoned))),
-            Rest::Done | Rest::Unread(_) => Poll::Ready(Ok(())),
+    }
+
+    /// Whether reading it may make the client send more: it waits for `100 Continue`, or did until it was read from.
+    pub fn awaits_continue(&self) -> bool {
+        self.budget.is_none() && matches!(self.rest, Rest::Unread(_))
+    }
+
+    /// How many bytes were read of it, and have not been taken.
+    pub fn ahead_bytes(&self) -> usize {
+        self.ahead.bytes()
+    }
+
+    /// From now on the result is told what arrives, and can end the body.
+    pub fn observe(&mut self) -> Rc<BodyProgress> {
+        Rc::clone(self.observed.get_or_insert_default())
+    }
+
+    /// Reads one frame ahead, and returns its length; `None` if there are no more.
+    fn poll_one_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, BodyError>> {
+        let Rest::Unread(incoming) = &mut self.rest else {
+            return Poll::Ready(self.complete().map(|_| None));
+        };
+        let mut bytes = 0;
+        match ready!(Pin::new(&mut *incoming).poll_frame(cx)) {
+            Some(Ok(frame)) => {
+                let is_last = incoming.is_end_stream();
+                if let Ok(data) = frame.into_data() {
+                    bytes = data.len();
+                    if let Some(budget) = &self.budget {
+                        budget.take(bytes);
+                    }
+                    self.ahead.push(data, is_last);
+                }
+                if is_last {
+                    self.rest = Rest::Done;
+                }
+            }
+            Some(Err(error)) => {
+                self.rest = Rest::Failed;
+                return Poll::Ready(Err(BodyError::Client(error)));
+            }
+            None => {
+                self.rest = Rest::Done;
+                return Poll::Ready(Ok(None));
+            }
         }
+        Poll::Ready(Ok(Some(bytes)))
+    }
+
+    /// Whether everything was read from the client.
+    fn complete(&self) -> Result<bool, BodyError> {
+        match &self.rest {
+            Rest::Failed => Err(BodyError::Abandoned),
+            Rest::Done => Ok(true),
+            Rest::Unread(_) => Ok(false),
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        matches!(self.rest, Rest::Done)
     }
 
     /// Puts back chunks that were read from it, in the order in which they were read.
@@ -175,14 +243,12 @@ impl ClientBody {
             if let Some(budget) = &self.budget {
                 budget.take(data.len());
             }
-            self.ahead_bytes += data.len();
-            self.ahead.push_front(data);
+            self.ahead.put_back(data);
         }
     }
 
     fn pop_ahead(&mut self) -> Option<Bytes> {
-        let data = self.ahead.pop_front()?;
-        self.ahead_bytes -= data.len();
+        let data = self.ahead.pop()?;
         if let Some(budget) = &self.budget {
             budget.give_back(data.len());
         }
@@ -202,21 +268,41 @@ impl Body for ClientBody {
         if let Some(data) = this.pop_ahead() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
+        if let Rest::Unread(_) = &this.rest
+            && this
+                .observed
+                .as_ref()
+                .is_some_and(|progress| progress.is_cut())
+        {
+            this.rest = Rest::Failed;
+            return Poll::Ready(Some(Err(BodyError::SentTooSlowly)));
+        }
         loop {
             return match &mut this.rest {
                 Rest::Done => Poll::Ready(None),
-                Rest::Failed(error) => {
-                    let error = error.take().unwrap_or(BodyError::Abandoned);
-                    Poll::Ready(Some(Err(error)))
-                }
-                Rest::Unread(body) => match ready!(Pin::new(body).poll_frame(cx)) {
-                    Some(Ok(frame)) if frame.is_data() => Poll::Ready(Some(Ok(frame))),
-                    Some(Ok(_trailers)) => continue,
-                    Some(Err(error)) => {
-                        this.rest = Rest::Failed(None);
+                Rest::Failed => Poll::Ready(Some(Err(BodyError::Abandoned))),
+                Rest::Unread(body) => match Pin::new(body).poll_frame(cx) {
+                    Poll::Pending => {
+                        if let Some(progress) = &this.observed {
+                            progress.awaited_by(cx.waker());
+                        }
+                        Poll::Pending
+                    }
+                    Poll::Ready(Some(Ok(frame))) => {
+                        let Some(data) = frame.data_ref() else {
+                            // Trailers.
+                            continue;
+                        };
+                        if let Some(progress) = &this.observed {
+                            progress.arrived(data.len());
+                        }
+                        Poll::Ready(Some(Ok(frame)))
+                    }
+                    Poll::Ready(Some(Err(error))) => {
+                        this.rest = Rest::Failed;
                         Poll::Ready(Some(Err(BodyError::Client(error))))
                     }
-                    None => {
+                    Poll::Ready(None) => {
                         this.rest = Rest::Done;
                         Poll::Ready(None)
                     }
@@ -226,19 +312,19 @@ impl Body for ClientBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ahead.is_empty()
+        self.ahead.bytes() == 0
             && match &self.rest {
                 Rest::Done => true,
                 Rest::Unread(body) => body.is_end_stream(),
-                Rest::Failed(_) => false,
+                Rest::Failed => false,
             }
     }
 
     fn size_hint(&self) -> SizeHint {
-        let ahead = self.ahead_bytes as u64;
+        let ahead = self.ahead.bytes() as u64;
         match &self.rest {
             Rest::Done => SizeHint::with_exact(ahead),
-            Rest::Failed(_) => SizeHint::default(),
+            Rest::Failed => SizeHint::default(),
             Rest::Unread(body) => match body.size_hint().exact() {
                 Some(rest) => SizeHint::with_exact(ahead + rest),
                 None => SizeHint::default(),
@@ -250,7 +336,7 @@ impl Body for ClientBody {
 impl Drop for ClientBody {
     fn drop(&mut self) {
         if let Some(budget) = &self.budget {
-            budget.give_back(self.ahead_bytes);
+            budget.give_back(self.ahead.bytes());
         }
         if let Some(unread_handler) = &self.unread_handler
             && let Rest::Unread(rest) = std::mem::replace(&mut self.rest, Rest::Done)
@@ -264,7 +350,7 @@ impl Drop for ClientBody {
 impl fmt::Debug for ClientBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBody")
-            .field("ahead_bytes", &self.ahead_bytes)
+            .field("ahead_bytes", &self.ahead.bytes())
             .field("unread", &matches!(self.rest, Rest::Unread(_)))
             .finish_non_exhaustive()
     }

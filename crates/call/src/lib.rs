@@ -11,6 +11,7 @@
 //! Not here: authentication, flow control, forwarding.
 
 mod body_end;
+mod body_progress;
 mod client_body;
 mod end_to_end;
 pub mod handle_refusal;
@@ -21,6 +22,7 @@ mod made_body;
 mod memory_body;
 mod peer;
 mod peer_identity;
+mod read_ahead;
 mod refusal;
 pub mod refusal_reply;
 mod reply_body;
@@ -41,6 +43,7 @@ mod upstream_connection;
 use std::{rc::Rc, sync::Arc};
 
 pub use body_end::{BodyEnd, BodyError};
+pub use body_progress::BodyProgress;
 pub use client_body::{ClientBody, ReadAheadBudget, UnreadBodyHandler};
 pub use end_to_end::end_to_end_header_in_connection;
 pub use header_names::{HeaderNameError, RequestHeaderNames};

@@ -56,6 +56,10 @@ pub enum Refusal {
     /// The client disconnected while its request waited; the reply is not received.
     #[error("the client disconnected")]
     ClientGone,
+    /// The client did not send the body in time, or too slowly while others needed the seat. The upstream has not got a complete
+    /// request.
+    #[error("the request's body was sent too slowly")]
+    BodyTooSlow,
     /// The gateway is shutting down.
     #[error("the gateway is shutting down")]
     Draining,
@@ -109,6 +113,7 @@ impl Refusal {
             Self::TooManyWatches { .. } => "too-many-watches",
             Self::TooManyResets { .. } => "too-many-resets",
             Self::ClientGone => "client-gone",
+            Self::BodyTooSlow => "body-too-slow",
             Self::Draining => "draining",
             Self::UpstreamUnreachable => "upstream-unreachable",
             Self::UpstreamFull => "upstream-full",

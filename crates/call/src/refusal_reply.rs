@@ -99,6 +99,7 @@ fn reply_to(
         | R::UpstreamUnreachable => unavailable(kind, &prefixed()).retry_after(1),
         R::UpstreamFailed if kind.may_repeat() => unavailable(kind, &prefixed()).retry_after(1),
         R::UpstreamFailed => status(S::BAD_GATEWAY, "InternalError", &prefixed()),
+        R::BodyTooSlow => status(S::REQUEST_TIMEOUT, "Timeout", &prefixed()),
         R::UpstreamTimeout => status(S::GATEWAY_TIMEOUT, "Timeout", refusal),
         R::HeadersTooLarge => text(S::REQUEST_HEADER_FIELDS_TOO_LARGE, &prefixed()),
         R::Internal(_) => status(

@@ -81,11 +81,11 @@ pub struct RequestContext {
     pub flow_uids: OnceCell<FlowUids>,
     /// How far the request got.
     pub progress: Cell<RequestProgress>,
-    /// Whether a layer inside flow control refused the request, so that it was not carried out: its duration says
-    /// nothing about others, and it causes no watch events.
+    /// Whether the request was not carried out, although it held a seat: a layer inside flow control refused it, or its client did
+    /// not send the whole body. Its duration says nothing about others, and it causes no watch events.
     pub is_refused: Cell<bool>,
     /// Whether the client did not send its whole body, which also truncated what the upstream was sent.
-    /// The gateway then resets the request itself, so a failure after that does not show that the
+    /// The gateway then resets the request itself. If the response had begun, its failure after that does not show that the
     /// upstream is done with it.
     pub client_body_failed: Cell<bool>,
     /// Bytes of the reply's body that were handed to the client's connection.

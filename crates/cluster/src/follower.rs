@@ -17,6 +17,7 @@ use kube::{
     core::ApiResource,
     runtime::{
         WatchStreamExt as _,
+        utils::Backoff,
         watcher::{self, watcher},
     },
 };
@@ -29,7 +30,9 @@ use crate::{
 };
 
 /// After how many seconds the upstream should end a watch, which is then opened again.
-const WATCH_SECONDS: u32 = 120;
+pub(crate) const WATCH_SECONDS: u32 = 120;
+/// How long after that a watch counts as dead on which nothing has arrived: it is given up, and the objects are listed again.
+const DEAD_AFTER: Duration = Duration::from_secs(1);
 /// The pause before a kind is looked for again that the upstream does not serve any more.
 const ABSENT_PAUSE: Duration = Duration::from_secs(1);
 /// The pause before objects are listed again that take too much memory.
@@ -43,6 +46,40 @@ pub(crate) struct FollowSettings {
     pub(crate) control: Handle,
     pub(crate) clock: Clock,
     pub(crate) discovery: Arc<ResourceDiscovery>,
+    /// After how many seconds the upstream should end a watch.
+    pub(crate) watch_seconds: u32,
+}
+
+/// The pauses after failures. They stay short: who lists a few objects again each second is no load for a server, and what
+/// is not known meanwhile may be a policy.
+#[derive(Debug)]
+struct ShortPauses(Duration);
+
+impl ShortPauses {
+    const FIRST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(1);
+}
+
+impl Default for ShortPauses {
+    fn default() -> Self {
+        Self(Self::FIRST)
+    }
+}
+
+impl Iterator for ShortPauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.0;
+        self.0 = (2 * pause).min(Self::LONGEST);
+        Some(pause)
+    }
+}
+
+impl Backoff for ShortPauses {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
 }
 
 /// What is followed.
@@ -194,10 +231,23 @@ impl<T: KeptForm> Following<T> {
         let health = Arc::clone(&self.health);
         let client = KubeTransport::new(streams.clone(), clock.clone(), health).into_client();
         let api = Api::<WatchedObject<Whole>>::all_with(client, resource);
-        let settings = watcher::Config::default().timeout(WATCH_SECONDS);
-        let mut events = watcher(api, settings).default_backoff().boxed();
+        let seconds = self.settings.watch_seconds;
+        let settings = watcher::Config::default().timeout(seconds);
+        let pauses = ShortPauses::default();
+        let mut events = watcher(api, settings).backoff(pauses).boxed();
+        let silence = Duration::from_secs(seconds.into()) + DEAD_AFTER;
         let (api_version, kind) = (&resource.api_version, &resource.kind);
-        while let Some(event) = events.next().await {
+        loop {
+            let event = match tokio::time::timeout(DEAD_AFTER, events.next()).await {
+                Ok(Some(event)) => event,
+                Ok(None) => return ABSENT_PAUSE,
+                Err(_) if self.health.silence() > silence && self.health.is_open() => {
+                    let why = format!("nothing was received for {} s", silence.as_secs());
+                    self.health.failed(kind, why, false);
+                    return Duration::ZERO;
+                }
+                Err(_) => continue,
+            };
             match event.map_err(WatchError::from) {
                 Ok(event) => {
                     if self.objects.take(api_version, kind, event).is_err() {
@@ -218,7 +268,6 @@ impl<T: KeptForm> Following<T> {
                 }
             }
         }
-        ABSENT_PAUSE
     }
 }
 

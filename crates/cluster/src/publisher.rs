@@ -22,6 +22,8 @@ const PARAMS_LIMIT: Duration = Duration::from_millis(500);
 const RETIRED_CHECK: Duration = Duration::from_millis(100);
 /// A source that was up to date a shorter time ago counts as up to date.
 const GRACE: Duration = Duration::from_secs(2);
+/// How often it is checked whether the policies in force are certain to be those of their source.
+const CONFIRMATION: Duration = Duration::from_millis(100);
 
 /// A source of policies and bindings.
 pub trait PolicyFeed: Send {
@@ -38,6 +40,8 @@ type ReadAge = Box<dyn Fn() -> Duration + Send + Sync>;
 pub struct PublishingStatus {
     clock: Clock,
     source_age: ReadAge,
+    /// How long ago the source was last heard of.
+    source_silence: ReadAge,
     state: Mutex<PublishingState>,
 }
 
@@ -64,10 +68,20 @@ impl PublishingStatus {
         clock: Clock,
         source_age: impl Fn() -> Duration + Send + Sync + 'static,
     ) -> Arc<Self> {
+        Self::with_silence(clock, source_age, || Duration::ZERO)
+    }
+
+    /// The same of a source that was last heard of `source_silence` ago. It may be up to date although it says nothing.
+    pub fn with_silence(
+        clock: Clock,
+        source_age: impl Fn() -> Duration + Send + Sync + 'static,
+        source_silence: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Arc<Self> {
         let began = clock.now();
         Arc::new(Self {
             clock,
             source_age: Box::new(source_age),
+            source_silence: Box::new(source_silence),
             state: Mutex::new(PublishingState {
                 policies: None,
                 behind_since: Some(began),
@@ -86,6 +100,11 @@ impl PublishingStatus {
         let behind = lock(&self.state).behind_since;
         let behind = behind.map(|since| self.clock.now().since(since));
         behind.unwrap_or_default().max((self.source_age)())
+    }
+
+    /// For how long it has not been certain that the policies in force are those of their source.
+    fn staleness(&self) -> Duration {
+        self.age().max((self.source_silence)())
     }
 
     /// Why the policies in force are not those of their source; `None` if they are, or were a moment ago.
@@ -137,11 +156,50 @@ pub struct PolicyPublisher {
     pub fidelity: Fidelity,
     /// What is reported about it.
     pub status: Arc<PublishingStatus>,
+    /// For how long requests may be judged by policies that are not certain to be those of the source; `None`: for any time.
+    pub max_staleness: Option<Duration>,
 }
 
 impl PolicyPublisher {
     /// Publishes each set of `feed`, until it is dropped. To be called inside the control runtime.
-    pub async fn run(self, mut feed: impl PolicyFeed) {
+    pub async fn run(self, feed: impl PolicyFeed) {
+        let confirming = async {
+            match self.max_staleness {
+                None => std::future::pending().await,
+                Some(max) => self.confirm(max).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = confirming => {}
+            () = self.publish(feed) => {}
+        }
+    }
+
+    /// Says again and again until when the policies in force may be used: where this is not said any more, they may not be.
+    async fn confirm(&self, max: Duration) {
+        let mut ticks = tokio::time::interval(CONFIRMATION);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut was_fresh = true;
+        loop {
+            let left = max.checked_sub(self.status.staleness());
+            let until = left.map_or(Time::ZERO, |left| self.status.clock.now().plus(left));
+            self.published.usable_until(until);
+            if was_fresh != left.is_some() {
+                was_fresh = left.is_some();
+                if was_fresh {
+                    tracing::info!("the admission policies are confirmed again");
+                } else {
+                    tracing::error!(
+                        "the admission policies have not been confirmed for admission.policies.maxStaleness; writes are refused until they are"
+                    );
+                }
+            }
+            ticks.tick().await;
+        }
+    }
+
+    async fn publish(&self, mut feed: impl PolicyFeed) {
         let mut logged = LoggedFindings::default();
         let mut in_force = ClusterNeeds::default();
         let mut documents = feed.next().await;

@@ -20,7 +20,7 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
     discovery::ResourceDiscovery,
-    follower::{FollowSettings, FollowedKind, Follower},
+    follower::{FollowSettings, FollowedKind, Follower, WATCH_SECONDS},
     live_reads::LiveReads,
 };
 
@@ -106,6 +106,7 @@ impl FollowedCluster {
                 control,
                 clock,
                 discovery,
+                watch_seconds: WATCH_SECONDS,
             },
             namespaces: ArcSwapOption::empty(),
             params: ArcSwap::default(),

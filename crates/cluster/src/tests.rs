@@ -30,6 +30,7 @@ use crate::{
 
 mod param_kinds;
 mod resources;
+mod staleness;
 
 type WatchSender = UnboundedSender<std::io::Result<Bytes>>;
 
@@ -52,6 +53,8 @@ struct Collection {
     history: Vec<(u64, Value)>,
     watches: Vec<WatchSender>,
     is_forbidden: bool,
+    /// Whether nothing arrives any more on the watches that are open.
+    is_mute: bool,
 }
 
 impl StandIn {
@@ -149,8 +152,10 @@ impl StandInState {
             "ADDED"
         };
         let event = json!({"type": kind, "object": object});
-        for watch in &collection.watches {
-            send(watch, &event);
+        if !collection.is_mute {
+            for watch in &collection.watches {
+                send(watch, &event);
+            }
         }
         collection.history.push((revision, event));
     }
@@ -228,6 +233,10 @@ fn usual() -> (StandIn, TestUpstream) {
 }
 
 fn follow(upstream: &TestUpstream) -> Arc<FollowedCluster> {
+    follow_at(upstream, Clock::manual(Time::ZERO))
+}
+
+fn follow_at(upstream: &TestUpstream, clock: Clock) -> Arc<FollowedCluster> {
     let client = |reuse| {
         let endpoint = Endpoint::new(upstream.address.to_string().parse().unwrap(), None);
         ApiClient::new(endpoint, Arc::new(HeaderMap::new), reuse)
@@ -236,7 +245,7 @@ fn follow(upstream: &TestUpstream) -> Arc<FollowedCluster> {
         client: client(ConnectionReuse::Pooled),
         streams: client(ConnectionReuse::PerRequest),
         control: Handle::current(),
-        clock: Clock::manual(Time::ZERO),
+        clock,
     })
 }
 
@@ -448,7 +457,7 @@ async fn policies_of_the_upstream_are_published_once_the_namespaces_are_known() 
     api.put(BINDINGS, binding("one"));
     api.forbid(NAMESPACES, true);
     let state = follow(&upstream);
-    let feed = UpstreamPolicies::start(&state, true);
+    let feed = UpstreamPolicies::start(&state, true, None);
     let published = Arc::<PublishedPolicies>::default();
     let status = PublishingStatus::new(Clock::manual(Time::ZERO), feed.age());
     let publisher = PolicyPublisher {
@@ -456,6 +465,7 @@ async fn policies_of_the_upstream_are_published_once_the_namespaces_are_known() 
         state: Arc::clone(&state),
         fidelity: Fidelity::Completed,
         status: Arc::clone(&status),
+        max_staleness: None,
     };
     let task = tokio::spawn(publisher.run(feed));
     let count = || published.current().map(|policies| policies.set.len());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    follower::{FollowedKind, Follower},
+    follower::{FollowedKind, Follower, WATCH_SECONDS},
     policy_documents::{PolicyDocument, PolicyDocuments},
     publisher::PolicyFeed,
     resources::text,
@@ -51,15 +51,25 @@ impl std::fmt::Debug for UpstreamPolicies {
 
 impl UpstreamPolicies {
     /// Starts to follow the policies of the upstream of `state`. With `warns_of_enforcement`, it logs a warning if the
-    /// upstream seems to enforce them itself.
-    pub fn start(state: &FollowedCluster, warns_of_enforcement: bool) -> Self {
+    /// upstream seems to enforce them itself. With `max_staleness`, watches are renewed so often that more than a third of that
+    /// without a sign of the upstream is unusual.
+    pub fn start(
+        state: &FollowedCluster,
+        warns_of_enforcement: bool,
+        max_staleness: Option<Duration>,
+    ) -> Self {
+        let mut following = state.following().clone();
+        if let Some(max) = max_staleness {
+            let seconds = u32::try_from(max.as_secs() / 3).unwrap_or(u32::MAX);
+            following.watch_seconds = seconds.clamp(1, WATCH_SECONDS);
+        }
         let kinds = KINDS.map(|(kind, what)| {
             let versions = VERSIONS.map(|version| PolicyParamKind {
                 api_version: format!("admissionregistration.k8s.io/{version}"),
                 kind: kind.to_owned(),
             });
             let kind = FollowedKind::FirstServed(versions.to_vec());
-            let follower = Follower::start(state.following(), kind, what);
+            let follower = Follower::start(&following, kind, what);
             let changes = follower.objects.changes();
             FollowedPolicies { follower, changes }
         });
@@ -80,6 +90,15 @@ impl UpstreamPolicies {
                 .into_iter()
                 .max()
                 .unwrap_or_default()
+        }
+    }
+
+    /// Reads the time since the upstream was last heard of on the watch of either kind.
+    pub fn silence(&self) -> impl Fn() -> Duration + Send + Sync + use<> {
+        let health = self.kinds.each_ref().map(FollowedPolicies::health);
+        move || {
+            let silence = health.each_ref().map(|one| one.silence());
+            silence.into_iter().max().unwrap_or_default()
         }
     }
 

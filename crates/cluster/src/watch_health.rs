@@ -29,6 +29,8 @@ struct HealthState {
     open: usize,
     /// When a watch was last open; the start if none ever was.
     last: Time,
+    /// When anything was last heard of the server on a watch: it was opened, or something was received.
+    heard: Time,
     /// The failure that was logged last, until a watch is open again.
     failure: Option<String>,
     /// Whether that does not change by itself.
@@ -44,10 +46,28 @@ impl WatchHealth {
             state: Mutex::new(HealthState {
                 open: 0,
                 last,
+                heard: last,
                 failure: None,
                 is_final: false,
             }),
         })
+    }
+
+    /// The time since anything was heard of the server on a watch, be it open or not. It is short only if watches are renewed
+    /// often: a server that has nothing to tell sends a bookmark once a minute.
+    pub(crate) fn silence(&self) -> Duration {
+        let heard = lock(&self.state).heard;
+        self.clock.now().since(heard)
+    }
+
+    /// Whether a watch is open.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.state).open > 0
+    }
+
+    fn hear(&self) {
+        let now = self.clock.now();
+        lock(&self.state).heard = now;
     }
 
     /// What is lacking to list the objects; `None` if nothing is, but they do not exist, or may not be read.
@@ -96,6 +116,7 @@ impl WatchHealth {
 
 impl WatchObserver for WatchHealth {
     fn opened(self: Arc<Self>) -> Box<dyn ObservedWatch> {
+        self.hear();
         let mut state = lock(&self.state);
         state.open += 1;
         if state.failure.take().is_some() {
@@ -121,6 +142,10 @@ impl ObservedWatch for OpenWatch {
     fn received(&mut self) {
         self.last_received = self.health.clock.now();
     }
+
+    fn heard(&mut self) {
+        self.health.hear();
+    }
 }
 
 impl Drop for OpenWatch {
@@ -134,6 +159,24 @@ impl Drop for OpenWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_open_watch_on_which_nothing_arrives_is_silent() {
+        let clock = Clock::manual(Time::ZERO);
+        let health = WatchHealth::new(clock.clone(), "policies");
+        let mut open = Arc::clone(&health).opened();
+        let second = Duration::from_secs(1);
+        clock.advance(5 * second);
+        assert_eq!(
+            (health.age(), health.silence()),
+            (Duration::ZERO, 5 * second)
+        );
+        open.heard();
+        clock.advance(second);
+        open.received();
+        drop(open);
+        assert_eq!(health.silence(), second, "its end says nothing");
+    }
 
     #[test]
     fn the_age_is_the_time_since_the_last_sign_of_life() {

@@ -1,6 +1,6 @@
 //! The settings of admission policies for forwarded requests.
 
-use std::{num::NonZeroU32, path::PathBuf};
+use std::{num::NonZeroU32, path::PathBuf, time::Duration};
 
 use fairgate_admission::{AdmissionMode, Fidelity};
 
@@ -13,6 +13,8 @@ pub struct AdmissionConfig {
     pub source: AdmissionSource,
     /// With [`AdmissionSource::Files`], files and directories of policies, bindings and nothing else.
     pub files: Vec<PathBuf>,
+    /// For how long requests may be judged by policies that are not certain to be those of the source; `None`: for any time.
+    pub max_staleness: Option<Duration>,
     /// How the objects that policies judge are obtained, unless a policy's annotation says otherwise.
     pub fidelity: Fidelity,
     /// Whether writes that were judged by the stored object fail if it has changed since.

@@ -160,6 +160,11 @@ pub struct LimitsConfig {
     /// The minimum read rate in bytes per second for a response that does not fit into the buffer, while
     /// no seat of its priority level is free. May be 0.
     pub min_read_rate: u64,
+    /// Bytes that requests without a seat may take while their bodies arrive. May be 0.
+    pub unfinished_body_bytes: u64,
+    /// The minimum rate in bytes per second at which a client sends a body while its request holds a seat and no seat of its
+    /// priority level is free. May be 0.
+    pub min_send_rate: u64,
 }
 
 /// Time limits; all are greater than zero.
@@ -343,6 +348,8 @@ pub struct EvictionConfig {
     pub mode: EvictionMode,
     /// Whether the gateway computes the status of budgets.
     pub controller: DisruptionControllerMode,
+    /// How many requirements and values the selectors of the budgets of a namespace may have together.
+    pub selector_terms: u32,
     /// Which evictions wait for their budgets.
     pub wait: EvictionWaitConfig,
 }
@@ -376,6 +383,8 @@ pub enum DisruptionControllerMode {
 pub struct AdminConfig {
     /// The address and port to bind.
     pub address: SocketAddr,
+    /// Names by which clients may address it, besides `localhost` and IP addresses.
+    pub hosts: Vec<String>,
     /// The same with TLS, authentication and authorization; `None`: not served.
     pub secure: Option<SecureAdminConfig>,
     /// The maximum number of flows of each priority level whose waiting requests and seats are metrics of their own.

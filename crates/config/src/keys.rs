@@ -3,7 +3,7 @@
 use crate::{config::Config, read};
 
 /// The keys that a reload applies; all others need a restart.
-pub(crate) const APPLIED_BY_RELOAD: [&str; 25] = [
+pub(crate) const APPLIED_BY_RELOAD: [&str; 26] = [
     "authentication.anonymous.enabled",
     "authentication.anonymous.paths",
     "authentication.clientCertificate.caFile",
@@ -23,6 +23,7 @@ pub(crate) const APPLIED_BY_RELOAD: [&str; 25] = [
     "limits.longRunningPerUser",
     "limits.longRunningTotal",
     "limits.minReadRate",
+    "limits.minSendRate",
     "limits.queuedRequests",
     "limits.spoolPerAnswer",
     "limits.spoolTotal",

@@ -18,3 +18,4 @@ pub mod random;
 pub mod rejection;
 pub mod sync;
 pub mod time;
+pub mod turn_queue;

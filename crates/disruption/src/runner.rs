@@ -1,5 +1,5 @@
 //! Runs the controller while this gateway is the leader: passes it the events of the watches, and makes the calls that
-//! it requests, one at a time.
+//! it requests, one at a time. What it computes it computes in slices, and between them the task yields to others.
 
 use std::{
     collections::BTreeMap,
@@ -56,6 +56,9 @@ pub struct RunnerSettings {
     pub clock: Clock,
     /// The seed of random pauses.
     pub seed: u64,
+    /// How many requirements and values the selectors of the budgets of a namespace may have together. Ten more are counted for
+    /// each budget.
+    pub selector_terms: u64,
     /// Receives the state of the controller, for metrics.
     pub status: Arc<ControllerStatus>,
     /// Receives each budget whose status was written, with that status.
@@ -77,6 +80,15 @@ enum Ended {
     LookUp(ControllerRef, ScaleResult),
     Write(StatusWriteOutcome),
     Patch(bool),
+}
+
+/// What the controller needs next.
+enum Begun<'r> {
+    Call(BoxFuture<'r, Ended>),
+    /// It has more to compute.
+    More,
+    /// Nothing before this time.
+    Nothing(Option<Time>),
 }
 
 impl DisruptionRunner {
@@ -144,17 +156,20 @@ impl DisruptionRunner {
             .as_ref()
             .map(|budgets| budgets.watch());
         let mut watches = watches(self.kube(), hosted);
-        let mut known = FollowedObjects::default();
+        let mut known = FollowedObjects::new(self.settings.selector_terms);
         let mut faults = BTreeMap::new();
         let mut call: Option<BoxFuture<'_, Ended>> = None;
         let mut resync = self.settings.clock.now().plus(RESYNC);
         let mut turns = 0;
         loop {
             let mut until = resync;
+            let mut has_more = false;
             if call.is_none() && known.is_complete() {
-                let (next, at) = self.begin(&mut known);
-                call = next;
-                until = until.min(at.unwrap_or(resync));
+                match self.begin(&mut known) {
+                    Begun::Call(next) => call = Some(next),
+                    Begun::More => has_more = true,
+                    Begun::Nothing(at) => until = until.min(at.unwrap_or(resync)),
+                }
             }
             self.report(&mut known, &events);
             tokio::select! {
@@ -163,6 +178,7 @@ impl DisruptionRunner {
                     call = None;
                     self.end(&mut known, ended);
                 }
+                () = yield_now(), if has_more => {}
                 () = tokio::time::sleep_until(self.settings.clock.instant(until)) => {
                     if self.settings.clock.now() >= resync {
                         known.controller.queue_all();
@@ -184,11 +200,12 @@ impl DisruptionRunner {
         })
     }
 
-    /// The next call of the controller; or `None`, and the time at which there may be one.
-    fn begin(&self, known: &mut FollowedObjects) -> (Option<BoxFuture<'_, Ended>>, Option<Time>) {
+    /// Has the controller compute for one slice.
+    fn begin(&self, known: &mut FollowedObjects) -> Begun<'_> {
         let now = self.settings.clock.now();
         let call: BoxFuture<'_, Ended> = match known.controller.step(now, self.calls.date()) {
-            ControllerStep::Wait(until) => return (None, until),
+            ControllerStep::Continue => return Begun::More,
+            ControllerStep::Wait(until) => return Begun::Nothing(until),
             ControllerStep::LookUp(namespace, owner) => {
                 let lookup = lookups::begin(known, &namespace, owner.clone());
                 Box::pin(async move {
@@ -203,7 +220,7 @@ impl DisruptionRunner {
                 Box::pin(async move { Ended::Patch(self.patch_pod(&key, &patch).await) })
             }
         };
-        (Some(call), None)
+        Begun::Call(call)
     }
 
     fn end(&self, known: &mut FollowedObjects, ended: Ended) {
@@ -327,6 +344,7 @@ impl DisruptionRunner {
             self.settings.status.synced(report);
         }
         self.settings.status.set_counts(known.controller.counts());
+        self.settings.status.set_work(known.controller.work());
     }
 }
 

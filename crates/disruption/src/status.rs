@@ -10,7 +10,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
-use fairgate_eviction::controller::{ControllerCounts, SyncEnding, SyncReport};
+use fairgate_eviction::controller::{ControllerCounts, SelectorWork, SyncEnding, SyncReport};
 
 /// The counters and gauges of the controller. Reading them is cheap.
 #[derive(Debug)]
@@ -20,6 +20,9 @@ pub struct ControllerStatus {
     pods: AtomicUsize,
     budgets: AtomicUsize,
     exhausted: AtomicUsize,
+    over_limit: AtomicUsize,
+    look_ups: AtomicU64,
+    longest_slice: AtomicU64,
     syncs: [AtomicU64; SyncEnding::ALL.len()],
     /// When the last sync that did not fail or conflict ended, and how long it took.
     last: Mutex<Option<(Time, Duration)>>,
@@ -36,6 +39,9 @@ impl ControllerStatus {
             pods: AtomicUsize::new(0),
             budgets: AtomicUsize::new(0),
             exhausted: AtomicUsize::new(0),
+            over_limit: AtomicUsize::new(0),
+            look_ups: AtomicU64::new(0),
+            longest_slice: AtomicU64::new(0),
             syncs: Default::default(),
             last: Mutex::default(),
             problem: Mutex::default(),
@@ -53,6 +59,15 @@ impl ControllerStatus {
             pods: self.pods.load(Ordering::Relaxed),
             budgets: self.budgets.load(Ordering::Relaxed),
             exhausted: self.exhausted.load(Ordering::Relaxed),
+            over_limit: self.over_limit.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The work that this gateway has done since it became the leader, or when it last was.
+    pub fn work(&self) -> SelectorWork {
+        SelectorWork {
+            look_ups: self.look_ups.load(Ordering::Relaxed),
+            longest_slice: self.longest_slice.load(Ordering::Relaxed),
         }
     }
 
@@ -88,6 +103,13 @@ impl ControllerStatus {
         self.pods.store(counts.pods, Ordering::Relaxed);
         self.budgets.store(counts.budgets, Ordering::Relaxed);
         self.exhausted.store(counts.exhausted, Ordering::Relaxed);
+        self.over_limit.store(counts.over_limit, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_work(&self, work: SelectorWork) {
+        self.look_ups.store(work.look_ups, Ordering::Relaxed);
+        self.longest_slice
+            .store(work.longest_slice, Ordering::Relaxed);
     }
 
     pub(crate) fn synced(&self, report: SyncReport) {

@@ -211,6 +211,14 @@ pub(crate) struct FollowedObjects {
 }
 
 impl FollowedObjects {
+    /// No objects yet. The selectors of a namespace may have so many requirements and values together.
+    pub(crate) fn new(selector_terms: u64) -> Self {
+        Self {
+            controller: DisruptionController::new(selector_terms),
+            ..Self::default()
+        }
+    }
+
     /// Whether all kinds have been listed. Objects that are not known then do not exist.
     pub(crate) fn is_complete(&self) -> bool {
         self.listed.len() == WatchedKind::ALL.len()

@@ -3,7 +3,7 @@
 //! The whole object is kept. A status update sends it back as it was read, and changes only the members of the status
 //! that the writer owns.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fairgate_objects::selector::LabelSelector;
 use jiff::Timestamp;
@@ -18,10 +18,10 @@ use crate::{
 /// The maximum number of entries in `disruptedPods`. With more entries, a budget allows no eviction.
 pub(crate) const MAX_DISRUPTED_PODS: usize = 2000;
 
-/// A budget as it was read.
+/// A budget as it was read. Clones share the object and the selector, which may be large.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DisruptionBudget {
-    object: Value,
+    object: Arc<Value>,
     /// The namespace of the budget.
     pub namespace: String,
     /// The name of the budget.
@@ -44,7 +44,7 @@ pub struct BudgetSpec {
     /// `maxUnavailable`: the number of expected pods that may be unhealthy or missing.
     pub max_unavailable: Result<Option<IntOrPercent>, BoundError>,
     /// The pods that the budget covers; an error if the selector is invalid.
-    pub selector: Result<LabelSelector, String>,
+    pub selector: Result<Arc<LabelSelector>, String>,
     /// `unhealthyPodEvictionPolicy`: when pods that are running but not ready may be evicted.
     pub unhealthy_pods: UnhealthyPodEvictionPolicy,
 }
@@ -96,18 +96,27 @@ impl DisruptionBudget {
             generation: metadata.get("generation")?.integer()?,
             spec,
             status,
-            object: Value::Null,
+            object: Arc::default(),
         };
         object["apiVersion"] = json!("policy/v1");
         object["kind"] = json!("PodDisruptionBudget");
-        Ok(Self { object, ..budget })
+        Ok(Self {
+            object: Arc::new(object),
+            ..budget
+        })
     }
 
     /// Whether the budget covers this pod. A budget with an invalid selector covers no pod.
     pub fn selects(&self, pod: &Pod) -> bool {
         let selector = self.spec.selector.as_ref();
         *self.namespace == *pod.namespace
-            && selector.is_ok_and(|selector| selector.matches_by(|label| pod.labels.get(label)))
+            && selector.is_ok_and(|selector| selector.matches(&pod.labels))
+    }
+
+    /// How many requirements and values the selector has.
+    pub fn selector_terms(&self) -> usize {
+        let selector = self.spec.selector.as_ref();
+        selector.map_or(0, |selector| selector.terms())
     }
 
     /// The number of evictions that the status allows; 0 if the status was computed for an older spec.
@@ -123,6 +132,11 @@ impl DisruptionBudget {
         self.object["metadata"]["uid"].as_str().unwrap_or_default()
     }
 
+    /// When the budget was created; the earliest time if that is not known.
+    pub fn created(&self) -> Timestamp {
+        read_time(&self.object["metadata"]["creationTimestamp"])
+    }
+
     /// The object as it was read.
     pub fn object(&self) -> &Value {
         &self.object
@@ -130,7 +144,7 @@ impl DisruptionBudget {
 
     /// The object as it was read, with this status. Unknown members of the status are kept.
     pub fn with_status(&self, status: &BudgetStatus) -> Value {
-        let mut object = self.object.clone();
+        let mut object = Value::clone(&self.object);
         if !object["status"].is_object() {
             object["status"] = json!({});
         }
@@ -148,6 +162,7 @@ impl BudgetSpec {
             min_available: bound("minAvailable")?,
             max_unavailable: bound("maxUnavailable")?,
             selector: LabelSelector::from_value(spec.get("selector")?.value())
+                .map(Arc::new)
                 .map_err(|error| error.to_string()),
             unhealthy_pods: match policy.text()? {
                 "AlwaysAllow" => UnhealthyPodEvictionPolicy::AlwaysAllow,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fairgate_objects::selector::LabelSet;
 use serde_json::Value;
 
 use crate::read::{MalformedObject, ObjectField};
@@ -33,5 +34,19 @@ impl PodLabels {
             .binary_search_by(|(other, _)| (**other).cmp(key))
             .ok()?;
         Some(&self.0[at].1)
+    }
+}
+
+impl LabelSet for PodLabels {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn value(&self, key: &str) -> Option<&str> {
+        self.get(key)
+    }
+
+    fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 }

@@ -329,7 +329,8 @@ impl Wait {
 
     fn join(&self, budget: &BudgetName) -> Option<HeldPlace> {
         let evictor = &self.shared.evictor;
-        let place = evictor.waits.join(budget, &self.request.digest.user.name)?;
+        let user = &self.request.digest.user.name;
+        let place = evictor.waits.join(budget, user, &self.pod)?;
         if evictor.waits.follow() {
             let reading = Arc::clone(evictor).read_budgets();
             tasks::spawn(&self.shared.control, reading);

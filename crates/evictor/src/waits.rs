@@ -59,15 +59,20 @@ impl BudgetWaits {
         lock(&self.state).waiting.len()
     }
 
-    /// Takes a place; `None` if no place is left, or if waiting has ended. The caller that takes the first must start
+    /// Takes a place for the eviction of a pod; `None` if no place is left for this flow, if an eviction of the pod waits, or if waiting has ended. The caller that takes the first must start
     /// reading the budgets ([`Self::follow`]).
-    pub(crate) fn join(self: &Arc<Self>, budget: &BudgetName, flow: &str) -> Option<HeldPlace> {
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        budget: &BudgetName,
+        flow: &str,
+        pod: &str,
+    ) -> Option<HeldPlace> {
         if *self.ended.borrow() {
             return None;
         }
         let turn = Arc::<Notify>::default();
         let mut state = lock(&self.state);
-        let place = state.waiting.join(budget, flow)?;
+        let place = state.waiting.join(budget, flow, pod)?;
         state.turns.insert(place.number(), Arc::clone(&turn));
         Some(HeldPlace {
             waits: Arc::clone(self),
@@ -184,17 +189,21 @@ mod tests {
 
     fn waits() -> Arc<BudgetWaits> {
         BudgetWaits::new(WaitLimits {
-            per_budget: 2,
-            total: 2,
+            per_budget: 4,
+            total: 4,
         })
     }
 
     #[tokio::test]
     async fn a_place_is_notified_of_its_turn_and_given_up_when_it_is_dropped() {
         let waits = waits();
-        let first = waits.join(&foo(), "a").unwrap();
-        let second = waits.join(&foo(), "a").unwrap();
-        assert!(waits.join(&foo(), "b").is_none());
+        let first = waits.join(&foo(), "a", "p0").unwrap();
+        let second = waits.join(&foo(), "a", "p1").unwrap();
+        assert!(
+            waits.join(&foo(), "a", "p2").is_none(),
+            "half are left for others"
+        );
+        assert!(waits.join(&foo(), "b", "p1").is_none(), "it waits already");
         waits.observed(Time::ZERO, &foo(), 1);
         first.turn().await;
         assert!(waits.may_charge(&foo(), Some(first.place())));
@@ -210,7 +219,7 @@ mod tests {
     #[test]
     fn a_budget_that_is_written_begins_turns_without_a_read() {
         let waits = waits();
-        let place = waits.join(&foo(), "a").unwrap();
+        let place = waits.join(&foo(), "a", "p").unwrap();
         let written = |name: &str, allowed: i32| {
             waits.written(
                 Time::ZERO,
@@ -231,7 +240,7 @@ mod tests {
     #[test]
     fn budgets_are_read_by_one_and_only_while_somebody_waits() {
         let waits = waits();
-        let place = waits.join(&foo(), "a").unwrap();
+        let place = waits.join(&foo(), "a", "p").unwrap();
         assert!(waits.follow() && !waits.follow());
         assert_eq!(waits.followed(), [foo()]);
         drop(place);
@@ -242,10 +251,10 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_after_the_end() {
         let waits = waits();
-        let place = waits.join(&foo(), "a").unwrap();
+        let place = waits.join(&foo(), "a", "p").unwrap();
         waits.end();
         waits.ended().await;
         drop(place);
-        assert!(waits.join(&foo(), "a").is_none());
+        assert!(waits.join(&foo(), "a", "p").is_none());
     }
 }

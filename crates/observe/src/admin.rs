@@ -8,13 +8,15 @@
 //! connections a new one replaces an old one ([`admin_connections`](crate::admin_connections)). For the case
 //! that file descriptors run out, one is kept in reserve, and a connection without a request is closed.
 //!
-//! Every client that reaches this port can read everything on it; by default it listens on loopback.
+//! Every client that reaches this port can read everything on it; by default it listens on loopback. A web page that a browser on
+//! this host shows must not reach it by a name of its own that resolves to this address: requests are refused whose `Host` is
+//! neither an IP address, nor `localhost`, nor a configured name.
 
 use std::{
     convert::Infallible,
     fs::File,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -22,7 +24,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header::ALLOW};
+use http::{
+    HeaderValue, Method, Request, StatusCode,
+    header::{ALLOW, HOST},
+    uri::Authority,
+};
 use http_body::{Body, Frame, SizeHint};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -43,6 +49,8 @@ use fairgate_base::{
     tasks,
 };
 
+const UNKNOWN_HOST: &str =
+    "the Host of the request is neither an IP address, nor localhost, nor one of admin.hosts\n";
 /// The maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a connection may take to send the head of its first request.
@@ -65,6 +73,47 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub struct AdminServer {
     listener: TcpListener,
     endpoints: Arc<OperatorEndpoints>,
+    hosts: AdminHosts,
+}
+
+/// The names by which clients may address the admin port, besides `localhost` and IP addresses.
+#[derive(Clone, Debug, Default)]
+pub struct AdminHosts(Arc<[String]>);
+
+impl AdminHosts {
+    /// These names.
+    pub fn new(names: impl IntoIterator<Item = String>) -> Self {
+        Self(names.into_iter().collect())
+    }
+
+    /// Whether a request may be for this host, with or without a port. A page of another origin cannot send an IP address here
+    /// and read the response.
+    fn allows(&self, host: &str) -> bool {
+        let Ok(authority) = host.parse::<Authority>() else {
+            return false;
+        };
+        let name = authority.host();
+        // What is behind the brackets of an address is a port.
+        let rest = host.strip_prefix(name);
+        if rest.is_none_or(|rest| !rest.is_empty() && !rest.starts_with(':')) {
+            return false;
+        }
+        let address = name
+            .strip_prefix('[')
+            .and_then(|name| name.strip_suffix(']'));
+        let is_address = address.unwrap_or(name).parse::<IpAddr>().is_ok();
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let mut names = self.0.iter().map(String::as_str).chain(["localhost"]);
+        !host.contains('@') && (is_address || names.any(|one| one.eq_ignore_ascii_case(name)))
+    }
+
+    /// Whether a request may be served. HTTP/1.0 has no host.
+    fn allow<B>(&self, request: &Request<B>) -> bool {
+        let lines = request.headers().get_all(HOST).iter();
+        let lines = lines.map(|line| line.to_str().unwrap_or_default());
+        let mut hosts = lines.chain(request.uri().authority().map(Authority::as_str));
+        hosts.all(|host| self.allows(host))
+    }
 }
 
 /// Bytes of a response that are passed to hyper at once. They may not be sent yet when the body ends.
@@ -109,15 +158,20 @@ impl Drop for Sending {
 }
 
 impl AdminServer {
-    /// Binds `address`; with port 0 the system chooses one.
+    /// Binds `address`; with port 0 the system chooses one. Clients may also address it by the names `hosts`.
     ///
     /// # Errors
     ///
     /// When the address is in use, or not an address of this host.
-    pub async fn bind(address: SocketAddr, endpoints: Arc<OperatorEndpoints>) -> io::Result<Self> {
+    pub async fn bind(
+        address: SocketAddr,
+        hosts: AdminHosts,
+        endpoints: Arc<OperatorEndpoints>,
+    ) -> io::Result<Self> {
         Ok(Self {
             listener: TcpListener::bind(address).await?,
             endpoints,
+            hosts,
         })
     }
 
@@ -150,7 +204,13 @@ impl AdminServer {
                     }
                     number += 1;
                     let share = unread.share(number.to_string());
-                    let serving = serve(Arc::clone(&self.endpoints), stream, admitted, share);
+                    let serving = serve(
+                        Arc::clone(&self.endpoints),
+                        self.hosts.clone(),
+                        stream,
+                        admitted,
+                        share,
+                    );
                     tasks::spawn(&Handle::current(), serving);
                 }
                 // The next attempt has the descriptor that is free now.
@@ -179,13 +239,14 @@ fn spare() -> Option<File> {
 /// Serves a connection, whose responses have another share each of the memory.
 async fn serve(
     endpoints: Arc<OperatorEndpoints>,
+    hosts: AdminHosts,
     stream: TcpStream,
     admitted: AdmittedConnection,
     memory: ByteShare,
 ) {
     let admitted = Arc::new(admitted);
     tokio::select! {
-        () = converse(&endpoints, stream, &admitted, &memory) => {}
+        () = converse(&endpoints, &hosts, stream, &admitted, &memory) => {}
         () = admitted.evicted() => {}
     }
 }
@@ -193,6 +254,7 @@ async fn serve(
 /// Serves the requests of a connection.
 async fn converse(
     endpoints: &Arc<OperatorEndpoints>,
+    hosts: &AdminHosts,
     stream: TcpStream,
     admitted: &Arc<AdmittedConnection>,
     memory: &ByteShare,
@@ -204,7 +266,11 @@ async fn converse(
         let (endpoints, admitted) = (Arc::clone(endpoints), Arc::clone(admitted));
         let mut share = memory.another();
         async move {
-            let mut answer = answer(&endpoints, &request).await;
+            let mut answer = if hosts.allow(&request) {
+                answer(&endpoints, &request).await
+            } else {
+                encoded_reply::text(StatusCode::FORBIDDEN, UNKNOWN_HOST)
+            };
             let bytes = answer.body().len();
             if bytes > SHORT && !share.take(bytes) {
                 let why = "too many bytes of responses were not read yet\n";
@@ -254,5 +320,51 @@ async fn answer<B>(endpoints: &OperatorEndpoints, request: &Request<B>) -> Encod
     match endpoints.get(path, query.unwrap_or_default(), true).await {
         Some(found) => encoded_reply::encode(found, accepts_gzip(request.headers())).await,
         None => encoded_reply::not_found(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_known_is_refused() {
+        let hosts = AdminHosts::new(["fairgate.ops.svc".to_owned()]);
+        for host in [
+            "localhost",
+            "LOCALHOST:9080",
+            "localhost.",
+            "127.0.0.1:9080",
+            "[::1]:9080",
+            "[::1]",
+            "10.0.0.7",
+            "fairgate.ops.svc:9080",
+            "Fairgate.Ops.Svc",
+        ] {
+            assert!(hosts.allows(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:9080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "evil.example@localhost",
+            "localhost@127.0.0.1",
+            "[::1].evil.example",
+            "xfairgate.ops.svc",
+            "local host",
+        ] {
+            assert!(!hosts.allows(host), "{host}");
+        }
+        let request = |host: &str, target: &str| {
+            let request = Request::get(target).header(HOST, host);
+            hosts.allow(&request.body(()).unwrap())
+        };
+        assert!(request("localhost", "/metrics"));
+        assert!(!request("evil.example", "/metrics"));
+        assert!(!request("localhost", "http://evil.example/metrics"));
+        let none = Request::get("/metrics").body(()).unwrap();
+        assert!(hosts.allow(&none), "a request of HTTP/1.0");
     }
 }

@@ -231,6 +231,14 @@ metrics! {
         "Maximum of `fairgate_spool_bytes` since the gateway started.";
     SPOOLED: Counter, Count, Alpha, ["apiserver"] = "fairgate_spooled_answers_total",
         "Responses that were buffered because their clients read slowly.";
+    AWAITED_BODIES: Gauge, Count, Alpha, ["apiserver"] = "fairgate_awaited_bodies",
+        "Requests without a seat whose bodies have not arrived yet.";
+    AWAITED_BODY_BYTES: Gauge, Bytes, Alpha, ["apiserver"] = "fairgate_awaited_body_bytes",
+        "Memory of requests without a seat whose bodies have not arrived yet; limited by limits.unfinishedBodyBytes.";
+    AWAITED_BODY_PEAK: Gauge, Bytes, Alpha, ["apiserver"] = "fairgate_awaited_body_peak_bytes",
+        "Maximum of `fairgate_awaited_body_bytes` since the gateway started.";
+    LATE_BODIES: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_late_bodies_total",
+        "Requests that were refused because their clients sent the body too slowly: not within the time that a request may wait, or below limits.minSendRate while no seat of their level was free.";
     JAIN: Gauge, Ratio, Alpha, ["apiserver", "priority_level"] = "fairgate_jain_index",
         "Jain's index of the seats of the flows whose requests waited most of the last half minute: 1 if they had equally many, 1/n if one of n flows had all.";
     LARGEST_SHARE: Gauge, Ratio, Alpha, ["apiserver", "priority_level"] = "fairgate_largest_flow_share",
@@ -274,6 +282,10 @@ metrics! {
         "Turns that took more than 20 ms of processor time, during which other clients of the data core waited. 0 unless turns are counted (`fairgate_turns_total`).";
     LONGEST_TURN: Gauge, Seconds, Alpha, [] = "fairgate_longest_turn_seconds",
         "Processor time of the longest turn since the gateway started. 0 unless turns are counted (`fairgate_turns_total`).";
+    CONTROL_LONG_TURNS: Counter, Count, Alpha, [] = "fairgate_control_long_turns_total",
+        "Turns of tasks on the control runtime that took more than 10 ms of processor time. Meanwhile reviews, hosted objects and metrics waited.";
+    CONTROL_LONGEST_TURN: Gauge, Seconds, Alpha, [] = "fairgate_control_longest_turn_seconds",
+        "Processor time of the longest turn of a task on the control runtime since the gateway started.";
     LONG_RUNNING: Gauge, Count, Alpha, [] = "fairgate_long_running_requests",
         "Long-running requests other than watches. Flow control does not queue them.";
     WATCHES: Gauge, Count, Alpha, [] = "fairgate_watches",
@@ -394,6 +406,12 @@ metrics! {
         "PodDisruptionBudgets that the disruption controller has cached; 0 unless this gateway runs it.";
     DISRUPTION_EXHAUSTED: Gauge, Count, Alpha, [] = "fairgate_disruption_budgets_exhausted",
         "PodDisruptionBudgets that allow no disruption now; 0 unless this gateway runs the disruption controller.";
+    DISRUPTION_OVER_LIMIT: Gauge, Count, Alpha, [] = "fairgate_disruption_budgets_over_limit",
+        "PodDisruptionBudgets that allow no disruption because the selectors of their namespace exceed eviction.selectorTerms; 0 unless this gateway runs the disruption controller.";
+    DISRUPTION_LOOK_UPS: Counter, Count, Alpha, [] = "fairgate_disruption_label_lookups_total",
+        "Labels that the disruption controller has looked up to compare pods with budgets.";
+    DISRUPTION_LONGEST_SLICE: Gauge, Count, Alpha, [] = "fairgate_disruption_longest_slice_lookups",
+        "Most labels that the disruption controller has looked up without yielding its thread.";
     UPSTREAM_OPENED: Counter, Count, Alpha, [] = "fairgate_upstream_connections_opened_total",
         "Connections opened to the upstream.";
     UPSTREAM_ERRORS: Counter, Count, Alpha, ["outcome"] = "fairgate_upstream_errors_total",

@@ -25,7 +25,7 @@ use fairgate_core::{
     sync::Arc,
     time::Time,
 };
-use fairgate_proxy::fairness::FlowControl;
+use fairgate_proxy::fairness::{FlowControl, LateBody};
 
 /// The sources of the values.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +57,7 @@ pub(crate) fn write(text: &mut Exposition, sources: &CellSources<'_>) {
     let (requests, refusals) = (sources.requests, sources.refusals);
     request_metrics::write(text, requests, refusals, sources.flow_control);
     render_abandoned(text, sources.flow_control);
+    render_bodies(text, sources.flow_control);
 }
 
 type Names = (Arc<str>, Arc<str>);
@@ -379,6 +380,23 @@ fn render_watermarks(text: &mut Exposition, sampled: &Sampled) {
         for (access, most) in Access::ALL.into_iter().zip(most) {
             text.sample(family, &[("request_kind", access.as_str())], most);
         }
+    }
+}
+
+/// Writes metrics of requests whose clients send the body slowly.
+fn render_bodies(text: &mut Exposition, flow_control: &FlowControl) {
+    let bodies = &flow_control.bodies;
+    let held = bodies.budget().held();
+    text.family(&catalogue::AWAITED_BODIES);
+    text.sample(&catalogue::AWAITED_BODIES, &[], u64::from(bodies.waiting()));
+    text.family(&catalogue::AWAITED_BODY_BYTES);
+    text.sample(&catalogue::AWAITED_BODY_BYTES, &[], held.now as u64);
+    text.family(&catalogue::AWAITED_BODY_PEAK);
+    text.sample(&catalogue::AWAITED_BODY_PEAK, &[], held.most as u64);
+    text.family(&catalogue::LATE_BODIES);
+    for why in LateBody::ALL {
+        let count = bodies.late(why);
+        text.sample(&catalogue::LATE_BODIES, &[("reason", why.as_str())], count);
     }
 }
 

@@ -43,7 +43,7 @@ mod tenant_dump;
 mod tests;
 pub mod upstream_counts;
 
-pub use admin::AdminServer;
+pub use admin::{AdminHosts, AdminServer};
 pub use admission_metrics::AdmissionMetrics;
 pub use checks::HealthChecks;
 pub use dumps_layer::{Dumps, DumpsLayer};

@@ -1,7 +1,8 @@
 //! A file that is appended to and replaced by a new one before it becomes too large.
 //!
 //! `FILE` is renamed to `FILE.1`, `FILE.1` to `FILE.2`, and so on; the oldest is removed. A file that somebody else moved
-//! away or removed, such as logrotate, is created again. Files can be read by their owner alone.
+//! away or removed, such as logrotate, is created again. Files can be read by their owner alone. A symbolic link is not followed:
+//! whoever can create one in the directory could otherwise have another file appended to.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,6 +13,9 @@ use std::{
 
 /// The permissions of new files.
 const MODE: u32 = 0o600;
+
+/// Fails if the file is a symbolic link.
+const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
 /// See the module.
 #[derive(Debug)]
@@ -73,7 +77,7 @@ impl RotatedFile {
             return false;
         };
         let identity = |of: fs::Metadata| (of.dev(), of.ino());
-        match (file.metadata(), fs::metadata(&self.path)) {
+        match (file.metadata(), fs::symlink_metadata(&self.path)) {
             (Ok(open), Ok(named)) => identity(open) == identity(named),
             _ => false,
         }
@@ -86,6 +90,7 @@ impl RotatedFile {
             .create(true)
             .append(true)
             .mode(MODE)
+            .custom_flags(NO_FOLLOW)
             .open(&self.path)?;
         let size = file.metadata()?.len();
         self.open = Some((file, size));
@@ -183,6 +188,28 @@ mod tests {
         assert_eq!(scratch.text("log").as_deref(), Some("a\nb\n"));
         let mode = fs::metadata(scratch.0.join("log")).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_symbolic_link_is_not_followed() {
+        let scratch = Scratch::new("link");
+        let (log, other) = (scratch.0.join("log"), scratch.0.join("other"));
+        fs::write(&other, "untouched\n").unwrap();
+        std::os::unix::fs::symlink(&other, &log).unwrap();
+        assert!(RotatedFile::open(log.clone(), 100, 1).is_err());
+        fs::remove_file(&log).unwrap();
+        let mut file = scratch.open(100, 1);
+        file.write(b"a\n").unwrap();
+        // Somebody replaces the open file by a link, also one to that very file.
+        for target in ["other", "moved"] {
+            fs::rename(&log, scratch.0.join("moved")).unwrap();
+            std::os::unix::fs::symlink(scratch.0.join(target), &log).unwrap();
+            assert!(file.write(b"b\n").is_err(), "{target}");
+            fs::remove_file(&log).unwrap();
+            file.write(b"c\n").unwrap();
+        }
+        assert_eq!(scratch.text("other").as_deref(), Some("untouched\n"));
+        assert_eq!(scratch.text("log").as_deref(), Some("c\n"));
     }
 
     #[test]

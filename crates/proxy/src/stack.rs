@@ -11,7 +11,8 @@
 //!   control, so that they hold no seat meanwhile.
 //! - `evictions.wait` holds evictions that their budget refuses, and sends them again. It is outside of flow control,
 //!   so that they hold no seat meanwhile, and each attempt waits for a seat like any request.
-//! - `fairness` makes the call wait until it has a seat: everything inside of it costs the upstream work.
+//! - `fairness` reads the body, if it is short, and then makes the call wait until it has a seat: everything inside of it costs the
+//!   upstream work. A client that does not send its body holds no seat.
 //! - `dumps` serves the debug dumps of the queues. As in kube-apiserver, requests for them are subject to flow control.
 //! - `admission.judge` judges requests by admission policies, if the gateway is configured to, before anything is done for
 //!   them. It may read the object from the upstream, and send the request as a dry run: work for the upstream, too.

@@ -2,7 +2,7 @@
 //!
 //! They are read twice a second and compared by content, as [`files`](crate::files) explains.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::time;
 
@@ -10,8 +10,12 @@ use crate::{
     document_set::Revision,
     files::{POLL_PERIOD, Snapshot},
 };
-use fairgate_base::background;
+use fairgate_base::{background, clock::Clock};
 use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
+use fairgate_core::{
+    sync::{Mutex, lock},
+    time::Time,
+};
 
 /// The pause before the second reading after a change.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -24,12 +28,26 @@ pub struct AdmissionFiles {
     /// Files, and directories whose files are read.
     paths: Vec<PathBuf>,
     seen: Option<Revision>,
+    clock: Clock,
+    /// When they were last read.
+    last_read: Arc<Mutex<Time>>,
 }
 
 impl AdmissionFiles {
     /// Follows these files, and the files in these directories named `*.yaml`, `*.yml` and `*.json`.
-    pub fn new(paths: Vec<PathBuf>) -> Self {
-        Self { paths, seen: None }
+    pub fn new(paths: Vec<PathBuf>, clock: Clock) -> Self {
+        Self {
+            paths,
+            seen: None,
+            last_read: Arc::new(Mutex::new(clock.now())),
+            clock,
+        }
+    }
+
+    /// Reads the time since the files were last read, whatever was found: a disk that does not respond is noticed.
+    pub fn silence(&self) -> impl Fn() -> Duration + Send + Sync + use<> {
+        let (clock, last) = (self.clock.clone(), Arc::clone(&self.last_read));
+        move || clock.now().since(*lock(&last))
     }
 
     /// Reads the files once. For a caller that may block.
@@ -41,7 +59,11 @@ impl AdmissionFiles {
     async fn read(&self) -> Option<Snapshot> {
         let paths = self.paths.clone();
         let reading = background::run(move || Snapshot::of_paths(&paths));
-        reading.await.ok()
+        let read = reading.await.ok();
+        if read.is_some() {
+            *lock(&self.last_read) = self.clock.now();
+        }
+        read
     }
 }
 
@@ -84,5 +106,22 @@ fn documents(snapshot: Snapshot) -> PolicyDocuments {
             .collect(),
         findings: raw.findings,
         are_files: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn files_are_silent_until_they_are_read_again() {
+        let clock = Clock::manual(Time::ZERO);
+        let mut files = AdmissionFiles::new(Vec::new(), clock.clone());
+        let silence = files.silence();
+        let minute = Duration::from_secs(60);
+        clock.advance(minute);
+        assert_eq!(silence(), minute);
+        assert!(files.next().await.documents.is_empty());
+        assert_eq!(silence(), Duration::ZERO);
     }
 }

@@ -4,11 +4,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use fairgate_base::clock::Clock;
+
 use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
 use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
-use fairgate_core::finding::{Finding, Severity};
+use fairgate_core::{
+    finding::{Finding, Severity},
+    sync::{Mutex, lock},
+};
 use fairgate_objects::{kind::Kind, object::Object};
-use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch};
+use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, StoreHealth, Watch};
 
 use crate::store::SETTLE;
 
@@ -32,6 +37,20 @@ impl AdmissionStore {
     /// Follows the policies in `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, watch: None }
+    }
+
+    /// Reads the time since the store was last seen to respond. To be called regularly.
+    pub fn silence(&self, clock: &Clock) -> impl Fn() -> Duration + Send + Sync + use<> {
+        let (clock, store) = (clock.clone(), Arc::clone(&self.store));
+        let last = Mutex::new(clock.now());
+        move || {
+            let now = clock.now();
+            let mut last = lock(&last);
+            if matches!(store.health(), StoreHealth::Ready) {
+                *last = now;
+            }
+            now.since(*last)
+        }
     }
 
     /// Waits for a change since the last set. Returns at once if it is not known whether there was one.

@@ -84,9 +84,9 @@ impl TestClient {
     pub fn request(&self, method: Method, target: &str) -> http::request::Builder {
         let request = Request::builder().method(method);
         if self.is_http2() {
-            request.uri(format!("http://gate{target}"))
+            request.uri(format!("http://localhost{target}"))
         } else {
-            request.uri(target).header("host", "gate")
+            request.uri(target).header("host", "localhost")
         }
     }
 

@@ -44,6 +44,9 @@ pub trait WatchObserver: Send + Sync {
 pub trait ObservedWatch: Send {
     /// Something was received, possibly the end of the watch.
     fn received(&mut self);
+
+    /// The server sent something: an event, or a bookmark. Called after [`received`](Self::received).
+    fn heard(&mut self) {}
 }
 
 /// Sends requests to the upstream, and reports the watches among them. The service of a [`kube::Client`].
@@ -166,8 +169,9 @@ impl http_body::Body for WatchedBody {
         let polled = Pin::new(&mut this.body).poll_frame(cx);
         if let (Poll::Ready(frame), Some(open)) = (&polled, &mut this.open) {
             open.received();
-            if !matches!(frame, Some(Ok(_))) {
-                this.open = None;
+            match frame {
+                Some(Ok(_)) => open.heard(),
+                Some(Err(_)) | None => this.open = None,
             }
         }
         if let (Poll::Ready(Some(Ok(frame))), Some(left)) = (&polled, &mut this.left) {

@@ -6,17 +6,16 @@
 //!
 //! Clients decide what is looked up, so a flood must not do harm: positive and negative results have caches of
 //! their own, so that many of one kind evict none of the other; the lookups that run or wait are bounded in
-//! number; and keys whose result was positive recently may be looked up in a lane of their own.
+//! number, and those on whose account they are take turns (`turns`); and keys whose result was positive recently may be looked up in a lane of their own.
 //!
 //! An error is neither positive nor negative, and is never cached.
 
+mod turns;
+
 use std::{
-    hash::Hash,
+    hash::{BuildHasher as _, Hash, RandomState},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -32,6 +31,13 @@ use crate::cache::{CacheBounds, EntryLife, ExpiringCache};
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit, tasks};
 use fairgate_core::time::Time;
 
+pub(crate) use turns::LookupPayer;
+use turns::{LookupTurns, PendingTurn};
+
+/// How long an account is no stranger after a positive result.
+const KNOWN_FOR: Duration = Duration::from_secs(3600);
+/// How many accounts are known to be no strangers.
+const MOST_KNOWN: usize = 65_536;
 /// The maximum number of failures that are logged in 10 s.
 const LOGGED_FAILURES: u32 = 5;
 
@@ -67,7 +73,8 @@ pub struct LookupSettings {
     /// How many reviews run at once; at least 1. As many again may renew results that were positive recently, where
     /// these have a lane of their own.
     pub max_running: usize,
-    /// How many reviews may run or wait, not counting those in the separate lane. Further ones fail immediately.
+    /// How many reviews may run or wait, not counting those in the separate lane, and how many one account may have: as many as are
+    /// left for all. Further ones fail immediately.
     pub max_pending: usize,
     /// The limit of a review with all its attempts, waiting for its turn included.
     pub limit: Duration,
@@ -94,6 +101,8 @@ pub(crate) trait Lookup: Send + Sync + 'static {
     /// Whether keys that are remembered as positive are looked up in a lane of their own, so that new keys cannot
     /// hold them up.
     const HAS_RENEWAL_LANE: bool;
+    /// Whether accounts without a positive result may have only a part of the lookups that run.
+    const HAS_STRANGERS: bool;
     /// Identifies equal lookups.
     type Key: Copy + Eq + Hash + Send + Sync + 'static;
     /// The request that a lookup sends.
@@ -137,9 +146,11 @@ struct LookupParts<L: Lookup> {
     /// The waiters for each key that is being looked up.
     flights: DashMap<L::Key, Waiters<L>>,
     /// Lookups that run or wait, renewals excluded.
-    pending: AtomicUsize,
-    first_lookups: Semaphore,
+    turns: LookupTurns,
     renewals: Semaphore,
+    /// The accounts with a positive result, by their keyed hash.
+    known: ExpiringCache<u64, ()>,
+    hashes: RandomState,
     /// How many failures are logged: clients can cause any number.
     failures: LogLimit,
 }
@@ -149,7 +160,11 @@ type Waiters<L> = Vec<oneshot::Sender<Result<<L as Lookup>::Value, <L as Lookup>
 impl<L: Lookup> LookupCache<L> {
     /// Lookups run on `runtime`.
     pub(crate) fn new(lookup: L, settings: LookupSettings, clock: Clock, runtime: Handle) -> Self {
-        let lane = || Semaphore::new(settings.max_running.clamp(1, Semaphore::MAX_PERMITS));
+        let max_running = settings.max_running.clamp(1, Semaphore::MAX_PERMITS);
+        let known = CacheBounds {
+            entries: MOST_KNOWN,
+            bytes: MOST_KNOWN,
+        };
         let bounds = CacheBounds {
             entries: settings.max_entries,
             bytes: settings.max_bytes,
@@ -161,9 +176,10 @@ impl<L: Lookup> LookupCache<L> {
             positive: ExpiringCache::new(bounds),
             negative: ExpiringCache::new(bounds),
             flights: DashMap::new(),
-            pending: AtomicUsize::new(0),
-            first_lookups: lane(),
-            renewals: lane(),
+            turns: LookupTurns::new(max_running, settings.max_pending),
+            renewals: Semaphore::new(max_running),
+            known: ExpiringCache::new(known),
+            hashes: RandomState::new(),
             failures: LogLimit::new(LOGGED_FAILURES),
             settings,
         }))
@@ -179,16 +195,18 @@ impl<L: Lookup> LookupCache<L> {
     }
 
     /// The result for `key`: what is known, that of the lookup in flight, or else of a new one, which sends
-    /// `request`.
+    /// `request`, on the account of its payer.
     pub(crate) fn get(
         &self,
         key: L::Key,
+        payer_of: impl FnOnce() -> LookupPayer,
         request: impl FnOnce() -> L::Request,
     ) -> PendingLookup<L::Value, L::Error> {
         let parts = &self.0;
         let done = |result| PendingLookup(LookupState::Done(Some(result)));
         let is_renewal = L::HAS_RENEWAL_LANE && parts.positive.contains(&key);
         let (sender, receiver) = oneshot::channel();
+        let (payer, pending);
         match parts.flights.entry(key) {
             Entry::Occupied(mut flight) => {
                 flight.get_mut().push(sender);
@@ -199,9 +217,15 @@ impl<L: Lookup> LookupCache<L> {
                 if let Some(value) = parts.cached(&key, parts.clock.now()) {
                     return done(Ok(value));
                 }
-                if !is_renewal && !parts.may_begin() {
-                    return done(Err(LookupFailure::Overloaded.into()));
-                }
+                payer = payer_of();
+                pending = if is_renewal {
+                    None
+                } else {
+                    match parts.turns.begin(payer.clone()) {
+                        None => return done(Err(LookupFailure::Overloaded.into())),
+                        pending => pending,
+                    }
+                };
                 flight.insert(vec![sender]);
             }
         }
@@ -209,7 +233,8 @@ impl<L: Lookup> LookupCache<L> {
         let flight = Flight {
             parts: Arc::clone(parts),
             key,
-            is_renewal,
+            account: parts.hashes.hash_one(&payer.account),
+            pending,
             outcome: LookupOutcome::Failed,
             result: None,
         };
@@ -220,7 +245,7 @@ impl<L: Lookup> LookupCache<L> {
     /// Whether nothing runs or waits.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.0.pending.load(Ordering::Relaxed) == 0 && self.0.flights.is_empty()
+        self.0.turns.pending() == 0 && self.0.flights.is_empty()
     }
 
     /// The number of positive and of negative results in the cache, expired ones included.
@@ -247,14 +272,13 @@ impl<L: Lookup> LookupParts<L> {
         positive.or_else(|| self.negative.get(key, now))
     }
 
-    /// Counts one more pending lookup, unless there are too many.
-    fn may_begin(&self) -> bool {
-        let max = self.settings.max_pending;
-        self.pending
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |pending| {
-                (pending < max).then_some(pending + 1)
-            })
-            .is_ok()
+    fn no_stranger(&self, account: u64) {
+        let life = EntryLife {
+            ttl: KNOWN_FOR,
+            remembered: KNOWN_FOR,
+            bytes: 1,
+        };
+        self.known.put(account, (), self.clock.now(), life);
     }
 
     fn keep(&self, key: L::Key, value: L::Value, retention: Retention) {
@@ -272,7 +296,10 @@ impl<L: Lookup> LookupParts<L> {
 struct Flight<L: Lookup> {
     parts: Arc<LookupParts<L>>,
     key: L::Key,
-    is_renewal: bool,
+    /// The hash of the account on which it is.
+    account: u64,
+    /// `None` if it is in the lane of renewals.
+    pending: Option<PendingTurn>,
     outcome: LookupOutcome,
     /// How it ended, once it has.
     result: Option<Result<L::Value, L::Error>>,
@@ -281,14 +308,16 @@ struct Flight<L: Lookup> {
 impl<L: Lookup> Flight<L> {
     async fn run(mut self, request: L::Request) {
         let parts = Arc::clone(&self.parts);
-        let lane = if self.is_renewal {
-            &parts.renewals
-        } else {
-            &parts.first_lookups
-        };
+        let is_stranger = L::HAS_STRANGERS && !parts.known.contains(&self.account);
         let fetch = async {
-            let turn = lane.acquire().await;
-            let _turn = turn.map_err(|_closed| LookupFailure::Abandoned)?;
+            let (_turn, _renewal);
+            if let Some(pending) = &self.pending {
+                let turn = pending.turn(is_stranger).await;
+                _turn = turn.ok_or(LookupFailure::Abandoned)?;
+            } else {
+                let turn = parts.renewals.acquire().await;
+                _renewal = turn.map_err(|_closed| LookupFailure::Abandoned)?;
+            }
             parts.lookup.fetch(&self.key, &request).await
         };
         let result = timeout(parts.settings.limit, fetch)
@@ -297,6 +326,9 @@ impl<L: Lookup> Flight<L> {
         match &result {
             Ok(value) => {
                 let retention = parts.lookup.retention(&request, value);
+                if L::HAS_STRANGERS && retention.is_positive {
+                    parts.no_stranger(self.account);
+                }
                 self.outcome = if retention.is_positive {
                     LookupOutcome::Positive
                 } else {
@@ -318,9 +350,7 @@ impl<L: Lookup> Flight<L> {
 impl<L: Lookup> Drop for Flight<L> {
     fn drop(&mut self) {
         let parts = &self.parts;
-        if !self.is_renewal {
-            parts.pending.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.pending = None;
         let result = self.result.take();
         let result = result.unwrap_or_else(|| Err(LookupFailure::Abandoned.into()));
         parts.settings.events.send(self.outcome);

@@ -37,6 +37,7 @@ struct Source(mpsc::UnboundedSender<(u32, oneshot::Sender<Outcome>)>);
 
 impl Lookup for Source {
     const HAS_RENEWAL_LANE: bool = true;
+    const HAS_STRANGERS: bool = true;
 
     type Key = u32;
     type Request = ();
@@ -66,6 +67,10 @@ impl Lookup for Source {
     }
 
     fn log_failure(&self, _: &Failed, _: u64) {}
+}
+
+fn payer() -> LookupPayer {
+    LookupPayer::of("somebody")
 }
 
 fn settings() -> LookupSettings {
@@ -143,7 +148,7 @@ impl Model {
         let valid = self.known.get(&key).filter(|(_, until)| now < *until);
         let valid = valid.map(|(found, _)| *found);
         let is_in_flight = self.flights.contains_key(&key);
-        let pending = self.cache.get(key, || ());
+        let pending = self.cache.get(key, payer, || ());
         settle().await;
         if is_in_flight {
             assert!(self.requests.try_recv().is_err(), "one lookup per key");
@@ -234,10 +239,10 @@ async fn pending_lookups_are_bounded_and_a_key_in_flight_counts_once() {
     };
     let clock = Clock::manual(Time::ZERO);
     let cache = LookupCache::new(Source(source), settings, clock, Handle::current());
-    let (first, second) = (cache.get(1, || ()), cache.get(2, || ()));
+    let (first, second) = (cache.get(1, payer, || ()), cache.get(2, payer, || ()));
     let overloaded = Err(Failed::Lookup(LookupFailure::Overloaded));
-    assert_eq!(cache.get(3, || ()).await, overloaded);
-    let also_first = cache.get(1, || ());
+    assert_eq!(cache.get(3, payer, || ()).await, overloaded);
+    let also_first = cache.get(1, payer, || ());
     let (key, answer) = requests.recv().await.unwrap();
     settle().await;
     assert_eq!(key, 1);

@@ -319,7 +319,7 @@ async fn nothing_is_computed_until_everything_is_known() {
     soon(async { while gateway.metric("fairgate_disruption_pods").await != 1 {} }).await;
     assert_eq!(server.count(&Method::PUT, PUT_STATUS), 0);
     let note = "cannot watch statefulsets: the upstream answered 403";
-    assert!(gateway.health().await.contains(note));
+    soon(async { while !gateway.health().await.contains(note) {} }).await;
     server.fail(|_, _| None);
     server.settles([1, 1, 0, 1]).await;
     assert!(!gateway.health().await.contains(note));

@@ -191,6 +191,10 @@ impl User {
             .await
     }
 
+    pub async fn get(&mut self, target: &str) -> Got {
+        self.ask(Method::GET, target, &[], Bytes::new()).await
+    }
+
     /// Evicts a pod with these delete options.
     pub async fn evict(&mut self, pod: &str, options: Value) -> Got {
         self.post(&path(pod), &eviction(pod, &options)).await

@@ -10,6 +10,7 @@ mod control_plane;
 mod disruption;
 mod faults;
 pub(crate) mod gateway;
+mod large_budgets;
 mod namespaces;
 mod precheck;
 mod waiting;

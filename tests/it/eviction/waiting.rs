@@ -288,21 +288,34 @@ async fn only_chosen_users_wait_and_dry_runs_never() {
 
 #[tokio::test]
 async fn evictions_that_are_too_many_or_too_large_to_wait_are_refused_at_once() {
-    let cluster = exhausted(3);
-    let gateway = with_places(&cluster, "1h", 2);
+    let cluster = exhausted(4);
+    let gateway = with_places(&cluster, "1h", 4);
     let mut asking = Vec::new();
     for pod in ["p0", "p1"] {
         asking.push(begin(&gateway, "alice", pod).await);
     }
     until_waiting(&gateway, 2).await;
-    let got = gateway.user("bob").await.evict("p2", Value::Null).await;
+    // One user may have as many places as are left for all, and a pod has one.
+    for (user, pod) in [("alice", "p2"), ("bob", "p1")] {
+        let got = gateway.user(user).await.evict(pod, Value::Null).await;
+        assert_eq!(
+            (got.code, got.header("retry-after")),
+            (429, ""),
+            "{user} {pod}"
+        );
+    }
+    asking.push(begin(&gateway, "bob", "p2").await);
+    until_waiting(&gateway, 3).await;
+    let got = gateway.user("bob").await.evict("p3", Value::Null).await;
     assert_eq!((got.code, got.header("retry-after")), (429, ""));
     let large = json!({"gracePeriodSeconds": 1, "unknown": "x".repeat(20 << 10)});
     asking.pop().unwrap().abort();
-    until_waiting(&gateway, 1).await;
+    until_waiting(&gateway, 2).await;
     let got = gateway.user("bob").await.evict("p2", large).await;
     assert_eq!(got.code, 429);
-    asking.pop().unwrap().abort();
+    for one in asking {
+        one.abort();
+    }
 }
 
 #[tokio::test]

@@ -296,9 +296,16 @@ async fn an_abandoned_response_that_never_ends_is_cancelled_at_the_time_limit() 
 }
 
 #[tokio::test]
-async fn a_seat_is_kept_until_the_time_limit_for_a_request_whose_body_broke_off_half_way() {
+async fn a_seat_is_kept_until_the_time_limit_for_a_request_whose_body_broke_off_after_its_response_had_begun()
+ {
     let kept = async |speaks| {
-        let upstream = TestUpstream::start(speaks, |_| std::future::pending());
+        let upstream = TestUpstream::start(speaks, |_| async {
+            let (send, answer) = crate::upstream::streamed();
+            send.send(Ok("begun".into())).unwrap();
+            // The response never ends.
+            std::mem::forget(send);
+            http::Response::new(answer)
+        });
         let rules = Rules::small(1, Full::queue(10)).set(|set| {
             set.request_timeout = LIMIT;
         });
@@ -306,14 +313,14 @@ async fn a_seat_is_kept_until_the_time_limit_for_a_request_whose_body_broke_off_
         for mut client in TestClient::both(gate.address()).await {
             let (before, since) = (upstream.seen().len(), now());
             let (pieces, half) = crate::upstream::streamed();
-            pieces.send(Ok("half".into())).unwrap();
+            pieces.send(Ok(vec![b'x'; 20 << 10].into())).unwrap();
             let request = client.request(Method::POST, PODS).body(half).unwrap();
-            let leaving = tokio::spawn(async move {
-                let _ = client.send(request).await;
-            });
-            until(|| upstream.seen().len() > before).await;
+            let mut answer = soon(client.send(request)).await.unwrap().into_body();
+            assert!(crate::client::piece(&mut answer).await.is_some());
+            assert!(upstream.seen().len() > before);
             pieces.send(Err(std::io::Error::other("broken"))).unwrap();
-            soon(leaving).await.unwrap();
+            drop(answer);
+            drop(client);
             until(|| small(&gate) == (0, 0, 0)).await;
             let kept = now().since(since);
             assert!(kept >= LIMIT, "{kept:?}");

@@ -1,6 +1,7 @@
 //! Fairness in the request path: seats, queues and refusals over real sockets.
 
 mod answers;
+mod bodies;
 mod full_queues;
 mod giving_up;
 mod isolation;

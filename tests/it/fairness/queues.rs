@@ -144,7 +144,7 @@ async fn a_post_that_nobody_reads_frees_its_place() {
 async fn a_post_that_waits_for_100_continue_frees_its_place() {
     let line = Line::form(true).await;
     let mut stream = TcpStream::connect(line.gate.address()).unwrap();
-    let head = post(9, "Expect: 100-continue\r\n");
+    let head = post(20 << 10, "Expect: 100-continue\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     line.serves_the_next_after(async {
         stream.shutdown(Shutdown::Write).unwrap();
@@ -156,10 +156,11 @@ async fn a_post_that_waits_for_100_continue_frees_its_place() {
 }
 
 #[tokio::test]
-async fn a_post_gets_100_continue_when_it_is_admitted_and_not_before() {
+async fn a_long_post_gets_100_continue_when_it_is_admitted_and_not_before() {
+    const LENGTH: usize = 20 << 10;
     let mut line = Line::form(true).await;
     let mut stream = TcpStream::connect(line.gate.address()).unwrap();
-    let head = post(4, "Expect: 100-continue\r\nConnection: close\r\n");
+    let head = post(LENGTH, "Expect: 100-continue\r\nConnection: close\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     until(|| small(&line.gate) == (1, 1, 1)).await;
     stream.set_nonblocking(true).unwrap();
@@ -174,7 +175,7 @@ async fn a_post_gets_100_continue_when_it_is_admitted_and_not_before() {
         let mut interim = [0; 25];
         stream.read_exact(&mut interim).unwrap();
         assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
-        stream.write_all(b"body").unwrap();
+        stream.write_all(&vec![b'x'; LENGTH]).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -209,7 +210,9 @@ async fn an_http2_connection_that_ends_frees_all_its_places() {
     stream.set_nonblocking(true).unwrap();
     let io = tokio::net::TcpStream::from_std(stream.try_clone().unwrap()).unwrap();
     let mut client = TestClient::http2_over(hyper_util::rt::TokioIo::new(io)).await;
-    let (_sender, unfinished) = streamed();
+    let (sender, unfinished) = streamed();
+    // A short body would be awaited before the request waits for its seat.
+    sender.send(Ok(vec![b'x'; 20 << 10].into())).unwrap();
     let request = client.request(Method::POST, PODS).body(unfinished).unwrap();
     let _sending = client.start(request);
     line.serves_the_next_after(async { stream.shutdown(Shutdown::Both).unwrap() })

@@ -160,6 +160,8 @@ struct Slow {
 impl Slow {
     fn send(client: &mut TestClient) -> Self {
         let (body, stream) = streamed();
+        // A short body would be awaited before the request asks for a seat.
+        body.send(Ok(vec![b' '; 20 << 10].into())).unwrap();
         let request = client
             .request(Method::POST, REVIEWS)
             .header("authorization", "Bearer noxu");
@@ -190,7 +192,8 @@ async fn level_uid(api: &Api) -> String {
 async fn a_deleted_level_drains_without_a_dropped_request() {
     const WAITING: u32 = 5;
     let home = Home::new();
-    let server = home.start().await;
+    let server = Server::start(home.config_with("limits: {minSendRate: 0}\n")).await;
+    server.settled().await;
     let api = server.root().await;
     let made = api
         .post(LEVELS, &queuing_level("leaving", 1, 1, 1))

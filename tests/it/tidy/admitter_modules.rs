@@ -5,9 +5,8 @@ use super::modules::Edges;
 /// The admission of forwarded requests.
 pub(super) const ADMITTER: Edges = &[
     ("abort_on_drop", &[]),
-    ("used_bytes", &[]),
     ("lack", &[]),
-    ("body_budget", &["lack", "used_bytes"]),
+    ("body_budget", &["lack"]),
     ("cluster_state", &[]),
     ("workers", &["body_budget"]),
     ("decoded", &["body_budget", "lack", "workers"]),
@@ -34,7 +33,6 @@ pub(super) const ADMITTER: Edges = &[
     (
         "admitter",
         &[
-            "body_budget",
             "cluster_state",
             "published",
             "upstream_objects",
@@ -200,6 +198,7 @@ pub(super) const ADMITTER: Edges = &[
             "write_request",
         ],
     ),
+    ("early_refusals", &["responses", "side", "write_request"]),
     ("layer", &["admitter", "side"]),
     (
         "wait_layer",

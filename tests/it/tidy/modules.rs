@@ -39,6 +39,7 @@ pub(super) type Edges = &'static [(&'static str, &'static [&'static str])];
 const CORE: Edges = &[
     ("sync", &[]),
     ("time", &[]),
+    ("turn_queue", &[]),
     ("fairness", &[]),
     ("finding", &[]),
     ("go_duration", &[]),
@@ -73,8 +74,8 @@ const BASE: Edges = &[
     ("local", &["turns"]),
     ("log_limit", &[]),
     ("socket", &[]),
-    ("tasks", &[]),
     ("turns", &[]),
+    ("tasks", &["turns"]),
 ];
 
 /// What people write: files, and the documents in them.
@@ -277,6 +278,7 @@ const EVICTION: Edges = &[
             "budget",
             "conditions",
             "int_or_percent",
+            "labels",
             "pod",
             "read",
         ],

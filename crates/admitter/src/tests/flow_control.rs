@@ -11,7 +11,7 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_proxy::fairness::{
-    Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate,
+    BodyLimits, Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate,
 };
 use http_body_util::BodyExt as _;
 use serde_json::json;
@@ -40,6 +40,7 @@ fn flow_control() -> Arc<FlowControl> {
         watches: Caps::NONE,
         resets: ResetLimits::PER_USER,
         spool: SpoolLimits::NONE,
+        bodies: BodyLimits::NONE,
     };
     FlowControl::new(1, Arc::new(policy.policy), settings, START)
 }

@@ -10,6 +10,7 @@ mod hot_path;
 mod judged_objects;
 mod order;
 mod patches;
+mod staleness;
 mod test_cluster;
 mod verdicts;
 mod versions;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fairgate_core::sync::{Mutex, lock};
 use tokio::sync::oneshot;
 
-use super::turn_queue::TurnQueue;
+use fairgate_core::turn_queue::TurnQueue;
 
 /// Gives turns.
 #[derive(Clone, Debug)]

@@ -14,9 +14,9 @@
 
 mod byte_budget;
 mod heavy_turns;
-mod turn_queue;
 mod used_bytes;
 
 pub use byte_budget::{ByteBudget, ByteShare, BytesHeld};
 pub use heavy_turns::{HeavyTurn, HeavyTurns};
-pub use turn_queue::TurnQueue;
+
+pub use fairgate_core::turn_queue::TurnQueue;

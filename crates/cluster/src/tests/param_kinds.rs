@@ -99,13 +99,14 @@ async fn p25_of_two_policies_that_share_a_kind_of_params_one_may_go() {
         api.put(BINDINGS, binding_with_params(name));
     }
     let state = follow(&upstream);
-    let feed = UpstreamPolicies::start(&state, true);
+    let feed = UpstreamPolicies::start(&state, true, None);
     let published = Arc::<PublishedPolicies>::default();
     let publisher = PolicyPublisher {
         published: Arc::clone(&published),
         state: Arc::clone(&state),
         fidelity: Fidelity::Completed,
         status: PublishingStatus::new(Clock::manual(Time::ZERO), feed.age()),
+        max_staleness: None,
     };
     let task = tokio::spawn(publisher.run(feed));
     let count = || published.current().map(|policies| policies.set.len());

@@ -1,6 +1,6 @@
 //! Reads `admission`: admission policies for forwarded requests.
 
-use std::{num::NonZeroU32, path::Path};
+use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use crate::{
     admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionSource},
@@ -10,15 +10,22 @@ use crate::{
 };
 use fairgate_admission::{AdmissionMode, Fidelity};
 
+/// The shortest limit of staleness: a renewed watch takes a moment.
+const LEAST_STALENESS: Duration = Duration::from_secs(5);
+
 pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
-    let (source, files) = section.section("policies", |policies| {
+    let (source, files, max_staleness) = section.section("policies", |policies| {
         let source = policies.keyword("source", AdmissionSource::Files);
-        (source, policies.paths("files"))
+        let files = policies.paths("files");
+        let allowed = Duration::ZERO..=Duration::from_secs(24 * 3600);
+        let max = policies.ranged("maxStaleness", Duration::ZERO, &allowed, values::duration);
+        (source, files, Some(max).filter(|max| !max.is_zero()))
     });
     AdmissionConfig {
         mode: section.keyword("mode", None),
         source,
         files,
+        max_staleness,
         fidelity: section.keyword("fidelity", Fidelity::Completed),
         guard: section.get("guard", false, values::flag),
         body_budget: section.ranged("bodyBudget", 64 << 20, &(4 << 20..=64 << 30), values::bytes),
@@ -39,6 +46,16 @@ fn audit(section: &mut ConfigSection<'_>) -> AdmissionAuditConfig {
 pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
     let admission = &config.admission;
     validate_source(reader, config);
+    if admission
+        .max_staleness
+        .is_some_and(|max| max < LEAST_STALENESS)
+    {
+        reader.error(
+            "admission.policies.maxStaleness",
+            "too short: watches are renewed every third of it, so it would be exceeded again and again",
+            "set it to 5s or more, or to 0s for no limit",
+        );
+    }
     let directory = admission.audit.file.as_deref().and_then(Path::parent);
     if directory.is_some_and(|directory| !directory.as_os_str().is_empty() && !directory.is_dir()) {
         reader.error(
@@ -63,6 +80,13 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
             );
         }
         return;
+    }
+    if admission.max_staleness.is_some() && admission.mode == Some(AdmissionMode::Audit) {
+        reader.warning(
+            "admission.policies.maxStaleness",
+            "has no effect: with admission.mode: audit no request is refused",
+            "remove it, or set admission.mode to enforce",
+        );
     }
     if admission.guard && admission.mode == Some(AdmissionMode::Audit) {
         reader.warning(

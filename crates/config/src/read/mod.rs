@@ -183,6 +183,12 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         eviction: root.section("eviction", |eviction| EvictionConfig {
             mode: eviction.keyword("mode", EvictionMode::Relay),
             controller: eviction.keyword("controller", DisruptionControllerMode::Off),
+            selector_terms: eviction.ranged(
+                "selectorTerms",
+                100_000,
+                &(1_000..=100_000_000),
+                values::count,
+            ),
             wait: eviction.section("wait", eviction_wait),
         }),
         admission: root.section("admission", admission::admission),
@@ -191,6 +197,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),
         admin: root.section("admin", |admin| AdminConfig {
             address: admin.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
+            hosts: admin.get("hosts", Vec::new(), values::texts),
             secure: admin.section("secure", secure_admin),
             top_flows: admin.ranged("topFlows", 5, &(0..=100), values::count),
         }),
@@ -264,6 +271,8 @@ fn limits(section: &mut ConfigSection<'_>) -> LimitsConfig {
         spool_total: bytes(section, "spoolTotal", 64 << 20, 1 << 40),
         response_budget: response_budget(section),
         min_read_rate: bytes(section, "minReadRate", 128 << 10, 1 << 30),
+        unfinished_body_bytes: bytes(section, "unfinishedBodyBytes", 32 << 20, 1 << 40),
+        min_send_rate: bytes(section, "minSendRate", 64 << 10, 1 << 30),
     }
 }
 

@@ -178,6 +178,23 @@ fn evictions_that_the_gateway_reads_for_need_an_upstream_and_a_credential() {
 }
 
 #[test]
+fn a_limit_of_the_staleness_of_policies_has_to_be_possible_and_to_have_an_effect() {
+    let upstream = json!({"url": "http://127.0.0.1:6443", "tokenFile": "token"});
+    let of = |mode: &str, max: &str| {
+        let policies = json!({"files": ["token"], "maxStaleness": max});
+        json!({"upstream": upstream, "admission": {"mode": mode, "policies": policies}})
+    };
+    let key = "admission.policies.maxStaleness";
+    assert_single_findings(
+        "admission-staleness",
+        &[
+            (of("enforce", "2s"), Severity::Error, key),
+            (of("audit", "30s"), Severity::Warning, key),
+        ],
+    );
+}
+
+#[test]
 fn admission_policies_need_an_upstream_a_credential_and_policies() {
     let upstream = json!({"url": "http://127.0.0.1:6443", "tokenFile": "token"});
     let of = |admission: Value| json!({"upstream": upstream, "admission": admission});
@@ -253,7 +270,8 @@ fn admission_settings_are_read_as_written() {
     let reading = scratch.read(json!({
         "upstream": {"url": "http://127.0.0.1:6443", "tokenFile": "token"},
         "admission": {
-            "mode": "enforce", "policies": {"files": ["p.yaml"]}, "fidelity": "dryRun", "guard": true,
+            "mode": "enforce", "policies": {"files": ["p.yaml"], "maxStaleness": "30s"},
+            "fidelity": "dryRun", "guard": true,
             "bodyBudget": "8Mi", "workers": 3,
             "audit": {"file": "audit.jsonl", "maxSize": "2Mi", "maxFiles": 9},
         },
@@ -263,6 +281,7 @@ fn admission_settings_are_read_as_written() {
         mode: Some(AdmissionMode::Enforce),
         source: AdmissionSource::Files,
         files: vec![scratch.0.join("p.yaml")],
+        max_staleness: Some(std::time::Duration::from_secs(30)),
         fidelity: Fidelity::DryRun,
         guard: true,
         body_budget: 8 << 20,

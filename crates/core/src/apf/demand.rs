@@ -9,10 +9,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    apf::spec::Semantics,
-    time::{Time, nanos},
-};
+use crate::{apf::spec::Semantics, time::Time};
 
 /// The usual time between two updates of the statistics.
 pub(crate) const UPDATE_PERIOD: Duration = Duration::from_secs(10);
@@ -28,9 +25,9 @@ pub(crate) struct Integrator {
     min: u64,
     max: u64,
     elapsed_nanos: u64,
-    /// Seat-seconds of the period.
+    /// Seat-nanoseconds of the period.
     integral: f64,
-    /// Integral of the squared demand, in seats² × seconds.
+    /// Integral of the squared demand, in seats² × nanoseconds.
     integral_of_squares: f64,
     /// Seats and seat-seconds of requests that were refused.
     refused_seats: u64,
@@ -109,9 +106,9 @@ impl Integrator {
         let (average, deviation) = if self.elapsed_nanos == 0 {
             (f64::NAN, f64::NAN)
         } else {
-            let seconds = elapsed.as_secs_f64();
-            let average = self.integral / seconds;
-            let variance = self.integral_of_squares / seconds - average * average;
+            let nanos = as_f64(self.elapsed_nanos);
+            let average = self.integral / nanos;
+            let variance = self.integral_of_squares / nanos - average * average;
             (average, variance.sqrt())
         };
         let refused = self.refused_on_average(elapsed);
@@ -150,16 +147,16 @@ impl Integrator {
     }
 
     fn advance(&mut self, now: Time) {
-        let passed = nanos(now.since(self.last));
+        let passed = now.nanos_since(self.last).as_nanos();
         if passed == 0 {
             return;
         }
         self.last = now;
         self.elapsed_nanos = self.elapsed_nanos.saturating_add(passed);
-        let seconds = Duration::from_nanos(passed).as_secs_f64();
+        let nanos = as_f64(passed);
         let seats = as_f64(self.demand);
-        self.integral += seats * seconds;
-        self.integral_of_squares += seats * seats * seconds;
+        self.integral += seats * nanos;
+        self.integral_of_squares += seats * seats * nanos;
     }
 }
 
@@ -212,7 +209,8 @@ impl Demand {
     reason = "counts are far below 2^52, and statistics bear rounding"
 )]
 pub(super) fn as_f64(count: u64) -> f64 {
-    count as f64
+    // Processors convert signed numbers with one instruction, and others with several.
+    i64::try_from(count).unwrap_or(i64::MAX) as f64
 }
 
 /// The next whole number at or above `seats`, which is not negative.

@@ -3,13 +3,13 @@
 //! It is as if the ratio of two counts (seats in use and the limit, say) were observed once every
 //! nanosecond, so that quantiles are weighted by time and a short burst weighs little however many
 //! events it has. The histogram is kept with the counts it describes and changes with them, so an
-//! update must cost next to nothing: the bucket of the present ratio is remembered and searched for again
-//! only when a count changes; storage is inline.
+//! update must cost next to nothing. The bounds are kept as numerators of the present denominator, and the search for a bucket
+//! begins at the last one, so that counts are compared with counts; storage is inline.
 //!
 //! Not here: rendering as a Prometheus histogram, and the metrics' names.
 
 use super::demand::as_f64;
-use crate::time::{Time, nanos};
+use crate::time::Time;
 
 /// The most bounds a histogram can have.
 pub(crate) const MAX_BOUNDS: usize = 15;
@@ -56,33 +56,72 @@ impl Buckets {
         self.0
     }
 
-    /// The index of the bucket of `ratio`: that of the first bound not below it. Searched for from the bucket `near` on, if
-    /// it is not below that.
-    #[inline]
-    fn index_of(self, ratio: f64, near: usize) -> usize {
-        let is_below = |bound: &f64| *bound < ratio;
-        let from = match near.checked_sub(1).and_then(|index| self.0.get(index)) {
-            Some(bound) if is_below(bound) => near,
-            _ => 0,
-        };
-        let rest = self.0.iter().skip(from).position(|bound| !is_below(bound));
-        rest.map_or(self.0.len(), |index| from + index)
+    /// For each bucket the greatest numerator in it, over `denominator`; none is above that of the last one.
+    fn greatest_numerators(self, denominator: u64) -> [u64; MAX_BOUNDS + 1] {
+        let mut greatest = [u64::MAX; MAX_BOUNDS + 1];
+        for (greatest, bound) in greatest.iter_mut().zip(self.0) {
+            *greatest = greatest_within(*bound, denominator);
+        }
+        greatest
     }
+}
+
+/// The greatest numerator for which the ratio, as it is computed, is at most `bound`.
+fn greatest_within(bound: f64, denominator: u64) -> u64 {
+    let is_within = |numerator: u64| as_f64(numerator) / as_f64(denominator) <= bound;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bounds are not negative, and the cast saturates"
+    )]
+    let near = (bound * as_f64(denominator)) as u64;
+    // The product is rounded, too.
+    let candidates = [near.saturating_add(1), near, near.saturating_sub(1)];
+    let found = candidates.into_iter().find(|one| is_within(*one));
+    found.unwrap_or(0)
 }
 
 /// A histogram of numerator over denominator, weighted by time. Inline; never allocates.
 #[derive(Clone, Debug)]
 pub struct RatioHistogram {
     last: Time,
+    ratio: TimedRatio,
+}
+
+/// A [`RatioHistogram`] whose owner knows the time, which several of them share.
+#[derive(Clone, Debug)]
+pub(crate) struct TimedRatio {
     numerator: u64,
+    /// The numerator as a real number.
+    real: f64,
     denominator: u64,
-    ratio: f64,
     bucket: usize,
-    /// Sum of ratio × nanoseconds.
+    /// The greatest numerator of each bucket over the present denominator.
+    greatest: [u64; MAX_BOUNDS + 1],
+    /// Sum of numerator × nanoseconds over the present denominator.
+    weighted: f64,
+    /// Sum of ratio × nanoseconds over earlier denominators.
     sum: f64,
     /// Nanoseconds of each bucket, not cumulative.
     nanos: [u64; MAX_BOUNDS + 1],
     buckets: Buckets,
+}
+
+/// A time that has passed, in nanoseconds: as a whole and as a real number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PassedTime(u64, f64);
+
+impl PassedTime {
+    /// The time from `last`, which becomes `now`, to `now`; none if `now` is earlier or the same.
+    #[inline]
+    pub(crate) fn until(now: Time, last: &mut Time) -> Option<Self> {
+        let nanos = now.nanos_since(*last).as_nanos();
+        if nanos == 0 {
+            return None;
+        }
+        *last = now;
+        Some(Self(nanos, as_f64(nanos)))
+    }
 }
 
 /// What a [`RatioHistogram`] holds at some time.
@@ -100,18 +139,10 @@ impl RatioHistogram {
     /// A histogram that observes `numerator / denominator` from `now` on. A denominator of 0 counts
     /// as 1.
     pub fn new(buckets: Buckets, now: Time, numerator: u64, denominator: u64) -> Self {
-        let mut histogram = Self {
+        Self {
             last: now,
-            numerator,
-            denominator: denominator.max(1),
-            ratio: 0.0,
-            bucket: 0,
-            sum: 0.0,
-            nanos: [0; MAX_BOUNDS + 1],
-            buckets,
-        };
-        histogram.seek();
-        histogram
+            ratio: TimedRatio::new(buckets, numerator, denominator),
+        }
     }
 
     /// Sets the numerator; the time up to `now` is credited to the ratio that was.
@@ -120,54 +151,106 @@ impl RatioHistogram {
     #[inline]
     pub fn set_numerator(&mut self, now: Time, numerator: u64) {
         self.credit(now);
-        if self.numerator != numerator {
-            self.numerator = numerator;
-            self.seek();
-        }
+        self.ratio.set_numerator(numerator);
     }
 
     /// Sets the denominator, 0 counting as 1; else as [`Self::set_numerator`].
     pub fn set_denominator(&mut self, now: Time, denominator: u64) {
         self.credit(now);
-        let denominator = denominator.max(1);
-        if self.denominator != denominator {
-            self.denominator = denominator;
-            self.seek();
-        }
+        self.ratio.set_denominator(denominator);
     }
 
     /// What was observed up to `now`.
     pub fn snapshot(&self, now: Time) -> RatioSnapshot {
         let mut until_now = self.clone();
         until_now.credit(now);
+        until_now.ratio.snapshot()
+    }
+
+    fn credit(&mut self, now: Time) {
+        if let Some(passed) = PassedTime::until(now, &mut self.last) {
+            self.ratio.credit(passed);
+        }
+    }
+}
+
+impl TimedRatio {
+    pub(crate) fn new(buckets: Buckets, numerator: u64, denominator: u64) -> Self {
+        let denominator = denominator.max(1);
+        let mut ratio = Self {
+            numerator,
+            real: as_f64(numerator),
+            denominator,
+            bucket: 0,
+            greatest: buckets.greatest_numerators(denominator),
+            weighted: 0.0,
+            sum: 0.0,
+            nanos: [0; MAX_BOUNDS + 1],
+            buckets,
+        };
+        ratio.seek();
+        ratio
+    }
+
+    /// Credits time that has passed to the present ratio.
+    #[inline]
+    pub(crate) fn credit(&mut self, PassedTime(nanos, real): PassedTime) {
+        let bucket = &mut self.nanos[self.bucket];
+        // It would overflow in 584 years.
+        *bucket = bucket.wrapping_add(nanos);
+        self.weighted += self.real * real;
+    }
+
+    #[inline]
+    pub(crate) fn set_numerator(&mut self, numerator: u64) {
+        if self.numerator != numerator {
+            self.numerator = numerator;
+            self.real = as_f64(numerator);
+            self.seek();
+        }
+    }
+
+    /// Sets the denominator, 0 counting as 1.
+    pub(crate) fn set_denominator(&mut self, denominator: u64) {
+        let denominator = denominator.max(1);
+        if self.denominator == denominator {
+            return;
+        }
+        self.sum = self.sum_of_ratios();
+        self.weighted = 0.0;
+        self.denominator = denominator;
+        self.greatest = self.buckets.greatest_numerators(denominator);
+        self.seek();
+    }
+
+    /// What has been credited.
+    pub(crate) fn snapshot(&self) -> RatioSnapshot {
         let mut count = 0_u64;
-        let cumulative = until_now.nanos.map(|nanos| {
+        let cumulative = self.nanos.map(|nanos| {
             count = count.saturating_add(nanos);
             count
         });
         RatioSnapshot {
             buckets: self.buckets,
             cumulative,
-            sum: until_now.sum,
+            sum: self.sum_of_ratios(),
             count,
         }
     }
 
-    fn credit(&mut self, now: Time) {
-        let passed = nanos(now.since(self.last));
-        if passed == 0 {
-            return;
-        }
-        self.last = now;
-        let bucket = &mut self.nanos[self.bucket];
-        *bucket = bucket.saturating_add(passed);
-        self.sum += self.ratio * as_f64(passed);
-    }
-
+    /// Finds the bucket of the present ratio, from the last one on.
     #[inline]
     fn seek(&mut self) {
-        self.ratio = as_f64(self.numerator) / as_f64(self.denominator);
-        self.bucket = self.buckets.index_of(self.ratio, self.bucket);
+        while self.numerator > self.greatest[self.bucket] {
+            self.bucket += 1;
+        }
+        while self.bucket > 0 && self.numerator <= self.greatest[self.bucket - 1] {
+            self.bucket -= 1;
+        }
+    }
+
+    fn sum_of_ratios(&self) -> f64 {
+        self.sum + self.weighted / as_f64(self.denominator)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::time::nanos;
+use crate::time::Nanos;
 
 /// A number of seats, the unit of concurrency.
 pub type Seats = u32;
@@ -39,37 +39,41 @@ impl SeatSeconds {
         Self(seat_nanos / Self::SEAT_NANOS)
     }
 
-    /// `seats` held for `duration`, rounded to the nearest unit, half up. Exact below 2⁵³ seat-nanoseconds,
+    /// `seats` held for `time`, rounded to the nearest unit, half up. Exact below 2⁵³ seat-nanoseconds,
     /// 104 days of one seat.
-    pub(crate) fn product(seats: Seats, duration: Duration) -> Self {
+    pub(crate) fn product(seats: Seats, time: impl Into<Nanos>) -> Self {
         const EXACT: u64 = 1 << 53;
-        let seat_nanos = nanos(duration).saturating_mul(seats.into());
+        let time = time.into();
+        let seat_nanos = time.as_nanos().saturating_mul(seats.into());
         if seat_nanos < EXACT {
             // The same, without floating point.
             return Self((seat_nanos + Self::SEAT_NANOS / 2) / Self::SEAT_NANOS);
         }
-        Self::fractional_product(f64::from(seats), duration)
+        Self::fractional_product(f64::from(seats), time)
     }
 
     /// With `seats` held for `actual` instead of `assumed`. The difference is rounded, not both: a unit
     /// more or less decides ties.
     #[must_use]
-    pub(crate) fn corrected(self, seats: Seats, assumed: Duration, actual: Duration) -> Self {
-        match actual.checked_sub(assumed) {
-            Some(longer) => self.plus(Self::product(seats, longer)),
-            None => self.minus(Self::product(seats, assumed.saturating_sub(actual))),
+    pub(crate) fn corrected(self, seats: Seats, assumed: Nanos, actual: Nanos) -> Self {
+        let (assumed, actual) = (assumed.as_nanos(), actual.as_nanos());
+        let difference = Self::product(seats, Nanos::from_nanos(actual.abs_diff(assumed)));
+        if actual >= assumed {
+            self.plus(difference)
+        } else {
+            self.minus(difference)
         }
     }
 
-    /// `seats` (possibly fractional, not negative) held for `duration`, rounded to the nearest unit.
-    pub(crate) fn fractional_product(seats: f64, duration: Duration) -> Self {
+    /// `seats` (possibly fractional, not negative) held for `time`, rounded to the nearest unit.
+    pub(crate) fn fractional_product(seats: f64, time: Nanos) -> Self {
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "rates are far below 2^52 and not negative"
         )]
-        Self((seats * (nanos(duration) as f64) / Self::SEAT_NANOS as f64).round() as u64)
+        Self((seats * (time.as_nanos() as f64) / Self::SEAT_NANOS as f64).round() as u64)
     }
 
     /// How long `seats` take for this work; whole nanoseconds, zero for zero seats.
@@ -137,7 +141,7 @@ mod tests {
     fn a_correction_is_the_originals_for_short_and_for_long_work() {
         let corrected = |seats, nanos| {
             let charged = SeatSeconds::product(seats, ms(3));
-            let corrected = charged.corrected(seats, ms(3), Duration::from_nanos(nanos));
+            let corrected = charged.corrected(seats, ms(3).into(), Nanos::from_nanos(nanos));
             corrected.units()
         };
         assert_eq!(corrected(1, 5), 0);

@@ -90,6 +90,11 @@ impl DisruptionEvent {
         Self::on_budget(budget, "NoPods", format!("Failed to get pods: {error}"))
     }
 
+    /// The selectors of the namespace exceed their limit, and this budget is one of those that do not count any more.
+    pub(crate) fn too_many_terms(budget: &DisruptionBudget, error: &dyn std::error::Error) -> Self {
+        Self::on_budget(budget, "TooManySelectorTerms", error.to_string())
+    }
+
     pub(crate) fn calculation_failed(
         budget: &DisruptionBudget,
         error: &dyn std::error::Error,
@@ -131,12 +136,18 @@ impl DisruptionEvent {
     }
 }
 
-/// A label selector as Go prints it.
+/// The longest text of a selector. An event with a longer message would be refused.
+const MAX_SELECTOR: usize = 600;
+
+/// A label selector as Go prints it. A long one is cut off.
 fn go_selector(selector: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut printed = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
         let _ = write!(printed, "{key}: {},", text(value));
+        if printed.len() > MAX_SELECTOR {
+            return cut(printed);
+        }
     }
     printed.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
     for one in selector["matchExpressions"]
@@ -145,6 +156,7 @@ fn go_selector(selector: &Value) -> String {
         .flatten()
     {
         let values = one["values"].as_array().into_iter().flatten().map(text);
+        let values = values.take(MAX_SELECTOR);
         let _ = write!(
             printed,
             "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
@@ -152,9 +164,21 @@ fn go_selector(selector: &Value) -> String {
             text(&one["operator"]),
             values.collect::<Vec<_>>().join(" ")
         );
+        if printed.len() > MAX_SELECTOR {
+            return cut(printed);
+        }
     }
     printed.push_str("},}");
     printed
+}
+
+fn cut(mut text: String) -> String {
+    let end = (0..=MAX_SELECTOR)
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
+    text.truncate(end.unwrap_or(0));
+    text.push_str("...");
+    text
 }
 
 #[cfg(test)]
@@ -177,6 +201,10 @@ mod tests {
             "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{\
              LabelSelectorRequirement{Key:x,Operator:In,Values:[p q],},LabelSelectorRequirement{Key:y,Operator:Exists,Values:[],},},}"
         );
+        let long = json!({"matchExpressions": [
+            {"key": "a", "operator": "In", "values": vec!["value"; 10_000]},
+        ]});
+        assert_eq!(go_selector(&long).len(), MAX_SELECTOR + 3);
         assert_eq!(
             go_selector(&json!({})),
             "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}"

@@ -65,14 +65,24 @@ pub(crate) enum SyncError {
     /// The scale of an owner could not be determined.
     #[error(transparent)]
     Scale(#[from] ScaleError),
+    /// The selectors of the namespace exceed their limit.
+    #[error(
+        "the selectors of the PodDisruptionBudgets of this namespace exceed the limit of {limit} requirements and values, \
+         and older budgets count first: remove budgets, or shorten their selectors"
+    )]
+    TooManyTerms {
+        /// The limit.
+        limit: u64,
+    },
     /// The status could not be written.
     #[error("{0}")]
     Write(String),
 }
 
-/// Computes the status of a budget. `pods` are those of its namespace, or any superset.
+/// Computes the status of a budget. `pods` are those that it selects, sorted by name so that events and errors are
+/// deterministic.
 ///
-/// The cost is linear in the number of `pods`, and `O(n log n)` in the number of those that are selected.
+/// The cost is `O(n log n)` in the number of `pods`.
 pub(crate) fn sync(
     budget: &DisruptionBudget,
     pods: &[&Pod],
@@ -80,8 +90,8 @@ pub(crate) fn sync(
     now: Timestamp,
 ) -> SyncResult {
     let mut events = Vec::new();
-    let attempt = match select(budget, pods, &mut events) {
-        Ok(selected) => compute(budget, &selected, scales, now, &mut events),
+    let attempt = match check(budget, pods, &mut events) {
+        Ok(()) => compute(budget, pods, scales, now, &mut events),
         Err(error) => Err(Stop::Failed(error)),
     };
     match attempt {
@@ -113,23 +123,20 @@ impl<E: Into<SyncError>> From<E> for Stop {
     }
 }
 
-/// The selected pods, sorted by name so that events and errors are deterministic.
-fn select<'p>(
+/// An error, if the selector is invalid.
+fn check(
     budget: &DisruptionBudget,
-    pods: &[&'p Pod],
+    pods: &[&Pod],
     events: &mut Vec<DisruptionEvent>,
-) -> Result<Vec<&'p Pod>, SyncError> {
+) -> Result<(), SyncError> {
     if let Err(error) = &budget.spec.selector {
         events.push(DisruptionEvent::selector_failed(budget, error));
         return Err(SyncError::Selector(error.clone()));
     }
-    let selected = pods.iter().copied().filter(|pod| budget.selects(pod));
-    let mut selected: Vec<&Pod> = selected.collect();
-    selected.sort_by(|a, b| a.name.cmp(&b.name));
-    if selected.is_empty() {
+    if pods.is_empty() {
         events.push(DisruptionEvent::no_pods(budget));
     }
-    Ok(selected)
+    Ok(())
 }
 
 /// The new status, if it differs from the old one, and when to sync again.

@@ -3,13 +3,17 @@
 //! It behaves like the rate-limited work queue of Kubernetes controllers: a key that is added several times
 //! is processed once, and a key that is added while it is processed is processed again afterwards. Time is an
 //! argument.
+//!
+//! Unlike there, namespaces take turns, by what processing their keys costs.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use fairgate_core::time::Time;
+use fairgate_core::{time::Time, turn_queue::TurnQueue};
+
+use super::object_key::ObjectKey;
 
 /// The delay after the first failure. Each further failure doubles it.
 const FIRST_DELAY: Duration = Duration::from_millis(5);
@@ -19,11 +23,23 @@ const LONGEST_DELAY: Duration = Duration::from_secs(1000);
 const RETRIES_PER_SECOND: u32 = 10;
 const RETRY_BURST: u32 = 100;
 
+/// What is processed for a namespace.
+pub(super) trait NamespacedKey: Clone + Ord {
+    /// The namespace.
+    fn namespace(&self) -> &str;
+}
+
+impl NamespacedKey for ObjectKey {
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
 /// A queue for one worker.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct WorkQueue<K> {
-    /// Keys that can be taken now, oldest first.
-    ready: VecDeque<K>,
+    /// Keys that can be taken now, the oldest of each namespace first.
+    ready: TurnQueue<K>,
     /// Keys in `ready`, and keys that were added while they were processed.
     wanted: BTreeSet<K>,
     /// Keys that are being processed.
@@ -39,7 +55,7 @@ pub(super) struct WorkQueue<K> {
 impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         Self {
-            ready: VecDeque::new(),
+            ready: TurnQueue::default(),
             wanted: BTreeSet::new(),
             taken: BTreeSet::new(),
             later: BTreeMap::new(),
@@ -50,12 +66,21 @@ impl<K> Default for WorkQueue<K> {
     }
 }
 
-impl<K: Clone + Ord> WorkQueue<K> {
+impl<K: NamespacedKey> WorkQueue<K> {
     /// Adds a key to be processed as soon as possible.
     pub(super) fn add(&mut self, key: K) {
         if self.wanted.insert(key.clone()) && !self.taken.contains(&key) {
-            self.ready.push_back(key);
+            self.push(key);
         }
+    }
+
+    fn push(&mut self, key: K) {
+        self.ready.push(key.clone().namespace(), 1, key);
+    }
+
+    /// Charges a namespace for what was done for it, besides one for each key.
+    pub(super) fn charge(&mut self, namespace: &str, cost: u64) {
+        self.ready.charge(namespace, cost);
     }
 
     /// Adds a key to be processed at `time`, unless it is already scheduled for an earlier time.
@@ -88,7 +113,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         self.failures.remove(key);
     }
 
-    /// Takes the oldest key that is ready. The caller must call [`WorkQueue::done`] afterwards.
+    /// Takes the oldest key of the namespace whose turn it is. The caller must call [`WorkQueue::done`] afterwards.
     pub(super) fn take(&mut self, now: Time) -> Option<K> {
         while let Some((time, key)) = self.by_time.first().cloned() {
             if time > now {
@@ -98,7 +123,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
             self.later.remove(&key);
             self.add(key);
         }
-        let key = self.ready.pop_front()?;
+        let key = self.ready.pop()?;
         self.wanted.remove(&key);
         self.taken.insert(key.clone());
         Some(key)
@@ -108,7 +133,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
     pub(super) fn done(&mut self, key: &K) {
         self.taken.remove(key);
         if self.wanted.contains(key) {
-            self.ready.push_back(key.clone());
+            self.push(key.clone());
         }
     }
 
@@ -141,6 +166,18 @@ impl TokenBucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl NamespacedKey for &str {
+        fn namespace(&self) -> &'static str {
+            "ns"
+        }
+    }
+
+    impl NamespacedKey for i32 {
+        fn namespace(&self) -> &'static str {
+            "ns"
+        }
+    }
 
     fn at(millis: u64) -> Time {
         Time::from_nanos(millis * 1_000_000)

@@ -37,7 +37,7 @@ pub struct BudgetName {
     pub name: String,
 }
 
-/// The maximum number of evictions that wait.
+/// The maximum number of evictions that wait. Of both limits, one flow may have at most as many as are left for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitLimits {
     /// The limit for one budget.
@@ -51,6 +51,7 @@ pub struct WaitLimits {
 pub struct WaitPlace {
     budget: BudgetName,
     flow: String,
+    pod: String,
     number: u64,
 }
 
@@ -72,6 +73,10 @@ pub struct WaitingEvictions {
     limits: WaitLimits,
     budgets: BTreeMap<BudgetName, BudgetWaiters>,
     waiting: usize,
+    /// The places of each flow, at all budgets.
+    of_flow: BTreeMap<String, usize>,
+    /// The pods whose eviction waits, by namespace and name.
+    pods: BTreeSet<(String, String)>,
     next_number: u64,
 }
 
@@ -82,6 +87,8 @@ impl WaitingEvictions {
             limits,
             budgets: BTreeMap::new(),
             waiting: 0,
+            of_flow: BTreeMap::new(),
+            pods: BTreeSet::new(),
             next_number: 0,
         }
     }
@@ -122,20 +129,35 @@ impl WaitingEvictions {
         self.waiting >= self.limits.total || places >= self.limits.per_budget
     }
 
-    /// Gives an eviction of `flow` the last place of its flow; `None` if a limit is reached. It costs `O(log n)`, where
-    /// n is the number of waiting evictions.
-    pub fn join(&mut self, budget: &BudgetName, flow: &str) -> Option<WaitPlace> {
-        if self.is_full(budget) {
+    /// Whether a flow has as many places as are left for all, in total or at this budget.
+    fn has_its_share(&self, budget: &BudgetName, flow: &str) -> bool {
+        let everywhere = self.of_flow.get(flow).copied().unwrap_or(0);
+        let waiters = self.budgets.get(budget);
+        let here = waiters.and_then(|waiters| waiters.flows.get(flow));
+        let here = here.map_or(0, FlowWaiters::places);
+        let places = waiters.map_or(0, |waiters| waiters.places);
+        everywhere + self.waiting >= self.limits.total || here + places >= self.limits.per_budget
+    }
+
+    /// Gives an eviction of `flow` the last place of its flow; `None` if a limit is reached, or if an eviction of this pod
+    /// waits already. It costs `O(log n)`, where n is the number of waiting evictions.
+    pub fn join(&mut self, budget: &BudgetName, flow: &str, pod: &str) -> Option<WaitPlace> {
+        if self.has_its_share(budget, flow) {
+            return None;
+        }
+        if !self.pods.insert((budget.namespace.clone(), pod.to_owned())) {
             return None;
         }
         let number = self.next_number;
         self.next_number += 1;
         self.waiting += 1;
+        *self.of_flow.entry(flow.to_owned()).or_default() += 1;
         let waiters = self.budgets.entry(budget.clone()).or_default();
         waiters.join(flow, number);
         Some(WaitPlace {
             budget: budget.clone(),
             flow: flow.to_owned(),
+            pod: pod.to_owned(),
             number,
         })
     }
@@ -147,6 +169,14 @@ impl WaitingEvictions {
         };
         if waiters.leave(&place.flow, place.number, is_granted) {
             self.waiting -= 1;
+            let pod = (place.budget.namespace.clone(), place.pod.clone());
+            self.pods.remove(&pod);
+            if let Some(places) = self.of_flow.get_mut(&place.flow) {
+                *places -= 1;
+                if *places == 0 {
+                    self.of_flow.remove(&place.flow);
+                }
+            }
         }
         if waiters.places == 0 {
             self.budgets.remove(&place.budget);
@@ -201,6 +231,10 @@ struct FlowWaiters {
 }
 
 impl FlowWaiters {
+    fn places(&self) -> usize {
+        self.waiting.len() + usize::try_from(self.on_turn).unwrap_or(usize::MAX)
+    }
+
     /// The flow with the lowest rank is next. Turns count like granted evictions.
     fn rank(&self) -> (u64, u64) {
         (self.share + self.on_turn, self.order)

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 
 const LIMITS: WaitLimits = WaitLimits {
-    per_budget: 100,
-    total: 150,
+    per_budget: 1000,
+    total: 1500,
 };
 
 const NOBODY: [u64; 0] = [];
@@ -36,6 +36,7 @@ struct Crowd {
     waiting: WaitingEvictions,
     places: BTreeMap<u64, WaitPlace>,
     now: Time,
+    pods: usize,
 }
 
 impl Crowd {
@@ -44,6 +45,7 @@ impl Crowd {
             waiting: WaitingEvictions::new(LIMITS),
             places: BTreeMap::new(),
             now: Time::ZERO,
+            pods: 0,
         }
     }
 
@@ -58,7 +60,9 @@ impl Crowd {
     }
 
     fn join(&mut self, flow: &str) -> u64 {
-        let place = self.waiting.join(&foo(), flow).unwrap();
+        self.pods += 1;
+        let pod = format!("p{}", self.pods);
+        let place = self.waiting.join(&foo(), flow, &pod).unwrap();
         let number = place.number();
         self.places.insert(number, place);
         number
@@ -182,19 +186,66 @@ fn an_eviction_that_leaves_gives_up_its_place_and_turn() {
 }
 
 #[test]
-fn the_number_of_waiting_evictions_is_limited_per_budget_and_in_total() {
+fn a_flow_has_at_most_as_many_places_as_are_left_for_all() {
+    let mut waiting = WaitingEvictions::new(WaitLimits {
+        per_budget: 100,
+        total: 150,
+    });
+    let mut pods = 0..;
+    let mut join = |waiting: &mut WaitingEvictions, budget: &BudgetName, flow: &str| {
+        waiting.join(budget, flow, &format!("p{}", pods.next().unwrap()))
+    };
+    let greedy = (0..1000).filter_map(|_| join(&mut waiting, &foo(), "a"));
+    let greedy: Vec<_> = greedy.collect();
+    assert_eq!(greedy.len(), 50, "half of one budget");
+    let more = (0..1000).filter_map(|_| join(&mut waiting, &bar(), "a"));
+    assert_eq!(more.count(), 25, "half of all");
+    // Others always find a place, ever fewer of them.
+    let mut others = 0;
+    for flow in ["b", "c", "d"] {
+        let own = (0..1000)
+            .filter_map(|_| join(&mut waiting, &foo(), flow))
+            .count();
+        assert!(own > 0, "{flow}");
+        others += own;
+    }
+    assert_eq!(others, 25 + 12 + 6 + 1);
+    assert!(!waiting.may_charge(&foo(), None), "there are places left");
+    for place in greedy {
+        waiting.leave(&place, false);
+    }
+    assert!(join(&mut waiting, &foo(), "d").is_some());
+}
+
+#[test]
+fn a_pod_has_one_place() {
     let mut waiting = WaitingEvictions::new(LIMITS);
-    for _ in 0..100 {
-        assert!(waiting.join(&foo(), "a").is_some());
+    let place = waiting.join(&foo(), "a", "p").unwrap();
+    assert_eq!(waiting.join(&foo(), "a", "p"), None);
+    assert_eq!(waiting.join(&bar(), "b", "p"), None);
+    let elsewhere = BudgetName {
+        namespace: "other".to_owned(),
+        ..foo()
+    };
+    assert!(waiting.join(&elsewhere, "a", "p").is_some());
+    waiting.leave(&place, true);
+    waiting.leave(&place, true);
+    assert!(waiting.join(&foo(), "a", "p").is_some());
+    assert_eq!(waiting.len(), 2);
+}
+
+#[test]
+fn evictions_without_a_place_may_charge_once_there_are_none() {
+    let mut waiting = WaitingEvictions::new(WaitLimits {
+        per_budget: 100,
+        total: 150,
+    });
+    for flow in 0..100 {
+        let place = waiting.join(&foo(), &flow.to_string(), &flow.to_string());
+        assert_eq!(place.is_some(), flow < 100);
     }
-    assert_eq!(waiting.join(&foo(), "b"), None);
-    let mut last = None;
-    for _ in 0..50 {
-        last = waiting.join(&bar(), "b");
-    }
-    assert_eq!(waiting.join(&bar(), "b"), None, "150 wait");
-    waiting.leave(&last.unwrap(), false);
-    assert!(waiting.join(&bar(), "b").is_some());
+    assert_eq!(waiting.join(&foo(), "z", "z"), None);
+    assert!(waiting.may_charge(&foo(), None));
 }
 
 #[test]
@@ -210,8 +261,8 @@ fn a_new_eviction_does_not_overtake_waiting_ones() {
     assert!(!crowd.waiting.may_charge(&foo(), Some(&alone)));
     assert_eq!(crowd.observed(1), [first]);
     assert!(crowd.waiting.may_charge(&foo(), Some(&alone)));
-    for _ in 2..LIMITS.per_budget {
-        crowd.join("c");
+    for flow in 2..LIMITS.per_budget {
+        crowd.join(&format!("c{flow}"));
     }
     assert!(
         crowd.waiting.may_charge(&foo(), None),

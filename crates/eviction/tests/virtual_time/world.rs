@@ -327,7 +327,7 @@ impl World {
                 self.controller.written(outcome, time, now);
             }
             ControllerStep::PatchPod(..) => self.controller.patched(true, time),
-            ControllerStep::Wait(_) => {}
+            ControllerStep::Continue | ControllerStep::Wait(_) => {}
         }
         self.controller.take_events();
     }

@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::SelectorError;
+use super::{
+    SelectorError,
+    rules::{LabelSet, Rules},
+};
 use crate::go::Quoted;
 use fairgate_core::{
     digest::{ExpectedToken, LabelOperator, LabelSelectorParser, LabelSyntaxError},
@@ -22,31 +25,20 @@ const MOST_MISTAKES: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelSelector {
     /// `None` selects nothing.
-    requirements: Option<Vec<Requirement>>,
+    rules: Option<Rules>,
 }
 
-/// A condition on one label.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A condition on one label, as it is read.
 struct Requirement {
     key: String,
-    rule: Rule,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
-    Exists,
-    Absent,
-    In(BTreeSet<String>),
-    /// Holds also if the label does not exist.
-    NotIn(BTreeSet<String>),
-    Over(i64),
-    Under(i64),
+    operator: LabelOperator,
+    values: BTreeSet<String>,
 }
 
 impl LabelSelector {
     /// Selects no object.
     pub(crate) fn nothing() -> Self {
-        Self { requirements: None }
+        Self { rules: None }
     }
 
     /// Reads the text form; the empty one selects everything.
@@ -55,11 +47,9 @@ impl LabelSelector {
     ///
     /// The server's text for the first error.
     pub fn parse(selector: &str) -> Result<Self, SelectorError> {
-        let mut requirements = Vec::new();
+        let mut rules = Rules::default();
         if selector.is_empty() {
-            return Ok(Self {
-                requirements: Some(requirements),
-            });
+            return Ok(Self { rules: Some(rules) });
         }
         let mut parser = LabelSelectorParser::new(selector.as_bytes());
         loop {
@@ -70,13 +60,11 @@ impl LabelSelector {
             let Some(requirement) = requirement.map_err(message)? else {
                 break;
             };
-            let key = text(requirement.key);
-            let rule = Rule::checked(&key, requirement.operator, values).map_err(in_requirement)?;
-            requirements.push(Requirement { key, rule });
+            let (key, operator) = (text(requirement.key), requirement.operator);
+            check_values(&key, operator, &values).map_err(in_requirement)?;
+            rules.add(&key, operator, values);
         }
-        Ok(Self {
-            requirements: Some(requirements),
-        })
+        Ok(Self { rules: Some(rules) })
     }
 
     /// Reads the JSON form: null selects nothing, an object without requirements everything.
@@ -98,29 +86,70 @@ impl LabelSelector {
             Requirement::checked(key, LabelOperator::Equals, values)
         });
         let by_expression = expressions.into_iter().flatten().map(from_expression);
-        let requirements = by_label.chain(by_expression).collect::<Result<_, _>>()?;
-        Ok(Self {
-            requirements: Some(requirements),
-        })
+        let mut rules = Rules::default();
+        for requirement in by_label.chain(by_expression) {
+            let Requirement {
+                key,
+                operator,
+                values,
+            } = requirement?;
+            rules.add(&key, operator, values);
+        }
+        Ok(Self { rules: Some(rules) })
     }
 
-    /// Whether objects with these labels are selected.
-    pub fn matches(&self, labels: &Map<String, Value>) -> bool {
-        self.matches_by(|key| labels.get(key).and_then(Value::as_str))
+    /// Whether objects with these labels are selected. It costs as many look-ups as [`look_ups`](Self::look_ups) says.
+    pub fn matches(&self, labels: &impl LabelSet) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.hold(labels))
     }
 
-    /// Whether the object is selected whose labels `label` returns.
+    /// Whether the object is selected whose labels `label` returns. It costs a look-up for each label that the selector names.
     pub fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
-        self.requirements.as_ref().is_some_and(|requirements| {
-            requirements
-                .iter()
-                .all(|requirement| requirement.rule.holds(label(&requirement.key)))
-        })
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.hold_by(label))
     }
 
     /// Whether every object is selected, because nothing is required.
     pub fn is_everything(&self) -> bool {
-        self.requirements.as_ref().is_some_and(Vec::is_empty)
+        self.rules.as_ref().is_some_and(Rules::is_empty)
+    }
+
+    /// Whether no object is selected, whatever its labels.
+    pub fn is_nothing(&self) -> bool {
+        self.rules.is_none()
+    }
+
+    /// How many requirements there are, and values in them.
+    pub fn terms(&self) -> usize {
+        self.rules.as_ref().map_or(0, Rules::terms)
+    }
+
+    /// How many labels are looked up for an object with so many labels.
+    pub fn look_ups(&self, labels: usize) -> usize {
+        let rules = self.rules.as_ref();
+        rules.map_or(0, |rules| rules.look_ups(labels))
+    }
+
+    /// A label that every selected object has, and the values that it may have if they are known. Of several labels the one with
+    /// the fewest.
+    pub fn needed_label(&self) -> Option<(&str, Option<&BTreeSet<String>>)> {
+        self.rules.as_ref()?.needed_label()
+    }
+}
+
+impl LabelSet for Map<String, Value> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn value(&self, key: &str) -> Option<&str> {
+        self.get(key)?.as_str()
+    }
+
+    fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.iter()
+            .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
     }
 }
 
@@ -198,73 +227,49 @@ impl Requirement {
         if !names::is_label_key(key.as_bytes()) {
             return Err(invalid_key("key", key));
         }
+        check_values(key, operator, &values)?;
         Ok(Self {
             key: key.to_owned(),
-            rule: Rule::checked(key, operator, values)?,
+            operator,
+            values,
         })
     }
 }
 
-impl Rule {
-    fn checked(
-        key: &str,
-        operator: LabelOperator,
-        values: BTreeSet<String>,
-    ) -> Result<Self, String> {
-        let mut mistakes = Vec::new();
-        let is_existence = matches!(
-            operator,
-            LabelOperator::Exists | LabelOperator::DoesNotExist
-        );
-        if !is_existence && values.is_empty() {
-            let rule = "for 'in', 'notin' operators, values set can't be empty";
-            mistakes.push(format!("values: Invalid value: null: {rule}"));
-        }
-        if is_existence && !values.is_empty() {
-            let given: Vec<_> = values
-                .iter()
-                .map(|value| Quoted(value).to_string())
-                .collect();
-            let rule = "values set must be empty for exists and does not exist";
-            let given = given.join(",");
-            mistakes.push(format!("values: Invalid value: [{given}]: {rule}"));
-        }
-        for (index, value) in values.iter().enumerate() {
-            if mistakes.len() >= MOST_MISTAKES {
-                break;
-            }
-            check_value(key, operator, index, value, &mut mistakes);
-        }
-        match mistakes.as_slice() {
-            [] => Ok(Self::new(operator, values)),
-            [mistake] => Err(mistake.clone()),
-            mistakes => Err(format!("[{}]", mistakes.join(", "))),
-        }
+/// Whether a requirement may have these values.
+fn check_values(
+    key: &str,
+    operator: LabelOperator,
+    values: &BTreeSet<String>,
+) -> Result<(), String> {
+    let mut mistakes = Vec::new();
+    let is_existence = matches!(
+        operator,
+        LabelOperator::Exists | LabelOperator::DoesNotExist
+    );
+    if !is_existence && values.is_empty() {
+        let rule = "for 'in', 'notin' operators, values set can't be empty";
+        mistakes.push(format!("values: Invalid value: null: {rule}"));
     }
-
-    fn new(operator: LabelOperator, values: BTreeSet<String>) -> Self {
-        let number = |values: &BTreeSet<String>| values.iter().find_map(|value| value.parse().ok());
-        match operator {
-            LabelOperator::Exists => Self::Exists,
-            LabelOperator::DoesNotExist => Self::Absent,
-            LabelOperator::In | LabelOperator::Equals => Self::In(values),
-            LabelOperator::NotIn | LabelOperator::NotEquals => Self::NotIn(values),
-            LabelOperator::GreaterThan => Self::Over(number(&values).unwrap_or(i64::MAX)),
-            LabelOperator::LessThan => Self::Under(number(&values).unwrap_or(i64::MIN)),
-        }
+    if is_existence && !values.is_empty() {
+        let given: Vec<_> = values
+            .iter()
+            .map(|value| Quoted(value).to_string())
+            .collect();
+        let rule = "values set must be empty for exists and does not exist";
+        let given = given.join(",");
+        mistakes.push(format!("values: Invalid value: [{given}]: {rule}"));
     }
-
-    /// Whether the label may have this value, or be absent.
-    fn holds(&self, label: Option<&str>) -> bool {
-        let number = || label.and_then(|value| value.parse::<i64>().ok());
-        match self {
-            Self::Exists => label.is_some(),
-            Self::Absent => label.is_none(),
-            Self::In(values) => label.is_some_and(|value| values.contains(value)),
-            Self::NotIn(values) => !label.is_some_and(|value| values.contains(value)),
-            Self::Over(limit) => number().is_some_and(|value| value > *limit),
-            Self::Under(limit) => number().is_some_and(|value| value < *limit),
+    for (index, value) in values.iter().enumerate() {
+        if mistakes.len() >= MOST_MISTAKES {
+            break;
         }
+        check_value(key, operator, index, value, &mut mistakes);
+    }
+    match mistakes.as_slice() {
+        [] => Ok(()),
+        [mistake] => Err(mistake.clone()),
+        mistakes => Err(format!("[{}]", mistakes.join(", "))),
     }
 }
 

@@ -8,9 +8,11 @@
 
 pub(crate) mod field;
 pub(crate) mod label;
+mod rules;
 
 pub use field::FieldSelector;
 pub use label::LabelSelector;
+pub use rules::LabelSet;
 
 /// Why a selector cannot be parsed: the message of kube-apiserver's 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

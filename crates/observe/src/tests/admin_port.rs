@@ -12,7 +12,8 @@ async fn ask(address: std::net::SocketAddr, request: &str) -> String {
 /// The same, with further header lines.
 async fn ask_bytes(address: std::net::SocketAddr, request: &str, headers: &str) -> Vec<u8> {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = format!("{request} HTTP/1.1\r\nHost: a\r\n{headers}Connection: close\r\n\r\n");
+    let request =
+        format!("{request} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
@@ -28,6 +29,7 @@ fn operators_find_everything_on_their_own_port() {
         let anywhere = "127.0.0.1:0".parse().unwrap();
         let admin = AdminServer::bind(
             anywhere,
+            crate::AdminHosts::default(),
             OperatorEndpoints::new(Arc::clone(&world.telemetry), checks),
         )
         .await
@@ -88,7 +90,9 @@ fn metrics_are_compressed_for_clients_that_accept_gzip() {
         let sent = world.crowd().await;
         let anywhere = "127.0.0.1:0".parse().unwrap();
         let endpoints = OperatorEndpoints::new(Arc::clone(&world.telemetry), HealthChecks::new());
-        let admin = AdminServer::bind(anywhere, endpoints).await.unwrap();
+        let admin = AdminServer::bind(anywhere, crate::AdminHosts::default(), endpoints)
+            .await
+            .unwrap();
         let address = admin.address().unwrap();
         let running = tokio::spawn(admin.run());
         let metrics = ask(address, "GET /metrics").await;

@@ -47,7 +47,7 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_proxy::fairness::{
-    Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate,
+    BodyLimits, Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate,
 };
 
 /// The time of the clock at the start of each test.
@@ -213,6 +213,7 @@ impl World {
             watches: Caps::NONE,
             resets: fairgate_call::ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
+            bodies: BodyLimits::NONE,
         };
         let flow_control = FlowControl::new(1, policy(true), settings, START);
         let gate = Gate::new(Arc::clone(&flow_control), 0, clock.clone(), 1);

@@ -1,6 +1,7 @@
 //! Tries the configured methods of authentication in order.
 
 use std::{
+    net::SocketAddr,
     pin::Pin,
     sync::{
         Arc, LazyLock,
@@ -36,6 +37,8 @@ pub(super) struct Credentials<'a> {
     pub(super) peer_certificates: &'a [CertificateDer<'static>],
     /// The path, percent-decoded once and not cleaned.
     pub(super) decoded_path: &'a [u8],
+    /// Where the client is.
+    pub(super) client: SocketAddr,
 }
 
 /// The result of authentication without waiting.
@@ -64,6 +67,7 @@ pub(super) enum AuthDecision {
 pub(super) struct PendingReview {
     reviews: TokenReviews,
     review: PendingTokenReview,
+    client: SocketAddr,
     /// The WebSocket token, to be tried if the one in `Authorization` is refused.
     next: Option<NextToken>,
     failures: AuthFailures,
@@ -109,7 +113,7 @@ impl Authenticator {
         {
             return AuthOutcome::known(identity);
         }
-        self.authenticate_token(credentials.headers, now, failures)
+        self.authenticate_token(credentials, now, failures)
             .unwrap_or_else(|failures| {
                 self.anonymous_or_refused(credentials.decoded_path, failures)
             })
@@ -164,17 +168,19 @@ impl Authenticator {
     /// Authenticates by token; the failures so far if no token identifies a user.
     fn authenticate_token(
         &self,
-        headers: &HeaderMap,
+        credentials: &Credentials<'_>,
         now: Now,
         mut failures: AuthFailures,
     ) -> Result<AuthOutcome, AuthFailures> {
+        let (headers, client) = (credentials.headers, credentials.client);
         if let Some(token) = bearer::from_authorization(headers) {
             match self.look_up(token, now) {
                 TokenLookup::Known(identity) => return Ok(AuthOutcome::known(identity)),
                 TokenLookup::Refused(refused) => failures.push(refused),
                 TokenLookup::Unknown(digest) => {
                     let next = self.websocket_token(headers, now, &mut failures);
-                    return self.review(BearerToken::new(token), digest, next, failures);
+                    let token = BearerToken::new(token);
+                    return self.review(token, digest, client, next, failures);
                 }
             }
         }
@@ -182,7 +188,7 @@ impl Authenticator {
             None => Err(failures),
             Some(NextToken::Known(identity)) => Ok(AuthOutcome::known(identity)),
             Some(NextToken::Unreviewed(token, digest)) => {
-                self.review(Some(token), digest, None, failures)
+                self.review(Some(token), digest, client, None, failures)
             }
         }
     }
@@ -230,6 +236,7 @@ impl Authenticator {
         &self,
         token: Option<BearerToken>,
         digest: TokenDigest,
+        client: SocketAddr,
         next: Option<NextToken>,
         failures: AuthFailures,
     ) -> Result<AuthOutcome, AuthFailures> {
@@ -237,7 +244,8 @@ impl Authenticator {
             return Err(failures); // a token is unknown only where there are reviews
         };
         Ok(AuthOutcome::Review(Box::new(PendingReview {
-            review: reviews.review(&token, digest),
+            review: reviews.review(&token, digest, client),
+            client,
             reviews: reviews.clone(),
             next,
             failures,
@@ -276,7 +284,7 @@ impl Future for PendingReview {
                     return Poll::Ready(AuthDecision::Known(identity));
                 }
                 Some(NextToken::Unreviewed(token, digest)) => {
-                    self.review = self.reviews.review(&token, digest);
+                    self.review = self.reviews.review(&token, digest, self.client);
                 }
                 None => {
                     return Poll::Ready(match self.unavailable.take() {

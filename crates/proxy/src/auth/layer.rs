@@ -133,6 +133,7 @@ impl<S> Auth<S> {
             headers: inbound.request.headers(),
             peer_certificates: inbound.peer.certificates(),
             decoded_path: info.path(),
+            client: inbound.peer.remote,
         };
         let now = Now::of(&self.clock);
         let outcome = rules.authentication.authenticate(

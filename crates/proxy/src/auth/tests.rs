@@ -117,6 +117,7 @@ impl Scene {
         let credentials = Credentials {
             headers: &headers,
             peer_certificates: chain,
+            client: ([127, 0, 0, 1], 1).into(),
             decoded_path: b"/api",
         };
         let mut peer = PeerIdentityCache::default();
@@ -140,6 +141,7 @@ impl Scene {
         let credentials = Credentials {
             headers: &headers,
             peer_certificates: chain,
+            client: ([127, 0, 0, 1], 1).into(),
             decoded_path: b"/",
         };
         let authentication = self.build();
@@ -326,6 +328,7 @@ fn a_known_token_needs_no_review() {
     let credentials = Credentials {
         headers: &headers,
         peer_certificates: &[],
+        client: ([127, 0, 0, 1], 1).into(),
         decoded_path: b"/",
     };
     let mut peer = PeerIdentityCache::default();
@@ -353,6 +356,7 @@ fn a_connection_keeps_its_identity_until_the_certificate_expires_or_the_settings
     let credentials = Credentials {
         headers: &headers,
         peer_certificates: &chain,
+        client: ([127, 0, 0, 1], 1).into(),
         decoded_path: b"/",
     };
     let mut peer = PeerIdentityCache::default();

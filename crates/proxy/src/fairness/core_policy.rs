@@ -34,6 +34,8 @@ pub struct CorePolicy {
     pub estimator: EstimatorSettings,
     /// How much of slowly read replies may be spooled.
     pub spool: SpoolLimits,
+    /// How many bytes per second a client has to send while its request holds a seat that others need.
+    pub min_send_rate: u64,
     core: u16,
     flows: Arc<PolicyFlows>,
 }
@@ -112,6 +114,7 @@ impl CorePolicy {
             max_queued: settings.max_queued,
             estimator: settings.estimator,
             spool: settings.spool,
+            min_send_rate: settings.bodies.min_send_rate,
             core,
             flows,
         }

@@ -3,6 +3,10 @@
 //! If the client disconnects, or the request exceeds its deadline, while the upstream may be working on it, the
 //! request is not cancelled: it continues in the background and keeps what it holds, until its response has
 //! ended. See [`super::abandoned`] for the reasons.
+//!
+//! A request whose body the client did not complete is another case: the upstream was told that the request is incomplete,
+//! which it cannot have carried out, as an API server reads a whole body before it does anything. So what such a request holds
+//! is free once it has been reset upstream, unless its response had begun.
 
 use std::{
     future::{Future, poll_fn},
@@ -146,10 +150,10 @@ where
                 Some(unfinished) => held.continue_abandoned(unfinished, &self.context),
                 None => held.keep(),
             },
-            // The client's body is incomplete, but the upstream has got a part of the request.
-            Refusal::Malformed(_) if is_in_upstream(&self.context) => held.keep(),
-            // The upstream is done with it, or has never seen it.
-            _ => {}
+            // The upstream is done with it, or has never seen all of it.
+            _ if held.is_carried_out_whole(&self.context) => {}
+            // It may be working on what it got.
+            _ => held.keep(),
         }
     }
 }
@@ -200,6 +204,21 @@ impl HeldResources {
             Self::Seat(seat) => seat.time_left(),
             Self::Watch(watch) => watch.time_left(),
             Self::LongRunning(guard) => guard.time_left(),
+        }
+    }
+
+    /// Whether a request that failed before its response began is carried out as a whole or not at all. Then one whose body the
+    /// client did not complete was not, which this notes. A stream is not: the upstream works on what has arrived of it.
+    fn is_carried_out_whole(&self, context: &RequestContext) -> bool {
+        let is_incomplete = context.client_body_failed.get() && is_in_upstream(context);
+        match self {
+            Self::LongRunning(_) => !is_incomplete,
+            Self::Nothing | Self::Seat(_) | Self::Watch(_) => {
+                if is_incomplete {
+                    context.is_refused.set(true);
+                }
+                true
+            }
         }
     }
 
@@ -280,7 +299,7 @@ where
         result = unfinished.await;
     }
     let Ok(mut reply) = result else {
-        return abandoned.outcome(!context.client_body_failed.get());
+        return abandoned.outcome(held.is_carried_out_whole(context));
     };
     if matches!(held, HeldResources::Watch(_)) && is_watch(&reply) {
         return abandoned.outcome(true);

@@ -18,6 +18,7 @@ use super::{
     message::GateMessage,
     premature_resets::UserResets,
     settings::{Enforcement, FlowControlSettings},
+    unfinished_bodies::UnfinishedBodies,
     wait_limit::wait_limit,
     waiters::Waiter,
     work_estimates::WorkEstimates,
@@ -62,6 +63,8 @@ pub struct FlowControl {
     pub abandoned: Arc<AbandonedRequests>,
     /// Memory for replies whose clients read slowly.
     pub spool: Arc<Spool>,
+    /// Requests that wait for their bodies before they ask for a seat.
+    pub bodies: UnfinishedBodies,
 }
 
 /// The cells of each FlowSchema, by the names of its level and of itself.
@@ -86,6 +89,7 @@ impl FlowControl {
             premature: UserResets::new(settings.resets),
             abandoned: Arc::default(),
             spool: Arc::default(),
+            bodies: UnfinishedBodies::new(settings.bodies),
             settings: Mutex::new(settings),
             cells: Mutex::default(),
             core_cells: core_cells.collect(),
@@ -284,7 +288,7 @@ pub(super) mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
-    use crate::fairness::Caps;
+    use crate::fairness::{BodyLimits, Caps};
     use fairgate_call::{ResetLimits, SpoolLimits};
     use fairgate_core::apf::{
         ObjectSet, PolicySettings, Semantics,
@@ -318,6 +322,7 @@ pub(super) mod tests {
             watches: Caps::NONE,
             resets: ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
+            bodies: BodyLimits::NONE,
         }
     }
 

@@ -19,10 +19,10 @@ use super::{
     flow_control::FlowControl,
     message::GateMessage,
     settings::Enforcement,
-    waiters::{ReplyInProgress, Waiter, WaiterTable},
+    waiters::{BodyInProgress, ReplyInProgress, Waiter, WaiterTable},
 };
 use fairgate_base::clock::Clock;
-use fairgate_call::ReplyPipe;
+use fairgate_call::{BodyProgress, Call, ReplyPipe};
 use fairgate_core::{
     apf::{
         Semantics,
@@ -44,7 +44,13 @@ pub struct Gate {
     starts: DelayedStarts,
     pub(super) cells: Arc<CoreCells>,
     random: Cell<u64>,
+    /// Empty boxes for calls whose bodies are read before they ask for a seat.
+    #[expect(clippy::vec_box, reason = "the boxes themselves are kept")]
+    boxes: RefCell<Vec<Box<Option<Call>>>>,
 }
+
+/// How many empty boxes are kept: more than requests arrive in one turn of a busy core.
+const SPARE_BOXES: usize = 64;
 
 impl Gate {
     /// The gate of core `core`. [`Gate::run`] must be spawned on that core.
@@ -76,7 +82,25 @@ impl Gate {
             waiters: RefCell::new(WaiterTable::new(core)),
             starts: DelayedStarts::default(),
             random: Cell::new(seed | 1),
+            boxes: RefCell::default(),
         })
+    }
+
+    /// A call in a box. Boxes are used again: a write whose body is there costs no allocation.
+    pub(super) fn boxed(&self, call: Call) -> Box<Option<Call>> {
+        let mut empty = self.boxes.borrow_mut().pop().unwrap_or_default();
+        *empty = Some(call);
+        empty
+    }
+
+    /// The call of a box, which is kept for another one.
+    pub(super) fn unboxed(&self, mut boxed: Box<Option<Call>>) -> Option<Call> {
+        let call = boxed.take();
+        let mut boxes = self.boxes.borrow_mut();
+        if boxes.len() < SPARE_BOXES {
+            boxes.push(boxed);
+        }
+        call
     }
 
     /// The number of the core that the gate belongs to.
@@ -307,6 +331,16 @@ impl Gate {
     /// Registers the reply of an executing request, once it has begun.
     pub(super) fn set_reply(&self, waiter: Waiter, reply: &Rc<ReplyPipe>) {
         self.waiters.borrow_mut().set_reply(waiter, reply);
+    }
+
+    /// Registers the body of an executing request, whose client still sends it.
+    pub(super) fn set_body(&self, waiter: Waiter, body: &Rc<BodyProgress>) {
+        self.waiters.borrow_mut().set_body(waiter, body);
+    }
+
+    /// The bodies in progress of requests that hold seats.
+    pub(super) fn bodies_in_progress(&self) -> Vec<BodyInProgress> {
+        self.waiters.borrow().bodies_in_progress()
     }
 
     /// The seats that a request of [`Gate::replies_in_progress`] holds.

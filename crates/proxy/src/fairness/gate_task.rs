@@ -8,14 +8,16 @@ use super::{
     gate::Gate,
     message::GateMessage,
     slow_readers::{CHECK_INTERVAL, SlowReaders},
+    slow_senders::SlowSenders,
 };
 
 impl Gate {
-    /// Reads this core's mailbox and checks the replies that hold seats; never completes.
+    /// Reads this core's mailbox and checks the clients of requests that hold seats; never completes.
     pub async fn run(self: Rc<Self>) {
         let mut messages = Vec::new();
         let mut checks = check_ticks(self.clock().instant(self.now()));
         let mut slow_readers = SlowReaders::default();
+        let mut slow_senders = SlowSenders::default();
         loop {
             let mailbox = self.flow_control().mailbox(self.core());
             tokio::select! {
@@ -24,6 +26,7 @@ impl Gate {
                 _ = checks.tick() => {
                     self.release_overdue();
                     slow_readers.check(&self);
+                    slow_senders.check(&self);
                 }
                 () = poll_fn(|cx| mailbox.poll_fetch(cx, &mut messages)) => {}
             }
@@ -46,7 +49,7 @@ impl Gate {
     }
 }
 
-/// When to check replies: at `first`, and then every [`CHECK_INTERVAL`].
+/// When to check: at `first`, and then every [`CHECK_INTERVAL`].
 ///
 /// A core that was blocked continues with a single check. Clients read nothing between checks that follow each other at
 /// once, so all of them would seem slow.

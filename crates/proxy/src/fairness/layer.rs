@@ -1,6 +1,7 @@
 //! The layer that admits calls: the only place where requests wait for seats.
 //!
-//! A call waits here until it has a seat; the body of its reply then holds the seat to its end.
+//! A call waits here until its body is complete, if that is short, and then until it has a seat; the body of its reply holds the
+//! seat to its end.
 
 use std::{
     future::Future,
@@ -17,6 +18,7 @@ use super::{
     gate::Gate,
     long_running::LongRunningEntry,
     long_running_guard::LongRunningGuard,
+    receiving::{self, ReceivingBody},
     seat::Seat,
     watch_init::WatchGuard,
 };
@@ -100,49 +102,66 @@ where
 
     fn admit(&mut self, call: Call) -> State<S> {
         if call.kind != RequestKind::Watch {
-            return self.admit_in(call, None);
+            return self.receive(call, None);
         }
         // Without enforcement the limits are not applied, but running requests are counted in any case.
         let enforced = self.gate.enforces();
         match (self.gate.flow_control().watches).enter(&call.digest, enforced) {
-            Some(entry) => self.admit_in(call, Some(entry)),
+            Some(entry) => self.receive(call, Some(entry)),
             None => State::Refused(Some(Refusal::TooManyWatches {
                 retry_after: LONG_RUNNING_RETRY_AFTER,
             })),
         }
     }
 
-    fn admit_in(&mut self, call: Call, entry: Option<LongRunningEntry>) -> State<S> {
-        match self.gate.admit(&call) {
-            AdmissionOutcome::Execute(seat) => {
-                State::execute(&mut self.inner, call, Some(seat), entry)
-            }
-            AdmissionOutcome::Queued(queued) => State::Queued {
+    /// Reads the body of a call if that comes before its seat.
+    fn receive(&mut self, call: Call, entry: Option<LongRunningEntry>) -> State<S> {
+        if receiving::comes_first(&call, &self.gate) {
+            return State::Receiving {
+                receiving: ReceivingBody::default(),
+                entry,
+                call: self.gate.boxed(call),
+                inner: self.inner.clone(),
+            };
+        }
+        State::admit(&self.gate, &mut self.inner, call, entry)
+    }
+}
+
+impl<S> State<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone,
+    S::Future: Unpin + 'static,
+{
+    /// Asks for a seat.
+    fn admit(gate: &Rc<Gate>, inner: &mut S, call: Call, entry: Option<LongRunningEntry>) -> Self {
+        match gate.admit(&call) {
+            AdmissionOutcome::Execute(seat) => Self::execute(inner, call, Some(seat), entry),
+            AdmissionOutcome::Queued(queued) => Self::Queued {
                 queued,
                 entry,
                 call: Box::new(call),
-                inner: self.inner.clone(),
+                inner: inner.clone(),
             },
             AdmissionOutcome::Reject(rejection) => {
-                State::Refused(Some(Refusal::TooManyRequests(Box::new(rejection))))
+                Self::Refused(Some(Refusal::TooManyRequests(Box::new(rejection))))
             }
             AdmissionOutcome::Exempt if call.kind == RequestKind::LongRunning => {
                 // Without enforcement the limits are not applied, but running requests are counted in any case.
-                let enforced = self.gate.enforces();
-                match (self.gate.flow_control().long_running).enter(&call.digest, enforced) {
+                let enforced = gate.enforces();
+                match (gate.flow_control().long_running).enter(&call.digest, enforced) {
                     Some(entry) => {
-                        let guard =
-                            LongRunningGuard::new(entry, &self.gate, &call.context, enforced);
+                        let guard = LongRunningGuard::new(entry, gate, &call.context, enforced);
                         let held = HeldResources::LongRunning(guard);
-                        let executing = ExecutingRequest::start(&mut self.inner, call, held, None);
-                        State::Executing(executing)
+                        let executing = ExecutingRequest::start(inner, call, held, None);
+                        Self::Executing(executing)
                     }
-                    None => State::Refused(Some(Refusal::TooManyLongRunning {
+                    None => Self::Refused(Some(Refusal::TooManyLongRunning {
                         retry_after: LONG_RUNNING_RETRY_AFTER,
                     })),
                 }
             }
-            AdmissionOutcome::Exempt => State::execute(&mut self.inner, call, None, entry),
+            AdmissionOutcome::Exempt => Self::execute(inner, call, None, entry),
         }
     }
 }
@@ -166,6 +185,7 @@ where
 {
     fn drop(&mut self) {
         let context = match &self.state {
+            State::Receiving { call, .. } => call.as_ref().as_ref().map(|call| &*call.context),
             State::Queued { call, .. } => Some(&*call.context),
             State::Executing(executing) => executing.unanswered(),
             State::Refused(_) | State::Over => None,
@@ -186,6 +206,12 @@ where
     S::Future: Unpin + 'static,
 {
     Refused(Option<Refusal>),
+    Receiving {
+        receiving: ReceivingBody,
+        entry: Option<LongRunningEntry>,
+        call: Box<Option<Call>>,
+        inner: S,
+    },
     Queued {
         queued: Box<QueuedRequest>,
         entry: Option<LongRunningEntry>,
@@ -203,10 +229,13 @@ where
 {
     fn execute(
         inner: &mut S,
-        call: Call,
+        mut call: Call,
         seat: Option<Seat>,
         watch: Option<LongRunningEntry>,
     ) -> Self {
+        if let Some(seat) = &seat {
+            seat.observe_body(call.request.body_mut());
+        }
         let held = match seat {
             None => HeldResources::Nothing,
             Some(seat) if call.kind == RequestKind::Watch => {
@@ -220,7 +249,7 @@ where
 
 impl<S> Future for Admitted<S>
 where
-    S: Service<Call, Response = Reply, Error = Refusal>,
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone,
     S::Future: Unpin + 'static,
 {
     type Output = Result<Reply, Refusal>;
@@ -235,6 +264,15 @@ where
                         Refusal::Internal("a finished request was polled again".into())
                     });
                     return Poll::Ready(Err(refusal));
+                }
+                State::Receiving {
+                    receiving, call, ..
+                } => {
+                    let received = match &mut **call {
+                        Some(call) => ready!(receiving.poll(&this.gate, call, cx)),
+                        None => Ok(()),
+                    };
+                    this.state = this.take_received(received);
                 }
                 State::Queued { queued, call, .. } => {
                     let outcome = ready!(poll_queued(queued, call, cx));
@@ -264,9 +302,28 @@ where
 
 impl<S> Admitted<S>
 where
-    S: Service<Call, Response = Reply, Error = Refusal>,
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone,
     S::Future: Unpin + 'static,
 {
+    fn take_received(&mut self, received: Result<(), Refusal>) -> State<S> {
+        let State::Receiving {
+            receiving,
+            entry,
+            call,
+            mut inner,
+        } = std::mem::replace(&mut self.state, State::Over)
+        else {
+            return State::Over;
+        };
+        drop(receiving);
+        let call = self.gate.unboxed(call);
+        match (received, call) {
+            (Ok(()), Some(call)) => State::admit(&self.gate, &mut inner, call, entry),
+            (Ok(()), None) => State::Over,
+            (Err(refusal), _) => State::Refused(Some(refusal)),
+        }
+    }
+
     fn take_outcome(&mut self, outcome: Result<Seat, Refusal>) -> State<S> {
         let State::Queued {
             queued,

@@ -6,11 +6,14 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use http_body::Body as _;
 
 use super::{
     abandoned::AbandonedRequest, gate::Gate, list_observer::ListObserver, waiters::Waiter,
 };
-use fairgate_call::{BodyEnd, ReplyGuard, ReplyPipe, RequestContext, RequestKind, UpstreamGuard};
+use fairgate_call::{
+    BodyEnd, ClientBody, ReplyGuard, ReplyPipe, RequestContext, RequestKind, UpstreamGuard,
+};
 use fairgate_core::{
     apf::{
         level::{QueuePlace, Ticket},
@@ -101,6 +104,14 @@ impl Seat {
     /// The request.
     pub fn digest(&self) -> &Arc<RequestDigest> {
         &self.digest
+    }
+
+    /// Registers the body of the request with the gate, which checks how fast the client sends it, if it is not complete and
+    /// other requests could use the seat.
+    pub(super) fn observe_body(&self, body: &mut ClientBody) {
+        if self.limited && !body.is_end_stream() {
+            self.gate.set_body(self.waiter, &body.observe());
+        }
     }
 
     /// How much longer the request may execute at most.

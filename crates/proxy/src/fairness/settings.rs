@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::long_running::Caps;
+use super::{long_running::Caps, unfinished_bodies::BodyLimits};
 use fairgate_call::{ResetLimits, SpoolLimits};
 use fairgate_core::apf::work::EstimatorSettings;
 
@@ -19,7 +19,7 @@ pub enum Enforcement {
     Off,
 }
 
-/// Settings of flow control; all may change while the gateway runs, except `resets`.
+/// Settings of flow control; all may change while the gateway runs, except `resets` and the bytes of `bodies`.
 #[derive(Clone, Debug)]
 pub struct FlowControlSettings {
     /// Whether decisions are enforced.
@@ -41,4 +41,6 @@ pub struct FlowControlSettings {
     /// How much of replies may be spooled whose clients read slowly, and how many bytes such a client
     /// has to read per second.
     pub spool: SpoolLimits,
+    /// How much requests may take that wait for their bodies, and how fast clients have to send them.
+    pub bodies: BodyLimits,
 }

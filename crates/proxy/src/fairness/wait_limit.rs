@@ -24,6 +24,22 @@ pub(super) fn wait_deadline(
     deadline.map_or(until, |deadline| until.min(deadline))
 }
 
+/// How long a body may take at least, if the deadline is not before that: a client with a short time limit needs a round trip,
+/// or two if it waits for `100 Continue`, and more where packets are lost.
+const LEAST_BODY_TIME: Duration = Duration::from_secs(2);
+
+/// The time until which the body of a request has to be there that is read before the request waits for a seat: as long as the
+/// request may wait, which counts from its head.
+pub(super) fn body_deadline(
+    received: Time,
+    deadline: Option<Time>,
+    request_timeout: Duration,
+) -> Time {
+    let wait = wait_deadline(received, deadline, request_timeout);
+    let until = wait.max(received.plus(LEAST_BODY_TIME));
+    deadline.map_or(until, |deadline| until.min(deadline))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +62,13 @@ mod tests {
         );
         assert_eq!(wait_deadline(at(100), None, 8 * MINUTE), at(160));
         assert_eq!(wait_deadline(at(100), Some(at(100)), MINUTE), at(100));
+    }
+
+    #[test]
+    fn a_body_may_take_as_long_as_the_request_may_wait_and_two_seconds_before_a_close_deadline() {
+        assert_eq!(body_deadline(at(100), None, MINUTE), at(115));
+        assert_eq!(body_deadline(at(100), Some(at(160)), MINUTE), at(115));
+        assert_eq!(body_deadline(at(100), Some(at(104)), MINUTE), at(102));
+        assert_eq!(body_deadline(at(100), Some(at(101)), MINUTE), at(101));
     }
 }

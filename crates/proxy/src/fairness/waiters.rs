@@ -10,7 +10,7 @@ use std::{
     task::Waker,
 };
 
-use fairgate_call::ReplyPipe;
+use fairgate_call::{BodyProgress, ReplyPipe};
 use fairgate_core::{
     apf::level::{Level, Ticket},
     digest::RequestDigest,
@@ -50,6 +50,8 @@ struct WaiterEntry {
     held: Option<(Ticket<Waiter>, Time)>,
     /// The reply, once it has begun.
     reply: Option<Weak<ReplyPipe>>,
+    /// The body of an executing request, if it was not complete when the request got its seat.
+    body: Option<Weak<BodyProgress>>,
 }
 
 /// What the dispatcher has decided about a waiting request.
@@ -74,6 +76,13 @@ pub(super) struct ReplyInProgress {
     pub(super) digest: Option<Arc<RequestDigest>>,
     /// The request's entry in the table of its core.
     pub(super) index: usize,
+}
+
+/// A body whose client still sends it while its request holds seats of a level.
+pub(super) struct BodyInProgress {
+    pub(super) body: Rc<BodyProgress>,
+    pub(super) level: Level<Waiter>,
+    pub(super) digest: Option<Arc<RequestDigest>>,
 }
 
 impl WaiterTable {
@@ -108,6 +117,7 @@ impl WaiterTable {
         slot.digest = None;
         slot.waker = None;
         slot.reply = None;
+        slot.body = None;
         slot.replaced = false;
         let untaken = slot.granted.take();
         self.free.push(waiter.slot);
@@ -207,6 +217,25 @@ impl WaiterTable {
         if let Some(slot) = self.get(waiter) {
             slot.reply = Some(Rc::downgrade(reply));
         }
+    }
+
+    /// The client of an executing request still sends its body.
+    pub(super) fn set_body(&mut self, waiter: Waiter, body: &Rc<BodyProgress>) {
+        if let Some(slot) = self.get(waiter) {
+            slot.body = Some(Rc::downgrade(body));
+        }
+    }
+
+    /// The bodies in progress of requests that hold seats. O(entries).
+    pub(super) fn bodies_in_progress(&self) -> Vec<BodyInProgress> {
+        let in_progress = |slot: &WaiterEntry| {
+            Some(BodyInProgress {
+                body: slot.body.as_ref()?.upgrade()?,
+                level: slot.held.as_ref()?.0.level().clone(),
+                digest: slot.digest.clone(),
+            })
+        };
+        self.all.iter().filter_map(in_progress).collect()
     }
 
     /// Takes the tickets that should have been returned by `now`. O(entries).

@@ -57,7 +57,7 @@ use fairgate_call::{
 use fairgate_core::digest::User;
 use fairgate_upstream::dial::DialError;
 use pool::Pool;
-use retryable_body::{BodyRecovery, RetryableBody};
+use retryable_body::{BodyRecovery, ClientFailure, RecoveredBody, RetryableBody};
 
 /// The maximum number of attempts to send a request, if sending it again is safe. More than two, because an upstream
 /// may close several connections at the same time.
@@ -291,11 +291,11 @@ impl Forwarder {
         }
         let is_safe = unprocessed || (leased.is_stale(&error) && call.kind.may_repeat());
         match recovery.recover() {
-            retryable_body::RecoveredBody::Whole(body) if is_safe => {
+            RecoveredBody::Whole(body) if is_safe => {
                 call.context.trace.request_bytes.set(0);
                 Err(AttemptFailure::Again(body))
             }
-            retryable_body::RecoveredBody::ClientFailed => Err(AttemptFailure::Client),
+            RecoveredBody::ClientFailed(failure) => Err(AttemptFailure::Client(failure)),
             _ if unprocessed => Err(AttemptFailure::Unsent),
             _ => Err(AttemptFailure::Upstream),
         }
@@ -354,7 +354,7 @@ enum AttemptFailure {
     /// The upstream has not processed it, but part of the body is lost.
     Unsent,
     /// The client's body is incomplete.
-    Client,
+    Client(ClientFailure),
     /// The upstream may have processed it.
     Upstream,
 }
@@ -363,7 +363,10 @@ impl AttemptFailure {
     fn refusal(self) -> Refusal {
         match self {
             Self::Again(_) | Self::Unsent => Refusal::UpstreamUnreachable,
-            Self::Client => Refusal::Malformed("the request's body is incomplete"),
+            Self::Client(ClientFailure::Incomplete) => {
+                Refusal::Malformed("the request's body is incomplete")
+            }
+            Self::Client(ClientFailure::TooSlow) => Refusal::BodyTooSlow,
             Self::Upstream => Refusal::UpstreamFailed,
         }
     }

@@ -28,7 +28,16 @@ struct Inner {
     /// What was read of it; `None` once it is too large to be kept.
     read: RefCell<Option<Vec<Bytes>>>,
     read_bytes: Cell<usize>,
-    client_failed: Cell<bool>,
+    client_failure: Cell<Option<ClientFailure>>,
+}
+
+/// Why a client's body is incomplete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientFailure {
+    /// The client did not send all of it.
+    Incomplete,
+    /// It sent too slowly.
+    TooSlow,
 }
 
 impl Default for Inner {
@@ -37,7 +46,7 @@ impl Default for Inner {
             back: Cell::default(),
             read: RefCell::new(Some(Vec::new())),
             read_bytes: Cell::default(),
-            client_failed: Cell::default(),
+            client_failure: Cell::default(),
         }
     }
 }
@@ -62,8 +71,8 @@ pub(super) enum RecoveredBody {
     Whole(ClientBody),
     /// Part of it is lost.
     Spent,
-    /// The client did not send all of it.
-    ClientFailed,
+    /// It was incomplete.
+    ClientFailed(ClientFailure),
 }
 
 impl BodyRecovery {
@@ -75,9 +84,13 @@ impl BodyRecovery {
     pub(super) fn recover(&self) -> RecoveredBody {
         match &self.0 {
             None => RecoveredBody::Whole(ClientBody::empty()),
-            Some(inner) if inner.client_failed.get() => RecoveredBody::ClientFailed,
-            Some(inner) => match (inner.back.take(), inner.read.take()) {
-                (Some(mut body), Some(read)) => {
+            Some(inner) => match (
+                inner.client_failure.get(),
+                inner.back.take(),
+                inner.read.take(),
+            ) {
+                (Some(failure), ..) => RecoveredBody::ClientFailed(failure),
+                (None, Some(mut body), Some(read)) => {
                     body.put_back(read);
                     RecoveredBody::Whole(body)
                 }
@@ -127,7 +140,10 @@ impl RetryableBody {
     fn fail(&mut self, error: BodyError) -> Result<(), BodyError> {
         self.context.client_body_failed.set(true);
         if let BodyRecovery(Some(inner)) = &self.recovery {
-            inner.client_failed.set(true);
+            inner.client_failure.set(Some(match error {
+                BodyError::SentTooSlowly => ClientFailure::TooSlow,
+                _ => ClientFailure::Incomplete,
+            }));
         }
         let failing = std::mem::replace(&mut self.failing, Failing::Over);
         let turn = match failing {

@@ -150,8 +150,9 @@ struct Distributor {
 impl Distributor {
     /// Waits for connections and accepts all that are queued, up to the limit.
     async fn accept_some(&mut self, listener: &AsyncFd<TcpListener>) -> io::Result<()> {
-        self.connections.below(self.connections.limit).await;
         let mut ready = listener.readable().await?;
+        self.connections.make_room();
+        self.connections.below(self.connections.limit).await;
         while self.connections.open() < self.connections.limit {
             match listener.get_ref().accept() {
                 Ok((stream, from)) => self.hand_over(stream, from),

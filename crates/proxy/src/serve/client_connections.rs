@@ -11,7 +11,10 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::core_load::CoreLoad;
+use super::{
+    core_load::CoreLoad,
+    opening::{OpeningConnection, OpeningConnections},
+};
 use fairgate_core::sync::{Mutex, lock};
 
 /// The client connections of the process.
@@ -21,6 +24,7 @@ pub struct ClientConnections {
     rejected: AtomicU64,
     pub(super) limit: usize,
     addresses: Option<AddressLimit>,
+    opening: OpeningConnections,
     ended: Notify,
 }
 
@@ -43,6 +47,7 @@ impl ClientConnections {
                 limit: limit.max(1),
                 open: Mutex::default(),
             }),
+            opening: OpeningConnections::default(),
             ended: Notify::new(),
         })
     }
@@ -67,6 +72,13 @@ impl ClientConnections {
         self.below(1).await;
     }
 
+    /// If all connections are taken, one that is being opened is closed for the next.
+    pub(super) fn make_room(&self) {
+        if self.open() >= self.limit {
+            self.opening.give_up_one();
+        }
+    }
+
     /// Completes when fewer than `limit` connections are open.
     pub(super) async fn below(&self, limit: usize) {
         loop {
@@ -89,6 +101,11 @@ impl AddressLimit {
         let admitted = *connections < self.limit;
         *connections += usize::from(admitted);
         admitted
+    }
+
+    /// Counts a connection for which another one is about to end.
+    fn add_instead(&self, address: IpAddr) {
+        *lock(&self.open).entry(address).or_default() += 1;
     }
 
     fn remove(&self, address: IpAddr) {
@@ -116,10 +133,13 @@ pub(super) struct CountedConnection {
     connections: Arc<ClientConnections>,
     load: Arc<CoreLoad>,
     address: IpAddr,
+    /// Until it is open.
+    opening: Option<OpeningConnection>,
 }
 
 impl CountedConnection {
-    /// `None` if there are too many connections from this address.
+    /// `None` if there are too many connections from this address, and all of them are open. If one of them is still being
+    /// opened, that is given up for this one.
     pub(super) fn new(
         connections: Arc<ClientConnections>,
         load: Arc<CoreLoad>,
@@ -129,15 +149,33 @@ impl CountedConnection {
         if let Some(addresses) = &connections.addresses
             && !addresses.add(address)
         {
-            return None;
+            if !connections.opening.give_up_of(address) {
+                return None;
+            }
+            addresses.add_instead(address);
         }
         connections.open.fetch_add(1, Ordering::Relaxed);
         load.add_connection();
+        let opening = connections.opening.add(address);
         Some(Self {
             connections,
             load,
             address,
+            opening: Some(opening),
         })
+    }
+
+    /// Completes when the connection is to be closed for another one, which does not happen once it is open.
+    pub(super) async fn given_up(&self) {
+        match &self.opening {
+            Some(opening) => opening.given_up().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The connection is open.
+    pub(super) fn opened(&mut self) {
+        self.opening = None;
     }
 }
 
@@ -161,7 +199,10 @@ mod tests {
         let connections = ClientConnections::new(10, Some(2));
         let load = Arc::new(CoreLoad::default());
         let connect = |address: &str| {
-            CountedConnection::new(connections.clone(), load.clone(), address.parse().unwrap())
+            let address = address.parse().unwrap();
+            let mut counted = CountedConnection::new(connections.clone(), load.clone(), address)?;
+            counted.opened();
+            Some(counted)
         };
         let first = connect("10.0.0.1");
         let mapped = connect("::ffff:10.0.0.1");

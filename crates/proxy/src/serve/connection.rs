@@ -54,7 +54,7 @@ pub(super) async fn serve<S>(
     core: Rc<ServeContext>,
     stream: TcpStream,
     from: SocketAddr,
-    counted: CountedConnection,
+    mut counted: CountedConnection,
     stack: S,
 ) where
     S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
@@ -67,12 +67,17 @@ pub(super) async fn serve<S>(
             return;
         }
     };
-    let opened = match tokio::time::timeout(
-        core.settings.handshake_timeout,
-        open(&core, stream, from),
-    )
-    .await
-    {
+    let opening = tokio::time::timeout(core.settings.handshake_timeout, open(&core, stream, from));
+    let opened = tokio::select! {
+        opened = opening => opened,
+        () = counted.given_up() => {
+            count_handshake_failure(&core);
+            tracing::debug!(%from, "a connection without a handshake was closed for another one");
+            return;
+        }
+    };
+    counted.opened();
+    let opened = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => {
             count_handshake_failure(&core);

@@ -37,6 +37,7 @@ mod http1;
 mod http2;
 mod http2_frames;
 mod message_state;
+mod opening;
 mod premature_resets;
 mod request_future;
 mod serve_context;

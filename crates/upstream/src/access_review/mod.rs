@@ -25,7 +25,7 @@ pub use self::attributes::Attributes;
 use crate::{
     cache::EntryLife,
     client::RequestError,
-    lookup::{Lookup, LookupCache, LookupFailure, LookupSettings, Retention},
+    lookup::{Lookup, LookupCache, LookupFailure, LookupPayer, LookupSettings, Retention},
     review::{RetryPolicy, ReviewTransport, post},
 };
 use fairgate_base::clock::Clock;
@@ -150,12 +150,14 @@ impl AccessReviews {
         let review = Bytes::from(protocol::request(user, attributes).to_string());
         // A request can be long, and collisions of its hash are infeasible.
         let key: [u8; 32] = Sha256::digest(&review).into();
-        self.0.get(key, || review).await
+        let payer = || LookupPayer::of(&user.name);
+        self.0.get(key, payer, || review).await
     }
 }
 
 impl Lookup for AccessLookup {
     const HAS_RENEWAL_LANE: bool = false;
+    const HAS_STRANGERS: bool = false;
 
     type Key = [u8; 32];
     type Request = Bytes;

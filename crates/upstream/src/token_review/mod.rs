@@ -4,7 +4,8 @@
 //! sends a review, and caches the result for a few seconds. A data core looks a token up without waiting; if nothing is
 //! known, one review per token runs on the control runtime, however many requests wait for it.
 //!
-//! A flood of made-up tokens must not starve valid ones: unknown tokens are cached and reviewed separately (see `lookup`).
+//! A flood of made-up tokens must not starve valid ones: unknown tokens are cached and reviewed separately (see `lookup`), the
+//! addresses of clients take turns, and addresses without a valid token get only a part of the reviews (`lookup`).
 //!
 //! A failed review neither accepts nor refuses the token. It is never cached, and never makes the client anonymous.
 //!
@@ -15,6 +16,7 @@ mod protocol;
 
 use std::{
     fmt,
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -26,7 +28,9 @@ pub use self::key::{BearerToken, NoRandomness, TokenDigest, TokenKey};
 use crate::{
     cache::EntryLife,
     client::RequestError,
-    lookup::{Lookup, LookupCache, LookupFailure, LookupSettings, PendingLookup, Retention},
+    lookup::{
+        Lookup, LookupCache, LookupFailure, LookupPayer, LookupSettings, PendingLookup, Retention,
+    },
     review::{RetryPolicy, ReviewTransport, post},
 };
 use fairgate_base::clock::Clock;
@@ -163,14 +167,21 @@ impl TokenReviews {
         self.lookups.cached(digest, now)
     }
 
-    /// The outcome of the review of `token`: of one that runs already, or else of a new one.
-    pub fn review(&self, token: &BearerToken, digest: TokenDigest) -> PendingTokenReview {
-        self.lookups.get(digest, || token.clone())
+    /// The outcome of the review of `token`: of one that runs already, or else of a new one, on the account of the client's address.
+    pub fn review(
+        &self,
+        token: &BearerToken,
+        digest: TokenDigest,
+        client: SocketAddr,
+    ) -> PendingTokenReview {
+        let payer = || LookupPayer::peer(client);
+        self.lookups.get(digest, payer, || token.clone())
     }
 }
 
 impl Lookup for TokenLookup {
     const HAS_RENEWAL_LANE: bool = true;
+    const HAS_STRANGERS: bool = true;
 
     type Key = TokenDigest;
     type Request = BearerToken;

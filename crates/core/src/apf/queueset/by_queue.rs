@@ -90,7 +90,7 @@ impl<W: Copy> QueueSet<W> {
         if entry.slot == NONE {
             return;
         }
-        let took = self.now.since(entry.started.unwrap_or(self.now));
+        let took = self.now.nanos_since(entry.started.unwrap_or(self.now));
         let in_deck = self.in_deck(entry.slot);
         let queue = &mut self.slots[entry.slot as usize];
         queue.next_dispatch_r =

@@ -8,20 +8,18 @@
 //!
 //! Not here: the order of flows ([`super::fair`]).
 
-use std::time::Duration;
-
 use super::{EntryId, NONE, QueueSet, fair::LEAD};
 use crate::{
     apf::units::{SeatSeconds, Seats},
-    time::Time,
+    time::{Nanos, Time},
 };
 
 /// A request may overtake a blocked head if it takes at most this fraction (1 / n) of the head's wait.
-const OVERTAKING_PART: u32 = 10;
+const OVERTAKING_PART: u64 = 10;
 
 /// What is paid for one drain is at most what each flow can receive in this time, so that a drain that lasts, because others
 /// execute for long, does not keep wide requests waiting for hours.
-const LONGEST_DEBT: Duration = Duration::from_secs(10);
+const LONGEST_DEBT: Nanos = Nanos::from_millis(10_000);
 
 /// The head that was next when last something did not fit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,7 +135,8 @@ impl<W: Copy> QueueSet<W> {
             };
         }
         self.blocked.keeps_idle = self.fitting().is_some();
-        let allowed_time = self.now.since(self.blocked.since) / OVERTAKING_PART;
+        let waited = self.now.nanos_since(self.blocked.since).as_nanos();
+        let allowed_time = Nanos::from_nanos(waited / OVERTAKING_PART);
         let others = self
             .sums
             .seats_in_use
@@ -147,7 +146,8 @@ impl<W: Copy> QueueSet<W> {
         }
         let free = self.limit - self.sums.seats_in_use;
         let flow = self.turns.first_fitting(free)?;
-        let is_short = !allowed_time.is_zero() && self.flows.at(flow).service_time <= allowed_time;
+        let is_short =
+            allowed_time > Nanos::ZERO && self.flows.at(flow).service_time <= allowed_time;
         (is_short || self.overtakes_by_savings(flow, next)).then_some(flow)
     }
 

@@ -42,14 +42,14 @@ use super::{
 };
 use crate::{
     apf::units::{SeatSeconds, Seats},
-    time::nanos,
+    time::Nanos,
 };
 
 /// The maximum number of its requests by which a wide flow may be ahead.
 pub(super) const LEAD: u32 = 8;
 
 /// The longest service time that is assumed for a request.
-const LONGEST_ASSUMED: Duration = Duration::from_secs(60);
+const LONGEST_ASSUMED: Nanos = Nanos::from_millis(60_000);
 
 /// The number of requests over which a mean service time is taken.
 pub(super) const MEAN_WINDOW: u32 = 32;
@@ -338,7 +338,7 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn settle_charge<const LEARNS: bool>(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let started = entry.started.unwrap_or(self.now);
-        let took = self.now.since(started);
+        let took = self.now.nanos_since(started);
         if LEARNS {
             self.assumed = moved(self.assumed, &mut self.learnt, took);
         }
@@ -465,10 +465,10 @@ impl<W: Copy> QueueSet<W> {
 }
 
 /// The mean service time after one more request, whose predecessors were `learnt`.
-fn moved(mean: Duration, learnt: &mut u32, took: Duration) -> Duration {
+fn moved(mean: Nanos, learnt: &mut u32, took: Nanos) -> Nanos {
     let took = took.min(LONGEST_ASSUMED);
     *learnt = (*learnt + 1).min(MEAN_WINDOW);
     // The service time assumed at first counts as one request.
     let learnt = u64::from(*learnt);
-    Duration::from_nanos((nanos(mean) * learnt + nanos(took)) / (learnt + 1))
+    Nanos::from_nanos((mean.as_nanos() * learnt + took.as_nanos()) / (learnt + 1))
 }

@@ -4,15 +4,13 @@
 //! leaving from the middle, and leaving at the head cost O(1) and, once the slab has grown to the
 //! most requests ever present, no allocation.
 
-use std::time::Duration;
-
 use crate::{
     apf::{
         units::{SeatSeconds, Seats},
         work::Work,
     },
     random::Random,
-    time::Time,
+    time::{Nanos, Time},
 };
 
 /// No entry, no queue.
@@ -46,7 +44,7 @@ pub struct RequestEntry<W> {
     /// The estimated work of the request; the final phase may have been narrowed at dispatch.
     pub work: Work,
     /// The service time that is assumed for the request.
-    pub(crate) assumed: Duration,
+    pub(crate) assumed: Nanos,
     /// The virtual work that the request is charged at dispatch.
     pub total_work: SeatSeconds,
     /// When the request arrived.
@@ -365,7 +363,7 @@ impl<W> RequestEntry<W> {
         arrived: Time,
         arrival_r: SeatSeconds,
         slot: u32,
-        assumed: Duration,
+        assumed: Nanos,
     ) -> Self {
         Self {
             waiter,
@@ -422,7 +420,7 @@ mod tests {
                     Time::ZERO,
                     SeatSeconds::ZERO,
                     0,
-                    Work::ASSUMED_SERVICE_TIME,
+                    Work::ASSUMED_SERVICE_TIME.into(),
                 );
                 let index = entries.insert(entry).index;
                 queue.push(&mut entries, index);
@@ -485,7 +483,7 @@ mod tests {
             Time::ZERO,
             SeatSeconds::ZERO,
             0,
-            Work::ASSUMED_SERVICE_TIME,
+            Work::ASSUMED_SERVICE_TIME.into(),
         );
         let reused = entries.insert(entry);
         assert_eq!(reused.index, id.index);

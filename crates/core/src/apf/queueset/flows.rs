@@ -6,7 +6,7 @@
 //!
 //! Not here: whose turn it is ([`super::fair`]).
 
-use std::{collections::HashMap, hash::BuildHasherDefault, time::Duration};
+use std::{collections::HashMap, hash::BuildHasherDefault};
 
 use super::{
     NONE,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     apf::units::{SeatSeconds, Seats},
     identity_hasher::IdentityHasher,
-    time::Time,
+    time::{Nanos, Time},
 };
 
 /// The maximum number of flows without requests that are remembered.
@@ -49,7 +49,7 @@ pub(super) struct FlowState {
     /// Breaks ties: in the order in which lines began.
     pub(super) turn: u32,
     /// How long its requests take, as far as is known.
-    pub(super) service_time: Duration,
+    pub(super) service_time: Nanos,
     /// Requests of which that is the mean, up to the number that is remembered.
     pub(super) learnt: u32,
     /// The number and the hash of the tenant that owns it.
@@ -126,7 +126,7 @@ impl FlowTable {
 
     /// The number of the flow with this hash, known or new. A new one is assumed to take as long as
     /// `service_time`.
-    pub(super) fn number(&mut self, hash: u64, service_time: Duration) -> u32 {
+    pub(super) fn number(&mut self, hash: u64, service_time: Nanos) -> u32 {
         if let Some(number) = self.numbers.get(&hash) {
             return *number;
         }
@@ -483,11 +483,11 @@ mod tests {
     fn only_so_many_idle_flows_are_remembered_and_the_longest_idle_goes_first() {
         let mut flows = FlowTable::new(1);
         for hash in (0..).take(MAX_IDLE) {
-            flows.number(hash, Duration::ZERO);
+            flows.number(hash, Nanos::ZERO);
         }
         let knows = |flows: &FlowTable, hash| flows.numbers.contains_key(&hash);
         assert!(knows(&flows, 0) && knows(&flows, 1));
-        flows.number(u64::MAX, Duration::ZERO);
+        flows.number(u64::MAX, Nanos::ZERO);
         assert!(!knows(&flows, 0));
         assert!(knows(&flows, 1) && knows(&flows, u64::MAX));
     }

@@ -14,7 +14,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use crate::{
     apf::units::Seats,
-    time::{Time, nanos},
+    time::{Nanos, Time, nanos},
 };
 
 /// The requests of a level that linger.
@@ -69,11 +69,11 @@ impl Lingering {
     }
 
     /// Time passes.
-    pub(super) fn pass(&mut self, elapsed: Duration) {
+    pub(super) fn pass(&mut self, elapsed: Nanos) {
         if self.seats == 0 {
             return;
         }
-        let elapsed = nanos(elapsed);
+        let elapsed = elapsed.as_nanos();
         let passed = match self.displaced {
             0 => elapsed,
             _ => scaled(elapsed, self.held(), self.seats),
@@ -158,7 +158,7 @@ mod tests {
         lingering.push(1, 2, ms(20));
         lingering.push(2, 3, ms(10));
         assert_eq!(lingering.next_release(at(0)), Some(at(10)));
-        lingering.pass(ms(10));
+        lingering.pass(ms(10).into());
         assert_eq!(lingering.pop_due(), Some(2));
         lingering.release(3);
         assert_eq!(lingering.pop_due(), None);
@@ -172,12 +172,12 @@ mod tests {
         lingering.push(1, 4, ms(20));
         lingering.displace(2);
         assert_eq!(lingering.next_release(at(0)), Some(at(40)));
-        lingering.pass(ms(20));
+        lingering.pass(ms(20).into());
         assert_eq!(lingering.pop_due(), None, "half of it is left");
         assert_eq!(lingering.tick_again(at(20)), Some(at(40)));
         assert_eq!(lingering.tick_again(at(21)), None, "it was asked for");
         lingering.restore(0);
-        lingering.pass(ms(10));
+        lingering.pass(ms(10).into());
         assert_eq!(lingering.pop_due(), Some(1));
     }
 
@@ -187,7 +187,7 @@ mod tests {
         lingering.push(1, 2, ms(5));
         lingering.displace(2);
         assert_eq!(lingering.next_release(at(0)), Some(at(10)));
-        lingering.pass(ms(10));
+        lingering.pass(ms(10).into());
         assert_eq!(lingering.pop_due(), Some(1));
         lingering.release(2);
         assert_eq!((lingering.len(), lingering.displaced()), (0, 0));

@@ -56,7 +56,7 @@ use super::{
 use crate::{
     apf::spec::{Queuing, Semantics},
     rejection::RejectReason,
-    time::Time,
+    time::{Nanos, Time},
 };
 
 /// How a queue set treats its requests.
@@ -146,7 +146,7 @@ pub struct QueueSet<W> {
     /// The flows with waiting requests; empty in Compatible.
     turns: Turns,
     /// For how long nothing has waited; only Improved.
-    uncontended: Duration,
+    uncontended: Nanos,
     /// How many lines of flows have begun.
     lines_begun: u32,
     /// The flow with the longest line found so far, or [`NONE`]. It may have become shorter, or be another flow by now.
@@ -163,7 +163,7 @@ pub struct QueueSet<W> {
     arrived: u64,
     sums: Sums,
     /// The service time assumed of requests of which nothing is known.
-    assumed: Duration,
+    assumed: Nanos,
     /// Requests it is the mean of, up to the number that is remembered; 0 in Compatible.
     learnt: u32,
     lingering: Lingering,
@@ -206,7 +206,7 @@ impl<W: Copy> QueueSet<W> {
             deck: Vec::new(),
             flows: FlowTable::new(DEFAULT_TENANT_WEIGHT),
             turns: Turns::new(),
-            uncontended: Duration::ZERO,
+            uncontended: Nanos::ZERO,
             lines_begun: 0,
             longest: NONE,
             order: HeadOrder::default(),
@@ -217,7 +217,7 @@ impl<W: Copy> QueueSet<W> {
             enqueued: 0,
             arrived: 0,
             sums: Sums::default(),
-            assumed: Work::ASSUMED_SERVICE_TIME,
+            assumed: Work::ASSUMED_SERVICE_TIME.into(),
             learnt: 0,
             lingering: Lingering::default(),
             counters: Counters::default(),
@@ -250,7 +250,7 @@ impl<W: Copy> QueueSet<W> {
                     // Until a request has ended, requests are assumed to last for the whole period.
                     let service_time = match self.learnt {
                         0 => Duration::MAX,
-                        _ => self.assumed,
+                        _ => self.assumed.into(),
                     };
                     self.demand.refuse(seats, service_time);
                 }
@@ -437,9 +437,9 @@ impl<W: Copy> QueueSet<W> {
 
     fn clock_to(&mut self, now: Time) {
         let now = now.max(self.now);
-        let elapsed = now.since(self.now);
+        let elapsed = now.nanos_since(self.now);
         self.now = now;
-        if elapsed.is_zero() {
+        if elapsed == Nanos::ZERO {
             return;
         }
         self.lingering.pass(elapsed);
@@ -448,7 +448,7 @@ impl<W: Copy> QueueSet<W> {
             if self.sums.waiting > 0 {
                 self.follow_flows(elapsed);
             } else {
-                self.uncontended += elapsed;
+                self.uncontended = self.uncontended.plus(elapsed);
             }
             return;
         }

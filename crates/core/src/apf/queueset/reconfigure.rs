@@ -73,7 +73,7 @@ impl<W: Copy> QueueSet<W> {
     /// requests are no longer charged to a flow or queue, and the sums are recomputed. O(requests · log
     /// requests + queues).
     fn queue_anew(&mut self) {
-        self.assumed = Work::ASSUMED_SERVICE_TIME;
+        self.assumed = Work::ASSUMED_SERVICE_TIME.into();
         self.learnt = 0;
         self.order.clear();
         self.turns.clear();

@@ -4,7 +4,7 @@ use super::{Discipline, NONE, Phase, QueueSet, RequestEntry, Sums};
 use crate::{
     apf::{
         demand::DemandSample,
-        ratio::{Buckets, RatioHistogram, RatioSnapshot},
+        ratio::{Buckets, PassedTime, RatioSnapshot, TimedRatio},
         spec::{Queuing, Semantics},
         units::{SeatSeconds, Seats},
         work::Work,
@@ -100,10 +100,12 @@ pub struct QueueSetSummary {
 /// The time-weighted ratios of a level.
 #[derive(Clone, Debug)]
 pub(super) struct Ratios {
-    seats: RatioHistogram,
-    executing: RatioHistogram,
-    waiting: RatioHistogram,
-    demand: RatioHistogram,
+    /// Up to when they are credited.
+    last: Time,
+    seats: TimedRatio,
+    executing: TimedRatio,
+    waiting: TimedRatio,
+    demand: TimedRatio,
 }
 
 /// Snapshots of the time-weighted ratios of a level.
@@ -121,9 +123,10 @@ pub struct RatioReport {
 
 impl Ratios {
     pub(super) fn new(now: Time, discipline: &Discipline, limit: Seats) -> Self {
-        let over = |buckets, denominator| RatioHistogram::new(buckets, now, 0, denominator);
+        let over = |buckets, denominator| TimedRatio::new(buckets, 0, denominator);
         let limit = u64::from(limit);
         Self {
+            last: now,
             seats: over(Buckets::SEAT_UTILIZATION, limit),
             executing: over(Buckets::REQUEST_UTILIZATION, limit),
             waiting: over(Buckets::REQUEST_UTILIZATION, places(discipline)),
@@ -132,21 +135,45 @@ impl Ratios {
     }
 
     pub(super) fn set_denominator(&mut self, now: Time, denominator: Seats) {
+        self.credit(now);
         let denominator = u64::from(denominator);
-        self.seats.set_denominator(now, denominator);
-        self.executing.set_denominator(now, denominator);
-        self.demand.set_denominator(now, denominator);
+        self.seats.set_denominator(denominator);
+        self.executing.set_denominator(denominator);
+        self.demand.set_denominator(denominator);
     }
 
     pub(super) fn reshape(&mut self, now: Time, discipline: &Discipline) {
-        self.waiting.set_denominator(now, places(discipline));
+        self.credit(now);
+        self.waiting.set_denominator(places(discipline));
     }
 
     fn account(&mut self, now: Time, seats_in_use: Seats, sums: &Sums, demand: u64) {
-        self.seats.set_numerator(now, u64::from(seats_in_use));
-        self.executing.set_numerator(now, u64::from(sums.executing));
-        self.waiting.set_numerator(now, u64::from(sums.waiting));
-        self.demand.set_numerator(now, demand);
+        self.credit(now);
+        self.seats.set_numerator(u64::from(seats_in_use));
+        self.executing.set_numerator(u64::from(sums.executing));
+        self.waiting.set_numerator(u64::from(sums.waiting));
+        self.demand.set_numerator(demand);
+    }
+
+    fn credit(&mut self, now: Time) {
+        let Some(passed) = PassedTime::until(now, &mut self.last) else {
+            return;
+        };
+        self.seats.credit(passed);
+        self.executing.credit(passed);
+        self.waiting.credit(passed);
+        self.demand.credit(passed);
+    }
+
+    fn report(&self, now: Time) -> RatioReport {
+        let mut until_now = self.clone();
+        until_now.credit(now);
+        RatioReport {
+            seats: until_now.seats.snapshot(),
+            executing: until_now.executing.snapshot(),
+            waiting: until_now.waiting.snapshot(),
+            demand: until_now.demand.snapshot(),
+        }
     }
 }
 
@@ -228,13 +255,7 @@ impl<W: Copy> QueueSet<W> {
 
     /// The time-weighted ratios up to `now`.
     pub fn ratios(&self, now: Time) -> RatioReport {
-        let now = now.max(self.now);
-        RatioReport {
-            seats: self.ratios.seats.snapshot(now),
-            executing: self.ratios.executing.snapshot(now),
-            waiting: self.ratios.waiting.snapshot(now),
-            demand: self.ratios.demand.snapshot(now),
-        }
+        self.ratios.report(now.max(self.now))
     }
 
     /// The queues of the deck, in order. O(queues).

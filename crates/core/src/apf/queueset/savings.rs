@@ -5,10 +5,8 @@
 //!
 //! Not here: who is served ([`super::fair`]).
 
-use std::time::Duration;
-
 use super::{QueueSet, fair::LEAD};
-use crate::apf::units::SeatSeconds;
+use crate::{apf::units::SeatSeconds, time::Nanos};
 
 /// A flow that is more than so many usual requests behind virtual time does not advance it: if it had saved as much when
 /// its line began, and otherwise.
@@ -19,17 +17,17 @@ const FAR_BEHIND: u64 = 4;
 /// but no more than it can receive in [`LONGEST_BURST`].
 const SAVED_USUAL: u64 = 5;
 const SAVED_OWN: u64 = 4;
-const LONGEST_BURST: Duration = Duration::from_millis(100);
+const LONGEST_BURST: Nanos = Nanos::from_millis(100);
 
 /// The longest time without waiting requests by which virtual time advances at once.
-const LONGEST_UNCONTENDED: Duration = Duration::from_secs(60);
+const LONGEST_UNCONTENDED: Nanos = Nanos::from_millis(60_000);
 
 /// The [lag](QueueSet::lag) is no more than what each flow can receive in this time.
-const LONGEST_LAG: Duration = Duration::from_secs(2);
+const LONGEST_LAG: Nanos = Nanos::from_millis(2_000);
 
 impl<W: Copy> QueueSet<W> {
     /// Time passes: virtual time advances by the work of all active flows, divided by what they weigh.
-    pub(super) fn follow_flows(&mut self, elapsed: Duration) {
+    pub(super) fn follow_flows(&mut self, elapsed: Nanos) {
         // Where a request waits, a flow is active.
         let weight = self.flows.weight().max(1);
         let seats = self.seats_in_use().saturating_sub(self.sums.catching_up);
@@ -108,7 +106,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// What each flow of weight 1 can receive in so much time, in units of seat-seconds.
-    pub(super) fn received_in(&self, time: Duration) -> u64 {
+    pub(super) fn received_in(&self, time: Nanos) -> u64 {
         SeatSeconds::product(self.limit, time).units() / self.flows.weight().max(1)
     }
 

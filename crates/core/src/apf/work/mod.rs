@@ -9,6 +9,7 @@ use std::{num::NonZero, time::Duration};
 pub use estimate::{EstimateInput, EstimatorSettings, ObjectStats};
 
 use super::units::{SeatSeconds, Seats};
+use crate::time::Nanos;
 
 /// How wide a level lets a request be, besides the caps that hold for all levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl Work {
     }
 
     /// The work of both phases, given a service time.
-    pub fn total_work(&self, service_time: Duration) -> SeatSeconds {
+    pub(crate) fn total_work(&self, service_time: impl Into<Nanos>) -> SeatSeconds {
         SeatSeconds::product(self.initial_seats, service_time).plus(self.final_work())
     }
 }

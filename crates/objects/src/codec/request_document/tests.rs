@@ -1,3 +1,5 @@
+//! What becomes of bodies that are decoded once and forwarded as JSON.
+
 use serde_json::{Value, json};
 
 use super::*;

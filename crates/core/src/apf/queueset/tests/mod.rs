@@ -3,6 +3,7 @@
 mod arrivals;
 mod drains;
 mod example;
+mod memory;
 mod places;
 mod random;
 mod rules;

@@ -307,7 +307,7 @@ fn the_original_semantics_assume_three_milliseconds_whatever_was_learnt_before()
     stage.switch(at(10_000_001), Semantics::Compatible);
     stage.arrive(at(10_000_002), "next", 0, Work::ONE);
     let entry = stage.set.entries.get(stage.ids["next"]).unwrap();
-    assert_eq!(entry.assumed, Work::ASSUMED_SERVICE_TIME);
+    assert_eq!(entry.assumed, Work::ASSUMED_SERVICE_TIME.into());
 }
 
 /// One flow always has 4 requests executing and 40 waiting. Its first requests take ten seconds each, all

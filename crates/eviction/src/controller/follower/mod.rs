@@ -1,8 +1,11 @@
 //! The disruption controller: its caches and queues, and the choice of its next operation.
 
+mod selection;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Bound,
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,9 +14,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
+    changed_pods::{ChangedPods, PodMatch},
     events::DisruptionEvent,
+    namespace_budgets::NamespaceBudgets,
     object_key::ObjectKey,
+    operations::{ControllerCounts, ControllerStep, StatusWriteOutcome, SyncEnding, SyncReport},
     scale::ScaleResult,
+    slice::{SelectorWork, Slice},
     stale_target::{StaleTarget, stale_target},
     sync::{Scales, SyncError, SyncOutcome, SyncResult, fail_safe, sync},
     work_queue::WorkQueue,
@@ -23,11 +30,23 @@ use crate::{
     pod::{ControllerRef, Pod},
 };
 
+/// How many requirements and values the selectors of a namespace may have together by default, and ten more for each budget.
+pub const DEFAULT_SELECTOR_TERMS: u64 = 100_000;
+/// The status of a budget with so many requirements and values costs as much to write as one look-up more.
+const TERMS_WRITTEN: u64 = 16;
+
 /// The controller: caches of pods and budgets, and work queues. It has a single worker, so it requests
 /// one operation at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DisruptionController {
+    selector_terms: u64,
     budgets: BTreeMap<ObjectKey, DisruptionBudget>,
+    namespaces: BTreeMap<Box<str>, NamespaceBudgets>,
+    /// The number of budgets over the limit of their namespace.
+    over_limit: usize,
+    changed: ChangedPods,
+    matching: Option<PodMatch>,
+    work: SelectorWork,
     pods: BTreeMap<ObjectKey, Pod>,
     syncs: WorkQueue<ObjectKey>,
     stale_pods: WorkQueue<ObjectKey>,
@@ -41,79 +60,6 @@ pub struct DisruptionController {
     begun: Time,
 }
 
-/// A sync that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SyncReport {
-    /// How it ended.
-    pub ending: SyncEnding,
-    /// How long it took, lookups and writes included.
-    pub took: Duration,
-}
-
-/// How a sync of a budget ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncEnding {
-    /// The status was written.
-    Written,
-    /// The status was up to date, or the budget was deleted.
-    Unchanged,
-    /// The budget changed during the sync, and will be synced again.
-    Conflict,
-    /// The status could not be computed or written.
-    Failed,
-}
-
-impl SyncEnding {
-    /// All endings.
-    pub const ALL: [Self; 4] = [Self::Written, Self::Unchanged, Self::Conflict, Self::Failed];
-
-    /// The name of the ending in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Written => "written",
-            Self::Unchanged => "unchanged",
-            Self::Conflict => "conflict",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// The number of cached objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ControllerCounts {
-    /// The number of pods.
-    pub pods: usize,
-    /// The number of budgets.
-    pub budgets: usize,
-    /// The number of budgets that allow no disruption now.
-    pub exhausted: usize,
-}
-
-/// The operation that the controller needs next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ControllerStep {
-    /// Look up the scale of an owner in this namespace, then call
-    /// [`DisruptionController::looked_up`].
-    LookUp(Box<str>, ControllerRef),
-    /// PUT the object to `/status` of the budget, then call [`DisruptionController::written`].
-    WriteStatus(ObjectKey, Value),
-    /// PATCH `/status` of the pod with this strategic merge patch, then call [`DisruptionController::patched`].
-    PatchPod(ObjectKey, Value),
-    /// Nothing to do before this time, unless an object changes.
-    Wait(Option<Time>),
-}
-
-/// The outcome of a status write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StatusWriteOutcome {
-    /// The status was stored.
-    Written,
-    /// 409: the budget has changed. The new version arrives by watch.
-    Conflict,
-    /// Any other error, with its message. The status may have been stored.
-    Failed(String),
-}
-
 #[derive(Debug)]
 enum Working {
     Sync(ObjectKey, Syncing),
@@ -122,6 +68,8 @@ enum Working {
 
 #[derive(Debug)]
 enum Syncing {
+    /// The pods of the namespace are compared with the selector.
+    Selecting(Selecting),
     LookingUp {
         left: VecDeque<ControllerRef>,
         found: Scales,
@@ -134,6 +82,17 @@ enum Syncing {
     },
 }
 
+#[derive(Debug)]
+struct Selecting {
+    budget: Box<DisruptionBudget>,
+    scales: Scales,
+    /// The last pod that was compared.
+    last: Option<ObjectKey>,
+    /// Those that are selected, in order.
+    selected: Vec<ObjectKey>,
+    look_ups: u64,
+}
+
 /// What follows a successful write.
 #[derive(Clone, Copy, Debug)]
 enum AfterWrite {
@@ -143,13 +102,48 @@ enum AfterWrite {
     Retry,
 }
 
+impl Default for DisruptionController {
+    fn default() -> Self {
+        Self::new(DEFAULT_SELECTOR_TERMS)
+    }
+}
+
 impl DisruptionController {
+    /// A controller without objects. The selectors of a namespace may have so many requirements and values together.
+    pub fn new(selector_terms: u64) -> Self {
+        Self {
+            selector_terms,
+            budgets: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            over_limit: 0,
+            changed: ChangedPods::default(),
+            matching: None,
+            work: SelectorWork::default(),
+            pods: BTreeMap::new(),
+            syncs: WorkQueue::default(),
+            stale_pods: WorkQueue::default(),
+            events: Vec::new(),
+            working: None,
+            exhausted: 0,
+            reports: Vec::new(),
+            begun: Time::ZERO,
+        }
+    }
+
     /// A budget was created or changed, or was found in the initial list.
-    pub fn apply_budget(&mut self, budget: DisruptionBudget) {
+    pub fn apply_budget(&mut self, mut budget: DisruptionBudget) {
         let key = ObjectKey::of_budget(&budget);
         self.exhausted += usize::from(is_exhausted(&budget));
-        let old = self.budgets.insert(key.clone(), budget);
-        self.exhausted -= usize::from(old.as_ref().is_some_and(is_exhausted));
+        let old = self.budgets.get(&key);
+        self.exhausted -= usize::from(old.is_some_and(is_exhausted));
+        if let Some(old) = old
+            && old.spec.selector == budget.spec.selector
+        {
+            budget.spec.selector.clone_from(&old.spec.selector);
+        }
+        let limit = self.selector_terms;
+        self.in_budgets_of(&key.namespace, |namespace| namespace.put(&budget, limit));
+        self.budgets.insert(key.clone(), budget);
         self.syncs.add(key);
     }
 
@@ -157,13 +151,35 @@ impl DisruptionController {
     pub fn delete_budget(&mut self, key: &ObjectKey) {
         let old = self.budgets.remove(key);
         self.exhausted -= usize::from(old.as_ref().is_some_and(is_exhausted));
+        if old.is_some() {
+            let limit = self.selector_terms;
+            self.in_budgets_of(&key.namespace, |namespace| {
+                namespace.remove(&key.name, limit)
+            });
+        }
         self.syncs.forget(key);
+    }
+
+    /// Changes the budgets of a namespace, and queues those that the change is told of.
+    fn in_budgets_of(
+        &mut self,
+        namespace: &str,
+        change: impl FnOnce(&mut NamespaceBudgets) -> Vec<Arc<str>>,
+    ) {
+        let budgets = self.namespaces.entry(namespace.into()).or_default();
+        self.over_limit -= budgets.over();
+        for name in change(budgets) {
+            self.syncs.add(ObjectKey::new(namespace, &name));
+        }
+        self.over_limit += budgets.over();
+        if budgets.is_empty() {
+            self.namespaces.remove(namespace);
+        }
     }
 
     /// A pod was created or changed, or was found in the initial list.
     pub fn apply_pod(&mut self, mut pod: Pod) {
         let key = ObjectKey::of_pod(&pod);
-        self.queue_budget_of(&pod);
         // Keys are sorted by name, so pods of one owner are neighbours.
         let neighbours = [
             self.pods.range(..=&key).next_back(),
@@ -172,14 +188,15 @@ impl DisruptionController {
         for (_, neighbour) in neighbours.into_iter().flatten() {
             pod.share_with(neighbour);
         }
-        self.pods.insert(key.clone(), pod);
+        self.pods.insert(key.clone(), pod.clone());
+        self.look_for_budget_of(key.clone(), pod);
         self.stale_pods.add(key);
     }
 
     /// A pod was deleted.
     pub fn delete_pod(&mut self, key: &ObjectKey) {
         if let Some(pod) = self.pods.remove(key) {
-            self.queue_budget_of(&pod);
+            self.look_for_budget_of(key.clone(), pod);
         }
         self.stale_pods.forget(key);
     }
@@ -201,13 +218,24 @@ impl DisruptionController {
         self.budgets.keys()
     }
 
+    #[cfg(test)]
+    pub(super) fn budget(&self, key: &ObjectKey) -> Option<&DisruptionBudget> {
+        self.budgets.get(key)
+    }
+
     /// The number of cached objects.
     pub fn counts(&self) -> ControllerCounts {
         ControllerCounts {
             pods: self.pods.len(),
             budgets: self.budgets.len(),
             exhausted: self.exhausted,
+            over_limit: self.over_limit,
         }
+    }
+
+    /// The work that was done so far.
+    pub fn work(&self) -> SelectorWork {
+        self.work
     }
 
     /// Takes the syncs that have ended since the last call.
@@ -220,46 +248,69 @@ impl DisruptionController {
         std::mem::take(&mut self.events)
     }
 
-    /// Queues the first budget, by name, that selects the pod. kube-controller-manager queues an arbitrary
-    /// one of them.
-    fn queue_budget_of(&mut self, pod: &Pod) {
-        let mut selecting = in_namespace(&self.budgets, &pod.namespace)
-            .filter(|(_, budget)| budget.selects(pod))
-            .map(|(key, _)| key);
-        let Some(first) = selecting.next() else {
-            return;
-        };
-        if selecting.next().is_some() {
-            let event = DisruptionEvent::multiple_budgets(pod, &first.name);
-            self.events.push((ObjectKey::of_pod(pod), event));
-        }
-        self.syncs.add(first.clone());
-    }
-
     /// The operation that is needed next. `now` is monotonic time, `date` wall-clock time.
     pub fn step(&mut self, now: Time, date: Timestamp) -> ControllerStep {
-        while self.working.is_none() {
-            if let Some(key) = self.syncs.take(now) {
-                self.begun = now;
-                self.begin_sync(key, Scales::new(), now, date);
-            } else if let Some(key) = self.stale_pods.take(now) {
-                self.begin_pod(key, now, date);
-            } else {
+        let mut slice = Slice::default();
+        slice.allow_half();
+        self.match_changed(&mut slice);
+        slice.allow_half();
+        let step = loop {
+            if let Some(call) = self.call() {
+                break call;
+            }
+            if slice.is_spent() {
+                break ControllerStep::Continue;
+            }
+            if !self.advance(&mut slice, now, date) {
                 let next = [self.syncs.next(now), self.stale_pods.next(now)];
-                return ControllerStep::Wait(next.into_iter().flatten().min());
+                let has_more = self.matching.is_some() || !self.changed.is_empty();
+                break if has_more {
+                    ControllerStep::Continue
+                } else {
+                    ControllerStep::Wait(next.into_iter().flatten().min())
+                };
             }
-        }
-        match &self.working {
-            Some(Working::Pod(key, patch)) => ControllerStep::PatchPod(key.clone(), patch.clone()),
-            Some(Working::Sync(key, Syncing::Writing { object, .. })) => {
-                ControllerStep::WriteStatus(key.clone(), object.clone())
+        };
+        self.work.add(&slice);
+        step
+    }
+
+    /// The call that is needed for what is in progress.
+    fn call(&self) -> Option<ControllerStep> {
+        match self.working.as_ref()? {
+            Working::Pod(key, patch) => Some(ControllerStep::PatchPod(key.clone(), patch.clone())),
+            Working::Sync(key, Syncing::Writing { object, .. }) => {
+                Some(ControllerStep::WriteStatus(key.clone(), object.clone()))
             }
-            Some(Working::Sync(key, Syncing::LookingUp { left, .. })) => match left.front() {
-                Some(owner) => ControllerStep::LookUp(key.namespace.clone(), owner.clone()),
-                None => ControllerStep::Wait(Some(now)),
-            },
-            None => ControllerStep::Wait(Some(now)),
+            Working::Sync(key, Syncing::LookingUp { left, .. }) => {
+                let owner = left.front()?;
+                Some(ControllerStep::LookUp(key.namespace.clone(), owner.clone()))
+            }
+            Working::Sync(_, Syncing::Selecting(_)) => None,
         }
+    }
+
+    /// Continues what is in progress, or begins what is next. Returns `false` if there is nothing.
+    fn advance(&mut self, slice: &mut Slice, now: Time, date: Timestamp) -> bool {
+        match self.working.take() {
+            Some(Working::Sync(key, Syncing::Selecting(selecting))) => {
+                self.select(key, selecting, slice, now, date);
+                return true;
+            }
+            other => self.working = other,
+        }
+        // Each costs something, so that a slice has an end.
+        if let Some(key) = self.syncs.take(now) {
+            slice.spend(1);
+            self.begun = now;
+            self.begin_sync(key, Scales::new(), now, date);
+        } else if let Some(key) = self.stale_pods.take(now) {
+            slice.spend(1);
+            self.begin_pod(key, now, date);
+        } else {
+            return false;
+        }
+        true
     }
 
     fn begin_sync(&mut self, key: ObjectKey, scales: Scales, now: Time, date: Timestamp) {
@@ -268,10 +319,42 @@ impl DisruptionController {
             self.finish(&key, then, SyncEnding::Unchanged, now);
             return;
         };
-        let pods: Vec<&Pod> = in_namespace(&self.pods, &key.namespace)
-            .map(|(_, pod)| pod)
-            .collect();
-        let outcome = match sync(budget, &pods, &scales, date) {
+        let namespace = self.namespaces.get(&key.namespace);
+        if namespace.is_some_and(|namespace| namespace.is_over(&key.name)) {
+            let limit = self.selector_terms;
+            let error = SyncError::TooManyTerms { limit };
+            let write = fail_safe(budget, &error, date);
+            if write.is_some() {
+                let event = DisruptionEvent::too_many_terms(budget, &error);
+                self.events.push((event.key(&key.namespace), event));
+            }
+            // It is synced again once it is within the limit.
+            let then = AfterWrite::Recheck(None);
+            self.write(key, Box::new(budget.clone()), write, then, now);
+            return;
+        }
+        let selecting = Selecting {
+            budget: Box::new(budget.clone()),
+            scales,
+            last: None,
+            selected: Vec::new(),
+            look_ups: 0,
+        };
+        self.working = Some(Working::Sync(key, Syncing::Selecting(selecting)));
+    }
+
+    /// Continues a sync whose pods are known.
+    fn selected(&mut self, key: ObjectKey, selecting: Selecting, now: Time, date: Timestamp) {
+        let Selecting {
+            budget,
+            scales,
+            selected,
+            ..
+        } = selecting;
+        // Some may have been deleted since they were compared.
+        let pods = selected.iter().filter_map(|pod| self.pods.get(pod));
+        let pods: Vec<&Pod> = pods.collect();
+        let outcome = match sync(&budget, &pods, &scales, date) {
             SyncResult::NeedScales(owners) => {
                 let looking_up = Syncing::LookingUp {
                     left: owners.into(),
@@ -295,7 +378,7 @@ impl DisruptionController {
             Some(_) => AfterWrite::Retry,
             None => AfterWrite::Recheck(recheck_at.map(|at| span(date, at))),
         };
-        self.write(key, Box::new(budget.clone()), write, then, now);
+        self.write(key, budget, write, then, now);
     }
 
     /// Writes a status, if it has changed, and continues with `then`.
@@ -308,6 +391,8 @@ impl DisruptionController {
         now: Time,
     ) {
         if let Some(object) = object {
+            let terms = u64::try_from(budget.selector_terms()).unwrap_or(u64::MAX);
+            self.syncs.charge(&key.namespace, 1 + terms / TERMS_WRITTEN);
             let writing = Syncing::Writing {
                 budget,
                 object,

@@ -1,0 +1,33 @@
+//! The replies to requests that are refused before policies are asked.
+
+use fairgate_apiserver::StatusError;
+use fairgate_call::{Call, Reply};
+
+use crate::{
+    responses::{RefusedRequest, reasons},
+    side::{AdmissionSide, output},
+    write_request::Subject,
+};
+
+impl AdmissionSide {
+    /// The reply to a request that is refused because the server has no such path or resource, or because policies are not known.
+    pub(crate) fn refusal(call: &Call, is_ready: bool) -> Reply {
+        let output = output(call);
+        let refused = match Subject::of(&call.digest.info) {
+            Subject::Write(write) if !is_ready => {
+                let of = write.resource;
+                RefusedRequest::not_ready(of.group, of.resource, write.name, output)
+            }
+            _ => RefusedRequest::error(&StatusError::no_route(), reasons::MALFORMED, output),
+        };
+        refused.reply(&[], &call.context)
+    }
+
+    /// The reply to a request that is refused because the policies in force have not been confirmed for too long.
+    pub(crate) fn stale(call: &Call) -> Reply {
+        let error = StatusError::unavailable(
+            "fairgate: the admission policies have not been confirmed for longer than admission.policies.maxStaleness, so others may be in force".to_owned(),
+        );
+        RefusedRequest::error(&error, reasons::STALE, output(call)).reply(&[], &call.context)
+    }
+}

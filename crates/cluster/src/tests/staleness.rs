@@ -1,0 +1,179 @@
+//! With a limit of their staleness, policies are not used once it is not certain that they are those of their source.
+
+use fairgate_admission::Fidelity;
+use fairgate_core::finding::{Finding, Severity};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+use super::*;
+use crate::{PolicyDocument, PolicyDocuments, PolicyFeed};
+
+const MAX: Duration = Duration::from_secs(10);
+/// More than that.
+const LONG: Duration = Duration::from_secs(11);
+
+/// Policies of a source, published with the limit.
+struct Published {
+    clock: Clock,
+    in_force: Arc<PublishedPolicies>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Published {
+    fn upstream(upstream: &TestUpstream) -> Self {
+        let clock = Clock::manual(Time::ZERO);
+        let state = follow_at(upstream, clock.clone());
+        let feed = UpstreamPolicies::start(&state, false, Some(MAX));
+        let status = PublishingStatus::with_silence(clock.clone(), feed.age(), feed.silence());
+        Self::start(clock, state, status, feed)
+    }
+
+    fn start(
+        clock: Clock,
+        state: Arc<FollowedCluster>,
+        status: Arc<PublishingStatus>,
+        feed: impl PolicyFeed + 'static,
+    ) -> Self {
+        let published = Arc::<PublishedPolicies>::default();
+        let publisher = PolicyPublisher {
+            published: Arc::clone(&published),
+            state,
+            fidelity: Fidelity::Completed,
+            status,
+            max_staleness: Some(MAX),
+        };
+        Self {
+            clock,
+            in_force: published,
+            task: tokio::spawn(publisher.run(feed)),
+        }
+    }
+
+    /// The number of policies that requests are judged by.
+    fn usable(&self) -> Option<usize> {
+        let current = self.in_force.current()?;
+        (!self.in_force.are_stale(&self.clock)).then(|| current.set.len())
+    }
+
+    async fn until_usable(&self, count: usize) {
+        until("the policies are in force, and confirmed", || {
+            self.usable() == Some(count)
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_on_which_nothing_arrives_is_noticed_and_the_policies_are_listed_again() {
+    let (api, upstream) = usual();
+    api.put(POLICIES, policy("one", "true"));
+    api.put(BINDINGS, binding("one"));
+    let policies = Published::upstream(&upstream);
+    policies.until_usable(1).await;
+    // The watches stay open, but nothing arrives on them any more.
+    api.with(|state| {
+        for path in [POLICIES, BINDINGS] {
+            state.collection(path).is_mute = true;
+        }
+    });
+    api.put(POLICIES, policy("two", "true"));
+    api.put(BINDINGS, binding("two"));
+    assert_eq!(policies.usable(), Some(1));
+    policies.clock.advance(LONG);
+    assert_ne!(policies.usable(), Some(1), "from this moment on");
+    policies.until_usable(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_whose_watch_is_broken_are_not_used_until_it_is_open_again() {
+    let (api, upstream) = usual();
+    api.put(POLICIES, policy("one", "true"));
+    api.put(BINDINGS, binding("one"));
+    let policies = Published::upstream(&upstream);
+    policies.until_usable(1).await;
+    api.forbid(BINDINGS, true);
+    api.with(|state| state.collection(BINDINGS).watches.clear());
+    api.put(BINDINGS, binding("two"));
+    policies.clock.advance(LONG);
+    assert_eq!(policies.usable(), None);
+    // However often the upstream is asked meanwhile.
+    let asked = || {
+        let seen = upstream.seen();
+        seen.iter()
+            .filter(|seen| seen.target.starts_with(BINDINGS))
+            .count()
+    };
+    let before = asked();
+    until("the upstream is asked again", || asked() > before + 2).await;
+    assert_eq!(policies.usable(), None);
+    api.forbid(BINDINGS, false);
+    policies.until_usable(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_that_cannot_be_read_at_the_start_are_never_passed_by() {
+    let (api, upstream) = usual();
+    api.forbid(POLICIES, true);
+    let policies = Published::upstream(&upstream);
+    until("the upstream is asked", || {
+        let mut seen = upstream.seen().into_iter();
+        seen.any(|seen| seen.target.starts_with(POLICIES))
+    })
+    .await;
+    policies.clock.advance(LONG);
+    assert!(policies.in_force.current().is_none());
+    api.forbid(POLICIES, false);
+    policies.until_usable(0).await;
+}
+
+/// A source whose sets the test makes.
+struct Sets(mpsc::UnboundedReceiver<PolicyDocuments>);
+
+impl PolicyFeed for Sets {
+    async fn next(&mut self) -> PolicyDocuments {
+        match self.0.recv().await {
+            Some(set) => set,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_that_are_replaced_by_an_invalid_set_are_used_for_a_limited_time() {
+    let (_api, upstream) = usual();
+    let clock = Clock::manual(Time::ZERO);
+    let state = follow_at(&upstream, clock.clone());
+    let (send, sets) = mpsc::unbounded_channel();
+    let status = PublishingStatus::new(clock.clone(), || Duration::ZERO);
+    let policies = Published::start(clock, state, Arc::clone(&status), Sets(sets));
+    let set = |findings| PolicyDocuments {
+        documents: Vec::<PolicyDocument>::new(),
+        findings,
+        are_files: true,
+    };
+    send.send(set(Vec::new())).unwrap();
+    policies.until_usable(0).await;
+    policies.clock.advance(10 * LONG);
+    policies.until_usable(0).await;
+    let error = Finding {
+        severity: Severity::Error,
+        origin: "a.yaml".to_owned(),
+        kind: String::new(),
+        name: String::new(),
+        field: String::new(),
+        message: "cannot be read".to_owned(),
+        remedy: String::new(),
+    };
+    send.send(set(vec![error])).unwrap();
+    until("the set is rejected", || status.problem().is_some()).await;
+    assert_eq!(policies.usable(), Some(0));
+    policies.clock.advance(LONG);
+    assert_eq!(policies.usable(), None);
+    send.send(set(Vec::new())).unwrap();
+    policies.until_usable(0).await;
+}

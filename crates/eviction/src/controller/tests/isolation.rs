@@ -1,0 +1,269 @@
+//! What a tenant's budgets cost, counted, and what the budgets of others notice of it.
+
+use fairgate_core::time::Time;
+use serde_json::{Value, json};
+
+use super::start;
+use crate::{
+    budget::DisruptionBudget,
+    controller::{ControllerStep, DisruptionController, StatusWriteOutcome, slice::SLICE},
+    pod::Pod,
+};
+
+/// Namespaces of a cluster without owners of pods. Statuses are written at once.
+struct Namespaces {
+    controller: DisruptionController,
+    version: u64,
+    /// The namespaces of the statuses that were written, in order.
+    writes: Vec<String>,
+}
+
+impl Namespaces {
+    fn new(limit: u64) -> Self {
+        Self {
+            controller: DisruptionController::new(limit),
+            version: 0,
+            writes: Vec::new(),
+        }
+    }
+
+    fn put_budget(&mut self, namespace: &str, name: &str, age: usize, selector: &Value) {
+        self.version += 1;
+        let budget = json!({
+            "metadata": {
+                "namespace": namespace, "name": name, "generation": 1,
+                "resourceVersion": self.version.to_string(),
+                "creationTimestamp": format!("2024-01-01T{:02}:{:02}:{:02}Z", age / 3600, age / 60 % 60, age % 60),
+            },
+            "spec": {"minAvailable": 1, "selector": selector},
+        });
+        self.apply(budget);
+    }
+
+    fn apply(&mut self, budget: Value) {
+        let budget = DisruptionBudget::from_value(budget).unwrap();
+        self.controller.apply_budget(budget);
+    }
+
+    fn put_pod(&mut self, namespace: &str, name: &str, labels: &Value) {
+        let pod = json!({
+            "metadata": {"namespace": namespace, "name": name, "labels": labels},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        self.controller.apply_pod(Pod::from_value(&pod).unwrap());
+    }
+
+    fn delete_pod(&mut self, namespace: &str, name: &str) {
+        let key = crate::controller::ObjectKey::new(namespace, name);
+        self.controller.delete_pod(&key);
+    }
+
+    /// One step. Returns whether there is more to do.
+    fn step(&mut self) -> bool {
+        match self.controller.step(Time::ZERO, start()) {
+            ControllerStep::Wait(_) => return false,
+            ControllerStep::WriteStatus(key, object) => {
+                self.writes.push(key.namespace.to_string());
+                let outcome = StatusWriteOutcome::Written;
+                self.controller.written(outcome, Time::ZERO, start());
+                self.apply(object);
+            }
+            ControllerStep::Continue => {}
+            step => panic!("{step:?}"),
+        }
+        true
+    }
+
+    fn settle(&mut self) {
+        let steps = (0..1_000_000).take_while(|_| self.step()).count();
+        assert!(steps < 1_000_000);
+    }
+
+    /// The message of the condition of a budget, and how many disruptions it allows.
+    fn standing(&self, namespace: &str, name: &str) -> (String, i64) {
+        let key = crate::controller::ObjectKey::new(namespace, name);
+        let status = &self.controller.budget(&key).unwrap().object()["status"];
+        let message = status["conditions"][0]["message"].as_str();
+        (
+            message.unwrap_or_default().to_owned(),
+            status["disruptionsAllowed"].as_i64().unwrap(),
+        )
+    }
+}
+
+/// Budgets of a tenant: 60 with 1 500 values, 10 with 2 800 requirements, 100 others. (What is counted does not depend on how many
+/// more there are, but reading them takes a while.)
+fn put_large_budgets(namespaces: &mut Namespaces) {
+    let values: Vec<_> = (0..1_500).map(|number| format!("v{number}")).collect();
+    let many_values =
+        json!({"matchExpressions": [{"key": "app", "operator": "In", "values": values}]});
+    let terms =
+        (0..2_800).map(|number| json!({"key": format!("k{number}"), "operator": "DoesNotExist"}));
+    let many_terms = json!({"matchExpressions": terms.collect::<Vec<_>>()});
+    for number in 0..170 {
+        let selector = match number {
+            0..60 => &many_values,
+            60..70 => &many_terms,
+            _ => &json!({"matchLabels": {"app": "v1"}}),
+        };
+        namespaces.put_budget("mallory", &format!("large-{number:03}"), number, selector);
+    }
+    for number in 0..5 {
+        namespaces.put_pod(
+            "mallory",
+            &format!("p{number}"),
+            &json!({"app": "v1", "flap": "0"}),
+        );
+    }
+}
+
+#[test]
+fn a_label_of_a_tenant_with_large_budgets_costs_what_matches_and_not_what_there_is() {
+    let mut namespaces = Namespaces::new(u64::MAX);
+    put_large_budgets(&mut namespaces);
+    namespaces.settle();
+    let before = namespaces.controller.work();
+    let writes = namespaces.writes.len();
+    for flap in 0..1000 {
+        let labels = json!({"app": "v1", "flap": flap.to_string()});
+        namespaces.put_pod("mallory", &format!("p{}", flap % 5), &labels);
+        while namespaces.step() {}
+    }
+    let work = namespaces.controller.work();
+    let per_change = (work.look_ups - before.look_ups) / 1000;
+    // 170 candidates, two of them compared; one sync with five pods of two labels.
+    assert!(per_change <= 250, "{per_change} look-ups a change");
+    assert_eq!(namespaces.writes.len(), writes, "no status has changed");
+    assert!(work.longest_slice <= SLICE + 200, "{work:?}");
+}
+
+#[test]
+fn a_slice_is_bounded_however_many_labels_pods_and_selectors_have() {
+    let mut namespaces = Namespaces::new(u64::MAX);
+    put_large_budgets(&mut namespaces);
+    // Pods with as many labels as the selectors have requirements.
+    for pod in 0..20 {
+        let labels = (0..2000).map(|number| (format!("l{number}"), json!("x")));
+        let labels: serde_json::Map<_, _> = labels.collect();
+        namespaces.put_pod("mallory", &format!("labelled-{pod}"), &json!(labels));
+    }
+    namespaces.settle();
+    let work = namespaces.controller.work();
+    assert!(work.look_ups > 400_000, "{work:?}");
+    assert!(work.longest_slice <= SLICE + 2 * 2001, "{work:?}");
+}
+
+#[test]
+fn the_budgets_of_others_take_turns_with_those_of_a_tenant_that_has_many() {
+    let mut namespaces = Namespaces::new(u64::MAX);
+    put_large_budgets(&mut namespaces);
+    namespaces.put_budget("alice", "web", 0, &json!({"matchLabels": {"app": "web"}}));
+    namespaces.settle();
+    namespaces.writes.clear();
+    // All pods of the tenant go, so all statuses have to be written again; then one of alice comes.
+    for number in 0..5 {
+        namespaces.delete_pod("mallory", &format!("p{number}"));
+    }
+    namespaces.controller.queue_all();
+    namespaces.put_pod("alice", "web-1", &json!({"app": "web"}));
+    namespaces.settle();
+    let alice = namespaces
+        .writes
+        .iter()
+        .position(|namespace| namespace == "alice");
+    assert!(alice.is_some_and(|before| before <= 1), "{alice:?}");
+    assert!(namespaces.writes.len() > 100, "{}", namespaces.writes.len());
+}
+
+#[test]
+fn a_pod_that_changes_all_the_time_delays_no_other_namespace() {
+    let mut namespaces = Namespaces::new(u64::MAX);
+    for number in 0..3000 {
+        let selector = json!({"matchExpressions": [
+            {"key": format!("n{number}"), "operator": "Exists"}, {"key": "a", "operator": "NotIn", "values": ["b"]},
+        ]});
+        let selector = if number % 2 == 0 {
+            json!({"matchExpressions": [
+                {"key": "zone", "operator": "DoesNotExist"}, {"key": "flap", "operator": "NotIn", "values": ["x"]},
+                {"key": format!("n{number}"), "operator": "DoesNotExist"},
+            ]})
+        } else {
+            selector
+        };
+        namespaces.put_budget("mallory", &format!("b{number}"), number, &selector);
+    }
+    namespaces.put_budget("alice", "web", 0, &json!({"matchLabels": {"app": "web"}}));
+    namespaces.settle();
+    namespaces.writes.clear();
+    for number in 0..500 {
+        let labels = json!({"flap": "x", "number": number.to_string()});
+        namespaces.put_pod("mallory", &format!("p{number}"), &labels);
+        namespaces.put_pod("mallory", "same", &labels);
+    }
+    namespaces.put_pod("alice", "web-1", &json!({"app": "web"}));
+    let steps = (0..1000).take_while(|_| {
+        namespaces.step();
+        namespaces.writes.is_empty()
+    });
+    let steps = steps.count();
+    assert!(
+        steps <= 4,
+        "{steps} slices until the status of another namespace"
+    );
+    namespaces.settle();
+}
+
+#[test]
+fn budgets_beyond_the_limit_of_their_namespace_allow_nothing_and_say_so() {
+    let mut namespaces = Namespaces::new(10_000);
+    put_large_budgets(&mut namespaces);
+    namespaces.put_budget("alice", "web", 0, &json!({"matchLabels": {"app": "web"}}));
+    for number in 0..2 {
+        namespaces.put_pod("alice", &format!("web-{number}"), &json!({"app": "web"}));
+    }
+    namespaces.settle();
+    // Six have 1 501 terms, and ten more each.
+    let counts = namespaces.controller.counts();
+    assert_eq!((counts.budgets, counts.over_limit), (171, 164));
+    assert_eq!(
+        namespaces.standing("mallory", "large-005"),
+        (String::new(), 4)
+    );
+    let (message, allowed) = namespaces.standing("mallory", "large-006");
+    assert!(
+        message.contains("10000 requirements and values"),
+        "{message}"
+    );
+    assert_eq!(allowed, 0);
+    assert_eq!(namespaces.standing("alice", "web"), (String::new(), 1));
+    let events = namespaces.controller.take_events();
+    let told = events
+        .iter()
+        .filter(|(_, event)| event.reason == "TooManySelectorTerms");
+    assert_eq!(told.count(), 164);
+    // Once older ones are gone, others are within the limit and are computed.
+    for number in 0..70 {
+        let key = crate::controller::ObjectKey::new("mallory", &format!("large-{number:03}"));
+        namespaces.controller.delete_budget(&key);
+    }
+    namespaces.settle();
+    assert_eq!(namespaces.controller.counts().over_limit, 0);
+    assert_eq!(
+        namespaces.standing("mallory", "large-169"),
+        (String::new(), 4)
+    );
+}
+
+#[test]
+fn what_is_over_the_limit_is_written_once() {
+    let mut namespaces = Namespaces::new(1000);
+    put_large_budgets(&mut namespaces);
+    namespaces.settle();
+    let writes = namespaces.writes.len();
+    for flap in 0..100 {
+        let labels = json!({"app": "v1", "flap": flap.to_string()});
+        namespaces.put_pod("mallory", "p0", &labels);
+        namespaces.settle();
+    }
+    assert_eq!(namespaces.writes.len(), writes);
+}

@@ -1,0 +1,160 @@
+//! Reads the short body of a request before the request asks for a seat.
+//!
+//! A request that holds a seat while its client still sends the body keeps others from executing, and the upstream has nothing to
+//! execute. So a body of up to [`SHORT_BODY`] bytes, which nearly all objects have, has to be complete first. What such requests
+//! take in memory comes from a budget that users share fairly ([`fairgate_base::account`]): where it has no room for a user, or
+//! another one who has less needs the room, the request asks for its seat without its body, as one with a longer body does. Then
+//! the client has to send it at a least rate while no seat of the level is free ([`super::slow_senders`]).
+//!
+//! A body that is there when the request arrives costs neither an allocation nor a lock. Whatever needs no queue is decided before the client is
+//! asked for its body: who has no seat to wait for is rejected at once.
+
+use std::{
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use fairgate_base::account::ByteShare;
+use fairgate_call::{Call, Refusal, RequestKind};
+use fairgate_core::apf::policy::{LevelKind, LimitResponse};
+use http_body::Body as _;
+use tokio::{sync::futures::OwnedNotified, time::Sleep};
+
+use super::{
+    flow_control::FlowControl, gate::Gate, level_fullness::is_full, settings::Enforcement,
+    unfinished_bodies::LateBody, wait_limit::body_deadline,
+};
+
+/// Bodies up to this length are read before their request gets a seat.
+pub(super) const SHORT_BODY: usize = 16 << 10;
+/// What a request takes in memory while it waits for its body, besides the body: its head, its stream, its timer.
+const REQUEST_BYTES: usize = 2 << 10;
+
+/// A request whose body is read before it asks for a seat.
+#[derive(Debug, Default)]
+pub(super) struct ReceivingBody {
+    /// Once the client has to send something.
+    awaited: Option<Box<AwaitedBody>>,
+}
+
+/// What a request holds while its client sends the body.
+#[derive(Debug)]
+struct AwaitedBody {
+    flow_control: Arc<FlowControl>,
+    share: ByteShare,
+    /// Completes when a user who has less needs the share.
+    given_up: Pin<Box<OwnedNotified>>,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// Whether the body of a call is to be read before it asks for a seat.
+pub(super) fn comes_first(call: &Call, gate: &Gate) -> bool {
+    let body = call.request.body();
+    // Streams have no seat.
+    if body.is_end_stream() || call.kind == RequestKind::LongRunning || !gate.enforces() {
+        return false;
+    }
+    let length = body.size_hint().exact();
+    length.is_none_or(|length| length <= SHORT_BODY as u64)
+}
+
+impl ReceivingBody {
+    /// Ready when the request is to ask for its seat.
+    pub(super) fn poll(
+        &mut self,
+        gate: &Rc<Gate>,
+        call: &mut Call,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Refusal>> {
+        let body = call.request.body_mut();
+        // Its client sends the body when it is read from, and must not if the request is then rejected.
+        if self.awaited.is_none() && body.awaits_continue() && !gate.waits_for_body(call) {
+            return Poll::Ready(Ok(()));
+        }
+        let awaited = &mut self.awaited;
+        let counts = |bytes| {
+            let share = awaited.as_mut().map(|awaited| &mut awaited.share);
+            share.is_none_or(|share| share.take(bytes))
+        };
+        match call.request.body_mut().poll_receive(cx, SHORT_BODY, counts) {
+            Poll::Ready(Ok(_)) => return Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) => {
+                tracing::debug!(%error, "a body is incomplete");
+                let incomplete = Refusal::Malformed("the request's body is incomplete");
+                return Poll::Ready(Err(incomplete));
+            }
+            Poll::Pending => {}
+        }
+        if self.awaited.is_none() && gate.waits_for_body(call) {
+            self.awaited = AwaitedBody::begin(gate, call);
+        }
+        match &mut self.awaited {
+            // There is no room, or nothing to wait for.
+            None => Poll::Ready(Ok(())),
+            Some(awaited) => awaited.poll(cx),
+        }
+    }
+}
+
+impl AwaitedBody {
+    /// Begins to wait for a body, if the budget has room.
+    fn begin(gate: &Gate, call: &Call) -> Option<Box<Self>> {
+        let flow_control = Arc::clone(gate.flow_control());
+        let bodies = &flow_control.bodies;
+        let mut share = bodies.budget().share(&*call.digest.user.name);
+        if !share.take(REQUEST_BYTES + call.request.body().ahead_bytes()) {
+            return None;
+        }
+        let given_up = Box::pin(share.begin_unfinished().notified_owned());
+        let until = body_deadline(call.received, call.deadline, gate.policy().request_timeout);
+        bodies.begin_waiting();
+        Some(Box::new(Self {
+            share,
+            given_up,
+            timer: Box::pin(tokio::time::sleep_until(gate.clock().instant(until))),
+            flow_control,
+        }))
+    }
+
+    /// Ready when the body is not waited for any longer.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        if self.given_up.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.timer.as_mut().poll(cx));
+        self.flow_control.bodies.count_late(LateBody::WaitLimit);
+        Poll::Ready(Err(Refusal::BodyTooSlow))
+    }
+}
+
+impl Drop for AwaitedBody {
+    fn drop(&mut self) {
+        self.flow_control.bodies.end_waiting();
+    }
+}
+
+impl Gate {
+    /// Whether a request has to wait for its body: not if it needs no seat that others could use, and not if it would be rejected
+    /// at once. Counts nothing. Takes the lock of a level that rejects.
+    fn waits_for_body(&self, call: &Call) -> bool {
+        let policy = self.policy();
+        if policy.enforcement != Enforcement::Enforce {
+            return false;
+        }
+        let flow = policy.view.policy().classify(&call.digest);
+        let level = policy.view.level(flow.level);
+        let spec = &policy.view.policy().levels()[flow.level.0 as usize];
+        match spec.kind {
+            LevelKind::Exempt => false,
+            LevelKind::Limited {
+                response: LimitResponse::Reject,
+                ..
+            } => !is_full(level),
+            LevelKind::Limited { .. } => {
+                self.flow_control().queued() < policy.max_queued || !is_full(level)
+            }
+        }
+    }
+}

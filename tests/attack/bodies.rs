@@ -1,0 +1,272 @@
+//! Clients that do not send the bodies of their requests, and so occupy the seats of a level while nothing executes.
+//!
+//! Short bodies are read before a request gets its seat. A longer one holds a seat, and its client has to send it at a least rate
+//! while others need the seat.
+
+use std::{
+    io::{self, Write as _},
+    net::TcpStream,
+    time::Duration,
+};
+
+use crate::{
+    Attack,
+    frames::{END_HEADERS, RawConnection, block, frame, header, kind, reset},
+    gateway::{ATTACKED_SEATS, ATTACKER, NEIGHBOUR, Setup, attacker},
+    goal::Goal,
+    others::Mix,
+    report::Outcome,
+    scene::{Played, Scene},
+    time::{ms, now},
+};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "unfinished-bodies",
+        point: "27.2.3",
+        about: "POSTs of 1000 bytes, of which 8 are sent; reset after 1.2 s, again and again, by one user over HTTP/2",
+        play: aborted,
+    },
+    Attack {
+        name: "unfinished-bodies-users",
+        point: "27.2.3",
+        about: "the same by 20 users over HTTP/1 and HTTP/2, 10 at a time each",
+        play: many_users,
+    },
+    Attack {
+        name: "unfinished-bodies-drip",
+        point: "27.2.3",
+        about: "400 POSTs of 1000 bytes, a byte a second, over HTTP/1 and HTTP/2",
+        play: drip,
+    },
+    Attack {
+        name: "unfinished-bodies-long",
+        point: "27.2.3",
+        about: "60 POSTs of 100 KiB, a byte a second: each holds a seat until others need it",
+        play: long,
+    },
+];
+
+const PATH: &str = "/api/v1/namespaces/a/configmaps";
+/// How long a client keeps its request open.
+const OPEN: Duration = ms(1200);
+const LASTS: Duration = ms(10_000);
+const USERS: usize = 20;
+const AT_ONCE: usize = 10;
+
+/// The others are neighbours in the attackers' level.
+fn scene() -> Scene {
+    let setup = Setup {
+        attacked_level: true,
+        more_attackers: USERS,
+        ..Setup::default()
+    };
+    let mix = Mix {
+        watches: 0,
+        user: NEIGHBOUR,
+        ..Mix::default()
+    };
+    Scene::new(&setup, mix)
+}
+
+/// Seats that are held while nothing of the attackers executes, as seen during the attack, and the responses that attackers got.
+struct Found {
+    most_seats: f64,
+}
+
+/// Looks at the seats until the goal is reached.
+async fn watch_seats(scene: &Scene, goal: &Goal) -> Found {
+    let mut most_seats = 0.0_f64;
+    while goal.is_open() {
+        let metrics = scene.gateway.metrics();
+        let executing =
+            metrics.of_level("apiserver_flowcontrol_current_executing_seats", "attacked");
+        most_seats = most_seats.max(executing);
+        tokio::time::sleep(ms(50)).await;
+    }
+    Found { most_seats }
+}
+
+fn checked(mut played: Played<Found>, most_allowed: Option<u32>) -> Outcome {
+    played.check_other_clients();
+    let most = played.found.most_seats;
+    if let Some(allowed) = most_allowed {
+        played.outcome.check(
+            format!("at most {allowed} seats are held, which the others need"),
+            most <= f64::from(allowed),
+            format!("{most} were"),
+        );
+    }
+    let begun = played.scene.upstream.attackers().begun;
+    played.outcome.check(
+        "nothing of the attackers executes upstream",
+        begun == 0,
+        format!("{begun} did"),
+    );
+    let [late] = played.rises(["fairgate_late_bodies_total"]);
+    played.outcome.note(format!(
+        "at most {most} of {ATTACKED_SEATS} seats were held; {late} bodies came too slowly"
+    ));
+    played.memory_is_bounded(64 << 20);
+    played.outcome
+}
+
+fn aborted() -> Outcome {
+    let mut played = scene().play(async |scene| {
+        let goal = scene.goal(LASTS);
+        let attack = abort_http2(scene, &goal, ATTACKER.to_owned(), 20);
+        tokio::join!(watch_seats(scene, &goal), attack).0
+    });
+    let limit = 32 << 20;
+    let metrics = (
+        "fairgate_awaited_body_bytes",
+        "fairgate_awaited_body_peak_bytes",
+    );
+    played.budget_is_kept(metrics, limit, 1);
+    // Others use up to 6 at a time.
+    checked(played, Some(6))
+}
+
+fn many_users() -> Outcome {
+    let played = scene().play(async |scene| {
+        let goal = scene.goal(LASTS);
+        let http2 =
+            (0..USERS / 2).map(|number| abort_http2(scene, &goal, attacker(number), AT_ONCE));
+        let http1 = (USERS / 2..USERS).map(|number| abort_http1(scene, &goal, attacker(number)));
+        let attacks = async {
+            let http2 = futures_util::future::join_all(http2);
+            let http1 = futures_util::future::join_all(http1);
+            tokio::join!(http2, http1);
+        };
+        tokio::join!(watch_seats(scene, &goal), attacks).0
+    });
+    checked(played, Some(6))
+}
+
+fn drip() -> Outcome {
+    let played = scene().play(async |scene| {
+        let goal = scene.goal(4 * LASTS);
+        let http2 = drip_http2(scene, &goal, 10, 1000);
+        let http1 = drip_http1(scene, &goal, 200);
+        let (found, ..) = tokio::join!(watch_seats(scene, &goal), http2, http1);
+        found
+    });
+    checked(played, Some(6))
+}
+
+fn long() -> Outcome {
+    let mut played = scene().play(async |scene| {
+        let goal = scene.goal(LASTS);
+        let attack = drip_http2(scene, &goal, 3, 100 << 10);
+        tokio::join!(watch_seats(scene, &goal), attack).0
+    });
+    let [late] = played.rises(["fairgate_late_bodies_total"]);
+    played.outcome.check(
+        "slow clients are refused while no seat is free",
+        late > 0.0,
+        "none was",
+    );
+    checked(played, None)
+}
+
+/// The frames of a POST of this many bytes, 8 of which are sent.
+fn unfinished(stream: u32, user: &str, length: usize) -> Vec<u8> {
+    let mut head = block("POST", PATH, Some(user));
+    head.extend(header("content-length", &length.to_string()));
+    let mut frames = frame(kind::HEADERS, END_HEADERS, stream, &head);
+    frames.extend(frame(kind::DATA, 0, stream, b"12345678"));
+    frames
+}
+
+/// Begins so many requests, resets them, and begins anew.
+async fn abort_http2(scene: &Scene, goal: &Goal, user: String, at_once: usize) {
+    while goal.is_open() {
+        let Ok(mut connection) = RawConnection::open(scene.gateway.address, &[]).await else {
+            tokio::time::sleep(ms(20)).await;
+            continue;
+        };
+        while goal.is_open() && !connection.seen().is_ended() {
+            let streams: Vec<u32> = (0..at_once).map(|_| connection.stream()).collect();
+            for stream in &streams {
+                let _ = connection.send(&unfinished(*stream, &user, 1000)).await;
+            }
+            tokio::time::sleep(OPEN).await;
+            let resets: Vec<u8> = streams.into_iter().flat_map(reset).collect();
+            let _ = connection.send(&resets).await;
+        }
+    }
+}
+
+/// The same over HTTP/1: connections are closed.
+async fn abort_http1(scene: &Scene, goal: &Goal, user: String) {
+    while goal.is_open() {
+        let open: Vec<_> = (0..AT_ONCE)
+            .filter_map(|_| begin_http1(scene, &user).ok())
+            .collect();
+        tokio::time::sleep(OPEN).await;
+        drop(open);
+    }
+}
+
+fn begin_http1(scene: &Scene, user: &str) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(scene.gateway.address)?;
+    stream.set_nonblocking(true)?;
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {user}\r\nContent-Length: 1000\r\n\r\n12345678"
+    );
+    stream.write_all(head.as_bytes())?;
+    Ok(stream)
+}
+
+/// Sends a byte of each of 20 requests on each connection every second, and begins anew when the gateway has ended them.
+async fn drip_http2(scene: &Scene, goal: &Goal, connections: usize, length: usize) {
+    const STREAMS: usize = 20;
+    let each = (0..connections).map(|number| async move {
+        let user = attacker(number % USERS);
+        while goal.is_open() {
+            let opened = RawConnection::open(scene.gateway.address, &[]).await;
+            let Ok(mut connection) = opened else {
+                tokio::time::sleep(ms(20)).await;
+                continue;
+            };
+            let streams: Vec<u32> = (0..STREAMS).map(|_| connection.stream()).collect();
+            for stream in &streams {
+                let _ = connection.send(&unfinished(*stream, &user, length)).await;
+            }
+            let has_all = |answers: u64| answers >= STREAMS as u64;
+            while goal.is_open() && !has_all(connection.seen().answers()) {
+                let drops = streams
+                    .iter()
+                    .flat_map(|stream| frame(kind::DATA, 0, *stream, b"x"));
+                if connection.send(&drops.collect::<Vec<u8>>()).await.is_err() {
+                    break;
+                }
+                pause(goal, ms(1000)).await;
+            }
+        }
+    });
+    futures_util::future::join_all(each).await;
+}
+
+async fn drip_http1(scene: &Scene, goal: &Goal, connections: usize) {
+    let mut open: Vec<Option<TcpStream>> = (0..connections).map(|_| None).collect();
+    while goal.is_open() {
+        for (number, one) in open.iter_mut().enumerate() {
+            let is_over = one
+                .as_mut()
+                .is_none_or(|stream| stream.write_all(b"x").is_err());
+            if is_over {
+                *one = begin_http1(scene, &attacker(number % USERS)).ok();
+            }
+        }
+        pause(goal, ms(1000)).await;
+    }
+}
+
+/// Waits, unless the attack is over.
+async fn pause(goal: &Goal, time: Duration) {
+    let begun = now();
+    while goal.is_open() && begun.elapsed() < time {
+        tokio::time::sleep(ms(50)).await;
+    }
+}
