@@ -29,6 +29,7 @@ use fairgate_apiserver::{
     },
 };
 use fairgate_base::{clock::Clock, tasks};
+use fairgate_call::ResponseMemory;
 use fairgate_config::{self as config, AdmissionSource, Config, EvictionMode};
 use fairgate_core::{
     apf::{
@@ -177,7 +178,7 @@ impl HostedApi {
         store: Arc<dyn Store>,
         access: Option<AccessReviews>,
         namespaces: Option<Arc<dyn Namespaces>>,
-        admission: HostedAdmission,
+        (admission, responses): (HostedAdmission, &Arc<ResponseMemory>),
         clock: &Clock,
     ) -> Self {
         let main_port = Arc::new(MainPortEndpoints::default());
@@ -199,6 +200,7 @@ impl HostedApi {
             address: config.listen.address.to_string(),
             admission,
             admin: main_port.clone(),
+            responses: Arc::clone(responses),
         });
         Self {
             budgets: HostedBudgets::new(Arc::clone(&hosted), clock.clone()),
@@ -547,7 +549,7 @@ mod tests {
             Arc::new(store),
             None,
             None,
-            HostedAdmission::Off,
+            (HostedAdmission::Off, &ResponseMemory::new(64 << 20)),
             clock,
         )
     }

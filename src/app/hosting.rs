@@ -14,10 +14,12 @@ use super::{
 };
 use fairgate_apiserver::{HostedAdmission, namespaces::Namespaces};
 use fairgate_base::clock::Clock;
+use fairgate_call::ResponseMemory;
 use fairgate_config::{Config, GatewayMode};
-use fairgate_observe::GatewayMetrics;
+use fairgate_observe::{GatewayMetrics, catalogue};
 
-/// What requests are judged by in front of an upstream, and the hosted API; each if this gateway has it.
+/// What requests are judged by in front of an upstream, and the hosted API; each if this gateway has it. And the memory for
+/// responses that the gateway makes itself.
 ///
 /// # Errors
 ///
@@ -28,11 +30,35 @@ pub(super) fn open(
     clock: &Clock,
     metrics: &Arc<GatewayMetrics>,
     control: &Runtime,
-) -> Result<(Option<UpstreamAdmission>, Option<HostedApi>), ServeError> {
+) -> Result<Opened, ServeError> {
+    let responses = response_memory(config, metrics);
     let judging = UpstreamAdmission::new(config, clients, clock, metrics, control.handle())?;
     let reached = (clients, judging.as_ref());
-    let hosting = open_api(config, reached, clock, metrics, control)?;
-    Ok((judging, hosting))
+    let with = (control, &responses);
+    let hosting = open_api(config, reached, clock, metrics, with)?;
+    Ok((judging, hosting, responses))
+}
+
+/// See [`open`].
+type Opened = (
+    Option<UpstreamAdmission>,
+    Option<HostedApi>,
+    Arc<ResponseMemory>,
+);
+
+/// The memory for responses that the gateway makes itself, and its metrics.
+fn response_memory(config: &Config, metrics: &GatewayMetrics) -> Arc<ResponseMemory> {
+    let total = usize::try_from(config.limits.response_budget).unwrap_or(usize::MAX / 2);
+    let memory = ResponseMemory::new(total);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let number = |bytes: usize| bytes as f64;
+    let of = [(); 4].map(|()| Arc::clone(&memory));
+    let [now, most, refused, given_up] = of;
+    metrics.observe_gauge(&catalogue::RESPONSE_BYTES, move || number(now.held().now));
+    metrics.observe_gauge(&catalogue::RESPONSE_PEAK, move || number(most.held().most));
+    metrics.observe_counter(&catalogue::RESPONSES_REFUSED, move || refused.refused());
+    metrics.observe_counter(&catalogue::RESPONSES_GIVEN_UP, move || given_up.given_up());
+    memory
 }
 
 /// Opens the hosted API and its store, if this gateway has one.
@@ -41,7 +67,7 @@ fn open_api(
     (clients, judging): (&UpstreamClients, Option<&UpstreamAdmission>),
     clock: &Clock,
     metrics: &Arc<GatewayMetrics>,
-    control: &Runtime,
+    (control, responses): (&Runtime, &Arc<ResponseMemory>),
 ) -> Result<Option<HostedApi>, ServeError> {
     if !config.mode.hosts() {
         return Ok(None);
@@ -73,7 +99,14 @@ fn open_api(
             )?),
         },
     };
-    let hosting = HostedApi::new(config, store, access, namespaces, admission, clock);
+    let hosting = HostedApi::new(
+        config,
+        store,
+        access,
+        namespaces,
+        (admission, responses),
+        clock,
+    );
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
 }

@@ -57,7 +57,7 @@ use fairgate_admitter::{
 };
 use fairgate_apiserver::{Hosted, HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
-use fairgate_call::{Call, Refusal, Reply, handle_refusal::HandleRefusal};
+use fairgate_call::{Call, Refusal, Reply, ResponseMemory, handle_refusal::HandleRefusal};
 use fairgate_config::{Config, GatewayMode};
 use fairgate_core::{apf::Policy, finding::Finding};
 use fairgate_evictor::{
@@ -187,7 +187,8 @@ where
     let (control_runtime, control) = runtimes.control();
     let upstream = UpstreamAccess::new(&config)?;
     let clients = upstream.clients;
-    let (judging, hosting) = hosting::open(&config, &clients, &clock, &metrics, control_runtime)?;
+    let (judging, hosting, memory) =
+        hosting::open(&config, &clients, &clock, &metrics, control_runtime)?;
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
@@ -200,6 +201,7 @@ where
     let admission = AdmissionPolicies::new(&config, hosted, judging, &clients, &clock)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
+        responses: memory,
         rules: Arc::clone(&access.rules),
         flow_control: Arc::clone(&flow_control),
         admitter: admission.as_ref().map(AdmissionPolicies::admitter),
@@ -213,10 +215,10 @@ where
     let mut gateway = Gateway::start(app, runtimes, build_stack(parts, layer))?;
     evictions::end_waits_with(evictor.clone(), &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
-    let credential = upstream.credential;
-    let renewals = renewals::files(&config, shown, upstream.tls, &credential, &telemetry);
-    let disruption = Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor);
+    let credential = &upstream.credential;
+    let renewals = renewals::files(&config, shown, upstream.tls, credential, &telemetry);
     let control = ControlTasks {
+        disruption: Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor),
         config,
         path,
         flow_control: Arc::clone(&flow_control),
@@ -225,7 +227,6 @@ where
         policies,
         hosting,
         admission,
-        disruption,
         renewals,
         clock,
         clients,
@@ -439,6 +440,7 @@ impl ForwardParts {
 /// What the stacks of all cores share.
 struct StackParts {
     telemetry: Arc<Telemetry>,
+    responses: Arc<ResponseMemory>,
     rules: Arc<ArcSwap<AuthRules>>,
     flow_control: Arc<FlowControl>,
     admitter: Option<Arc<Admitter>>,
@@ -491,7 +493,8 @@ where
         );
         let fairness = FairnessLayer::new(gate);
         let trace = parts.telemetry.trace_layer(core);
-        let dumps = DumpsLayer::new(Arc::clone(&parts.telemetry), context.control);
+        let (telemetry, responses) = (Arc::clone(&parts.telemetry), Arc::clone(&parts.responses));
+        let dumps = DumpsLayer::new(telemetry, context.control, responses);
         let inside_fairness = Stack::new(dumps, &extra);
         let evictions = EvictionLayers {
             wait: EvictionWaitLayer::of(&eviction),

@@ -39,6 +39,7 @@ mod policies;
 mod resets;
 mod seats;
 mod slow_readers;
+mod unread;
 mod watches;
 
 use std::{panic::AssertUnwindSafe, process::ExitCode};
@@ -63,6 +64,7 @@ fn attacks() -> Vec<Attack> {
         seats::ATTACKS,
         arrivals::ATTACKS,
         slow_readers::ATTACKS,
+        unread::ATTACKS,
         bodies::ATTACKS,
         admin::ATTACKS,
         http1::ATTACKS,

@@ -39,6 +39,8 @@ pub(crate) struct User {
 pub(crate) const VICTIM: &str = "victim";
 /// The attacker, where one is enough.
 pub(crate) const ATTACKER: &str = "attacker";
+/// Who may do everything.
+pub(crate) const ADMIN: &str = "admin";
 /// A victim in the attacker's own priority level.
 pub(crate) const NEIGHBOUR: &str = "neighbour";
 
@@ -260,6 +262,7 @@ fn tokens(setup: &Setup) -> String {
         (VICTIM, "others"),
         (ATTACKER, "attackers"),
         (NEIGHBOUR, "neighbours"),
+        (ADMIN, "system:masters"),
     ];
     let named = named.map(|(name, group)| User {
         name: name.to_owned(),

@@ -4,6 +4,7 @@
 //! The tests read text, so a name in a string counts, too; comments do not.
 
 mod admitter_modules;
+mod apiserver_modules;
 mod circles;
 mod cluster_modules;
 mod documents;

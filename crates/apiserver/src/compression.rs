@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
+use fairgate_call::MemoryOf;
 use flate2::{Compression, write::GzEncoder};
 use http::{
     HeaderMap, HeaderValue,
@@ -17,9 +18,9 @@ use crate::{
 /// Bodies longer than this are compressed, in bytes; kube-apiserver has the same threshold.
 pub(super) const COMPRESS_FROM: usize = 128 << 10;
 
-/// Compresses a long response, if the client accepts that.
+/// Compresses a long response, if the client accepts that. One that others share is in the form that the client gets already.
 pub(super) fn compressed(request: &ApiRequest, mut response: ApiResponse) -> ApiResponse {
-    let ApiBody::Full(body) = &response.body else {
+    let (ApiBody::Full(body), MemoryOf::Seat) = (&response.body, &response.memory) else {
         return response;
     };
     if body.len() <= COMPRESS_FROM || !accepts_gzip(&request.headers) {
@@ -27,11 +28,15 @@ pub(super) fn compressed(request: &ApiRequest, mut response: ApiResponse) -> Api
     }
     if let Some(compressed) = gzip(body) {
         response.body = ApiBody::Full(compressed);
-        let headers = &mut response.headers;
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        mark(&mut response.headers);
     }
     response
+}
+
+/// The headers of a response that is compressed.
+pub(super) fn mark(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
 /// Compresses at the lowest level, which kube-apiserver uses, too: speed counts more than size.

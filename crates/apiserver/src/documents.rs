@@ -12,7 +12,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
+    compression,
     discovery::{self, AggregatedVersion},
+    encoded_document::EncodedDocument,
     merged_document_id::MergedDocumentId,
     negotiate::{self, Output, Produces, is_pretty},
     openapi,
@@ -20,11 +22,11 @@ use crate::{
     query::Query,
     raw_json::{Raw, raw},
     request::ApiRequest,
-    response::{ApiBody, ApiResponse},
+    response::ApiResponse,
     route::Route,
     status_error::StatusError,
 };
-use fairgate_objects::{codec::json::indent, kind::Kind};
+use fairgate_objects::kind::Kind;
 
 pub(super) const PROTO_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const PROTO_V2_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -70,13 +72,13 @@ impl V3 {
 
 /// A document and its entity tag.
 struct Document {
-    bytes: Vec<u8>,
+    encoded: EncodedDocument,
     etag: HeaderValue,
 }
 
 impl Document {
     fn raw(&self) -> Raw {
-        serde_json::from_slice(&self.bytes).unwrap_or_default() // JSON that was generated here
+        serde_json::from_slice(self.encoded.plain()).unwrap_or_default() // JSON that was generated here
     }
 
     fn of(value: &impl Serialize) -> Self {
@@ -87,7 +89,7 @@ impl Document {
     fn tagged(bytes: Vec<u8>, text: &str) -> Self {
         let etag = discovery::etag(text);
         Self {
-            bytes,
+            encoded: EncodedDocument::new(bytes),
             etag: HeaderValue::from_str(&etag).unwrap_or(HeaderValue::from_static("\"\"")),
         }
     }
@@ -326,12 +328,12 @@ fn aggregated(
     document: &Document,
     form: AggregatedVersion,
 ) -> ApiResponse {
-    let mut response = conditional(request, document, form.content_type(), Some("Accept"));
-    if is_pretty(query, request.header("user-agent"))
-        && let ApiBody::Full(body) = &mut response.body
-    {
-        *body = indent(body).into();
-    }
+    let form = DocumentForm {
+        content_type: form.content_type(),
+        vary: Some("Accept"),
+        is_indented: is_pretty(query, request.header("user-agent")),
+    };
+    let mut response = form.of(request, document);
     response
         .headers
         .insert(CACHE_CONTROL, HeaderValue::from_static("public"));
@@ -345,23 +347,46 @@ fn conditional(
     content_type: &'static str,
     vary: Option<&'static str>,
 ) -> ApiResponse {
-    let known = request
-        .headers
-        .get_all(IF_NONE_MATCH)
-        .iter()
-        .any(|tag| *tag == document.etag || tag == "*");
-    let mut response = if known {
-        ApiResponse::full(StatusCode::NOT_MODIFIED, content_type, "")
-    } else {
-        ApiResponse::full(StatusCode::OK, content_type, document.bytes.clone())
+    let form = DocumentForm {
+        content_type,
+        vary,
+        is_indented: false,
     };
-    response.headers.insert(ETAG, document.etag.clone());
-    if let Some(vary) = vary {
+    form.of(request, document)
+}
+
+/// How a document is sent.
+struct DocumentForm {
+    content_type: &'static str,
+    vary: Option<&'static str>,
+    /// Whether it has a line for each member and entry.
+    is_indented: bool,
+}
+
+impl DocumentForm {
+    /// The response with a document, whose bytes all such responses share; or 304 if the client has it already.
+    fn of(&self, request: &ApiRequest, document: &Document) -> ApiResponse {
+        let mut tags = request.headers.get_all(IF_NONE_MATCH).iter();
+        let is_known = tags.any(|tag| *tag == document.etag || tag == "*");
+        // The length in the response to `HEAD` is that without compression.
+        let compresses =
+            request.method != Method::HEAD && compression::accepts_gzip(&request.headers);
+        let (status, (body, is_gzip)) = match is_known {
+            true => (StatusCode::NOT_MODIFIED, Default::default()),
+            false if self.is_indented => (StatusCode::OK, (document.encoded.indented(), false)),
+            false => (StatusCode::OK, document.encoded.bytes(compresses)),
+        };
+        let mut response = ApiResponse::full(status, self.content_type, body).shared();
+        response.headers.insert(ETAG, document.etag.clone());
+        if let Some(vary) = self.vary {
+            let vary = HeaderValue::from_static(vary);
+            response.headers.insert(VARY, vary);
+        }
+        if is_gzip {
+            compression::mark(&mut response.headers);
+        }
         response
-            .headers
-            .insert(VARY, HeaderValue::from_static(vary));
     }
-    response
 }
 
 fn pretty(value: &Value) -> ApiResponse {

@@ -22,6 +22,7 @@ use crate::{
     query::{self, Query},
     request::{self, ApiRequest, Caller, MAX_BODY},
     response::ApiResponse,
+    response_room::ResponseRoom,
     reviews,
     route::{self, Route, route},
     state::ApiState,
@@ -32,6 +33,7 @@ use fairgate_base::{
     account::{HeavyTurn, HeavyTurns},
     clock::Clock,
 };
+use fairgate_call::{ResponseMemory, ResponseShare};
 use fairgate_core::digest::Verb;
 use fairgate_objects::{codec::FieldValidation, kind::Kind, object::Object};
 use fairgate_store::Store;
@@ -69,6 +71,8 @@ pub struct HostedSettings {
     pub admission: HostedAdmission,
     /// Serves metrics, health and dumps.
     pub admin: Arc<dyn AdminEndpoints>,
+    /// The memory for responses.
+    pub responses: Arc<ResponseMemory>,
 }
 
 /// The hosted API.
@@ -82,6 +86,15 @@ pub struct Hosted {
     heavy: HeavyTurns,
     /// Bounds the merged metrics that are in memory at a time.
     pub(crate) metrics_memory: MetricsMemory,
+    /// The memory for all other responses.
+    pub(crate) responses: Arc<ResponseMemory>,
+}
+
+/// The response to a request of a client.
+pub(crate) struct ServedResponse {
+    pub(crate) response: ApiResponse,
+    /// The bytes for which there was no room in memory. Once there is, the request is to be served again: nothing was done for it.
+    pub(crate) missing: Option<usize>,
 }
 
 impl std::fmt::Debug for Hosted {
@@ -124,6 +137,7 @@ impl Hosted {
             admin: settings.admin,
             heavy: HeavyTurns::new(HEAVY_AT_ONCE),
             metrics_memory: MetricsMemory::default(),
+            responses: settings.responses,
         })
     }
 
@@ -209,18 +223,32 @@ impl Hosted {
         (found.status == StatusCode::OK).then_some(found.text)
     }
 
-    /// Serves a client's request that was [admitted](Self::admit), or one of the gateway itself.
+    /// Serves a request of the gateway itself.
     pub async fn serve(&self, request: &ApiRequest) -> ApiResponse {
-        finished(request, self.answer(request).await)
+        finished(
+            request,
+            self.answer(request, &ResponseRoom::default()).await,
+        )
+    }
+
+    /// Serves a client's request that was [admitted](Self::admit). The response is charged to `share`.
+    pub(crate) async fn serve_client(
+        &self,
+        request: &ApiRequest,
+        share: ResponseShare,
+    ) -> ServedResponse {
+        let room = ResponseRoom::of(share);
+        let response = finished(request, self.answer(request, &room).await);
+        ServedResponse::charged(request, response, room)
     }
 
     /// Routes a request that is allowed.
-    async fn answer(&self, request: &ApiRequest) -> ApiResponse {
+    async fn answer(&self, request: &ApiRequest, room: &ResponseRoom) -> ApiResponse {
         let query = Query::parse(&request.query);
         match route(&self.state.kinds, &request.path) {
             Route::Objects(place) => {
                 let may_create = self.authorize_creation(request).await;
-                calls::serve(&self.state, request, &place, &query, may_create).await
+                calls::serve(&self.state, request, &place, &query, (may_create, room)).await
             }
             Route::Answered(kind) => self.review(request, kind, &query),
             Route::Admin => admin::serve(&self.admin, request).await,
@@ -290,6 +318,36 @@ impl Hosted {
             ObjectWriter::plain(kind, version, output).object(StatusCode::CREATED, &object)
         })();
         answered.unwrap_or_else(|error| ApiResponse::error(&error, output))
+    }
+}
+
+impl ServedResponse {
+    /// A response that is too short to be charged.
+    pub(crate) fn short(response: ApiResponse) -> Self {
+        Self {
+            response,
+            missing: None,
+        }
+    }
+
+    /// Charges the response to the room of its request.
+    fn charged(request: &ApiRequest, mut response: ApiResponse, room: ResponseRoom) -> Self {
+        let (share, missing) = room.into_parts();
+        if missing.is_some() {
+            return Self { response, missing };
+        }
+        if let Some(share) = share
+            && let Err(bytes) = response.charge(share)
+            && request.digest.info.verb.is_read_only()
+        {
+            response = ApiResponse::error(&StatusError::no_response_memory(), Output::JSON);
+            return Self {
+                response,
+                missing: Some(bytes),
+            };
+        }
+        // What was written must not be refused.
+        Self::short(response)
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tower::{Layer, Service};
 
 use crate::{
-    hosted::Hosted,
+    hosted::{Hosted, ServedResponse},
     merged_metrics::{self, MetricsRequest},
     merging::{MergeRequest, Merger},
     negotiate::Output,
@@ -33,9 +33,12 @@ use crate::{
     watch_stream::WatchStream,
 };
 use fairgate_base::{clock::Clock, tasks};
-use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody};
+use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody, ResponseShare};
 use fairgate_core::digest::{normalized_path, readable};
 
+/// How often a request is served again for which there was no room in memory: until then other responses may take what there
+/// is.
+const TRIES: usize = 3;
 /// How long reading a body may take, also for calls without a deadline.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 
@@ -260,15 +263,18 @@ impl Shared {
         body: ClientBody,
     ) -> Result<ApiResponse, Refusal> {
         let limit = self.hosted.takes_body(&request);
+        let share = self.hosted.responses.share(&request.user().name);
         if limit.is_none() && !self.hosted.is_heavy(&request) {
-            let hosted = Arc::clone(&self.hosted);
-            let response = tasks::spawn_with_result(&self.control, async move {
-                match hosted.admit(&request).await {
-                    Ok(()) => hosted.serve(&request).await,
-                    Err(refused) => refused,
+            let (hosted, request) = (Arc::clone(&self.hosted), Arc::new(request));
+            let sent = Arc::clone(&request);
+            let served = tasks::spawn_with_result(&self.control, async move {
+                match hosted.admit(&sent).await {
+                    Ok(()) => hosted.serve_client(&sent, share).await,
+                    Err(refused) => ServedResponse::short(refused),
                 }
             });
-            return response.await.map_err(|error| internal(&error));
+            let served = served.await.map_err(|error| internal(&error))?;
+            return self.once_there_is_room(&request, served).await;
         }
         let (hosted, head) = (Arc::clone(&self.hosted), request.clone());
         let admitting = async move { hosted.admit(&head).await };
@@ -284,24 +290,51 @@ impl Shared {
                 Err(_) => return Ok(timed_out()),
             }
         }
-        self.serve(request).await
+        let request = Arc::new(request);
+        let served = self.serve(&request, share).await?;
+        self.once_there_is_room(&request, served).await
+    }
+
+    /// If there was no room in memory for the response to an admitted request, waits for some and serves the request again.
+    async fn once_there_is_room(
+        &self,
+        request: &Arc<ApiRequest>,
+        mut served: ServedResponse,
+    ) -> Result<ApiResponse, Refusal> {
+        for _ in 0..TRIES {
+            let Some(bytes) = served.missing else {
+                break;
+            };
+            let room = self.hosted.responses.room(&request.user().name, bytes);
+            let Some(share) = room.await else {
+                break;
+            };
+            served = self.serve(request, share).await?;
+        }
+        Ok(served.response)
     }
 
     /// Serves an admitted request; an expensive one on the blocking pool, so that it does not delay others.
-    async fn serve(&self, request: ApiRequest) -> Result<ApiResponse, Refusal> {
-        let hosted = Arc::clone(&self.hosted);
-        let response = if hosted.is_heavy(&request) {
+    async fn serve(
+        &self,
+        request: &Arc<ApiRequest>,
+        share: ResponseShare,
+    ) -> Result<ServedResponse, Refusal> {
+        let (hosted, request) = (Arc::clone(&self.hosted), Arc::clone(request));
+        let served = if hosted.is_heavy(&request) {
             let turn = hosted.heavy_turn(&request).await;
             let control = self.control.clone();
             self.control.spawn_blocking(move || {
                 // Held to the end, also if the client has disconnected: the thread is in use until then.
                 let _turn = turn;
-                control.block_on(hosted.serve(&request))
+                control.block_on(hosted.serve_client(&request, share))
             })
         } else {
-            tasks::spawn_with_result(&self.control, async move { hosted.serve(&request).await })
+            tasks::spawn_with_result(&self.control, async move {
+                hosted.serve_client(&request, share).await
+            })
         };
-        response.await.map_err(|error| internal(&error))
+        served.await.map_err(|error| internal(&error))
     }
 }
 
@@ -332,7 +365,7 @@ async fn read(mut body: ClientBody, limit: usize) -> Result<Option<Bytes>, Refus
 
 fn reply(response: ApiResponse, clock: &Clock) -> Reply {
     let body = match response.body {
-        ApiBody::Full(bytes) => ReplyBody::full(bytes),
+        ApiBody::Full(bytes) => ReplyBody::made(bytes, response.memory),
         ApiBody::Watch(stream) => ReplyBody::boxed(WatchBody::new(*stream, clock.clone())),
     };
     let mut reply = Response::new(body);

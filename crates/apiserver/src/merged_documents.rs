@@ -17,9 +17,11 @@ use bytes::Bytes;
 use http::HeaderValue;
 use serde_json::{Value, value::RawValue};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
-    compression, discovery, documents::Documents, merged_document_id::MergedDocumentId, openapi,
+    discovery, documents::Documents, encoded_document::EncodedDocument,
+    merged_document_id::MergedDocumentId, openapi,
 };
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_objects::codec;
@@ -27,9 +29,23 @@ use fairgate_objects::codec;
 /// The maximum number of cached documents. The upstream has as many as hosted groups have versions.
 const MAX_DOCUMENTS: usize = 256;
 
+/// How many documents of the upstream are read and merged at a time: each may have 16 MiB.
+const READ_AT_ONCE: usize = 4;
+
 /// The last version of each merged document.
-#[derive(Default)]
-pub(super) struct MergedDocuments(Mutex<BTreeMap<MergedDocumentId, Arc<CachedDocument>>>);
+pub(super) struct MergedDocuments {
+    documents: Mutex<BTreeMap<MergedDocumentId, Arc<CachedDocument>>>,
+    reads: Arc<Semaphore>,
+}
+
+impl Default for MergedDocuments {
+    fn default() -> Self {
+        Self {
+            documents: Mutex::default(),
+            reads: Arc::new(Semaphore::new(READ_AT_ONCE)),
+        }
+    }
+}
 
 #[derive(Default)]
 struct CachedDocument {
@@ -55,20 +71,20 @@ enum DocumentVersion {
     Hash([u8; 32]),
 }
 
-/// An encoded document, and its compressed form.
-struct EncodedDocument {
-    bytes: Bytes,
-    gzip: OnceLock<Option<Bytes>>,
-}
-
 impl MergedDocuments {
+    /// Waits for a permit to read a document of the upstream and to merge it.
+    pub(super) async fn read(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.reads).acquire_owned().await.ok()
+    }
+
     /// The last version of a document. Does not block.
     pub(super) fn last(&self, id: &MergedDocumentId) -> Option<Arc<MergedDocument>> {
-        lock(&self.0).get(id)?.last.load_full()
+        lock(&self.documents).get(id)?.last.load_full()
     }
 
     fn cached(&self, id: &MergedDocumentId) -> Arc<CachedDocument> {
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.documents);
         if !all.contains_key(id) && all.len() >= MAX_DOCUMENTS {
             return Arc::default();
         }
@@ -147,12 +163,17 @@ impl MergedDocument {
     }
 
     fn value(&self) -> Value {
-        serde_json::from_slice(&self.json.bytes).unwrap_or_default() // JSON that was encoded here
+        serde_json::from_slice(self.json.plain()).unwrap_or_default() // JSON that was encoded here
     }
 
     /// The document as uncompressed JSON without white space.
     pub(super) fn text(&self) -> &[u8] {
-        &self.json.bytes
+        self.json.plain()
+    }
+
+    /// The document as JSON with a line for each member and entry.
+    pub(super) fn indented(&self) -> Bytes {
+        self.json.indented()
     }
 
     /// The document as JSON, and whether it is compressed.
@@ -164,25 +185,6 @@ impl MergedDocument {
     pub(super) fn protobuf(&self, accepts_gzip: bool) -> (Bytes, bool) {
         let encode = || EncodedDocument::new((self.encode_protobuf)(&self.value()));
         self.protobuf.get_or_init(encode).bytes(accepts_gzip)
-    }
-}
-
-impl EncodedDocument {
-    fn new(bytes: impl Into<Bytes>) -> Self {
-        Self {
-            bytes: bytes.into(),
-            gzip: OnceLock::new(),
-        }
-    }
-
-    fn bytes(&self, accepts_gzip: bool) -> (Bytes, bool) {
-        if accepts_gzip && self.bytes.len() > compression::COMPRESS_FROM {
-            let compressed = self.gzip.get_or_init(|| compression::gzip(&self.bytes));
-            if let Some(compressed) = compressed {
-                return (compressed.clone(), true);
-            }
-        }
-        (self.bytes.clone(), false)
     }
 }
 

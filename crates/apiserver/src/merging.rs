@@ -36,9 +36,8 @@ use crate::{
     route::{Route, route},
     upstream_body::{ReadBody, read},
 };
-use fairgate_call::{Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
+use fairgate_call::{Call, MemoryOf, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 use fairgate_core::digest::readable;
-use fairgate_objects::codec::json::indent;
 
 /// The maximum length of a document of the upstream in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
@@ -242,7 +241,7 @@ impl MergeRequest {
                 (self.protobuf_type(), (Bytes::new(), false))
             }
             MergedFormat::Json(name) => (name, merged.json(self.accepts_gzip)),
-            MergedFormat::PrettyJson(name) => (name, (indent(merged.text()).into(), false)),
+            MergedFormat::PrettyJson(name) => (name, (merged.indented(), false)),
             MergedFormat::Protobuf => (self.protobuf_type(), merged.protobuf(self.accepts_gzip)),
         };
         let status = if self.client_has(merged) {
@@ -250,7 +249,7 @@ impl MergeRequest {
         } else {
             StatusCode::OK
         };
-        let mut response = ApiResponse::full(status, content_type, body);
+        let mut response = ApiResponse::full(status, content_type, body).shared();
         response.headers.insert(ETAG, merged.etag.clone());
         if is_gzip {
             let gzip = HeaderValue::from_static("gzip");
@@ -347,6 +346,10 @@ impl Merger {
                 None => return Ok(Response::from_parts(head, body)),
             };
         }
+        let reading = match unchanged {
+            Some(_) => None,
+            None => self.in_time(self.hosted.merged_documents.read()).await?,
+        };
         let mut upstream_document = self.read(body).await?;
         let mut tag = head.headers.get(ETAG).cloned();
         if is_absent {
@@ -355,6 +358,7 @@ impl Merger {
         }
         let (hosted, text) = (Arc::clone(&self.hosted), upstream_document.clone());
         let merging = self.control.spawn_blocking(move || {
+            let _reading = reading;
             let merged = unchanged.or_else(|| {
                 (hosted.merged_documents).make(&request.id, tag, &text, &hosted.documents)
             })?;
@@ -366,10 +370,14 @@ impl Merger {
         let merged = merged.map_err(|error| Refusal::Internal(error.to_string().into()))?;
         let Some(response) = merged else {
             tracing::warn!("a document of the upstream is not JSON; passing it on unchanged");
-            let body = ReplyBody::full(upstream_document);
+            let body = ReplyBody::made(upstream_document, MemoryOf::Seat);
             return Ok(Response::from_parts(head, body));
         };
-        let mut headers = head.headers;
+        self.reply(head.headers, response)
+    }
+
+    /// The reply with a merged document; `headers` are those of the upstream's response.
+    fn reply(&self, mut headers: HeaderMap, mut response: ApiResponse) -> Result<Reply, Refusal> {
         for name in REPLACED_HEADERS {
             headers.remove(name);
         }
@@ -386,12 +394,16 @@ impl Merger {
                 headers.insert(name, value.clone());
             }
         }
+        if let Some(user) = self.context.user.get() {
+            // Without room it keeps its seat.
+            let _ = response.charge(self.hosted.responses.share(&user.name));
+        }
         let ApiBody::Full(body) = response.body else {
             return Err(Refusal::Internal(
                 "the response for a document is a watch".into(),
             ));
         };
-        let mut reply = Response::new(ReplyBody::full(body));
+        let mut reply = Response::new(ReplyBody::made(body, response.memory));
         *reply.status_mut() = response.status;
         *reply.headers_mut() = headers;
         Ok(reply)

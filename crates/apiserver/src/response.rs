@@ -1,13 +1,11 @@
 //! Responses of the hosted API, encoded in the negotiated format.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, WARNING},
 };
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::{
     discovery,
@@ -17,7 +15,7 @@ use crate::{
     watch_stream::WatchStream,
 };
 use fairgate_admission::warning_headers;
-use fairgate_call::refusal_reply::REASON_HEADER;
+use fairgate_call::{MemoryOf, ResponseShare, refusal_reply::REASON_HEADER};
 use fairgate_objects::{
     codec,
     object::Object,
@@ -30,6 +28,9 @@ use fairgate_objects::{
 
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
+/// Responses of up to this many bytes are not charged: connections keep as much of any response.
+const SHORT: usize = 16 << 10;
+
 /// A response.
 #[derive(Debug)]
 pub struct ApiResponse {
@@ -39,6 +40,8 @@ pub struct ApiResponse {
     pub headers: HeaderMap,
     /// The body.
     pub body: ApiBody,
+    /// Whose memory the body is.
+    pub memory: MemoryOf,
 }
 
 /// The body of a response.
@@ -60,7 +63,33 @@ impl ApiResponse {
             status,
             headers,
             body: ApiBody::Full(body.into()),
+            memory: MemoryOf::Seat,
         }
+    }
+
+    /// The same, with a body that other responses share.
+    #[must_use]
+    pub(crate) fn shared(mut self) -> Self {
+        self.memory = MemoryOf::All;
+        self
+    }
+
+    /// Charges the body to a user, unless it is short or shared.
+    ///
+    /// # Errors
+    ///
+    /// The bytes for which there is no room.
+    pub(crate) fn charge(&mut self, mut share: ResponseShare) -> Result<(), usize> {
+        let (ApiBody::Full(body), MemoryOf::Seat) = (&self.body, &self.memory) else {
+            return Ok(());
+        };
+        if body.len() > SHORT {
+            if !share.resize(body.len()) {
+                return Err(body.len());
+            }
+            self.memory = MemoryOf::User(share);
+        }
+        Ok(())
     }
 
     /// The response to `HEAD`: with the length of the body, but without the body. On HTTP/2 no other layer
@@ -224,143 +253,8 @@ impl ObjectWriter {
         })
     }
 
-    /// A list of objects; `metadata` is the list's own.
-    ///
-    /// # Errors
-    ///
-    /// 406, when the client requested the metadata of a single object.
-    pub fn list(
-        &self,
-        status: StatusCode,
-        objects: &[Arc<Object>],
-        metadata: Map<String, Value>,
-    ) -> Result<ApiResponse, StatusError> {
-        let metadata = Value::Object(metadata);
-        Ok(match self.output.form {
-            Some(Representation::Table(_)) => {
-                let table = self.layout.table(objects, &metadata, true);
-                ApiResponse::document(status, &table, self.output)
-            }
-            Some(Representation::Partial(_)) => {
-                return Err(StatusError::not_acceptable(format!(
-                    "you requested PartialObjectMetadata, but the requested object is a list (*{})",
-                    self.go_type(self.kind.list_kind)
-                )));
-            }
-            Some(Representation::PartialList(meta)) => {
-                let items: Vec<Value> = objects
-                    .iter()
-                    .map(|object| partial(object.stored(), meta))
-                    .collect();
-                let api_version = format!("meta.k8s.io/{meta}");
-                let kind = "PartialObjectMetadataList";
-                if self.output.media == Media::Protobuf {
-                    let shape = &PARTIAL_OBJECT_METADATA;
-                    let list =
-                        codec::envelope::seal_list(shape, kind, &api_version, &metadata, &items);
-                    ApiResponse::full(status, Media::Protobuf.name(), list)
-                } else {
-                    // As in kube-apiserver, null if there are none.
-                    let list = json!({
-                        "kind": kind,
-                        "apiVersion": api_version,
-                        "metadata": metadata,
-                        "items": (!items.is_empty()).then_some(items),
-                    });
-                    ApiResponse::document(status, &list, self.output)
-                }
-            }
-            None => self.plain_list(status, objects, &metadata),
-        })
-    }
-
-    fn plain_list(
-        &self,
-        status: StatusCode,
-        objects: &[Arc<Object>],
-        metadata: &Value,
-    ) -> ApiResponse {
-        let api_version = self.kind.api_version(self.version.name);
-        match self.output.media {
-            Media::Json if !self.output.pretty => {
-                let json = self.json_list(&api_version, objects, metadata);
-                ApiResponse::full(status, Media::Json.name(), json)
-            }
-            Media::Protobuf => {
-                let list = codec::envelope::seal_list(
-                    self.version.shape,
-                    self.kind.list_kind,
-                    &api_version,
-                    metadata,
-                    objects.iter().map(|object| object.value(self.version)),
-                );
-                ApiResponse::full(status, Media::Protobuf.name(), list)
-            }
-            Media::Yaml => {
-                let items: Vec<Value> = objects.iter().map(|object| self.bare(object)).collect();
-                let list = json!({
-                    "kind": self.kind.list_kind,
-                    "apiVersion": api_version,
-                    "metadata": metadata,
-                    "items": items,
-                });
-                ApiResponse::document(status, &list, self.output)
-            }
-            Media::Json => {
-                let json = codec::json::encode_list(
-                    self.version.shape,
-                    self.kind.list_kind,
-                    &api_version,
-                    metadata,
-                    objects.iter().map(|object| object.value(self.version)),
-                    true,
-                );
-                ApiResponse::full(status, Media::Json.name(), json)
-            }
-        }
-    }
-
-    /// A list in compact JSON, assembled from the cached JSON of its items.
-    fn json_list(&self, api_version: &str, objects: &[Arc<Object>], metadata: &Value) -> Vec<u8> {
-        let head = format!(
-            "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[",
-            self.kind.list_kind
-        );
-        // Items of a list have no kind and API version.
-        let prefix = format!(
-            "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",",
-            self.kind.kind
-        );
-        let mut json = head.into_bytes();
-        for (index, object) in objects.iter().enumerate() {
-            if index > 0 {
-                json.push(b',');
-            }
-            let item = object.json(self.version);
-            match item.strip_prefix(prefix.as_bytes()) {
-                Some(rest) => {
-                    json.push(b'{');
-                    json.extend_from_slice(rest);
-                }
-                None => json.extend_from_slice(&item),
-            }
-        }
-        json.extend_from_slice(b"]}\n");
-        json
-    }
-
-    /// The object without kind and API version, as in lists.
-    fn bare(&self, object: &Object) -> Value {
-        let mut value = object.value(self.version).clone();
-        if let Some(fields) = value.as_object_mut() {
-            fields.remove("kind");
-            fields.remove("apiVersion");
-        }
-        value
-    }
-
     /// The Go type of a kind, which some messages show.
-    fn go_type(&self, kind: &str) -> String {
+    pub(super) fn go_type(&self, kind: &str) -> String {
         let package = self.kind.group.split('.').next().unwrap_or_default();
         format!("{package}.{kind}")
     }

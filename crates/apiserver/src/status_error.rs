@@ -15,6 +15,8 @@ pub mod gateway_reasons {
     pub const ADMISSION_DENIED: &str = "admission-denied";
     /// The policies are not known yet.
     pub const ADMISSION_NOT_READY: &str = "admission-not-ready";
+    /// Responses to the user that were not read yet take as much memory as they may.
+    pub const RESPONSE_MEMORY: &str = "response-memory";
 }
 
 /// An error that a client gets.
@@ -266,6 +268,14 @@ impl StatusError {
     /// 500 without a reason.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// 429: there is no room in memory for the response, because those to the user, or to all users, were not read yet.
+    pub(crate) fn no_response_memory() -> Self {
+        let message = "the gateway holds too many bytes of responses that were not read yet, please try again later";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+            .with_details(json!({"retryAfterSeconds": 1}))
+            .because(gateway_reasons::RESPONSE_MEMORY)
     }
 
     /// 503: the store is not available.

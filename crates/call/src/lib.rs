@@ -18,6 +18,7 @@ pub mod handle_refusal;
 mod header_names;
 mod identity;
 pub mod identity_headers;
+mod made_body;
 mod memory_body;
 mod peer;
 mod peer_identity;
@@ -30,6 +31,8 @@ mod reply_pipe;
 mod request_context;
 mod request_kind;
 mod reset_limits;
+mod response_memory;
+mod response_source;
 mod spool;
 mod status;
 mod trace;
@@ -45,6 +48,7 @@ pub use client_body::{ClientBody, ReadAheadBudget, UnreadBodyHandler};
 pub use end_to_end::end_to_end_header_in_connection;
 pub use header_names::{HeaderNameError, RequestHeaderNames};
 pub use identity::Identity;
+pub use made_body::MemoryOf;
 pub use peer::{Peer, PeerTls};
 pub use peer_identity::{
     CachedVerification, CertificateError, ChainError, FrontProxyError, PeerIdentityCache,
@@ -59,6 +63,7 @@ pub use request_context::{
 };
 pub use request_kind::RequestKind;
 pub use reset_limits::ResetLimits;
+pub use response_memory::{ResponseMemory, ResponseShare};
 pub use spool::{CutReason, Spool, SpoolLimits};
 pub use trace::Trace;
 pub use unfinished_request::UnfinishedRequest;

@@ -23,8 +23,12 @@ use hyper::body::Incoming;
 
 use super::{
     BodyEnd, BodyError, OnFailure, RemainingReply, ReplyGuard, ReplyPipe, RequestContext,
-    RequestProgress, UpstreamConnection, UpstreamGuard, memory_body::MemoryBody,
-    reply_guard::GuardPair, upstream_body::UpstreamBody,
+    RequestProgress, UpstreamConnection, UpstreamGuard,
+    made_body::{MadeBody, MemoryOf, PIECE},
+    memory_body::MemoryBody,
+    reply_guard::GuardPair,
+    response_source::ResponseSource,
+    upstream_body::UpstreamBody,
 };
 
 /// The body of a reply.
@@ -37,7 +41,9 @@ pub struct ReplyBody {
 enum BodySource {
     Full(Option<Bytes>),
     Upstream(UpstreamBody),
-    /// An upstream's response that can be read to its end without its client.
+    /// Made by the gateway, and in memory.
+    Made(MadeBody),
+    /// A response that can be read to its end, or kept in memory, without its client.
     Piped(Rc<ReplyPipe>),
     Tunnel(Rc<TunnelGuard>),
     Other(Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>),
@@ -81,6 +87,14 @@ impl ReplyBody {
     pub fn full(data: impl Into<Bytes>) -> Self {
         let data = data.into();
         Self::new(BodySource::Full((!data.is_empty()).then_some(data)))
+    }
+
+    /// A complete body that the gateway made. It is in memory until the client has read it. To be called on a data core.
+    pub fn made(data: Bytes, memory: MemoryOf) -> Self {
+        if data.len() <= PIECE {
+            return Self::full(data);
+        }
+        Self::new(BodySource::Made(MadeBody::new(data, memory)))
     }
 
     /// The body of an upstream's response, read over `connection`.
@@ -133,11 +147,12 @@ impl ReplyBody {
     }
 
     /// Makes the body hold `guard` until the upstream is done, whether the client reads or not. With the pipe
-    /// that is returned, the caller can have the rest read without the client.
+    /// that is returned, the caller can have the rest read without the client. A response that the gateway has made is handled
+    /// the same, as if the upstream were done once the rest may stay in memory.
     ///
     /// # Errors
     ///
-    /// Returns `guard` if nothing is to come from the upstream.
+    /// Returns `guard` if nothing is to come from the upstream, and the response is short.
     pub fn hold_upstream<H: UpstreamGuard + 'static>(
         &mut self,
         guard: H,
@@ -145,17 +160,17 @@ impl ReplyBody {
         if self.guard.is_some() || self.is_end_stream() {
             return Err(guard);
         }
-        match std::mem::replace(&mut self.source, BodySource::Full(None)) {
-            BodySource::Upstream(upstream) => {
-                let pipe: Rc<ReplyPipe> = ReplyPipe::new(upstream, guard);
-                self.source = BodySource::Piped(Rc::clone(&pipe));
-                Ok(pipe)
-            }
+        let source = match std::mem::replace(&mut self.source, BodySource::Full(None)) {
+            BodySource::Upstream(upstream) => ResponseSource::Upstream(upstream),
+            BodySource::Made(made) => ResponseSource::Made(made),
             other => {
                 self.source = other;
-                Err(guard)
+                return Err(guard);
             }
-        }
+        };
+        let pipe: Rc<ReplyPipe> = ReplyPipe::new(source, guard);
+        self.source = BodySource::Piped(Rc::clone(&pipe));
+        Ok(pipe)
     }
 
     /// Counts the body's bytes in `context`, which is also notified of the end.
@@ -183,7 +198,10 @@ impl ReplyBody {
                 pipe.client_disconnected();
                 pipe.is_done()
             }
-            BodySource::Full(_) | BodySource::Tunnel(_) | BodySource::Other(_) => false,
+            BodySource::Full(_)
+            | BodySource::Made(_)
+            | BodySource::Tunnel(_)
+            | BodySource::Other(_) => false,
         };
         if let Some(context) = self.context.as_ref().filter(|_| done) {
             context.reached(RequestProgress::Done);
@@ -214,6 +232,7 @@ impl ReplyBody {
         match &mut self.source {
             BodySource::Full(data) => Poll::Ready(data.take().map(|data| Ok(Frame::data(data)))),
             BodySource::Upstream(upstream) => upstream.poll_frame(cx),
+            BodySource::Made(made) => Poll::Ready(made.next()),
             BodySource::Piped(pipe) => pipe.poll_frame(cx),
             BodySource::Tunnel(_) => Poll::Ready(None),
             BodySource::Other(body) => body.as_mut().poll_frame(cx),
@@ -262,6 +281,7 @@ impl Body for ReplyBody {
         match &self.source {
             BodySource::Full(data) => data.is_none(),
             BodySource::Upstream(upstream) => upstream.is_end_stream(),
+            BodySource::Made(made) => made.is_end(),
             BodySource::Piped(pipe) => pipe.is_end_stream(),
             BodySource::Tunnel(_) => true,
             BodySource::Other(body) => body.is_end_stream(),
@@ -274,6 +294,7 @@ impl Body for ReplyBody {
                 SizeHint::with_exact(data.as_ref().map_or(0, |data| data.len() as u64))
             }
             BodySource::Upstream(upstream) => upstream.size_hint(),
+            BodySource::Made(made) => made.size_hint(),
             BodySource::Piped(pipe) => pipe.size_hint(),
             BodySource::Tunnel(_) => SizeHint::with_exact(0),
             BodySource::Other(body) => body.size_hint(),

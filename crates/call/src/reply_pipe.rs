@@ -1,4 +1,4 @@
-//! The upstream's response to an ordinary request, which can be read to its end without its client.
+//! The response to an ordinary request, which can be read to its end without its client.
 //!
 //! A seat is released when the upstream is known to be done, which the end of its response shows. A client must
 //! not be able to delay that end or hide it. So when a client disconnects, the rest of the response is read and
@@ -8,6 +8,10 @@
 //! As long as the client keeps up, this costs nothing: data goes from the upstream's connection to the
 //! client's without a copy and without a task. `fairness` checks the pipes of replies that hold seats at
 //! regular intervals ([`ReplyPipe::check_pace`]); spooling only begins in such a check.
+//!
+//! A response that the gateway made itself is in memory already, charged to its user. So there is nothing to read: where a
+//! response of the upstream would be spooled, this one only stops holding a seat. While it holds one, it does so for the same
+//! reason: a client gets the next response for its seat once it has read this one, or leaves it in its own part of the memory.
 //!
 //! Not here: seats, and the decision which clients are disconnected (`fairness`).
 
@@ -27,8 +31,9 @@ use tokio::task::AbortHandle;
 
 use super::{
     BodyEnd, BodyError,
+    made_body::MadeBody,
+    response_source::ResponseSource,
     spool::{Spool, SpoolLimits, SpoolShare},
-    upstream_body::UpstreamBody,
 };
 
 /// The number of checks over which a client's rate is measured.
@@ -46,8 +51,12 @@ pub trait UpstreamGuard {
     fn client_disconnected(&mut self) -> Option<u64>;
 
     /// The upstream is done, or the request was cancelled, which is [`BodyEnd::Abandoned`]. Called exactly
-    /// once.
+    /// once, unless [`made`](Self::made) is.
     fn end(&mut self, how: BodyEnd);
+
+    /// The gateway made the response itself, so nothing is done for the request any more. `is_read` is whether the client has
+    /// got all of it.
+    fn made(&mut self, is_read: bool);
 }
 
 /// An upstream's response on its way to a client, and what is held until it ends: one allocation for both.
@@ -58,7 +67,9 @@ pub struct ReplyPipe<H: ?Sized = dyn UpstreamGuard> {
 
 struct PipeState {
     /// `None` once the upstream is done.
-    upstream: Option<UpstreamBody>,
+    source: Option<ResponseSource>,
+    /// The rest of a response of the gateway that holds nothing any more.
+    made: Option<MadeBody>,
     /// Frames that were read but not yet sent to the client.
     spooled: VecDeque<Frame<Bytes>>,
     held: Option<SpoolShare>,
@@ -101,11 +112,12 @@ pub enum ReaderPace {
 }
 
 impl<H: UpstreamGuard> ReplyPipe<H> {
-    /// The response of `upstream`; `guard` is held to its end.
-    pub(super) fn new(upstream: UpstreamBody, guard: H) -> Rc<Self> {
+    /// The response from `source`; `guard` is held to its end.
+    pub(super) fn new(source: ResponseSource, guard: H) -> Rc<Self> {
         Rc::new(Self {
             state: RefCell::new(PipeState {
-                upstream: Some(upstream),
+                source: Some(source),
+                made: None,
                 spooled: VecDeque::new(),
                 held: None,
                 error: None,
@@ -129,7 +141,12 @@ impl ReplyPipe {
         let mut state = self.state.borrow_mut();
         let given = state.given;
         let taken = given - std::mem::replace(&mut state.pace.seen, given);
-        if state.upstream.is_none() || state.unwanted.is_some() || !state.has_unread_frame {
+        if state.is_given_up() {
+            drop(state);
+            self.cut();
+            return ReaderPace::KeepsUp;
+        }
+        if state.source.is_none() || state.unwanted.is_some() || !state.has_unread_frame {
             state.pace = Pace {
                 seen: given,
                 ..Pace::default()
@@ -143,6 +160,12 @@ impl ReplyPipe {
         }
         // Even with a minimum rate of zero, a client that reads nothing is slow.
         if taken < limits.min_read_bytes.max(1) && state.has_room(limits, spool) {
+            if let Some(made) = state.take_made() {
+                state.made = Some(made);
+                drop(state);
+                self.guard.borrow_mut().made(false);
+                return ReaderPace::SpoolingStarted;
+            }
             let is_first = state.held.is_none();
             state.held.get_or_insert_with(|| SpoolShare::new(spool));
             state.reader = Some(self.read_on(limits));
@@ -175,7 +198,20 @@ impl ReplyPipe {
     /// Whether a part of the reply is in the spool, or can still be spooled.
     pub fn is_unread(&self) -> bool {
         let state = self.state.borrow();
-        state.held.is_some() && (state.upstream.is_some() || !state.spooled.is_empty())
+        state.made.as_ref().is_some_and(|made| !made.is_end())
+            || state.held.is_some() && (state.source.is_some() || !state.spooled.is_empty())
+    }
+
+    /// Whether the response is one of the gateway's own, which its client may leave in the memory that is its user's part.
+    pub fn is_made(&self) -> bool {
+        self.state.borrow().made.is_some()
+    }
+
+    /// A response of the gateway may be given up for another user from now on, because its client reads too slowly.
+    pub fn may_be_given_up(&self) {
+        if let Some(made) = &self.state.borrow().made {
+            made.is_read_slowly();
+        }
     }
 
     /// Whether the client reads too slowly from the spool: less than `limits.min_read_bytes` before each of the
@@ -183,7 +219,8 @@ impl ReplyPipe {
     pub fn leaves_spooled(&self, limits: SpoolLimits) -> bool {
         let mut state = self.state.borrow_mut();
         let given = state.given;
-        let idle = !state.has_unread_frame || state.spooled.is_empty();
+        let is_empty = state.spooled.is_empty() && state.made.is_none();
+        let idle = !state.has_unread_frame || is_empty;
         let lag = &mut state.lag;
         let taken = given - std::mem::replace(&mut lag.seen, given);
         lag.checks = if taken < limits.min_read_bytes && !idle {
@@ -225,10 +262,13 @@ impl ReplyPipe {
         if state.unwanted.is_some() {
             return Poll::Ready(None);
         }
-        let Some(upstream) = &mut state.upstream else {
+        if state.made.is_some() {
+            return Poll::Ready(state.take_from_memory());
+        }
+        let Some(source) = &mut state.source else {
             return Poll::Ready(None);
         };
-        let polled = upstream.poll_frame(cx);
+        let polled = source.poll_frame(cx);
         // The client has caught up: from here on its own task is woken, not the reader's.
         if let Some(reader) = state.reader.take() {
             reader.abort();
@@ -257,22 +297,26 @@ impl ReplyPipe {
         state.spooled.is_empty()
             && state.error.is_none()
             && state.unwanted.is_none()
+            && state.made.as_ref().is_none_or(MadeBody::is_end)
             && state
-                .upstream
+                .source
                 .as_ref()
-                .is_none_or(UpstreamBody::is_end_stream)
+                .is_none_or(ResponseSource::is_end_stream)
     }
 
     /// Whether the upstream is done.
     pub(super) fn is_done(&self) -> bool {
-        self.state.borrow().upstream.is_none()
+        self.state.borrow().source.is_none()
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
         let state = self.state.borrow();
         let ahead = state.spooled.iter().filter_map(Frame::data_ref);
         let ahead: u64 = ahead.map(|data| data.len() as u64).sum();
-        match state.upstream.as_ref().map(UpstreamBody::size_hint) {
+        if let Some(made) = &state.made {
+            return made.size_hint();
+        }
+        match state.source.as_ref().map(ResponseSource::size_hint) {
             None => SizeHint::with_exact(ahead),
             Some(rest) => rest
                 .exact()
@@ -284,13 +328,14 @@ impl ReplyPipe {
     pub(super) fn client_disconnected(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         state.forget();
-        match &mut state.upstream {
+        match &mut state.source {
             None => {}
-            Some(upstream) if upstream.is_end_stream() => {
-                upstream.release(true);
+            Some(source) if source.is_end_stream() => {
+                source.release(true);
                 self.ended(state, BodyEnd::Complete);
             }
-            Some(_) => {
+            Some(ResponseSource::Made(_)) => self.ended(state, BodyEnd::Abandoned),
+            Some(ResponseSource::Upstream(_)) => {
                 drop(state);
                 self.discard_rest();
             }
@@ -300,8 +345,13 @@ impl ReplyPipe {
     /// Reads and discards what the upstream still sends, as far as the guard allows.
     fn discard_rest(self: &Rc<Self>) {
         let state = self.state.borrow();
-        if state.upstream.is_none() || state.unwanted.is_some() {
-            return;
+        match state.source {
+            Some(ResponseSource::Upstream(_)) if state.unwanted.is_none() => {}
+            Some(ResponseSource::Made(_)) => {
+                drop(state);
+                return self.ended(self.state.borrow_mut(), BodyEnd::Abandoned);
+            }
+            Some(ResponseSource::Upstream(_)) | None => return,
         }
         drop(state);
         // The state must not be borrowed during the call: the guard may use its pipe.
@@ -320,21 +370,27 @@ impl ReplyPipe {
     /// Cancels the request upstream.
     fn cancel(&self) {
         let mut state = self.state.borrow_mut();
-        if let Some(upstream) = &mut state.upstream {
-            upstream.release(false);
+        if let Some(source) = &mut state.source {
+            source.release(false);
             self.ended(state, BodyEnd::Abandoned);
         }
     }
 
     /// The upstream is done.
     fn ended(&self, mut state: std::cell::RefMut<'_, PipeState>, how: BodyEnd) {
-        let upstream = state.upstream.take();
+        let source = state.source.take();
         if let Some(reader) = state.reader.take() {
             reader.abort();
         }
         drop(state);
-        drop(upstream);
-        self.guard.borrow_mut().end(how);
+        let is_made = matches!(source, Some(ResponseSource::Made(_)));
+        drop(source);
+        let mut guard = self.guard.borrow_mut();
+        if is_made {
+            guard.made(how == BodyEnd::Complete);
+        } else {
+            guard.end(how);
+        }
     }
 
     /// Reads the rest without the client.
@@ -353,10 +409,10 @@ impl ReplyPipe {
                 state.reader = None;
                 return Poll::Ready(());
             }
-            let Some(upstream) = &mut state.upstream else {
+            let Some(source) = &mut state.source else {
                 return Poll::Ready(());
             };
-            let Poll::Ready(frame) = upstream.poll_frame(cx) else {
+            let Poll::Ready(frame) = source.poll_frame(cx) else {
                 return Poll::Pending;
             };
             match frame {
@@ -375,7 +431,7 @@ impl ReplyPipe {
                     return Poll::Ready(());
                 }
                 Some(Err(BodyError::Idle)) => {
-                    upstream.allow_silence();
+                    source.allow_silence();
                     if state.unwanted.is_none() {
                         state.error = Some(BodyError::Idle);
                         state.unwanted = Some(u64::MAX);
@@ -396,7 +452,10 @@ impl ReplyPipe {
 impl PipeState {
     /// Whether the rest fits into the spool, as far as its length is known.
     fn has_room(&self, limits: SpoolLimits, spool: &Spool) -> bool {
-        let rest = self.upstream.as_ref().and_then(|up| up.size_hint().exact());
+        if let Some(ResponseSource::Made(made)) = &self.source {
+            return made.needs_no_seat();
+        }
+        let rest = self.source.as_ref().and_then(|up| up.size_hint().exact());
         rest.is_none_or(|rest| rest <= limits.per_answer)
             && self.held.as_ref().map_or(0, SpoolShare::bytes) < limits.per_answer
             && spool.bytes() < limits.total
@@ -434,10 +493,37 @@ impl PipeState {
         Some(frame)
     }
 
+    /// Takes the source if the gateway made the response.
+    fn take_made(&mut self) -> Option<MadeBody> {
+        match self.source.take() {
+            Some(ResponseSource::Made(made)) => Some(made),
+            other => {
+                self.source = other;
+                None
+            }
+        }
+    }
+
+    /// The next piece of a response of the gateway that holds nothing any more.
+    fn take_from_memory(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
+        let piece = self.made.as_mut().and_then(MadeBody::next);
+        self.has_unread_frame = piece.is_some();
+        if let Some(Ok(piece)) = &piece {
+            self.given += piece.data_ref().map_or(0, Bytes::len) as u64;
+        }
+        piece
+    }
+
+    /// Whether a response of the gateway that still holds something was given up.
+    fn is_given_up(&self) -> bool {
+        matches!(&self.source, Some(ResponseSource::Made(made)) if made.is_given_up())
+    }
+
     /// Discards what is spooled.
     fn forget(&mut self) {
         self.spooled = VecDeque::new();
         self.held = None;
+        self.made = None;
     }
 }
 

@@ -155,6 +155,8 @@ pub struct LimitsConfig {
     pub spool_per_answer: u64,
     /// Bytes of all responses that are buffered for slow clients. May be 0.
     pub spool_total: u64,
+    /// Bytes of all responses that the gateway makes itself, while they are in memory.
+    pub response_budget: u64,
     /// The minimum read rate in bytes per second for a response that does not fit into the buffer, while
     /// no seat of its priority level is free. May be 0.
     pub min_read_rate: u64,

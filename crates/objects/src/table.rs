@@ -107,7 +107,8 @@ impl TableLayout {
         Value::Array(columns)
     }
 
-    fn row(&self, stored: &Value, value: &Value) -> Value {
+    /// The row of one object, given in its stored and in the requested version.
+    pub fn row(&self, stored: &Value, value: &Value) -> Value {
         let mut cells = vec![json!(metadata::name(stored))];
         for column in self.kind.rules.columns {
             cells.push((column.cell)(stored, self.now));

@@ -44,7 +44,10 @@ use crate::{
     endpoints::OperatorEndpoints,
     gateway_metrics::AdminConnectionCut,
 };
-use fairgate_base::tasks;
+use fairgate_base::{
+    account::{ByteBudget, ByteShare},
+    tasks,
+};
 
 const UNKNOWN_HOST: &str =
     "the Host of the request is neither an IP address, nor localhost, nor one of admin.hosts\n";
@@ -58,6 +61,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(65);
 const LIFE: Duration = Duration::from_secs(300);
 /// How long its last response may take after that.
 const LAST_ANSWER: Duration = Duration::from_secs(30);
+/// Bytes of responses that were not read yet, of all connections.
+const UNREAD_BYTES: usize = 64 << 20;
+/// Responses of up to this many bytes do not count: health checks have to be answered in any case.
+const SHORT: usize = 16 << 10;
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -116,6 +123,8 @@ const PIECE: usize = 16 << 10;
 struct Sending {
     rest: Bytes,
     admitted: Arc<AdmittedConnection>,
+    /// What it takes of the memory for responses.
+    _share: ByteShare,
 }
 
 impl Body for Sending {
@@ -180,6 +189,8 @@ impl AdminServer {
         let limit = AdminConnections::new(MAX_CONNECTIONS);
         let mut spare = spare();
         let mut failing = false;
+        let unread = ByteBudget::new(UNREAD_BYTES);
+        let mut number = 0_u64;
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
@@ -191,11 +202,14 @@ impl AdminServer {
                             .metrics()
                             .admin_connection_cut(AdminConnectionCut::Crowded);
                     }
+                    number += 1;
+                    let share = unread.share(number.to_string());
                     let serving = serve(
                         Arc::clone(&self.endpoints),
                         self.hosts.clone(),
                         stream,
                         admitted,
+                        share,
                     );
                     tasks::spawn(&Handle::current(), serving);
                 }
@@ -222,15 +236,17 @@ fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
+/// Serves a connection, whose responses have another share each of the memory.
 async fn serve(
     endpoints: Arc<OperatorEndpoints>,
     hosts: AdminHosts,
     stream: TcpStream,
     admitted: AdmittedConnection,
+    memory: ByteShare,
 ) {
     let admitted = Arc::new(admitted);
     tokio::select! {
-        () = converse(&endpoints, &hosts, stream, &admitted) => {}
+        () = converse(&endpoints, &hosts, stream, &admitted, &memory) => {}
         () = admitted.evicted() => {}
     }
 }
@@ -241,19 +257,30 @@ async fn converse(
     hosts: &AdminHosts,
     stream: TcpStream,
     admitted: &Arc<AdmittedConnection>,
+    memory: &ByteShare,
 ) {
     let begun = Notify::new();
     let service = service_fn(|request| {
         begun.notify_one();
         admitted.set_busy(true);
         let (endpoints, admitted) = (Arc::clone(endpoints), Arc::clone(admitted));
+        let mut share = memory.another();
         async move {
-            let answer = if hosts.allow(&request) {
+            let mut answer = if hosts.allow(&request) {
                 answer(&endpoints, &request).await
             } else {
                 encoded_reply::text(StatusCode::FORBIDDEN, UNKNOWN_HOST)
             };
-            Ok::<_, Infallible>(answer.map(|rest| Sending { rest, admitted }))
+            let bytes = answer.body().len();
+            if bytes > SHORT && !share.take(bytes) {
+                let why = "too many bytes of responses were not read yet\n";
+                answer = encoded_reply::text(StatusCode::SERVICE_UNAVAILABLE, why);
+            }
+            Ok::<_, Infallible>(answer.map(|rest| Sending {
+                rest,
+                admitted,
+                _share: share,
+            }))
         }
     });
     let mut connection = pin!(

@@ -324,6 +324,14 @@ metrics! {
         "1 while the store of the hosted API can be read and written, else 0.";
     STORE_REVISION: Gauge, Count, Alpha, [] = "fairgate_store_revision",
         "Latest known revision of the store of the hosted API.";
+    RESPONSE_BYTES: Gauge, Bytes, Alpha, [] = "fairgate_response_bytes",
+        "Memory of responses that the gateway made itself and whose clients have not read them yet (limits.responseBudget).";
+    RESPONSE_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_response_peak_bytes",
+        "Maximum of `fairgate_response_bytes` since the gateway started.";
+    RESPONSES_REFUSED: Counter, Count, Alpha, [] = "fairgate_responses_refused_total",
+        "Responses of the gateway for which there was no room in memory for 5 s, so that the request got 429.";
+    RESPONSES_GIVEN_UP: Counter, Count, Alpha, [] = "fairgate_responses_given_up_total",
+        "Responses of the gateway that were aborted for those of another user, because their clients read slowly or for long.";
     BOOTSTRAP_ENSURED: Gauge, Boolean, Alpha, [] = "fairgate_bootstrap_ensured",
         "1 once the built-in objects are known to be in the store of the hosted API, else 0.";
     UPSTREAM_UP: Gauge, Boolean, Alpha, [] = "fairgate_upstream_up",

@@ -23,7 +23,7 @@ use crate::{
     telemetry::Telemetry,
 };
 use fairgate_base::tasks;
-use fairgate_call::{Call, Refusal, Reply, ReplyBody};
+use fairgate_call::{Call, MemoryOf, Refusal, Reply, ReplyBody, ResponseMemory, ResponseShare};
 use fairgate_core::digest::{User, readable};
 
 /// Serves the dumps, and passes all other requests on.
@@ -31,12 +31,18 @@ use fairgate_core::digest::{User, readable};
 pub struct DumpsLayer {
     telemetry: Arc<Telemetry>,
     control: Handle,
+    responses: Arc<ResponseMemory>,
 }
 
 impl DumpsLayer {
-    /// A layer that serves the dumps of `telemetry` on the main port. They are made on `control`.
-    pub fn new(telemetry: Arc<Telemetry>, control: Handle) -> Self {
-        Self { telemetry, control }
+    /// A layer that serves the dumps of `telemetry` on the main port. They are made on `control`, and are in `responses` until
+    /// they were read.
+    pub fn new(telemetry: Arc<Telemetry>, control: Handle, responses: Arc<ResponseMemory>) -> Self {
+        Self {
+            telemetry,
+            control,
+            responses,
+        }
     }
 }
 
@@ -98,7 +104,7 @@ impl DumpsLayer {
         }
         let Some(dump) = Dump::of(info.path(), call.request.uri().query()) else {
             let unknown = "404 page not found\n".into();
-            let reply = reply(StatusCode::NOT_FOUND, unknown, call.request.method());
+            let reply = reply(StatusCode::NOT_FOUND, unknown, call.request.method(), None);
             return Dumping::answered(Ok(reply));
         };
         let (made, text) = oneshot::channel();
@@ -110,17 +116,18 @@ impl DumpsLayer {
         Dumping::Making {
             text,
             method: call.request.method().clone(),
+            share: Some(self.responses.share(&user.name)),
         }
     }
 }
 
 /// The response to `HEAD` has the length of the text but no body. On HTTP/2 hyper would send one.
-fn reply(status: StatusCode, text: String, method: &Method) -> Reply {
+fn reply(status: StatusCode, text: String, method: &Method, share: Option<ResponseShare>) -> Reply {
     let length = text.len();
-    let body = if *method == Method::HEAD {
-        ReplyBody::empty()
-    } else {
-        ReplyBody::full(text)
+    let body = match share {
+        _ if *method == Method::HEAD => ReplyBody::empty(),
+        Some(share) => ReplyBody::made(text.into(), MemoryOf::User(share)),
+        None => ReplyBody::full(text),
     };
     let mut reply = Response::new(body);
     *reply.status_mut() = status;
@@ -138,12 +145,23 @@ fn reply(status: StatusCode, text: String, method: &Method) -> Reply {
     reply
 }
 
+/// The response with a dump, or a refusal if there is no room in memory for it.
+fn charged(text: String, method: &Method, share: Option<ResponseShare>) -> Reply {
+    let mut share = share;
+    let has_room = (share.as_mut()).is_none_or(|share| share.resize(text.len()));
+    if *method == Method::HEAD || has_room {
+        return reply(StatusCode::OK, text, method, share);
+    }
+    let why = "the gateway holds too many bytes of responses that were not read yet\n";
+    reply(StatusCode::TOO_MANY_REQUESTS, why.into(), method, None)
+}
+
 pin_project! {
     /// The future of [`Dumps`].
     #[project = DumpingProjection]
     pub enum Dumping<F> {
         Passing { #[pin] future: F },
-        Making { text: oneshot::Receiver<String>, method: Method },
+        Making { text: oneshot::Receiver<String>, method: Method, share: Option<ResponseShare> },
         Answered { answer: Option<Box<Result<Reply, Refusal>>> },
     }
 }
@@ -165,9 +183,15 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
             DumpingProjection::Passing { future } => future.poll(cx),
-            DumpingProjection::Making { text, method } => {
-                Poll::Ready(match ready!(Pin::new(text).poll(cx)) {
-                    Ok(text) => Ok(reply(StatusCode::OK, text, method)),
+            DumpingProjection::Making {
+                text,
+                method,
+                share,
+            } => {
+                let text = ready!(Pin::new(text).poll(cx));
+                let share = share.take();
+                Poll::Ready(match text {
+                    Ok(text) => Ok(charged(text, method, share)),
                     Err(_) => Err(Refusal::Internal("the dump was not made".into())),
                 })
             }

@@ -40,6 +40,11 @@ impl StoreEntry {
         }
     }
 
+    /// The length of the value in bytes.
+    pub fn length(&self) -> usize {
+        self.value.len()
+    }
+
     /// The value. Costs an allocation if it is compressed, as it is while nobody uses it.
     pub fn bytes(&self) -> Bytes {
         self.value.bytes()

@@ -53,6 +53,7 @@ impl Server {
             address: "127.0.0.1:6443".to_owned(),
             admission: HostedAdmission::OfStore { recorder: None },
             admin: Arc::new(Nobody),
+            responses: fairgate_call::ResponseMemory::new(64 << 20),
         });
         let mut keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);
         keeper.ensure().await.unwrap();

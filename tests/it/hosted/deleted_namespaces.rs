@@ -78,6 +78,7 @@ impl InNamespaces {
             namespaces: Some(namespaces.clone()),
             admission: HostedAdmission::Off,
             admin: Arc::new(NoAdmin),
+            responses: fairgate_call::ResponseMemory::new(64 << 20),
         });
         Self {
             hosted,

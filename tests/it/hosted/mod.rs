@@ -22,6 +22,7 @@ mod reconciling;
 mod reflector;
 mod restarting;
 mod slow_store;
+mod unread;
 mod versions;
 mod watching;
 

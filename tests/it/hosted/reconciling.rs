@@ -51,6 +51,7 @@ impl Hosting {
             namespaces: None,
             admission: HostedAdmission::Off,
             admin: Arc::new(NoAdmin),
+            responses: fairgate_call::ResponseMemory::new(64 << 20),
         });
         Self {
             hosted,

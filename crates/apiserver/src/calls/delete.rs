@@ -58,8 +58,11 @@ impl CallContext<'_> {
             "Exact".clone_into(&mut list.version_match);
         }
         let options = self.delete_options()?;
-        let (objects, list_metadata) = self.collect(&list).await?;
-        for object in &objects {
+        let list = self.collect(&list).await?;
+        // Before anything is deleted.
+        let response = self.answer_list(&list)?;
+        for object in &list.objects {
+            let object = object.object()?;
             let name = metadata::name(object.stored());
             match self.delete_one(name, &options).await {
                 Ok(_) => {}
@@ -67,7 +70,7 @@ impl CallContext<'_> {
                 Err(error) => return Err(error),
             }
         }
-        self.writer()?.list(StatusCode::OK, &objects, list_metadata)
+        Ok(response)
     }
 
     async fn delete_one(

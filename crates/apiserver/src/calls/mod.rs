@@ -23,6 +23,7 @@ use crate::{
     query::Query,
     request::ApiRequest,
     response::ApiResponse,
+    response_room::ResponseRoom,
     route::ResourcePath,
     state::ApiState,
     status_error::StatusError,
@@ -56,22 +57,25 @@ pub(super) struct CallContext<'a> {
     pub(super) output: Output,
     /// The authorization of `create`, for an apply to an object that does not exist.
     may_create: Result<(), StatusError>,
+    /// The room in memory for the response.
+    room: Option<&'a ResponseRoom>,
     warnings: Mutex<Vec<String>>,
 }
 
 /// Serves a call to a resource. `may_create` is the authorization of `create`, which an apply needs if
-/// the object does not exist.
+/// the object does not exist; `room` is where the response has to fit.
 pub(super) async fn serve(
     state: &ApiState,
     request: &ApiRequest,
     place: &ResourcePath,
     query: &Query,
-    may_create: Result<(), StatusError>,
+    (may_create, room): (Result<(), StatusError>, &ResponseRoom),
 ) -> ApiResponse {
     let mut output = Output::JSON;
     let context = match CallContext::new(state, request, place, query, &mut output) {
         Ok(context) => CallContext {
             may_create,
+            room: Some(room),
             ..context
         },
         Err(error) => {
@@ -173,6 +177,7 @@ impl<'a> CallContext<'a> {
             query,
             output: *output,
             may_create: Ok(()),
+            room: None,
             warnings: Mutex::default(),
         };
         if let Some(warning) = deprecation(place) {
@@ -234,6 +239,11 @@ impl<'a> CallContext<'a> {
             Err(StoreError::BadKey(_)) => Ok(None),
             found => found.map_err(|error| store_fault(&error)),
         }
+    }
+
+    /// Makes room in memory for a response of so many bytes.
+    fn reserve(&self, bytes: usize) -> Result<(), StatusError> {
+        self.room.map_or(Ok(()), |room| room.reserve(bytes))
     }
 
     fn decode(&self, entry: &StoreEntry) -> Result<Arc<Object>, StatusError> {

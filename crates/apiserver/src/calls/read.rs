@@ -1,6 +1,6 @@
 //! `GET`: one object, or a list.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, time::Duration};
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -9,8 +9,9 @@ use super::{ApiResponse, CallContext, StatusError, store_fault};
 use crate::{
     continue_token::ContinueToken,
     list_parameters::{ListParameters, parse_version},
+    list_response::ListedObjects,
+    listed_object::ListedObject,
 };
-use fairgate_objects::object::Object;
 use fairgate_store::{ListPage, ReadRevision, StoreError};
 
 /// How long a read waits for a revision that the store has not reached yet.
@@ -32,6 +33,7 @@ impl CallContext<'_> {
         let name = &self.place.name;
         let found = self.find(name, at).await?;
         let entry = found.ok_or_else(|| StatusError::not_found(self.kind, name))?;
+        self.reserve(entry.length())?;
         let object = self.decode(&entry)?;
         self.writer()?.object(StatusCode::OK, &object)
     }
@@ -41,8 +43,19 @@ impl CallContext<'_> {
         if options.watch {
             return self.watch_with(options).await;
         }
-        let (objects, metadata) = self.collect(&options).await?;
-        self.writer()?.list(StatusCode::OK, &objects, metadata)
+        let list = self.collect(&options).await?;
+        self.answer_list(&list)
+    }
+
+    /// The response with a list, if there is room in memory for it.
+    pub(super) fn answer_list(&self, list: &CollectedList) -> Result<ApiResponse, StatusError> {
+        let writer = self.writer()?;
+        let objects = ListedObjects {
+            all: &list.objects,
+            bytes: list.bytes,
+        };
+        self.reserve(writer.needs(&objects))?;
+        writer.list(StatusCode::OK, &objects, list.metadata.clone())
     }
 
     /// Waits up to [`REVISION_TIMEOUT`] for `version`, and returns which state to read.
@@ -74,11 +87,12 @@ impl CallContext<'_> {
         }
     }
 
-    /// The objects that `options` select, and the metadata of their list.
+    /// The objects that `options` select.
     pub(super) async fn collect(
         &self,
         options: &ListParameters,
-    ) -> Result<(Vec<Arc<Object>>, Map<String, Value>), StatusError> {
+    ) -> Result<CollectedList, StatusError> {
+        let selects_all = options.labels.is_everything() && options.fields.is_everything();
         let start = self.start_of(options).await?;
         // Version 0 reads the cache without pages, as kube-apiserver does.
         let any = options.resource_version == "0" && options.continue_token.is_empty();
@@ -91,7 +105,7 @@ impl CallContext<'_> {
         let prefix = self.prefix();
         let mut after = start.after;
         let mut at = start.at;
-        let mut objects = Vec::new();
+        let (mut objects, mut bytes) = (Vec::new(), 0);
         // A selector may reject thousands of entries, so a page is filled from further chunks, each twice
         // as large as the one before.
         let mut chunk = limit;
@@ -108,9 +122,10 @@ impl CallContext<'_> {
                     break;
                 }
                 left -= 1;
-                let object = self.decode(entry)?;
-                if options.select(object.stored()) {
+                let object = ListedObject::of(self.kind, entry)?;
+                if selects_all || options.select(object.object()?.stored()) {
                     objects.push(object);
+                    bytes += entry.length();
                 }
             }
             let looked_at = page.entries.len() - left;
@@ -123,8 +138,11 @@ impl CallContext<'_> {
             }
             chunk = chunk.saturating_mul(2).min(MAX_CHUNK);
         };
-        let metadata = list_metadata(&page, options, after.as_deref(), &prefix);
-        Ok((objects, metadata))
+        Ok(CollectedList {
+            objects,
+            bytes,
+            metadata: list_metadata(&page, options, after.as_deref(), &prefix),
+        })
     }
 
     /// The key after which a list begins, and its revision.
@@ -213,6 +231,15 @@ fn list_metadata(
         }
     }
     metadata
+}
+
+/// The objects of a list.
+pub(super) struct CollectedList {
+    pub(super) objects: Vec<ListedObject>,
+    /// The length of all of them, as they are stored.
+    bytes: usize,
+    /// The list's own metadata.
+    metadata: Map<String, Value>,
 }
 
 /// Where a list begins.

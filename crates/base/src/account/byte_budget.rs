@@ -77,6 +77,14 @@ impl ByteShare {
         has_room
     }
 
+    /// Takes bytes for which there may be no room, because they are in memory in any case. What was taken must not be one that
+    /// can be given up.
+    pub fn take_beyond(&mut self, bytes: usize) {
+        debug_assert!(self.unfinished.is_none());
+        self.bytes += bytes;
+        lock(&self.budget.used).take_beyond(&self.payer, bytes);
+    }
+
     /// Returns some of the bytes; at most all of them. What can be given up is returned only as a whole.
     pub fn give_back(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
@@ -147,6 +155,19 @@ mod tests {
         assert_eq!(budget.held().now, 450);
         drop((first, other));
         assert_eq!(budget.held(), BytesHeld { now: 0, most: 750 });
+    }
+
+    #[test]
+    fn what_is_in_memory_in_any_case_is_counted_beyond_the_total() {
+        let budget = ByteBudget::new(1000);
+        let mut share = budget.share("a");
+        share.take_beyond(1200);
+        assert!(!share.take(1) && !budget.share("b").take(1));
+        assert_eq!(budget.held().now, 1200);
+        share.give_back(1199);
+        assert!(budget.share("b").take(1));
+        drop(share);
+        assert_eq!(budget.held().now, 0);
     }
 
     #[test]

@@ -269,6 +269,7 @@ fn limits(section: &mut ConfigSection<'_>) -> LimitsConfig {
         unfinished_header_bytes: unfinished_header_bytes(section),
         spool_per_answer: bytes(section, "spoolPerAnswer", 1 << 20, 1 << 30),
         spool_total: bytes(section, "spoolTotal", 64 << 20, 1 << 40),
+        response_budget: response_budget(section),
         min_read_rate: bytes(section, "minReadRate", 128 << 10, 1 << 30),
         unfinished_body_bytes: bytes(section, "unfinishedBodyBytes", 32 << 20, 1 << 40),
         min_send_rate: bytes(section, "minSendRate", 64 << 10, 1 << 30),
@@ -278,6 +279,11 @@ fn limits(section: &mut ConfigSection<'_>) -> LimitsConfig {
 /// A number of bytes, 0 to `most`.
 fn bytes(section: &mut ConfigSection<'_>, key: &'static str, default: u64, most: u64) -> u64 {
     section.ranged(key, default, &(0..=most), values::bytes)
+}
+
+fn response_budget(section: &mut ConfigSection<'_>) -> u64 {
+    let allowed = 1 << 20..=1 << 40;
+    section.ranged("responseBudget", 64 << 20, &allowed, values::bytes)
 }
 
 fn header_bytes(section: &mut ConfigSection<'_>) -> u32 {

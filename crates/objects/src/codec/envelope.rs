@@ -130,20 +130,27 @@ pub fn seal_object(shape: &Struct, object: &Value) -> Vec<u8> {
     )
 }
 
-/// The body of a list of objects of `shape`.
-pub fn seal_list<'a>(
-    shape: &Struct,
-    kind: &str,
-    api_version: &str,
-    metadata: &Value,
-    items: impl IntoIterator<Item = &'a Value>,
-) -> Vec<u8> {
-    let mut message = Vec::with_capacity(4096);
-    put_bytes(1, &protobuf::encode(&LIST_META, metadata), &mut message);
-    for item in items {
-        put_bytes(2, &protobuf::encode(shape, item), &mut message);
+/// The message of a list, to which objects are added one after the other.
+#[derive(Debug)]
+pub struct ListMessage(Vec<u8>);
+
+impl ListMessage {
+    /// A list without objects, with this metadata.
+    pub fn new(metadata: &Value) -> Self {
+        let mut message = Vec::with_capacity(4096);
+        put_bytes(1, &protobuf::encode(&LIST_META, metadata), &mut message);
+        Self(message)
     }
-    seal(api_version, kind, &message)
+
+    /// Adds an object of `shape`.
+    pub fn push(&mut self, shape: &Struct, item: &Value) {
+        put_bytes(2, &protobuf::encode(shape, item), &mut self.0);
+    }
+
+    /// The body of the list.
+    pub fn seal(&self, kind: &str, api_version: &str) -> Vec<u8> {
+        seal(api_version, kind, &self.0)
+    }
 }
 
 /// One frame of a watch: its length in four bytes, big-endian, then `WatchEvent {1 type, 2 object {1 raw}}`.

@@ -21,8 +21,7 @@ pub use scan::SyntaxError;
 pub(super) use scan::push_utf8;
 pub use spacing::{compact, indent};
 pub(crate) use write::encode_part;
-pub(super) use write::encode_raw;
-pub use write::{encode, encode_list, encode_plain};
+pub use write::{encode, encode_list, encode_plain, encode_raw};
 
 /// A parsed text.
 #[derive(Clone, Debug, PartialEq)]

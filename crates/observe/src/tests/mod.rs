@@ -226,7 +226,12 @@ impl World {
             2,
         );
         let leaf = Leaf::default();
-        let inside = DumpsLayer::new(Arc::clone(&telemetry), Handle::current()).layer(leaf.clone());
+        let inside = DumpsLayer::new(
+            Arc::clone(&telemetry),
+            Handle::current(),
+            fairgate_call::ResponseMemory::new(64 << 20),
+        )
+        .layer(leaf.clone());
         let fair = FairnessLayer::new(gate).layer(inside);
         let mut stack = telemetry
             .trace_layer(0)

@@ -247,20 +247,24 @@ impl UpstreamGuard for SeatGuard {
             seat.keep();
         }
     }
+
+    fn made(&mut self, is_read: bool) {
+        // The upstream does not work on it, so the seat is free even if the client disconnects.
+        if let Some(seat) = self.seat.take() {
+            self.context.trace.execution.set(Some(seat.elapsed()));
+            self.record_list(&seat, is_read);
+        }
+    }
 }
 
-/// A reply that does not come from the upstream holds the seat until it is sent.
+/// A short reply that does not come from the upstream holds the seat until it is sent.
 impl ReplyGuard for SeatGuard {
     fn data(&mut self, data: &Bytes) {
         UpstreamGuard::data(self, data);
     }
 
     fn end(mut self: Box<Self>, how: BodyEnd) {
-        // The upstream does not work on it, so the seat is free even if the client disconnects.
-        if let Some(seat) = self.seat.take() {
-            self.context.trace.execution.set(Some(seat.elapsed()));
-            self.record_list(&seat, how == BodyEnd::Complete);
-        }
+        self.made(how == BodyEnd::Complete);
     }
 }
 

@@ -6,6 +6,8 @@
 //! spool itself is full, clients that read more slowly than that are disconnected, beginning with the reply that
 //! was spooled first. A reply whose client keeps up costs a check, and nothing else.
 //!
+//! A reply that the gateway made itself is in memory already, so its seat is free at once; the memory is its user's part.
+//!
 //! Not here: how a reply is read without its client ([`ReplyPipe`]).
 
 use std::{
@@ -84,7 +86,13 @@ impl SlowReaders {
             .retain(|reply| reply.upgrade().is_some_and(|reply| reply.is_unread()));
         for reply in self.spooled.iter().filter_map(Weak::upgrade) {
             // All are checked even while there is room: a client's rate is measured over several checks.
-            if reply.leaves_spooled(limits) && gate.flow_control().spool.bytes() >= limits.total {
+            if !reply.leaves_spooled(limits) {
+                continue;
+            }
+            if reply.is_made() {
+                // Its own memory, and others who need some, decide.
+                reply.may_be_given_up();
+            } else if gate.flow_control().spool.bytes() >= limits.total {
                 reply.cut();
                 gate.flow_control().spool.count_cut(CutReason::SpoolFull);
                 self.unlogged.add("", CutReason::SpoolFull);

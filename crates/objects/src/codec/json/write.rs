@@ -75,8 +75,8 @@ pub(crate) fn encode_part(shape: &Struct, object: &Value) -> Vec<u8> {
     writer.out
 }
 
-/// The text of raw JSON within a message: no newline at its end.
-pub(in super::super) fn encode_raw(value: &Value) -> Vec<u8> {
+/// The text of raw JSON within a message or a document: no newline at its end.
+pub fn encode_raw(value: &Value) -> Vec<u8> {
     let mut writer = Writer::new(false);
     writer.value(value);
     writer.out

@@ -1,0 +1,239 @@
+//! The memory for responses that the gateway makes itself: lists and objects of the hosted API, documents, metrics, dumps.
+//!
+//! Such a response is in memory as a whole until its client has read it, and clients read as slowly as they like. So its bytes
+//! are charged to its user before it is encoded. A user may have as much as is left for all ([`ByteBudget`]). A response for which
+//! there is no room waits for some, and is refused after that.
+//!
+//! A response may be longer than any user's part. It is charged half of the total and one byte, which a user only gets while
+//! others have little: one of them is in memory at a time, beside what others have. The metrics show its real length.
+//!
+//! A response that its client reads slowly, or for long, [may be given up](ResponseShare::may_be_given_up) for a user who has
+//! less.
+//!
+//! Not here: bytes that many responses share, which are charged to nobody; how a response is sent (`made_body`).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use fairgate_base::account::{ByteBudget, ByteShare, BytesHeld};
+use tokio::sync::Notify;
+
+/// How long a response waits for room.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// The memory for responses of the gateway.
+#[derive(Debug)]
+pub struct ResponseMemory {
+    budget: Arc<ByteBudget>,
+    /// The most that one response is charged.
+    most_charged: usize,
+    now: AtomicUsize,
+    most: AtomicUsize,
+    refused: AtomicU64,
+    given_up: AtomicU64,
+    /// Told when there may be more room.
+    freed: Notify,
+}
+
+/// The room of one response. It is returned when this is dropped.
+#[derive(Debug)]
+pub struct ResponseShare {
+    of: Arc<ResponseMemory>,
+    share: ByteShare,
+    /// The length of the response, and what it is charged.
+    bytes: usize,
+    charged: usize,
+}
+
+impl ResponseMemory {
+    /// Memory for so many bytes.
+    pub fn new(total: usize) -> Arc<Self> {
+        Arc::new(Self {
+            budget: ByteBudget::new(total),
+            most_charged: total / 2 + 1,
+            now: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            freed: Notify::new(),
+        })
+    }
+
+    /// Room of no bytes yet, for a response to `user`.
+    pub fn share(self: &Arc<Self>, user: &str) -> ResponseShare {
+        ResponseShare {
+            of: Arc::clone(self),
+            share: self.budget.share(user),
+            bytes: 0,
+            charged: 0,
+        }
+    }
+
+    /// Waits for room for a response of so many bytes to `user`, but not for longer than some seconds: then it is to be refused.
+    pub async fn room(self: &Arc<Self>, user: &str, bytes: usize) -> Option<ResponseShare> {
+        self.room_within(WAIT, user, bytes).await
+    }
+
+    async fn room_within(
+        self: &Arc<Self>,
+        limit: Duration,
+        user: &str,
+        bytes: usize,
+    ) -> Option<ResponseShare> {
+        let waiting = async {
+            let mut share = self.share(user);
+            loop {
+                let freed = self.freed.notified();
+                if share.resize(bytes) {
+                    return share;
+                }
+                freed.await;
+            }
+        };
+        let found = tokio::time::timeout(limit, waiting).await.ok();
+        if found.is_none() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// The bytes of responses in memory, and the most there ever were.
+    pub fn held(&self) -> BytesHeld {
+        BytesHeld {
+            now: self.now.load(Ordering::Relaxed),
+            most: self.most.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How many responses were refused since the start because there was no room.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// How many responses were given up since the start.
+    pub fn given_up(&self) -> u64 {
+        self.given_up.load(Ordering::Relaxed)
+    }
+}
+
+impl ResponseShare {
+    /// From now on the response has so many bytes. Returns `false`, and changes nothing, if there is no room for them.
+    pub fn resize(&mut self, bytes: usize) -> bool {
+        let charged = bytes.min(self.of.most_charged);
+        if charged > self.charged {
+            if !self.share.take(charged - self.charged) {
+                return false;
+            }
+        } else {
+            self.share.give_back(self.charged - charged);
+        }
+        self.charged = charged;
+        if bytes >= self.bytes {
+            let more = bytes - self.bytes;
+            let now = self.of.now.fetch_add(more, Ordering::Relaxed) + more;
+            self.of.most.fetch_max(now, Ordering::Relaxed);
+        } else {
+            self.of.now.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.of.freed.notify_waiters();
+        }
+        self.bytes = bytes;
+        true
+    }
+
+    /// From now on the response may be given up for a user who has less. The result is told then: the response has to be
+    /// dropped.
+    pub(super) fn may_be_given_up(&mut self) -> Arc<Notify> {
+        if self.charged == self.of.most_charged {
+            // With one byte more it makes room for another one of its kind.
+            self.share.take_beyond(1);
+        }
+        let given_up = self.share.begin_unfinished();
+        self.of.freed.notify_waiters();
+        given_up
+    }
+
+    /// Counts a response that was given up.
+    pub(super) fn count_given_up(&self) {
+        self.of.given_up.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for ResponseShare {
+    fn drop(&mut self) {
+        self.of.now.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.share.end_unfinished();
+        self.share.give_back(usize::MAX);
+        self.of.freed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOTAL: usize = 1000;
+
+    fn share(memory: &Arc<ResponseMemory>, user: &str, bytes: usize) -> Option<ResponseShare> {
+        let mut share = memory.share(user);
+        share.resize(bytes).then_some(share)
+    }
+
+    #[test]
+    fn responses_of_one_user_leave_room_for_those_of_others() {
+        let memory = ResponseMemory::new(TOTAL);
+        let slow: Vec<_> = (0..40).map_while(|_| share(&memory, "slow", 60)).collect();
+        assert_eq!((slow.len(), memory.held().now), (8, 480));
+        assert!(share(&memory, "other", 200).is_some());
+        drop(slow);
+        assert_eq!(memory.held(), BytesHeld { now: 0, most: 680 });
+    }
+
+    #[test]
+    fn one_response_may_be_longer_than_all_of_the_memory() {
+        let memory = ResponseMemory::new(TOTAL);
+        let mut long = share(&memory, "a", 5 * TOTAL).unwrap();
+        assert!(share(&memory, "a", 1).is_none() && share(&memory, "b", 5 * TOTAL).is_none());
+        assert!(share(&memory, "b", 400).is_some(), "others still have room");
+        assert_eq!(memory.held().now, 5 * TOTAL);
+        assert!(long.resize(100));
+        assert!(share(&memory, "b", 5 * TOTAL).is_some());
+        assert_eq!(memory.held().now, 100);
+    }
+
+    #[tokio::test]
+    async fn what_is_read_slowly_is_given_up_for_who_has_less_also_for_another_long_one() {
+        let memory = ResponseMemory::new(TOTAL);
+        for bytes in [10, 450, 3 * TOTAL] {
+            let mut slow = share(&memory, "slow", 3 * TOTAL).unwrap();
+            let given_up = slow.may_be_given_up();
+            let _room = share(&memory, "other", bytes).unwrap();
+            let is_told = tokio::time::timeout(Duration::ZERO, given_up.notified()).await;
+            assert_eq!(is_told.is_ok(), bytes > 450, "{bytes}");
+        }
+        assert_eq!(memory.held().now, 0);
+        assert_eq!(memory.budget.held().now, 0);
+    }
+
+    #[tokio::test]
+    async fn a_response_waits_for_room_and_is_refused_if_there_is_none_for_long() {
+        let memory = ResponseMemory::new(TOTAL);
+        let held = share(&memory, "a", 600).unwrap();
+        let mut waiting = Box::pin(memory.room("a", 300));
+        tokio::select! {
+            _ = &mut waiting => panic!("there is no room"),
+            () = tokio::task::yield_now() => {}
+        }
+        drop(held);
+        let room = waiting.await.unwrap();
+        assert_eq!((memory.held().now, memory.refused()), (300, 0));
+        let refused = memory.room_within(Duration::ZERO, "a", 600).await;
+        assert!(refused.is_none());
+        assert_eq!(memory.refused(), 1);
+        drop(room);
+    }
+}

@@ -1,0 +1,247 @@
+//! Clients that do not read what the gateway itself has made for them: documents, lists.
+//!
+//! Such a response is in memory as a whole. Its bytes are its user's part of a budget; those of documents are shared.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+};
+
+use serde_json::json;
+
+use crate::{
+    Attack,
+    frames::{INITIAL_WINDOW_SIZE, RawConnection},
+    gateway::{ADMIN, ATTACKER, Setup, VICTIM},
+    others::Mix,
+    report::Outcome,
+    scene::{Played, Scene},
+    time::{LIVENESS, ms, until},
+};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "unread-documents",
+        point: "answers",
+        about: "2 400 streams of /openapi/v2 with windows of one byte, by a user without rights",
+        play: documents,
+    },
+    Attack {
+        name: "unread-lists",
+        point: "answers",
+        about: "40 lists of 66 MiB and 40 of 10 MiB with windows of one byte; others list meanwhile",
+        play: || lists(read_nothing_http2),
+    },
+    Attack {
+        name: "unread-lists-http1",
+        point: "answers",
+        about: "the same over 80 HTTP/1 connections",
+        play: || lists(read_nothing_http1),
+    },
+];
+
+/// The budget of responses by default (`limits.responseBudget`).
+const BUDGET: u64 = 64 << 20;
+const METRICS: (&str, &str) = ("fairgate_response_bytes", "fairgate_response_peak_bytes");
+const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+/// Objects, and the length of each.
+const OBJECTS: usize = 272;
+const OBJECT: usize = 250 << 10;
+/// The length of the list of all of them, and a little more.
+const WHOLE_LIST: u64 = (OBJECTS * (OBJECT + 4096)) as u64;
+/// A list of 10 MiB.
+const PAGE: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas?limit=40";
+const EACH: usize = 40;
+
+/// A gateway with an API of its own in front of the upstream, whose objects these groups may read.
+fn scene(readers: &[&str]) -> Scene {
+    let setup = Setup {
+        config: json!({"mode": "standalone", "hostedApi": {"readerGroups": readers}}),
+        ..Setup::default()
+    };
+    Scene::new(&setup, Mix::default())
+}
+
+fn documents() -> Outcome {
+    const CONNECTIONS: usize = 12;
+    const STREAMS: usize = 200;
+    let mut played = scene(&[]).play(async |scene| {
+        let mut open = Vec::new();
+        for _ in 0..CONNECTIONS {
+            open.push(read_nothing(scene.gateway.address, &["/openapi/v2"], STREAMS).await);
+        }
+        let answers = || -> u64 { open.iter().map(|one| one.seen().answers()).sum() };
+        until(LIVENESS, || answers() >= (CONNECTIONS * STREAMS) as u64).await;
+        scene.goal(ms(4000)).reach().await;
+        answers()
+    });
+    let answers = played.found;
+    played.outcome.check(
+        "each stream gets the head of a response",
+        answers >= (CONNECTIONS * STREAMS) as u64,
+        format!("{answers} do"),
+    );
+    // What they share is nobody's part.
+    played.end(BUDGET / 8, 0, 64 << 20);
+    played.outcome
+}
+
+fn lists(attack: fn(SocketAddr, &'static [&'static str]) -> Unread) -> Outcome {
+    let scene = scene(&["attackers", "others"]);
+    fill(scene.gateway.address);
+    let mut played = scene.play(async |scene| {
+        let address = scene.gateway.address;
+        let unread = attack(address, &[SCHEMAS, PAGE]);
+        scene.goal(ms(4000)).reach().await;
+        let listed = tokio::task::spawn_blocking(move || {
+            let lists = (0..3).map(|_| read_list(address));
+            lists.filter(|bytes| *bytes > 30 * OBJECT).count()
+        });
+        let listed = listed.await.unwrap();
+        drop(unread);
+        listed
+    });
+    let listed = played.found;
+    played.outcome.check(
+        "others get their lists of 10 MiB, all three of them",
+        listed == 3,
+        format!("{listed}"),
+    );
+    // The attacker's part, a list that is longer than it, and another user's list.
+    let limit = BUDGET / 2 + WHOLE_LIST + (11 << 20);
+    played.end(limit, WHOLE_LIST / 2, 400 << 20);
+    played.outcome
+}
+
+impl<T> Played<T> {
+    fn end(&mut self, limit: u64, least: u64, memory: u64) {
+        self.check_other_clients();
+        let [spooled] = self.rises(["fairgate_spooled_answers_total"]);
+        self.outcome.check(
+            "responses that are not read hold no seat, but memory",
+            spooled > 0.0,
+            "none was spooled",
+        );
+        self.budget_is_kept(METRICS, limit, least);
+        self.memory_is_bounded(memory);
+    }
+}
+
+/// What is requested and not read.
+enum Unread {
+    Http1 { _sockets: Vec<TcpStream> },
+    Http2 { task: tokio::task::JoinHandle<()> },
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        if let Self::Http2 { task } = self {
+            task.abort();
+        }
+    }
+}
+
+fn read_nothing_http2(address: SocketAddr, paths: &'static [&'static str]) -> Unread {
+    let task = tokio::spawn(async move {
+        let _open = read_nothing(address, paths, EACH).await;
+        std::future::pending::<()>().await;
+    });
+    Unread::Http2 { task }
+}
+
+/// Requests each path so often and reads one byte of each response.
+async fn read_nothing(address: SocketAddr, paths: &[&str], each: usize) -> RawConnection {
+    let window = [(INITIAL_WINDOW_SIZE, 1)];
+    let mut connection = RawConnection::open(address, &window).await.unwrap();
+    for _ in 0..each {
+        for path in paths {
+            let _ = connection.get(path, Some(ATTACKER)).await;
+        }
+    }
+    connection
+}
+
+fn read_nothing_http1(address: SocketAddr, paths: &'static [&'static str]) -> Unread {
+    let paths = paths.iter().cycle().take(EACH * paths.len());
+    let sockets = paths.filter_map(|path| {
+        let mut socket = TcpStream::connect(address).ok()?;
+        socket.write_all(&request("GET", path, ATTACKER, "")).ok()?;
+        Some(socket)
+    });
+    Unread::Http1 {
+        _sockets: sockets.collect(),
+    }
+}
+
+/// Creates the objects.
+fn fill(address: SocketAddr) {
+    let note = "x".repeat(OBJECT);
+    let mut socket = TcpStream::connect(address).unwrap();
+    for number in 0..OBJECTS {
+        let schema = json!({
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+            "metadata": {"name": format!("long-{number}"), "annotations": {"note": note}},
+            "spec": {
+                "matchingPrecedence": 9999, "priorityLevelConfiguration": {"name": "catch-all"},
+                "rules": [{
+                    "subjects": [{"kind": "User", "user": {"name": "nobody"}}],
+                    "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/nowhere"]}],
+                }],
+            },
+        });
+        let path = format!("{SCHEMAS}?fieldManager=x");
+        socket
+            .write_all(&request("POST", &path, ADMIN, &schema.to_string()))
+            .unwrap();
+        let (status, _) = response(&mut socket);
+        assert_eq!(status, 201, "an object is not created");
+    }
+}
+
+/// Lists some of the objects as another user. Returns the length of the list; 0 if it was not complete.
+fn read_list(address: SocketAddr) -> usize {
+    let mut socket = TcpStream::connect(address).unwrap();
+    let sent = socket.write_all(&request("GET", PAGE, VICTIM, ""));
+    let (status, length) = response(&mut socket);
+    if sent.is_ok() && status == 200 {
+        length
+    } else {
+        0
+    }
+}
+
+fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<u8> {
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// The status of a response and the length of its body; 0 if it does not arrive.
+fn response(socket: &mut TcpStream) -> (u16, usize) {
+    socket.set_read_timeout(Some(LIVENESS)).unwrap();
+    let (mut read, mut piece) = (Vec::new(), vec![0; 65_536]);
+    let mut whole = None;
+    loop {
+        if whole.is_none()
+            && let Some(end) = read.windows(4).position(|end| end == b"\r\n\r\n")
+        {
+            let head = String::from_utf8_lossy(&read[..end]).to_ascii_lowercase();
+            let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+            let length = head.split("content-length: ").nth(1);
+            let length = length.and_then(|rest| rest.lines().next()?.trim().parse().ok());
+            whole = Some((status.unwrap_or(0), end + 4, length.unwrap_or(0)));
+        }
+        if let Some((status, head, length)) = whole
+            && read.len() >= head + length
+        {
+            return (status, length);
+        }
+        match socket.read(&mut piece) {
+            Ok(count) if count > 0 => read.extend_from_slice(&piece[..count]),
+            _ => return (0, 0),
+        }
+    }
+}
