@@ -184,15 +184,13 @@ where
     let clock = Clock::system();
     let hash_key = settings::hash_key(&config)?;
     let runtimes = Runtimes::new(evictions::has_budgets(&config))?;
-    let (control_runtime, control) = runtimes.control();
+    let (runtime, control) = runtimes.control();
     let upstream = UpstreamAccess::new(&config)?;
     let clients = upstream.clients;
-    let (judging, hosting, memory) =
-        hosting::open(&config, &clients, &clock, &metrics, control_runtime)?;
-    let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
+    let (judging, hosting, memory) = hosting::open(&config, &clients, &clock, &metrics, runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
-    let (policies, policy) = control_runtime.block_on(loaded)?;
+    let (policies, policy) = runtime.block_on(loaded)?;
     let flow_control = new_flow_control(&config, policy, &clock);
     let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
@@ -217,6 +215,7 @@ where
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
     let credential = &upstream.credential;
     let renewals = renewals::files(&config, shown, upstream.tls, credential, &telemetry);
+    let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let control = ControlTasks {
         disruption: Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor),
         config,

@@ -61,6 +61,7 @@ const VARYING: &[&str] = &[
     "fairgate_policy_age_seconds",
     "fairgate_policy_generation",
     "fairgate_policy_loads_total",
+    "fairgate_response_peak_bytes",
     "fairgate_store_revision",
     "fairgate_upstream_connections",
     "fairgate_upstream_connections_opened_total",
