@@ -1,6 +1,8 @@
 //! Policies that are long to validate: patterns that are long to compile, and expressions that are long to check. They are sent as
 //! dry runs, which anyone who may write policies can send without end.
 
+use bytes::Bytes;
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
@@ -35,8 +37,22 @@ pub(crate) const ATTACKS: &[Attack] = &[
         about: "the same by 20 users, 60 at a time",
         play: || play(TWENTY, expressions),
     },
+    Attack {
+        name: "policy-writes",
+        point: "27.2.1",
+        about: "such policies are created and deleted, so that they are checked again and the set is compiled again, by one user",
+        play: || play(ONE, writes),
+    },
+    Attack {
+        name: "policy-writes-users",
+        point: "27.2.1",
+        about: "the same by 20 users, 60 at a time",
+        play: || play(TWENTY, writes),
+    },
 ];
 
+/// Policies that are kept for a while.
+const KEPT: usize = 20;
 const ONE: HostileClients = HostileClients {
     clients: 16,
     users: 1,
@@ -215,4 +231,32 @@ fn variables(number: usize) -> HostileRequest {
         },
     });
     create("variables of variables", PATH, &object, &[201, 413, 422])
+}
+
+/// A policy that is created, or deleted again.
+fn writes(number: usize) -> HostileRequest {
+    let path = PATH.trim_end_matches("?dryRun=All");
+    let name = format!("kept-{}", number / 2 % KEPT);
+    let made = match number / 2 % 2 {
+        0 => patterns(number / 4),
+        _ => expressions(number / 4),
+    };
+    if number % 2 == 1 {
+        return HostileRequest {
+            name: "the deletion of a policy",
+            method: Method::DELETE,
+            path: format!("{path}/{name}").into(),
+            body: Bytes::new(),
+            codes: &[200, 404, 409],
+            ..made
+        };
+    }
+    let mut object: Value = serde_json::from_slice(&made.body).unwrap();
+    object["metadata"]["name"] = json!(name);
+    HostileRequest {
+        path: path.into(),
+        body: object.to_string().into(),
+        codes: &[201, 409, 413, 422],
+        ..made
+    }
 }
