@@ -24,7 +24,7 @@ use crate::{
     own_work,
     pods::EACH,
     report::Outcome,
-    scene::Scene,
+    scene::{Played, Scene},
     time::{LIVENESS, ms, now},
 };
 
@@ -116,40 +116,51 @@ fn play(
         users: tenants,
         requests: 200,
     };
-    let mut played = scene.play(async |scene| {
-        let goal = scene.goal(ms(4000));
-        let answered = Arc::<AtomicUsize>::default();
-        let others = async {
-            while answered.load(Ordering::Relaxed) < CLIENTS && goal.has_time() {
-                tokio::time::sleep(ms(10)).await;
-            }
-            let (mut computed, mut failure) = (0, None);
-            for number in 0..OWN {
-                match own_budget(scene.gateway.address, number).await {
-                    Ok(()) => computed += 1,
-                    Err(error) => failure = Some(error),
-                }
-            }
-            let admin = scene.gateway.admin;
-            let probes = [probe(admin, LIVEZ).await, probe(admin, "/metrics").await];
-            goal.reach().await;
-            (probes, computed, failure)
-        };
-        let make = move |number| patch(number, tenants);
-        let attack = clients.send_each(
-            scene.gateway.address,
-            make,
-            goal.clone(),
-            Arc::clone(&answered),
-        );
-        let (responses, (probes, computed, failure)) = tokio::join!(attack, others);
-        Found {
-            responses,
-            probes,
-            computed,
-            failure,
+    let played = scene
+        .play(async |scene| attack(scene, clients, move |number| patch(number, tenants)).await);
+    checked(played, created)
+}
+
+/// Plays the attack. Meanwhile the victim creates budgets, and the gateway is probed.
+async fn attack(
+    scene: &Scene,
+    clients: HostileClients,
+    make: impl Fn(usize) -> HostileRequest + Send + Sync + 'static,
+) -> Found {
+    let goal = scene.goal(ms(4000));
+    let answered = Arc::<AtomicUsize>::default();
+    let others = async {
+        while answered.load(Ordering::Relaxed) < CLIENTS && goal.has_time() {
+            tokio::time::sleep(ms(10)).await;
         }
-    });
+        let (mut computed, mut failure) = (0, None);
+        for number in 0..OWN {
+            match own_budget(scene.gateway.address, number).await {
+                Ok(()) => computed += 1,
+                Err(error) => failure = Some(error),
+            }
+        }
+        let admin = scene.gateway.admin;
+        let probes = [probe(admin, LIVEZ).await, probe(admin, "/metrics").await];
+        goal.reach().await;
+        (probes, computed, failure)
+    };
+    let attack = clients.send_each(
+        scene.gateway.address,
+        make,
+        goal.clone(),
+        Arc::clone(&answered),
+    );
+    let (responses, (probes, computed, failure)) = tokio::join!(attack, others);
+    Found {
+        responses,
+        probes,
+        computed,
+        failure,
+    }
+}
+
+fn checked(mut played: Played<Found>, created: usize) -> Outcome {
     played.check_other_clients();
     played.control_is_free();
     played.memory_is_bounded(512 << 20);

@@ -290,6 +290,7 @@ async fn scrape(connector: &TlsConnector, from: u8, address: SocketAddr, goal: &
             eprintln!("attack:   a scrape from 127.0.0.{from}: {error}");
         }
         attempts += 1;
+        tokio::time::sleep(ms(20)).await;
     }
     attempts
 }
