@@ -223,13 +223,11 @@ fn silent_tls(addresses: u8) -> Outcome {
             }
         }
         tokio::time::sleep(ms(300)).await;
-        let mut found = Vec::new();
-        for from in [OTHER, FIRST] {
-            let mut tries = 0;
-            for _ in 0..TRIES {
-                tries += scrape(&connector, from, secure, &goal).await;
+        let mut found = [0; 2];
+        for _ in 0..TRIES {
+            for (attempts, from) in found.iter_mut().zip([OTHER, FIRST]) {
+                *attempts += scrape(&connector, from, secure, &goal).await;
             }
-            found.push(tries);
         }
         goal.reach().await;
         attackers.join_all().await;
