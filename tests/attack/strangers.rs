@@ -64,10 +64,10 @@ const TRIES: usize = 10;
 
 fn token_flood(addresses: u8, at_once: usize) -> Outcome {
     const CONNECTIONS: usize = 6;
-    /// One of each connection, and what begins while the good token and its review are on their way. Without turns all that wait
+    /// Two of each connection, and what begins while the good token and its review are on their way. Without turns all that wait
     /// come before: some 500 of one address, and 1000 of many.
     const ON_THE_WAY: usize = 64;
-    let allowed = usize::from(addresses) * CONNECTIONS + ON_THE_WAY;
+    let allowed = 2 * usize::from(addresses) * CONNECTIONS + ON_THE_WAY;
     let setup = Setup {
         config: json!({"authentication": {"tokenReview": {"enabled": true}}}),
         ..Setup::default()
