@@ -37,12 +37,6 @@ pub(crate) const ATTACKS: &[Attack] = &[
         play: || token_flood(1, 80),
     },
     Attack {
-        name: "token-flood-users",
-        point: "27.2.6",
-        about: "the same from 20 addresses, 120 connections with 15 at a time each",
-        play: || token_flood(20, 15),
-    },
-    Attack {
         name: "silent-tls",
         point: "27.2.6",
         about: "400 TLS connections of one address to the secure admin port on which nothing comes; others connect",
