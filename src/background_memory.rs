@@ -1,8 +1,8 @@
 //! Memory for threads that do not serve clients.
 //!
 //! What they decode takes up to a hundred megabytes for a moment, again and again. They have an arena of their own, which
-//! returns freed memory to the operating system soon. The other arenas keep it for seconds, since that makes requests
-//! cheaper.
+//! returns freed memory to the operating system soon. That of large allocations, such as the 64 MiB in which unfinished
+//! request heads are kept, returns it at once. The other arenas keep it for seconds, since that makes requests cheaper.
 
 use std::sync::OnceLock;
 
@@ -10,6 +10,23 @@ use tikv_jemalloc_ctl::{Access as _, AsName as _, Result};
 
 /// How long freed memory is kept, in milliseconds.
 const KEPT: isize = 200;
+
+/// The length from which allocations of all threads are in one arena: the allocator's default.
+const LARGE: usize = 8 << 20;
+
+/// Has freed allocations of 8 MiB and more returned at once. The allocator does so by default, but not with threads of its own for
+/// that: then it keeps them as long as short ones. If it fails, the process takes more memory for a while.
+pub(crate) fn return_large_allocations() {
+    let _ = shorten_decay_of_large();
+}
+
+fn shorten_decay_of_large() -> Result<u32> {
+    // The arena comes after those of threads, and exists from the first large allocation on, which touches no page.
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE)));
+    let all: u32 = "opt.narenas\0".name().read()?;
+    decay_of(all).as_str().name().write(0_isize)?;
+    Ok(all)
+}
 
 /// Has the current thread allocate from the arena for threads that do not serve clients. If there is none, the thread
 /// works as well, and the process takes more memory.
@@ -41,6 +58,25 @@ mod tests {
     fn arena() -> (u32, isize) {
         let arena: u32 = "thread.arena\0".name().read().unwrap();
         (arena, decay_of(arena).as_str().name().read().unwrap())
+    }
+
+    /// A figure of an arena, as of now.
+    fn stat(arena: u32, name: &str) -> usize {
+        "epoch\0".name().write(1_u64).unwrap();
+        let name = format!("stats.arenas.{arena}.{name}\0");
+        name.as_str().name().read().unwrap()
+    }
+
+    #[test]
+    fn large_allocations_are_in_an_arena_that_keeps_no_freed_memory() {
+        let arena = shorten_decay_of_large().unwrap();
+        let kept: isize = decay_of(arena).as_str().name().read().unwrap();
+        assert_eq!(kept, 0);
+        let heads = std::hint::black_box(vec![0_u8; 64 << 20]);
+        assert!(stat(arena, "large.allocated") >= heads.len());
+        drop(heads);
+        assert_eq!(stat(arena, "large.allocated"), 0);
+        assert_eq!(stat(arena, "pdirty"), 0, "freed pages are kept");
     }
 
     #[test]

@@ -14,6 +14,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     #[cfg(unix)]
+    background_memory::return_large_allocations();
+    #[cfg(unix)]
     fairgate_base::background::set_own_memory(background_memory::use_arena);
     fairgate::cli::main()
 }

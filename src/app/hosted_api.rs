@@ -459,10 +459,15 @@ impl HostedApi {
         }
     }
 
+    /// Compressing large objects that nobody uses, and freeing what was decoded from them, takes long: not on the control thread.
     async fn maintain(self) {
+        let control = runtime::Handle::current();
         loop {
             tokio::time::sleep(COMPACTION_INTERVAL).await;
-            if let Err(error) = self.store.maintain(self.clock.now()).await {
+            let (store, now, runtime) =
+                (Arc::clone(&self.store), self.clock.now(), control.clone());
+            let maintained = control.spawn_blocking(move || runtime.block_on(store.maintain(now)));
+            if let Ok(Err(error)) = maintained.await {
                 tracing::debug!(%error, "cannot compact the store; trying again later");
             }
         }

@@ -40,6 +40,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 /// How many probes in a row have to be answered during an attack.
 const PROBES: usize = 10;
+pub(crate) const LIVEZ: &str = "/livez";
 /// How long a probe should take: the kubelet's default is 1 s.
 const PROBE: Duration = ms(1000);
 /// How long a connection with an incomplete head should stay open.
@@ -52,7 +53,7 @@ fn incomplete_heads() -> Outcome {
         let attack = |_| tokio::spawn(send_incomplete_heads(admin, Arc::clone(&is_on)));
         let attackers: Vec<_> = (0..CONNECTIONS).map(attack).collect();
         tokio::time::sleep(ms(300)).await;
-        let probes = probe(admin).await;
+        let probes = probe(admin, LIVEZ).await;
         scene.goal(ms(0)).reach().await;
         is_on.store(false, Ordering::Relaxed);
         let begun = now();
@@ -96,23 +97,28 @@ async fn send_incomplete_heads(admin: SocketAddr, is_on: Arc<AtomicBool>) -> boo
     }
 }
 
-/// Probes during an attack.
+/// Probes of a path during an attack.
 #[derive(Clone, Copy)]
-struct Probes {
+pub(crate) struct Probes {
+    path: &'static str,
     answered: usize,
     longest: Duration,
 }
 
 impl Probes {
-    fn check(self, outcome: &mut Outcome) {
-        let Self { answered, longest } = self;
+    pub(crate) fn check(self, outcome: &mut Outcome) {
+        let Self {
+            path,
+            answered,
+            longest,
+        } = self;
         outcome.check(
-            format!("/livez responds {PROBES} times during the attack"),
+            format!("{path} responds {PROBES} times during the attack"),
             answered == PROBES,
             format!("{answered} times"),
         );
         outcome.measure(
-            "/livez responds within 1 s",
+            format!("{path} responds within 1 s"),
             (longest.as_secs_f64(), PROBE.as_secs_f64()),
             format!("{} ms", longest.as_millis()),
         );
@@ -121,15 +127,16 @@ impl Probes {
 
 /// Probes again and again, 20 ms after each response. A probe that is slow to send its head may itself be closed for a newer
 /// connection, as a kubelet that tries again allows.
-async fn probe(admin: SocketAddr) -> Probes {
+pub(crate) async fn probe(admin: SocketAddr, path: &'static str) -> Probes {
     let mut probes = Probes {
+        path,
         answered: 0,
         longest: ms(0),
     };
     let first = now();
     while probes.answered < PROBES && first.elapsed() < LIVENESS {
         let begun = now();
-        let probe = tokio::task::spawn_blocking(move || http_get(admin, "/livez", LIVENESS));
+        let probe = tokio::task::spawn_blocking(move || http_get(admin, path, LIVENESS));
         if probe.await.unwrap().is_some() {
             probes.answered += 1;
             probes.longest = probes.longest.max(begun.elapsed());
@@ -154,7 +161,7 @@ fn no_descriptors() -> Outcome {
             }
         }
         tokio::time::sleep(ms(500)).await;
-        let probes = probe(scene.gateway.admin).await;
+        let probes = probe(scene.gateway.admin, LIVEZ).await;
         scene.goal(ms(0)).reach().await;
         probes
     });

@@ -18,14 +18,18 @@ mod goal;
 mod hostile;
 mod mode;
 mod others;
+mod own_work;
+mod pods;
 mod report;
 mod scene;
 mod time;
+mod token_reviews;
 mod upstream;
 
 mod admin;
 mod arrivals;
 mod bodies;
+mod budgets;
 mod burst;
 mod busy;
 mod floods;
@@ -35,12 +39,15 @@ mod heads;
 mod http1;
 mod ignored_policies;
 mod noise;
+mod params;
 mod policies;
 mod resets;
 mod seats;
 mod slow_readers;
+mod strangers;
 mod unread;
 mod watches;
+mod written_policies;
 
 use std::{panic::AssertUnwindSafe, process::ExitCode};
 
@@ -67,11 +74,15 @@ fn attacks() -> Vec<Attack> {
         unread::ATTACKS,
         bodies::ATTACKS,
         admin::ATTACKS,
+        strangers::ATTACKS,
         http1::ATTACKS,
         burst::ATTACKS,
         noise::ATTACKS,
         policies::ATTACKS,
         ignored_policies::ATTACKS,
+        params::ATTACKS,
+        written_policies::ATTACKS,
+        budgets::ATTACKS,
         floods::ATTACKS,
         h2spec::ATTACKS,
     ];

@@ -1,4 +1,4 @@
-//! What the fake upstream tells the gateway of itself: which resources it has, which namespaces, and who may do what.
+//! What the fake upstream tells the gateway of itself: which resources it has, which namespaces, pods and params, and who may do what.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -26,10 +26,61 @@ static WIDE_OBJECT: LazyLock<Bytes> = LazyLock::new(|| {
     .into()
 });
 
+/// Resources of which there is nothing.
+const EMPTY: [&str; 4] = [
+    "/api/v1/replicationcontrollers",
+    "/apis/apps/v1/replicasets",
+    "/apis/apps/v1/deployments",
+    "/apis/apps/v1/statefulsets",
+];
+
+/// The config maps, which policies have as params.
+const CONFIG_MAPS: &str = "/api/v1/configmaps";
+/// How many there are in the namespace `a`, and the entries of each. One is as large as etcd lets it be.
+pub(crate) const SMALL_PARAMS: usize = 300;
+const ENTRIES: usize = 100;
+const LARGE: usize = 1_000_000;
+static PARAMS: LazyLock<Bytes> = LazyLock::new(|| {
+    let param = |name: String, data: Value| {
+        json!({
+            "metadata": {"name": name, "namespace": "a", "resourceVersion": "1", "labels": {"param": "true"}},
+            "data": data,
+        })
+    };
+    let mut items: Vec<_> = (0..SMALL_PARAMS)
+        .map(|number| {
+            let data: serde_json::Map<_, _> = (0..ENTRIES)
+                .map(|entry| {
+                    (
+                        format!("k{entry}"),
+                        json!(format!("value-{number}-{entry}")),
+                    )
+                })
+                .collect();
+            param(format!("small-{number}"), Value::Object(data))
+        })
+        .collect();
+    items.push(param(
+        "large".to_owned(),
+        json!({"long": "x".repeat(LARGE)}),
+    ));
+    let list = json!({
+        "kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items,
+    });
+    list.to_string().into()
+});
+
+fn is_watch(target: &Uri) -> bool {
+    target.query().is_some_and(|query| query.contains("watch="))
+}
+
 /// The response to a request that the gateway makes for itself, and how long it takes; `None` for every other request.
 pub(crate) fn respond(target: &Uri, body: &[u8]) -> Option<(Bytes, Duration)> {
     if target.path() == WIDE {
         return Some((WIDE_OBJECT.clone(), Duration::ZERO));
+    }
+    if target.path() == CONFIG_MAPS && !is_watch(target) {
+        return Some((PARAMS.clone(), Duration::ZERO));
     }
     let response = describe(target)?.to_string().into();
     let is_slow = target.path() == ACCESS_REVIEWS
@@ -39,8 +90,20 @@ pub(crate) fn respond(target: &Uri, body: &[u8]) -> Option<(Bytes, Duration)> {
 
 /// What the server says of itself.
 fn describe(target: &Uri) -> Option<Value> {
-    let is_watch = target.query().is_some_and(|query| query.contains("watch="));
+    let is_watch = is_watch(target);
+    if let Some(name) = target.path().strip_prefix("/api/v1/namespaces/")
+        && !name.contains('/')
+    {
+        let metadata =
+            json!({"name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "1"});
+        return Some(json!({
+            "kind": "Namespace", "apiVersion": "v1", "metadata": metadata, "status": {"phase": "Active"},
+        }));
+    }
     match target.path() {
+        path if EMPTY.contains(&path) && !is_watch => Some(json!({
+            "kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [],
+        })),
         "/api" => Some(groups(
             "",
             &[("v1", "configmaps", "ConfigMap"), ("v1", "pods", "Pod")],

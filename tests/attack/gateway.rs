@@ -75,6 +75,8 @@ pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     /// The port for operators.
     pub(crate) admin: SocketAddr,
+    /// The same with TLS, if the configuration has `admin.secure`.
+    pub(crate) secure_admin: Option<SocketAddr>,
 }
 
 impl Gateway {
@@ -106,6 +108,7 @@ impl Gateway {
             directory,
             address: SocketAddr::from(([0; 4], 0)),
             admin: SocketAddr::from(([0; 4], 0)),
+            secure_admin: None,
         };
         gateway.wait();
         gateway
@@ -122,6 +125,8 @@ impl Gateway {
                 let address = |key: &str| find(&line, key)?.as_str()?.parse().ok();
                 if let (Some(address), Some(admin)) = (address("address"), address("admin")) {
                     (self.address, self.admin) = (address, admin);
+                    self.secure_admin =
+                        find(&line, "secure_admin").and_then(|found| found.as_str()?.parse().ok());
                     return;
                 }
             }

@@ -110,7 +110,7 @@ fn post(
     HostileRequest {
         name,
         method: Method::POST,
-        path,
+        path: path.into(),
         content_type,
         body,
         codes,

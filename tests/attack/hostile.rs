@@ -1,6 +1,7 @@
 //! Clients that send hostile requests one after the other, and check every response.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     net::SocketAddr,
     sync::{
@@ -38,10 +39,11 @@ pub(crate) fn lower_priority() {
 }
 
 /// A request, and the codes of its responses besides 429.
+#[derive(Clone)]
 pub(crate) struct HostileRequest {
     pub(crate) name: &'static str,
     pub(crate) method: Method,
-    pub(crate) path: &'static str,
+    pub(crate) path: Cow<'static, str>,
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
     pub(crate) codes: &'static [u16],
@@ -78,6 +80,18 @@ impl HostileClients {
         requests: Vec<HostileRequest>,
         goal: Goal,
     ) -> Responses {
+        let make = move |number: usize| requests[number % requests.len()].clone();
+        self.send_each(address, make, goal, Arc::default()).await
+    }
+
+    /// The same for the requests that `make` makes, by their numbers. `answered` counts those that have their response.
+    pub(crate) async fn send_each(
+        &self,
+        address: SocketAddr,
+        make: impl Fn(usize) -> HostileRequest + Send + Sync + 'static,
+        goal: Goal,
+        answered: Arc<AtomicUsize>,
+    ) -> Responses {
         let clients = *self;
         let working = tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -85,7 +99,7 @@ impl HostileClients {
                 .build()
                 .unwrap();
             lower_priority();
-            runtime.block_on(clients.send_in_turn(address, requests, goal))
+            runtime.block_on(clients.send_in_turn(address, make, goal, answered))
         });
         working.await.unwrap()
     }
@@ -93,23 +107,26 @@ impl HostileClients {
     async fn send_in_turn(
         self,
         address: SocketAddr,
-        requests: Vec<HostileRequest>,
+        make: impl Fn(usize) -> HostileRequest + Send + Sync + 'static,
         goal: Goal,
+        answered: Arc<AtomicUsize>,
     ) -> Responses {
-        let requests = Arc::new(requests);
+        let make = Arc::new(make);
         let next = Arc::new(AtomicUsize::new(0));
         let mut working = JoinSet::new();
         for number in 0..self.clients {
-            let (requests, next, goal) = (Arc::clone(&requests), Arc::clone(&next), goal.clone());
+            let (make, next, goal) = (Arc::clone(&make), Arc::clone(&next), goal.clone());
+            let answered = Arc::clone(&answered);
             let user = attacker(number % self.users);
             let is_on = move |sent| goal.is_open() || sent < self.requests && goal.has_time();
             working.spawn(async move {
                 let mut responses = Responses::default();
                 while is_on(next.load(Ordering::Relaxed)) {
-                    let at = next.fetch_add(1, Ordering::Relaxed) % requests.len();
+                    let request = make(next.fetch_add(1, Ordering::Relaxed));
                     responses
-                        .send(address, &requests[at], &user, number % 2 == 1)
+                        .send(address, &request, &user, number % 2 == 1)
                         .await;
+                    answered.fetch_add(1, Ordering::Relaxed);
                 }
                 responses
             });
@@ -151,7 +168,7 @@ impl Responses {
             let mut client = Client::connect(address, is_http2).await?;
             let body = (request.content_type, request.body.clone());
             let method = request.method.clone();
-            let sent = client.send_body(method, request.path, Some(user), body);
+            let sent = client.send_body(method, &request.path, Some(user), body);
             read(sent.await?).await
         };
         let HostileRequest { name, codes, .. } = request;

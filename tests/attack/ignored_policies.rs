@@ -32,7 +32,7 @@ fn play() -> Outcome {
         HostileRequest {
             name: "a forbidden object",
             method: Method::POST,
-            path: HASTY,
+            path: HASTY.into(),
             content_type: JSON,
             body: object.to_string().into(),
             // Denied, or not judged in time; never created.
@@ -45,7 +45,7 @@ fn play() -> Outcome {
     let load = HostileRequest {
         name: "load of the attacker's own",
         method: Method::POST,
-        path: WIDGETS,
+        path: WIDGETS.into(),
         content_type: JSON,
         body: json!({"metadata": {"name": "w"}, "l": [], "data": entries})
             .to_string()

@@ -21,7 +21,10 @@ use hyper::{
     client::conn::{http1, http2},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::{net::TcpStream, task::JoinSet};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    task::JoinSet,
+};
 
 use crate::{
     gateway::VICTIM,
@@ -29,6 +32,8 @@ use crate::{
     time::{LIVENESS, ms, now},
 };
 
+/// An object of the upstream's.
+const POD: &str = "/api/v1/namespaces/v/pods/p";
 /// The pause between two requests of one client.
 const PAUSE: Duration = ms(10);
 
@@ -43,6 +48,8 @@ pub(crate) struct Mix {
     pub(crate) anonymous: usize,
     /// The user that reads, writes and watches.
     pub(crate) user: &'static str,
+    /// What the readers read.
+    pub(crate) read: &'static str,
 }
 
 impl Mix {
@@ -53,6 +60,7 @@ impl Mix {
         watches: 0,
         anonymous: 0,
         user: "",
+        read: POD,
     };
 }
 
@@ -64,6 +72,7 @@ impl Default for Mix {
             watches: 12,
             anonymous: 0,
             user: VICTIM,
+            read: POD,
         }
     }
 }
@@ -197,7 +206,7 @@ async fn work(shared: Arc<Shared>) {
     let mut numbers = 0..;
     let mut next = move || numbers.next().unwrap_or(0);
     for number in 0..mix.readers {
-        let read = (Method::GET, "/api/v1/namespaces/v/pods/p", true);
+        let read = (Method::GET, mix.read, true);
         clients.spawn(send_requests(
             Arc::clone(&shared),
             next(),
@@ -315,6 +324,17 @@ async fn watch_once(shared: &Shared, number: usize) -> Result<(), String> {
     }
 }
 
+/// Opens a connection from the local address `127.0.0.last`, so that it counts as another peer.
+pub(crate) async fn connect_from(last: u8, address: SocketAddr) -> Result<TcpStream, String> {
+    let connecting = async {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from(([127, 0, 0, last], 0)))?;
+        socket.connect(address).await
+    };
+    let connected: std::io::Result<_> = connecting.await;
+    connected.map_err(|error| format!("cannot connect: {error}"))
+}
+
 /// A well-behaved connection.
 pub(crate) enum Client {
     Http1(http1::SendRequest<Full<Bytes>>),
@@ -324,9 +344,14 @@ pub(crate) enum Client {
 impl Client {
     /// Opens a connection.
     pub(crate) async fn connect(address: SocketAddr, is_http2: bool) -> Result<Self, String> {
-        let failed = |error: hyper::Error| format!("cannot connect: {error}");
         let stream = TcpStream::connect(address).await;
         let stream = stream.map_err(|error| format!("cannot connect: {error}"))?;
+        Self::over(stream, is_http2).await
+    }
+
+    /// Speaks HTTP over a connection.
+    pub(crate) async fn over(stream: TcpStream, is_http2: bool) -> Result<Self, String> {
+        let failed = |error: hyper::Error| format!("cannot connect: {error}");
         stream
             .set_nodelay(true)
             .map_err(|error| error.to_string())?;
@@ -340,6 +365,14 @@ impl Client {
             let (sender, connection) = http1::handshake(stream).await.map_err(failed)?;
             tokio::spawn(connection);
             Ok(Self::Http1(sender))
+        }
+    }
+
+    /// Another sender of the same connection; of HTTP/2 only.
+    pub(crate) fn share(&self) -> Option<Self> {
+        match self {
+            Self::Http1(_) => None,
+            Self::Http2(sender) => Some(Self::Http2(sender.clone())),
         }
     }
 

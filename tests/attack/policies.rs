@@ -1,6 +1,7 @@
 //! Admission policies: requests that make them cost as much as they may, bodies that are hard to read, and very many policies.
 
 use std::{
+    borrow::Cow,
     fs,
     io::{self, Write as _},
     net::{SocketAddr, TcpStream},
@@ -152,7 +153,7 @@ pub(crate) fn scene(policies: String) -> Scene {
 }
 
 /// The same, with so many attackers.
-fn scene_with(policies: String, users: usize) -> Scene {
+pub(crate) fn scene_with(policies: String, users: usize) -> Scene {
     let count = count(&policies);
     let scene = Scene::new(&setup(policies, users), Mix::default());
     wait_until_in_force(&scene.gateway, count, ms(20));
@@ -218,7 +219,7 @@ fn costly() -> Vec<HostileRequest> {
     let request = |name, path, body: String| HostileRequest {
         name,
         method: Method::POST,
-        path,
+        path: Cow::Borrowed(path),
         content_type: "application/json",
         body: body.into(),
         // Denied, or allowed.
@@ -283,7 +284,7 @@ fn stored() -> Outcome {
         vec![HostileRequest {
             name: "a small patch",
             method: Method::PATCH,
-            path: WIDE,
+            path: WIDE.into(),
             content_type: MERGE,
             body,
             // Where all else is busy for long, the time for a request may pass before its object is read.

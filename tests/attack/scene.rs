@@ -249,6 +249,21 @@ impl<T> Played<T> {
         self.outcome.note(found);
     }
 
+    /// No task may have kept the control runtime to itself for long.
+    pub(crate) fn control_is_free(&mut self) {
+        let [long] = self.rises(["fairgate_control_long_turns_total"]);
+        let longest = self.metrics[1].value("fairgate_control_longest_turn_seconds") * 1000.0;
+        let found = format!(
+            "{long} turns of the control runtime took over 10 ms of processor time, the longest {longest:.1} ms"
+        );
+        self.outcome.check(
+            "no work that takes long is done on the control runtime",
+            long <= LONG_TURNS,
+            found.clone(),
+        );
+        self.outcome.note(found);
+    }
+
     /// What is held of a budget must have been at most `limit` bytes, and at least `least`, so that the attack has tried it;
     /// nothing must be held in the end. `gauge` and `peak` are the names of its metrics.
     pub(crate) fn budget_is_kept(&mut self, (gauge, peak): (&str, &str), limit: u64, least: u64) {

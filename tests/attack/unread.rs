@@ -91,8 +91,18 @@ fn lists(attack: fn(SocketAddr, &'static [&'static str]) -> Unread) -> Outcome {
     fill(scene.gateway.address);
     let mut played = scene.play(async |scene| {
         let address = scene.gateway.address;
+        let goal = scene.goal(ms(4000));
         let unread = attack(address, &[SCHEMAS, PAGE]);
-        scene.goal(ms(4000)).reach().await;
+        // Others may have had what they need before the first list is encoded.
+        until(LIVENESS, || {
+            scene
+                .gateway
+                .metrics()
+                .value("fairgate_spooled_answers_total")
+                > 0.0
+        })
+        .await;
+        goal.reach().await;
         let listed = tokio::task::spawn_blocking(move || {
             let lists = (0..3).map(|_| read_list(address));
             lists.filter(|bytes| *bytes > 30 * OBJECT).count()

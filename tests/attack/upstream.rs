@@ -36,7 +36,9 @@ use tokio::{
 use crate::{
     cluster,
     gateway::ATTACKER,
+    pods::{PODS, Pods},
     time::{ms, now},
+    token_reviews::TokenReviews,
 };
 
 /// Streams that one connection allows by default, as kube-apiserver does.
@@ -81,6 +83,8 @@ struct State {
     /// Connections that were ended because of too many resets.
     ended_connections: AtomicU64,
     connections: AtomicU64,
+    reviews: TokenReviews,
+    pods: Pods,
 }
 
 /// Requests that execute.
@@ -221,6 +225,16 @@ impl FakeUpstream {
         self.state.ended_connections.load(Ordering::Relaxed)
     }
 
+    /// The pods of which the gateway knows.
+    pub(crate) fn pods(&self) -> &Pods {
+        &self.state.pods
+    }
+
+    /// Reviews of tokens.
+    pub(crate) fn reviews(&self) -> &TokenReviews {
+        &self.state.reviews
+    }
+
     /// Connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
@@ -344,7 +358,20 @@ async fn answer_http1(
             .body(Full::new(own).boxed_unsync())
             .unwrap();
     }
+    if user.is_empty() && head.uri.path() == PODS {
+        let body = if wanted.is_watch {
+            state.pods.watch()
+        } else {
+            Full::new(state.pods.list()).boxed_unsync()
+        };
+        return json(StatusCode::OK).body(body).unwrap();
+    }
     let is_review = head.uri.path() == TOKEN_REVIEWS;
+    if is_review && let Some(review) = state.reviews.review(&body).await {
+        return json(StatusCode::CREATED)
+            .body(Full::new(review).boxed_unsync())
+            .unwrap();
+    }
     let status = match wanted.status(&head.method) {
         _ if is_review => StatusCode::FORBIDDEN,
         status => status,
@@ -475,11 +502,15 @@ async fn handle(
     let user = user_of(request.headers());
     let status = wanted.status(request.method());
     let is_head = request.method() == Method::HEAD;
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     if !wanted.is_early {
         let mut body = request.into_body();
         while let Some(piece) = body.data().await {
             body.flow_control().release_capacity(piece?.len())?;
         }
+    }
+    if method == Method::PATCH {
+        handlers.state.pods.patch(&path);
     }
     let attack_work = handlers.state.attackers.lock().unwrap().work.as_millis();
     let mut work = handlers.state.execute(&user, wanted.time, seat);

@@ -46,6 +46,10 @@ const LARGE_BODY: usize = 32 << 10;
 const HEAVY_AT_ONCE: usize = 2;
 /// Encoding a list of more objects than this may take milliseconds.
 const MANY_OBJECTS: usize = 500;
+/// The same for the bytes of the objects.
+const LONG_LIST: usize = 256 << 10;
+/// The same for reading or changing one object, which is decoded for that.
+const LARGE_OBJECT: usize = 32 << 10;
 
 /// The settings and dependencies of a [`Hosted`].
 pub struct HostedSettings {
@@ -202,6 +206,30 @@ impl Hosted {
             || (lists && self.state.store.size().entries > MANY_OBJECTS)
             || (!reads && policies.is_some_and(PolicyEnforcer::is_active))
             || (!reads && self.compiles(request))
+            || self.has_large_objects(request)
+    }
+
+    /// Whether the objects that a request reads or changes are large: a short patch of a large object takes as long as its creation.
+    fn has_large_objects(&self, request: &ApiRequest) -> bool {
+        let Route::Objects(place) = route(&self.state.kinds, &request.path) else {
+            return false;
+        };
+        let mut key = place.kind.key_prefix();
+        if !place.namespace.is_empty() {
+            key.push_str(&place.namespace);
+            key.push('/');
+        }
+        key.push_str(&place.name);
+        let limit = match request.digest.info.verb {
+            // Its objects are sent one by one.
+            Verb::Watch => return false,
+            // Of all objects of the kind only as many are looked at as a list may have that is not heavy.
+            Verb::List | Verb::DeleteCollection => LONG_LIST,
+            // What is created is in the body.
+            _ if place.name.is_empty() => return false,
+            _ => LARGE_OBJECT,
+        };
+        self.state.store.has_more_than(limit, &key)
     }
 
     /// Whether a request writes an object whose validation compiles expressions.

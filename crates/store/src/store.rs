@@ -106,4 +106,8 @@ pub trait Store: Send + Sync {
 
     /// How much is in memory, for metrics.
     fn size(&self) -> StoreSize;
+
+    /// Whether the entry at `key`, or those below it together if it ends with `/`, have more than so many bytes in the
+    /// cache. Costs `O(entries below it)`, until there are more.
+    fn has_more_than(&self, bytes: usize, key: &str) -> bool;
 }

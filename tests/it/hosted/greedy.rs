@@ -145,6 +145,43 @@ async fn short_calls_are_served_while_others_take_long() {
     }
 }
 
+#[tokio::test]
+async fn short_calls_are_served_while_a_large_object_is_patched_and_read() {
+    const BUDGETS: &str = "/apis/policy/v1/namespaces/a/poddisruptionbudgets";
+    const CALLS: usize = 12;
+
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let terms = (0..8000).map(|at| json!({"key": format!("k{at}"), "operator": "DoesNotExist"}));
+    let terms: Vec<_> = terms.collect();
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "large"},
+        "spec": {"minAvailable": 1, "selector": {"matchExpressions": terms}},
+    });
+    api.post(BUDGETS, &budget).await.object();
+    let calling = tokio::spawn(async move {
+        let large = format!("{BUDGETS}/large");
+        for number in 0..CALLS / 3 {
+            // The request is short, what it is about is not.
+            let patch = json!({"metadata": {"annotations": {"number": number.to_string()}}});
+            assert_eq!(api.merge(&large, &patch).await.status, 200);
+            assert_eq!(api.get(&large).await.status, 200);
+            let list = format!("{BUDGETS}?limit=10");
+            assert_eq!(api.get(&list).await.status, 200);
+        }
+    });
+    let other = server.as_user("reader").await;
+    let mut short = 0;
+    while !calling.is_finished() {
+        assert_eq!(other.get("/livez").await.status, 200);
+        short += 1;
+    }
+    calling.await.unwrap();
+    // If it waited for the thread that decodes the object, it would be told once or twice for each call.
+    assert!(short >= 4 * CALLS, "{short} short calls");
+}
+
 /// A policy with fifty patterns of 25 000 instructions each, which is nearly what a policy may have. It is short.
 fn heavy_policy(number: usize) -> Value {
     let pattern = "[a-z]{1000}".repeat(25);

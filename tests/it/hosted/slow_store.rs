@@ -117,4 +117,8 @@ impl Store for SlowStore {
     fn size(&self) -> StoreSize {
         self.store.size()
     }
+
+    fn has_more_than(&self, bytes: usize, key: &str) -> bool {
+        self.store.has_more_than(bytes, key)
+    }
 }

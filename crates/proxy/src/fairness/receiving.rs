@@ -158,3 +158,73 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future::poll_fn};
+
+    use bytes::Bytes;
+    use fairgate_call::{ClientBody, ReadAheadBudget};
+    use http::{Request, Response};
+    use http_body_util::Empty;
+    use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Reads the body of a request as a whole. Returns how many allocations that takes, besides those of the connection.
+    async fn read(request: Request<Incoming>) -> u64 {
+        let budget = ReadAheadBudget::new(1 << 20, SHORT_BODY, SHORT_BODY);
+        let mut body = ClientBody::incoming(request.into_body(), Some(budget));
+        let mut allocations = 0;
+        let whole = poll_fn(|cx| {
+            let mut polled = Poll::Pending;
+            let counted = allocation_counter::measure(|| {
+                polled = body.poll_receive(cx, SHORT_BODY, |_| true);
+            });
+            allocations += counted.count_total;
+            polled
+        });
+        assert!(whole.await.unwrap(), "the body is complete");
+        allocations
+    }
+
+    /// The allocations for a request that arrives in these pieces.
+    async fn allocations(pieces: &[&str]) -> u64 {
+        let (mut client, server) = tokio::io::duplex(1 << 16);
+        let (counted, found) = std::sync::mpsc::channel();
+        let service = service_fn(|request| {
+            let counted = counted.clone();
+            async move {
+                counted.send(read(request).await).unwrap();
+                Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+            }
+        });
+        let serving = http1::Builder::new().serve_connection(TokioIo::new(server), service);
+        let sending = async {
+            for piece in pieces {
+                client.write_all(piece.as_bytes()).await.unwrap();
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            let mut status = [0; 12];
+            client.read_exact(&mut status).await.unwrap();
+            assert_eq!(&status, b"HTTP/1.1 200");
+        };
+        tokio::select! {
+            _ = serving => panic!("the connection has ended"),
+            () = sending => found.recv().unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_short_body_that_is_there_costs_no_allocation() {
+        let head = "POST / HTTP/1.1\r\nHost: gate\r\nContent-Length: 8\r\n\r\n";
+        assert_eq!(allocations(&[&format!("{head}12345678")]).await, 0);
+        assert_eq!(allocations(&[head, "12345678"]).await, 0);
+        // Single bytes are joined: a buffer for all of them.
+        assert_eq!(allocations(&[head, "1234", "5", "6", "7", "8"]).await, 1);
+    }
+}

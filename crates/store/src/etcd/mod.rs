@@ -256,6 +256,10 @@ impl Store for EtcdStore {
     fn size(&self) -> StoreSize {
         self.shared.mirror.size()
     }
+
+    fn has_more_than(&self, bytes: usize, key: &str) -> bool {
+        self.shared.mirror.has_more_than(bytes, key)
+    }
 }
 
 /// An etcd key without the prefix, from which a list continues.

@@ -247,4 +247,8 @@ impl Store for LocalStore {
     fn size(&self) -> StoreSize {
         self.mirror.size()
     }
+
+    fn has_more_than(&self, bytes: usize, key: &str) -> bool {
+        self.mirror.has_more_than(bytes, key)
+    }
 }

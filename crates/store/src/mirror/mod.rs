@@ -371,6 +371,24 @@ impl Mirror {
         }
     }
 
+    /// Whether the entry at `key`, or those below it together if it ends with `/`, have more than so many bytes.
+    pub(crate) fn has_more_than(&self, bytes: usize, key: &str) -> bool {
+        let state = self.read();
+        if !key.ends_with('/') {
+            return state
+                .entries
+                .get(key)
+                .is_some_and(|entry| entry.length() > bytes);
+        }
+        let mut left = bytes;
+        let mut lengths = state.below(key, None).map(|entry| entry.length());
+        !lengths.all(|length| {
+            let fits = length <= left;
+            left = left.saturating_sub(length);
+            fits
+        })
+    }
+
     /// The health last [set](Self::set_health).
     pub(crate) fn health(&self) -> StoreHealth {
         (**self.health.load()).clone()

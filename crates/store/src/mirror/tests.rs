@@ -189,6 +189,20 @@ fn loading_again_keeps_unchanged_entries() {
 }
 
 #[test]
+fn lengths_are_compared_of_one_entry_and_of_all_below_a_prefix() {
+    let mirror = empty();
+    assert!(!mirror.has_more_than(0, "/a/"));
+    let entries = [("/a/x", 6), ("/a/y", 5), ("/b/x", 100)].map(|(key, length)| {
+        let value = Bytes::from(vec![b'x'; length]);
+        (key.into(), Arc::new(StoreEntry::new(key.into(), value, 2)))
+    });
+    mirror.load(Time::ZERO, entries.into(), Vec::new(), 9, 9);
+    let more = |bytes, key| mirror.has_more_than(bytes, key);
+    assert!(more(5, "/a/x") && !more(6, "/a/x") && !more(0, "/a/z"));
+    assert!(more(10, "/a/") && !more(11, "/a/") && more(110, "/") && !more(111, "/"));
+}
+
+#[test]
 fn reads_before_the_first_load_report_why_they_fail() {
     let mirror = Arc::new(Mirror::new());
     mirror.set_health(StoreHealth::Degraded("the disk is gone".into()));

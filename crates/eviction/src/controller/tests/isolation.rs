@@ -1,6 +1,7 @@
 //! What a tenant's budgets cost, counted, and what the budgets of others notice of it.
 
 use fairgate_core::time::Time;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::start;
@@ -266,4 +267,74 @@ fn what_is_over_the_limit_is_written_once() {
         namespaces.settle();
     }
     assert_eq!(namespaces.writes.len(), writes);
+}
+
+/// What a tenant may do in its namespace: a budget with so many terms, a pod with so many labels, or the end of either.
+#[derive(Clone, Debug)]
+enum TenantAction {
+    PutBudget(usize, usize),
+    DeleteBudget(usize),
+    PutPod(usize, usize),
+    DeletePod(usize),
+    QueueAll,
+    Step,
+}
+
+fn tenant_actions() -> impl Strategy<Value = Vec<TenantAction>> {
+    let names = 0..12_usize;
+    let action = prop_oneof![
+        (names.clone(), 1..TERMS).prop_map(|(name, terms)| TenantAction::PutBudget(name, terms)),
+        names.clone().prop_map(TenantAction::DeleteBudget),
+        (names.clone(), 1..LABELS).prop_map(|(name, labels)| TenantAction::PutPod(name, labels)),
+        names.prop_map(TenantAction::DeletePod),
+        Just(TenantAction::QueueAll),
+        Just(TenantAction::Step),
+    ];
+    proptest::collection::vec(action, 1..60)
+}
+
+/// The most terms of a budget and labels of a pod in [`tenant_actions`].
+const TERMS: usize = 3000;
+const LABELS: usize = 500;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The longest turn of the controller, counted: half of a slice to match changed pods, half to compare pods with a budget,
+    /// and in each half one pair of a pod and a budget that was begun in time.
+    #[test]
+    fn no_turn_is_longer_than_a_slice_whatever_a_tenant_does(actions in tenant_actions()) {
+        let mut namespaces = Namespaces::new(u64::MAX);
+        for action in actions {
+            match action {
+                TenantAction::PutBudget(name, terms) => {
+                    // Half of the requirements hold for every pod, so that all of them are looked up.
+                    let terms = (0..terms).map(|number| match number % 2 {
+                        0 => json!({"key": format!("k{number}"), "operator": "DoesNotExist"}),
+                        _ => json!({"key": "l0", "operator": "Exists"}),
+                    });
+                    let selector = json!({"matchExpressions": terms.collect::<Vec<_>>()});
+                    namespaces.put_budget("mallory", &format!("b{name}"), name, &selector);
+                }
+                TenantAction::DeleteBudget(name) => {
+                    let key = crate::controller::ObjectKey::new("mallory", &format!("b{name}"));
+                    namespaces.controller.delete_budget(&key);
+                }
+                TenantAction::PutPod(name, labels) => {
+                    let labels = (0..labels).map(|number| (format!("l{number}"), json!("x")));
+                    let labels: serde_json::Map<_, _> = labels.collect();
+                    namespaces.put_pod("mallory", &format!("p{name}"), &json!(labels));
+                }
+                TenantAction::DeletePod(name) => namespaces.delete_pod("mallory", &format!("p{name}")),
+                TenantAction::QueueAll => namespaces.controller.queue_all(),
+                TenantAction::Step => {
+                    namespaces.step();
+                }
+            }
+        }
+        namespaces.settle();
+        let work = namespaces.controller.work();
+        let pair = u64::try_from(TERMS + LABELS).unwrap();
+        prop_assert!(work.longest_slice <= SLICE + 2 * pair, "{work:?}");
+    }
 }

@@ -1,0 +1,331 @@
+//! Disruption budgets of tenants, which the gateway hosts and computes: many with long selectors, whose objects or whose pods'
+//! labels change all the time. Those of others have to be computed meanwhile.
+
+use std::{
+    borrow::Cow,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use http::Method;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use crate::{
+    Attack,
+    admin::{LIVEZ, Probes, probe},
+    gateway::{ATTACKER, VICTIM},
+    hostile::{HostileClients, HostileRequest, Responses},
+    others::Client,
+    own_work,
+    pods::EACH,
+    report::Outcome,
+    scene::{Played, Scene},
+    time::{LIVENESS, ms, now},
+};
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "budget-selectors",
+        point: "27.2.2",
+        about: "a namespace with 170 budgets, 60 of 15 000 values and 10 of 28 000 terms, which are patched again and again",
+        play: || play(1, &LARGE, budget_patch),
+    },
+    Attack {
+        name: "budget-selectors-users",
+        point: "27.2.2",
+        about: "20 namespaces with 8 such budgets each",
+        play: || play(20, &SMALLER, budget_patch),
+    },
+    Attack {
+        name: "label-flaps",
+        point: "27.2.2",
+        about: "the same namespace, and a label of its 5 pods changes all the time",
+        play: || play(1, &LARGE, label_patch),
+    },
+    Attack {
+        name: "label-flaps-users",
+        point: "27.2.2",
+        about: "the same 20 namespaces, whose pods change",
+        play: || play(20, &SMALLER, label_patch),
+    },
+];
+
+/// Budgets of one namespace: with many values, with many terms, and others.
+struct Budgets {
+    with_values: usize,
+    with_terms: usize,
+    short: usize,
+}
+
+const LARGE: Budgets = Budgets {
+    with_values: 60,
+    with_terms: 10,
+    short: 100,
+};
+const SMALLER: Budgets = Budgets {
+    with_values: 3,
+    with_terms: 1,
+    short: 4,
+};
+const VALUES: usize = 15_000;
+const TERMS: usize = 28_000;
+/// Look-ups of one slice of the controller, and of one pod with one budget.
+const SLICE: usize = 4_096;
+const OF_A_PAIR: usize = 2 * TERMS + 1_000;
+/// How many budgets the victim creates.
+const OWN: usize = 10;
+const CLIENTS: usize = 20;
+
+/// The namespace of a tenant.
+fn namespace(number: usize) -> String {
+    format!("t{number}")
+}
+
+fn path(namespace: &str) -> String {
+    format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
+}
+
+/// What was found.
+struct Found {
+    responses: Responses,
+    probes: [Probes; 2],
+    /// How many of the victim's budgets were computed while the attack was on, and why not all.
+    computed: usize,
+    failure: Option<String>,
+}
+
+fn play(
+    tenants: usize,
+    budgets: &'static Budgets,
+    patch: fn(usize, usize) -> HostileRequest,
+) -> Outcome {
+    let config = json!({"eviction": {"mode": "authoritative", "controller": "on"}});
+    let namespaces = (0..tenants).map(namespace).chain(["v".to_owned()]);
+    let scene = own_work::scene_with_pods(&config, tenants, namespaces);
+    let created: usize = (0..tenants)
+        .map(|tenant| budgets.create(scene.gateway.address, &namespace(tenant)))
+        .sum();
+    wait_until_known(&scene, created);
+    let clients = HostileClients {
+        clients: CLIENTS,
+        users: tenants,
+        requests: 200,
+    };
+    let played = scene
+        .play(async |scene| attack(scene, clients, move |number| patch(number, tenants)).await);
+    checked(played, created)
+}
+
+/// Plays the attack. Meanwhile the victim creates budgets, and the gateway is probed.
+async fn attack(
+    scene: &Scene,
+    clients: HostileClients,
+    make: impl Fn(usize) -> HostileRequest + Send + Sync + 'static,
+) -> Found {
+    let goal = scene.goal(ms(4000));
+    let answered = Arc::<AtomicUsize>::default();
+    let others = async {
+        while answered.load(Ordering::Relaxed) < CLIENTS && goal.has_time() {
+            tokio::time::sleep(ms(10)).await;
+        }
+        let (mut computed, mut failure) = (0, None);
+        for number in 0..OWN {
+            match own_budget(scene.gateway.address, number).await {
+                Ok(()) => computed += 1,
+                Err(error) => failure = Some(error),
+            }
+        }
+        let admin = scene.gateway.admin;
+        let probes = [probe(admin, LIVEZ).await, probe(admin, "/metrics").await];
+        goal.reach().await;
+        (probes, computed, failure)
+    };
+    let attack = clients.send_each(
+        scene.gateway.address,
+        make,
+        goal.clone(),
+        Arc::clone(&answered),
+    );
+    let (responses, (probes, computed, failure)) = tokio::join!(attack, others);
+    Found {
+        responses,
+        probes,
+        computed,
+        failure,
+    }
+}
+
+fn checked(mut played: Played<Found>, created: usize) -> Outcome {
+    played.check_other_clients();
+    played.control_is_free();
+    played.memory_is_bounded(512 << 20);
+    let [look_ups] = played.rises(["fairgate_disruption_label_lookups_total"]);
+    let longest = played.metrics[1].value("fairgate_disruption_longest_slice_lookups");
+    let changes = played.scene.upstream.pods().changes();
+    let Found {
+        responses,
+        probes,
+        computed,
+        failure,
+    } = &played.found;
+    let outcome = &mut played.outcome;
+    responses.check(outcome);
+    for probes in probes {
+        probes.check(outcome);
+    }
+    outcome.check(
+        format!("all {OWN} new budgets of the victim are computed while the attack is on"),
+        *computed == OWN,
+        format!("{computed}: {}", failure.clone().unwrap_or_default()),
+    );
+    outcome.check(
+        format!(
+            "no slice of the controller has more than {} look-ups",
+            SLICE + OF_A_PAIR
+        ),
+        longest <= f64::from(u32::try_from(SLICE + OF_A_PAIR).unwrap()),
+        format!("{longest}"),
+    );
+    outcome.note(format!(
+        "{created} budgets; {changes} changes of labels; {look_ups} look-ups, at most {longest} at a time"
+    ));
+    played.outcome
+}
+
+impl Budgets {
+    /// Creates them in a namespace. Returns how many there are.
+    fn create(&self, address: SocketAddr, namespace: &str) -> usize {
+        let values: Vec<_> = (0..VALUES).map(|number| format!("v{number}")).collect();
+        let values = json!([{"key": "app", "operator": "In", "values": values}]);
+        let terms = (0..TERMS)
+            .map(|number| json!({"key": format!("k{number}"), "operator": "DoesNotExist"}));
+        let terms = json!(terms.collect::<Vec<_>>());
+        let short = json!([{"key": "app", "operator": "In", "values": ["v1"]}]);
+        let all = [
+            (self.with_values, &values),
+            (self.with_terms, &terms),
+            (self.short, &short),
+        ];
+        let all = all
+            .into_iter()
+            .flat_map(|(count, selector)| std::iter::repeat_n(selector, count));
+        let mut created = 0;
+        for (number, selector) in all.enumerate() {
+            let budget = budget(
+                &format!("large-{number}"),
+                &json!({"matchExpressions": selector}),
+            );
+            let code = post(address, &path(namespace), &budget);
+            assert!(
+                [201, 403].contains(&code),
+                "a budget is not created: {code}"
+            );
+            created += usize::from(code == 201);
+        }
+        created
+    }
+}
+
+fn budget(name: &str, selector: &Value) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+        "spec": {"minAvailable": 1, "selector": selector},
+    })
+}
+
+/// Waits until the controller has so many budgets.
+fn wait_until_known(scene: &Scene, count: usize) {
+    let begun = now();
+    let count = f64::from(u32::try_from(count).unwrap());
+    while scene.gateway.metrics().value("fairgate_disruption_budgets") < count {
+        assert!(begun.elapsed() < LIVENESS, "the budgets are not followed");
+        std::thread::sleep(ms(20));
+    }
+}
+
+/// Changes one of the large budgets.
+fn budget_patch(number: usize, tenants: usize) -> HostileRequest {
+    let path = path(&namespace(number % tenants));
+    merge(
+        "a patch of a budget",
+        format!("{path}/large-{}", number / tenants % 4),
+        &json!({"metadata": {"annotations": {"number": number.to_string()}}}),
+    )
+}
+
+/// Changes a label of a pod.
+fn label_patch(number: usize, tenants: usize) -> HostileRequest {
+    let namespace = namespace(number % tenants);
+    merge(
+        "a patch of a pod",
+        format!(
+            "/api/v1/namespaces/{namespace}/pods/p{}",
+            number / tenants % EACH
+        ),
+        &json!({"metadata": {"labels": {"flap": number.to_string()}}}),
+    )
+}
+
+fn merge(name: &'static str, path: String, patch: &Value) -> HostileRequest {
+    HostileRequest {
+        name,
+        method: Method::PATCH,
+        path: Cow::Owned(path),
+        content_type: "application/merge-patch+json",
+        body: patch.to_string().into(),
+        codes: &[200],
+    }
+}
+
+/// Creates a budget in the victim's namespace, and waits until its status is computed.
+async fn own_budget(address: SocketAddr, number: usize) -> Result<(), String> {
+    let name = format!("own-{number}");
+    let selector = json!({"matchLabels": {"app": "v1"}});
+    let object = budget(&name, &selector).to_string();
+    let mut client = Client::connect(address, false).await?;
+    let body = ("application/json", object.into());
+    let own = path("v");
+    let sent = client.send_body(Method::POST, &own, Some(VICTIM), body);
+    let response = sent.await?;
+    if response.status() != 201 {
+        return Err(format!("created: {}", response.status()));
+    }
+    let _ = response.into_body().collect().await;
+    let begun = now();
+    while begun.elapsed() < LIVENESS {
+        let path = format!("{}/{name}", path("v"));
+        let response = client.send(Method::GET, &path, Some(VICTIM)).await?;
+        let body = response.into_body().collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if object["status"]["observedGeneration"] == 1 {
+            return Ok(());
+        }
+        tokio::time::sleep(ms(20)).await;
+    }
+    Err("it is not computed".to_owned())
+}
+
+/// The code of the response to a POST.
+fn post(address: SocketAddr, path: &str, object: &Value) -> u16 {
+    let body = object.to_string();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {ATTACKER}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(LIVENESS)).unwrap();
+    let mut response = [0; 12];
+    let sent = (socket.write_all(head.as_bytes()))
+        .and_then(|()| socket.write_all(body.as_bytes()))
+        .and_then(|()| socket.read_exact(&mut response));
+    sent.unwrap();
+    let code = std::str::from_utf8(&response[9..]).ok();
+    code.and_then(|code| code.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,109 @@
+//! The pods of the fake upstream: some in each namespace, whose labels clients change.
+
+use std::{convert::Infallible, sync::Mutex};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Frame;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+/// The path of the pods of all namespaces.
+pub(crate) const PODS: &str = "/api/v1/pods";
+/// Pods of each namespace.
+pub(crate) const EACH: usize = 5;
+/// Events that a slow watch may miss before it ends.
+const BEHIND: usize = 65_536;
+
+/// The pods.
+pub(crate) struct Pods {
+    state: Mutex<State>,
+    events: broadcast::Sender<Bytes>,
+}
+
+struct State {
+    version: u64,
+    namespaces: Vec<String>,
+    changes: usize,
+}
+
+impl Default for Pods {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                version: 1,
+                namespaces: Vec::new(),
+                changes: 0,
+            }),
+            events: broadcast::channel(BEHIND).0,
+        }
+    }
+}
+
+impl Pods {
+    /// There are pods in these namespaces from now on. To be called before the gateway starts.
+    pub(crate) fn add(&self, namespaces: impl Iterator<Item = String>) {
+        self.state.lock().unwrap().namespaces.extend(namespaces);
+    }
+
+    /// How often labels have changed.
+    pub(crate) fn changes(&self) -> usize {
+        self.state.lock().unwrap().changes
+    }
+
+    /// The list of all.
+    pub(crate) fn list(&self) -> Bytes {
+        let state = self.state.lock().unwrap();
+        let each = |namespace: &String| {
+            let namespace = namespace.clone();
+            (0..EACH).map(move |number| pod(&namespace, &format!("p{number}"), 0, 1))
+        };
+        let items: Vec<_> = state.namespaces.iter().flat_map(each).collect();
+        let version = state.version.to_string();
+        let list = json!({
+            "kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items,
+        });
+        list.to_string().into()
+    }
+
+    /// The events of changes from now on.
+    pub(crate) fn watch(&self) -> UnsyncBoxBody<Bytes, Infallible> {
+        let events = self.events.subscribe();
+        let events = futures_util::stream::unfold(events, |mut events| async move {
+            let event = events.recv().await.ok()?;
+            Some((Ok(Frame::data(event)), events))
+        });
+        StreamBody::new(events).boxed_unsync()
+    }
+
+    /// A label of the pod at this path changes, if there is one.
+    pub(crate) fn patch(&self, path: &str) {
+        let mut segments = path.split('/').skip(3);
+        let ("namespaces", Some(namespace), "pods", Some(name)) = (
+            segments.next().unwrap_or_default(),
+            segments.next(),
+            segments.next().unwrap_or_default(),
+            segments.next(),
+        ) else {
+            return;
+        };
+        let mut state = self.state.lock().unwrap();
+        state.version += 1;
+        state.changes += 1;
+        let changed = pod(namespace, name, state.changes, state.version);
+        drop(state);
+        let event = json!({"type": "MODIFIED", "object": changed});
+        let _ = self.events.send(format!("{event}\n").into());
+    }
+}
+
+fn pod(namespace: &str, name: &str, flap: usize, version: u64) -> Value {
+    json!({
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": {
+            "namespace": namespace, "name": name, "uid": format!("uid-of-{name}-in-{namespace}"),
+            "resourceVersion": version.to_string(), "labels": {"app": "v1", "flap": flap.to_string()},
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
