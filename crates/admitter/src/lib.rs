@@ -49,6 +49,7 @@ mod collection_guard;
 mod conditional;
 mod conversion;
 mod decoded;
+mod definitions;
 mod deletions;
 mod dry_run;
 mod early_refusals;

@@ -13,6 +13,15 @@ fn gadget(size: u32) -> Value {
     json!({"apiVersion": "x.io/v2", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"size": size}})
 }
 
+/// The definition of gadgets, whose versions are converted in this way.
+fn definition(strategy: &str) -> Value {
+    let version = |name: &str| {
+        json!({"name": name, "schema": {"openAPIV3Schema": {"x-kubernetes-preserve-unknown-fields": true}}})
+    };
+    let versions = ["v1", "v2", "v3", "v4"].map(version);
+    json!({"spec": {"conversion": {"strategy": strategy}, "versions": versions}})
+}
+
 fn of_v1(expression: &str) -> Value {
     let mut one = policy("p", "x.io gadgets", expression);
     one["spec"]["matchConstraints"]["resourceRules"][0]["apiVersions"] = json!(["v1"]);
@@ -29,7 +38,7 @@ fn versions_of_a_custom_resource_with_the_same_fields_are_converted() {
         )]);
         world.store(
             DEFINITION,
-            json!({"spec": {"conversion": {"strategy": "None"}}}),
+            definition("None"),
         );
         for (size, code) in [(4, 200), (5, 422)] {
             let got = world.json("POST", GADGETS, &gadget(size)).await;
@@ -56,7 +65,7 @@ fn where_the_gateway_cannot_convert_the_policy_is_configured_wrongly() {
         world.enforce(&[of_v1("true")]);
         let cannot = "failed to configure binding: failed to convert object version: the gateway cannot convert objects \
                       to x.io/v1, Kind=Gadget: ";
-        let strategy = json!({"spec": {"conversion": {"strategy": "Webhook"}}});
+        let strategy = definition("Webhook");
         for (definition, why) in [
             (None, "it is no custom resource"),
             (Some(strategy), "its conversion strategy is Webhook"),
@@ -92,7 +101,7 @@ fn world(mode: AdmissionMode) -> World {
     world.enforce(&[of_v1("object.spec.size < 5")]);
     world.store(
         DEFINITION,
-        json!({"spec": {"conversion": {"strategy": "None"}}}),
+        definition("None"),
     );
     world
 }
