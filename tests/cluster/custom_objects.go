@@ -113,7 +113,7 @@ func (c *customMaker) members(depth int, draw map[string]func() any) map[string]
 		}
 	}
 	if c.random.IntN(4) == 0 {
-		made[c.one("u", "labels", "apiVersion", "metadata", "T", "t", "n").(string)] = c.any(depth)
+		made[c.one("u", "u", "labels", "metadata", "T", "w").(string)] = c.any(depth)
 	}
 	return made
 }
@@ -137,7 +137,13 @@ func (c *customMaker) any(depth int) any {
 func (c *customMaker) text() any { return c.one("v", "v", "vv", "evil", "") }
 
 func (c *customMaker) texts() map[string]any {
-	return c.members(0, map[string]func() any{"a": c.text, "b": c.text})
+	made := c.members(0, map[string]func() any{"a": c.text, "b": c.text})
+	for _, unknown := range []string{"u", "labels", "metadata", "T", "w"} {
+		if _, found := made[unknown]; found && c.random.IntN(10) > 0 {
+			made[unknown] = c.text()
+		}
+	}
+	return made
 }
 
 // item is an object with a text, a nullable member and another such object.
@@ -152,7 +158,7 @@ func (c *customMaker) item(depth int) any {
 func (c *customMaker) list(draw func() any) any {
 	list := []any{}
 	for range c.random.IntN(3) {
-		if c.random.IntN(6) == 0 {
+		if c.random.IntN(15) == 0 {
 			list = append(list, nil)
 		} else {
 			list = append(list, draw())
@@ -163,10 +169,10 @@ func (c *customMaker) list(draw func() any) any {
 
 func (c *customMaker) metadata(name string) any {
 	made := c.members(1, map[string]func() any{
-		"labels": func() any { return c.texts() }, "annotations": func() any { return c.texts() }, "finalizers": func() any { return c.one([]any{}, nil, []any{"example.com/f"}) },
+		"labels": func() any { return c.texts() }, "annotations": func() any { return c.texts() }, "finalizers": func() any { return c.one([]any{}, nil, []any{"example.com/f"}, []any{"example.com/f", "example.com/f"}) },
 		"ownerReferences": func() any {
 			return c.list(func() any {
-				return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u", "controller": c.one(nil, true), "u": 1}
+				return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": c.one("u", "v"), "controller": nil, "u": 1}
 			})
 		},
 		"generateName": func() any { return c.one("", nil) }, "deletionTimestamp": func() any { return nil }, "selfLink": func() any { return c.one(nil, "", "x") },
@@ -182,7 +188,7 @@ func (c *customMaker) embedded() any {
 	made := c.item(1).(map[string]any)
 	made["apiVersion"], made["kind"], made["metadata"] = "v1", "K", c.metadata(c.one("", "e").(string))
 	made["spec"] = c.item(0)
-	if c.random.IntN(8) == 0 {
+	if c.random.IntN(25) == 0 {
 		made[c.one("apiVersion", "kind", "metadata").(string)] = c.one(nil, 1, "x", map[string]any{})
 	}
 	return made
@@ -240,7 +246,7 @@ func (c *customMaker) next() sentDocument {
 	default:
 		sent.method, sent.path, sent.media = "PATCH", path+"/target", jsonPatch
 		at := c.one("/spec/t", "/spec/n", "/spec/u", "/spec/o/o", "/spec/e/metadata/labels/a", "/spec/e/u", "/spec/f/u", "/extra/u", "/metadata/labels", "/metadata/labels/a", "/metadata/annotations", "/metadata/u", "/spec", "/spec/l/0", "/spec/m/a")
-		body = []any{map[string]any{"op": "add", "path": at, "value": c.any(2)}}
+		body = []any{map[string]any{"op": "add", "path": at, "value": c.one(nil, "v", "evil", c.any(2))}}
 	}
 	if kind == "Shape" && sent.method != "POST" && c.random.IntN(4) == 0 {
 		sent.path += "/status"

@@ -8,6 +8,7 @@ use fairgate_apiserver::StatusError;
 use fairgate_objects::{
     codec::BodyFormat,
     custom::{self, CustomSchema},
+    metadata,
 };
 use serde_json::Value;
 
@@ -98,6 +99,11 @@ impl BodyObject {
         };
         if self.is_new {
             facts.name_by(&object, false);
+        }
+        if self.fidelity > Fidelity::AsSent && object.get("metadata").is_some_and(Value::is_object)
+        {
+            // The server warns the client when it carries the request out.
+            metadata::dedup_owners(&mut object, "");
         }
         if self.fidelity > Fidelity::AsSent
             && let Some(strategy) = self.strategy

@@ -7,17 +7,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use fairgate_admission::Fidelity;
-use fairgate_base::tasks;
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_objects::custom::CustomSchema;
 use serde_json::Value;
 
 use crate::{
-    abort_on_drop::AbortOnDrop,
     body_budget::{BodyShare, ReadFailure},
-    evaluate::{Evaluation, Unjudged},
-    judged_object,
     upstream_objects::UpstreamReader,
 };
 
@@ -86,7 +81,7 @@ impl CustomDefinitions {
     /// # Errors
     ///
     /// The definition could not be read.
-    async fn schema(
+    pub(crate) async fn schema(
         &self,
         upstream: &UpstreamReader,
         key: (String, String),
@@ -116,29 +111,6 @@ impl CustomDefinitions {
         let schema = Arc::new(schema);
         lock(&self.kept).keep(key, at, &schema);
         Ok(Some(schema))
-    }
-}
-
-impl Evaluation {
-    /// The schema by which the server prunes the body; `None` if it does not by any.
-    ///
-    /// # Errors
-    ///
-    /// It could not be read.
-    pub(crate) async fn custom_schema(&self) -> Result<Option<Arc<CustomSchema>>, Unjudged> {
-        let facts = &self.plan.facts;
-        let is_as_sent = self.plan.fidelity == Fidelity::AsSent;
-        if is_as_sent || judged_object::is_of_kubernetes(&facts.group) || facts.has_table() {
-            return Ok(None);
-        }
-        let (upstream, share) = (self.admitter.upstream.clone(), self.share.another());
-        let definitions = Arc::clone(&self.admitter.definitions);
-        let key = (facts.definition_path(), facts.version.clone());
-        let reading = async move { definitions.schema(&upstream, key, share).await };
-        let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, reading));
-        let read = (&mut task.0).await;
-        let read = read.unwrap_or_else(|error| Err(error.to_string().into()));
-        read.map_err(|failure| self.unread("read the definition of the custom resource", failure))
     }
 }
 

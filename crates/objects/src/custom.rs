@@ -13,7 +13,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::{Map, Value};
 
@@ -121,8 +121,17 @@ pub fn as_read(object: &mut Value, schema: Option<&CustomSchema>) -> Result<(), 
     Ok(())
 }
 
+/// Metadata has no `apiVersion` and `kind`, which decoding keeps at the top of what it reads.
 fn read_metadata(metadata: &Value) -> Result<Value, TypeError> {
-    canonical::decode(&OBJECT_META, metadata).map(|read| read.value)
+    let mut metadata = Cow::Borrowed(metadata);
+    if ["apiVersion", "kind"]
+        .iter()
+        .any(|key| metadata.get(key).is_some())
+        && let Value::Object(members) = metadata.to_mut()
+    {
+        members.retain(|key, _| key != "apiVersion" && key != "kind");
+    }
+    canonical::decode(&OBJECT_META, &*metadata).map(|read| read.value)
 }
 
 impl SchemaNode {

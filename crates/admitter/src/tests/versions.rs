@@ -15,9 +15,7 @@ fn gadget(size: u32) -> Value {
 
 /// The definition of gadgets, whose versions are converted in this way.
 fn definition(strategy: &str) -> Value {
-    let version = |name: &str| {
-        json!({"name": name, "schema": {"openAPIV3Schema": {"x-kubernetes-preserve-unknown-fields": true}}})
-    };
+    let version = |name: &str| json!({"name": name, "schema": {"openAPIV3Schema": {"x-kubernetes-preserve-unknown-fields": true}}});
     let versions = ["v1", "v2", "v3", "v4"].map(version);
     json!({"spec": {"conversion": {"strategy": strategy}, "versions": versions}})
 }
@@ -36,10 +34,7 @@ fn versions_of_a_custom_resource_with_the_same_fields_are_converted() {
             "object.apiVersion == 'x.io/v1' && request.kind.version == 'v1' && request.requestKind.version == 'v2' && \
              object.spec.size < 5 && (oldObject == null || oldObject.apiVersion == 'x.io/v1')",
         )]);
-        world.store(
-            DEFINITION,
-            definition("None"),
-        );
+        world.store(DEFINITION, definition("None"));
         for (size, code) in [(4, 200), (5, 422)] {
             let got = world.json("POST", GADGETS, &gadget(size)).await;
             assert_eq!(got.code, code, "{got:?}");
@@ -99,10 +94,7 @@ const UNKNOWN: &str = "/apis/x.io/v4/namespaces/ns/gadgets";
 fn world(mode: AdmissionMode) -> World {
     let world = World::new(mode);
     world.enforce(&[of_v1("object.spec.size < 5")]);
-    world.store(
-        DEFINITION,
-        definition("None"),
-    );
+    world.store(DEFINITION, definition("None"));
     world
 }
 

@@ -21,7 +21,7 @@ fn read(spec: &Value, body: &Value) -> Value {
 #[test]
 fn metadata_goes_through_its_type_also_without_a_schema() {
     let mut object = json!({"metadata": {"name": "x", "labels": {"l": null}, "annotations": null, "finalizers": [null],
-        "foo": 1, "generation": null, "creationTimestamp": null}, "spec": {"a": null}});
+        "foo": 1, "apiVersion": {"a": 1}, "kind": "X", "generation": null, "creationTimestamp": null}, "spec": {"a": null}});
     as_read(&mut object, None).unwrap();
     let expected = json!({"metadata": {"name": "x", "labels": {"l": ""}, "finalizers": [""]}, "spec": {"a": null}});
     assert_eq!(object, expected);
