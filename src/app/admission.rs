@@ -149,9 +149,9 @@ impl AdmissionPolicies {
         let up_to_date = || Duration::ZERO;
         let (source, status) = match (config.admission.source, hosting) {
             (AdmissionSource::Hosted, Some(hosting)) => {
-                let stored = AdmissionStore::new(Arc::clone(&hosting.store));
+                let stored = AdmissionStore::new(Arc::clone(&hosting.store), clock.clone());
                 // The health of the store has metrics and a check of its own.
-                let silence = stored.silence(clock);
+                let silence = stored.silence();
                 let status = PublishingStatus::with_silence(clock.clone(), up_to_date, silence);
                 (ConfiguredPolicies::Hosted(stored), status)
             }
