@@ -19,7 +19,7 @@ use fairgate_cluster::{
     ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
     PublishingStatus, UpstreamPolicies,
 };
-use fairgate_config::{AdmissionSource, Config};
+use fairgate_config::{AdmissionReads, AdmissionSource, Config};
 use fairgate_observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue};
 use fairgate_sources::{AdmissionFiles, AdmissionStore};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
@@ -59,6 +59,7 @@ impl UpstreamAdmission {
                 streams: clients.streams.clone(),
                 control: control.clone(),
                 clock: clock.clone(),
+                reads_now: config.admission.reads == AdmissionReads::Consistent,
             }),
             access: access_reviews::reviews(config, clients, clock, metrics, control),
             recorder: LoggingRecorder::start(&config.admission.audit, clock, metrics)?,

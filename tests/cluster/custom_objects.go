@@ -169,7 +169,9 @@ func (c *customMaker) list(draw func() any) any {
 
 func (c *customMaker) metadata(name string) any {
 	made := c.members(1, map[string]func() any{
-		"labels": func() any { return c.texts() }, "annotations": func() any { return c.texts() }, "finalizers": func() any { return c.one([]any{}, nil, []any{"example.com/f"}, []any{"example.com/f", "example.com/f"}) },
+		"labels": func() any { return c.texts() }, "annotations": func() any { return c.texts() }, "finalizers": func() any {
+			return c.one([]any{}, nil, []any{"example.com/f"}, []any{"example.com/f", "example.com/f"})
+		},
 		"ownerReferences": func() any {
 			return c.list(func() any {
 				return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": c.one("u", "v"), "controller": nil, "u": 1}

@@ -2,6 +2,7 @@
 
 mod audit;
 mod bodies;
+mod consistent_reads;
 mod custom_resources;
 mod documents;
 mod flow_control;

@@ -175,6 +175,7 @@ impl Published {
             streams: client,
             control: Handle::current(),
             clock: clock.clone(),
+            reads_now: false,
         });
         let feed = AdmissionStore::new(Arc::clone(&store) as Arc<dyn Store>, clock.clone());
         let silence = feed.silence();
