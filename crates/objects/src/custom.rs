@@ -67,8 +67,16 @@ enum OtherMembers {
     Of(Box<SchemaNode>),
 }
 
+/// What a schema says about a member.
+enum Member<'a> {
+    Unknown,
+    /// It is known, and nothing in it is.
+    Any,
+    Of(&'a SchemaNode),
+}
+
 impl CustomSchema {
-    /// The schema of a version in a CustomResourceDefinition (`apiextensions.k8s.io/v1`); `None` if that has no such version. A version
+    /// The schema of a version in a `CustomResourceDefinition` (`apiextensions.k8s.io/v1`); `None` if that has no such version. A version
     /// without a schema keeps only apiVersion, kind and metadata.
     ///
     /// Costs time and memory linear in the size of the definition.
@@ -165,15 +173,14 @@ impl SchemaNode {
         }
     }
 
-    /// The schema of a member, which may be none for one that is known; `None` if it is not.
-    fn member(&self, key: &str) -> Option<Option<&Self>> {
-        if let Some(known) = self.members.get(key) {
-            return Some(Some(known));
+    fn member(&self, key: &str) -> Member<'_> {
+        if let Some(schema) = self.members.get(key) {
+            return Member::Of(schema);
         }
         match &self.others {
-            OtherMembers::Unknown => None,
-            OtherMembers::Any => Some(None),
-            OtherMembers::Of(schema) => Some(Some(schema)),
+            OtherMembers::Unknown => Member::Unknown,
+            OtherMembers::Any => Member::Any,
+            OtherMembers::Of(schema) => Member::Of(schema),
         }
     }
 
@@ -188,12 +195,10 @@ impl SchemaNode {
                 if self.is_resource && RESOURCE_MEMBERS.contains(&&**key) {
                     return true;
                 }
-                let Some(schema) = self.member(key) else {
-                    return keeps;
-                };
-                match schema {
-                    Some(schema) => schema.prune(value),
-                    None => prune_all(value),
+                match self.member(key) {
+                    Member::Unknown => return keeps,
+                    Member::Any => prune_all(value),
+                    Member::Of(schema) => schema.prune(value),
                 }
                 true
             }),
@@ -215,7 +220,7 @@ impl SchemaNode {
     fn drop_nulls(&self, value: &mut Value) {
         match value {
             Value::Object(members) => members.retain(|key, value| {
-                let Some(schema) = self.member(key).flatten() else {
+                let Member::Of(schema) = self.member(key) else {
                     return true;
                 };
                 let is_dropped = value.is_null() && !schema.is_nullable;
@@ -226,7 +231,9 @@ impl SchemaNode {
             }),
             Value::Array(items) => {
                 if let Some(schema) = &self.items {
-                    items.iter_mut().for_each(|item| schema.drop_nulls(item));
+                    for item in items {
+                        schema.drop_nulls(item);
+                    }
                 }
             }
             _ => {}
@@ -243,7 +250,7 @@ impl SchemaNode {
                 }
                 for (key, value) in members.iter_mut() {
                     let is_read = is_embedded && key == "metadata";
-                    if let Some(Some(schema)) = self.member(key)
+                    if let Member::Of(schema) = self.member(key)
                         && !is_read
                     {
                         schema.read_embedded(value, false)?;

@@ -39,9 +39,7 @@ fn a_write_is_judged_by_what_was_read_for_it_and_not_by_what_is_known() {
         let world = World::new(AdmissionMode::Enforce);
         let cluster = &world.cluster;
         let known = shared(&namespace("prod"));
-        let mut namespaces = cluster.namespaces.lock().unwrap();
-        namespaces.insert("ns".to_owned(), known);
-        drop(namespaces);
+        cluster.know("ns", known);
         world.enforce(&policies());
         let allow =
             json!({"metadata": {"namespace": "ns", "name": "p"}, "data": {"mode": "allow"}});

@@ -41,6 +41,12 @@ impl TestCluster {
         self.reads_now.load(Ordering::SeqCst)
     }
 
+    /// Makes a namespace one that is known.
+    pub(super) fn know(&self, name: &str, namespace: SharedObject) {
+        let mut known = self.namespaces.lock().unwrap();
+        known.insert(name.to_owned(), namespace);
+    }
+
     fn lacking(&self) -> Result<(), LookupLack> {
         self.lack.lock().unwrap().clone().map_or(Ok(()), Err)
     }
