@@ -19,7 +19,7 @@ use fairgate_cluster::{
     ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
     PublishingStatus, UpstreamPolicies,
 };
-use fairgate_config::{AdmissionSource, Config};
+use fairgate_config::{AdmissionReads, AdmissionSource, Config};
 use fairgate_observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue};
 use fairgate_sources::{AdmissionFiles, AdmissionStore};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
@@ -59,6 +59,7 @@ impl UpstreamAdmission {
                 streams: clients.streams.clone(),
                 control: control.clone(),
                 clock: clock.clone(),
+                reads_now: config.admission.reads == AdmissionReads::Consistent,
             }),
             access: access_reviews::reviews(config, clients, clock, metrics, control),
             recorder: LoggingRecorder::start(&config.admission.audit, clock, metrics)?,
@@ -149,9 +150,9 @@ impl AdmissionPolicies {
         let up_to_date = || Duration::ZERO;
         let (source, status) = match (config.admission.source, hosting) {
             (AdmissionSource::Hosted, Some(hosting)) => {
-                let stored = AdmissionStore::new(Arc::clone(&hosting.store));
+                let stored = AdmissionStore::new(Arc::clone(&hosting.store), clock.clone());
                 // The health of the store has metrics and a check of its own.
-                let silence = stored.silence(clock);
+                let silence = stored.silence();
                 let status = PublishingStatus::with_silence(clock.clone(), up_to_date, silence);
                 (ConfiguredPolicies::Hosted(stored), status)
             }

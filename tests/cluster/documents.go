@@ -46,8 +46,7 @@ func (f echoedField) optional() string {
 func (f echoedField) expression() string {
 	value := f.optional()
 	some := func(printed string) string {
-		// Which null members of a custom resource a server drops, its schema says, which a gateway does not know.
-		return "(" + value + ".hasValue() && dyn(" + value + ".value()) != null ? " + printed + " : '-')"
+		return "(" + value + ".hasValue() ? " + printed + " : '-')"
 	}
 	switch f.kind {
 	case "text":

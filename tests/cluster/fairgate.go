@@ -44,6 +44,7 @@ type FairgateOptions struct {
 	AdmissionHosted bool   // whether fairgate hosts these policies, instead
 	AdmissionLog    string // the file of its audit log; none when empty
 	Fidelity        string // how the objects that they judge are obtained; dryRun when empty
+	Reads           string // how up to date namespaces and params are; cached when empty
 	Guard           bool   // whether judged writes are conditional on the judged object
 }
 
@@ -120,6 +121,9 @@ eviction:
 admission:
   mode: {{ .Admission }}
   fidelity: {{ .Fidelity }}
+{{- if .Reads }}
+  reads: {{ .Reads }}
+{{- end }}
 {{- if .Guard }}
   guard: true
 {{- end }}
@@ -179,6 +183,7 @@ type fairgateFields struct {
 	AdmissionHosted bool
 	AdmissionLog    string
 	Fidelity        string
+	Reads           string
 	Guard           bool
 }
 
@@ -217,7 +222,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
 		Etcd: c.etcd.URL, Prefix: options.Prefix,
 		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, AdmissionHosted: options.AdmissionHosted, AdmissionLog: options.AdmissionLog, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
-		Guard: options.Guard,
+		Reads: options.Reads, Guard: options.Guard,
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)

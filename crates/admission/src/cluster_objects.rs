@@ -13,6 +13,10 @@ pub type SharedObject = Arc<CelJson<'static>>;
 pub type LookupFuture<'a> =
     Pin<Box<dyn Future<Output = Result<SharedObject, InputFailure>> + Send + 'a>>;
 
+/// Objects that are being listed.
+pub type ListFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<SharedObject>, LookupLack>> + Send + 'a>>;
+
 /// Ends when something is known, or with what is lacking. What cannot become known ends without error, too.
 pub type KnownFuture<'a> = Pin<Box<dyn Future<Output = Result<(), LookupLack>> + Send + 'a>>;
 
@@ -53,6 +57,17 @@ pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
 
     /// All params of a kind in a namespace (empty for kinds without), by name.
     fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<SharedObject>;
+
+    /// Whether [`params`](Self::params) are not to be used: all params of a kind that a binding selects from are listed for each request. What is
+    /// looked up by name is, too: it is not known to [`namespace`](Self::namespace) and [`param`](Self::param).
+    fn lists_params(&self, _: &PolicyParamKind) -> bool {
+        false
+    }
+
+    /// Lists the params of a kind in a namespace (empty for kinds without), by name.
+    fn list_params<'a>(&'a self, kind: &'a PolicyParamKind, namespace: &'a str) -> ListFuture<'a> {
+        Box::pin(std::future::ready(Ok(self.params(kind, namespace))))
+    }
 }
 
 /// That there is no kind of params, in kube-apiserver's words.

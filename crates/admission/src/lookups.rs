@@ -19,6 +19,8 @@ pub enum MissingLookup {
     Param(PolicyParamKind, String, String),
     /// All params of a kind.
     Params(PolicyParamKind),
+    /// All params of a kind in a namespace, as they are now.
+    ParamList(PolicyParamKind, String),
 }
 
 /// What was read for one request.
@@ -28,6 +30,18 @@ pub struct KnownLookups {
     params: Vec<ReadParam>,
     /// Kinds whose params have been waited for.
     awaited: Vec<PolicyParamKind>,
+    listed: Vec<ListedParams>,
+    reads: usize,
+}
+
+/// How many lookups one request may need that are not answered from memory.
+const MAX_READS: usize = 1024;
+
+/// The params of a kind in a namespace.
+#[derive(Debug)]
+struct ListedParams {
+    key: (PolicyParamKind, String),
+    params: Vec<SharedObject>,
 }
 
 /// A param that was read by kind, namespace and name.
@@ -48,7 +62,17 @@ impl KnownLookups {
         cluster: &dyn ClusterObjects,
         missing: MissingLookup,
     ) -> Result<(), LookupLack> {
+        self.reads += 1;
+        if self.reads > MAX_READS {
+            let why = format!("the policies need more than {MAX_READS} namespaces and params");
+            return Err(LookupLack::Server(why));
+        }
         match missing {
+            MissingLookup::ParamList(kind, namespace) => {
+                let params = cluster.list_params(&kind, &namespace).await?;
+                let key = (kind, namespace);
+                self.listed.push(ListedParams { key, params });
+            }
             MissingLookup::Namespace(name) => {
                 let found = unless_lacking(cluster.read_namespace(&name).await)?;
                 self.namespaces.push((name, found));
@@ -161,6 +185,19 @@ impl ClusterInputs for ClusterLookups<'_> {
     }
 
     fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<&CelJson<'_>> {
+        if self.cluster.lists_params(kind) {
+            let mut listed = self.known.listed.iter();
+            let Some(found) = listed.find(|one| one.key.0 == *kind && one.key.1 == namespace)
+            else {
+                self.note(MissingLookup::ParamList(kind.clone(), namespace.to_owned()));
+                return Vec::new();
+            };
+            return found
+                .params
+                .iter()
+                .map(|param| -> &CelJson<'_> { param })
+                .collect();
+        }
         let found = self.kept.get(KeptKey::Params(kind, namespace), || {
             self.cluster.params(kind, namespace)
         });

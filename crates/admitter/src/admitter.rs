@@ -12,8 +12,8 @@ use fairgate_core::sync::{Mutex, lock};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 use crate::{
-    cluster_state::ClusterState, published::PublishedPolicies, upstream_objects::UpstreamReader,
-    waiting_places::WaitingPlaces, workers::WorkerPool,
+    cluster_state::ClusterState, definitions::CustomDefinitions, published::PublishedPolicies,
+    upstream_objects::UpstreamReader, waiting_places::WaitingPlaces, workers::WorkerPool,
 };
 use fairgate_admission::{AdmissionMode, AdmissionRecorder};
 
@@ -53,6 +53,7 @@ pub struct Admitter {
     pub(crate) recorder: Arc<dyn AdmissionRecorder>,
     pub(crate) authorizer: Authorizer,
     pub(crate) upstream: UpstreamReader,
+    pub(crate) definitions: Arc<CustomDefinitions>,
     body_budget: usize,
     /// Those of all data cores.
     budgets: Mutex<Vec<Arc<ByteBudget>>>,
@@ -77,6 +78,7 @@ impl Admitter {
             recorder: settings.recorder,
             authorizer: Authorizer::Upstream(settings.access),
             upstream: UpstreamReader::new(settings.client, Arc::clone(&workers)),
+            definitions: Arc::default(),
             body_budget: settings.body_budget,
             budgets: Mutex::default(),
             guard: settings.guard,

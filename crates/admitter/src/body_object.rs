@@ -1,9 +1,15 @@
 //! The object that the body of a write describes: read, or applied to the stored one as a patch, and completed with what a
 //! server would keep or add.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use fairgate_apiserver::StatusError;
-use fairgate_objects::codec::BodyFormat;
+use fairgate_objects::{
+    codec::BodyFormat,
+    custom::{self, CustomSchema},
+    metadata,
+};
 use serde_json::Value;
 
 use crate::{
@@ -38,6 +44,8 @@ pub(crate) struct BodyObject {
     pub(crate) fidelity: Fidelity,
     /// What the server makes of it; `None` if only the server knows, and the object is then not judged by this body.
     pub(crate) strategy: Option<WriteStrategy>,
+    /// The schema of a custom resource, by which the server prunes it.
+    pub(crate) schema: Option<Arc<CustomSchema>>,
     /// What the server sets in a new object.
     pub(crate) fresh: Fresh,
     /// Whether the request creates the object, which then may name it.
@@ -66,9 +74,14 @@ impl BodyObject {
         facts: &mut WriteFacts,
         old: Option<&Value>,
     ) -> Result<Value, StatusError> {
+        // Objects with one have been read by it.
+        let is_custom = self.fidelity > Fidelity::AsSent && !facts.has_table();
         let mut object = match self.reading {
             BodyReading::Object(format) => {
                 let mut object = objects::decode(format, &self.bytes, facts, self.fidelity)?;
+                if is_custom {
+                    self.read_custom(&mut object)?;
+                }
                 facts.set_kind_by(&object);
                 if self.fidelity > Fidelity::AsSent {
                     objects::complete(&mut object, facts);
@@ -76,11 +89,21 @@ impl BodyObject {
                 object
             }
             BodyReading::Patch(format) => {
-                objects::patched(format, old.unwrap_or(&Value::Null), &self.bytes, facts)?
+                let old = old.unwrap_or(&Value::Null);
+                let mut object = objects::patched(format, old, &self.bytes, facts)?;
+                if is_custom {
+                    self.read_custom(&mut object)?;
+                }
+                object
             }
         };
         if self.is_new {
             facts.name_by(&object, false);
+        }
+        if self.fidelity > Fidelity::AsSent && object.get("metadata").is_some_and(Value::is_object)
+        {
+            // The server warns the client when it carries the request out.
+            metadata::dedup_owners(&mut object, "");
         }
         if self.fidelity > Fidelity::AsSent
             && let Some(strategy) = self.strategy
@@ -88,5 +111,10 @@ impl BodyObject {
             strategy.apply(&mut object, old, facts, &self.fresh);
         }
         Ok(object)
+    }
+
+    fn read_custom(&self, object: &mut Value) -> Result<(), StatusError> {
+        let read = custom::as_read(object, self.schema.as_deref());
+        read.map_err(|error| StatusError::bad_request(error.to_string()))
     }
 }

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use fairgate_objects::conversion::BuiltInConversion;
-use fairgate_upstream::path::push_segment;
 use serde_json::{Value, json};
 
 use crate::{
@@ -59,8 +58,7 @@ pub(crate) async fn conversion(
     if group != to_group || kind != to_kind || group != &facts.group {
         return Ok(Err("its fields differ".to_owned()));
     }
-    let mut path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/".to_owned();
-    push_segment(&mut path, &format!("{}.{group}", facts.resource));
+    let path = facts.definition_path();
     let Some(definition) = upstream.object(&path, share).await? else {
         return Ok(Err("it is no custom resource".to_owned()));
     };

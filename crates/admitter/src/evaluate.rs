@@ -343,20 +343,21 @@ impl Evaluation {
     }
 
     /// The body, as it is to be read.
-    fn body_object(&self, reading: BodyReading) -> BodyObject {
-        BodyObject {
+    async fn body_object(&self, reading: BodyReading) -> Result<BodyObject, Unjudged> {
+        Ok(BodyObject {
             bytes: self.body.clone(),
             reading,
             fidelity: self.plan.fidelity,
             strategy: self.strategy(),
+            schema: self.custom_schema().await?,
             fresh: Fresh::new(self.admitter.clock.unix_seconds()),
             is_new: self.plan.facts.verb == WriteVerb::Create,
-        }
+        })
     }
 
     /// The object in the body.
     pub(crate) async fn object(&mut self) -> Result<Value, Unjudged> {
-        let mut body = self.body_object(self.reading()?);
+        let mut body = self.body_object(self.reading()?).await?;
         // The object may yet get another name.
         body.is_new = false;
         let mut facts = self.plan.facts.clone();
@@ -373,7 +374,7 @@ impl Evaluation {
         reading: BodyReading,
         old: Option<Value>,
     ) -> Result<Evaluated, Unjudged> {
-        let body = self.body_object(reading);
+        let body = self.body_object(reading).await?;
         if !body.is_large() && self.share.text_bytes() <= LARGE {
             let read = body.read(&mut self.plan.facts, old.as_ref());
             let object = read.map_err(|error| self.bad(&error))?;

@@ -8,6 +8,8 @@ use fairgate_admission::{
 };
 use fairgate_cel::CelJson;
 use fairgate_core::digest::User;
+use fairgate_objects::schema::built_in;
+use fairgate_upstream::path::push_segment;
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -129,6 +131,19 @@ impl WriteFacts {
         } else {
             format!("{group}/{version}")
         }
+    }
+
+    /// Whether the objects are of a built-in kind, as those of some subresources of custom resources.
+    pub(crate) fn has_table(&self) -> bool {
+        let kind = self.group_version_kind();
+        built_in(kind.group, kind.version, kind.kind).is_some()
+    }
+
+    /// The path at which a custom resource is defined.
+    pub(crate) fn definition_path(&self) -> String {
+        let mut path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/".to_owned();
+        push_segment(&mut path, &format!("{}.{}", self.resource, self.group));
+        path
     }
 
     /// Whether the request is for a namespace, or for a subresource of one.

@@ -22,7 +22,7 @@
 //! # Differences from kube-apiserver
 //!
 //! - Policies see requests before mutating admission and, without a dry run, before defaults. What else the server sets, keeps and
-//!   drops is known by tables (`judged_object`).
+//!   drops is known by tables (`judged_object`), and by the schemas of custom resources (`definitions`).
 //! - The stored object is read before the write: another client may change it in between, unless writes are guarded.
 //! - The name that a dry run generates is not the one that the object will have. Without a dry run, a request for a generated
 //!   name has none.
@@ -49,6 +49,7 @@ mod collection_guard;
 mod conditional;
 mod conversion;
 mod decoded;
+mod definitions;
 mod deletions;
 mod dry_run;
 mod early_refusals;

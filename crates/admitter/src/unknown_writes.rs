@@ -1,10 +1,15 @@
-//! Writes of which it is not known what the server takes from the body: a dry run tells, or they are refused.
+//! What the server takes from the body of a write. Where that is not known, a dry run tells, or the write is refused.
+
+use std::sync::Arc;
 
 use fairgate_admission::Fidelity;
 use fairgate_apiserver::StatusError;
+use fairgate_base::tasks;
+use fairgate_objects::custom::CustomSchema;
 use http::StatusCode;
 
 use crate::{
+    abort_on_drop::AbortOnDrop,
     evaluate::{Evaluation, Unjudged},
     facts::WriteFacts,
     judged_object::{self, WriteStrategy},
@@ -19,6 +24,27 @@ impl Evaluation {
         let cluster = &self.admitter.cluster;
         let status = cluster.resource(group, version, &facts.resource, "status");
         judged_object::strategy(facts, status.is_some())
+    }
+
+    /// The schema by which the server prunes the body; `None` if it does not by any.
+    ///
+    /// # Errors
+    ///
+    /// It could not be read.
+    pub(crate) async fn custom_schema(&self) -> Result<Option<Arc<CustomSchema>>, Unjudged> {
+        let facts = &self.plan.facts;
+        let is_as_sent = self.plan.fidelity == Fidelity::AsSent;
+        if is_as_sent || judged_object::is_of_kubernetes(&facts.group) || facts.has_table() {
+            return Ok(None);
+        }
+        let (upstream, share) = (self.admitter.upstream.clone(), self.share.another());
+        let definitions = Arc::clone(&self.admitter.definitions);
+        let key = (facts.definition_path(), facts.version.clone());
+        let reading = async move { definitions.schema(&upstream, key, share).await };
+        let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, reading));
+        let read = (&mut task.0).await;
+        let read = read.unwrap_or_else(|error| Err(error.to_string().into()));
+        read.map_err(|failure| self.unread("read the definition of the custom resource", failure))
     }
 
     /// Checks that a request whose fields only the upstream knows may be sent as a dry run: kube-apiserver carries none of them

@@ -10,11 +10,15 @@ use serde_json::Value;
 
 use crate::{
     body_budget::{self, BodyShare, ReadFailure},
-    decoded::decode,
+    decoded::{decode, decoded_bytes},
     lack::Lack,
-    workers::WorkerPool,
+    workers::{LARGE, WorkerPool},
 };
 
+const JSON: &str = "application/json";
+/// The metadata of an object, or all of it from servers that do not have it otherwise.
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// The time limit of one request.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 /// The largest response that is read, in bytes.
@@ -85,9 +89,55 @@ impl UpstreamReader {
     pub(crate) async fn object(
         &self,
         path: &str,
+        share: BodyShare,
+    ) -> Result<Option<StoredObject>, ReadFailure> {
+        self.object_as(path, JSON, share).await
+    }
+
+    /// The same with nothing but its metadata, if the upstream supports that.
+    ///
+    /// # Errors
+    ///
+    /// As [`object`](Self::object).
+    pub(crate) async fn object_metadata(
+        &self,
+        path: &str,
+        share: BodyShare,
+    ) -> Result<Option<StoredObject>, ReadFailure> {
+        self.object_as(path, METADATA, share).await
+    }
+
+    /// Makes something of an object: of a large one on a worker thread.
+    ///
+    /// # Errors
+    ///
+    /// No worker is free.
+    pub(crate) async fn made_of<T: Send + 'static>(
+        &self,
+        object: StoredObject,
+        make: impl FnOnce(&Value) -> T + Send + 'static,
+    ) -> Result<T, ReadFailure> {
+        let StoredObject { value, share } = object;
+        if decoded_bytes(&value) <= LARGE {
+            return Ok(make(&value));
+        }
+        let user = Arc::clone(share.user());
+        let making = move || {
+            let made = make(&value);
+            drop((value, share));
+            made
+        };
+        let made = self.workers.run(&user.name, 0, making).await;
+        made.map_err(|_| ReadFailure::Lacking(Lack::Worker))
+    }
+
+    async fn object_as(
+        &self,
+        path: &str,
+        accept: &'static str,
         mut share: BodyShare,
     ) -> Result<Option<StoredObject>, ReadFailure> {
-        let (status, body) = self.get(path, &mut share).await?;
+        let (status, body) = self.get(path, accept, &mut share).await?;
         match status {
             StatusCode::OK => Ok(Some(StoredObject {
                 value: self.decoded(body, &mut share).await?,
@@ -121,7 +171,7 @@ impl UpstreamReader {
             target.push_str("&continue=");
             push_segment(&mut target, continue_token);
         }
-        let (status, body) = self.get(&target, &mut share).await?;
+        let (status, body) = self.get(&target, JSON, &mut share).await?;
         match status {
             StatusCode::OK => {}
             StatusCode::BAD_REQUEST => return Err(ListFailure::BadRequest(body)),
@@ -145,9 +195,10 @@ impl UpstreamReader {
     async fn get(
         &self,
         target: &str,
+        accept: &'static str,
         share: &mut BodyShare,
     ) -> Result<(StatusCode, Bytes), ReadFailure> {
-        let reading = tokio::time::timeout(READ_LIMIT, self.read(target, share));
+        let reading = tokio::time::timeout(READ_LIMIT, self.read(target, accept, share));
         let late = |_elapsed| Err(ReadFailure::Lacking(Lack::Time));
         reading.await.unwrap_or_else(late)
     }
@@ -155,10 +206,11 @@ impl UpstreamReader {
     async fn read(
         &self,
         target: &str,
+        accept: &'static str,
         share: &mut BodyShare,
     ) -> Result<(StatusCode, Bytes), ReadFailure> {
         let target = PathAndQuery::try_from(target).map_err(|error| error.to_string())?;
-        let response = self.client.open(target, "application/json").await;
+        let response = self.client.open(target, accept).await;
         let (head, body) = response.map_err(|error| error.to_string())?.into_parts();
         let body = body_budget::collect(body, MAX_RESPONSE, share).await?;
         Ok((head.status, body))

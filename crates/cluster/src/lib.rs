@@ -19,6 +19,7 @@ mod objects;
 mod policy_documents;
 mod publisher;
 mod resources;
+mod shared_reads;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
-//! Reads single objects that no watch has delivered yet.
+//! Reads single objects that no watch has delivered yet, or as they are now, and lists params as they are now.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use fairgate_admission::{InputFailure, LookupLack, SharedObject};
-use fairgate_base::{clock::Clock, tasks};
+use fairgate_base::{background, clock::Clock, tasks};
 use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
@@ -18,7 +18,7 @@ use kube::core::ApiResource;
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::Semaphore};
 
-use crate::objects::KeptForm as _;
+use crate::{objects::KeptForm as _, shared_reads::SharedReads};
 
 /// How many objects are read at a time.
 const MAX_READS: usize = 32;
@@ -26,12 +26,20 @@ const MAX_READS: usize = 32;
 const ABSENT_FOR: Duration = Duration::from_secs(1);
 /// How many objects that were not found are remembered. When there are more, all are forgotten.
 const MAX_ABSENT: usize = 1024;
-/// The largest object that is read, in bytes.
+/// The longest time for reading something as it is now.
+const NOW_LIMIT: Duration = Duration::from_secs(5);
+/// Responses longer than this many bytes are decoded in the background.
+const LARGE: usize = 64 << 10;
+/// The largest object or list that is read, in bytes.
 const MAX_OBJECT: usize = 4 << 20;
 
 /// Reads objects in the gateway's own name, on the control runtime.
 #[derive(Clone, Debug)]
-pub(crate) struct LiveReads(Arc<ReadsInProgress>);
+pub(crate) struct LiveReads {
+    in_progress: Arc<ReadsInProgress>,
+    objects: Arc<SharedReads<Result<SharedObject, InputFailure>>>,
+    lists: Arc<SharedReads<Result<Vec<SharedObject>, InputFailure>>>,
+}
 
 #[derive(Debug)]
 struct ReadsInProgress {
@@ -45,13 +53,68 @@ struct ReadsInProgress {
 
 impl LiveReads {
     pub(crate) fn new(client: ApiClient, control: Handle, clock: Clock) -> Self {
-        Self(Arc::new(ReadsInProgress {
-            client,
-            control,
-            clock,
-            permits: Semaphore::new(MAX_READS),
-            absent: Mutex::default(),
-        }))
+        Self {
+            objects: SharedReads::new(control.clone()),
+            lists: SharedReads::new(control.clone()),
+            in_progress: Arc::new(ReadsInProgress {
+                client,
+                control,
+                clock,
+                permits: Semaphore::new(MAX_READS),
+                absent: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Reads an object as it is after this call. It is absent only if the upstream says so.
+    pub(crate) async fn read_now(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<SharedObject, InputFailure> {
+        let Some(path) = object_path(resource, namespace, name) else {
+            return Err(InputFailure::NotFound);
+        };
+        let (this, key) = (Arc::clone(&self.in_progress), path.clone());
+        let type_meta = (resource.api_version.clone(), resource.kind.clone());
+        let read = move || {
+            let (this, path) = (Arc::clone(&this), path.clone());
+            let type_meta = type_meta.clone();
+            async move {
+                let fetched = tokio::time::timeout(NOW_LIMIT, this.fetch(&path, &type_meta)).await;
+                fetched.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
+            }
+        };
+        let found = self.objects.read(key, read).await;
+        never_ignored(found.map_err(InputFailure::Lacking)?)
+    }
+
+    /// Lists the objects of a resource in a namespace (empty for those without), as they are after this call.
+    pub(crate) async fn list_now(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+    ) -> Result<Vec<SharedObject>, LookupLack> {
+        let Some(path) = collection_path(resource, namespace) else {
+            return Ok(Vec::new());
+        };
+        let (this, key) = (Arc::clone(&self.in_progress), path.clone());
+        let absent = format!("the upstream has no {path}");
+        let type_meta = (resource.api_version.clone(), resource.kind.clone());
+        let read = move || {
+            let (this, path) = (Arc::clone(&this), path.clone());
+            let type_meta = type_meta.clone();
+            async move {
+                let fetched = tokio::time::timeout(NOW_LIMIT, this.list(&path, type_meta)).await;
+                fetched.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
+            }
+        };
+        match never_ignored(self.lists.read(key, read).await?) {
+            Ok(found) => Ok(found),
+            Err(InputFailure::Lacking(lack)) => Err(lack),
+            Err(_) => Err(LookupLack::Server(absent)),
+        }
     }
 
     /// Reads an object of a resource by namespace (empty for those without) and name. Takes at most `limit`.
@@ -65,10 +128,10 @@ impl LiveReads {
         let Some(path) = object_path(resource, namespace, name) else {
             return Err(InputFailure::NotFound);
         };
-        let this = Arc::clone(&self.0);
+        let this = Arc::clone(&self.in_progress);
         let type_meta = (resource.api_version.clone(), resource.kind.clone());
         // The connections of the client belong to the control runtime.
-        let reading = tasks::spawn_with_result(&self.0.control, async move {
+        let reading = tasks::spawn_with_result(&this.control.clone(), async move {
             let reading = this.get(path, &type_meta);
             let read = tokio::time::timeout(limit, reading).await;
             read.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
@@ -111,11 +174,49 @@ impl ReadsInProgress {
         path: &str,
         (api_version, kind): &(String, String),
     ) -> Result<SharedObject, InputFailure> {
-        let failed = |error: &dyn fmt::Display| InputFailure::Failed(error.to_string());
+        let value = self.fetch_value(path).await?;
+        if value["kind"] != **kind || value["apiVersion"] != **api_version {
+            return Err(failed(&format_args!(
+                "the response is no {api_version} {kind}"
+            )));
+        }
+        Ok(SharedObject::of(Whole::object(value)).0)
+    }
+
+    /// The objects of a list.
+    async fn list(
+        &self,
+        path: &str,
+        (api_version, kind): (String, String),
+    ) -> Result<Vec<SharedObject>, InputFailure> {
+        let mut value = self.fetch_value(path).await?;
+        let Value::Array(items) = value["items"].take() else {
+            return Err(failed(&"the response is no list"));
+        };
+        let making = background::run(move || {
+            let objects = items.into_iter().map(|mut item| {
+                if item.is_object() {
+                    item["apiVersion"] = api_version.as_str().into();
+                    item["kind"] = kind.as_str().into();
+                }
+                SharedObject::of(Whole::object(item)).0
+            });
+            objects.collect()
+        });
+        making.await.map_err(|_| lacking(&"the gateway stops"))
+    }
+
+    async fn fetch_value(&self, path: &str) -> Result<Value, InputFailure> {
         let target = PathAndQuery::try_from(path).map_err(|error| failed(&error))?;
         let reading = self.client.get(target, "application/json", MAX_OBJECT);
         let (status, body) = reading.await.map_err(|error| lacking(&error))?;
-        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let value = if body.len() > LARGE {
+            let reading = background::run(move || serde_json::from_slice(&body));
+            let read = reading.await.map_err(|_| lacking(&"the gateway stops"))?;
+            read.unwrap_or_default()
+        } else {
+            serde_json::from_slice::<Value>(&body).unwrap_or_default()
+        };
         if status == StatusCode::NOT_FOUND && value["reason"] == "NotFound" {
             return Err(InputFailure::NotFound);
         }
@@ -131,13 +232,21 @@ impl ReadsInProgress {
                 failed(&why)
             });
         }
-        if value["kind"] != **kind || value["apiVersion"] != **api_version {
-            return Err(failed(&format_args!(
-                "the response is no {api_version} {kind}"
-            )));
-        }
-        Ok(SharedObject::of(Whole::object(value)).0)
+        Ok(value)
     }
+}
+
+/// What an object as it is now was found to be. A failure is never one that a failure policy decides about: whoever can bring it about
+/// would pass the policy by.
+fn never_ignored<T>(found: Result<T, InputFailure>) -> Result<T, InputFailure> {
+    found.map_err(|failure| match failure {
+        InputFailure::Failed(why) => lacking(&why),
+        failure => failure,
+    })
+}
+
+fn failed(why: &dyn fmt::Display) -> InputFailure {
+    InputFailure::Failed(why.to_string())
 }
 
 fn lacking(why: &dyn fmt::Display) -> InputFailure {
@@ -146,8 +255,23 @@ fn lacking(why: &dyn fmt::Display) -> InputFailure {
 
 /// The path of an object. `None` for names that no object has, and that could change the path.
 fn object_path(resource: &ApiResource, namespace: &str, name: &str) -> Option<String> {
-    let is_segment = |text: &str| !matches!(text, "" | "." | "..") && !text.contains(['/', '%']);
-    if !is_segment(name) || !(namespace.is_empty() || is_segment(namespace)) {
+    if !is_segment(name) {
+        return None;
+    }
+    let mut path = collection_path(resource, namespace)?;
+    path.push('/');
+    push_segment(&mut path, name);
+    Some(path)
+}
+
+/// Whether a text is a segment of a path, and no other path.
+fn is_segment(text: &str) -> bool {
+    !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
+}
+
+/// The path of the objects of a resource in a namespace (empty for those without).
+fn collection_path(resource: &ApiResource, namespace: &str) -> Option<String> {
+    if !(namespace.is_empty() || is_segment(namespace)) {
         return None;
     }
     let mut path = match resource.group.as_str() {
@@ -166,8 +290,6 @@ fn object_path(resource: &ApiResource, namespace: &str, name: &str) -> Option<St
     }
     path.push('/');
     push_segment(&mut path, &resource.plural);
-    path.push('/');
-    push_segment(&mut path, name);
     Some(path)
 }
 

@@ -9,8 +9,8 @@ use std::{
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use fairgate_admission::{
-    ClusterObjects, InputFailure, KnownFuture, LookupFuture, ParamScope, PolicyParamKind,
-    SharedObject, unknown_param_kind,
+    ClusterObjects, InputFailure, KnownFuture, ListFuture, LookupFuture, LookupLack, ParamScope,
+    PolicyParamKind, SharedObject, unknown_param_kind,
 };
 use fairgate_admitter::{ClusterState, ResourcesRead, ServedResource};
 use fairgate_base::{clock::Clock, tasks};
@@ -40,6 +40,9 @@ pub struct ClusterSettings {
     pub control: Handle,
     /// The clock.
     pub clock: Clock,
+    /// Whether namespaces and params are read for each request that needs them, instead of taken from what watches have
+    /// delivered.
+    pub reads_now: bool,
 }
 
 /// What policies need to know of the cluster.
@@ -68,6 +71,7 @@ type ParamFollowers = BTreeMap<PolicyParamKind, Arc<Follower<SharedObject>>>;
 pub struct FollowedCluster {
     following: FollowSettings,
     reads: LiveReads,
+    reads_now: bool,
     namespaces: ArcSwapOption<Follower<SharedObject>>,
     params: ArcSwap<ParamFollowers>,
     discovering: AbortHandle,
@@ -96,11 +100,13 @@ impl FollowedCluster {
             streams,
             control,
             clock,
+            reads_now,
         } = settings;
         let discovery = Arc::new(ResourceDiscovery::new(client.clone(), clock.clone()));
         let discovering = tasks::spawn(&control, Arc::clone(&discovery).run()).abort_handle();
         Arc::new(Self {
             reads: LiveReads::new(client, control.clone(), clock.clone()),
+            reads_now,
             following: FollowSettings {
                 streams,
                 control,
@@ -225,6 +231,9 @@ impl ClusterState for FollowedCluster {
 
 impl ClusterObjects for FollowedCluster {
     fn namespace(&self, name: &str) -> Option<SharedObject> {
+        if self.reads_now {
+            return None;
+        }
         let follower = self.namespaces.load();
         follower.as_ref()?.objects.get("", name)
     }
@@ -232,6 +241,9 @@ impl ClusterObjects for FollowedCluster {
     fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a> {
         Box::pin(async move {
             let resource = namespace_resource();
+            if self.reads_now {
+                return self.reads.read_now(&resource, "", name).await;
+            }
             self.reads.read(&resource, "", name, NAMESPACE_LIMIT).await
         })
     }
@@ -246,6 +258,9 @@ impl ClusterObjects for FollowedCluster {
     }
 
     fn are_params_known(&self, kind: &PolicyParamKind) -> bool {
+        if self.reads_now {
+            return true;
+        }
         let params = self.params.load();
         params
             .get(kind)
@@ -269,6 +284,9 @@ impl ClusterObjects for FollowedCluster {
     }
 
     fn param(&self, kind: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject> {
+        if self.reads_now {
+            return None;
+        }
         let params = self.params.load();
         params.get(kind)?.objects.get(namespace, name)
     }
@@ -281,11 +299,32 @@ impl ClusterObjects for FollowedCluster {
     ) -> LookupFuture<'a> {
         Box::pin(async move {
             let Some((resource, _)) = self.param_kind(kind) else {
-                return Err(InputFailure::Failed(unknown_param_kind(kind)));
+                let why = unknown_param_kind(kind);
+                return Err(if self.reads_now {
+                    InputFailure::Lacking(LookupLack::Server(why))
+                } else {
+                    InputFailure::Failed(why)
+                });
             };
+            if self.reads_now {
+                return self.reads.read_now(&resource, namespace, name).await;
+            }
             self.reads
                 .read(&resource, namespace, name, PARAM_LIMIT)
                 .await
+        })
+    }
+
+    fn lists_params(&self, _: &PolicyParamKind) -> bool {
+        self.reads_now
+    }
+
+    fn list_params<'a>(&'a self, kind: &'a PolicyParamKind, namespace: &'a str) -> ListFuture<'a> {
+        Box::pin(async move {
+            let Some((resource, _)) = self.param_kind(kind) else {
+                return Err(LookupLack::Server(unknown_param_kind(kind)));
+            };
+            self.reads.list_now(&resource, namespace).await
         })
     }
 

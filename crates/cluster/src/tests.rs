@@ -28,6 +28,7 @@ use crate::{
     UpstreamPolicies,
 };
 
+mod consistent_reads;
 mod param_kinds;
 mod resources;
 mod staleness;
@@ -237,6 +238,10 @@ fn follow(upstream: &TestUpstream) -> Arc<FollowedCluster> {
 }
 
 fn follow_at(upstream: &TestUpstream, clock: Clock) -> Arc<FollowedCluster> {
+    start(upstream, clock, false)
+}
+
+fn start(upstream: &TestUpstream, clock: Clock, reads_now: bool) -> Arc<FollowedCluster> {
     let client = |reuse| {
         let endpoint = Endpoint::new(upstream.address.to_string().parse().unwrap(), None);
         ApiClient::new(endpoint, Arc::new(HeaderMap::new), reuse)
@@ -246,6 +251,7 @@ fn follow_at(upstream: &TestUpstream, clock: Clock) -> Arc<FollowedCluster> {
         streams: client(ConnectionReuse::PerRequest),
         control: Handle::current(),
         clock,
+        reads_now,
     })
 }
 

@@ -19,6 +19,8 @@ pub struct AdmissionConfig {
     pub fidelity: Fidelity,
     /// Whether writes that were judged by the stored object fail if it has changed since.
     pub guard: bool,
+    /// How up to date the namespaces and params are that policies ask for.
+    pub reads: AdmissionReads,
     /// Bytes of the bodies that each data core may hold for policies.
     pub body_budget: u64,
     /// Threads for large bodies and for judgements that take long; `None`: half as many as data cores.
@@ -47,4 +49,13 @@ pub enum AdmissionSource {
     Hosted,
     /// From the upstream's API.
     Upstream,
+}
+
+/// How up to date the namespaces and params are by which a request is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmissionReads {
+    /// As watches have delivered them.
+    Cached,
+    /// As they are when the request is judged: they are read for it.
+    Consistent,
 }

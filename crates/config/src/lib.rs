@@ -26,7 +26,7 @@ mod url;
 mod validate;
 mod values;
 
-pub use admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionSource};
+pub use admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionReads, AdmissionSource};
 pub use bearer_token::BearerTokenFile;
 pub use config::{
     AdminConfig, AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode,

@@ -16,6 +16,7 @@
 pub mod codec;
 pub mod conditions;
 pub mod conversion;
+pub mod custom;
 pub mod disruption_budget;
 pub mod field_error;
 pub mod go;

@@ -2,6 +2,9 @@
 //!
 //! After each change of a policy or binding all of them are read again, at one revision.
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use fairgate_base::clock::Clock;
@@ -11,6 +14,7 @@ use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
 use fairgate_core::{
     finding::{Finding, Severity},
     sync::{Mutex, lock},
+    time::Time,
 };
 use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, StoreHealth, Watch};
@@ -25,6 +29,11 @@ pub struct AdmissionStore {
     store: Arc<dyn Store>,
     /// Sees the changes since the last set; `None` if that is not known, and everything is read again.
     watch: Option<Watch>,
+    clock: Clock,
+    /// Since when the store may have other policies than those of the last set that somebody took.
+    behind: Arc<Mutex<Option<Time>>>,
+    /// Whether a set has been returned, which the caller is done with when it asks for the next one.
+    is_delivered: bool,
 }
 
 impl std::fmt::Debug for AdmissionStore {
@@ -35,13 +44,22 @@ impl std::fmt::Debug for AdmissionStore {
 
 impl AdmissionStore {
     /// Follows the policies in `store`.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, watch: None }
+    pub fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+        let behind = Arc::new(Mutex::new(Some(clock.now())));
+        Self {
+            store,
+            watch: None,
+            clock,
+            behind,
+            is_delivered: false,
+        }
     }
 
-    /// Reads the time since the store was last seen to respond. To be called regularly.
-    pub fn silence(&self, clock: &Clock) -> impl Fn() -> Duration + Send + Sync + use<> {
-        let (clock, store) = (clock.clone(), Arc::clone(&self.store));
+    /// Reads for how long it has not been certain that the last set is what the store has: the store does not respond, or has
+    /// changed and could not be read since. To be called regularly.
+    pub fn silence(&self) -> impl Fn() -> Duration + Send + Sync + use<> {
+        let (clock, store) = (self.clock.clone(), Arc::clone(&self.store));
+        let behind = Arc::clone(&self.behind);
         let last = Mutex::new(clock.now());
         move || {
             let now = clock.now();
@@ -49,7 +67,8 @@ impl AdmissionStore {
             if matches!(store.health(), StoreHealth::Ready) {
                 *last = now;
             }
-            now.since(*last)
+            let since = lock(&behind).map_or(*last, |since| since.min(*last));
+            now.since(since)
         }
     }
 
@@ -89,12 +108,19 @@ impl AdmissionStore {
 impl PolicyFeed for AdmissionStore {
     async fn next(&mut self) -> PolicyDocuments {
         let mut logged = String::new();
+        if std::mem::take(&mut self.is_delivered) {
+            *lock(&self.behind) = None;
+        }
         loop {
             self.changed().await;
+            lock(&self.behind).get_or_insert(self.clock.now());
             // The writer gets its response first, and changes in short succession are processed together.
             tokio::time::sleep(SETTLE).await;
             match self.list().await {
-                Ok(set) => return set,
+                Ok(set) => {
+                    self.is_delivered = true;
+                    return set;
+                }
                 Err(error) => {
                     let text = error.to_string();
                     if logged != text {

@@ -14,6 +14,7 @@ pub(super) const ADMITTER: Edges = &[
         "upstream_objects",
         &["body_budget", "decoded", "lack", "workers"],
     ),
+    ("definitions", &["body_budget", "upstream_objects"]),
     ("warnings", &[]),
     ("write_request", &[]),
     ("facts", &["cluster_state", "write_request"]),
@@ -34,6 +35,7 @@ pub(super) const ADMITTER: Edges = &[
         "admitter",
         &[
             "cluster_state",
+            "definitions",
             "published",
             "upstream_objects",
             "waiting_places",
@@ -163,7 +165,13 @@ pub(super) const ADMITTER: Edges = &[
     ),
     (
         "unknown_writes",
-        &["evaluate", "facts", "judged_object", "responses"],
+        &[
+            "abort_on_drop",
+            "evaluate",
+            "facts",
+            "judged_object",
+            "responses",
+        ],
     ),
     ("recording", &["admitter", "evaluate", "plan"]),
     (

@@ -297,6 +297,7 @@ const OBJECTS: Edges = &[
     ("selector", &["go"]),
     ("codec", &["go", "schema"]),
     ("conversion", &["codec", "schema"]),
+    ("custom", &["schema"]),
     ("internal_form", &["codec", "schema"]),
     (
         "disruption_budget",

@@ -88,6 +88,7 @@ fn completed(line: &Value) -> Result<Value, String> {
         reading,
         fidelity: Fidelity::Completed,
         strategy: Some(strategy),
+        schema: None,
         fresh: Fresh {
             uid: Uuid::nil(),
             seconds: 1_767_225_600,

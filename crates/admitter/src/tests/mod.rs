@@ -2,6 +2,8 @@
 
 mod audit;
 mod bodies;
+mod consistent_reads;
+mod custom_resources;
 mod documents;
 mod flow_control;
 mod forged;

@@ -2,11 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use fairgate_admission::{
-    ClusterObjects, InputFailure, KnownFuture, LookupFuture, LookupLack, ParamScope,
+    ClusterObjects, InputFailure, KnownFuture, ListFuture, LookupFuture, LookupLack, ParamScope,
     PolicyParamKind, SharedObject,
 };
 use fairgate_cel::CelJson;
@@ -25,11 +28,25 @@ pub(super) struct TestCluster {
     /// Namespaces that are not known, but can be read.
     pub(super) unknown: Mutex<BTreeMap<String, Value>>,
     pub(super) params: Mutex<Vec<Value>>,
+    /// The params as they are, if nothing is known.
+    pub(super) params_now: Mutex<Vec<Value>>,
+    /// Whether nothing is known that can be read.
+    pub(super) reads_now: AtomicBool,
     /// What is lacking to read namespaces and params.
     pub(super) lack: Mutex<Option<LookupLack>>,
 }
 
 impl TestCluster {
+    fn lists(&self) -> bool {
+        self.reads_now.load(Ordering::SeqCst)
+    }
+
+    /// Makes a namespace one that is known.
+    pub(super) fn know(&self, name: &str, namespace: SharedObject) {
+        let mut known = self.namespaces.lock().unwrap();
+        known.insert(name.to_owned(), namespace);
+    }
+
     fn lacking(&self) -> Result<(), LookupLack> {
         self.lack.lock().unwrap().clone().map_or(Ok(()), Err)
     }
@@ -101,6 +118,8 @@ impl Default for TestCluster {
             namespaces: Mutex::default(),
             unknown: Mutex::default(),
             params: Mutex::default(),
+            params_now: Mutex::default(),
+            reads_now: AtomicBool::new(false),
             lack: Mutex::default(),
         }
     }
@@ -155,6 +174,9 @@ impl ClusterState for TestCluster {
 
 impl ClusterObjects for TestCluster {
     fn namespace(&self, name: &str) -> Option<SharedObject> {
+        if self.lists() {
+            return None;
+        }
         self.namespaces.lock().unwrap().get(name).cloned()
     }
 
@@ -170,7 +192,7 @@ impl ClusterObjects for TestCluster {
     }
 
     fn are_params_known(&self, _: &PolicyParamKind) -> bool {
-        self.lacking().is_ok()
+        self.lists() || self.lacking().is_ok()
     }
 
     fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
@@ -191,6 +213,16 @@ impl ClusterObjects for TestCluster {
         _: &'a str,
     ) -> LookupFuture<'a> {
         Box::pin(std::future::ready(Err(InputFailure::NotFound)))
+    }
+
+    fn lists_params(&self, _: &PolicyParamKind) -> bool {
+        self.lists()
+    }
+
+    fn list_params<'a>(&'a self, _: &'a PolicyParamKind, _: &'a str) -> ListFuture<'a> {
+        let now = self.params_now.lock().unwrap();
+        let listed = now.iter().map(shared).collect();
+        Box::pin(std::future::ready(self.lacking().map(|()| listed)))
     }
 
     fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<SharedObject> {

@@ -13,6 +13,13 @@ fn gadget(size: u32) -> Value {
     json!({"apiVersion": "x.io/v2", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"size": size}})
 }
 
+/// The definition of gadgets, whose versions are converted in this way.
+fn definition(strategy: &str) -> Value {
+    let version = |name: &str| json!({"name": name, "schema": {"openAPIV3Schema": {"x-kubernetes-preserve-unknown-fields": true}}});
+    let versions = ["v1", "v2", "v3", "v4"].map(version);
+    json!({"spec": {"conversion": {"strategy": strategy}, "versions": versions}})
+}
+
 fn of_v1(expression: &str) -> Value {
     let mut one = policy("p", "x.io gadgets", expression);
     one["spec"]["matchConstraints"]["resourceRules"][0]["apiVersions"] = json!(["v1"]);
@@ -27,10 +34,7 @@ fn versions_of_a_custom_resource_with_the_same_fields_are_converted() {
             "object.apiVersion == 'x.io/v1' && request.kind.version == 'v1' && request.requestKind.version == 'v2' && \
              object.spec.size < 5 && (oldObject == null || oldObject.apiVersion == 'x.io/v1')",
         )]);
-        world.store(
-            DEFINITION,
-            json!({"spec": {"conversion": {"strategy": "None"}}}),
-        );
+        world.store(DEFINITION, definition("None"));
         for (size, code) in [(4, 200), (5, 422)] {
             let got = world.json("POST", GADGETS, &gadget(size)).await;
             assert_eq!(got.code, code, "{got:?}");
@@ -56,7 +60,7 @@ fn where_the_gateway_cannot_convert_the_policy_is_configured_wrongly() {
         world.enforce(&[of_v1("true")]);
         let cannot = "failed to configure binding: failed to convert object version: the gateway cannot convert objects \
                       to x.io/v1, Kind=Gadget: ";
-        let strategy = json!({"spec": {"conversion": {"strategy": "Webhook"}}});
+        let strategy = definition("Webhook");
         for (definition, why) in [
             (None, "it is no custom resource"),
             (Some(strategy), "its conversion strategy is Webhook"),
@@ -90,10 +94,7 @@ const UNKNOWN: &str = "/apis/x.io/v4/namespaces/ns/gadgets";
 fn world(mode: AdmissionMode) -> World {
     let world = World::new(mode);
     world.enforce(&[of_v1("object.spec.size < 5")]);
-    world.store(
-        DEFINITION,
-        json!({"spec": {"conversion": {"strategy": "None"}}}),
-    );
+    world.store(DEFINITION, definition("None"));
     world
 }
 

@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc};
 
 use fairgate_admission::{
-    ClusterObjects, InputFailure, KnownFuture, LookupFuture, LookupLack, ParamScope,
+    ClusterObjects, InputFailure, KnownFuture, ListFuture, LookupFuture, LookupLack, ParamScope,
     PolicyParamKind, SharedObject, unknown_param_kind,
 };
 use fairgate_cel::CelJson;
@@ -163,6 +163,18 @@ impl ClusterObjects for HostedObjects {
             Some(upstream) => upstream.read_param(kind, namespace, name),
             // All of them have been read.
             None => Box::pin(std::future::ready(Err(InputFailure::NotFound))),
+        }
+    }
+
+    fn lists_params(&self, kind: &PolicyParamKind) -> bool {
+        self.elsewhere(kind)
+            .is_some_and(|upstream| upstream.lists_params(kind))
+    }
+
+    fn list_params<'a>(&'a self, kind: &'a PolicyParamKind, namespace: &'a str) -> ListFuture<'a> {
+        match self.elsewhere(kind) {
+            Some(upstream) => upstream.list_params(kind, namespace),
+            None => Box::pin(std::future::ready(Ok(self.params(kind, namespace)))),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use crate::{
-    admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionSource},
+    admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionReads, AdmissionSource},
     config::{Config, GatewayMode},
     section::{ConfigReader, ConfigSection},
     values,
@@ -28,6 +28,7 @@ pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
         max_staleness,
         fidelity: section.keyword("fidelity", Fidelity::Completed),
         guard: section.get("guard", false, values::flag),
+        reads: section.keyword("reads", AdmissionReads::Cached),
         body_budget: section.ranged("bodyBudget", 64 << 20, &(4 << 20..=64 << 30), values::bytes),
         workers: NonZeroU32::new(section.ranged("workers", 0, &(0..=256), values::count)),
         audit: section.section("audit", audit),

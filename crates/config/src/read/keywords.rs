@@ -1,7 +1,7 @@
 //! The keywords of settings with a fixed set of values.
 
 use crate::{
-    admission::AdmissionSource,
+    admission::{AdmissionReads, AdmissionSource},
     config::{
         DisruptionControllerMode, EnforcementConfig, GatewayMode, LogFormat, LogLevel,
         ProtocolConfig,
@@ -47,6 +47,11 @@ impl Keyword for AdmissionSource {
         ("hosted", Self::Hosted),
         ("upstream", Self::Upstream),
     ];
+}
+
+impl Keyword for AdmissionReads {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("cached", Self::Cached), ("consistent", Self::Consistent)];
 }
 
 impl Keyword for Fidelity {

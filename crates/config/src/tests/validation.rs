@@ -271,7 +271,7 @@ fn admission_settings_are_read_as_written() {
         "upstream": {"url": "http://127.0.0.1:6443", "tokenFile": "token"},
         "admission": {
             "mode": "enforce", "policies": {"files": ["p.yaml"], "maxStaleness": "30s"},
-            "fidelity": "dryRun", "guard": true,
+            "fidelity": "dryRun", "guard": true, "reads": "consistent",
             "bodyBudget": "8Mi", "workers": 3,
             "audit": {"file": "audit.jsonl", "maxSize": "2Mi", "maxFiles": 9},
         },
@@ -284,6 +284,7 @@ fn admission_settings_are_read_as_written() {
         max_staleness: Some(std::time::Duration::from_secs(30)),
         fidelity: Fidelity::DryRun,
         guard: true,
+        reads: AdmissionReads::Consistent,
         body_budget: 8 << 20,
         workers: NonZeroU32::new(3),
         audit: AdmissionAuditConfig {

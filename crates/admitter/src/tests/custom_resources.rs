@@ -1,0 +1,109 @@
+//! Custom resources: policies see what the server makes of nulls and of members that no schema has.
+
+use fairgate_admission::AdmissionMode;
+use serde_json::{Value, json};
+
+use super::world::{World, policy};
+
+const WIDGETS: &str = "/apis/x.io/v1/namespaces/ns/widgets";
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io";
+
+fn widget(labels: &Value, spec: &Value) -> Value {
+    json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w", "labels": labels}, "spec": spec})
+}
+
+fn definition(version: &str, spec: &Value) -> Value {
+    let schema =
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}});
+    json!({"metadata": {"uid": "u", "resourceVersion": version}, "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+/// A policy whose errors are ignored.
+fn ignoring(expression: &str) -> Value {
+    let mut one = policy("p", "x.io widgets", expression);
+    one["spec"]["failurePolicy"] = json!("Ignore");
+    one
+}
+
+#[test]
+fn a_null_in_the_metadata_does_not_break_the_expressions_of_a_policy() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[ignoring(
+            "object.metadata.?labels.orValue({}).all(l, object.metadata.labels[l].startsWith('x')) && false",
+        )]);
+        for labels in [json!(null), json!({"l": null}), json!({})] {
+            let got = world
+                .json("POST", WIDGETS, &widget(&labels, &json!({})))
+                .await;
+            assert_eq!(got.code, 422, "{labels}: {got:?}");
+        }
+        assert!(world.sent().is_empty());
+    });
+}
+
+#[test]
+fn nulls_and_unknown_members_are_judged_as_the_schema_has_them() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.store(
+            DEFINITION,
+            definition("1", &json!({"step": {"type": "string"}})),
+        );
+        world.enforce(&[ignoring(
+            "(has(object.spec.step) && object.spec.step.startsWith('x')) || has(object.spec.exempt)",
+        )]);
+        for spec in [json!({"step": null}), json!({"exempt": true}), json!({})] {
+            let got = world
+                .json("POST", WIDGETS, &widget(&json!({}), &spec))
+                .await;
+            assert_eq!(got.code, 422, "{spec}: {got:?}");
+        }
+        // The same in patches of what is stored.
+        let path = format!("{WIDGETS}/w");
+        world.store(&path, widget(&json!({}), &json!({"step": "x"})));
+        for patch in [json!({"spec": {"step": null, "exempt": true}})] {
+            let got = world.json("PATCH", &path, &patch).await;
+            assert_eq!(got.code, 422, "{patch}: {got:?}");
+        }
+        assert!(world.sent().is_empty());
+        // Another definition counts from the next write on.
+        let exempt = json!({"step": {"type": "string"}, "exempt": {"type": "boolean"}});
+        world.store(DEFINITION, definition("2", &exempt));
+        let got = world
+            .json(
+                "POST",
+                WIDGETS,
+                &widget(&json!({}), &json!({"exempt": true})),
+            )
+            .await;
+        assert_eq!(got.code, 200, "{got:?}");
+    });
+}
+
+#[test]
+fn a_definition_that_cannot_be_read_lets_nothing_through() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[ignoring("true")]);
+        for code in [403, 500, 503] {
+            world.fail(
+                DEFINITION,
+                code,
+                &json!({"kind": "Status", "message": "no"}),
+            );
+            let got = world
+                .json("POST", WIDGETS, &widget(&json!({}), &json!({})))
+                .await;
+            assert_eq!(got.code, 500, "{got:?}");
+            assert!(
+                got.message().contains("definition of the custom resource"),
+                "{got:?}"
+            );
+        }
+        let wrong = widget(&json!({"l": 1}), &json!({}));
+        world.store(DEFINITION, definition("1", &json!({})));
+        assert_eq!(world.json("POST", WIDGETS, &wrong).await.code, 400);
+        assert!(world.sent().is_empty());
+    });
+}

@@ -1,0 +1,292 @@
+//! Custom resources: what kube-apiserver makes of the body of one before anybody sees it.
+//!
+//! Objects without a table are maps to the server, too, but not taken as they are. Their metadata goes through the Go type, as
+//! that of all objects: `labels: null` is no labels, `{"l": null}` a label with an empty value, unknown members are gone.
+//! The rest goes by the structural schema of the definition ([`CustomSchema`]): unknown members are *pruned*, and so are nulls where the
+//! schema does not have `nullable`. An embedded resource has its metadata read in the same way.
+//!
+//! Source: Kubernetes `apiextensions-apiserver/pkg/apiserver`: `unstructuredSchemaCoercer` in `customresource_handler.go`, and
+//! `schema/{pruning,defaulting,objectmeta}`.
+//!
+//! Not here: the defaults of schemas, and validation. A null that the server replaces by a default is absent.
+
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde_json::{Map, Value};
+
+use crate::schema::{
+    canonical::{self, TypeError},
+    meta_v1::OBJECT_META,
+};
+
+/// Members of every resource, which no schema prunes.
+const RESOURCE_MEMBERS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Why a body is no custom resource. The server refuses it, too.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CustomObjectError {
+    /// Metadata of the wrong type.
+    #[error(transparent)]
+    Metadata(#[from] TypeError),
+    /// `apiVersion` or `kind` of an embedded resource.
+    #[error("{0} of an embedded resource must be a string")]
+    NotText(&'static str),
+}
+
+/// What the schema of one version of a custom resource says about which members are kept.
+#[derive(Debug)]
+pub struct CustomSchema {
+    root: SchemaNode,
+    /// Whether nothing is pruned (`spec.preserveUnknownFields`, which only old definitions have).
+    keeps_all: bool,
+    bytes: usize,
+}
+
+/// A structural schema.
+#[derive(Debug, Default)]
+struct SchemaNode {
+    members: BTreeMap<Box<str>, SchemaNode>,
+    others: OtherMembers,
+    items: Option<Box<SchemaNode>>,
+    is_nullable: bool,
+    keeps_unknown: bool,
+    is_resource: bool,
+}
+
+/// `additionalProperties`.
+#[derive(Debug, Default)]
+enum OtherMembers {
+    /// There are none.
+    #[default]
+    Unknown,
+    /// They are known, and nothing in them is.
+    Any,
+    Of(Box<SchemaNode>),
+}
+
+/// What a schema says about a member.
+enum Member<'a> {
+    Unknown,
+    /// It is known, and nothing in it is.
+    Any,
+    Of(&'a SchemaNode),
+}
+
+impl CustomSchema {
+    /// The schema of a version in a `CustomResourceDefinition` (`apiextensions.k8s.io/v1`); `None` if that has no such version. A version
+    /// without a schema keeps only apiVersion, kind and metadata.
+    ///
+    /// Costs time and memory linear in the size of the definition.
+    pub fn of_version(definition: &Value, version: &str) -> Option<Self> {
+        let spec = &definition["spec"];
+        let mut versions = spec["versions"].as_array()?.iter();
+        let version = versions.find(|one| one["name"] == version)?;
+        let mut bytes = size_of::<Self>();
+        let schema = version.pointer("/schema/openAPIV3Schema");
+        let mut root = schema.map_or_else(SchemaNode::default, |schema| {
+            SchemaNode::new(schema, &mut bytes)
+        });
+        root.is_resource = true;
+        Some(Self {
+            root,
+            keeps_all: spec["preserveUnknownFields"] == true,
+            bytes,
+        })
+    }
+
+    /// About how many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn apply(&self, object: &mut Value) -> Result<(), CustomObjectError> {
+        if !self.keeps_all {
+            self.root.prune(object);
+            self.root.drop_nulls(object);
+        }
+        self.root.read_embedded(object, true)
+    }
+}
+
+/// Makes of a decoded body what the server does. Without a schema only the metadata is read.
+///
+/// Costs time linear in the size of the object.
+///
+/// # Errors
+///
+/// The body is none of a custom resource.
+pub fn as_read(object: &mut Value, schema: Option<&CustomSchema>) -> Result<(), CustomObjectError> {
+    let metadata = object.get("metadata").map(read_metadata).transpose()?;
+    if let Some(schema) = schema {
+        schema.apply(object)?;
+    }
+    if let (Some(metadata), Value::Object(members)) = (metadata, object) {
+        members.insert("metadata".to_owned(), metadata);
+    }
+    Ok(())
+}
+
+/// Metadata has no `apiVersion` and `kind`, which decoding keeps at the top of what it reads.
+fn read_metadata(metadata: &Value) -> Result<Value, TypeError> {
+    let mut metadata = Cow::Borrowed(metadata);
+    if ["apiVersion", "kind"]
+        .iter()
+        .any(|key| metadata.get(key).is_some())
+        && let Value::Object(members) = metadata.to_mut()
+    {
+        members.retain(|key, _| key != "apiVersion" && key != "kind");
+    }
+    canonical::decode(&OBJECT_META, &*metadata).map(|read| read.value)
+}
+
+impl SchemaNode {
+    fn new(schema: &Value, bytes: &mut usize) -> Self {
+        let is = |key: &str| schema[key] == true;
+        let mut new = |schema: &Value| {
+            *bytes += size_of::<Self>();
+            Self::new(schema, bytes)
+        };
+        let others = match &schema["additionalProperties"] {
+            Value::Bool(_) => OtherMembers::Any,
+            Value::Null => OtherMembers::Unknown,
+            others => OtherMembers::Of(Box::new(new(others))),
+        };
+        let items = Some(&schema["items"]).filter(|items| items.is_object());
+        let items = items.map(|items| Box::new(new(items)));
+        let members = schema["properties"].as_object().into_iter().flatten();
+        let members = members.map(|(key, schema)| {
+            let node = new(schema);
+            (Box::from(&**key), node)
+        });
+        let members: BTreeMap<Box<str>, Self> = members.collect();
+        *bytes += members.keys().map(|key| key.len() + 16).sum::<usize>();
+        Self {
+            members,
+            others,
+            items,
+            is_nullable: is("nullable"),
+            keeps_unknown: is("x-kubernetes-preserve-unknown-fields"),
+            is_resource: is("x-kubernetes-embedded-resource"),
+        }
+    }
+
+    fn member(&self, key: &str) -> Member<'_> {
+        if let Some(schema) = self.members.get(key) {
+            return Member::Of(schema);
+        }
+        match &self.others {
+            OtherMembers::Unknown => Member::Unknown,
+            OtherMembers::Any => Member::Any,
+            OtherMembers::Of(schema) => Member::Of(schema),
+        }
+    }
+
+    fn prune(&self, value: &mut Value) {
+        self.prune_keeping(value, self.keeps_unknown);
+    }
+
+    /// Removes unknown members, unless they are kept. What is kept does not go by any schema.
+    fn prune_keeping(&self, value: &mut Value, keeps: bool) {
+        match value {
+            Value::Object(members) => members.retain(|key, value| {
+                if self.is_resource && RESOURCE_MEMBERS.contains(&&**key) {
+                    return true;
+                }
+                match self.member(key) {
+                    Member::Unknown => return keeps,
+                    Member::Any => prune_all(value),
+                    Member::Of(schema) => schema.prune(value),
+                }
+                true
+            }),
+            Value::Array(items) => {
+                for item in items {
+                    match &self.items {
+                        // Lists hand on that unknown members are kept.
+                        Some(schema) => schema.prune_keeping(item, keeps || schema.keeps_unknown),
+                        None if keeps => {}
+                        None => prune_all(item),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Removes members that are null and may not be.
+    fn drop_nulls(&self, value: &mut Value) {
+        match value {
+            Value::Object(members) => members.retain(|key, value| {
+                let Member::Of(schema) = self.member(key) else {
+                    return true;
+                };
+                let is_dropped = value.is_null() && !schema.is_nullable;
+                if !is_dropped {
+                    schema.drop_nulls(value);
+                }
+                !is_dropped
+            }),
+            Value::Array(items) => {
+                if let Some(schema) = &self.items {
+                    for item in items {
+                        schema.drop_nulls(item);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads the metadata of resources in an object.
+    fn read_embedded(&self, value: &mut Value, is_root: bool) -> Result<(), CustomObjectError> {
+        match value {
+            Value::Object(members) => {
+                let is_embedded = self.is_resource && !is_root;
+                if is_embedded {
+                    read_type_and_metadata(members)?;
+                }
+                for (key, value) in members.iter_mut() {
+                    let is_read = is_embedded && key == "metadata";
+                    if let Member::Of(schema) = self.member(key)
+                        && !is_read
+                    {
+                        schema.read_embedded(value, false)?;
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(schema) = &self.items {
+                    for item in items {
+                        schema.read_embedded(item, false)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Removes all members of objects where nothing is known.
+fn prune_all(value: &mut Value) {
+    match value {
+        Value::Object(members) => members.clear(),
+        Value::Array(items) => items.iter_mut().for_each(prune_all),
+        _ => {}
+    }
+}
+
+fn read_type_and_metadata(members: &mut Map<String, Value>) -> Result<(), CustomObjectError> {
+    for key in ["apiVersion", "kind"] {
+        if members.get(key).is_some_and(|value| !value.is_string()) {
+            return Err(CustomObjectError::NotText(key));
+        }
+    }
+    if let Some(metadata) = members.get_mut("metadata") {
+        *metadata = read_metadata(metadata)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+use serde_json::json;
+
+use super::*;
+
+fn definition(schema: &Value) -> Value {
+    json!({"spec": {"versions": [
+        {"name": "v0", "schema": {"openAPIV3Schema": {"type": "object"}}},
+        {"name": "v1", "schema": {"openAPIV3Schema": schema}},
+    ]}})
+}
+
+/// What is made of a body by the schema of its `spec`.
+fn read(spec: &Value, body: &Value) -> Value {
+    let root = json!({"type": "object", "properties": {"spec": spec}});
+    let schema = CustomSchema::of_version(&definition(&root), "v1").unwrap();
+    let mut object = json!({"spec": body});
+    as_read(&mut object, Some(&schema)).unwrap();
+    object["spec"].take()
+}
+
+#[test]
+fn metadata_goes_through_its_type_also_without_a_schema() {
+    let mut object = json!({"metadata": {"name": "x", "labels": {"l": null}, "annotations": null, "finalizers": [null],
+        "foo": 1, "apiVersion": {"a": 1}, "kind": "X", "generation": null, "creationTimestamp": null}, "spec": {"a": null}});
+    as_read(&mut object, None).unwrap();
+    let expected = json!({"metadata": {"name": "x", "labels": {"l": ""}, "finalizers": [""]}, "spec": {"a": null}});
+    assert_eq!(object, expected);
+    let mut object = json!({"metadata": null});
+    as_read(&mut object, None).unwrap();
+    assert_eq!(object, json!({"metadata": {}}));
+    let mut wrong = json!({"metadata": {"labels": {"l": 1}}});
+    let error = as_read(&mut wrong, None).unwrap_err().to_string();
+    assert!(error.contains("cannot unmarshal number"), "{error}");
+}
+
+#[test]
+fn nulls_are_dropped_where_the_schema_has_a_type_that_is_not_nullable() {
+    let spec = json!({"type": "object", "properties": {
+        "plain": {"type": "string"},
+        "nullable": {"type": "string", "nullable": true},
+        "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        "nulls": {"type": "object", "additionalProperties": {"type": "string", "nullable": true}},
+        "list": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "string"}}}},
+        "free": {"x-kubernetes-preserve-unknown-fields": true},
+        "either": {"x-kubernetes-int-or-string": true},
+    }});
+    let body = json!({"plain": null, "nullable": null, "map": {"a": null, "b": ""}, "nulls": {"a": null},
+        "list": [null, {"x": null}], "free": {"a": null}, "either": null});
+    let expected = json!({"nullable": null, "map": {"b": ""}, "nulls": {"a": null}, "list": [null, {}], "free": {"a": null}});
+    assert_eq!(read(&spec, &body), expected);
+}
+
+#[test]
+fn unknown_members_are_pruned_unless_the_schema_preserves_them() {
+    let item = json!({"type": "object", "properties": {"x": {"type": "object", "properties": {"y": {"type": "string"}}}}});
+    let spec = json!({"type": "object", "properties": {
+        "closed": item,
+        "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"x": item}},
+        "list": {"type": "array", "x-kubernetes-preserve-unknown-fields": true, "items": item},
+        "any": {"type": "object", "additionalProperties": true},
+        "bare": {"type": "array"},
+    }});
+    let body = json!({
+        "unknown": 1,
+        "closed": {"x": {"y": "", "z": 1}, "z": 1},
+        "open": {"x": {"x": {"z": 1}, "z": 1}, "z": {"z": 1}},
+        "list": [{"x": {"y": "", "z": 1}, "z": 1}],
+        "any": {"a": {"b": 1}, "c": [{"d": 1}], "e": 1},
+        "bare": [{"a": 1}, 1],
+    });
+    let expected = json!({
+        "closed": {"x": {"y": ""}},
+        "open": {"x": {"x": {}}, "z": {"z": 1}},
+        "list": [{"x": {"y": ""}, "z": 1}],
+        "any": {"a": {}, "c": [{}], "e": 1},
+        "bare": [{}, 1],
+    });
+    assert_eq!(read(&spec, &body), expected);
+}
+
+#[test]
+fn an_embedded_resource_keeps_its_type_and_has_its_metadata_read() {
+    let spec = json!({"type": "object", "properties": {"template": {"type": "object", "x-kubernetes-embedded-resource": true,
+        "properties": {"spec": {"type": "object"}}}}});
+    let body = json!({"template": {"apiVersion": "v1", "kind": "X", "metadata": {"labels": {"a": null}, "foo": 1}, "spec": {"a": 1}, "more": 1}});
+    let expected = json!({"template": {"apiVersion": "v1", "kind": "X", "metadata": {"labels": {"a": ""}}, "spec": {}}});
+    assert_eq!(read(&spec, &body), expected);
+    let root = json!({"properties": {"spec": spec}});
+    let schema = CustomSchema::of_version(&definition(&root), "v1").unwrap();
+    let mut wrong = json!({"spec": {"template": {"kind": 1}}});
+    let error = as_read(&mut wrong, Some(&schema)).unwrap_err();
+    assert_eq!(error, CustomObjectError::NotText("kind"));
+}
+
+#[test]
+fn a_version_without_a_schema_keeps_only_what_every_resource_has() {
+    assert!(CustomSchema::of_version(&definition(&json!({})), "v2").is_none());
+    let bare = json!({"spec": {"versions": [{"name": "v2"}]}});
+    let schema = CustomSchema::of_version(&bare, "v2").unwrap();
+    let mut object =
+        json!({"apiVersion": "x/v2", "kind": "X", "metadata": {"name": "x"}, "spec": {}});
+    as_read(&mut object, Some(&schema)).unwrap();
+    let expected = json!({"apiVersion": "x/v2", "kind": "X", "metadata": {"name": "x"}});
+    assert_eq!(object, expected);
+    let old = json!({"spec": {"preserveUnknownFields": true, "versions": [{"name": "v1"}]}});
+    let schema = CustomSchema::of_version(&old, "v1").unwrap();
+    let mut object = json!({"spec": {"a": null}});
+    as_read(&mut object, Some(&schema)).unwrap();
+    assert_eq!(object, json!({"spec": {"a": null}}));
+}
