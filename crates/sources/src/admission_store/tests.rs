@@ -43,6 +43,10 @@ impl Drop for UnreadableStore {
 }
 
 impl Store for UnreadableStore {
+    fn has_more_than(&self, bytes: usize, key: &str) -> bool {
+        self.store.has_more_than(bytes, key)
+    }
+
     fn get<'a>(
         &'a self,
         key: &'a str,
