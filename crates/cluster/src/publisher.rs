@@ -127,9 +127,10 @@ impl PublishingStatus {
         Some(format!("{why} for {seconds} s; {now}"))
     }
 
+    /// A set has arrived. Until it is published, the age is at least what it was, although the source has nothing more to tell.
     fn received(&self) {
-        let now = self.clock.now();
-        lock(&self.state).behind_since.get_or_insert(now);
+        let changed = self.clock.now().minus(self.age());
+        lock(&self.state).behind_since.get_or_insert(changed);
     }
 
     fn rejected(&self) {
@@ -325,5 +326,23 @@ mod tests {
         assert_eq!(status.policies(), 2);
         status.published(1);
         assert_eq!(status.problem(), None);
+    }
+
+    #[test]
+    fn until_a_set_is_published_its_age_counts_from_the_change() {
+        let clock = Clock::manual(Time::ZERO);
+        let behind = Arc::new(Mutex::new(Duration::ZERO));
+        let source = Arc::clone(&behind);
+        let status = PublishingStatus::new(clock.clone(), move || *lock(&source));
+        status.published(1);
+        // The source could not be read for ten minutes. What it yields then is not published at once.
+        clock.advance(Duration::from_secs(600));
+        *lock(&behind) = Duration::from_secs(600);
+        status.received();
+        *lock(&behind) = Duration::ZERO;
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(status.age(), Duration::from_secs(602));
+        status.published(2);
+        assert_eq!(status.age(), Duration::ZERO);
     }
 }

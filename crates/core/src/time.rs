@@ -40,6 +40,12 @@ impl Time {
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(nanos(duration)))
     }
+
+    /// The time this much earlier, not before the clock began.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
 }
 
 /// A span of time in whole nanoseconds. Arithmetic with [`Duration`], which has two parts, takes several times as many
