@@ -137,11 +137,12 @@ impl<T: Clone + Send + Sync + 'static> ReadTask<T> {
         F: Future<Output = T> + Send,
     {
         loop {
-            let result = {
-                let _running = self.reads.running.acquire().await;
-                read().await
-            };
-            done.send_replace(Some(result));
+            let running = self.reads.running.acquire().await;
+            // Nobody may be waiting any more.
+            if !done.is_closed() {
+                done.send_replace(Some(read().await));
+            }
+            drop(running);
             let mut next = lock(&self.reads.next);
             let Some(waited_for) = next.get_mut(&self.key).and_then(Option::take) else {
                 next.remove(&self.key);
@@ -222,13 +223,14 @@ mod tests {
     async fn so_many_things_are_read_at_a_time_and_no_more_wait() {
         let reads = SharedReads::<()>::new(Handle::current());
         let running = Arc::new(AtomicUsize::new(0));
+        let mut waiting = Vec::new();
         for key in 0..MAX_KEYS {
             let running = Arc::clone(&running);
             let read = move || {
                 running.fetch_add(1, Ordering::SeqCst);
                 std::future::pending()
             };
-            assert!(reads.ending(key.to_string(), read).is_ok());
+            waiting.push(reads.ending(key.to_string(), read).unwrap());
         }
         let more = reads.ending("more".to_owned(), std::future::pending);
         assert!(matches!(more, Err(LookupLack::Server(_))));
@@ -236,5 +238,23 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(running.load(Ordering::SeqCst), MAX_RUNNING);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_any_more_is_not_read() {
+        let reads = SharedReads::<()>::new(Handle::current());
+        let begun = Arc::new(AtomicUsize::new(0));
+        for key in 0..100 {
+            let begun = Arc::clone(&begun);
+            let read = move || {
+                begun.fetch_add(1, Ordering::SeqCst);
+                std::future::ready(())
+            };
+            drop(reads.ending(key.to_string(), read).unwrap());
+        }
+        while !lock(&reads.next).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(begun.load(Ordering::SeqCst), 0);
     }
 }
