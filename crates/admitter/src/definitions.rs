@@ -5,11 +5,12 @@
 //!
 //! Not here: what a schema does ([`fairgate_objects::custom`]).
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_objects::custom::CustomSchema;
 use serde_json::Value;
+use tokio::sync::MutexGuard;
 
 use crate::{
     body_budget::{BodyShare, ReadFailure},
@@ -18,6 +19,8 @@ use crate::{
 
 /// The most bytes of schemas that are kept; when there are more, all are read again.
 const MAX_KEPT: usize = 32 << 20;
+/// How long a write waits for the definitions that others read.
+const OTHERS_READ: Duration = Duration::from_millis(500);
 
 /// The schemas that were read.
 #[derive(Debug, Default)]
@@ -95,7 +98,7 @@ impl CustomDefinitions {
         if let Some(kept) = lock(&self.kept).get(&key, &at) {
             return Ok(Some(kept));
         }
-        let _reading = self.reading.lock().await;
+        let _reading = self.turn_to_read().await;
         if let Some(kept) = lock(&self.kept).get(&key, &at) {
             return Ok(Some(kept));
         }
@@ -112,6 +115,13 @@ impl CustomDefinitions {
         lock(&self.kept).keep(key, at, &schema);
         Ok(Some(schema))
     }
+
+    /// Whose turn it is reads a definition for all who wait. It may take long if its user causes much work: the others read
+    /// for themselves then.
+    async fn turn_to_read(&self) -> Option<MutexGuard<'_, ()>> {
+        let turn = self.reading.lock();
+        tokio::time::timeout(OTHERS_READ, turn).await.ok()
+    }
 }
 
 #[cfg(test)]
@@ -119,6 +129,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn nobody_waits_for_long_for_what_another_user_reads() {
+        let definitions = CustomDefinitions::default();
+        let turn = definitions.turn_to_read().await;
+        assert!(turn.is_some());
+        assert!(definitions.turn_to_read().await.is_none());
+        drop(turn);
+        assert!(definitions.turn_to_read().await.is_some());
+    }
 
     #[test]
     fn a_schema_is_that_of_the_definition_in_this_version_and_what_is_kept_is_bounded() {
