@@ -36,7 +36,7 @@ pub(super) fn compressed(request: &ApiRequest, mut response: ApiResponse) -> Api
 /// The headers of a response that is compressed.
 pub(super) fn mark(headers: &mut HeaderMap) {
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
 /// Compresses at the lowest level, which kube-apiserver uses, too: speed counts more than size.
