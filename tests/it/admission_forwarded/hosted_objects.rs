@@ -55,6 +55,21 @@ async fn label(user: &mut User, name: &str) -> (u16, Vec<String>) {
     (got.code, warnings(&got))
 }
 
+/// Waits until the gateway has written in the status of a schema that its level exists, which it does not change any more. A patch
+/// that meets such a write is tried, judged and counted again.
+async fn has_level(user: &mut User, name: &str) {
+    let path = format!("{SCHEMAS}/{name}");
+    let written = async {
+        loop {
+            let schema = user.ask(Method::GET, &path, &[], "").await.json();
+            if schema["status"]["conditions"][0]["status"] == "False" {
+                break;
+            }
+        }
+    };
+    soon(written).await;
+}
+
 /// Waits until so many judged requests with this decision are counted.
 async fn counted(world: &World, decision: &str, number: u64) {
     let series = format!("{REQUESTS}{{decision=\"{decision}\"");
@@ -119,6 +134,7 @@ async fn in_audit_writes_to_hosted_objects_are_only_recorded() {
         let got = alice.post(SCHEMAS, &schema(name)).await;
         assert_eq!((got.code, warnings(&got)), (201, Vec::new()), "{name}");
     }
+    has_level(&mut alice, "good").await;
     assert_eq!(label(&mut alice, "good").await, (200, Vec::new()));
     counted(&world, "denied", 1).await;
     counted(&world, "allowed", 2).await;
