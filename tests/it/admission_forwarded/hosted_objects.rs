@@ -9,10 +9,17 @@ use crate::{client::soon, eviction::gateway::User};
 const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 const REQUESTS: &str = "fairgate_admission_requests_total";
 
+/// A schema for requests of a user with its name. No other schema makes it unreachable, so its status is written once.
 fn schema(name: &str) -> Value {
+    let rule = json!({
+        "subjects": [{"kind": "User", "user": {"name": name}}],
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/version"]}],
+    });
     json!({
         "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": {"name": name},
-        "spec": {"priorityLevelConfiguration": {"name": "workload-low"}},
+        "spec": {
+            "matchingPrecedence": 50, "priorityLevelConfiguration": {"name": "workload-low"}, "rules": [rule],
+        },
     })
 }
 
