@@ -1,3 +1,5 @@
+//! Custom resources as their schemas have them.
+
 use serde_json::json;
 
 use super::*;
