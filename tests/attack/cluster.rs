@@ -26,6 +26,13 @@ static WIDE_OBJECT: LazyLock<Bytes> = LazyLock::new(|| {
     .into()
 });
 
+/// The definitions of custom resources.
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
+/// The custom resources: version, name and kind of each, and the group of all.
+const CUSTOM_RESOURCES: [(&str, &str, &str); 2] =
+    [("v1", "widgets", "Widget"), ("v1", "texts", "Text")];
+const CUSTOM_GROUP: &str = "x.io";
+
 /// Resources of which there is nothing.
 const EMPTY: [&str; 4] = [
     "/api/v1/replicationcontrollers",
@@ -100,6 +107,9 @@ fn describe(target: &Uri) -> Option<Value> {
             "kind": "Namespace", "apiVersion": "v1", "metadata": metadata, "status": {"phase": "Active"},
         }));
     }
+    if let Some(name) = target.path().strip_prefix(DEFINITIONS) {
+        return definition(name);
+    }
     match target.path() {
         path if EMPTY.contains(&path) && !is_watch => Some(json!({
             "kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [],
@@ -108,10 +118,7 @@ fn describe(target: &Uri) -> Option<Value> {
             "",
             &[("v1", "configmaps", "ConfigMap"), ("v1", "pods", "Pod")],
         )),
-        "/apis" => Some(groups(
-            "x.io",
-            &[("v1", "widgets", "Widget"), ("v1", "texts", "Text")],
-        )),
+        "/apis" => Some(groups(CUSTOM_GROUP, &CUSTOM_RESOURCES)),
         "/api/v1/namespaces" if !is_watch => {
             let item = |name| json!({"metadata": {"name": name, "resourceVersion": "1"}});
             Some(json!({
@@ -125,6 +132,26 @@ fn describe(target: &Uri) -> Option<Value> {
         })),
         _ => None,
     }
+}
+
+/// The definition of a custom resource whose objects may have any members.
+fn definition(name: &str) -> Option<Value> {
+    let resource = name.strip_suffix(CUSTOM_GROUP)?.strip_suffix('.')?;
+    let (version, plural, kind) = CUSTOM_RESOURCES
+        .into_iter()
+        .find(|(_, plural, _)| *plural == resource)?;
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({
+        "name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+    });
+    Some(json!({
+        "kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1",
+        "metadata": {"name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "1"},
+        "spec": {
+            "group": CUSTOM_GROUP, "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+            "versions": [version],
+        },
+    }))
 }
 
 /// The resources of a group: version, name and kind of each.
