@@ -100,7 +100,9 @@ pub trait AdmissionInputs {
     /// Who answers `authorizer.….check(…)`. It is asked for once per request, if at all.
     fn authorizer(&self) -> Arc<dyn CelAuthorizer>;
 
-    /// Whether to stop: asked now and then by comprehensions. The expression ends with `operation interrupted`.
+    /// Whether to stop: asked now and then by comprehensions, and between two expressions. The expression ends with
+    /// `operation interrupted`, and judging with [`AdmissionAbort::Interrupted`](crate::AdmissionAbort::Interrupted) unless
+    /// it was the last one.
     fn is_interrupted(&self) -> bool {
         false
     }

@@ -120,6 +120,7 @@ impl<'a> Judge<'a> {
             }
             let namespace = self.namespace()?;
             for param in params {
+                self.stop_between_evaluations()?;
                 if let Some(observer) = self.request.inputs.observer() {
                     observer.evaluation(&policy.name, &binding.name, param);
                 }
@@ -134,6 +135,15 @@ impl<'a> Judge<'a> {
         for (key, values) in annotations {
             let key = format!("{}/{key}", policy.name);
             self.verdict.annotate(&key, values.join(", "));
+        }
+        Ok(())
+    }
+
+    /// Comprehensions look after a hundred iterations at the earliest, and there may be any number of short evaluations.
+    fn stop_between_evaluations(&self) -> Result<(), AdmissionAbort> {
+        let is_first = self.verdict.evaluations.is_empty();
+        if !is_first && self.request.inputs.is_interrupted() {
+            return Err(AdmissionAbort::Interrupted);
         }
         Ok(())
     }

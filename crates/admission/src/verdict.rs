@@ -109,6 +109,9 @@ pub enum AdmissionAbort {
     /// The namespace could not be looked up; the text says why.
     #[error("Internal error occurred: {0}")]
     NamespaceFailed(String),
+    /// The host had judging stop ([`AdmissionInputs::is_interrupted`](crate::AdmissionInputs::is_interrupted)).
+    #[error("the request could not be judged in time")]
+    Interrupted,
 }
 
 impl AdmissionAbort {
@@ -122,6 +125,7 @@ impl AdmissionAbort {
             Self::NamespaceFailed(why) => {
                 ("InternalError", 500, json!({"causes": [{"message": why}]}))
             }
+            Self::Interrupted => ("Timeout", 504, json!({})),
         };
         json!({
             "kind": "Status",

@@ -1,5 +1,7 @@
 //! One part of an evaluation: expressions that share a budget and the values of variables.
 
+use std::fmt;
+
 use fairgate_cel::{CelBindings, CelValue, DEFAULT_WORK_LIMIT};
 
 use super::variables::PolicyVariables;
@@ -81,16 +83,18 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
             Ok(program) => program,
             Err(error) => return (Err(format!("compilation error: {error}")), 0),
         };
+        let failed = |error: &dyn fmt::Display| {
+            let source = &expression.source;
+            format!("expression '{source}' resulted in error: {error}")
+        };
+        if let Err(error) = self.variables.check_interrupt() {
+            return (Err(failed(&error)), 0);
+        }
         let limits = self.variables.limits();
         self.variables.begin(program.height());
         let evaluation = program.evaluate_lazy(self.bindings, &self.variables, &limits);
         self.variables.take_work(evaluation.work);
-        let result = evaluation.result.map_err(|error| {
-            format!(
-                "expression '{}' resulted in error: {error}",
-                expression.source
-            )
-        });
+        let result = evaluation.result.map_err(|error| failed(&error));
         (result, evaluation.cost)
     }
 }

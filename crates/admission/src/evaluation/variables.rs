@@ -33,6 +33,7 @@ pub(super) struct PolicyVariables<'c, 'e> {
     work: Cell<u64>,
     /// The depth that the evaluations in progress have reached.
     height: Cell<u32>,
+    has_begun: Cell<bool>,
 }
 
 impl<'c, 'e> PolicyVariables<'c, 'e> {
@@ -52,7 +53,22 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
             cost: Cell::new(0),
             work: Cell::new(work),
             height: Cell::new(0),
+            has_begun: Cell::new(false),
         }
+    }
+
+    /// Asked before each evaluation but the first: a short one does not look at the interrupt itself, and there may be any
+    /// number of them.
+    ///
+    /// # Errors
+    ///
+    /// What the evaluation ends with when the host has it stop.
+    pub(super) fn check_interrupt(&self) -> Result<(), &'static str> {
+        let is_first = !self.has_begun.replace(true);
+        if !is_first && (self.interrupted)() {
+            return Err("operation interrupted");
+        }
+        Ok(())
     }
 
     /// What computing variables has cost since the last call.
@@ -97,6 +113,9 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
             .saturating_add(HEIGHT_OF_VARIABLE);
         if height > MAX_HEIGHT {
             return (fails("evaluate", &"variables nest too deep"), 0);
+        }
+        if let Err(error) = self.check_interrupt() {
+            return (fails("evaluate", &error), 0);
         }
         self.height.set(height);
         let evaluation = program.evaluate_lazy(self.bindings, self, &self.limits());

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use fairgate_admission::{
-    AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
-    DecisionKind, EquivalentResource, EvaluationBudgets, GroupVersionKind, GroupVersionResource,
-    InputFailure, ParamScope, PolicyParamKind, PolicySet,
+    AdmissionAbort, AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation,
+    ClusterInputs, DecisionKind, EquivalentResource, EvaluationBudgets, GroupVersionKind,
+    GroupVersionResource, InputFailure, ParamScope, PolicyParamKind, PolicySet,
 };
 use fairgate_cel::CelJson;
 use fairgate_cel::library::authorizer::CelAuthorizer;
@@ -25,12 +25,15 @@ fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
     thread.spawn(test).unwrap().join().unwrap();
 }
 
-/// A cluster with one namespace and no params.
+/// A cluster with one namespace.
 pub(super) struct Cluster {
     object: CelJson<'static>,
     namespace: CelJson<'static>,
+    params: Vec<CelJson<'static>>,
     /// How often an evaluation has asked whether to stop.
     asked: Cell<u32>,
+    /// Whether it is then told to.
+    stops: bool,
 }
 
 impl Cluster {
@@ -46,7 +49,9 @@ impl Cluster {
         Self {
             object: serde_json::from_str(object).unwrap(),
             namespace: serde_json::from_str(namespace).unwrap(),
+            params: Vec::new(),
             asked: Cell::new(0),
+            stops: false,
         }
     }
 }
@@ -73,7 +78,7 @@ impl AdmissionInputs for Cluster {
 
     fn is_interrupted(&self) -> bool {
         self.asked.set(self.asked.get() + 1);
-        false
+        self.stops
     }
 
     fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
@@ -87,7 +92,7 @@ impl ClusterInputs for Cluster {
     }
 
     fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
-        Err("no params".to_owned())
+        Ok(ParamScope::Namespaced)
     }
 
     fn params_known(&self, _: &PolicyParamKind) -> bool {
@@ -99,7 +104,7 @@ impl ClusterInputs for Cluster {
     }
 
     fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<&CelJson<'_>> {
-        Vec::new()
+        self.params.iter().collect()
     }
 }
 
@@ -247,9 +252,72 @@ fn expressions_whose_cost_says_nothing_of_their_work_share_a_limit() {
     assert!(cluster.asked.get() < 20_000, "{}", cluster.asked.get());
 }
 
+/// Whether judging is stopped, and how many of its expressions were.
+fn interrupted(set: &PolicySet, cluster: &Cluster) -> (bool, usize) {
+    let user = User::new("alice", ["dev"]);
+    let attributes = creation(&user);
+    match set.judge(&attributes, cluster, EvaluationBudgets::default()) {
+        Err(AdmissionAbort::Interrupted) => (true, 0),
+        Err(error) => panic!("{error}"),
+        Ok(verdict) => {
+            let decisions = verdict.evaluations.iter().flat_map(|one| &one.decisions);
+            let is_stopped = |message: &str| message.ends_with("operation interrupted");
+            let stopped = decisions.filter(|one| is_stopped(&one.message)).count();
+            (false, stopped)
+        }
+    }
+}
+
+#[test]
+fn short_evaluations_are_interrupted_between_two_of_them() {
+    // Each is too short to be interrupted itself.
+    let short = json!({"expression": "lists.range(90).all(at, at >= 0)"});
+    let all = resources("*", &json!({}));
+    let mut cluster = Cluster::new();
+    cluster.stops = true;
+
+    let param = r#"{"metadata": {"name": "p", "namespace": "shop"}}"#;
+    cluster.params = vec![serde_json::from_str(param).unwrap(); 300];
+    let spec = json!({
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [&short],
+    });
+    let mut bound = serde_json::to_value(binding("p")).unwrap();
+    bound["spec"]["paramRef"] = json!({"selector": {}, "parameterNotFoundAction": "Deny"});
+    let bound = serde_json::from_value(bound).unwrap();
+    let set = PolicySet::compile(&[policy("p", &all, &spec)], &[bound]);
+    assert_eq!(interrupted(&set, &cluster), (true, 0));
+    assert_eq!(cluster.asked.replace(0), 1, "of 300 params");
+
+    let names = ["a", "b", "c"];
+    let spec = json!({"validations": [&short]});
+    let policies = names.map(|name| policy(name, &all, &spec));
+    let set = PolicySet::compile(&policies, &names.map(binding));
+    assert_eq!(interrupted(&set, &cluster), (true, 0));
+    assert_eq!(cluster.asked.replace(0), 1, "of three policies");
+
+    let spec = json!({"validations": vec![&short; 50]});
+    let set = PolicySet::compile(&[policy("p", &all, &spec)], &[binding("p")]);
+    assert_eq!(interrupted(&set, &cluster), (false, 49));
+    assert_eq!(cluster.asked.replace(0), 49, "of fifty expressions");
+
+    let variables =
+        (0..50).map(|at| json!({"name": format!("v{at}"), "expression": short["expression"]}));
+    let uses: Vec<_> = (0..50).map(|at| format!("variables.v{at}")).collect();
+    let spec = json!({
+        "variables": variables.collect::<Vec<_>>(),
+        "validations": [{"expression": uses.join(" && ")}],
+    });
+    let set = PolicySet::compile(&[policy("p", &all, &spec)], &[binding("p")]);
+    assert_eq!(
+        interrupted(&set, &cluster),
+        (false, 1),
+        "at the first variable"
+    );
+}
+
 #[test]
 fn each_expression_is_timed_by_itself() {
-    // The clock of the cluster goes on with each hundred iterations.
+    // The clock of the cluster goes on whenever it is asked: with each hundred iterations.
     let costly = "lists.range(1000).exists(at, at < 0)";
     let expressions = ["false", costly, "object == null"];
     let one = |expression| json!({"expression": expression});
@@ -273,10 +341,11 @@ fn each_expression_is_timed_by_itself() {
     let verdict = set.judge(&attributes, &cluster, EvaluationBudgets::default());
     let checks = verdict.unwrap().checks;
     let took: Vec<_> = checks.iter().map(|one| one.took.as_nanos()).collect();
-    assert_eq!((took.len(), took[6]), (7, 0));
-    for took in took[..6].chunks(3) {
+    // In a policy with several expressions it is asked once before each but the first.
+    assert_eq!((took.len(), took[6]), (7, 1));
+    for (asked, took) in took[..6].chunks(3).enumerate() {
         assert_eq!(took[0], 0);
         assert!(took[1] >= 10, "{took:?}");
-        assert_eq!(took[2], 0, "not with the one before");
+        assert_eq!(took[2], asked as u128, "not with the one before");
     }
 }
