@@ -214,13 +214,21 @@ fn declare_collections(to: &mut CelDeclarations) {
     ] {
         let (global, member) = (format!("size_{name}"), format!("{name}_size"));
         size_of = size_of
-            .overload(CelOverload::global(&global, [of.clone()], int.clone(), size).unguarded())
-            .overload(CelOverload::member(&member, [of], int.clone(), size).unguarded());
+            .overload(
+                CelOverload::global(&global, [of.clone()], int.clone(), Metered(size)).unguarded(),
+            )
+            .overload(CelOverload::member(&member, [of], int.clone(), Metered(size)).unguarded());
     }
     to.function(size_of);
 }
 
-fn size<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
+/// Costs 1, but reads a text to its end: so many bytes of it are a step.
+const SIZED_IN_A_STEP: usize = 64;
+
+fn size<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
+    if let CelValue::String(text) = &args[0] {
+        work.burn((text.len() / SIZED_IN_A_STEP) as u64)?;
+    }
     let size = match &args[0] {
         value @ (CelValue::String(_)
         | CelValue::Bytes(_)

@@ -2,7 +2,7 @@
 
 use super::plan::{CallCost, OperatorCost};
 use crate::declarations::CostRule;
-use crate::value::{CelError, CelValue, CelWork};
+use crate::value::{CelError, CelStr, CelValue, CelWork};
 
 /// The cost of a list literal.
 pub(super) const LIST: u64 = 10;
@@ -37,7 +37,29 @@ pub(super) fn of_operator(cost: OperatorCost, left: &CelValue<'_>, right: &CelVa
 
 #[inline]
 fn smaller(left: &CelValue<'_>, right: &CelValue<'_>) -> u64 {
-    tenth(left.cost_size().min(right.cost_size()))
+    tenth(match (left, right) {
+        (CelValue::String(left), CelValue::String(right)) => fewer_code_points(left, right),
+        _ => left.cost_size().min(right.cost_size()),
+    })
+}
+
+/// The code points of the text that has fewer. It costs `O(n)` in the shorter text: a long one is not read each time that
+/// something short is compared with it.
+#[inline]
+fn fewer_code_points(one: &CelStr<'_>, other: &CelStr<'_>) -> u64 {
+    /// Bytes of a code point.
+    const MOST: usize = 4;
+    let (short, long) = if one.len() <= other.len() {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let points = short.code_points();
+    if (long.len() / MOST) as u64 >= points {
+        points
+    } else {
+        points.min(long.code_points())
+    }
 }
 
 /// The cost of a call. Arguments and a result that are errors are given as `null`.
@@ -91,4 +113,24 @@ fn traversal(value: &CelValue<'_>, work: &mut CelWork<'_>) -> Result<u64, CelErr
         _ => sum = 1,
     }
     Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_texts_cost_as_much_as_the_one_with_fewer_code_points() {
+        let texts: Vec<CelStr<'_>> = ["", "a", "ab", "ä", "🦀", "🦀🦀", "aaaa", "aaaaa", "ääää"]
+            .into_iter()
+            .flat_map(|text| [1, 3, 40].map(|times| CelStr::from(text.repeat(times))))
+            .collect();
+        for one in &texts {
+            for other in &texts {
+                let expected = one.chars().count().min(other.chars().count());
+                let found = fewer_code_points(one, other);
+                assert_eq!(found, expected as u64, "{one:?} {other:?}");
+            }
+        }
+    }
 }

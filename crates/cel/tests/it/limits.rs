@@ -285,6 +285,21 @@ fn work_that_costs_nothing_is_bounded() {
 }
 
 #[test]
+fn the_size_of_a_long_text_takes_steps_although_it_costs_nothing() {
+    let environment = environment();
+    let program = environment.compile("xs.all(x, size(a) > x)").unwrap();
+    let text = "x".repeat(1 << 20);
+    let numbers: Vec<CelValue<'_>> = (0..10_000).map(CelValue::Int).collect();
+    let numbers = CelValue::list(numbers).unwrap();
+    let bindings = environment.bindings().with("xs", numbers);
+    let bindings = bindings.with("a", CelValue::from(text.as_str()));
+    let evaluation = program.evaluate(&bindings);
+    let error = evaluation.result.unwrap_err().to_string();
+    assert!(error.contains("too much work"), "{error}");
+    assert!(evaluation.cost < 1_000, "{}", evaluation.cost);
+}
+
+#[test]
 fn a_type_that_is_exponentially_large_is_refused() {
     let environment = environment();
     let source = format!("[1]{}", ".map(a,{a:a})".repeat(40));
