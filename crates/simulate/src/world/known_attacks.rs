@@ -23,6 +23,8 @@ pub struct KnownAttack {
     pub victim: usize,
     /// The fraction of the seats that may be idle while a waiting request would have fitted, if it is about that.
     pub most_idle: Option<f64>,
+    /// The 99th percentile of the victim's waits in seconds that it may have, if that is less than the original allows.
+    pub most_wait: Option<f64>,
 }
 
 /// A weakness of a rule for fair queuing.
@@ -84,6 +86,12 @@ impl KnownAttack {
         let refused = victim.refused[1];
         if refused > 0 && !victim.saturated {
             faults.push(format!("{name}: {refused} requests of {who} are refused"));
+        }
+        let wait = victim.p99[1];
+        if let Some(most) = self.most_wait.filter(|most| wait > *most) {
+            faults.push(format!(
+                "{name}: {who} waits {wait:.3} s, more than {most:.3}"
+            ));
         }
         let idle = played.idle[1];
         if let Some(most) = self.most_idle.filter(|most| idle > *most) {
@@ -152,6 +160,7 @@ fn attack(
         world,
         victim,
         most_idle: None,
+        most_wait: None,
     }
 }
 
@@ -380,5 +389,9 @@ fn new_names_in_all_queues(victim: usize) -> KnownAttack {
         names,
     ];
     let name = format!("new names in all queues, beside {}", flows[victim].name);
-    attack(Weakness::FullHands, name, 32, flows, victim)
+    // Names weigh more as others leave, in steps of hundreds: nobody may wait for all of them.
+    KnownAttack {
+        most_wait: Some(0.2),
+        ..attack(Weakness::FullHands, name, 32, flows, victim)
+    }
 }

@@ -5,7 +5,7 @@
 //!
 //! Not here: who is served ([`super::fair`]).
 
-use super::{QueueSet, fair::LEAD};
+use super::{QueueSet, fair::LEAD, tenants::Weight};
 use crate::{apf::units::SeatSeconds, time::Nanos};
 
 /// A flow that is more than so many usual requests behind virtual time does not advance it: if it had saved as much when
@@ -51,15 +51,13 @@ impl<W: Copy> QueueSet<W> {
     /// bounded, too.
     pub(super) fn use_savings(&mut self, index: u32, flow: u32) {
         let known = self.flows.at(flow);
-        let entry = self.entries.at(index);
-        let (seats, last) = (entry.seats, entry.work.final_work());
-        let work = SeatSeconds::product(seats, known.service_time).plus(last);
-        let charged = self.flows.weight_of(flow).divide(work.units());
-        // The place of a light flow in the order.
-        let due = known
-            .start
-            .plus(SeatSeconds::from_units(charged))
-            .minus(work);
+        let seats = self.entries.at(index).seats;
+        let due = match self.flows.weight_of(flow) {
+            Weight::ONE => known.start,
+            // Its place in the order. By the weight that it has now it may seem far behind: it gains when others of its tenant
+            // leave, but what they were due is not due to it.
+            _ => self.turns.start_of(flow),
+        };
         let requests = if known.saved {
             SAVED_BEHIND
         } else {

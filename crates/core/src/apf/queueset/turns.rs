@@ -113,6 +113,11 @@ impl Turns {
         self.len = 0;
     }
 
+    /// The start of a flow with waiting requests, as it was [set](Self::set).
+    pub(super) fn start_of(&self, flow: u32) -> SeatSeconds {
+        self.nodes[self.nodes.len() / 2 + flow as usize].start
+    }
+
     /// The flow that is next.
     pub(super) fn first(&self) -> Option<u32> {
         let next = self.nodes[1].flow;
