@@ -42,6 +42,7 @@ use crate::{
     mirror::Mirror,
     store::{Store, StoreFuture},
     types::{ListPage, Precondition, ReadRevision, StoreHealth, StoreSize, WriteOutcome},
+    usage::{StoreUsage, WriteBounds},
     watch::Watch,
 };
 use fairgate_base::clock::Clock;
@@ -179,11 +180,12 @@ impl Store for LocalStore {
         })
     }
 
-    fn write<'a>(
+    fn write_within<'a>(
         &'a self,
         key: &'a str,
         expected: Precondition,
         value: Option<Bytes>,
+        bounds: WriteBounds,
     ) -> StoreFuture<'a, WriteOutcome> {
         Box::pin(async move {
             check_key(key)?;
@@ -193,6 +195,7 @@ impl Store for LocalStore {
                 key,
                 expected,
                 value,
+                bounds,
                 reply,
             })
             .await
@@ -246,6 +249,14 @@ impl Store for LocalStore {
 
     fn size(&self) -> StoreSize {
         self.mirror.size()
+    }
+
+    fn usage(&self, prefix: &str) -> StoreUsage {
+        self.mirror.usage(prefix)
+    }
+
+    fn usages(&self) -> Vec<(Arc<str>, StoreUsage)> {
+        self.mirror.usages()
     }
 
     fn has_more_than(&self, bytes: usize, key: &str) -> bool {

@@ -25,6 +25,7 @@ use crate::{
     error::StoreError,
     mirror::Mirror,
     types::{Precondition, StoreHealth, WriteOutcome},
+    usage::{PendingChanges, UsageChange, WriteBounds},
 };
 use fairgate_base::clock::Clock;
 
@@ -44,11 +45,12 @@ type ResultSender<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// A request to the writer thread.
 pub(super) enum WriteRequest {
-    /// See [`Store::write`](crate::Store::write).
+    /// See [`Store::write_within`](crate::Store::write_within).
     Write {
         key: Arc<str>,
         expected: Precondition,
         value: Option<Bytes>,
+        bounds: WriteBounds,
         reply: ResultSender<WriteOutcome>,
     },
     /// Drop the history up to `floor`.
@@ -79,6 +81,8 @@ struct Batch {
     events: Vec<Arc<StoreEvent>>,
     /// The entries of the changed keys after the batch.
     staged: BTreeMap<Arc<str>, Option<Arc<StoreEntry>>>,
+    /// What the batch changes in the usage.
+    changes: PendingChanges,
     floor: u64,
     written: Vec<(ResultSender<WriteOutcome>, WriteOutcome)>,
     raised: Vec<ResultSender<()>>,
@@ -308,8 +312,9 @@ impl Batch {
                 key,
                 expected,
                 value,
+                bounds,
                 reply,
-            } => match self.decide(mirror, key, expected, value) {
+            } => match self.decide(mirror, key, expected, value, &bounds) {
                 Ok(written) => self.written.push((reply, written)),
                 Err(error) => drop(reply.send(Err(error))),
             },
@@ -326,6 +331,7 @@ impl Batch {
         key: Arc<str>,
         expected: Precondition,
         value: Option<Bytes>,
+        bounds: &WriteBounds,
     ) -> Result<WriteOutcome, StoreError> {
         let before = match self.staged.get(&key) {
             Some(staged) => staged.clone(),
@@ -343,6 +349,14 @@ impl Batch {
                 before,
             });
         }
+        let length = value.as_ref().map(Bytes::len);
+        let change = UsageChange::between(before.as_ref().map(|before| before.length()), length);
+        for limit in &bounds.limits {
+            let used = mirror.usage(&limit.prefix);
+            let used = used.after(self.changes.below(&limit.prefix));
+            limit.check(used, change).map_err(StoreError::OverLimit)?;
+        }
+        self.changes.add(&key, change);
         let revision = newest + 1;
         // All versions share one copy of the key.
         let key = before
