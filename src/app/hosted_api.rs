@@ -201,6 +201,7 @@ impl HostedApi {
             admission,
             admin: main_port.clone(),
             responses: Arc::clone(responses),
+            quotas: StoredObjects::quotas(&config.hosted_api.quota),
         });
         Self {
             budgets: HostedBudgets::new(Arc::clone(&hosted), clock.clone()),
@@ -316,8 +317,7 @@ impl HostedApi {
         metrics.observe_gauge(&catalogue::BOOTSTRAP_ENSURED, move || {
             f64::from(u8::from(ensured.load(Ordering::Relaxed)))
         });
-        let kinds = KINDS.iter().chain(&ADMISSION_KINDS).copied();
-        let kinds = kinds.filter(|kind| self.hosted.has(kind));
+        let kinds = [&KINDS[..], &ADMISSION_KINDS].concat();
         StoredObjects::register(metrics, &self.store, &self.hosted, kinds)
     }
 

@@ -104,7 +104,11 @@ fn play(
     budgets: &'static Budgets,
     patch: fn(usize, usize) -> HostileRequest,
 ) -> Outcome {
-    let config = json!({"eviction": {"mode": "authoritative", "controller": "on"}});
+    // Without a quota: what budgets cost is to be seen of more than one namespace may have by default.
+    let config = json!({
+        "eviction": {"mode": "authoritative", "controller": "on"},
+        "hostedApi": {"quota": {"podDisruptionBudgets": {"objects": 0, "bytes": 0}}},
+    });
     let namespaces = (0..tenants).map(namespace).chain(["v".to_owned()]);
     let scene = own_work::scene_with_pods(&config, tenants, namespaces);
     let created: usize = (0..tenants)

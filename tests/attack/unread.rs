@@ -56,7 +56,11 @@ const EACH: usize = 40;
 /// A gateway with an API of its own in front of the upstream, whose objects these groups may read.
 fn scene(readers: &[&str]) -> Scene {
     let setup = Setup {
-        config: json!({"mode": "standalone", "hostedApi": {"readerGroups": readers}}),
+        config: json!({"mode": "standalone", "hostedApi": {
+            "readerGroups": readers,
+            // Lists are longer than the quota allows by default.
+            "quota": {"flowSchemas": {"bytes": "128Mi"}},
+        }}),
         ..Setup::default()
     };
     Scene::new(&setup, Mix::default())

@@ -62,6 +62,8 @@ const VARYING: &[&str] = &[
     "fairgate_policy_generation",
     "fairgate_policy_loads_total",
     "fairgate_response_peak_bytes",
+    "fairgate_hosted_object_bytes",
+    "fairgate_hosted_quota_used_ratio",
     "fairgate_store_revision",
     "fairgate_upstream_connections",
     "fairgate_upstream_connections_opened_total",

@@ -20,6 +20,7 @@ use crate::{
     ownership::ServedSubresource,
     param_rights::ParamRights,
     query::{self, Query},
+    quota::HostedQuota,
     request::{self, ApiRequest, Caller, MAX_BODY},
     response::ApiResponse,
     response_room::ResponseRoom,
@@ -77,6 +78,8 @@ pub struct HostedSettings {
     pub admin: Arc<dyn AdminEndpoints>,
     /// The memory for responses.
     pub responses: Arc<ResponseMemory>,
+    /// The quotas of objects.
+    pub quotas: HostedQuota,
 }
 
 /// The hosted API.
@@ -127,6 +130,8 @@ impl Hosted {
             merged_documents: MergedDocuments::default(),
             state: ApiState {
                 initial_events: kinds.iter().map(|_| AtomicU64::new(0)).collect(),
+                quota_refusals: kinds.iter().map(|_| AtomicU64::new(0)).collect(),
+                quotas: settings.quotas,
                 store: settings.store,
                 clock: settings.clock,
                 kinds,
@@ -149,6 +154,20 @@ impl Hosted {
     pub fn has(&self, kind: &Kind) -> bool {
         let mut kinds = self.state.kinds.iter();
         kinds.any(|hosted| hosted.is_same_resource(kind))
+    }
+
+    /// The quotas of objects.
+    pub fn quotas(&self) -> &HostedQuota {
+        &self.state.quotas
+    }
+
+    /// The number of writes to objects of a kind that a quota refused.
+    pub fn quota_refusals(&self, kind: &Kind) -> u64 {
+        let kinds = self.state.kinds.iter().zip(&self.state.quota_refusals);
+        let of_kind = kinds.filter(|(hosted, _)| hosted.is_same_resource(kind));
+        of_kind
+            .map(|(_, count)| count.load(Ordering::Relaxed))
+            .sum()
     }
 
     /// The number of objects that were sent at the beginning of watches of a kind.

@@ -48,6 +48,7 @@ mod ownership;
 mod param_rights;
 pub mod posted;
 mod query;
+pub mod quota;
 mod random;
 mod raw_json;
 pub mod reconcile;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::{
     admission::PolicyEnforcer, namespaces::Namespaces, negotiate::Media, param_rights::ParamRights,
+    quota::HostedQuota,
 };
 use fairgate_base::clock::Clock;
 use fairgate_objects::{
@@ -30,6 +31,10 @@ pub(crate) struct ApiState {
     pub(crate) param_rights: ParamRights,
     /// Objects that were sent at the beginning of watches, by the position of their kind in `kinds`.
     pub(crate) initial_events: Box<[AtomicU64]>,
+    /// The quotas of objects.
+    pub(crate) quotas: HostedQuota,
+    /// Writes that a quota refused, by the position of their kind in `kinds`.
+    pub(crate) quota_refusals: Box<[AtomicU64]>,
 }
 
 impl ApiState {
@@ -38,6 +43,14 @@ impl ApiState {
         let kinds = self.kinds.iter().zip(&self.initial_events);
         for (_, count) in kinds.filter(|(other, _)| other.is_same_resource(kind)) {
             count.fetch_add(objects as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a write that a quota refused.
+    pub(crate) fn count_refusal(&self, kind: &Kind) {
+        let kinds = self.kinds.iter().zip(&self.quota_refusals);
+        for (_, count) in kinds.filter(|(other, _)| other.is_same_resource(kind)) {
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
 

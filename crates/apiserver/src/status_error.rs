@@ -15,6 +15,8 @@ pub mod gateway_reasons {
     pub const ADMISSION_DENIED: &str = "admission-denied";
     /// The policies are not known yet.
     pub const ADMISSION_NOT_READY: &str = "admission-not-ready";
+    /// The write would exceed a quota of hosted objects.
+    pub const EXCEEDED_QUOTA: &str = "exceeded-quota";
     /// Responses to the user that were not read yet take as much memory as they may.
     pub const RESPONSE_MEMORY: &str = "response-memory";
 }

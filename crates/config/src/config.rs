@@ -90,6 +90,27 @@ pub struct HostedApiConfig {
     pub authorized_ttl: Duration,
     /// How long deny decisions are cached.
     pub unauthorized_ttl: Duration,
+    /// The quotas of objects.
+    pub quota: HostedQuotaConfig,
+}
+
+/// The quotas of hosted objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostedQuotaConfig {
+    /// The quota of each kind: the key below `hostedApi.quota`, which in lower case is the plural of the kind. For each
+    /// namespace, if the kind has namespaces.
+    pub kinds: Vec<(&'static str, ObjectQuota)>,
+    /// The quota of all objects together.
+    pub total: ObjectQuota,
+}
+
+/// The most objects, and the most bytes that they may take as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectQuota {
+    /// The most objects; `None`: any number.
+    pub objects: Option<u64>,
+    /// The most bytes; `None`: any number.
+    pub bytes: Option<u64>,
 }
 
 /// The store of the hosted objects.

@@ -31,9 +31,10 @@ pub use bearer_token::BearerTokenFile;
 pub use config::{
     AdminConfig, AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode,
     DrainConfig, EnforcementConfig, EtcdConfig, EvictionConfig, EvictionWaitConfig,
-    FlowControlConfig, GatewayMode, HostedApiConfig, LimitsConfig, ListenConfig, LogConfig,
-    LogFormat, LogLevel, ProtocolConfig, RequestHeaderConfig, SecureAdminConfig, StoreConfig,
-    TimeoutsConfig, TokenFileConfig, TokenReviewConfig, UpstreamConfig, UpstreamIdentityConfig,
+    FlowControlConfig, GatewayMode, HostedApiConfig, HostedQuotaConfig, LimitsConfig, ListenConfig,
+    LogConfig, LogFormat, LogLevel, ObjectQuota, ProtocolConfig, RequestHeaderConfig,
+    SecureAdminConfig, StoreConfig, TimeoutsConfig, TokenFileConfig, TokenReviewConfig,
+    UpstreamConfig, UpstreamIdentityConfig,
 };
 pub use error::ConfigError;
 pub use fairgate_eviction::EvictionMode;

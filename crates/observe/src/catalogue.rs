@@ -343,7 +343,17 @@ metrics! {
     HANDSHAKE_ERRORS: Counter, Count, Alpha, ["apiserver"] = "apiserver_tls_handshake_errors_total",
         "Client connections whose TLS handshake failed or took too long.";
     STORAGE_OBJECTS: Gauge, Count, Stable, ["apiserver", "resource"] = "apiserver_storage_objects",
-        "Objects that the hosted API stores, counted every 10 s; -1 if they could not be counted.";
+        "Objects that the hosted API stores; -1 while they are not known.";
+    HOSTED_BYTES: Gauge, Bytes, Alpha, ["resource"] = "fairgate_hosted_object_bytes",
+        "Bytes that the objects of the hosted API take as stored.";
+    HOSTED_QUOTA_OBJECTS: Gauge, Count, Alpha, ["resource"] = "fairgate_hosted_quota_objects",
+        "The most objects that the hosted API stores, in each namespace if the resource has namespaces (hostedApi.quota); +Inf without a quota.";
+    HOSTED_QUOTA_BYTES: Gauge, Bytes, Alpha, ["resource"] = "fairgate_hosted_quota_bytes",
+        "The most bytes that these objects may take as stored (hostedApi.quota); +Inf without a quota.";
+    HOSTED_QUOTA_USED: Gauge, Ratio, Alpha, ["resource"] = "fairgate_hosted_quota_used_ratio",
+        "The part of the quota of objects or bytes that is used, whichever is greater, by the namespace that has used most; computed every 10 s. Over 1 if the objects were stored before the quota.";
+    HOSTED_QUOTA_REFUSALS: Counter, Count, Alpha, ["group", "resource"] = "fairgate_hosted_quota_refusals_total",
+        "Writes of clients to hosted objects that a quota refused.";
     INIT_EVENTS: Counter, Count, Alpha, ["apiserver", "group", "resource"] = "apiserver_init_events_total",
         "Objects of the hosted API that were sent at the beginning of watches.";
     PROCESS_CPU: Counter, Seconds, Alpha, [] = "process_cpu_seconds_total",

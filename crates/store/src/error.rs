@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
+use crate::usage::ExceededLimit;
+
 /// Why an operation of a store failed.
 ///
 /// Cheap to clone: one failed commit is the result of every write in it.
@@ -33,6 +35,10 @@ pub enum StoreError {
         bytes: usize,
         limit: usize,
     },
+
+    /// The write would exceed a limit that it was given. Nothing was written.
+    #[error(transparent)]
+    OverLimit(Box<ExceededLimit>),
 
     /// Not a valid key or prefix: an error of the caller.
     #[error(

@@ -27,6 +27,7 @@ mod mirror;
 mod store;
 mod stored_value;
 mod types;
+mod usage;
 mod watch;
 
 #[cfg(feature = "etcd")]
@@ -41,5 +42,6 @@ pub use self::{
     history::HistoryLimits,
     store::{Store, StoreFuture},
     types::{ListPage, Precondition, ReadRevision, StoreHealth, StoreSize, WriteOutcome},
+    usage::{ExceededLimit, StoreLimit, StoreUsage, WriteBounds},
     watch::Watch,
 };

@@ -8,6 +8,7 @@ use crate::{
     entry::StoreEntry,
     error::StoreError,
     types::{ListPage, Precondition, ReadRevision, StoreHealth, StoreSize, WriteOutcome},
+    usage::{StoreUsage, UsageChange, WriteBounds},
     watch::Watch,
 };
 use fairgate_core::time::Time;
@@ -62,7 +63,54 @@ pub trait Store: Send + Sync {
         key: &'a str,
         expected: Precondition,
         value: Option<Bytes>,
+    ) -> StoreFuture<'a, WriteOutcome> {
+        self.write_within(key, expected, value, WriteBounds::default())
+    }
+
+    /// As [`write`](Self::write), unless the write would exceed one of the limits in `bounds`. Of what is over a limit already, only
+    /// growth is refused. Costs `O(limits)`, whatever is stored.
+    ///
+    /// A local store decides this at the write's turn, so concurrent writes never exceed a limit together. Stores that
+    /// share an etcd compare with what their watches have delivered, and with their own writes in progress: while `n` of
+    /// them write at once, each may use up what it sees as free, so at most `n` times that is added before all have seen
+    /// the writes of the others.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::OverLimit`], after which nothing was written, and those of [`write`](Self::write).
+    fn write_within<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Precondition,
+        value: Option<Bytes>,
+        bounds: WriteBounds,
     ) -> StoreFuture<'a, WriteOutcome>;
+
+    /// Whether a write that changes the length of a value would be within its bounds at present. For writes that do not
+    /// take place: [`write_within`](Self::write_within) checks the others itself.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::OverLimit`].
+    fn check(
+        &self,
+        bounds: &WriteBounds,
+        before: Option<usize>,
+        after: Option<usize>,
+    ) -> Result<(), StoreError> {
+        let change = UsageChange::between(before, after);
+        let mut limits = bounds.limits.iter();
+        limits
+            .try_for_each(|limit| limit.check(self.usage(&limit.prefix), change))
+            .map_err(StoreError::OverLimit)
+    }
+
+    /// What the present entries below `prefix` take, in the cache. Costs `O(1)`.
+    fn usage(&self, prefix: &str) -> StoreUsage;
+
+    /// The same for every prefix that has entries, in no order. Costs `O(prefixes)`, of which there is one for each
+    /// resource and namespace.
+    fn usages(&self) -> Vec<(Arc<str>, StoreUsage)>;
 
     /// The newest revision, linearizable: at least that of every write acknowledged before the call.
     ///

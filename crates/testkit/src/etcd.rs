@@ -23,8 +23,8 @@ pub struct EtcdServer {
     pub directory: PathBuf,
     /// The ports for clients and for peers, which a restart uses again.
     pub ports: (u16, u16),
-    /// The arguments for TLS.
-    secure: Vec<String>,
+    /// Further arguments.
+    arguments: Vec<String>,
 }
 
 impl EtcdServer {
@@ -33,8 +33,8 @@ impl EtcdServer {
         Self::with(Vec::new())
     }
 
-    /// The same, with further arguments for TLS.
-    pub fn with(secure: Vec<String>) -> Self {
+    /// The same, with further arguments. With a certificate it serves TLS.
+    pub fn with(arguments: Vec<String>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fairgate-etcd-{}-{next}", std::process::id());
@@ -42,10 +42,10 @@ impl EtcdServer {
         let _ = fs::remove_dir_all(&directory);
         let ports = (free_port(), free_port());
         Self {
-            shell: run(&directory, ports, &secure),
+            shell: run(&directory, ports, &arguments),
             directory,
             ports,
-            secure,
+            arguments,
         }
     }
 
@@ -61,7 +61,7 @@ impl EtcdServer {
 
     /// Starts it again with the same ports and data.
     pub fn restart(&mut self) {
-        self.shell = run(&self.directory, self.ports, &self.secure);
+        self.shell = run(&self.directory, self.ports, &self.arguments);
     }
 
     /// The URL for clients, without TLS.
@@ -96,12 +96,15 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-fn run(directory: &Path, ports: (u16, u16), secure: &[String]) -> Child {
+fn run(directory: &Path, ports: (u16, u16), arguments: &[String]) -> Child {
     let program = std::env::var(PROGRAM).expect("FAIRGATE_ETCD must name the program etcd");
     // A shell that stops etcd when its input ends, which is also when the test process ends, and then cleans up.
     let script = r#"dir=$1; shift; "$@" & etcd=$!; read -r word; kill -9 $etcd; wait $etcd 2>/dev/null
         [ "$word" = stay ] || rm -rf "$dir""#;
-    let scheme = if secure.is_empty() { "http" } else { "https" };
+    let is_secure = arguments
+        .iter()
+        .any(|argument| argument.starts_with("--cert-file"));
+    let scheme = if is_secure { "https" } else { "http" };
     let clients = format!("{scheme}://127.0.0.1:{}", ports.0);
     let peers = format!("http://127.0.0.1:{}", ports.1);
     Command::new("sh")
@@ -115,7 +118,7 @@ fn run(directory: &Path, ports: (u16, u16), secure: &[String]) -> Child {
         .args(["--initial-advertise-peer-urls", &peers])
         .args(["--initial-cluster", &format!("default={peers}")])
         .args(["--log-level", "error"])
-        .args(secure)
+        .args(arguments)
         .stdin(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

@@ -14,6 +14,7 @@ use std::{
 use fairgate_apiserver::{
     AdminEndpoints, AdminFuture, Hosted, HostedAdmission, HostedLayer, HostedSettings, Ownership,
     authorize::{Authorizer, BuiltInRules},
+    quota::HostedQuota,
     reconcile::Bootstrapper,
 };
 use fairgate_base::clock::Clock;
@@ -54,6 +55,7 @@ impl Server {
             admission: HostedAdmission::OfStore { recorder: None },
             admin: Arc::new(Nobody),
             responses: fairgate_call::ResponseMemory::new(64 << 20),
+            quotas: HostedQuota::default(),
         });
         let mut keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);
         keeper.ensure().await.unwrap();

@@ -10,6 +10,7 @@ use fairgate_apiserver::{
     ApiBody, Hosted, HostedAdmission, HostedSettings,
     authorize::{Authorizer, BuiltInRules},
     namespaces::{NamespaceFuture, NamespaceState, Namespaces},
+    quota::HostedQuota,
 };
 use fairgate_base::clock::Clock;
 use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
@@ -79,6 +80,7 @@ impl InNamespaces {
             admission: HostedAdmission::Off,
             admin: Arc::new(NoAdmin),
             responses: fairgate_call::ResponseMemory::new(64 << 20),
+            quotas: HostedQuota::default(),
         });
         Self {
             hosted,

@@ -18,6 +18,7 @@ mod hostile;
 mod live;
 mod paging;
 mod policies;
+mod quota;
 mod reconciling;
 mod reflector;
 mod restarting;
@@ -108,6 +109,11 @@ impl Home {
         } else {
             "drain: {delay: 0s, grace: 0s}\n"
         };
+        let hosted = if more.contains("hostedApi:") {
+            ""
+        } else {
+            "hostedApi: {readerGroups: [readers]}\n"
+        };
         format!(
             "apiVersion: fairgate.dev/v1alpha1\n\
              kind: Configuration\n\
@@ -116,7 +122,7 @@ impl Home {
              admin: {{address: '127.0.0.1:0'}}\n\
              authentication:\n  tokenFile: tokens\n  tokenReview: {{enabled: false}}\n  \
              anonymous: {{paths: ['*']}}\n\
-             hostedApi: {{readerGroups: [readers]}}\n\
+             {hosted}\
              dataCores: 2\n\
              {drain}{store}{more}"
         )

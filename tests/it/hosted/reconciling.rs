@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use fairgate_apiserver::{
     ApiBody, Hosted, HostedAdmission, HostedSettings,
     authorize::{Authorizer, BuiltInRules},
+    quota::HostedQuota,
     reconcile::ConditionWriter,
 };
 use fairgate_base::clock::Clock;
@@ -52,6 +53,7 @@ impl Hosting {
             admission: HostedAdmission::Off,
             admin: Arc::new(NoAdmin),
             responses: fairgate_call::ResponseMemory::new(64 << 20),
+            quotas: HostedQuota::default(),
         });
         Self {
             hosted,

@@ -11,7 +11,7 @@ use fairgate_apiserver::{AdminEndpoints, AdminFuture};
 use fairgate_core::time::Time;
 use fairgate_store::{
     ListPage, Precondition, ReadRevision, Store, StoreEntry, StoreError, StoreFuture, StoreHealth,
-    StoreSize, Watch, WriteOutcome, local::LocalStore,
+    StoreSize, StoreUsage, Watch, WriteBounds, WriteOutcome, local::LocalStore,
 };
 
 /// No operator endpoints.
@@ -71,18 +71,19 @@ impl Store for SlowStore {
         self.store.list(prefix, after, limit, at)
     }
 
-    fn write<'a>(
+    fn write_within<'a>(
         &'a self,
         key: &'a str,
         expected: Precondition,
         value: Option<Bytes>,
+        bounds: WriteBounds,
     ) -> StoreFuture<'a, WriteOutcome> {
         Box::pin(async move {
             let is_object = key.contains("poddisruptionbudgets") && value.is_some();
             if let (Some(meanwhile), true) = (self.meanwhile.get(), is_object) {
                 meanwhile().await?;
             }
-            self.store.write(key, expected, value).await
+            self.store.write_within(key, expected, value, bounds).await
         })
     }
 
@@ -116,6 +117,14 @@ impl Store for SlowStore {
 
     fn size(&self) -> StoreSize {
         self.store.size()
+    }
+
+    fn usage(&self, prefix: &str) -> StoreUsage {
+        self.store.usage(prefix)
+    }
+
+    fn usages(&self) -> Vec<(Arc<str>, StoreUsage)> {
+        self.store.usages()
     }
 
     fn has_more_than(&self, bytes: usize, key: &str) -> bool {

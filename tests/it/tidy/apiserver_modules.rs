@@ -45,6 +45,7 @@ pub(super) const APISERVER: Edges = &[
             "status_error",
         ],
     ),
+    ("quota", &["status_error"]),
     ("response_room", &["status_error"]),
     (
         "admin",
@@ -66,7 +67,13 @@ pub(super) const APISERVER: Edges = &[
     ),
     (
         "state",
-        &["admission", "namespaces", "negotiate", "param_rights"],
+        &[
+            "admission",
+            "namespaces",
+            "negotiate",
+            "param_rights",
+            "quota",
+        ],
     ),
     ("namespace_records", &["state"]),
     (
@@ -82,6 +89,7 @@ pub(super) const APISERVER: Edges = &[
             "negotiate",
             "object_writer",
             "query",
+            "quota",
             "random",
             "request",
             "response",
@@ -147,6 +155,7 @@ pub(super) const APISERVER: Edges = &[
             "ownership",
             "param_rights",
             "query",
+            "quota",
             "request",
             "response",
             "response_room",

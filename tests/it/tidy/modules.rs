@@ -109,17 +109,25 @@ const PROXY: Edges = &[
 
 /// The stores: their entries, the mirror in memory, and the two backends that feed it.
 const STORE: Edges = &[
-    ("error", &[]),
+    ("usage", &[]),
+    ("error", &["usage"]),
     ("entry", &["error", "stored_value"]),
     ("history", &["entry"]),
     ("types", &["entry"]),
     ("migration", &[]),
     (
         "mirror",
-        &["entry", "error", "history", "types", "stored_value"],
+        &[
+            "entry",
+            "error",
+            "history",
+            "types",
+            "stored_value",
+            "usage",
+        ],
     ),
     ("watch", &["entry", "error", "mirror"]),
-    ("store", &["entry", "error", "types", "watch"]),
+    ("store", &["entry", "error", "types", "usage", "watch"]),
     ("stored_value", &[]),
     (
         "etcd",
@@ -131,6 +139,7 @@ const STORE: Edges = &[
             "mirror",
             "store",
             "types",
+            "usage",
             "watch",
         ],
     ),
@@ -144,6 +153,7 @@ const STORE: Edges = &[
             "mirror",
             "store",
             "types",
+            "usage",
             "watch",
         ],
     ),

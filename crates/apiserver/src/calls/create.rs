@@ -225,13 +225,15 @@ impl CallContext<'_> {
         let key = self.key(name);
         if dry_run {
             let found = store.get(&key, fairgate_store::ReadRevision::Newest).await;
-            let found = found.map_err(|error| store_fault(&error))?;
-            return Ok(found.is_none().then_some(object));
+            if found.map_err(|error| store_fault(&error))?.is_some() {
+                return Ok(None);
+            }
+            self.check_quota(name, None, &object::encode(self.kind, &object))?;
+            return Ok(Some(object));
         }
         metadata::set(&mut object, "resourceVersion", Value::Null);
         let bytes = object::encode(self.kind, &object);
-        let written = store.write(&key, Precondition::Absent, Some(bytes)).await;
-        match written.map_err(|error| write_fault(&error))? {
+        match self.write(name, Precondition::Absent, Some(bytes)).await? {
             WriteOutcome::Done { revision, .. } => {
                 metadata::set(&mut object, "resourceVersion", json!(revision.to_string()));
                 self.log_change("create", name, None, Some(revision));

@@ -9,6 +9,7 @@ mod delete;
 mod delete_options;
 mod patch;
 mod read;
+mod store_write;
 mod update;
 mod watch;
 

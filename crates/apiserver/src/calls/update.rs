@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ApiResponse, CallContext, OwnedKind, StatusError, write_fault};
+use super::{ApiResponse, CallContext, OwnedKind, StatusError};
 use crate::{
     negotiate::{self, Media},
     query::{Write, WriteOptions},
@@ -233,19 +233,18 @@ impl CallContext<'_> {
                 created: false,
             }))
         };
+        let name = &self.place.name;
         if options.dry_run {
+            self.check_quota(name, Some(entry), &object::encode(self.kind, &new))?;
             return done(new);
         }
         // An object that is being deleted is removed with its last finalizer.
         let removes = metadata::is_deleting(live) && metadata::finalizers(&new).next().is_none();
         let bytes = (!removes).then(|| object::encode(self.kind, &new));
-        let key = self.key(&self.place.name);
         let expected = Precondition::At(entry.revision);
-        let written = self.state.store.write(&key, expected, bytes).await;
-        match written.map_err(|error| write_fault(&error))? {
+        match self.write(name, expected, bytes).await? {
             WriteOutcome::Done { revision, .. } => {
                 if revision != entry.revision {
-                    let name = &self.place.name;
                     self.log_change("update", name, Some(entry.revision), Some(revision));
                 }
                 // A removed object is returned as sent: `new` was not stored.

@@ -1,4 +1,4 @@
-//! Reads `hostedApi` and `store`: the API of the policy objects, and where they are stored.
+//! Reads `hostedApi` and `store`: the API of the policy objects with its quotas, and where they are stored.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{HOUR, SECOND, pem_files};
 use crate::{
-    config::{EtcdConfig, HostedApiConfig, StoreConfig},
+    config::{EtcdConfig, HostedApiConfig, HostedQuotaConfig, ObjectQuota, StoreConfig},
     pem,
     secret::Secret,
     section::ConfigSection,
@@ -34,7 +34,36 @@ pub(super) fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
             &(Duration::ZERO..=HOUR),
             values::duration,
         ),
+        quota: section.section("quota", quota),
     }
+}
+
+/// The keys of the quotas of kinds, with the default number of objects and mebibytes.
+const QUOTAS: [(&str, u32, u64); 5] = [
+    ("flowSchemas", 20_000, 64),
+    ("podDisruptionBudgets", 5_000, 16),
+    ("priorityLevelConfigurations", 5_000, 16),
+    ("validatingAdmissionPolicies", 5_000, 64),
+    ("validatingAdmissionPolicyBindings", 5_000, 16),
+];
+
+fn quota(section: &mut ConfigSection<'_>) -> HostedQuotaConfig {
+    let mut read = |key, objects, mebibytes: u64| {
+        section.section(key, |quota| ObjectQuota {
+            objects: limit(quota.get("objects", objects, values::count).into()),
+            bytes: limit(quota.ranged("bytes", mebibytes << 20, &(0..=1 << 40), values::bytes)),
+        })
+    };
+    let kinds = QUOTAS.map(|(key, objects, mebibytes)| (key, read(key, objects, mebibytes)));
+    HostedQuotaConfig {
+        kinds: kinds.into(),
+        total: read("total", 200_000, 256),
+    }
+}
+
+/// 0 stands for no limit.
+fn limit(written: u64) -> Option<u64> {
+    (written > 0).then_some(written)
 }
 
 pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {

@@ -12,7 +12,7 @@ use fairgate_admission::Fidelity;
 use fairgate_admitter::PublishedPolicies;
 use fairgate_cluster::{ClusterSettings, FollowedCluster, PolicyPublisher, PublishingStatus};
 use fairgate_store::{
-    ListPage, Precondition, StoreFuture, StoreSize, WriteOutcome,
+    ListPage, Precondition, StoreFuture, StoreSize, StoreUsage, WriteBounds, WriteOutcome,
     local::{LocalSettings, LocalStore},
 };
 use fairgate_upstream::{
@@ -43,6 +43,14 @@ impl Drop for UnreadableStore {
 }
 
 impl Store for UnreadableStore {
+    fn usage(&self, prefix: &str) -> StoreUsage {
+        self.store.usage(prefix)
+    }
+
+    fn usages(&self) -> Vec<(Arc<str>, StoreUsage)> {
+        self.store.usages()
+    }
+
     fn has_more_than(&self, bytes: usize, key: &str) -> bool {
         self.store.has_more_than(bytes, key)
     }
@@ -69,13 +77,14 @@ impl Store for UnreadableStore {
         self.store.list(prefix, after, limit, at)
     }
 
-    fn write<'a>(
+    fn write_within<'a>(
         &'a self,
         key: &'a str,
         expected: Precondition,
         value: Option<Bytes>,
+        bounds: WriteBounds,
     ) -> StoreFuture<'a, WriteOutcome> {
-        self.store.write(key, expected, value)
+        self.store.write_within(key, expected, value, bounds)
     }
 
     fn revision(&self) -> StoreFuture<'_, u64> {

@@ -3,6 +3,7 @@
 //! [`conformance!`] makes a test of each function in the modules below for one kind of store. All that they know of it
 //! is a [`TestStore`]: where one set of objects lives, and can be opened again.
 
+pub(super) mod limits;
 pub(super) mod reads;
 pub(super) mod reopening;
 pub(super) mod watches;
@@ -37,6 +38,10 @@ macro_rules! conformance {
     };
     ($place:expr) => {
         $crate::conformance::conformance! { $place =>
+            limits:
+                what_is_used_is_counted_by_prefix_also_after_reopening
+                a_write_beyond_a_limit_is_refused_and_one_that_shrinks_is_not
+                concurrent_writes_do_not_exceed_a_limit_together;
             writes:
                 every_change_gets_the_next_revision_whatever_its_prefix
                 a_write_that_changes_nothing_gets_no_revision

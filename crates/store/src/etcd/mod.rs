@@ -44,10 +44,11 @@ use crate::{
     mirror::Mirror,
     store::{Store, StoreFuture},
     types::{ListPage, Precondition, ReadRevision, StoreHealth, StoreSize, WriteOutcome},
+    usage::{PendingChanges, StoreUsage, WriteBounds},
     watch::Watch,
 };
 use fairgate_base::clock::Clock;
-use fairgate_core::time::Time;
+use fairgate_core::{sync::Mutex, time::Time};
 
 /// How to reach etcd, and which keys to use.
 #[derive(Clone)]
@@ -91,6 +92,8 @@ struct Shared {
     mirror: Arc<Mirror>,
     limits: HistoryLimits,
     clock: Clock,
+    /// What the writes in progress add. While etcd's response and its event overtake each other, a change may count twice.
+    pending: Mutex<PendingChanges>,
     /// Why the feed is not running; empty while it runs.
     feed_error: ArcSwapOption<StoreError>,
     /// The highest revision that readers wait for in the mirror.
@@ -119,6 +122,7 @@ impl EtcdStore {
             mirror: Arc::new(Mirror::new()),
             limits: settings.limits,
             clock,
+            pending: Mutex::default(),
             feed_error: ArcSwapOption::empty(),
             requested: watch::Sender::new(0),
             cluster: AtomicU64::new(0),
@@ -185,16 +189,18 @@ impl Store for EtcdStore {
         })
     }
 
-    fn write<'a>(
+    fn write_within<'a>(
         &'a self,
         key: &'a str,
         expected: Precondition,
         value: Option<Bytes>,
+        bounds: WriteBounds,
     ) -> StoreFuture<'a, WriteOutcome> {
         Box::pin(async move {
             check_key(key)?;
             check_size(key, value.as_ref())?;
             let size = value.as_ref().map_or(0, Bytes::len);
+            let _pending = self.shared.begin_change(key, value.as_ref(), &bounds)?;
             match self.shared.write(key, expected, value).await {
                 // etcd's error does not name the key.
                 Err(StoreError::TooLarge { limit, .. }) => Err(StoreError::TooLarge {
@@ -255,6 +261,14 @@ impl Store for EtcdStore {
 
     fn size(&self) -> StoreSize {
         self.shared.mirror.size()
+    }
+
+    fn usage(&self, prefix: &str) -> StoreUsage {
+        self.shared.mirror.usage(prefix)
+    }
+
+    fn usages(&self) -> Vec<(Arc<str>, StoreUsage)> {
+        self.shared.mirror.usages()
     }
 
     fn has_more_than(&self, bytes: usize, key: &str) -> bool {

@@ -16,12 +16,52 @@ use crate::{
     entry::StoreEntry,
     error::StoreError,
     types::{Precondition, WriteOutcome},
+    usage::{UsageChange, WriteBounds},
 };
+use fairgate_core::sync::lock;
 
 /// How long an acknowledged write waits for the mirror to contain it.
 const MIRROR_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A change that counts as made while it is written.
+pub(super) struct PendingChange<'a> {
+    shared: &'a Shared,
+    key: &'a str,
+    change: UsageChange,
+}
+
+impl Drop for PendingChange<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.pending).add(self.key, self.change.reversed());
+    }
+}
+
 impl Shared {
+    /// Checks the limits of a write, and counts what it adds as used until the result is dropped.
+    pub(super) fn begin_change<'a>(
+        &'a self,
+        key: &'a str,
+        value: Option<&Bytes>,
+        bounds: &WriteBounds,
+    ) -> Result<PendingChange<'a>, StoreError> {
+        let before = self.mirror.get(key)?;
+        let before = before.as_ref().map(|before| before.length());
+        let change = UsageChange::between(before, value.map(Bytes::len));
+        let mut pending = lock(&self.pending);
+        for limit in &bounds.limits {
+            let used = self.mirror.usage(&limit.prefix);
+            let used = used.after(pending.below(&limit.prefix));
+            limit.check(used, change).map_err(StoreError::OverLimit)?;
+        }
+        let change = change.growth();
+        pending.add(key, change);
+        Ok(PendingChange {
+            shared: self,
+            key,
+            change,
+        })
+    }
+
     /// Writes or deletes an object, unless that would change nothing.
     pub(super) async fn write(
         &self,

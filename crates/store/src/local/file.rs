@@ -33,6 +33,7 @@ use super::{
         FORMAT, Failure, META, STATE, UNDO, begin, beside, corrupt, directory, failed,
         forget_cached, guarded, number, sync,
     },
+    disk::{Disk, ReserveUse, ReservedFile, Space, pages_of},
     migration,
 };
 use crate::{
@@ -44,11 +45,14 @@ use crate::{
 const FIRST_REVISION: u64 = 1;
 /// Small, because the mirror has everything in memory.
 const CACHE_BYTES: usize = 1 << 20;
+/// About how much of the file every commit takes for the pages that lead to what it changes, in bytes.
+const PAGES_OF_COMMIT: u64 = 64 << 10;
 
 /// The open file, locked against other processes.
 pub(super) struct StoreFile {
     // Fields are dropped in order: the database is closed before it is unlocked.
     database: Database,
+    space: Space,
     path: PathBuf,
     lock: Lock,
 }
@@ -103,8 +107,8 @@ pub(super) struct Contents {
 
 impl StoreFile {
     /// Opens or creates the file at `path`, and checks and reads all of it.
-    pub(super) fn open(path: &Path) -> Result<(Self, Contents), StoreError> {
-        let (file, contents) = Self::read(path)?;
+    pub(super) fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<(Self, Contents), StoreError> {
+        let (file, contents) = Self::read(path, disk)?;
         let (seen, found) = (file.lock.noted(), contents.revision);
         if found < seen {
             return Err(StoreError::WentBack { seen, found });
@@ -114,21 +118,21 @@ impl StoreFile {
     }
 
     /// As [`open`](Self::open), but does not compare the revision with that of the lock file.
-    fn read(path: &Path) -> Result<(Self, Contents), StoreError> {
+    fn read(path: &Path, disk: &Arc<dyn Disk>) -> Result<(Self, Contents), StoreError> {
         let lock = locked(path)?;
         match fs::metadata(path) {
             Ok(metadata) if metadata.len() == 0 => {
                 return Err(corrupt(path, "it is empty"));
             }
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => make(path)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => make(path, disk)?,
             Err(error) => return Err(failed(path, "reading it", error)),
         }
-        let mut database = guarded(path, || checked(path))?;
+        let (mut database, mut space) = checked(path, disk)?;
         if guarded(path, || migration::format(&database))? == 1 {
             drop(database);
             let copy = migration::keep_copy(path)?;
-            database = guarded(path, || checked(path))?;
+            (database, space) = checked(path, disk)?;
             guarded(path, || migration::from_format_1(&database))?;
             tracing::info!(
                 path = %path.display(),
@@ -138,6 +142,7 @@ impl StoreFile {
         }
         let file = Self {
             database,
+            space,
             path: path.to_owned(),
             lock,
         };
@@ -145,14 +150,42 @@ impl StoreFile {
         Ok((file, contents))
     }
 
-    /// Commits `events`, in ascending order, and drops the history up to `floor`, atomically. After a
-    /// failure the commit may have taken place: close the file and open it again to find out.
-    pub(super) fn commit(&self, events: &[Arc<StoreEvent>], floor: u64) -> Result<(), StoreError> {
-        guarded(&self.path, || write(&self.database, events, floor))?;
+    /// Commits `events`, in ascending order, and drops the history up to `floor`, atomically; it `takes` so much of the
+    /// reserve. After a failure the commit may have taken place: close the file and open it again to find out.
+    pub(super) fn commit(
+        &self,
+        events: &[Arc<StoreEvent>],
+        floor: u64,
+        takes: ReserveUse,
+    ) -> Result<(), StoreError> {
+        if takes == ReserveUse::Nothing {
+            let reserved = self.space.reserve();
+            reserved.map_err(|error| failed(&self.path, "reserving space for it", error))?;
+        }
+        guarded(&self.path, || write(self, events, floor, takes))?;
         if let Some(last) = events.last() {
             self.lock.note(last.revision);
         }
         Ok(())
+    }
+
+    /// Commits `events` with as little space as possible: without any history, also the one that is there.
+    ///
+    /// It is followed by an empty commit, after which redb uses again what this one has freed.
+    pub(super) fn commit_frugally(
+        &self,
+        events: &[Arc<StoreEvent>],
+        floor: u64,
+        takes: ReserveUse,
+    ) -> Result<(), StoreError> {
+        let last = events.last().map_or(floor, |last| last.revision);
+        self.commit(events, last, takes)?;
+        self.commit(&[], 0, ReserveUse::All)
+    }
+
+    /// Whether the file could grow, as far as the disk is concerned.
+    pub(super) fn can_grow(&self) -> bool {
+        self.space.can_grow()
     }
 
     /// Closes the file in any state.
@@ -207,7 +240,7 @@ fn locked(path: &Path) -> Result<Lock, StoreError> {
 }
 
 /// Creates an empty store at `path`, atomically.
-fn make(path: &Path) -> Result<(), StoreError> {
+fn make(path: &Path, disk: &Arc<dyn Disk>) -> Result<(), StoreError> {
     let name = beside(path, ".new");
     let file = OpenOptions::new()
         .read(true)
@@ -217,8 +250,13 @@ fn make(path: &Path) -> Result<(), StoreError> {
         .mode(0o600)
         .open(&name)
         .map_err(|error| failed(&name, "making it", error))?;
+    let file = ReservedFile::new(file, disk).and_then(|(file, space)| {
+        space.reserve()?;
+        Ok(file)
+    });
+    let file = file.map_err(|error| failed(&name, "reserving space for it", error))?;
     guarded(&name, || {
-        let database = builder().create_file(file)?;
+        let database = builder().create_with_backend(file)?;
         let transaction = begin(&database)?;
         {
             let mut meta = transaction.open_table(META)?;
@@ -270,12 +308,18 @@ fn parents(path: &Path) -> impl Iterator<Item = &Path> {
 }
 
 /// Opens the database and compares every page with its checksum.
-fn checked(path: &Path) -> Result<Database, Failure> {
-    let mut database = builder().open(path)?;
-    if !database.check_integrity()? {
-        return Err(Failure::Damaged("a checksum is wrong".to_owned()));
-    }
-    Ok(database)
+fn checked(path: &Path, disk: &Arc<dyn Disk>) -> Result<(Database, Space), StoreError> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let reserved = file.and_then(|file| ReservedFile::new(file, disk));
+    let (file, space) = reserved.map_err(|error| failed(path, "opening it", error))?;
+    let database = guarded(path, || {
+        let mut database = builder().create_with_backend(file)?;
+        if !database.check_integrity()? {
+            return Err(Failure::Damaged("a checksum is wrong".to_owned()));
+        }
+        Ok(database)
+    })?;
+    Ok((database, space))
 }
 
 fn builder() -> redb::Builder {
@@ -284,8 +328,14 @@ fn builder() -> redb::Builder {
     builder
 }
 
-fn write(database: &Database, events: &[Arc<StoreEvent>], floor: u64) -> Result<(), Failure> {
-    let transaction = begin(database)?;
+fn write(
+    file: &StoreFile,
+    events: &[Arc<StoreEvent>],
+    floor: u64,
+    takes: ReserveUse,
+) -> Result<(), Failure> {
+    let transaction = begin(&file.database)?;
+    let mut written = PAGES_OF_COMMIT;
     {
         let mut meta = transaction.open_table(META)?;
         let mut state = transaction.open_table(STATE)?;
@@ -295,8 +345,14 @@ fn write(database: &Database, events: &[Arc<StoreEvent>], floor: u64) -> Result<
                 Some(entry) => state.insert(&*event.key, (entry.revision, &*entry.bytes()))?,
                 None => state.remove(&*event.key)?,
             };
+            let length = event.after.as_ref().map_or(0, |after| after.length());
+            written += pages_of(length) + pages_of(0);
+            if event.revision <= floor {
+                continue;
+            }
             let before = event.before.as_ref();
             let (revision, value) = before.map_or((0, Bytes::new()), |b| (b.revision, b.bytes()));
+            written += pages_of(value.len());
             undo.insert(event.revision, (&*event.key, revision, &*value))?;
         }
         if let Some(last) = events.last() {
@@ -309,6 +365,7 @@ fn write(database: &Database, events: &[Arc<StoreEvent>], floor: u64) -> Result<
             undo.retain_in(..=floor, |_, _| false)?;
         }
     }
+    file.space.check(&transaction, written, takes)?;
     Ok(transaction.commit()?)
 }
 

@@ -9,13 +9,17 @@
 //! the file is opened. With one phase, damage to the last commit looks like a crash during it, and the
 //! commit would silently be undone.
 //!
+//! Space is allocated before it is used, and some of it is reserved, so that deletions succeed on a full disk; see `disk`.
+//!
 //! Checksums cannot detect that the whole file is an old copy. The revision in the lock file does.
 //!
 //! The history is in the file too, so a watch resumes across restarts. See `file` for the tables.
 //!
 //! Not here: several processes. A second one is refused; `etcd` is for that.
 
+mod batch;
 mod database;
+mod disk;
 mod file;
 mod migration;
 mod settings;
@@ -34,7 +38,11 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 
 pub use self::settings::LocalSettings;
-use self::writer::{Op, WriterThread};
+use self::{
+    batch::{Op, PendingWrite, WriteRequest},
+    disk::{Disk, SystemDisk},
+    writer::WriterThread,
+};
 use crate::{
     entry::{StoreEntry, check_key, check_size},
     error::StoreError,
@@ -42,6 +50,7 @@ use crate::{
     mirror::Mirror,
     store::{Store, StoreFuture},
     types::{ListPage, Precondition, ReadRevision, StoreHealth, StoreSize, WriteOutcome},
+    usage::{StoreUsage, WriteBounds},
     watch::Watch,
 };
 use fairgate_base::clock::Clock;
@@ -72,8 +81,16 @@ impl LocalStore {
     /// [`StoreError::Locked`], [`StoreError::Corrupt`], [`StoreError::Foreign`] for a format that is
     /// not ours, [`StoreError::Full`], [`StoreError::Io`].
     pub fn open(settings: LocalSettings, clock: Clock) -> Result<Self, StoreError> {
+        Self::open_on(Arc::new(SystemDisk), settings, clock)
+    }
+
+    fn open_on(
+        disk: Arc<dyn Disk>,
+        settings: LocalSettings,
+        clock: Clock,
+    ) -> Result<Self, StoreError> {
         let (on_open, opened) = mpsc::sync_channel(1);
-        let local = Self::spawn(settings, clock, Some(on_open))?;
+        let local = Self::spawn(disk, settings, clock, Some(on_open))?;
         match opened.recv() {
             Ok(result) => result.map(|()| local),
             Err(_) => Err(StoreError::Failed("its thread ended".to_owned())),
@@ -87,10 +104,11 @@ impl LocalStore {
     ///
     /// Only when the system cannot start a thread.
     pub fn start(settings: LocalSettings, clock: Clock) -> Result<Self, StoreError> {
-        Self::spawn(settings, clock, None)
+        Self::spawn(Arc::new(SystemDisk), settings, clock, None)
     }
 
     fn spawn(
+        disk: Arc<dyn Disk>,
         settings: LocalSettings,
         clock: Clock,
         on_open: Option<mpsc::SyncSender<Result<(), StoreError>>>,
@@ -99,7 +117,7 @@ impl LocalStore {
         let limits = settings.limits;
         let (ops, inbox) = mpsc::channel();
         let path = settings.path.clone();
-        let mut writer = WriterThread::new(settings, clock, mirror.clone());
+        let mut writer = WriterThread::new(disk, settings, clock, mirror.clone());
         let thread = thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || writer.run(&inbox, on_open))
@@ -119,7 +137,7 @@ impl LocalStore {
 
     async fn submit<T>(
         &self,
-        op: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> writer::WriteRequest,
+        op: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> WriteRequest,
     ) -> Result<T, StoreError> {
         let gone = || StoreError::Failed("its thread ended; restart fairgate".to_owned());
         let room = self.room.clone().acquire_owned().await;
@@ -179,21 +197,25 @@ impl Store for LocalStore {
         })
     }
 
-    fn write<'a>(
+    fn write_within<'a>(
         &'a self,
         key: &'a str,
         expected: Precondition,
         value: Option<Bytes>,
+        bounds: WriteBounds,
     ) -> StoreFuture<'a, WriteOutcome> {
         Box::pin(async move {
             check_key(key)?;
             check_size(key, value.as_ref())?;
             let key = Arc::from(key);
-            self.submit(|reply| writer::WriteRequest::Write {
-                key,
-                expected,
-                value,
-                reply,
+            self.submit(|reply| {
+                WriteRequest::Write(PendingWrite {
+                    key,
+                    expected,
+                    value,
+                    bounds,
+                    reply,
+                })
             })
             .await
         })
@@ -235,7 +257,7 @@ impl Store for LocalStore {
             if floor <= self.mirror.floor() {
                 return Ok(());
             }
-            self.submit(|reply| writer::WriteRequest::Raise { floor, reply })
+            self.submit(|reply| WriteRequest::Raise { floor, reply })
                 .await
         })
     }
@@ -246,6 +268,14 @@ impl Store for LocalStore {
 
     fn size(&self) -> StoreSize {
         self.mirror.size()
+    }
+
+    fn usage(&self, prefix: &str) -> StoreUsage {
+        self.mirror.usage(prefix)
+    }
+
+    fn usages(&self) -> Vec<(Arc<str>, StoreUsage)> {
+        self.mirror.usages()
     }
 
     fn has_more_than(&self, bytes: usize, key: &str) -> bool {

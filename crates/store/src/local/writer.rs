@@ -3,9 +3,11 @@
 //! It takes the queued writes, checks the precondition of each against the state at its turn, commits all
 //! changes at once, applies them to the mirror, and replies. After a failed commit it closes the file and
 //! opens it again to see whether the commit took place; the mirror continues to serve reads.
+//!
+//! Opening a file costs as much as reading all of it, so once the disk was full, no write is tried that would fail again:
+//! until there is room, only those are written that make some, and essential ones, from the reserve (`disk`).
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, SyncSender},
@@ -13,84 +15,60 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
-
 use super::{
+    batch::{Batch, Op, WriteRequest},
+    disk::{Disk, ReserveUse},
     file::{Contents, StoreFile},
     settings::LocalSettings,
 };
-use crate::{
-    entry::{StoreEntry, StoreEvent},
-    error::StoreError,
-    mirror::Mirror,
-    types::{Precondition, StoreHealth, WriteOutcome},
-};
+use crate::{entry::StoreEvent, error::StoreError, mirror::Mirror, types::StoreHealth};
 use fairgate_base::clock::Clock;
+use fairgate_core::time::Time;
 
 /// How many bytes of values a commit combines; it has at least one write.
 const BATCH_BYTES: usize = 8 << 20;
 /// How often a file that could not be opened or written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// A queued request, and its permit of the queue.
-pub(super) struct Op {
-    pub(super) request: WriteRequest,
-    pub(super) room: OwnedSemaphorePermit,
-}
-
-/// The channel for the result of a request.
-type ResultSender<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// A request to the writer thread.
-pub(super) enum WriteRequest {
-    /// See [`Store::write`](crate::Store::write).
-    Write {
-        key: Arc<str>,
-        expected: Precondition,
-        value: Option<Bytes>,
-        reply: ResultSender<WriteOutcome>,
-    },
-    /// Drop the history up to `floor`.
-    Raise { floor: u64, reply: ResultSender<()> },
-}
-
-impl WriteRequest {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Write { value, .. } => value.as_ref().map_or(0, Bytes::len),
-            Self::Raise { .. } => 0,
-        }
-    }
-}
+/// How many values of the maximum length must be deleted on a full disk before something may be added again at once.
+const ENOUGH_FREED: u64 = 2;
+/// How many writes a commit combines that may use the reserve.
+const FRUGAL_WRITES: usize = 64;
 
 /// The state of the writer thread.
 pub(super) struct WriterThread {
+    disk: Arc<dyn Disk>,
     settings: LocalSettings,
     clock: Clock,
     mirror: Arc<Mirror>,
     /// `None` before it could be opened, and after a failure.
     file: Option<StoreFile>,
+    /// Set while the disk is full.
+    full: Option<FullDisk>,
 }
 
-/// Requests with a decided outcome that is not durable yet.
-#[derive(Default)]
-struct Batch {
-    events: Vec<Arc<StoreEvent>>,
-    /// The entries of the changed keys after the batch.
-    staged: BTreeMap<Arc<str>, Option<Arc<StoreEntry>>>,
-    floor: u64,
-    written: Vec<(ResultSender<WriteOutcome>, WriteOutcome)>,
-    raised: Vec<ResultSender<()>>,
+/// The disk was full when something was added.
+struct FullDisk {
+    error: StoreError,
+    /// When that was tried for the last time.
+    tried: Time,
+    /// The bytes of the values that were deleted since then.
+    freed: u64,
 }
 
 impl WriterThread {
-    pub(super) fn new(settings: LocalSettings, clock: Clock, mirror: Arc<Mirror>) -> Self {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        settings: LocalSettings,
+        clock: Clock,
+        mirror: Arc<Mirror>,
+    ) -> Self {
         Self {
+            disk,
             settings,
             clock,
             mirror,
             file: None,
+            full: None,
         }
     }
 
@@ -130,21 +108,19 @@ impl WriterThread {
 
     /// Checks whether a failure has passed. Needed because a store that is not ready may get no requests.
     fn probe(&mut self) {
-        let Some(file) = self.file.take() else {
+        if self.file.is_none() {
             // A failure is reported in the health.
             drop(self.open());
             return;
-        };
-        match file.commit(&[], self.mirror.floor()) {
-            Ok(()) => {
-                self.file = Some(file);
-                self.mirror.set_health(StoreHealth::Ready);
-            }
-            Err(error) => {
-                file.close();
-                self.degrade(&error);
-            }
         }
+        // It is called once in every `RETRY`.
+        if self.still_full(true).is_some() {
+            return;
+        }
+        // Unlike a write of a client, it is made although it changes nothing.
+        let floor = self.mirror.floor();
+        let probed = self.on_file(&[], |file| file.commit(&[], floor, ReserveUse::Nothing));
+        self.note_space(probed.err());
     }
 
     fn serve(&mut self, first: Op, inbox: &Receiver<Op>) {
@@ -156,51 +132,135 @@ impl WriterThread {
             bytes += op.request.bytes();
             ops.push(op);
         }
-        let mut batch = Batch::default();
-        let mut rooms = Vec::with_capacity(ops.len());
-        let open = self.open();
-        for op in ops {
-            rooms.push(op.room);
-            match &open {
-                Ok(()) => batch.take(&self.mirror, op.request),
-                Err(error) => refuse(op.request, error),
-            }
+        // Room in the queue is free once the requests are answered.
+        let (requests, rooms): (Vec<_>, Vec<_>) =
+            ops.into_iter().map(|op| (op.request, op.room)).unzip();
+        match self.open() {
+            Ok(()) => self.carry_out(requests),
+            Err(error) => refuse(requests, &error),
         }
-        self.finish(batch);
+        drop(rooms);
     }
 
-    /// Makes `batch` durable, then visible, then replies.
-    fn finish(&mut self, mut batch: Batch) {
+    /// Carries out requests together, or those that a full disk allows.
+    fn carry_out(&mut self, mut requests: Vec<WriteRequest>) {
+        if self.full.is_some() {
+            requests = self.carry_out_frugally(requests);
+            if requests.is_empty() {
+                return;
+            }
+            if let Some(error) = self.still_full(false) {
+                refuse(requests, &error);
+                return;
+            }
+        }
+        let mut batch = Batch::default();
+        for request in requests {
+            batch.take(&self.mirror, request);
+        }
+        if let Err((requests, error)) = self.finish(batch) {
+            let adding = self.carry_out_frugally(requests);
+            refuse(adding, &error);
+        }
+    }
+
+    /// Makes `batch` durable, then visible, then replies. On a full disk it returns the requests.
+    fn finish(&mut self, mut batch: Batch) -> Result<(), (Vec<WriteRequest>, StoreError)> {
         if self.mirror.overflows(&self.settings.limits) {
             let now = self.clock.now();
             let due = self.mirror.due_floor(now, &self.settings.limits);
             batch.floor = batch.floor.max(due);
         }
-        let outcome = self.commit(&batch.events, batch.floor);
+        if batch.events.is_empty() && batch.floor <= self.mirror.floor() {
+            batch.reply(&Ok(()));
+            return Ok(());
+        }
+        let takes = batch.takes();
+        let outcome = self.on_file(&batch.events, |file| {
+            file.commit(&batch.events, batch.floor, takes)
+        });
         if outcome.is_ok() {
             self.mirror.apply(self.clock.now(), &batch.events);
             self.mirror.raise_floor(batch.floor);
         }
-        // Writes that lost or changed nothing fail too: they were decided on top of changes of the batch.
-        for (reply, written) in batch.written {
-            // The caller may have stopped waiting.
-            let _ = reply.send(outcome.clone().map(|()| written));
+        if takes == ReserveUse::Nothing {
+            self.note_space(outcome.as_ref().err().cloned());
         }
-        for reply in batch.raised {
-            let _ = reply.send(outcome.clone());
+        match outcome {
+            Err(error @ StoreError::Full { .. }) if takes == ReserveUse::Nothing => {
+                Err((batch.into_requests(), error))
+            }
+            outcome => {
+                batch.reply(&outcome);
+                Ok(())
+            }
         }
     }
 
-    fn commit(&mut self, events: &[Arc<StoreEvent>], floor: u64) -> Result<(), StoreError> {
-        if events.is_empty() && floor <= self.mirror.floor() {
-            return Ok(());
+    /// Carries out what makes room, and what is essential, with as little space as possible. Returns the other requests.
+    fn carry_out_frugally(&mut self, requests: Vec<WriteRequest>) -> Vec<WriteRequest> {
+        let (mut adding, mut together) = (Vec::new(), Vec::new());
+        // As many bytes of values as fit in half of what one value may take.
+        let most = usize::try_from(self.disk.piece() / 2).unwrap_or(usize::MAX);
+        let mut bytes = 0;
+        for request in requests {
+            match request.adds(&self.mirror) {
+                true if request.is_essential() => {
+                    self.finish_frugally(vec![request], ReserveUse::Part);
+                }
+                true => adding.push(request),
+                false => {
+                    let next = request.bytes();
+                    if together.len() >= FRUGAL_WRITES || bytes + next > most {
+                        self.finish_frugally(std::mem::take(&mut together), ReserveUse::All);
+                        bytes = 0;
+                    }
+                    bytes += next;
+                    together.push(request);
+                }
+            }
         }
+        self.finish_frugally(together, ReserveUse::All);
+        adding
+    }
+
+    /// The file keeps no history of what is written here; that in memory is as ever.
+    fn finish_frugally(&mut self, requests: Vec<WriteRequest>, takes: ReserveUse) {
+        let mut batch = Batch::default();
+        for request in requests {
+            batch.take(&self.mirror, request);
+        }
+        let outcome = if batch.is_empty() {
+            Ok(())
+        } else {
+            self.on_file(&batch.events, |file| {
+                file.commit_frugally(&batch.events, batch.floor, takes)
+            })
+        };
+        if outcome.is_ok() {
+            self.mirror.apply(self.clock.now(), &batch.events);
+            self.mirror.raise_floor(batch.floor);
+            if let Some(full) = &mut self.full {
+                full.freed = full.freed.saturating_add(batch.freed());
+            }
+        }
+        batch.reply(&outcome);
+    }
+
+    /// Commits `events` by `commit`. If that fails, the file is opened again.
+    fn on_file(
+        &mut self,
+        events: &[Arc<StoreEvent>],
+        commit: impl FnOnce(&StoreFile) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let Some(file) = self.file.take() else {
             return Err(self.mirror.not_loaded());
         };
-        let Err(error) = file.commit(events, floor) else {
+        let Err(error) = commit(&file) else {
             self.file = Some(file);
-            self.mirror.set_health(StoreHealth::Ready);
+            if self.full.is_none() {
+                self.mirror.set_health(StoreHealth::Ready);
+            }
             return Ok(());
         };
         file.close();
@@ -208,11 +268,39 @@ impl WriterThread {
         self.recover(events, error)
     }
 
+    /// Notes whether there was room for a commit that leaves the reserve.
+    fn note_space(&mut self, failure: Option<StoreError>) {
+        match failure {
+            None => {
+                self.full = None;
+                self.mirror.set_health(StoreHealth::Ready);
+            }
+            Some(error @ StoreError::Full { .. }) => {
+                self.full = Some(FullDisk {
+                    error,
+                    tried: self.clock.now(),
+                    freed: 0,
+                });
+            }
+            // Whether there is room is not known.
+            Some(_) => {}
+        }
+    }
+
+    /// The error of what adds something, while it would only fail again.
+    fn still_full(&self, has_waited: bool) -> Option<StoreError> {
+        let full = self.full.as_ref()?;
+        let has_waited = has_waited || self.clock.now().since(full.tried) >= RETRY;
+        let can_grow = || self.file.as_ref().is_some_and(StoreFile::can_grow);
+        let may_try = full.freed >= ENOUGH_FREED * self.disk.piece() || (has_waited && can_grow());
+        (!may_try).then(|| full.error.clone())
+    }
+
     /// Opens the file again after a commit of `events` failed with `error`, to see whether it took place.
     fn recover(&mut self, events: &[Arc<StoreEvent>], error: StoreError) -> Result<(), StoreError> {
         let before = self.mirror.revision();
         let after = events.last().map_or(before, |event| event.revision);
-        let (file, contents) = match StoreFile::open(&self.settings.path) {
+        let (file, contents) = match StoreFile::open(&self.settings.path, &self.disk) {
             Ok(opened) => opened,
             Err(unopened) => {
                 self.degrade(&unopened);
@@ -221,10 +309,12 @@ impl WriterThread {
         };
         if !events.is_empty() && contents.revision == after {
             // The commit took place, but may not be durable. Another commit makes it so, or fails.
-            return match file.commit(&[], contents.floor) {
+            return match file.commit(&[], contents.floor, ReserveUse::All) {
                 Ok(()) => {
                     self.file = Some(file);
-                    self.mirror.set_health(StoreHealth::Ready);
+                    if self.full.is_none() {
+                        self.mirror.set_health(StoreHealth::Ready);
+                    }
                     Ok(())
                 }
                 Err(again) => {
@@ -253,7 +343,7 @@ impl WriterThread {
         if self.file.is_some() {
             return Ok(());
         }
-        match StoreFile::open(&self.settings.path) {
+        match StoreFile::open(&self.settings.path, &self.disk) {
             Ok((file, contents)) => self.adopt(file, contents),
             Err(error) => {
                 self.degrade(&error);
@@ -300,71 +390,13 @@ impl WriterThread {
     }
 }
 
-impl Batch {
-    /// Decides the outcome of `request` at its turn.
-    fn take(&mut self, mirror: &Mirror, request: WriteRequest) {
+fn refuse(requests: Vec<WriteRequest>, error: &StoreError) {
+    for request in requests {
+        let error = error.clone();
         match request {
-            WriteRequest::Write {
-                key,
-                expected,
-                value,
-                reply,
-            } => match self.decide(mirror, key, expected, value) {
-                Ok(written) => self.written.push((reply, written)),
-                Err(error) => drop(reply.send(Err(error))),
-            },
-            WriteRequest::Raise { floor, reply } => {
-                self.floor = self.floor.max(floor);
-                self.raised.push(reply);
-            }
+            WriteRequest::Write(write) => drop(write.reply.send(Err(error))),
+            WriteRequest::Raise { reply, .. } => drop(reply.send(Err(error))),
         }
-    }
-
-    fn decide(
-        &mut self,
-        mirror: &Mirror,
-        key: Arc<str>,
-        expected: Precondition,
-        value: Option<Bytes>,
-    ) -> Result<WriteOutcome, StoreError> {
-        let before = match self.staged.get(&key) {
-            Some(staged) => staged.clone(),
-            None => mirror.get(&key)?,
-        };
-        if !expected.holds(before.as_ref()) {
-            return Ok(WriteOutcome::Lost(before));
-        }
-        let newest = self.events.last().map(|event| event.revision);
-        let newest = newest.unwrap_or_else(|| mirror.revision());
-        if before.as_ref().map(|before| before.bytes()) == value {
-            return Ok(WriteOutcome::Done {
-                revision: before.as_ref().map_or(newest, |before| before.revision),
-                after: before.clone(),
-                before,
-            });
-        }
-        let revision = newest + 1;
-        // All versions share one copy of the key.
-        let key = before
-            .as_ref()
-            .map_or(key, |before| Arc::clone(&before.key));
-        let after = value.map(|value| Arc::new(StoreEntry::new(key.clone(), value, revision)));
-        self.staged.insert(key.clone(), after.clone());
-        let event = StoreEvent::new(revision, key, before.clone(), after.clone());
-        self.events.push(Arc::new(event));
-        Ok(WriteOutcome::Done {
-            revision,
-            before,
-            after,
-        })
-    }
-}
-
-fn refuse(request: WriteRequest, error: &StoreError) {
-    let error = error.clone();
-    match request {
-        WriteRequest::Write { reply, .. } => drop(reply.send(Err(error))),
-        WriteRequest::Raise { reply, .. } => drop(reply.send(Err(error))),
     }
 }
 

@@ -30,6 +30,7 @@ use crate::{
     history::{History, HistoryLimits},
     stored_value::Dictionaries,
     types::{ListPage, StoreHealth, StoreSize},
+    usage::StoreUsage,
 };
 use fairgate_core::time::Time;
 
@@ -98,14 +99,7 @@ impl Mirror {
                     entry.clone_from(known);
                 }
             }
-            std::mem::replace(
-                &mut *state,
-                State {
-                    entries,
-                    history,
-                    revision,
-                },
-            )
+            std::mem::replace(&mut *state, State::new(entries, history, revision))
         };
         drop(old);
         self.news.send_replace(revision);
@@ -119,10 +113,7 @@ impl Mirror {
             let mut state = self.change();
             debug_assert!(events.iter().all(|event| event.revision > state.revision));
             for event in events {
-                match &event.after {
-                    Some(entry) => state.entries.insert(entry.key.clone(), entry.clone()),
-                    None => state.entries.remove(&event.key),
-                };
+                state.change(event);
                 state.history.push(now, event.clone());
             }
             state.revision = last.revision;
@@ -369,6 +360,16 @@ impl Mirror {
             history_bytes,
             watches: self.news.receiver_count(),
         }
+    }
+
+    /// What the entries below `prefix` take.
+    pub(crate) fn usage(&self, prefix: &str) -> StoreUsage {
+        self.read().usage.below(prefix)
+    }
+
+    /// The same for every prefix that has entries, in no order.
+    pub(crate) fn usages(&self) -> Vec<(Arc<str>, StoreUsage)> {
+        self.read().usage.all()
     }
 
     /// Whether the entry at `key`, or those below it together if it ends with `/`, have more than so many bytes.

@@ -2,17 +2,55 @@
 
 use std::{collections::BTreeMap, num::NonZeroUsize, ops::Bound, sync::Arc};
 
-use crate::{entry::StoreEntry, error::StoreError, history::History, types::ListPage};
+use crate::{
+    entry::{StoreEntry, StoreEvent},
+    error::StoreError,
+    history::History,
+    types::ListPage,
+    usage::{UsageByPrefix, UsageChange},
+};
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
     pub(super) history: History,
+    /// What `entries` take.
+    pub(super) usage: UsageByPrefix,
     /// The revision of `entries`; 0 before the first load.
     pub(super) revision: u64,
 }
 
 impl State {
+    /// The state with these entries.
+    pub(super) fn new(
+        entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
+        history: History,
+        revision: u64,
+    ) -> Self {
+        let mut usage = UsageByPrefix::default();
+        for (key, entry) in &entries {
+            usage.change(key, UsageChange::between(None, Some(entry.length())));
+        }
+        Self {
+            entries,
+            history,
+            usage,
+            revision,
+        }
+    }
+
+    /// Changes the present entries.
+    pub(super) fn change(&mut self, event: &StoreEvent) {
+        let after = event.after.as_ref();
+        let before = match after {
+            Some(entry) => self.entries.insert(entry.key.clone(), entry.clone()),
+            None => self.entries.remove(&event.key),
+        };
+        let length = |entry: Option<&Arc<StoreEntry>>| entry.map(|entry| entry.length());
+        let change = UsageChange::between(length(before.as_ref()), length(after));
+        self.usage.change(&event.key, change);
+    }
+
     /// The present entries below `prefix` whose key is greater than `after`.
     pub(super) fn below<'a>(
         &'a self,

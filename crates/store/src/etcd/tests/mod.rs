@@ -2,6 +2,7 @@
 //! etcd program that `FAIRGATE_ETCD` names.
 
 mod formats;
+mod full;
 mod outages;
 mod replicas;
 mod security;

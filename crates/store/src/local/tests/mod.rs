@@ -4,6 +4,7 @@ mod children;
 mod damaged;
 mod full_disk;
 mod killed;
+mod reserve;
 
 use std::{
     fs,

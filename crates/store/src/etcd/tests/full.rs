@@ -1,0 +1,86 @@
+//! An etcd whose database is full: what its alarm stops, and what it does not.
+
+use bytes::Bytes;
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, CompactionOptions};
+
+use super::{create, open, settings};
+use crate::{Precondition, ReadRevision, Store, StoreError, WriteOutcome};
+use fairgate_testkit::etcd::EtcdServer;
+
+async fn write(
+    store: &dyn Store,
+    key: &str,
+    at: Precondition,
+    length: usize,
+) -> Result<WriteOutcome, StoreError> {
+    let value = Bytes::from(vec![b'x'; length]);
+    store.write(key, at, Some(value)).await
+}
+
+#[tokio::test]
+async fn the_alarm_of_a_full_etcd_stops_whatever_stores_a_value_and_no_deletion() {
+    let quota = ["--quota-backend-bytes", "4194304"].map(str::to_owned);
+    let server = EtcdServer::with(quota.into());
+    let store = open(settings(server.endpoint(), "/fairgate")).await;
+    let first = create(&*store, "/a/first", "1").await;
+    let mut revisions = Vec::new();
+    let refused = loop {
+        let key = format!("/a/{}", revisions.len());
+        match write(&*store, &key, Precondition::Absent, 100_000).await {
+            Ok(WriteOutcome::Done { revision, .. }) => revisions.push((key, revision)),
+            other => break other,
+        }
+    };
+    let Err(error @ StoreError::Full { .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(error.to_string().contains("disarm its alarm"), "{error}");
+    assert!(revisions.len() > 10, "{}", revisions.len());
+    // A change that makes an object smaller stores a value, too.
+    let (key, revision) = &revisions[0];
+    let smaller = write(&*store, key, Precondition::At(*revision), 1).await;
+    assert!(
+        matches!(smaller, Err(StoreError::Full { .. })),
+        "{smaller:?}"
+    );
+    // So does one that would lose.
+    let lost = write(&*store, key, Precondition::At(first), 1).await;
+    assert!(matches!(lost, Err(StoreError::Full { .. })), "{lost:?}");
+    for (key, revision) in &revisions {
+        let deleted = store.write(key, Precondition::At(*revision), None).await;
+        assert!(
+            matches!(deleted, Ok(WriteOutcome::Done { .. })),
+            "{deleted:?}"
+        );
+    }
+    let list = store.list("/a/", None, None, ReadRevision::Newest).await;
+    assert_eq!(list.unwrap().entries.len(), 1);
+    // Deletions alone make no room: the history has the values.
+    let still = write(&*store, "/a/later", Precondition::Absent, 1).await;
+    assert!(matches!(still, Err(StoreError::Full { .. })), "{still:?}");
+
+    let mut client = server.client().await;
+    let newest = i64::try_from(store.revision().await.unwrap()).unwrap();
+    let physical = Some(CompactionOptions::new().with_physical());
+    client.compact(newest, physical).await.unwrap();
+    client.defragment().await.unwrap();
+    let still = write(&*store, "/a/later", Precondition::Absent, 1).await;
+    assert!(matches!(still, Err(StoreError::Full { .. })), "{still:?}");
+    let alarms = client
+        .alarm(AlarmAction::Get, AlarmType::Nospace, None)
+        .await
+        .unwrap();
+    for alarm in alarms.alarms() {
+        let mut of = AlarmOptions::new();
+        of.with_member(alarm.member_id());
+        client
+            .alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of))
+            .await
+            .unwrap();
+    }
+    let stored = write(&*store, "/a/later", Precondition::Absent, 1).await;
+    assert!(
+        matches!(stored, Ok(WriteOutcome::Done { .. })),
+        "{stored:?}"
+    );
+}
