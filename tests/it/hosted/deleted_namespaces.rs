@@ -17,6 +17,7 @@ use fairgate_store::{
     HistoryLimits, StoreFuture,
     local::{LocalSettings, LocalStore},
 };
+use fairgate_testkit::store::TestStore;
 use http::Method;
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ use super::{
     Home,
     api::JSON,
     budgets::{POLICY, web},
-    slow_store::{NoAdmin, SlowStore},
+    no_admin::NoAdmin,
 };
 
 /// The states of namespaces, by name; all others are active.
@@ -51,7 +52,7 @@ fn active(uid: &str) -> NamespaceState {
 struct InNamespaces {
     hosted: Arc<Hosted>,
     namespaces: Arc<KnownNamespaces>,
-    store: Arc<SlowStore>,
+    store: Arc<TestStore>,
     _home: Home,
 }
 
@@ -63,7 +64,7 @@ impl InNamespaces {
             limits: HistoryLimits::default(),
         };
         let clock = Clock::system();
-        let store = Arc::new(SlowStore::new(
+        let store = Arc::new(TestStore::new(
             LocalStore::open(settings, clock.clone()).unwrap(),
         ));
         let namespaces = Arc::new(KnownNamespaces::default());
@@ -183,7 +184,12 @@ async fn an_object_that_is_written_after_its_namespace_was_cleaned_up_is_deleted
                 Ok(())
             })
         };
-        assert!(api.store.meanwhile.set(Box::new(meanwhile)).is_ok());
+        assert!(
+            api.store
+                .before_writes
+                .set(("poddisruptionbudgets", Box::new(meanwhile)))
+                .is_ok()
+        );
         assert_eq!(api.create("shop", "late").await, code, "{state:?}");
         assert_eq!(api.names("shop").await, [""; 0], "{state:?}");
     }
