@@ -186,7 +186,7 @@ fn enforcing(runtime: &Handle) -> AdmissionLayer {
         client,
         body_budget: 1 << 20,
         guard: false,
-        workers: 1,
+        workers: Arc::new(fairgate_admitter::WorkerPool::new(1)),
         clock,
     });
     AdmissionLayer::new(admitter, HostedLayer::none(), runtime.clone())

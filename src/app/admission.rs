@@ -12,7 +12,7 @@ use super::{
     upstream_resources::UpstreamResources,
 };
 use fairgate_admission::{AdmissionMode, AdmissionRecorder, ClusterObjects, Fidelity};
-use fairgate_admitter::{Admitter, AdmitterSettings, ClusterState, PublishedPolicies};
+use fairgate_admitter::{Admitter, AdmitterSettings, ClusterState, PublishedPolicies, WorkerPool};
 use fairgate_apiserver::{GatewayAdmission, PolicySetSource, authorize::Authorizer};
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_cluster::{
@@ -33,6 +33,7 @@ pub(super) struct UpstreamAdmission {
     state: Arc<FollowedCluster>,
     access: AccessReviews,
     recorder: Arc<dyn AdmissionRecorder>,
+    workers: Arc<WorkerPool>,
 }
 
 impl UpstreamAdmission {
@@ -51,14 +52,20 @@ impl UpstreamAdmission {
         let Some(mode) = config.admission.mode.filter(|_| config.has_upstream) else {
             return Ok(None);
         };
+        let half_of_cores = settings::cores(config).get().div_ceil(2);
+        let workers = config.admission.workers;
+        let workers = workers.map_or(half_of_cores, |workers| workers.get() as usize);
+        let workers = Arc::new(WorkerPool::new(workers));
         Ok(Some(Self {
             mode,
+            workers: Arc::clone(&workers),
             published: Arc::default(),
             state: FollowedCluster::start(ClusterSettings {
                 client: clients.reviews.clone(),
                 streams: clients.streams.clone(),
                 control: control.clone(),
                 clock: clock.clone(),
+                workers,
                 reads_now: config.admission.reads == AdmissionReads::Consistent,
             }),
             access: access_reviews::reviews(config, clients, clock, metrics, control),
@@ -80,8 +87,6 @@ impl UpstreamAdmission {
 
     /// Judges forwarded requests.
     fn admitter(&self, config: &Config, client: ApiClient, clock: &Clock) -> Arc<Admitter> {
-        let workers = config.admission.workers;
-        let half_of_cores = settings::cores(config).get().div_ceil(2);
         Admitter::new(AdmitterSettings {
             mode: self.mode,
             policies: Arc::clone(&self.published),
@@ -91,7 +96,7 @@ impl UpstreamAdmission {
             client,
             body_budget: usize::try_from(config.admission.body_budget).unwrap_or(usize::MAX),
             guard: config.admission.guard,
-            workers: workers.map_or(half_of_cores, |workers| workers.get() as usize),
+            workers: Arc::clone(&self.workers),
             clock: clock.clone(),
         })
     }

@@ -39,8 +39,8 @@ pub struct AdmitterSettings {
     pub body_budget: usize,
     /// Whether writes that were judged by the stored object become conditional on it.
     pub guard: bool,
-    /// How many threads there are for large bodies and costly policies; at least 1.
-    pub workers: usize,
+    /// The threads for large bodies and costly policies.
+    pub workers: Arc<WorkerPool>,
     /// The clock.
     pub clock: Clock,
 }
@@ -70,7 +70,7 @@ pub struct Admitter {
 impl Admitter {
     /// An admitter for one upstream.
     pub fn new(settings: AdmitterSettings) -> Arc<Self> {
-        let workers = Arc::new(WorkerPool::new(settings.workers.max(1)));
+        let workers = settings.workers;
         Arc::new(Self {
             mode: settings.mode,
             policies: settings.policies,

@@ -89,3 +89,4 @@ pub use fairgate_base::account::BytesHeld;
 pub use layer::{AdmissionLayer, AdmissionService};
 pub use published::{ForwardedPolicies, PublishedPolicies};
 pub use wait_layer::{AdmissionWaitLayer, AdmissionWaitService};
+pub use workers::WorkerPool;

@@ -31,7 +31,7 @@ struct PooledWork {
 }
 
 /// The threads. They are started when there is work for them, and end when this is dropped.
-pub(crate) struct WorkerPool {
+pub struct WorkerPool {
     shared: Arc<WorkerShared>,
     limit: usize,
 }
@@ -74,11 +74,11 @@ impl WorkQueue {
 }
 
 impl WorkerPool {
-    /// At most `limit` threads.
-    pub(crate) fn new(limit: usize) -> Self {
+    /// At most `limit` threads; at least 1.
+    pub fn new(limit: usize) -> Self {
         Self {
             shared: Arc::default(),
-            limit,
+            limit: limit.max(1),
         }
     }
 
@@ -88,7 +88,7 @@ impl WorkerPool {
     /// # Errors
     ///
     /// Why it was not done.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         user: &str,
         bytes: usize,

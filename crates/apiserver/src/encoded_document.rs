@@ -39,6 +39,19 @@ impl EncodedDocument {
         (self.bytes.clone(), false)
     }
 
+    /// The bytes of all forms, and whether any of them is part of a response.
+    pub(crate) fn usage(&self) -> (usize, bool) {
+        let forms = [
+            Some(&self.bytes),
+            self.gzip.get().and_then(Option::as_ref),
+            self.indented.get(),
+        ];
+        let forms = forms.into_iter().flatten();
+        forms.fold((0, false), |(bytes, is_read), form| {
+            (bytes + form.len(), is_read || !form.is_unique())
+        })
+    }
+
     /// A document of JSON, with a line for each member and entry.
     pub(crate) fn indented(&self) -> Bytes {
         let make = || Bytes::from(indent(&self.bytes));

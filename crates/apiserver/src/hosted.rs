@@ -25,7 +25,7 @@ use crate::{
     response::ApiResponse,
     response_room::ResponseRoom,
     reviews,
-    route::{self, Route, route},
+    route::{self, ResourcePath, Route, route},
     state::ApiState,
     status_error::StatusError,
 };
@@ -221,25 +221,28 @@ impl Hosted {
         let lists = *verb == Verb::List;
         let reads = [Verb::Get, Verb::List, Verb::Watch].contains(verb);
         let policies = self.state.policies.as_deref();
-        body > LARGE_BODY
+        if body > LARGE_BODY
             || (lists && self.state.store.size().entries > MANY_OBJECTS)
             || (!reads && policies.is_some_and(PolicyEnforcer::is_active))
-            || (!reads && self.compiles(request))
-            || self.has_large_objects(request)
-    }
-
-    /// Whether the objects that a request reads or changes are large: a short patch of a large object takes as long as its creation.
-    fn has_large_objects(&self, request: &ApiRequest) -> bool {
+        {
+            return true;
+        }
         let Route::Objects(place) = route(&self.state.kinds, &request.path) else {
             return false;
         };
+        let compiles = place.kind.rules.slow_validation && !place.status;
+        (!reads && compiles) || self.has_large_objects(verb, &place)
+    }
+
+    /// Whether the objects that a request reads or changes are large: a short patch of a large object takes as long as its creation.
+    fn has_large_objects(&self, verb: &Verb, place: &ResourcePath) -> bool {
         let mut key = place.kind.key_prefix();
         if !place.namespace.is_empty() {
             key.push_str(&place.namespace);
             key.push('/');
         }
         key.push_str(&place.name);
-        let limit = match request.digest.info.verb {
+        let limit = match verb {
             // Its objects are sent one by one.
             Verb::Watch => return false,
             // Of all objects of the kind only as many are looked at as a list may have that is not heavy.
@@ -249,14 +252,6 @@ impl Hosted {
             _ => LARGE_OBJECT,
         };
         self.state.store.has_more_than(limit, &key)
-    }
-
-    /// Whether a request writes an object whose validation compiles expressions.
-    fn compiles(&self, request: &ApiRequest) -> bool {
-        match route(&self.state.kinds, &request.path) {
-            Route::Objects(place) => place.kind.rules.slow_validation && !place.status,
-            _ => false,
-        }
     }
 
     /// Waits for a turn to serve a [heavy](Self::is_heavy) request. Users take turns.

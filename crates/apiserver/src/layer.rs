@@ -307,9 +307,12 @@ impl Shared {
             };
             let room = self.hosted.responses.room(&request.user().name, bytes);
             let Some(share) = room.await else {
-                break;
+                return Ok(served.response);
             };
             served = self.serve(request, share).await?;
+        }
+        if served.missing.is_some() {
+            self.hosted.responses.count_refused();
         }
         Ok(served.response)
     }

@@ -12,19 +12,18 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use arc_swap::ArcSwapOption;
-use bytes::Bytes;
-use http::HeaderValue;
-use serde_json::{Value, value::RawValue};
-use sha2::{Digest as _, Sha256};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 use crate::{
     discovery, documents::Documents, encoded_document::EncodedDocument,
     merged_document_id::MergedDocumentId, openapi,
 };
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use fairgate_base::account::{HeavyTurn, HeavyTurns};
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_objects::codec;
+use http::HeaderValue;
+use serde_json::{Value, value::RawValue};
+use sha2::{Digest as _, Sha256};
 
 /// The maximum number of cached documents. The upstream has as many as hosted groups have versions.
 const MAX_DOCUMENTS: usize = 256;
@@ -32,17 +31,25 @@ const MAX_DOCUMENTS: usize = 256;
 /// How many documents of the upstream are read and merged at a time: each may have 16 MiB.
 const READ_AT_ONCE: usize = 4;
 
+/// The bytes of replaced versions beyond which nobody gets another response that is charged to nobody.
+const MAX_REPLACED_BYTES: usize = 32 << 20;
+/// What a replaced version counts besides its text.
+const VERSION_BYTES: usize = 1 << 10;
+
 /// The last version of each merged document.
 pub(super) struct MergedDocuments {
     documents: Mutex<BTreeMap<MergedDocumentId, Arc<CachedDocument>>>,
-    reads: Arc<Semaphore>,
+    /// Versions that are no longer the last, while responses with them are not read. They are charged to nobody.
+    replaced: Mutex<Vec<Arc<MergedDocument>>>,
+    reads: HeavyTurns,
 }
 
 impl Default for MergedDocuments {
     fn default() -> Self {
         Self {
             documents: Mutex::default(),
-            reads: Arc::new(Semaphore::new(READ_AT_ONCE)),
+            replaced: Mutex::default(),
+            reads: HeavyTurns::new(READ_AT_ONCE),
         }
     }
 }
@@ -72,10 +79,19 @@ enum DocumentVersion {
 }
 
 impl MergedDocuments {
-    /// Waits for a permit to read a document of the upstream and to merge it.
-    pub(super) async fn read(&self) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
-        Arc::clone(&self.reads).acquire_owned().await.ok()
+    /// Waits for a user's turn to read a document of the upstream and to merge it.
+    pub(super) async fn read(&self, user: &str) -> Option<HeavyTurn> {
+        self.reads.of(user, 1).await
+    }
+
+    /// Whether a response may share the last version of a document with all others, and be charged to nobody. Not while clients have
+    /// left many versions unread that were replaced since: whoever reads slowly is then charged for what becomes old. So replaced
+    /// versions have at most as many bytes as the limit and what was the last version of each document.
+    pub(super) fn may_share(&self) -> bool {
+        let mut replaced = lock(&self.replaced);
+        replaced.retain(MergedDocument::is_used);
+        let bytes = replaced.iter().map(|version| version.usage().0);
+        bytes.sum::<usize>() <= MAX_REPLACED_BYTES
     }
 
     /// The last version of a document. Does not block.
@@ -148,7 +164,8 @@ impl MergedDocuments {
                 _ => openapi::v2_proto::encode,
             },
         });
-        cached.last.store(Some(Arc::clone(&merged)));
+        let replaced = cached.last.swap(Some(Arc::clone(&merged)));
+        lock(&self.replaced).extend(replaced);
         Some(merged)
     }
 }
@@ -160,6 +177,20 @@ impl MergedDocument {
             DocumentVersion::Tag(tag) => Some(tag),
             DocumentVersion::Hash(_) => None,
         }
+    }
+
+    /// The bytes of all forms, and whether any of them is part of a response.
+    fn usage(&self) -> (usize, bool) {
+        let (json, is_json_read) = self.json.usage();
+        let protobuf = self.protobuf.get().map(EncodedDocument::usage);
+        let (protobuf, is_protobuf_read) = protobuf.unwrap_or_default();
+        let bytes = VERSION_BYTES + json + protobuf;
+        (bytes, is_json_read || is_protobuf_read)
+    }
+
+    /// Whether a replaced version is used by a request or is part of a response.
+    fn is_used(this: &Arc<Self>) -> bool {
+        Arc::strong_count(this) > 1 || this.usage().1
     }
 
     fn value(&self) -> Value {
@@ -222,6 +253,58 @@ mod tests {
     fn groups(names: &[&str]) -> Value {
         let groups: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+    }
+
+    #[test]
+    fn replaced_versions_that_nobody_reads_are_forgotten_and_many_are_not_shared() {
+        let merging = MergedDocuments::default();
+        let long = |number: usize| groups(&[&format!("{number}-{}", "x".repeat(5 << 20))]);
+        let mut unread = Vec::new();
+        for (number, tag) in ["1", "2", "3", "4", "5", "6", "7", "8"]
+            .into_iter()
+            .enumerate()
+        {
+            unread.push(make(&merging, Some(tag), &long(number)).json(false).0);
+            // The last version is not among the replaced ones.
+            let replaced = number * (5 << 20);
+            let may_share = replaced < MAX_REPLACED_BYTES;
+            assert_eq!(merging.may_share(), may_share, "{number}");
+        }
+        drop(unread.pop());
+        assert!(!merging.may_share(), "the last version");
+        unread.truncate(2);
+        assert!(merging.may_share());
+        assert_eq!(lock(&merging.replaced).len(), 2);
+        let part = unread[0].slice(..1);
+        unread.clear();
+        assert!(merging.may_share());
+        assert_eq!(lock(&merging.replaced).len(), 1, "a part is not read");
+        drop(part);
+        assert!(merging.may_share() && lock(&merging.replaced).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_user_who_reads_many_documents_waits_for_them_alone() {
+        let merging = MergedDocuments::default();
+        let mut held = Vec::new();
+        for _ in 0..READ_AT_ONCE {
+            held.push(merging.read("greedy").await);
+        }
+        let mut waiting: Vec<_> = ["greedy", "greedy", "other"]
+            .into_iter()
+            .map(|user| Box::pin(merging.read(user)))
+            .collect();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut are_ready = || -> Vec<bool> {
+            let polled = waiting
+                .iter_mut()
+                .map(|one| one.as_mut().poll(&mut context));
+            let turns: Vec<_> = polled.collect();
+            turns.iter().map(std::task::Poll::is_ready).collect()
+        };
+        assert_eq!(are_ready(), [false; 3]);
+        held.truncate(2);
+        assert_eq!(are_ready(), [true, false, true]);
     }
 
     #[test]

@@ -249,7 +249,7 @@ impl MergeRequest {
         } else {
             StatusCode::OK
         };
-        let mut response = ApiResponse::full(status, content_type, body).shared();
+        let mut response = ApiResponse::full(status, content_type, body);
         response.headers.insert(ETAG, merged.etag.clone());
         if is_gzip {
             let gzip = HeaderValue::from_static("gzip");
@@ -346,9 +346,12 @@ impl Merger {
                 None => return Ok(Response::from_parts(head, body)),
             };
         }
-        let reading = match unchanged {
-            Some(_) => None,
-            None => self.in_time(self.hosted.merged_documents.read()).await?,
+        let reading = if unchanged.is_some() {
+            None
+        } else {
+            let user = self.context.user.get().map(|user| &*user.name);
+            let turn = self.hosted.merged_documents.read(user.unwrap_or_default());
+            self.in_time(turn).await?
         };
         let mut upstream_document = self.read(body).await?;
         let mut tag = head.headers.get(ETAG).cloned();
@@ -363,6 +366,10 @@ impl Merger {
                 (hosted.merged_documents).make(&request.id, tag, &text, &hosted.documents)
             })?;
             let mut response = request.response(&merged);
+            let is_copy = matches!(request.format, MergedFormat::Negotiated(_));
+            if !is_copy && hosted.merged_documents.may_share() {
+                response = response.shared();
+            }
             request.addressed(&mut response);
             Some(response)
         });

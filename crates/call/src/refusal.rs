@@ -32,6 +32,9 @@ pub enum Refusal {
     /// The credential cannot be verified now.
     #[error("credentials cannot be checked at present")]
     CredentialCheckUnavailable,
+    /// Too many tokens of clients like this one wait to be verified.
+    #[error("too many bearer tokens wait to be reviewed; try again later")]
+    TooManyTokenReviews,
     /// Flow control rejected it.
     #[error("Too many requests, please try again later.")]
     TooManyRequests(Box<FlowRejection>),
@@ -108,6 +111,7 @@ impl Refusal {
             Self::Unauthorized => "unauthorized",
             Self::Forbidden(_) => "forbidden",
             Self::CredentialCheckUnavailable => "credential-check-unavailable",
+            Self::TooManyTokenReviews => "too-many-token-reviews",
             Self::TooManyRequests(rejection) => rejection.reason.as_str(),
             Self::TooManyLongRunning { .. } => "too-many-long-running",
             Self::TooManyWatches { .. } => "too-many-watches",

@@ -92,6 +92,9 @@ fn reply_to(
         | R::TooManyResets { retry_after } => {
             status(S::TOO_MANY_REQUESTS, "TooManyRequests", &prefixed()).retry_after(*retry_after)
         }
+        R::TooManyTokenReviews => {
+            status(S::TOO_MANY_REQUESTS, "TooManyRequests", &prefixed()).retry_after(1)
+        }
         R::ClientGone
         | R::CredentialCheckUnavailable
         | R::Draining
@@ -235,6 +238,7 @@ mod tests {
             Refusal::Draining,
             Refusal::UpstreamFailed,
             Refusal::CredentialCheckUnavailable,
+            Refusal::TooManyTokenReviews,
         ] {
             assert_eq!(
                 status_and_retry_after(&refusal, RequestKind::Watch),

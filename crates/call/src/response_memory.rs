@@ -2,7 +2,8 @@
 //!
 //! Such a response is in memory as a whole until its client has read it, and clients read as slowly as they like. So its bytes
 //! are charged to its user before it is encoded. A user may have as much as is left for all ([`ByteBudget`]). A response for which
-//! there is no room waits for some, and is refused after that.
+//! there is no room waits for some: of those for which there is room then, users take turns. After that it is refused, unless responses
+//! of the same user that are read slowly can be given up for it.
 //!
 //! A response may be longer than any user's part. It is charged half of the total and one byte, which a user only gets while
 //! others have little: one of them is in memory at a time, beside what others have. The metrics show its real length.
@@ -13,6 +14,7 @@
 //! Not here: bytes that many responses share, which are charged to nobody; how a response is sent (`made_body`).
 
 use std::{
+    cell::RefCell,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -20,8 +22,9 @@ use std::{
     time::Duration,
 };
 
-use fairgate_base::account::{ByteBudget, ByteShare, BytesHeld};
-use tokio::sync::Notify;
+use fairgate_base::account::{ByteBudget, ByteShare, BytesHeld, TurnQueue};
+use fairgate_core::sync::{Mutex, lock};
+use tokio::sync::{Notify, oneshot};
 
 /// How long a response waits for room.
 const WAIT: Duration = Duration::from_secs(5);
@@ -36,8 +39,15 @@ pub struct ResponseMemory {
     most: AtomicUsize,
     refused: AtomicU64,
     given_up: AtomicU64,
-    /// Told when there may be more room.
-    freed: Notify,
+    waiting: Mutex<TurnQueue<WaitingResponse>>,
+}
+
+/// A response that waits for room.
+#[derive(Debug)]
+struct WaitingResponse {
+    share: RefCell<ResponseShare>,
+    bytes: usize,
+    room: oneshot::Sender<ResponseShare>,
 }
 
 /// The room of one response. It is returned when this is dropped.
@@ -60,7 +70,7 @@ impl ResponseMemory {
             most: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
-            freed: Notify::new(),
+            waiting: Mutex::default(),
         })
     }
 
@@ -85,21 +95,43 @@ impl ResponseMemory {
         user: &str,
         bytes: usize,
     ) -> Option<ResponseShare> {
-        let waiting = async {
-            let mut share = self.share(user);
-            loop {
-                let freed = self.freed.notified();
-                if share.resize(bytes) {
-                    return share;
-                }
-                freed.await;
-            }
+        let (sender, receiver) = oneshot::channel();
+        let waiting = WaitingResponse {
+            share: RefCell::new(self.share(user)),
+            bytes,
+            room: sender,
         };
-        let found = tokio::time::timeout(limit, waiting).await.ok();
-        if found.is_none() {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+        lock(&self.waiting).push(user, 1, waiting);
+        self.give_room();
+        if let Ok(Ok(share)) = tokio::time::timeout(limit, receiver).await {
+            return Some(share);
         }
-        found
+        // What this user does not read keeps it from other responses for no longer.
+        let mut share = self.share(user);
+        if share.resize_instead_of_own(bytes) {
+            return Some(share);
+        }
+        self.count_refused();
+        None
+    }
+
+    /// Gives the room that there is to those who wait.
+    fn give_room(&self) {
+        loop {
+            let next = lock(&self.waiting).pop_if(|waiting| {
+                waiting.room.is_closed() || waiting.share.borrow_mut().resize(waiting.bytes)
+            });
+            let Some(next) = next else {
+                return;
+            };
+            // If nobody waits for it any more, it is given back, which gives it to others.
+            let _ = next.room.send(next.share.into_inner());
+        }
+    }
+
+    /// Counts a response that was refused without [waiting](Self::room) for room, or although there was some.
+    pub fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The bytes of responses in memory, and the most there ever were.
@@ -132,6 +164,22 @@ impl ResponseShare {
         } else {
             self.share.give_back(self.charged - charged);
         }
+        self.settle(bytes, charged);
+        true
+    }
+
+    /// The same for a response of no bytes yet, for which others of its user are given up that may be.
+    fn resize_instead_of_own(&mut self, bytes: usize) -> bool {
+        let charged = bytes.min(self.of.most_charged);
+        let has_room = self.share.take_instead_of_own(charged);
+        if has_room {
+            self.settle(bytes, charged);
+        }
+        has_room
+    }
+
+    /// Has so many bytes, and was charged for them.
+    fn settle(&mut self, bytes: usize, charged: usize) {
         self.charged = charged;
         if bytes >= self.bytes {
             let more = bytes - self.bytes;
@@ -139,10 +187,9 @@ impl ResponseShare {
             self.of.most.fetch_max(now, Ordering::Relaxed);
         } else {
             self.of.now.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
-            self.of.freed.notify_waiters();
+            self.of.give_room();
         }
         self.bytes = bytes;
-        true
     }
 
     /// From now on the response may be given up for a user who has less. The result is told then: the response has to be
@@ -153,8 +200,13 @@ impl ResponseShare {
             self.share.take_beyond(1);
         }
         let given_up = self.share.begin_unfinished();
-        self.of.freed.notify_waiters();
+        self.of.give_room();
         given_up
+    }
+
+    /// Counts this response as refused because there was no room.
+    pub fn count_refused(&self) {
+        self.of.count_refused();
     }
 
     /// Counts a response that was given up.
@@ -168,7 +220,9 @@ impl Drop for ResponseShare {
         self.of.now.fetch_sub(self.bytes, Ordering::Relaxed);
         self.share.end_unfinished();
         self.share.give_back(usize::MAX);
-        self.of.freed.notify_waiters();
+        if self.charged > 0 {
+            self.of.give_room();
+        }
     }
 }
 
@@ -235,5 +289,52 @@ mod tests {
         assert!(refused.is_none());
         assert_eq!(memory.refused(), 1);
         drop(room);
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_get_room_in_turn_however_many_responses_one_user_waits_for() {
+        let memory = ResponseMemory::new(TOTAL);
+        let mut held: Vec<_> = (0..5).map_while(|_| share(&memory, "a", 100)).collect();
+        held.push(share(&memory, "b", 250).unwrap());
+        held.push(share(&memory, "c", 200).unwrap());
+        let mut waiting: Vec<_> = ["greedy", "greedy", "greedy", "other"]
+            .into_iter()
+            .map(|user| (user, Box::pin(memory.room(user, 100))))
+            .collect();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut served = Vec::new();
+        let mut rooms = Vec::new();
+        while !held.is_empty() && served.len() < 3 {
+            waiting.retain_mut(|(user, waiting)| {
+                let polled = waiting.as_mut().poll(&mut context);
+                let std::task::Poll::Ready(room) = polled else {
+                    return true;
+                };
+                served.push(*user);
+                rooms.push(room.unwrap());
+                false
+            });
+            held.remove(0);
+        }
+        assert_eq!(served, ["greedy", "other", "greedy"]);
+    }
+
+    #[tokio::test]
+    async fn what_a_user_reads_slowly_is_given_up_for_its_own_after_the_wait() {
+        let memory = ResponseMemory::new(TOTAL);
+        let mut stuck = share(&memory, "a", 450).unwrap();
+        let read = share(&memory, "a", 90).unwrap();
+        let others = share(&memory, "b", 400).unwrap();
+        let within = Duration::ZERO;
+        assert!(memory.room_within(within, "a", 300).await.is_none());
+        let given_up = stuck.may_be_given_up();
+        assert!(memory.room_within(within, "a", 2 * TOTAL).await.is_none());
+        let room = memory.room_within(within, "a", 300).await.unwrap();
+        let is_told = tokio::time::timeout(Duration::ZERO, given_up.notified()).await;
+        assert!(is_told.is_ok());
+        drop(stuck);
+        assert_eq!((memory.held().now, memory.refused()), (790, 2));
+        drop((room, read, others));
+        assert_eq!(memory.budget.held().now, 0);
     }
 }

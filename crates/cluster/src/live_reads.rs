@@ -2,8 +2,10 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use fairgate_admission::{InputFailure, LookupLack, SharedObject};
-use fairgate_base::{background, clock::Clock, tasks};
+use fairgate_admitter::WorkerPool;
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
@@ -28,7 +30,8 @@ const ABSENT_FOR: Duration = Duration::from_secs(1);
 const MAX_ABSENT: usize = 1024;
 /// The longest time for reading something as it is now.
 const NOW_LIMIT: Duration = Duration::from_secs(5);
-/// Responses longer than this many bytes are decoded in the background.
+/// Responses longer than this many bytes are decoded by the threads that judge by costly policies: requests wait for them, and the
+/// control runtime must not.
 const LARGE: usize = 64 << 10;
 /// The largest object or list that is read, in bytes.
 const MAX_OBJECT: usize = 4 << 20;
@@ -46,13 +49,19 @@ struct ReadsInProgress {
     client: ApiClient,
     control: Handle,
     clock: Clock,
+    workers: Arc<WorkerPool>,
     permits: Semaphore,
     /// The paths of objects that were not found, and when.
     absent: Mutex<HashMap<String, Time>>,
 }
 
 impl LiveReads {
-    pub(crate) fn new(client: ApiClient, control: Handle, clock: Clock) -> Self {
+    pub(crate) fn new(
+        client: ApiClient,
+        control: Handle,
+        clock: Clock,
+        workers: Arc<WorkerPool>,
+    ) -> Self {
         Self {
             objects: SharedReads::new(control.clone()),
             lists: SharedReads::new(control.clone()),
@@ -60,6 +69,7 @@ impl LiveReads {
                 client,
                 control,
                 clock,
+                workers,
                 permits: Semaphore::new(MAX_READS),
                 absent: Mutex::default(),
             }),
@@ -174,13 +184,15 @@ impl ReadsInProgress {
         path: &str,
         (api_version, kind): &(String, String),
     ) -> Result<SharedObject, InputFailure> {
-        let value = self.fetch_value(path).await?;
-        if value["kind"] != **kind || value["apiVersion"] != **api_version {
-            return Err(failed(&format_args!(
-                "the response is no {api_version} {kind}"
-            )));
-        }
-        Ok(SharedObject::of(Whole::object(value)).0)
+        let (api_version, kind) = (api_version.clone(), kind.clone());
+        self.read(path, move |value| {
+            if value["kind"] != *kind || value["apiVersion"] != *api_version {
+                let why = format!("the response is no {api_version} {kind}");
+                return Err(InputFailure::Failed(why));
+            }
+            Ok(SharedObject::of(Whole::object(value)).0)
+        })
+        .await
     }
 
     /// The objects of a list.
@@ -189,11 +201,10 @@ impl ReadsInProgress {
         path: &str,
         (api_version, kind): (String, String),
     ) -> Result<Vec<SharedObject>, InputFailure> {
-        let mut value = self.fetch_value(path).await?;
-        let Value::Array(items) = value["items"].take() else {
-            return Err(failed(&"the response is no list"));
-        };
-        let making = background::run(move || {
+        self.read(path, move |mut value| {
+            let Value::Array(items) = value["items"].take() else {
+                return Err(failed(&"the response is no list"));
+            };
             let objects = items.into_iter().map(|mut item| {
                 if item.is_object() {
                     item["apiVersion"] = api_version.as_str().into();
@@ -201,39 +212,50 @@ impl ReadsInProgress {
                 }
                 SharedObject::of(Whole::object(item)).0
             });
-            objects.collect()
-        });
-        making.await.map_err(|_| lacking(&"the gateway stops"))
+            Ok(objects.collect())
+        })
+        .await
     }
 
-    async fn fetch_value(&self, path: &str) -> Result<Value, InputFailure> {
+    /// What `made` makes of the JSON at a path.
+    async fn read<T: Send + 'static>(
+        &self,
+        path: &str,
+        made: impl FnOnce(Value) -> Result<T, InputFailure> + Send + 'static,
+    ) -> Result<T, InputFailure> {
         let target = PathAndQuery::try_from(path).map_err(|error| failed(&error))?;
         let reading = self.client.get(target, "application/json", MAX_OBJECT);
         let (status, body) = reading.await.map_err(|error| lacking(&error))?;
-        let value = if body.len() > LARGE {
-            let reading = background::run(move || serde_json::from_slice(&body));
-            let read = reading.await.map_err(|_| lacking(&"the gateway stops"))?;
-            read.unwrap_or_default()
-        } else {
-            serde_json::from_slice::<Value>(&body).unwrap_or_default()
-        };
-        if status == StatusCode::NOT_FOUND && value["reason"] == "NotFound" {
-            return Err(InputFailure::NotFound);
+        if body.len() <= LARGE {
+            return decoded(status, &body).and_then(made);
         }
-        if !status.is_success() {
-            let message = value["message"].as_str().unwrap_or_default();
-            let why = format!("the upstream answered {status}: {message}");
-            let is_for_now = status.is_server_error()
-                || status == StatusCode::TOO_MANY_REQUESTS
-                || status == StatusCode::REQUEST_TIMEOUT;
-            return Err(if is_for_now {
-                lacking(&why)
-            } else {
-                failed(&why)
-            });
-        }
-        Ok(value)
+        // Everybody who asks for the same shares the read: what is read takes turns.
+        let bytes = body.len();
+        let work = move || decoded(status, &body).and_then(made);
+        let done = self.workers.run(path, bytes, work).await;
+        done.map_err(|error| lacking(&error))?
     }
+}
+
+/// The JSON of a successful response.
+fn decoded(status: StatusCode, body: &Bytes) -> Result<Value, InputFailure> {
+    let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    if status == StatusCode::NOT_FOUND && value["reason"] == "NotFound" {
+        return Err(InputFailure::NotFound);
+    }
+    if status.is_success() {
+        return Ok(value);
+    }
+    let message = value["message"].as_str().unwrap_or_default();
+    let why = format!("the upstream answered {status}: {message}");
+    let is_for_now = status.is_server_error()
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::REQUEST_TIMEOUT;
+    Err(if is_for_now {
+        lacking(&why)
+    } else {
+        failed(&why)
+    })
 }
 
 /// What an object as it is now was found to be. A failure is never one that a failure policy decides about: whoever can bring it about

@@ -12,7 +12,7 @@ use fairgate_admission::{
     ClusterObjects, InputFailure, KnownFuture, ListFuture, LookupFuture, LookupLack, ParamScope,
     PolicyParamKind, SharedObject, unknown_param_kind,
 };
-use fairgate_admitter::{ClusterState, ResourcesRead, ServedResource};
+use fairgate_admitter::{ClusterState, ResourcesRead, ServedResource, WorkerPool};
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_upstream::client::ApiClient;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -40,6 +40,8 @@ pub struct ClusterSettings {
     pub control: Handle,
     /// The clock.
     pub clock: Clock,
+    /// The threads that decode long responses for which requests wait.
+    pub workers: Arc<WorkerPool>,
     /// Whether namespaces and params are read for each request that needs them, instead of taken from what watches have
     /// delivered.
     pub reads_now: bool,
@@ -100,12 +102,13 @@ impl FollowedCluster {
             streams,
             control,
             clock,
+            workers,
             reads_now,
         } = settings;
         let discovery = Arc::new(ResourceDiscovery::new(client.clone(), clock.clone()));
         let discovering = tasks::spawn(&control, Arc::clone(&discovery).run()).abort_handle();
         Arc::new(Self {
-            reads: LiveReads::new(client, control.clone(), clock.clone()),
+            reads: LiveReads::new(client, control.clone(), clock.clone(), workers),
             reads_now,
             following: FollowSettings {
                 streams,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use fairgate_admission::{
     ClusterObjects as _, Fidelity, InputFailure, ParamScope, PolicyParamKind,
 };
-use fairgate_admitter::{ClusterState as _, PublishedPolicies};
+use fairgate_admitter::{ClusterState as _, PublishedPolicies, WorkerPool};
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 use fairgate_testkit::upstream::{self, Speaks, TestReply, TestUpstream};
@@ -242,6 +242,15 @@ fn follow_at(upstream: &TestUpstream, clock: Clock) -> Arc<FollowedCluster> {
 }
 
 fn start(upstream: &TestUpstream, clock: Clock, reads_now: bool) -> Arc<FollowedCluster> {
+    start_with(upstream, clock, reads_now, Arc::new(WorkerPool::new(1)))
+}
+
+fn start_with(
+    upstream: &TestUpstream,
+    clock: Clock,
+    reads_now: bool,
+    workers: Arc<WorkerPool>,
+) -> Arc<FollowedCluster> {
     let client = |reuse| {
         let endpoint = Endpoint::new(upstream.address.to_string().parse().unwrap(), None);
         ApiClient::new(endpoint, Arc::new(HeaderMap::new), reuse)
@@ -251,6 +260,7 @@ fn start(upstream: &TestUpstream, clock: Clock, reads_now: bool) -> Arc<Followed
         streams: client(ConnectionReuse::PerRequest),
         control: Handle::current(),
         clock,
+        workers,
         reads_now,
     })
 }

@@ -230,7 +230,7 @@ metrics! {
     SPOOL_PEAK: Gauge, Bytes, Alpha, ["apiserver"] = "fairgate_spool_peak_bytes",
         "Maximum of `fairgate_spool_bytes` since the gateway started.";
     SPOOLED: Counter, Count, Alpha, ["apiserver"] = "fairgate_spooled_answers_total",
-        "Responses that were buffered because their clients read slowly.";
+        "Responses of the upstream and of the gateway that were buffered because their clients read slowly.";
     AWAITED_BODIES: Gauge, Count, Alpha, ["apiserver"] = "fairgate_awaited_bodies",
         "Requests without a seat whose bodies have not arrived yet.";
     AWAITED_BODY_BYTES: Gauge, Bytes, Alpha, ["apiserver"] = "fairgate_awaited_body_bytes",
@@ -329,7 +329,7 @@ metrics! {
     RESPONSE_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_response_peak_bytes",
         "Maximum of `fairgate_response_bytes` since the gateway started.";
     RESPONSES_REFUSED: Counter, Count, Alpha, [] = "fairgate_responses_refused_total",
-        "Responses of the gateway for which there was no room in memory for 5 s, so that the request got 429.";
+        "Responses and dumps of the gateway for which there was no room in memory, so that the request got 429 after 15 s at most.";
     RESPONSES_GIVEN_UP: Counter, Count, Alpha, [] = "fairgate_responses_given_up_total",
         "Responses of the gateway that were aborted for those of another user, because their clients read slowly or for long.";
     BOOTSTRAP_ENSURED: Gauge, Boolean, Alpha, [] = "fairgate_bootstrap_ensured",

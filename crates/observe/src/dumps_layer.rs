@@ -152,6 +152,9 @@ fn charged(text: String, method: &Method, share: Option<ResponseShare>) -> Reply
     if *method == Method::HEAD || has_room {
         return reply(StatusCode::OK, text, method, share);
     }
+    if let Some(share) = &share {
+        share.count_refused();
+    }
     let why = "the gateway holds too many bytes of responses that were not read yet\n";
     reply(StatusCode::TOO_MANY_REQUESTS, why.into(), method, None)
 }

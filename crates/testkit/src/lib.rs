@@ -1,8 +1,8 @@
 //! What tests, benchmarks and attacks share: an [`upstream`] that responds as a test says, [`client`]s, certificates
 //! ([`pki`]), [`random`] numbers by seed, and a real etcd.
 //!
-//! Only dev-dependencies name this crate. Of the crates under test it uses only the pure core: the types of others
-//! would exist twice in their own unit tests.
+//! Only dev-dependencies name this crate. Of the crates under test it uses only the pure core, and with the feature `store` the
+//! store: the types of others would exist twice in their own unit tests.
 //!
 //! Not here: the gateway under test. `tests/it/gate.rs` starts one inside the process, `tests/it/process.rs` and
 //! `tests/attack` start one as a program.
@@ -15,4 +15,6 @@ pub mod client;
 pub mod etcd;
 pub mod pki;
 pub mod random;
+#[cfg(feature = "store")]
+pub mod store;
 pub mod upstream;

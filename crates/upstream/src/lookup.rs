@@ -10,6 +10,8 @@
 //!
 //! An error is neither positive nor negative, and is never cached.
 
+mod payer;
+mod turn_tree;
 mod turns;
 
 use std::{
@@ -31,7 +33,7 @@ use crate::cache::{CacheBounds, EntryLife, ExpiringCache};
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit, tasks};
 use fairgate_core::time::Time;
 
-pub(crate) use turns::LookupPayer;
+pub(crate) use payer::LookupPayer;
 use turns::{LookupTurns, PendingTurn};
 
 /// How long an account is no stranger after a positive result.
@@ -73,8 +75,9 @@ pub struct LookupSettings {
     /// How many reviews run at once; at least 1. As many again may renew results that were positive recently, where
     /// these have a lane of their own.
     pub max_running: usize,
-    /// How many reviews may run or wait, not counting those in the separate lane, and how many one account may have: as many as are
-    /// left for all. Further ones fail immediately.
+    /// How many reviews may run or wait, not counting those in the separate lane. Of these a user may have as many as are left for all
+    /// others, a network of addresses as well, and one address of it as many as it leaves to its network. Addresses without an accepted
+    /// token may have three quarters. Further ones fail immediately.
     pub max_pending: usize,
     /// The limit of a review with all its attempts, waiting for its turn included.
     pub limit: Duration,
@@ -101,7 +104,7 @@ pub(crate) trait Lookup: Send + Sync + 'static {
     /// Whether keys that are remembered as positive are looked up in a lane of their own, so that new keys cannot
     /// hold them up.
     const HAS_RENEWAL_LANE: bool;
-    /// Whether accounts without a positive result may have only a part of the lookups that run.
+    /// Whether accounts without a positive result may have only a part of the lookups, and come after those with one.
     const HAS_STRANGERS: bool;
     /// Identifies equal lookups.
     type Key: Copy + Eq + Hash + Send + Sync + 'static;
@@ -206,7 +209,7 @@ impl<L: Lookup> LookupCache<L> {
         let done = |result| PendingLookup(LookupState::Done(Some(result)));
         let is_renewal = L::HAS_RENEWAL_LANE && parts.positive.contains(&key);
         let (sender, receiver) = oneshot::channel();
-        let (payer, pending);
+        let (account, pending);
         match parts.flights.entry(key) {
             Entry::Occupied(mut flight) => {
                 flight.get_mut().push(sender);
@@ -217,11 +220,13 @@ impl<L: Lookup> LookupCache<L> {
                 if let Some(value) = parts.cached(&key, parts.clock.now()) {
                     return done(Ok(value));
                 }
-                payer = payer_of();
+                let payer = payer_of();
+                account = parts.hashes.hash_one(payer.account());
+                let is_stranger = L::HAS_STRANGERS && !parts.known.contains(&account);
                 pending = if is_renewal {
                     None
                 } else {
-                    match parts.turns.begin(payer.clone()) {
+                    match parts.turns.begin(payer, is_stranger) {
                         None => return done(Err(LookupFailure::Overloaded.into())),
                         pending => pending,
                     }
@@ -233,7 +238,7 @@ impl<L: Lookup> LookupCache<L> {
         let flight = Flight {
             parts: Arc::clone(parts),
             key,
-            account: parts.hashes.hash_one(&payer.account),
+            account,
             pending,
             outcome: LookupOutcome::Failed,
             result: None,
@@ -308,12 +313,11 @@ struct Flight<L: Lookup> {
 impl<L: Lookup> Flight<L> {
     async fn run(mut self, request: L::Request) {
         let parts = Arc::clone(&self.parts);
-        let is_stranger = L::HAS_STRANGERS && !parts.known.contains(&self.account);
         let fetch = async {
             let (_turn, _renewal);
             if let Some(pending) = &self.pending {
-                let turn = pending.turn(is_stranger).await;
-                _turn = turn.ok_or(LookupFailure::Abandoned)?;
+                let turn = pending.turn().await;
+                _turn = turn.ok_or(LookupFailure::Overloaded)?;
             } else {
                 let turn = parts.renewals.acquire().await;
                 _renewal = turn.map_err(|_closed| LookupFailure::Abandoned)?;

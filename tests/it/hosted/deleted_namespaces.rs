@@ -18,6 +18,7 @@ use fairgate_store::{
     HistoryLimits, StoreFuture,
     local::{LocalSettings, LocalStore},
 };
+use fairgate_testkit::store::TestStore;
 use http::Method;
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ use super::{
     Home,
     api::JSON,
     budgets::{POLICY, web},
-    slow_store::{NoAdmin, SlowStore},
+    no_admin::NoAdmin,
 };
 
 /// The states of namespaces, by name; all others are active.
@@ -52,7 +53,7 @@ fn active(uid: &str) -> NamespaceState {
 struct InNamespaces {
     hosted: Arc<Hosted>,
     namespaces: Arc<KnownNamespaces>,
-    store: Arc<SlowStore>,
+    store: Arc<TestStore>,
     _home: Home,
 }
 
@@ -64,7 +65,7 @@ impl InNamespaces {
             limits: HistoryLimits::default(),
         };
         let clock = Clock::system();
-        let store = Arc::new(SlowStore::new(
+        let store = Arc::new(TestStore::new(
             LocalStore::open(settings, clock.clone()).unwrap(),
         ));
         let namespaces = Arc::new(KnownNamespaces::default());
@@ -185,7 +186,12 @@ async fn an_object_that_is_written_after_its_namespace_was_cleaned_up_is_deleted
                 Ok(())
             })
         };
-        assert!(api.store.meanwhile.set(Box::new(meanwhile)).is_ok());
+        assert!(
+            api.store
+                .before_writes
+                .set(("poddisruptionbudgets", Box::new(meanwhile)))
+                .is_ok()
+        );
         assert_eq!(api.create("shop", "late").await, code, "{state:?}");
         assert_eq!(api.names("shop").await, [""; 0], "{state:?}");
     }

@@ -14,20 +14,16 @@ use fairgate_store::{
     HistoryLimits, Store as _,
     local::{LocalSettings, LocalStore},
 };
+use fairgate_testkit::store::TestStore;
 use http::Method;
 use serde_json::Value;
 
-use super::{
-    Home, LEVELS, SCHEMAS,
-    api::JSON,
-    condition, level, schema,
-    slow_store::{NoAdmin, SlowStore},
-};
+use super::{Home, LEVELS, SCHEMAS, api::JSON, condition, level, no_admin::NoAdmin, schema};
 
 /// A hosted API with its own store.
 struct Hosting {
     hosted: Arc<Hosted>,
-    store: Arc<SlowStore>,
+    store: Arc<TestStore>,
     _home: Home,
 }
 
@@ -40,7 +36,7 @@ impl Hosting {
         };
         let clock = Clock::system();
         let store = LocalStore::open(settings, clock.clone()).unwrap();
-        let store = Arc::new(SlowStore::new(store));
+        let store = Arc::new(TestStore::new(store));
         let hosted = Hosted::new(HostedSettings {
             kinds: FLOW_CONTROL.to_vec(),
             subresources: Vec::new(),
@@ -118,9 +114,9 @@ async fn after_a_list_that_failed_halfway_all_objects_are_read() {
     let hosting = Hosting::new();
     hosting.fill().await;
     let mut conditions = hosting.conditions();
-    *hosting.store.unlisted.lock().unwrap() = Some("flowschemas");
+    hosting.store.refuse_lists(Some("flowschemas"));
     assert!(conditions.reconcile(&[]).await.is_err());
-    *hosting.store.unlisted.lock().unwrap() = None;
+    hosting.store.refuse_lists(None);
     assert!(conditions.reconcile(&[]).await.unwrap());
     assert_eq!(hosting.dangling().await, "False");
 }

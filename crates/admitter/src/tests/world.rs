@@ -33,7 +33,7 @@ use tower::{Layer, Service};
 use super::test_cluster::{TestCluster, shared};
 use crate::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
-    ForwardedPolicies, PublishedPolicies,
+    ForwardedPolicies, PublishedPolicies, WorkerPool,
 };
 
 /// The objects of the upstream by path.
@@ -222,7 +222,7 @@ impl World {
             client,
             body_budget,
             guard,
-            workers: 1,
+            workers: Arc::new(WorkerPool::new(1)),
             clock,
         });
         let settings = Arc::get_mut(&mut admitter).unwrap();

@@ -77,6 +77,21 @@ impl ByteShare {
         has_room
     }
 
+    /// Takes bytes for which the same payer gives up others that [can be](Self::begin_unfinished). Returns `false`, and takes and
+    /// gives up nothing, if there is no room then either. What was taken must not be one that can be given up.
+    pub fn take_instead_of_own(&mut self, bytes: usize) -> bool {
+        debug_assert!(self.unfinished.is_none());
+        let total = self.budget.total;
+        let mut used = lock(&self.budget.used);
+        let has_room = used.make_room_of_own(&self.payer, bytes, total)
+            && used.take(&self.payer, bytes, total, None);
+        drop(used);
+        if has_room {
+            self.bytes += bytes;
+        }
+        has_room
+    }
+
     /// Takes bytes for which there may be no room, because they are in memory in any case. What was taken must not be one that
     /// can be given up.
     pub fn take_beyond(&mut self, bytes: usize) {

@@ -9,7 +9,7 @@
 //! Transactions on Networking 6(2), 1998, with α = 1.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
     sync::Arc,
 };
 
@@ -63,10 +63,15 @@ impl UsedBytes {
             return false;
         }
         let wanted = own.map_or(0, |own| own.all).saturating_add(bytes);
-        while wanted > total.saturating_sub(self.all) {
-            if wanted > total || !self.give_up_more_than(wanted) {
-                return false;
-            }
+        if wanted > total {
+            return false;
+        }
+        let lacking = wanted.saturating_sub(total.saturating_sub(self.all));
+        let Some(bodies) = self.bodies_in_the_way(wanted, lacking) else {
+            return false;
+        };
+        for (payer, number) in bodies {
+            self.give_up(&payer, number);
         }
         self.change(payer, |own| {
             if let Some(body) = unfinished.and_then(|number| own.unfinished.get_mut(&number)) {
@@ -76,6 +81,33 @@ impl UsedBytes {
             own.all += bytes;
         });
         self.most = self.most.max(self.all);
+        true
+    }
+
+    /// Gives up unfinished bodies of a payer, the longest first, until there is room for so many bytes more of the same payer. Gives
+    /// up none if that would not be enough.
+    pub(super) fn make_room_of_own(&mut self, payer: &str, bytes: usize, total: usize) -> bool {
+        let lacking = |used: &Self, own: &PayerBytes| {
+            let wanted = own.all.saturating_add(bytes);
+            wanted.saturating_sub(total.saturating_sub(used.all))
+        };
+        let Some(own) = self.by_payer.get(payer) else {
+            return bytes <= total.saturating_sub(self.all);
+        };
+        // A byte that is given up is one less of the payer's, and one more that is left.
+        if lacking(self, own) > 2 * own.unfinished_bytes {
+            return false;
+        }
+        while let Some(own) = self.by_payer.get(payer) {
+            if lacking(self, own) == 0 {
+                break;
+            }
+            let longest = own.unfinished.iter().max_by_key(|(_, body)| body.bytes);
+            let Some(longest) = longest.map(|(number, _)| *number) else {
+                break;
+            };
+            self.give_up(payer, longest);
+        }
         true
     }
 
@@ -126,23 +158,41 @@ impl UsedBytes {
         ended
     }
 
-    /// Gives up the longest unfinished body of the payer who has most of them, if that is more than `bytes`. Returns whether
-    /// there is one.
-    fn give_up_more_than(&mut self, bytes: usize) -> bool {
-        let most = self.most_unfinished.last();
-        let Some((_, payer)) = most.filter(|(most, _)| *most > bytes).cloned() else {
-            return false;
-        };
-        self.change(&payer, |own| {
-            let longest = own.unfinished.iter().max_by_key(|(_, body)| body.bytes);
-            let longest = longest.map(|(number, _)| *number);
-            if let Some(body) = longest.and_then(|number| own.unfinished.remove(&number)) {
+    /// The unfinished bodies that have to be given up for `lacking` bytes: each time the longest one of the payer who then has most
+    /// of them, as long as that is more than `bytes`. `None` if all of these are not enough.
+    fn bodies_in_the_way(&self, bytes: usize, lacking: usize) -> Option<Vec<(String, u64)>> {
+        let (mut found, mut freed) = (Vec::new(), 0);
+        let mut untouched = self.most_unfinished.iter().rev().peekable();
+        // Payers with less than before: what is left of theirs, and their bodies that are left, the longest last.
+        let mut touched = BinaryHeap::<(usize, &str, Vec<(usize, u64)>)>::new();
+        while freed < lacking {
+            let most = touched.peek().map_or(0, |(left, ..)| *left);
+            let next = untouched.next_if(|(unfinished, _)| *unfinished >= most);
+            let (left, payer, mut bodies) = if let Some((unfinished, payer)) = next {
+                let bodies = self.by_payer.get(payer)?.unfinished.iter();
+                let mut bodies: Vec<_> =
+                    bodies.map(|(number, body)| (body.bytes, *number)).collect();
+                bodies.sort_unstable();
+                (*unfinished, payer.as_str(), bodies)
+            } else {
+                touched.pop()?
+            };
+            let (longest, number) = bodies.pop().filter(|_| left > bytes)?;
+            freed += longest;
+            found.push((payer.to_owned(), number));
+            touched.push((left - longest, payer, bodies));
+        }
+        Some(found)
+    }
+
+    fn give_up(&mut self, payer: &str, number: u64) {
+        self.change(payer, |own| {
+            if let Some(body) = own.unfinished.remove(&number) {
                 own.all -= body.bytes;
                 own.unfinished_bytes -= body.bytes;
                 body.given_up.notify_one();
             }
         });
-        true
     }
 
     /// Changes what a payer has.
@@ -250,6 +300,42 @@ mod tests {
         assert!(!used.take("other", usize::MAX, TOTAL, None));
         assert_eq!(used.by_payer["first"].unfinished.len(), bodies.len());
         assert!(used.take("other", TOTAL / 2, TOTAL, None));
+    }
+
+    #[test]
+    fn nothing_is_given_up_for_a_payer_who_would_still_have_no_room() {
+        let mut used = UsedBytes::default();
+        assert!(used.take("finished", TOTAL / 2, TOTAL, None));
+        for (payer, bytes) in [("first", TOTAL / 4), ("second", TOTAL / 8)] {
+            assert!(used.take(payer, bytes, TOTAL, None));
+            used.begin_unfinished(payer, bytes);
+        }
+        // A quarter and an eighth could be given up; with them there would be half.
+        assert!(!used.take("other", TOTAL / 8 + TOTAL / 4, TOTAL, None));
+        assert_eq!(used.all, TOTAL / 8 * 7);
+        assert_eq!(used.most_unfinished.len(), 2);
+        assert!(used.take("other", TOTAL / 8 + 1, TOTAL, None));
+        let left: Vec<_> = used.most_unfinished.iter().cloned().collect();
+        assert_eq!(left, [(TOTAL / 8, "second".to_owned())]);
+    }
+
+    #[test]
+    fn a_payer_can_give_up_bodies_of_its_own_but_none_in_vain() {
+        let mut used = UsedBytes::default();
+        assert!(used.take("other", TOTAL / 4, TOTAL, None));
+        let unfinished = [TOTAL / 8, TOTAL / 16].map(|bytes| {
+            assert!(used.take("own", bytes, TOTAL, None));
+            used.begin_unfinished("own", bytes)
+        });
+        assert!(!used.make_room_of_own("own", TOTAL / 4 * 3 + 1, TOTAL));
+        assert_eq!(used.by_payer["own"].unfinished.len(), 2);
+        assert!(!used.take("own", TOTAL / 2, TOTAL, None));
+        assert!(used.make_room_of_own("own", TOTAL / 2, TOTAL));
+        assert!(used.end_unfinished("own", unfinished[0].0).is_none());
+        assert!(used.take("own", TOTAL / 2, TOTAL, None));
+        assert!(used.end_unfinished("own", unfinished[1].0).is_some());
+        assert!(!used.make_room_of_own("new", TOTAL, TOTAL));
+        assert!(used.make_room_of_own("new", 1, TOTAL));
     }
 
     #[test]

@@ -85,3 +85,32 @@ async fn what_cannot_be_read_is_lacking_and_no_error_of_the_policy() {
         state.read_param(&unknown, "", "p").await.unwrap_err()
     ));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_responses_are_decoded_by_the_threads_that_judge() {
+    let (api, upstream) = usual();
+    let (large, small) = ("/api/v1/namespaces/a", "/api/v1/namespaces/b");
+    let mut object = typed(namespace("a", "red"), "Namespace");
+    object["metadata"]["annotations"] = json!({"long": "x".repeat(200 << 10)});
+    api.document(large, object);
+    api.document(small, typed(namespace("b", "red"), "Namespace"));
+    let workers = Arc::new(WorkerPool::new(1));
+    let clock = Clock::manual(Time::ZERO);
+    let state = start_with(&upstream, clock, true, Arc::clone(&workers));
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let busy = Arc::clone(&workers);
+    let busy = tokio::spawn(async move { busy.run("other", 0, move || released.recv()).await });
+    let reading = tokio::spawn({
+        let state = Arc::clone(&state);
+        async move { state.read_namespace("a").await }
+    });
+    // Meanwhile short ones are read.
+    for _ in 0..20 {
+        assert!(state.read_namespace("b").await.is_ok());
+    }
+    assert!(!reading.is_finished(), "the thread is busy");
+    release.send(()).unwrap();
+    busy.await.unwrap().unwrap().unwrap();
+    let read = reading.await.unwrap().unwrap();
+    assert_eq!(read.text_at(&["metadata", "name"]), "a");
+}

@@ -167,7 +167,12 @@ impl Parsed {
                 if let Some(left_out) = UNAVAILABLE.admit(self.inbound.received) {
                     tracing::warn!(%error, left_out, "requests are refused because a token could not be reviewed");
                 }
-                Err(Refusal::CredentialCheckUnavailable)
+                Err(match error {
+                    fairgate_upstream::token_review::TokenReviewError::Overloaded => {
+                        Refusal::TooManyTokenReviews
+                    }
+                    _ => Refusal::CredentialCheckUnavailable,
+                })
             }
         }
     }

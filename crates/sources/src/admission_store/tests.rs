@@ -1,20 +1,16 @@
 //! Whatever the store does, it shows for how long the policies may not be those that it has.
 
-use std::{
-    future::ready,
-    num::NonZeroUsize,
-    path::PathBuf,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use fairgate_admission::Fidelity;
-use fairgate_admitter::PublishedPolicies;
+use fairgate_admitter::{PublishedPolicies, WorkerPool};
 use fairgate_cluster::{ClusterSettings, FollowedCluster, PolicyPublisher, PublishingStatus};
 use fairgate_store::{
-    ListPage, Precondition, StoreFuture, StoreSize, StoreUsage, WriteBounds, WriteOutcome,
+    Precondition, WriteOutcome,
     local::{LocalSettings, LocalStore},
 };
+use fairgate_testkit::store::TestStore;
 use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse},
     endpoint::Endpoint,
@@ -29,99 +25,10 @@ const MAX: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(11);
 
 /// A store that can stop to be readable although it says that it is well.
-struct UnreadableStore {
-    store: LocalStore,
-    directory: PathBuf,
-    is_unreadable: AtomicBool,
-    lists: AtomicUsize,
-}
-
-impl Drop for UnreadableStore {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-impl Store for UnreadableStore {
-    fn usage(&self, prefix: &str) -> StoreUsage {
-        self.store.usage(prefix)
-    }
-
-    fn usages(&self) -> Vec<(Arc<str>, StoreUsage)> {
-        self.store.usages()
-    }
-
-    fn has_more_than(&self, bytes: usize, key: &str) -> bool {
-        self.store.has_more_than(bytes, key)
-    }
-
-    fn get<'a>(
-        &'a self,
-        key: &'a str,
-        at: ReadRevision,
-    ) -> StoreFuture<'a, Option<Arc<StoreEntry>>> {
-        self.store.get(key, at)
-    }
-
-    fn list<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: Option<NonZeroUsize>,
-        at: ReadRevision,
-    ) -> StoreFuture<'a, ListPage> {
-        self.lists.fetch_add(1, Ordering::SeqCst);
-        if self.is_unreadable.load(Ordering::SeqCst) {
-            return Box::pin(ready(Err(StoreError::Failed("it is away".to_owned()))));
-        }
-        self.store.list(prefix, after, limit, at)
-    }
-
-    fn write_within<'a>(
-        &'a self,
-        key: &'a str,
-        expected: Precondition,
-        value: Option<Bytes>,
-        bounds: WriteBounds,
-    ) -> StoreFuture<'a, WriteOutcome> {
-        self.store.write_within(key, expected, value, bounds)
-    }
-
-    fn revision(&self) -> StoreFuture<'_, u64> {
-        self.store.revision()
-    }
-
-    fn cached_revision(&self) -> u64 {
-        self.store.cached_revision()
-    }
-
-    fn wait_for(&self, revision: u64) -> StoreFuture<'_, ()> {
-        self.store.wait_for(revision)
-    }
-
-    fn watch(&self, prefix: &str, after: u64) -> Result<Watch, StoreError> {
-        self.store.watch(prefix, after)
-    }
-
-    fn floor(&self) -> u64 {
-        self.store.floor()
-    }
-
-    fn maintain(&self, now: Time) -> StoreFuture<'_, ()> {
-        self.store.maintain(now)
-    }
-
-    fn health(&self) -> StoreHealth {
-        self.store.health()
-    }
-
-    fn size(&self) -> StoreSize {
-        self.store.size()
-    }
-}
+struct UnreadableStore(Arc<TestStore>);
 
 impl UnreadableStore {
-    fn open(clock: &Clock) -> Arc<Self> {
+    fn open(clock: &Clock) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fairgate-admission-store-{}-{number}", std::process::id());
@@ -130,35 +37,31 @@ impl UnreadableStore {
             path: directory.join("store.redb"),
             limits: fairgate_store::HistoryLimits::default(),
         };
-        Arc::new(Self {
-            store: LocalStore::open(settings, clock.clone()).unwrap(),
-            directory,
-            is_unreadable: AtomicBool::new(false),
-            lists: AtomicUsize::new(0),
-        })
+        let store = LocalStore::open(settings, clock.clone()).unwrap();
+        Self(Arc::new(TestStore::in_directory(store, directory)))
     }
 
     /// Writes a policy, or deletes it.
     async fn put(&self, text: Option<&str>) {
         let key = format!("{}p", VALIDATING_ADMISSION_POLICY.key_prefix());
         let value = text.map(|text| Bytes::from(text.to_owned()));
-        let before = self.store.get(&key, ReadRevision::Cached).await.unwrap();
+        let before = self.0.get(&key, ReadRevision::Cached).await.unwrap();
         let expected = before.map_or(Precondition::Absent, |entry| {
             Precondition::At(entry.revision)
         });
-        let written = self.store.write(&key, expected, value).await;
+        let written = self.0.write(&key, expected, value).await;
         assert!(matches!(written, Ok(WriteOutcome::Done { .. })));
     }
 
     fn refuse(&self, is_unreadable: bool) {
-        self.is_unreadable.store(is_unreadable, Ordering::SeqCst);
+        self.0.refuse_lists(is_unreadable.then_some(""));
     }
 
     /// Waits until it has been asked again so often.
     async fn until_asked(&self, times: usize) {
-        let before = self.lists.load(Ordering::SeqCst);
+        let before = self.0.lists();
         until("the store is asked again", || {
-            self.lists.load(Ordering::SeqCst) >= before + times
+            self.0.lists() >= before + times
         })
         .await;
     }
@@ -167,7 +70,7 @@ impl UnreadableStore {
 /// Policies of a store, published with the limit.
 struct Published {
     clock: Clock,
-    store: Arc<UnreadableStore>,
+    store: UnreadableStore,
     in_force: Arc<PublishedPolicies>,
     task: JoinHandle<()>,
 }
@@ -179,7 +82,7 @@ impl Drop for Published {
 }
 
 impl Published {
-    fn start(clock: Clock, store: Arc<UnreadableStore>) -> Self {
+    fn start(clock: Clock, store: UnreadableStore) -> Self {
         let endpoint = Endpoint::new("127.0.0.1:9".parse().unwrap(), None);
         let headers = Arc::new(http::HeaderMap::new);
         let client = ApiClient::new(endpoint, headers, ConnectionReuse::Pooled);
@@ -188,9 +91,10 @@ impl Published {
             streams: client,
             control: Handle::current(),
             clock: clock.clone(),
+            workers: Arc::new(WorkerPool::new(1)),
             reads_now: false,
         });
-        let feed = AdmissionStore::new(Arc::clone(&store) as Arc<dyn Store>, clock.clone());
+        let feed = AdmissionStore::new(Arc::clone(&store.0) as Arc<dyn Store>, clock.clone());
         let silence = feed.silence();
         let status = PublishingStatus::with_silence(clock.clone(), || Duration::ZERO, silence);
         let in_force = Arc::<PublishedPolicies>::default();
@@ -273,7 +177,7 @@ async fn while_a_set_is_replaced_the_time_since_the_change_counts_until_the_next
 {
     let clock = Clock::manual(Time::ZERO);
     let store = UnreadableStore::open(&clock);
-    let mut feed = AdmissionStore::new(Arc::clone(&store) as Arc<dyn Store>, clock.clone());
+    let mut feed = AdmissionStore::new(Arc::clone(&store.0) as Arc<dyn Store>, clock.clone());
     let silence = feed.silence();
     assert!(feed.next().await.documents.is_empty());
     clock.advance(LONG);

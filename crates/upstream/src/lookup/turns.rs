@@ -1,53 +1,31 @@
 //! Whose lookup is next, and how many may wait.
 //!
-//! A lookup is on the account of whoever caused it: of a user, or before that is known, of the address of the peer. Accounts take turns,
-//! and within an account its *lines* do, such as the connections of an address. So many lookups of one delay those of another by
-//! about one. An account may have as many lookups as are left for all. *Strangers*, accounts without any success, may have only three
-//! quarters of those that run at a time, however many accounts they have.
+//! A lookup is on the account of whoever caused it: of a user, or before that is known, of the address of the peer. Networks take turns,
+//! within each its addresses do, and within an address its *lines*, its connections; whoever comes for the first time is soon next
+//! (`turn_tree`). Accounts without any success, *strangers*, never delay others:
+//!
+//! - A free place is for the others, unless these run in three quarters of the places and strangers wait. Strangers run in three
+//!   quarters of the places at most, however many they are. So both always have a quarter.
+//! - Of the lookups that run or wait, strangers may have three quarters. Of what is left, a network may have as many as are left for all
+//!   others, and an address as many as it leaves to its network: with n networks that take all they can, each has at most 1/(n + 1);
+//!   an address alone, a third. Where there is no room for a line that has few, whoever has most gives up one that waits.
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
-    sync::Arc,
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use fairgate_core::{
-    sync::{Mutex, lock},
-    turn_queue::TurnQueue,
-};
+use fairgate_core::sync::{Mutex, lock};
 use tokio::sync::oneshot;
 
-/// Of an account with many lookups that wait, so many of each line may still be added, while a quarter is left for others.
+use super::{payer::LookupPayer, turn_tree::TurnTree};
+
+/// A line with fewer lookups has room where others have more.
 const OF_A_LINE: usize = 2;
-
-/// On whose account a lookup is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LookupPayer {
-    pub(crate) account: Arc<str>,
-    pub(crate) line: Arc<str>,
-}
-
-impl LookupPayer {
-    /// An account of one line.
-    pub(crate) fn of(account: &str) -> Self {
-        Self {
-            account: account.into(),
-            line: "".into(),
-        }
-    }
-
-    /// The account of a peer's address: of IPv6, the first half, since a host has the other. Its line is the connection.
-    pub(crate) fn peer(remote: SocketAddr) -> Self {
-        let address = match remote.ip().to_canonical() {
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-            address @ IpAddr::V4(_) => address,
-        };
-        Self {
-            account: address.to_string().into(),
-            line: remote.port().to_string().into(),
-        }
-    }
-}
 
 /// Gives turns to lookups. Clones share them.
 #[derive(Clone, Debug)]
@@ -57,15 +35,37 @@ pub(crate) struct LookupTurns(Arc<Mutex<TurnState>>);
 struct TurnState {
     max_running: usize,
     max_pending: usize,
+    hashes: RandomState,
+    strangers: LookupClass,
+    others: LookupClass,
+    /// Lookups of each network, account and line that run or wait, by the hash of their paths.
+    of_path: HashMap<u64, usize>,
+}
+
+/// The lookups of strangers, or of the others.
+#[derive(Debug, Default)]
+struct LookupClass {
     running: usize,
-    running_strangers: usize,
-    /// Lookups that run or wait: all, and those of each account and line.
+    /// Those that run or wait.
     pending: usize,
-    of_account: HashMap<Arc<str>, usize>,
-    of_line: HashMap<(Arc<str>, Arc<str>), usize>,
-    /// An entry for each that waits, which says whether its account is a stranger.
-    accounts: TurnQueue<(Arc<str>, bool)>,
-    waiting: HashMap<Arc<str>, TurnQueue<oneshot::Sender<LookupTurn>>>,
+    waiting: TurnTree<WaitingLookup>,
+}
+
+#[derive(Debug)]
+struct WaitingLookup {
+    /// Dropped unused if it is given up.
+    sender: oneshot::Sender<LookupTurn>,
+    is_given_up: Arc<AtomicBool>,
+    payer: LookupPayer,
+}
+
+/// Whether one more lookup may wait.
+#[derive(Debug)]
+enum LookupRoom {
+    Free,
+    /// No, but others may have more, and the line has few: of those whose first names are the payer's, so many of them.
+    FullAbove(usize),
+    None,
 }
 
 /// A lookup that runs or waits, until this is dropped.
@@ -73,6 +73,9 @@ struct TurnState {
 pub(crate) struct PendingTurn {
     turns: LookupTurns,
     payer: LookupPayer,
+    is_stranger: bool,
+    /// Whether it is no longer counted. Changed only under the lock of the turns.
+    is_given_up: Arc<AtomicBool>,
 }
 
 /// The right to run a lookup, until this is dropped.
@@ -88,85 +91,153 @@ impl LookupTurns {
         Self(Arc::new(Mutex::new(TurnState {
             max_running: max_running.max(1),
             max_pending,
-            running: 0,
-            running_strangers: 0,
-            pending: 0,
-            of_account: HashMap::new(),
-            of_line: HashMap::new(),
-            accounts: TurnQueue::default(),
-            waiting: HashMap::new(),
+            hashes: RandomState::new(),
+            strangers: LookupClass::default(),
+            others: LookupClass::default(),
+            of_path: HashMap::new(),
         })))
     }
 
     /// Counts one more lookup of a payer; `None` if it has too many.
-    pub(crate) fn begin(&self, payer: LookupPayer) -> Option<PendingTurn> {
+    pub(crate) fn begin(&self, payer: LookupPayer, is_stranger: bool) -> Option<PendingTurn> {
         let mut state = lock(&self.0);
-        let left = state.max_pending.saturating_sub(state.pending);
-        let of_account = state.of_account.get(&payer.account).copied();
-        let line = (Arc::clone(&payer.account), Arc::clone(&payer.line));
-        let of_line = state.of_line.get(&line).copied().unwrap_or(0);
-        let is_fair = of_account.unwrap_or(0) < left;
-        let has_few = of_line < OF_A_LINE && left > state.max_pending / 4;
-        if !is_fair && !has_few {
-            return None;
+        let given_up = match state.room(&payer, is_stranger) {
+            LookupRoom::Free => None,
+            LookupRoom::FullAbove(depth) => {
+                let waiting = &mut state.class(is_stranger).waiting;
+                Some(waiting.give_up_for(payer.path(), depth)?)
+            }
+            LookupRoom::None => return None,
+        };
+        if let Some(given_up) = &given_up {
+            given_up.is_given_up.store(true, Ordering::Relaxed);
+            state.uncount(&given_up.payer, is_stranger);
         }
-        state.pending += 1;
-        *state
-            .of_account
-            .entry(Arc::clone(&payer.account))
-            .or_default() += 1;
-        *state.of_line.entry(line).or_default() += 1;
+        state.class(is_stranger).pending += 1;
+        for path in state.prefixes(&payer) {
+            *state.of_path.entry(path).or_default() += 1;
+        }
         drop(state);
+        drop(given_up); // wakes a task
         Some(PendingTurn {
             turns: self.clone(),
             payer,
+            is_stranger,
+            is_given_up: Arc::default(),
         })
     }
 
     /// The number of lookups that run or wait.
     #[cfg(test)]
     pub(crate) fn pending(&self) -> usize {
-        lock(&self.0).pending
+        lock(&self.0).pending()
     }
 }
 
 impl TurnState {
-    /// Takes who is next, if one more may run.
-    fn next(&mut self) -> Option<(oneshot::Sender<LookupTurn>, bool)> {
-        if self.running >= self.max_running {
-            return None;
+    fn class(&mut self, is_stranger: bool) -> &mut LookupClass {
+        if is_stranger {
+            &mut self.strangers
+        } else {
+            &mut self.others
         }
-        let strangers_may = self.running_strangers < self.for_strangers();
-        let next = self
-            .accounts
-            .pop_if(|(_, is_stranger)| !is_stranger || strangers_may);
-        let (account, is_stranger) = next?;
-        let lines = self.waiting.get_mut(&account)?;
-        let sender = lines.pop()?;
-        if lines.is_empty() {
-            self.waiting.remove(&account);
-        }
-        self.running += 1;
-        self.running_strangers += usize::from(is_stranger);
-        Some((sender, is_stranger))
     }
 
-    fn for_strangers(&self) -> usize {
-        (self.max_running - self.max_running / 4).max(1)
+    fn pending(&self) -> usize {
+        self.strangers.pending + self.others.pending
+    }
+
+    /// The hashes of a payer's path and of those above it, the shortest first.
+    fn prefixes(&self, payer: &LookupPayer) -> Vec<u64> {
+        let path = payer.path();
+        let lengths = 1..=path.len();
+        lengths
+            .map(|length| self.hashes.hash_one(&path[..length]))
+            .collect()
+    }
+
+    fn room(&self, payer: &LookupPayer, is_stranger: bool) -> LookupRoom {
+        let all = self.max_pending.saturating_sub(self.pending());
+        let left = if is_stranger {
+            let of_strangers = three_quarters(self.max_pending);
+            all.min(of_strangers.saturating_sub(self.strangers.pending))
+        } else {
+            all
+        };
+        let counts = self.prefixes(payer).into_iter().map(|path| {
+            let count = self.of_path.get(&path);
+            count.copied().unwrap_or(0)
+        });
+        let counts: Vec<_> = counts.collect();
+        let Some((of_line, of_account)) = counts.split_last() else {
+            return LookupRoom::None;
+        };
+        // What is left for each, if each above it leaves as much to others as it has.
+        let (mut left, is_scarce) = (left, left <= self.max_pending / 4);
+        for (depth, count) in of_account.iter().enumerate() {
+            if left == 0 || *count >= left {
+                let full = if left == 0 { depth } else { depth + 1 };
+                return match *of_line < OF_A_LINE {
+                    true if is_scarce => LookupRoom::FullAbove(full),
+                    true => LookupRoom::Free,
+                    false => LookupRoom::None,
+                };
+            }
+            left -= count;
+        }
+        LookupRoom::Free
+    }
+
+    /// One lookup less of a payer runs or waits.
+    fn uncount(&mut self, payer: &LookupPayer, is_stranger: bool) {
+        self.class(is_stranger).pending -= 1;
+        for path in self.prefixes(payer) {
+            if let Some(count) = self.of_path.get_mut(&path) {
+                *count -= 1;
+                if *count == 0 {
+                    self.of_path.remove(&path);
+                }
+            }
+        }
+    }
+
+    /// Takes who is next, if one more may run.
+    fn next(&mut self) -> Option<(oneshot::Sender<LookupTurn>, bool)> {
+        if self.strangers.running + self.others.running >= self.max_running {
+            return None;
+        }
+        let part = three_quarters(self.max_running);
+        let strangers_may = self.strangers.running < part && !self.strangers.waiting.is_empty();
+        let others_may = self.others.running < part || !strangers_may;
+        if others_may && let Some(waiting) = self.others.waiting.pop() {
+            self.others.running += 1;
+            return Some((waiting.sender, false));
+        }
+        let waiting = strangers_may.then(|| self.strangers.waiting.pop());
+        let waiting = waiting.flatten()?;
+        self.strangers.running += 1;
+        Some((waiting.sender, true))
     }
 }
 
+/// Three quarters of a number, at least 1.
+fn three_quarters(all: usize) -> usize {
+    (all - all / 4).max(1)
+}
+
 impl PendingTurn {
-    /// Waits for a turn.
-    pub(crate) async fn turn(&self, is_stranger: bool) -> Option<LookupTurn> {
+    /// Waits for a turn. `None` if another payer gets the place.
+    pub(crate) async fn turn(&self) -> Option<LookupTurn> {
         let (sender, receiver) = oneshot::channel();
+        let one = WaitingLookup {
+            sender,
+            is_given_up: Arc::clone(&self.is_given_up),
+            payer: self.payer.clone(),
+        };
         {
             let mut state = lock(&self.turns.0);
-            let LookupPayer { account, line } = &self.payer;
-            let entry = (Arc::clone(account), is_stranger);
-            state.accounts.push(account, 1, entry);
-            let lines = state.waiting.entry(Arc::clone(account)).or_default();
-            lines.push(line, 1, sender);
+            let waiting = &mut state.class(self.is_stranger).waiting;
+            waiting.push(self.payer.path(), one);
         }
         self.turns.give();
         receiver.await.ok()
@@ -197,10 +268,7 @@ impl LookupTurns {
 impl LookupTurn {
     fn give_back(&mut self) -> Option<LookupTurns> {
         let turns = self.turns.take()?;
-        let mut state = lock(&turns.0);
-        state.running -= 1;
-        state.running_strangers -= usize::from(self.is_stranger);
-        drop(state);
+        lock(&turns.0).class(self.is_stranger).running -= 1;
         Some(turns)
     }
 }
@@ -216,20 +284,8 @@ impl Drop for LookupTurn {
 impl Drop for PendingTurn {
     fn drop(&mut self) {
         let mut state = lock(&self.turns.0);
-        state.pending -= 1;
-        let LookupPayer { account, line } = &self.payer;
-        if let Some(count) = state.of_account.get_mut(account) {
-            *count -= 1;
-            if *count == 0 {
-                state.of_account.remove(account);
-            }
-        }
-        let line = (Arc::clone(account), Arc::clone(line));
-        if let Some(count) = state.of_line.get_mut(&line) {
-            *count -= 1;
-            if *count == 0 {
-                state.of_line.remove(&line);
-            }
+        if !self.is_given_up.load(Ordering::Relaxed) {
+            state.uncount(&self.payer, self.is_stranger);
         }
     }
 }
@@ -242,10 +298,6 @@ mod tests {
     };
 
     use super::*;
-
-    fn peer(address: &str) -> LookupPayer {
-        LookupPayer::peer(address.parse().unwrap())
-    }
 
     type Running = (LookupTurn, PendingTurn);
 
@@ -273,11 +325,12 @@ mod tests {
         }
 
         fn begin(&mut self, name: &'static str, from: &str, is_stranger: bool) -> bool {
-            let Some(pending) = self.turns.begin(peer(from)) else {
+            let payer = LookupPayer::peer(from.parse().unwrap());
+            let Some(pending) = self.turns.begin(payer, is_stranger) else {
                 return false;
             };
             let waiting = Box::pin(async move {
-                let turn = pending.turn(is_stranger).await?;
+                let turn = pending.turn().await?;
                 Some((turn, pending))
             });
             self.all.push(Flight {
@@ -324,22 +377,43 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_good_token_is_reviewed_at_once_or_next_however_many_bad_ones_wait() {
-        for (from, is_stranger, most) in [
-            ("10.0.0.2:1", false, 0),
-            ("10.0.0.2:1", true, 1),
-            // The address of the flood: as many as it has connections.
-            ("10.0.0.1:99", true, 6),
-        ] {
-            let mut flights = Flights::new();
-            let mut accepted = 0;
-            for number in 0..2000 {
-                let from = format!("10.0.0.1:{}", number % 6);
-                accepted += usize::from(flights.begin("bad", &from, true));
+    /// Bad tokens from so many addresses, each of which has six connections and had turns.
+    fn flood(addresses: usize) -> Flights {
+        let mut flights = Flights::new();
+        let mut number = 0;
+        loop {
+            let (address, port) = (number % addresses, number / addresses % 6);
+            let from = format!("10.{}.{}.1:{port}", address / 250, address % 250);
+            if !flights.begin("bad", &from, true) {
+                break;
             }
-            assert_eq!(accepted, 512, "as many as are left for all");
-            assert_eq!(flights.started.len(), 24, "strangers have three quarters");
+            number += 1;
+        }
+        for number in 0..12 * addresses {
+            flights.end_one();
+            let (address, port) = (number % addresses, number / addresses % 6);
+            let from = format!("10.{}.{}.1:{port}", address / 250, address % 250);
+            flights.begin("bad", &from, true);
+        }
+        flights
+    }
+
+    #[test]
+    fn a_good_token_is_reviewed_at_once_or_next_however_many_addresses_flood() {
+        for (addresses, from, is_stranger, most) in [
+            (1, "10.0.0.2:1", false, 0),
+            (1, "10.0.0.2:1", true, 1),
+            (1, "10.0.0.1:99", true, 1),
+            (20, "192.0.2.1:1", false, 0),
+            (20, "192.0.2.1:1", true, 1),
+            (300, "192.0.2.1:1", false, 0),
+            (300, "192.0.2.1:1", true, 1),
+            // Of a network that floods: the others have had as many turns as it has.
+            (20, "10.0.7.99:1", true, 2 * 20),
+            // A new connection of an address that floods.
+            (20, "10.0.7.1:99", true, 2 * 20),
+        ] {
+            let mut flights = flood(addresses);
             let started = flights.started.len();
             assert!(flights.begin("good", from, is_stranger), "{from}");
             let before = if flights.started.len() > started {
@@ -347,25 +421,50 @@ mod tests {
             } else {
                 flights.started_before("good")
             };
-            assert!(before <= most, "{from}: {before}");
+            assert!(before <= most, "{from} beside {addresses}: {before}");
         }
     }
 
     #[test]
-    fn many_addresses_without_success_leave_a_quarter_to_others() {
+    fn strangers_leave_a_quarter_to_others_and_others_to_strangers() {
         let mut flights = Flights::new();
         let mut accepted = 0;
         for number in 0..2000 {
             let from = format!("10.{}.{}.1:1", number / 250, number % 250);
             accepted += usize::from(flights.begin("bad", &from, true));
         }
-        assert!(accepted <= 1024);
-        assert_eq!(flights.started.len(), 24);
-        while flights.turns.pending() >= 1020 {
+        assert_eq!((accepted, flights.started.len()), (768, 24));
+        for number in 0..200 {
+            flights.begin("good", "192.0.2.1:1", false);
+            assert_eq!(flights.started.len(), 24 + 8.min(number + 1));
+        }
+        // What runs ends, and the others get all places but the quarter of the strangers, who wait all the time.
+        for _ in 0..100 {
             flights.end_one();
         }
-        assert!(flights.begin("good", "192.0.2.1:1", false));
-        assert_eq!(flights.started.last(), Some(&"good"));
+        let running = |name| {
+            let running = flights.all.iter().filter(|flight| flight.turn.is_some());
+            running.filter(|flight| flight.name == name).count()
+        };
+        assert_eq!((running("good"), running("bad")), (24, 8));
+    }
+
+    #[test]
+    fn one_address_or_network_leaves_room_for_others() {
+        let mut flights = Flights::new();
+        let mut count = |from: &dyn Fn(usize) -> String| {
+            let accepted = (0..2000).filter(|number| flights.begin("bad", &from(*number), true));
+            accepted.count()
+        };
+        let of_address = count(&|number| format!("10.0.0.1:{}", number % 6));
+        let of_network = count(&|number| format!("10.0.0.{}:1", 2 + number % 20));
+        let of_another = count(&|_| "10.0.1.1:1".to_owned());
+        assert_eq!(of_address, 256, "a third of what strangers may have");
+        assert!(
+            of_network > 20 && of_address + of_network <= 384,
+            "{of_network}"
+        );
+        assert!(of_another > 100, "{of_another}");
     }
 
     #[test]
@@ -386,19 +485,10 @@ mod tests {
             flights.end_one();
         }
         let state = lock(&flights.turns.0);
-        assert_eq!(
-            (state.running, state.running_strangers, state.pending),
-            (0, 0, 0)
-        );
-        assert!(state.of_account.is_empty() && state.of_line.is_empty());
-        assert!(state.waiting.is_empty() && state.accounts.is_empty());
-    }
-
-    #[test]
-    fn a_host_has_one_account_however_many_addresses_of_its_network_it_uses() {
-        let payer = |address: &str| peer(address).account;
-        assert_eq!(payer("[2001:db8::1]:1"), payer("[2001:db8::ffff:1]:2"));
-        assert_ne!(payer("[2001:db8::1]:1"), payer("[2001:db8:0:1::1]:1"));
-        assert_eq!(payer("[::ffff:10.0.0.1]:1"), payer("10.0.0.1:2"));
+        for class in [&state.strangers, &state.others] {
+            assert_eq!((class.running, class.pending), (0, 0));
+            assert!(class.waiting.is_empty());
+        }
+        assert!(state.of_path.is_empty());
     }
 }

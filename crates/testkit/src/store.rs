@@ -1,50 +1,79 @@
-//! A store and an API for tests that need a hosted API without a gateway.
+//! A store in a file that does what a test wants meanwhile, and may fail to list.
 
 use std::{
+    fs,
     future::ready,
     num::NonZeroUsize,
-    sync::{Arc, Mutex, OnceLock},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use bytes::Bytes;
-use fairgate_apiserver::{AdminEndpoints, AdminFuture};
 use fairgate_core::time::Time;
 use fairgate_store::{
     ListPage, Precondition, ReadRevision, Store, StoreEntry, StoreError, StoreFuture, StoreHealth,
     StoreSize, StoreUsage, Watch, WriteBounds, WriteOutcome, local::LocalStore,
 };
 
-/// No operator endpoints.
-pub struct NoAdmin;
-
-impl AdminEndpoints for NoAdmin {
-    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> AdminFuture<'a> {
-        Box::pin(ready(None))
-    }
-}
-
 /// What happens before an object is written.
 pub type Meanwhile = Box<dyn Fn() -> StoreFuture<'static, ()> + Send + Sync>;
 
-/// A local store in which something may happen before an object is written, and lists may fail.
-pub struct SlowStore {
+/// A local store in which something may happen before an object is written, and lists may fail although it says that it is well.
+pub struct TestStore {
     store: LocalStore,
-    pub meanwhile: OnceLock<Meanwhile>,
-    /// Lists of keys with this in them fail.
-    pub unlisted: Mutex<Option<&'static str>>,
+    /// Is removed in the end.
+    directory: Option<PathBuf>,
+    /// Happens before a key with the text is written, not before one is deleted.
+    pub before_writes: OnceLock<(&'static str, Meanwhile)>,
+    /// Lists of prefixes with this in them fail.
+    unlisted: Mutex<Option<&'static str>>,
+    lists: AtomicUsize,
 }
 
-impl SlowStore {
+impl TestStore {
+    /// A store that does what this one does.
     pub fn new(store: LocalStore) -> Self {
+        Self::with(store, None)
+    }
+
+    /// The same; removes the directory of its file when it is dropped.
+    pub fn in_directory(store: LocalStore, directory: PathBuf) -> Self {
+        Self::with(store, Some(directory))
+    }
+
+    fn with(store: LocalStore, directory: Option<PathBuf>) -> Self {
         Self {
             store,
-            meanwhile: OnceLock::new(),
+            directory,
+            before_writes: OnceLock::new(),
             unlisted: Mutex::default(),
+            lists: AtomicUsize::new(0),
+        }
+    }
+
+    /// From now on lists of prefixes with this text in them fail; none, if there is none.
+    pub fn refuse_lists(&self, text: Option<&'static str>) {
+        *self.unlisted.lock().unwrap() = text;
+    }
+
+    /// How many lists were asked for.
+    pub fn lists(&self) -> usize {
+        self.lists.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for TestStore {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.directory {
+            let _ = fs::remove_dir_all(directory);
         }
     }
 }
 
-impl Store for SlowStore {
+impl Store for TestStore {
     fn get<'a>(
         &'a self,
         key: &'a str,
@@ -60,12 +89,9 @@ impl Store for SlowStore {
         limit: Option<NonZeroUsize>,
         at: ReadRevision,
     ) -> StoreFuture<'a, ListPage> {
-        if self
-            .unlisted
-            .lock()
-            .unwrap()
-            .is_some_and(|unlisted| prefix.contains(unlisted))
-        {
+        self.lists.fetch_add(1, Ordering::SeqCst);
+        let unlisted = *self.unlisted.lock().unwrap();
+        if unlisted.is_some_and(|unlisted| prefix.contains(unlisted)) {
             return Box::pin(ready(Err(StoreError::Failed("it is away".to_owned()))));
         }
         self.store.list(prefix, after, limit, at)
@@ -79,8 +105,10 @@ impl Store for SlowStore {
         bounds: WriteBounds,
     ) -> StoreFuture<'a, WriteOutcome> {
         Box::pin(async move {
-            let is_object = key.contains("poddisruptionbudgets") && value.is_some();
-            if let (Some(meanwhile), true) = (self.meanwhile.get(), is_object) {
+            if let Some((text, meanwhile)) = self.before_writes.get()
+                && value.is_some()
+                && key.contains(text)
+            {
                 meanwhile().await?;
             }
             self.store.write_within(key, expected, value, bounds).await
