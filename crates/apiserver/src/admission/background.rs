@@ -1,6 +1,6 @@
-//! Writes that are judged while they are carried out, in mode audit.
+//! Writes that are judged once they have been carried out, in mode audit.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use fairgate_admission::PolicySet;
 use fairgate_base::tasks;
@@ -26,25 +26,74 @@ impl Default for BackgroundAudits {
 }
 
 impl BackgroundAudits {
-    /// Judges a write and records the verdict; only records it if too many are being judged.
-    pub(super) fn begin(
-        &self,
+    fn begin(&self, audit: DueAudit) {
+        let mut begun = BackgroundAudit {
+            enforcer: audit.enforcer,
+            write: audit.write,
+            unjudged: Some("the gateway stopped before it was judged"),
+        };
+        match (
+            Handle::try_current(),
+            Arc::clone(&self.0).try_acquire_owned(),
+        ) {
+            (Ok(runtime), Ok(permit)) => {
+                let judging = begun.judge(audit.policies, audit.objects, permit);
+                tasks::spawn(&runtime, judging);
+            }
+            (Err(_), _) => {}
+            (_, Err(_)) => begun.unjudged = Some("too many writes are being judged"),
+        }
+    }
+}
+
+/// An attempt to write that is judged, and the verdict recorded, when this is dropped; only recorded if too many are being judged.
+/// An attempt that is made again is to be [withdrawn](Self::withdraw): what is recorded is the write as it was stored.
+#[derive(Default)]
+#[must_use = "it begins when it is dropped, which has to be after the write"]
+pub(crate) struct HostedAudit(Option<DueAudit>);
+
+struct DueAudit {
+    enforcer: Arc<PolicyEnforcer>,
+    policies: Arc<PolicySet>,
+    objects: HostedObjects,
+    write: KeptWrite,
+}
+
+impl HostedAudit {
+    pub(super) fn new(
         enforcer: Arc<PolicyEnforcer>,
         policies: Arc<PolicySet>,
         objects: HostedObjects,
         write: KeptWrite,
-    ) {
-        let mut audit = BackgroundAudit {
+    ) -> Self {
+        Self(Some(DueAudit {
             enforcer,
+            policies,
+            objects,
             write,
-            unjudged: Some("the gateway stopped before it was judged"),
-        };
-        match Arc::clone(&self.0).try_acquire_owned() {
-            Ok(permit) => {
-                tasks::spawn(&Handle::current(), audit.judge(policies, objects, permit));
-            }
-            Err(_) => audit.unjudged = Some("too many writes are being judged"),
+        }))
+    }
+
+    /// The attempt lost against a concurrent write.
+    pub(crate) fn withdraw(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for HostedAudit {
+    fn drop(&mut self) {
+        if let Some(due) = self.0.take() {
+            let enforcer = Arc::clone(&due.enforcer);
+            enforcer.audits.begin(due);
         }
+    }
+}
+
+impl fmt::Debug for HostedAudit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HostedAudit")
+            .field(&self.0.is_some())
+            .finish()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::writes::HostedWrite;
+use super::{HostedAudit, writes::HostedWrite};
 use crate::status_error::{StatusError, gateway_reasons};
 use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionDecision, AdmissionMode, AdmissionObjects,
@@ -20,6 +20,8 @@ pub(crate) struct PolicyJudgement {
     pub(crate) warnings: Vec<String>,
     /// The error, if the write is refused.
     pub(crate) refusal: Option<StatusError>,
+    /// In mode audit: judges the write after it was stored.
+    pub(crate) audit: HostedAudit,
 }
 
 /// What the policies say about a write, and what is recorded of it.
@@ -42,6 +44,7 @@ impl RecordedJudgement {
         let judgement = PolicyJudgement {
             refusal: verdict.denials.first().map(status),
             warnings: verdict.warnings.clone(),
+            ..PolicyJudgement::default()
         };
         Self {
             judgement,
@@ -60,7 +63,7 @@ impl RecordedJudgement {
         let record = unjudged(write, mode, why.to_owned());
         let judgement = PolicyJudgement {
             refusal: Some(error_of(&status)),
-            warnings: Vec::new(),
+            ..PolicyJudgement::default()
         };
         Self {
             judgement,

@@ -22,6 +22,7 @@ use std::{fmt, sync::Arc};
 use crate::{authorize::Authorizer, param_rights::ParamResources, status_error::StatusError};
 pub use answers::KnownAnswers;
 use background::BackgroundAudits;
+pub(crate) use background::HostedAudit;
 use fairgate_admission::{
     AdmissionAttributes, AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterLookups,
     ClusterObjects, EvaluationBudgets, KnownLookups, LookupLack, PolicySet,
@@ -151,7 +152,7 @@ impl PolicyEnforcer {
     }
 
     /// Judges a write. Waits for the cache of the store, and for the upstream and the authorizer if expressions ask them. In
-    /// mode audit it is judged in the background, and nothing is said about it.
+    /// mode audit it is judged in the background after it was stored, and nothing is said about it.
     ///
     /// # Errors
     ///
@@ -183,9 +184,11 @@ impl PolicyEnforcer {
             return Ok(PolicyJudgement::default());
         }
         if self.mode == AdmissionMode::Audit {
-            let kept = write.to_kept();
-            self.audits.begin(Arc::clone(self), policies, objects, kept);
-            return Ok(PolicyJudgement::default());
+            let audit = HostedAudit::new(Arc::clone(self), policies, objects, write.to_kept());
+            return Ok(PolicyJudgement {
+                audit,
+                ..PolicyJudgement::default()
+            });
         }
         let judged = self.judged(&policies, &objects, write).await?;
         self.record(judged.record);
@@ -310,3 +313,6 @@ fn lacking(lack: &LookupLack) -> StatusError {
 fn unreadable(error: &serde_json::Error) -> StatusError {
     StatusError::internal(error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

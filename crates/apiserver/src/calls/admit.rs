@@ -6,7 +6,10 @@
 use serde_json::{Value, json};
 
 use super::{CallContext, StatusError, delete_options::DeleteOptions};
-use crate::{admission::HostedWrite, request::Caller};
+use crate::{
+    admission::{HostedAudit, HostedWrite},
+    request::Caller,
+};
 use fairgate_admission::AdmissionOperation;
 use fairgate_objects::metadata;
 
@@ -21,7 +24,7 @@ impl CallContext<'_> {
         &self,
         object: &Value,
         dry_run: bool,
-    ) -> Result<(), StatusError> {
+    ) -> Result<HostedAudit, StatusError> {
         self.admit(HostedWrite {
             operation: AdmissionOperation::Create,
             name: metadata::name(object),
@@ -39,7 +42,7 @@ impl CallContext<'_> {
         object: &Value,
         old: &Value,
         dry_run: bool,
-    ) -> Result<(), StatusError> {
+    ) -> Result<HostedAudit, StatusError> {
         self.admit(HostedWrite {
             operation: AdmissionOperation::Update,
             dry_run,
@@ -56,7 +59,7 @@ impl CallContext<'_> {
         &self,
         old: &Value,
         options: &DeleteOptions,
-    ) -> Result<(), StatusError> {
+    ) -> Result<HostedAudit, StatusError> {
         let mut sent = options.sent.clone();
         sent["apiVersion"] = json!(OPTIONS_VERSION);
         sent["kind"] = json!("DeleteOptions");
@@ -104,9 +107,10 @@ impl CallContext<'_> {
         options
     }
 
-    async fn admit(&self, write: HostedWrite<'_>) -> Result<(), StatusError> {
+    /// What is returned is to be kept until the write was stored, and withdrawn if it is tried again.
+    async fn admit(&self, write: HostedWrite<'_>) -> Result<HostedAudit, StatusError> {
         if self.request.caller == Caller::Gateway {
-            return Ok(());
+            return Ok(HostedAudit::default());
         }
         if let (Some(object), "") = (write.object, write.subresource) {
             let (rights, store) = (&self.state.param_rights, &*self.state.store);
@@ -116,12 +120,12 @@ impl CallContext<'_> {
                 .await?;
         }
         let Some(policies) = &self.state.policies else {
-            return Ok(());
+            return Ok(HostedAudit::default());
         };
         let judgement = policies.judge(&self.state.store, &write).await?;
         for warning in judgement.warnings {
             self.warn(warning);
         }
-        judgement.refusal.map_or(Ok(()), Err)
+        judgement.refusal.map_or(Ok(judgement.audit), Err)
     }
 }

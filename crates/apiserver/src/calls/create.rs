@@ -121,13 +121,14 @@ impl CallContext<'_> {
             }
             self.prepare_create(&mut object)?;
             metadata::name(&object).clone_into(&mut name);
-            self.admit_creation(&object, dry_run).await?;
+            let audit = self.admit_creation(&object, dry_run).await?;
             if let Some(object) = self.insert(&name, object.clone(), dry_run).await? {
                 if let (Some(uid), false) = (&uid, dry_run) {
                     self.confirm_namespace(uid, &object).await?;
                 }
                 return Ok(object);
             }
+            audit.withdraw();
         }
         // As kube-apiserver: the error is the same if a name is given in addition to `generateName`.
         if !prefix.is_empty() {

@@ -91,7 +91,7 @@ impl CallContext<'_> {
                 live,
                 &options.sent,
             )?;
-            self.admit_deletion(live, options).await?;
+            let audit = self.admit_deletion(live, options).await?;
             let kept = metadata::finalizers(live).next().is_some();
             if kept && metadata::is_deleting(live) {
                 return Ok(Deleted::Kept(live.clone()));
@@ -120,7 +120,7 @@ impl CallContext<'_> {
                     metadata::set(&mut marked, "resourceVersion", json!(revision.to_string()));
                     return Ok(Deleted::Kept(marked));
                 }
-                WriteOutcome::Lost(_) => {}
+                WriteOutcome::Lost(_) => audit.withdraw(),
             }
         }
         Err(StatusError::modified(self.kind, name))

@@ -226,7 +226,7 @@ impl CallContext<'_> {
         self.prepare_update(&mut new, live);
         self.validate_update(&new, live)?;
         ssa::keep_times_if_unchanged(live, &mut new);
-        self.admit_update(&new, live, options.dry_run).await?;
+        let audit = self.admit_update(&new, live, options.dry_run).await?;
         let done = |object| {
             Ok(Some(Updated {
                 object,
@@ -253,7 +253,10 @@ impl CallContext<'_> {
                 }
                 done(new)
             }
-            WriteOutcome::Lost(_) => Ok(None),
+            WriteOutcome::Lost(_) => {
+                audit.withdraw();
+                Ok(None)
+            }
         }
     }
 
