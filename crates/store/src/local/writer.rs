@@ -25,8 +25,8 @@ use crate::{entry::StoreEvent, error::StoreError, mirror::Mirror, types::StoreHe
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 
-/// How many bytes of values a commit combines; it has at least one write.
-const BATCH_BYTES: usize = 8 << 20;
+/// How many bytes of values a commit combines, in [pieces](Disk::piece): 8 MiB; it has at least one write.
+const BATCH_PIECES: u64 = 4;
 /// How often a file that could not be opened or written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How many values of the maximum length must be deleted on a full disk before something may be added again at once.
@@ -126,7 +126,7 @@ impl WriterThread {
     fn serve(&mut self, first: Op, inbox: &Receiver<Op>) {
         let mut bytes = first.request.bytes();
         let mut ops = vec![first];
-        while bytes < BATCH_BYTES
+        while (bytes as u64) < BATCH_PIECES * self.disk.piece()
             && let Ok(op) = inbox.try_recv()
         {
             bytes += op.request.bytes();
