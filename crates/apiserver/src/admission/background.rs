@@ -9,7 +9,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 
-use super::{PolicyEnforcer, judgement::unjudged, objects::HostedObjects, writes::KeptWrite};
+use super::{PolicyEnforcer, objects::HostedObjects, writes::KeptWrite};
 
 /// How many writes are judged in the background at once; each keeps its objects.
 const MAX_AUDITS: usize = 64;
@@ -121,7 +121,7 @@ impl BackgroundAudit {
         match end {
             Ok(judged) => self.enforcer.record(judged.record),
             Err(error) => {
-                let record = unjudged(&write, self.enforcer.mode, error.message);
+                let record = write.unjudged(self.enforcer.mode, error.message);
                 self.enforcer.record(Some(record));
             }
         }
@@ -132,7 +132,10 @@ impl BackgroundAudit {
 impl Drop for BackgroundAudit {
     fn drop(&mut self) {
         if let Some(why) = self.unjudged {
-            let record = unjudged(&self.write.as_write(), self.enforcer.mode, why.to_owned());
+            let record = self
+                .write
+                .as_write()
+                .unjudged(self.enforcer.mode, why.to_owned());
             self.enforcer.record(Some(record));
         }
     }

@@ -1,7 +1,5 @@
 //! What policies say about a write, and what is recorded of it.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use serde_json::Value;
 
@@ -9,9 +7,8 @@ use super::{HostedAudit, writes::HostedWrite};
 use crate::status_error::{StatusError, gateway_reasons};
 use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionDecision, AdmissionMode, AdmissionObjects,
-    AdmissionRecord, AdmissionVerdict, PolicyDenial, RecordedCheck, RecordedRequest,
+    AdmissionRecord, AdmissionVerdict, PolicyDenial, RecordedCheck,
 };
-use fairgate_objects::metadata;
 
 /// What the policies say about a write.
 #[derive(Debug, Default)]
@@ -60,7 +57,7 @@ impl RecordedJudgement {
     ) -> Self {
         let status = abort.status();
         let why = status["message"].as_str().unwrap_or_default();
-        let record = unjudged(write, mode, why.to_owned());
+        let record = write.unjudged(mode, why.to_owned());
         let judgement = PolicyJudgement {
             refusal: Some(error_of(&status)),
             ..PolicyJudgement::default()
@@ -93,51 +90,8 @@ fn record(
         secret_params: verdict.secret_params,
         warnings: verdict.warnings,
         annotations: verdict.audit_annotations,
-        ..unjudged(write, mode, String::new())
+        ..write.unjudged(mode, String::new())
     })
-}
-
-/// What is recorded about a write that could not be judged.
-pub(super) fn unjudged(
-    write: &HostedWrite<'_>,
-    mode: AdmissionMode,
-    failure: String,
-) -> AdmissionRecord {
-    let object = write.object.or(write.old_object);
-    let name = match write.name {
-        "" => object.map_or("", metadata::name),
-        name => name,
-    };
-    AdmissionRecord {
-        audit_id: write.audit_id.to_owned(),
-        mode,
-        operation: write.operation,
-        request: RecordedRequest {
-            group: write.kind.group.to_owned(),
-            version: write.version.name.to_owned(),
-            resource: write.kind.plural.to_owned(),
-            subresource: write.subresource.to_owned(),
-            namespace: write.namespace.to_owned(),
-            name: name.to_owned(),
-            user: write.user.name.clone(),
-            groups: write.user.groups.clone(),
-            dry_run: write.dry_run,
-        },
-        fidelity: None,
-        decision: match mode {
-            AdmissionMode::Audit => AdmissionDecision::NotJudged,
-            AdmissionMode::Enforce => AdmissionDecision::Failed,
-        },
-        guard: None,
-        failure,
-        checks: Vec::new(),
-        usage: Vec::new(),
-        secret_params: Vec::new(),
-        warnings: Vec::new(),
-        annotations: Vec::new(),
-        judging: Duration::ZERO,
-        total: Duration::ZERO,
-    }
 }
 
 /// The error with a `Status` of the policies.

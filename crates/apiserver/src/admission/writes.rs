@@ -1,15 +1,18 @@
 //! Writes to hosted objects, as policies see them.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde_json::Value;
 
 use fairgate_admission::{
-    AdmissionAttributes, AdmissionOperation, GroupVersionKind, GroupVersionResource,
+    AdmissionAttributes, AdmissionDecision, AdmissionMode, AdmissionOperation, AdmissionRecord,
+    GroupVersionKind, GroupVersionResource, RecordedRequest,
 };
 use fairgate_core::digest::User;
 use fairgate_objects::{
     kind::{Kind, KindVersion},
-    object,
+    metadata, object,
 };
 
 /// A write to a hosted object.
@@ -42,6 +45,45 @@ pub(crate) struct HostedWrite<'a> {
 }
 
 impl<'a> HostedWrite<'a> {
+    /// What is recorded about a write that could not be judged.
+    pub(super) fn unjudged(&self, mode: AdmissionMode, failure: String) -> AdmissionRecord {
+        let object = self.object.or(self.old_object);
+        let name = match self.name {
+            "" => object.map_or("", metadata::name),
+            name => name,
+        };
+        AdmissionRecord {
+            audit_id: self.audit_id.to_owned(),
+            mode,
+            operation: self.operation,
+            request: RecordedRequest {
+                group: self.kind.group.to_owned(),
+                version: self.version.name.to_owned(),
+                resource: self.kind.plural.to_owned(),
+                subresource: self.subresource.to_owned(),
+                namespace: self.namespace.to_owned(),
+                name: name.to_owned(),
+                user: self.user.name.clone(),
+                groups: self.user.groups.clone(),
+                dry_run: self.dry_run,
+            },
+            fidelity: None,
+            decision: match mode {
+                AdmissionMode::Audit => AdmissionDecision::NotJudged,
+                AdmissionMode::Enforce => AdmissionDecision::Failed,
+            },
+            guard: None,
+            failure,
+            checks: Vec::new(),
+            usage: Vec::new(),
+            secret_params: Vec::new(),
+            warnings: Vec::new(),
+            annotations: Vec::new(),
+            judging: Duration::ZERO,
+            total: Duration::ZERO,
+        }
+    }
+
     /// Its attributes, without its options.
     pub(super) fn attributes(&self) -> AdmissionAttributes<'a> {
         AdmissionAttributes {
