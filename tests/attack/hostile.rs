@@ -218,11 +218,10 @@ impl Responses {
             self.unclear.is_empty(),
             shown(&self.unclear),
         );
-        let refused: usize = TOO_BUSY.into_iter().map(|code| self.with_code(code)).sum();
         outcome.check(
-            "some hostile requests are carried out or refused for what they are",
-            self.number() > refused,
-            format!("none of {}", self.number()),
+            "not every hostile request runs out of time",
+            self.number() > self.with_code(504),
+            format!("all {} do", self.number()),
         );
         let codes = self.by_code.iter();
         let codes: Vec<String> = codes
