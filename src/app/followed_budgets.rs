@@ -66,15 +66,26 @@ struct StoredBudgets {
     store: Arc<dyn Store>,
     /// `None` until the budgets were listed, and after the watch fell behind.
     watch: Option<Watch>,
-    ready: VecDeque<BudgetEvent>,
+    ready: VecDeque<Ready>,
     failed: bool,
+}
+
+/// An event whose budget is not decoded before it is asked for: decoded, all of them take many times the memory that they take in
+/// the store.
+enum Ready {
+    Init,
+    InitApply(Arc<StoreEntry>),
+    InitDone,
+    Change(Arc<StoreEvent>),
 }
 
 impl StoredBudgets {
     async fn next(&mut self) -> Result<BudgetEvent, String> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Ok(event);
+            while let Some(ready) = self.ready.pop_front() {
+                if let Some(event) = ready.decoded() {
+                    return Ok(event);
+                }
             }
             if std::mem::take(&mut self.failed) {
                 tokio::time::sleep(PAUSE).await;
@@ -83,8 +94,7 @@ impl StoredBudgets {
                 None => self.list().await,
                 Some(watch) => {
                     if let Ok(events) = watch.next().await {
-                        let changes = events.iter().filter_map(|event| change(event));
-                        self.ready.extend(changes);
+                        self.ready.extend(events.into_iter().map(Ready::Change));
                     } else {
                         // The watch fell too far behind: list everything again.
                         self.watch = None;
@@ -107,19 +117,27 @@ impl StoredBudgets {
             .list(&prefix, None, None, ReadRevision::Cached)
             .await?;
         self.watch = Some(self.store.watch(&prefix, page.revision)?);
-        let entries = page.entries.iter().filter_map(|entry| decoded(entry));
-        self.ready.push_back(BudgetEvent::Init);
-        self.ready.extend(entries.map(BudgetEvent::InitApply));
-        self.ready.push_back(BudgetEvent::InitDone);
+        self.ready.push_back(Ready::Init);
+        self.ready
+            .extend(page.entries.into_iter().map(Ready::InitApply));
+        self.ready.push_back(Ready::InitDone);
         Ok(())
     }
 }
 
-fn change(event: &StoreEvent) -> Option<BudgetEvent> {
-    match (&event.after, &event.before) {
-        (Some(after), _) => decoded(after).map(BudgetEvent::Apply),
-        (None, Some(before)) => decoded(before).map(BudgetEvent::Delete),
-        (None, None) => None,
+impl Ready {
+    /// The event; `None` if its budget cannot be read.
+    fn decoded(self) -> Option<BudgetEvent> {
+        match self {
+            Self::Init => Some(BudgetEvent::Init),
+            Self::InitApply(entry) => decoded(&entry).map(BudgetEvent::InitApply),
+            Self::InitDone => Some(BudgetEvent::InitDone),
+            Self::Change(event) => match (&event.after, &event.before) {
+                (Some(after), _) => decoded(after).map(BudgetEvent::Apply),
+                (None, Some(before)) => decoded(before).map(BudgetEvent::Delete),
+                (None, None) => None,
+            },
+        }
     }
 }
 

@@ -66,7 +66,7 @@ impl PodGroup {
 pub fn review(budgets: &[BudgetSource], pods: &[PodGroup]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in budgets {
-        let errors = validate_spec(source.budget.object(), None);
+        let errors = validate_spec(&source.budget.object(), None);
         if errors.is_empty() {
             review_bounds(source, &mut findings);
             if !pods.is_empty() {

@@ -1,7 +1,7 @@
 //! A `PodDisruptionBudget`: its parsed spec, its status, and the object itself.
 //!
-//! The whole object is kept. A status update sends it back as it was read, and changes only the members of the status
-//! that the writer owns.
+//! The whole object is kept, as JSON: parsed it takes up to fifty times the memory, and its owner chooses what it holds. A status
+//! update sends it back as it was read, and changes only the members of the status that the writer owns.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +21,12 @@ pub(crate) const MAX_DISRUPTED_PODS: usize = 2000;
 /// A budget as it was read. Clones share the object and the selector, which may be large.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DisruptionBudget {
-    object: Arc<Value>,
+    /// The JSON of the object.
+    object: Arc<str>,
+    /// The UID; empty if it has none.
+    pub uid: Box<str>,
+    /// When the budget was created; the earliest time if that is not known.
+    pub created: Timestamp,
     /// The namespace of the budget.
     pub namespace: String,
     /// The name of the budget.
@@ -96,12 +101,17 @@ impl DisruptionBudget {
             generation: metadata.get("generation")?.integer()?,
             spec,
             status,
+            uid: object["metadata"]["uid"]
+                .as_str()
+                .unwrap_or_default()
+                .into(),
+            created: read_time(&object["metadata"]["creationTimestamp"]),
             object: Arc::default(),
         };
         object["apiVersion"] = json!("policy/v1");
         object["kind"] = json!("PodDisruptionBudget");
         Ok(Self {
-            object: Arc::new(object),
+            object: object.to_string().into(),
             ..budget
         })
     }
@@ -127,24 +137,14 @@ impl DisruptionBudget {
         usize::try_from(self.status.disruptions_allowed).unwrap_or(0)
     }
 
-    /// The UID of the budget; empty if it has none.
-    pub fn uid(&self) -> &str {
-        self.object["metadata"]["uid"].as_str().unwrap_or_default()
+    /// The object as it was read. It costs the time to parse it.
+    pub fn object(&self) -> Value {
+        serde_json::from_str(&self.object).expect("the JSON of a value can be read")
     }
 
-    /// When the budget was created; the earliest time if that is not known.
-    pub fn created(&self) -> Timestamp {
-        read_time(&self.object["metadata"]["creationTimestamp"])
-    }
-
-    /// The object as it was read.
-    pub fn object(&self) -> &Value {
-        &self.object
-    }
-
-    /// The object as it was read, with this status. Unknown members of the status are kept.
+    /// The object as it was read, with this status. It costs the time to parse it. Unknown members of the status are kept.
     pub fn with_status(&self, status: &BudgetStatus) -> Value {
-        let mut object = Value::clone(&self.object);
+        let mut object = self.object();
         if !object["status"].is_object() {
             object["status"] = json!({});
         }

@@ -57,7 +57,7 @@ impl DisruptionEvent {
         Self {
             about: EventSubject::Budget {
                 name: budget.name.clone(),
-                uid: budget.uid().to_owned(),
+                uid: budget.uid.to_string(),
             },
             is_warning: true,
             reason,

@@ -56,7 +56,8 @@ struct BudgetIndex {
 
 #[derive(Debug, Default)]
 struct LabelIndex {
-    by_value: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
+    /// Values, each with a budget that needs it. One set, since one for each value would take 200 bytes.
+    by_value: BTreeSet<(Arc<str>, Arc<str>)>,
     any_value: BTreeSet<Arc<str>>,
 }
 
@@ -83,7 +84,7 @@ impl NamespaceBudgets {
         let selector = budget.spec.selector.as_ref().ok();
         let terms = u64::try_from(budget.selector_terms()).unwrap_or(u64::MAX);
         let terms = terms.saturating_add(BUDGET_TERMS);
-        let age: Age = (budget.created(), budget.name.as_str().into());
+        let age: Age = (budget.created, budget.name.as_str().into());
         let known = self.within.get(&age).or_else(|| self.over.get(&age));
         if known.is_some_and(|known| known.selector.as_ref() == selector) {
             return Vec::new();
@@ -151,8 +152,11 @@ impl NamespaceBudgets {
         let index = &self.index;
         let mut found: Vec<Arc<str>> = index.others.iter().cloned().collect();
         let mut add = |of_label: &LabelIndex, value: &str| {
-            let few = of_label.by_value.get(value).into_iter().flatten();
-            found.extend(few.chain(&of_label.any_value).cloned());
+            let from: (Arc<str>, Arc<str>) = (value.into(), "".into());
+            let with_value = of_label.by_value.range(from..);
+            let with_value = with_value.take_while(|(other, _)| **other == *value);
+            found.extend(with_value.map(|(_, name)| Arc::clone(name)));
+            found.extend(of_label.any_value.iter().cloned());
         };
         let (labelled, labels_of_pod) = (index.by_label.len(), labels.count());
         if labels_of_pod <= labelled {
@@ -193,19 +197,17 @@ impl NamespaceBudgets {
 impl BudgetIndex {
     fn add(&mut self, name: &Arc<str>, selector: &LabelSelector) {
         let name = || Arc::clone(name);
-        match selector.needed_label() {
+        match selector.needed_label(FEW_VALUES) {
             _ if selector.is_nothing() => {}
             None => {
                 self.others.insert(name());
             }
             Some((key, values)) => {
                 let of_label = self.by_label.entry(key.into()).or_default();
-                match few(values) {
+                match values {
                     Some(values) => {
-                        for value in values {
-                            let with_value = of_label.by_value.entry(value.as_str().into());
-                            with_value.or_default().insert(name());
-                        }
+                        let pairs = values.into_iter().map(|value| (value.into(), name()));
+                        of_label.by_value.extend(pairs);
                     }
                     None => {
                         of_label.any_value.insert(name());
@@ -216,31 +218,21 @@ impl BudgetIndex {
     }
 
     fn remove(&mut self, name: &str, selector: &LabelSelector) {
-        let Some((key, values)) = selector.needed_label() else {
+        let Some((key, values)) = selector.needed_label(FEW_VALUES) else {
             self.others.remove(name);
             return;
         };
         let Some(of_label) = self.by_label.get_mut(key) else {
             return;
         };
-        for value in few(values).into_iter().flatten() {
-            if let Some(with_value) = of_label.by_value.get_mut(value.as_str()) {
-                with_value.remove(name);
-                if with_value.is_empty() {
-                    of_label.by_value.remove(value.as_str());
-                }
-            }
+        for value in values.into_iter().flatten() {
+            of_label.by_value.remove(&(value.into(), name.into()));
         }
         of_label.any_value.remove(name);
         if of_label.by_value.is_empty() && of_label.any_value.is_empty() {
             self.by_label.remove(key);
         }
     }
-}
-
-/// The values, if they are few.
-fn few(values: Option<&BTreeSet<String>>) -> Option<&BTreeSet<String>> {
-    values.filter(|values| values.len() <= FEW_VALUES)
 }
 
 #[cfg(test)]
@@ -292,7 +284,7 @@ mod tests {
     /// from those that do not fit alone.
     fn over(budgets: &BTreeMap<String, DisruptionBudget>) -> BTreeSet<String> {
         let mut by_age: Vec<_> = budgets.values().collect();
-        by_age.sort_by_key(|budget| (budget.created(), budget.name.clone()));
+        by_age.sort_by_key(|budget| (budget.created, budget.name.clone()));
         let (mut sum, mut is_full, mut over) = (0, false, BTreeSet::new());
         for budget in by_age {
             let terms = budget.selector_terms() as u64 + BUDGET_TERMS;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     SelectorError,
-    rules::{LabelSet, Rules},
+    rules::{LabelSet, Rules, RulesBuilder},
 };
 use crate::go::Quoted;
 use fairgate_core::{
@@ -41,15 +41,21 @@ impl LabelSelector {
         Self { rules: None }
     }
 
+    fn of(rules: RulesBuilder) -> Self {
+        Self {
+            rules: Some(rules.build()),
+        }
+    }
+
     /// Reads the text form; the empty one selects everything.
     ///
     /// # Errors
     ///
     /// The server's text for the first error.
     pub fn parse(selector: &str) -> Result<Self, SelectorError> {
-        let mut rules = Rules::default();
+        let mut rules = RulesBuilder::default();
         if selector.is_empty() {
-            return Ok(Self { rules: Some(rules) });
+            return Ok(Self::of(rules));
         }
         let mut parser = LabelSelectorParser::new(selector.as_bytes());
         loop {
@@ -64,7 +70,7 @@ impl LabelSelector {
             check_values(&key, operator, &values).map_err(in_requirement)?;
             rules.add(&key, operator, values);
         }
-        Ok(Self { rules: Some(rules) })
+        Ok(Self::of(rules))
     }
 
     /// Reads the JSON form: null selects nothing, an object without requirements everything.
@@ -86,7 +92,7 @@ impl LabelSelector {
             Requirement::checked(key, LabelOperator::Equals, values)
         });
         let by_expression = expressions.into_iter().flatten().map(from_expression);
-        let mut rules = Rules::default();
+        let mut rules = RulesBuilder::default();
         for requirement in by_label.chain(by_expression) {
             let Requirement {
                 key,
@@ -95,7 +101,7 @@ impl LabelSelector {
             } = requirement?;
             rules.add(&key, operator, values);
         }
-        Ok(Self { rules: Some(rules) })
+        Ok(Self::of(rules))
     }
 
     /// Whether objects with these labels are selected. It costs as many look-ups as [`look_ups`](Self::look_ups) says.
@@ -131,10 +137,10 @@ impl LabelSelector {
         rules.map_or(0, |rules| rules.look_ups(labels))
     }
 
-    /// A label that every selected object has, and the values that it may have if they are known. Of several labels the one with
-    /// the fewest.
-    pub fn needed_label(&self) -> Option<(&str, Option<&BTreeSet<String>>)> {
-        self.rules.as_ref()?.needed_label()
+    /// A label that every selected object has, and the values that it may have if they are known and at most so many. Of several
+    /// labels the one with the fewest.
+    pub fn needed_label(&self, most_values: usize) -> Option<(&str, Option<Vec<&str>>)> {
+        self.rules.as_ref()?.needed_label(most_values)
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub(crate) mod field;
 pub(crate) mod label;
+mod packed_list;
 mod rules;
 
 pub use field::FieldSelector;

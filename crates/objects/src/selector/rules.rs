@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fairgate_core::digest::LabelOperator;
 
+use super::packed_list::{PackedList, PackedTexts, push};
+
 /// The labels of an object.
 pub trait LabelSet {
     /// How many there are, or an upper bound of it.
@@ -20,34 +22,71 @@ pub trait LabelSet {
     fn labels(&self) -> impl Iterator<Item = (&str, &str)>;
 }
 
-/// What is required of the labels of an object.
+/// What is required of the labels of an object, in few pieces of memory: it takes about as much as its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rules {
-    by_key: BTreeMap<Box<str>, Rule>,
+    /// The keys of the labels, sorted.
+    keys: PackedList,
+    /// What is required of each: see [`Demand`].
+    demands: PackedList,
+    /// Those that no short form says.
+    rules: Box<[Rule]>,
     /// How many labels an object must have.
     needed: usize,
+    /// Of these, the one that may have the fewest values.
+    fewest: Option<usize>,
+    terms: usize,
+}
+
+/// Requirements, as they are read.
+#[derive(Debug, Default)]
+pub(super) struct RulesBuilder {
+    by_key: BTreeMap<Box<str>, Rule<BTreeSet<String>>>,
     terms: usize,
 }
 
 /// What is required of one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Rule {
+struct Rule<Values = PackedList> {
     is_needed: bool,
     is_excluded: bool,
-    one_of: Option<BTreeSet<String>>,
-    none_of: BTreeSet<String>,
+    one_of: Option<Values>,
+    none_of: Values,
     /// Whole numbers that the value has to be greater than, and less than.
     over: Option<i64>,
     under: Option<i64>,
 }
 
-impl Rules {
+/// What is required of one label, as it is packed: a byte, and what follows.
+#[derive(Clone, Copy)]
+enum Demand<'r> {
+    /// The label exists.
+    Exists,
+    /// The label does not exist.
+    Absent,
+    /// It has one of a few values.
+    In(PackedTexts<'r>),
+    /// It has none of a few values, or does not exist.
+    NotIn(PackedTexts<'r>),
+    Rule(&'r Rule),
+}
+
+const EXISTS: u8 = 0;
+const ABSENT: u8 = 1;
+const IN: u8 = 2;
+const NOT_IN: u8 = 3;
+/// The place of the rule among the others follows, in four bytes.
+const RULE: u8 = 4;
+
+/// So many values are gone through one by one.
+const FEW_VALUES: usize = 16;
+
+impl RulesBuilder {
     /// Requires this, too. A comparison whose value is no number never holds.
     pub(super) fn add(&mut self, key: &str, operator: LabelOperator, values: BTreeSet<String>) {
         self.terms += 1 + values.len();
         let number = |values: &BTreeSet<String>| values.iter().find_map(|value| value.parse().ok());
         let rule = self.by_key.entry(key.into()).or_default();
-        let was_needed = rule.is_needed;
         rule.is_needed |= !matches!(
             operator,
             LabelOperator::DoesNotExist | LabelOperator::NotIn | LabelOperator::NotEquals
@@ -71,12 +110,38 @@ impl Rules {
                 rule.under = Some(rule.under.map_or(limit, |other| other.min(limit)));
             }
         }
-        self.needed += usize::from(rule.is_needed && !was_needed);
     }
 
+    /// Packs them.
+    pub(super) fn build(self) -> Rules {
+        let values =
+            |rule: &Rule<BTreeSet<String>>| rule.one_of.as_ref().map_or(usize::MAX, BTreeSet::len);
+        let needed = self
+            .by_key
+            .values()
+            .enumerate()
+            .filter(|(_, rule)| rule.is_needed);
+        let fewest = needed.clone().min_by_key(|(_, rule)| values(rule));
+        let mut rules = Vec::new();
+        Rules {
+            keys: self.by_key.keys().map(|key| key.as_bytes()).collect(),
+            needed: needed.count(),
+            fewest: fewest.map(|(at, _)| at),
+            demands: self
+                .by_key
+                .values()
+                .map(|rule| rule.packed(&mut rules))
+                .collect(),
+            rules: rules.into(),
+            terms: self.terms,
+        }
+    }
+}
+
+impl Rules {
     /// Whether nothing is required.
     pub(super) fn is_empty(&self) -> bool {
-        self.by_key.is_empty()
+        self.keys.len() == 0
     }
 
     /// How many requirements there are, and values in them.
@@ -89,14 +154,14 @@ impl Rules {
         if self.needed > labels {
             return 0;
         }
-        labels.min(self.by_key.len())
+        labels.min(self.keys.len())
     }
 
     /// Whether all requirements hold for the object whose labels `label` returns. It costs a look-up for each label that is in a
     /// requirement.
     pub(super) fn hold_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
-        let mut all = self.by_key.iter();
-        all.all(|(key, rule)| rule.holds(label(key)))
+        let mut all = self.keys.iter().zip(self.demands.iter());
+        all.all(|(key, demand)| self.demand(demand).holds(label(text(key))))
     }
 
     /// Whether all requirements hold for these labels. It costs as many look-ups as [`look_ups`](Self::look_ups) says.
@@ -105,49 +170,139 @@ impl Rules {
         if self.needed > count {
             return false;
         }
-        if self.by_key.len() <= count {
+        if self.keys.len() <= count {
             return self.hold_by(|key| labels.value(key));
         }
         let mut found = 0;
         for (key, value) in labels.labels() {
-            if let Some(rule) = self.by_key.get(key) {
-                if !rule.holds(Some(value)) {
+            if let Some(demand) = self.of_key(key) {
+                if !demand.holds(Some(value)) {
                     return false;
                 }
-                found += usize::from(rule.is_needed);
+                found += usize::from(demand.is_needed());
             }
         }
         found == self.needed
     }
 
-    /// A label that all objects have for which all requirements hold, and the values that it may have if they are known: the one
-    /// with the fewest.
-    pub(super) fn needed_label(&self) -> Option<(&str, Option<&BTreeSet<String>>)> {
-        let needed = self.by_key.iter().filter(|(_, rule)| rule.is_needed);
-        let values = |rule: &Rule| rule.one_of.as_ref().map_or(usize::MAX, BTreeSet::len);
-        let (key, rule) = needed.min_by_key(|(_, rule)| values(rule))?;
-        Some((key, rule.one_of.as_ref()))
+    /// A label that all objects have for which all requirements hold, and the values that it may have if they are known and at most
+    /// so many: the label with the fewest.
+    pub(super) fn needed_label(&self, most: usize) -> Option<(&str, Option<Vec<&str>>)> {
+        let at = self.fewest?;
+        let key = text(self.keys.get(at)?);
+        let values = match self.demand(self.demands.get(at)?) {
+            Demand::In(values) => Some(values),
+            Demand::Rule(rule) => rule.one_of.as_ref().map(PackedList::iter),
+            Demand::Exists | Demand::Absent | Demand::NotIn(_) => None,
+        };
+        let few = values.filter(|values| values.clone().nth(most).is_none());
+        Some((key, few.map(|values| values.map(text).collect())))
+    }
+
+    fn of_key(&self, key: &str) -> Option<Demand<'_>> {
+        let at = self.keys.position(key.as_bytes())?;
+        Some(self.demand(self.demands.get(at)?))
+    }
+
+    fn demand<'r>(&'r self, packed: &'r [u8]) -> Demand<'r> {
+        match packed {
+            [EXISTS] => Demand::Exists,
+            [IN, values @ ..] => Demand::In(PackedTexts(values)),
+            [NOT_IN, values @ ..] => Demand::NotIn(PackedTexts(values)),
+            [RULE, a, b, c, d] => {
+                let at = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+                self.rules.get(at).map_or(Demand::Absent, Demand::Rule)
+            }
+            _ => Demand::Absent,
+        }
+    }
+}
+
+impl Rule<BTreeSet<String>> {
+    /// The rule as a [`Demand`] is packed. One that no short form says is put to the others.
+    fn packed(&self, others: &mut Vec<Rule>) -> Vec<u8> {
+        let is_compared = self.over.is_some() || self.under.is_some();
+        let (needed, none_of) = (self.is_needed, self.none_of.len());
+        match &self.one_of {
+            _ if is_compared || self.is_excluded && (needed || none_of > 0) => {}
+            None if self.is_excluded => return vec![ABSENT],
+            None if needed && none_of == 0 => return vec![EXISTS],
+            None if !needed && none_of <= FEW_VALUES => {
+                return packed_values(NOT_IN, &self.none_of);
+            }
+            Some(values) if none_of == 0 && values.len() <= FEW_VALUES => {
+                return packed_values(IN, values);
+            }
+            _ => {}
+        }
+        let at = u32::try_from(others.len()).expect("a selector has fewer than four billion rules");
+        others.push(Rule {
+            is_needed: self.is_needed,
+            is_excluded: self.is_excluded,
+            one_of: self.one_of.as_ref().map(|values| values.iter().collect()),
+            none_of: self.none_of.iter().collect(),
+            over: self.over,
+            under: self.under,
+        });
+        let mut packed = vec![RULE];
+        packed.extend(at.to_le_bytes());
+        packed
+    }
+}
+
+fn packed_values(code: u8, values: &BTreeSet<String>) -> Vec<u8> {
+    let mut packed = vec![code];
+    for value in values {
+        push(&mut packed, value.as_bytes());
+    }
+    packed
+}
+
+impl Demand<'_> {
+    /// Whether every object for which it holds has the label.
+    fn is_needed(self) -> bool {
+        match self {
+            Self::Exists | Self::In(_) => true,
+            Self::Absent | Self::NotIn(_) => false,
+            Self::Rule(rule) => rule.is_needed,
+        }
+    }
+
+    /// Whether the label may have this value, or be absent.
+    fn holds(self, label: Option<&str>) -> bool {
+        let Some(value) = label else {
+            return !self.is_needed();
+        };
+        let value_is_in =
+            |mut values: PackedTexts<'_>| values.any(|other| other == value.as_bytes());
+        match self {
+            Self::Exists => true,
+            Self::Absent => false,
+            Self::In(values) => value_is_in(values),
+            Self::NotIn(values) => !value_is_in(values),
+            Self::Rule(rule) => rule.allows(value),
+        }
     }
 }
 
 impl Rule {
-    /// Whether the label may have this value, or be absent.
-    fn holds(&self, label: Option<&str>) -> bool {
-        let Some(value) = label else {
-            return !self.is_needed;
-        };
+    /// Whether the label may have this value.
+    fn allows(&self, value: &str) -> bool {
         let number = || value.parse::<i64>().ok();
         let over = |limit| number().is_some_and(|value| value > limit);
         let under = |limit| number().is_some_and(|value| value < limit);
+        let has = |values: &PackedList| values.position(value.as_bytes()).is_some();
         !self.is_excluded
-            && self
-                .one_of
-                .as_ref()
-                .is_none_or(|values| values.contains(value))
-            && !self.none_of.contains(value)
+            && self.one_of.as_ref().is_none_or(has)
+            && !has(&self.none_of)
             && self.over.is_none_or(over)
             && self.under.is_none_or(under)
     }
+}
+
+/// A packed key or value, which was a text.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -225,10 +380,11 @@ mod tests {
                 ("[a-e]", operator(), prop::collection::btree_set("[0-3x]", 1..4)), 0..5,
             ),
         ) {
-            let mut rules = Rules::default();
+            let mut rules = RulesBuilder::default();
             for (key, operator, values) in &requirements {
                 rules.add(key, *operator, values.clone());
             }
+            let rules = rules.build();
             let expected = requirements.iter().all(|(key, operator, values)| {
                 holds(*operator, values, labels.get(key).map(String::as_str))
             });
@@ -236,22 +392,23 @@ mod tests {
             prop_assert_eq!(rules.hold(&counted), expected);
             prop_assert!(counted.looked_up.get() <= rules.look_ups(counted.count()));
             prop_assert_eq!(rules.hold_by(|key| counted.value(key)), expected);
-            if expected && let Some((key, values)) = rules.needed_label() {
+            if expected && let Some((key, values)) = rules.needed_label(2) {
                 let value = counted.labels.get(key);
-                prop_assert!(value.is_some_and(|value| values.is_none_or(|all| all.contains(value))));
+                prop_assert!(value.is_some_and(|value| values.is_none_or(|all| all.contains(&value.as_str()))));
             }
         }
     }
 
     #[test]
     fn what_an_object_does_not_have_costs_nothing() {
-        let mut rules = Rules::default();
+        let mut rules = RulesBuilder::default();
         for number in 0..28_000 {
             let values = [number.to_string()].into();
             rules.add(&format!("key-{number}"), LabelOperator::NotIn, values);
         }
         let values = (0..15_000).map(|number| number.to_string()).collect();
         rules.add("app", LabelOperator::In, values);
+        let rules = rules.build();
         let counted = Counted {
             labels: [("app", "7"), ("key-5", "6"), ("z", "")]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))

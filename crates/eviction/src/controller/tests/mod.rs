@@ -2,6 +2,7 @@
 
 mod finders;
 mod isolation;
+mod memory;
 mod properties;
 mod scenarios;
 mod table;
