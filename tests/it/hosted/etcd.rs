@@ -2,8 +2,14 @@
 //!
 //! `FAIRGATE_ETCD` names the program etcd; the tests start it, and fail without it.
 
-use super::{Home, Server, budgets, conformance, enforcement, policies, watching};
+use super::{
+    Home, Server,
+    budgets::{self, POLICY, web},
+    conformance, enforcement, policies, watching,
+};
 use fairgate_testkit::etcd::EtcdServer;
+use http::Method;
+use serde_json::json;
 
 /// A gateway with its objects in an etcd.
 async fn gateway_on(etcd: &EtcdServer, home: &Home) -> Server {
@@ -55,4 +61,46 @@ async fn every_watch_sees_every_change_once_and_in_order() {
     let etcd = EtcdServer::start();
     let server = gateway_on(&etcd, &home).await;
     watching::all_watches_see_all_changes(&server).await;
+}
+
+#[tokio::test]
+async fn what_the_alarm_of_a_full_etcd_stops_is_said_and_deletions_and_reads_go_on() {
+    let home = Home::new();
+    let quota = ["--quota-backend-bytes", "4194304"].map(str::to_owned);
+    let etcd = EtcdServer::with(quota.into());
+    let server = gateway_on(&etcd, &home).await;
+    let api = server.root().await;
+    let shop = format!("{POLICY}/namespaces/shop/poddisruptionbudgets");
+    let mut stored = 0;
+    let refused = loop {
+        let mut budget = web(&format!("b{stored}"));
+        budget["metadata"]["annotations"] = json!({"note": "x".repeat(200_000)});
+        let posted = api.post(&shop, &budget).await;
+        if posted.status != 201 {
+            break posted;
+        }
+        stored += 1;
+    };
+    assert!(stored > 5, "{stored} are stored");
+    let what_to_do = "raise --quota-backend-bytes, or compact, defragment and disarm its alarm";
+    let message = refused.refused(500, "");
+    assert!(message.contains(what_to_do), "{message}");
+    // What would make an object smaller stores a value, too.
+    let smaller = json!({"metadata": {"annotations": {"note": null}}});
+    let refused = api.merge(&format!("{shop}/b0"), &smaller).await;
+    assert!(refused.refused(500, "").contains(what_to_do));
+    let list = api.get(&shop).await.object();
+    assert_eq!(list["items"].as_array().unwrap().len(), stored);
+    let classified = api.send(api.request(Method::GET, "/api/v1/pods"), "");
+    assert!(
+        !classified
+            .await
+            .header("x-kubernetes-pf-flowschema-uid")
+            .is_empty()
+    );
+    for number in 0..stored {
+        api.delete(&format!("{shop}/b{number}")).await.object();
+    }
+    let list = api.get(&shop).await.object();
+    assert_eq!(list["items"], json!([]));
 }
