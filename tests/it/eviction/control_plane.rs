@@ -281,6 +281,10 @@ impl Content {
                 object[part] = body[part].clone();
                 reply(200, &self.put(key, object))
             }
+            ("DELETE", None) => {
+                self.delete(key);
+                reply(200, &object)
+            }
             ("PATCH", Some("status")) => {
                 let condition = &body["status"]["conditions"][0];
                 let conditions = object["status"]["conditions"].as_array_mut().unwrap();

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{control_plane::ControlPlane, gateway::Gateway};
 
-const PODS: (&str, &str) = ("/api/v1", "pods");
+pub(super) const PODS: (&str, &str) = ("/api/v1", "pods");
 
-fn pod(namespace: &str, name: &str, labels: &Value) -> Value {
+pub(super) fn pod(namespace: &str, name: &str, labels: &Value) -> Value {
     json!({
         "metadata": {"name": name, "namespace": namespace, "uid": format!("uid-of-{name}"), "labels": labels},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
@@ -60,7 +60,7 @@ fn gateway(server: &ControlPlane) -> Gateway {
     Gateway::before(server.upstream.address, sections)
 }
 
-fn of(namespace: &str) -> String {
+pub(super) fn of(namespace: &str) -> String {
     format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
 }
 
@@ -71,7 +71,7 @@ async fn status(gateway: &Gateway, namespace: &str, name: &str) -> Value {
     got.json()["status"].clone()
 }
 
-async fn settles(gateway: &Gateway, namespace: &str, name: &str, allowed: i64) {
+pub(super) async fn settles(gateway: &Gateway, namespace: &str, name: &str, allowed: i64) {
     soon(async {
         while status(gateway, namespace, name).await["disruptionsAllowed"] != allowed {
             tokio::task::yield_now().await;

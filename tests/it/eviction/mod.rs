@@ -9,6 +9,7 @@ pub(crate) mod cluster;
 mod control_plane;
 mod disruption;
 mod faults;
+mod full_disk;
 pub(crate) mod gateway;
 mod large_budgets;
 mod namespaces;
