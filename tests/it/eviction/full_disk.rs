@@ -23,7 +23,7 @@ fn budget(namespace: &str, name: &str, note: &str) -> Value {
 /// A gateway whose objects are on the file system that `FAIRGATE_FULL_DISK` names, before a server with five pods of `shop`.
 fn gateway_before(server: &ControlPlane) -> Gateway {
     let disk = env::var("FAIRGATE_FULL_DISK")
-        .expect("FAIRGATE_FULL_DISK names a small file system: `.ci/run full_disk`");
+        .expect("FAIRGATE_FULL_DISK names a small file system: `.ci/run full_disk_gateway`");
     for number in 0..5 {
         let name = format!("web-{number}");
         server.put(PODS, pod("shop", &name, &json!({"app": "web"})));
@@ -64,7 +64,7 @@ async fn fill(root: &mut User) -> usize {
 }
 
 #[tokio::test]
-#[ignore = "needs a small file system: .ci/run full_disk"]
+#[ignore = "needs a small file system: .ci/run full_disk_gateway"]
 async fn pods_are_evicted_and_objects_deleted_on_a_full_disk() {
     let server = ControlPlane::start();
     let gateway = gateway_before(&server);
