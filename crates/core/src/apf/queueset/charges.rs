@@ -53,6 +53,11 @@ impl Charges {
         };
     }
 
+    /// The mean work of requests, in units of seat-seconds.
+    pub(super) fn mean(&self) -> u64 {
+        (self.sum / u64::from(MEAN_WINDOW)) << Self::UNIT
+    }
+
     /// The part of [`Self::usual`] that is due to requests of more than one seat.
     pub(super) fn usual_wide(&self) -> u64 {
         self.usual_wide

@@ -14,7 +14,8 @@ const SAVED_BEHIND: u64 = 2;
 const FAR_BEHIND: u64 = 4;
 
 /// What a flow can save by asking for less than its share: so many usual requests or so many of its own, whichever is more,
-/// but no more than it can receive in [`LONGEST_BURST`].
+/// but no more than it can receive in [`LONGEST_BURST`], or one mean request. The same time bounds what it owes when it comes back
+/// with a request of one seat.
 const SAVED_USUAL: u64 = 5;
 const SAVED_OWN: u64 = 4;
 const LONGEST_BURST: Nanos = Nanos::from_millis(100);
@@ -67,7 +68,7 @@ impl<W: Copy> QueueSet<W> {
             self.entries.at_mut(index).catches_up = true;
             self.sums.catching_up += seats;
         }
-        let saved = self.burst().max(self.wide_lag());
+        let saved = self.longest_savings();
         let least = self.virtual_time.r().units().saturating_sub(saved);
         self.flows.owner_had(flow, SeatSeconds::from_units(least));
     }
@@ -88,7 +89,7 @@ impl<W: Copy> QueueSet<W> {
         let own = SeatSeconds::product(width, self.flows.at(flow).service_time).units();
         let usual = self.charges.usual().saturating_mul(SAVED_USUAL);
         let saved = own.saturating_mul(SAVED_OWN).max(usual);
-        let saved = saved.min(self.burst()).max(self.wide_lag());
+        let saved = saved.min(self.burst()).max(self.least_savings());
         let least = SeatSeconds::from_units(now.units().saturating_sub(saved));
         let earliest = self.flows.received_by_owner(flow).max(least).min(now);
         let start = self.flows.at(flow).start.max(earliest);
@@ -96,6 +97,17 @@ impl<W: Copy> QueueSet<W> {
         let known = self.flows.at_mut(flow);
         known.start = start;
         known.saved = is_behind;
+    }
+
+    /// The most that any flow can save, in units of seat-seconds.
+    fn longest_savings(&self) -> u64 {
+        self.burst().max(self.least_savings())
+    }
+
+    /// What any flow can save, in units of seat-seconds: the rest of a mean request, so that a flow whose requests take less
+    /// and more by turns does not only pay for those that take more; and what it is behind among wide requests.
+    fn least_savings(&self) -> u64 {
+        self.charges.mean().max(self.wide_lag())
     }
 
     /// What each flow can receive in [`LONGEST_BURST`], in units of seat-seconds.
@@ -128,16 +140,22 @@ impl<W: Copy> QueueSet<W> {
         self.virtual_time.follow(work);
     }
 
-    /// A flow comes back with the request `index`: of what it received when others did not need it, it owes the
-    /// [lag](Self::lag) at most, or this request. While it was away it had no share, in which it could have paid.
+    /// A flow comes back with the request `index`. Of what it received beyond its share it owes no more than each flow receives in
+    /// [`LONGEST_BURST`]: while it was away it had no share, in which it could have paid, and a new name would owe nothing. Among
+    /// hundreds of flows one mean request is received in many seconds, for which it would wait longer than those that come now.
+    /// If its request is wide, it owes the [lag](Self::lag) at most, or that request.
     pub(super) fn forgive(&mut self, flow: u32, index: u32) {
         let entry = self.entries.at(index);
         let seats = entry.seats.min(self.limit);
         let known = self.flows.at(flow);
-        let own = SeatSeconds::product(seats, known.service_time).units();
-        let own = self.flows.weight_of(flow).divide(own);
-        let most = SeatSeconds::from_units(own.max(self.lag().units()));
-        let latest = self.virtual_time.r().plus(most);
+        let lag = self.lag().units();
+        let most = if seats <= 1 {
+            lag.min(self.burst())
+        } else {
+            let own = SeatSeconds::product(seats, known.service_time).units();
+            lag.max(self.flows.weight_of(flow).divide(own))
+        };
+        let latest = self.virtual_time.r().plus(SeatSeconds::from_units(most));
         let known = self.flows.at_mut(flow);
         known.start = known.start.min(latest);
     }

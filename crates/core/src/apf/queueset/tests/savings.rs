@@ -1,5 +1,10 @@
 //! What a flow saves by asking for less than its share, and what it gets for that.
 
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
+
 use super::*;
 
 fn ms(millis: u64) -> Time {
@@ -58,6 +63,78 @@ fn the_new_names_of_a_tenant_have_saved_no_more_than_the_tenant() {
     }
     stage.finish(ms(60), "h4");
     assert_eq!(stage.started.last(), Some(&"polite, new name"));
+}
+
+/// How many requests start while a client waits for its second request, which it sends when its first one has ended after so
+/// many milliseconds. Beside it 100 requests of 20 ms wait at any time for four seats, each of a new tenant.
+fn requests_before_a_client_that_comes_back(millis: u64) -> usize {
+    const CLIENT: u64 = 1_000;
+    let mut set = improved(queues(64, 50, 8), 4);
+    let mut ids = BTreeMap::new();
+    let mut ends = BinaryHeap::new();
+    // At first as if so many requests had ended.
+    (0..104).for_each(|name| ends.push(Reverse((0, name))));
+    let mut before = None;
+    for next in 104.. {
+        let Reverse((now, ended)) = ends.pop().expect("something executes");
+        let mut events = QueueSetEvents::default();
+        if let Some(id) = ids.remove(&ended) {
+            set.finish(ms(now), id, &mut events);
+        }
+        let name = match (next, ended) {
+            // The level has learnt how long requests take.
+            (200, _) | (_, CLIENT) => CLIENT,
+            _ => next,
+        };
+        let hash = Random::seeded(name).number();
+        let arriving = ArrivingRequest {
+            waiter: name,
+            schema: 0,
+            hash,
+            tenant: hash,
+            work: Work::ONE,
+        };
+        let admission = set.arrive(ms(now), arriving, &mut events);
+        let mut begun: Vec<_> = events.dispatched.into_iter().collect();
+        match admission {
+            Admission::Execute(id) => begun.push((name, id)),
+            Admission::Wait(_) => {}
+            Admission::Reject(reason) => panic!("{reason:?}"),
+        }
+        if ended == CLIENT {
+            before = Some(0);
+        }
+        for (name, id) in begun {
+            ids.insert(name, id);
+            let takes = if name == CLIENT { millis } else { 20 };
+            ends.push(Reverse((now + takes, name)));
+            match (&mut before, name) {
+                (Some(before), CLIENT) => return *before,
+                (Some(before), _) => *before += 1,
+                (None, _) => {}
+            }
+        }
+    }
+    unreachable!("the client is served")
+}
+
+#[test]
+fn who_comes_back_for_one_seat_owes_no_more_than_it_receives_in_100_ms() {
+    // 100 wait, and in 100 ms 20 new ones come.
+    for millis in [40, 200, 1_000] {
+        let before = requests_before_a_client_that_comes_back(millis);
+        assert!(before <= 125, "{before} before one that took {millis} ms");
+    }
+}
+
+#[test]
+fn whose_request_was_short_has_saved_the_rest_of_a_usual_one() {
+    // While it waited for its first one, each other one received 20 ms.
+    let before = requests_before_a_client_that_comes_back(5);
+    assert!(before <= 35, "{before}");
+    let as_long_as_the_others = requests_before_a_client_that_comes_back(20);
+    assert!(before + 50 <= as_long_as_the_others);
+    assert!(as_long_as_the_others <= 105, "{as_long_as_the_others}");
 }
 
 #[test]
