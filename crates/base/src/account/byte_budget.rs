@@ -1,6 +1,12 @@
 //! A budget of bytes, and what one task holds of it.
 
-use std::{mem, sync::Arc};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use fairgate_core::sync::{Mutex, lock};
 use tokio::sync::Notify;
@@ -11,7 +17,7 @@ use super::used_bytes::UsedBytes;
 #[derive(Debug)]
 pub struct ByteBudget {
     used: Mutex<UsedBytes>,
-    total: usize,
+    total: AtomicUsize,
 }
 
 /// Bytes of a budget.
@@ -39,8 +45,27 @@ impl ByteBudget {
     pub fn new(total: usize) -> Arc<Self> {
         Arc::new(Self {
             used: Mutex::default(),
-            total,
+            total: AtomicUsize::new(total),
         })
+    }
+
+    /// From now on so many bytes may be held. What is held already stays.
+    pub fn set_total(&self, total: usize) {
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that a payer holds.
+    pub fn held_by(&self, payer: &str) -> usize {
+        lock(&self.used).held_by(payer)
+    }
+
+    /// Whether a payer may take so many bytes more, without any that are given up for them.
+    pub fn has_room(&self, payer: &str, bytes: usize) -> bool {
+        lock(&self.used).has_room(payer, bytes, self.total())
     }
 
     /// How many bytes are held, and the most that ever were.
@@ -69,7 +94,7 @@ impl ByteShare {
         if bytes == 0 {
             return true;
         }
-        let total = self.budget.total;
+        let total = self.budget.total();
         let has_room = lock(&self.budget.used).take(&self.payer, bytes, total, self.unfinished);
         if has_room && self.unfinished.is_none() {
             self.bytes += bytes;
@@ -81,7 +106,7 @@ impl ByteShare {
     /// gives up nothing, if there is no room then either. What was taken must not be one that can be given up.
     pub fn take_instead_of_own(&mut self, bytes: usize) -> bool {
         debug_assert!(self.unfinished.is_none());
-        let total = self.budget.total;
+        let total = self.budget.total();
         let mut used = lock(&self.budget.used);
         let has_room = used.make_room_of_own(&self.payer, bytes, total)
             && used.take(&self.payer, bytes, total, None);
@@ -126,6 +151,16 @@ impl ByteShare {
         let bytes = lock(&self.budget.used).end_unfinished(&self.payer, number);
         self.bytes += bytes.unwrap_or_default();
         bytes.is_some()
+    }
+
+    /// Who has these bytes.
+    pub fn payer(&self) -> &str {
+        &self.payer
+    }
+
+    /// Whether the payer may take so many bytes more, without any that are given up for them.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.budget.has_room(&self.payer, bytes)
     }
 
     /// Another share for the same payer, of no bytes yet.
@@ -198,6 +233,21 @@ mod tests {
         assert!(slow.take(1), "it may begin anew");
         drop((slow, others));
         assert_eq!(budget.held().now, 0);
+    }
+
+    #[test]
+    fn whether_there_is_room_is_known_before_bytes_are_taken() {
+        let budget = ByteBudget::new(1000);
+        let mut share = budget.share("a");
+        assert!(share.has_room(1000) && !share.has_room(1001));
+        share.take_beyond(400);
+        assert!(share.has_room(200) && !share.has_room(201));
+        assert!(budget.has_room("b", 600) && !budget.has_room("b", usize::MAX));
+        budget.set_total(700);
+        assert!(!share.has_room(1) && budget.has_room("b", 300) && !budget.has_room("b", 301));
+        assert_eq!((budget.held_by("a"), budget.held_by("b")), (400, 0));
+        drop(share);
+        assert_eq!(budget.held_by("a"), 0);
     }
 
     #[test]
