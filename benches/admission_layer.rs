@@ -84,7 +84,7 @@ impl ClusterObjects for Cluster {
         Some(Arc::clone(&self.namespace))
     }
 
-    fn read_namespace<'a>(&'a self, _: &'a str) -> LookupFuture<'a> {
+    fn read_namespace<'a>(&'a self, _: &'a str, _: &'a str) -> LookupFuture<'a> {
         unreachable!("the namespace is known")
     }
 
@@ -106,6 +106,7 @@ impl ClusterObjects for Cluster {
 
     fn read_param<'a>(
         &'a self,
+        _: &'a str,
         _: &'a PolicyParamKind,
         _: &'a str,
         _: &'a str,

@@ -28,8 +28,8 @@ pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
     /// The namespace of that name; `None` if it is not known, which does not mean that there is none.
     fn namespace(&self, name: &str) -> Option<SharedObject>;
 
-    /// Reads a namespace from the cluster.
-    fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a>;
+    /// Reads a namespace from the cluster, in the turn of a user.
+    fn read_namespace<'a>(&'a self, user: &'a str, name: &'a str) -> LookupFuture<'a>;
 
     /// Whether the objects of a kind of params have namespaces.
     ///
@@ -47,9 +47,10 @@ pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
     /// A param by namespace (empty for kinds without) and name; `None` if it is not known.
     fn param(&self, kind: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject>;
 
-    /// Reads a param from the cluster.
+    /// Reads a param from the cluster, in the turn of a user.
     fn read_param<'a>(
         &'a self,
+        user: &'a str,
         kind: &'a PolicyParamKind,
         namespace: &'a str,
         name: &'a str,
@@ -64,8 +65,13 @@ pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Lists the params of a kind in a namespace (empty for kinds without), by name.
-    fn list_params<'a>(&'a self, kind: &'a PolicyParamKind, namespace: &'a str) -> ListFuture<'a> {
+    /// Lists the params of a kind in a namespace (empty for kinds without), by name, in the turn of a user.
+    fn list_params<'a>(
+        &'a self,
+        _user: &'a str,
+        kind: &'a PolicyParamKind,
+        namespace: &'a str,
+    ) -> ListFuture<'a> {
         Box::pin(std::future::ready(Ok(self.params(kind, namespace))))
     }
 }

@@ -52,7 +52,7 @@ struct ReadParam {
 }
 
 impl KnownLookups {
-    /// Reads what a pass misses. What cannot be read is known as such afterwards.
+    /// Reads what a pass misses, in the turn of a user. What cannot be read is known as such afterwards.
     ///
     /// # Errors
     ///
@@ -60,6 +60,7 @@ impl KnownLookups {
     pub async fn read(
         &mut self,
         cluster: &dyn ClusterObjects,
+        user: &str,
         missing: MissingLookup,
     ) -> Result<(), LookupLack> {
         self.reads += 1;
@@ -69,16 +70,16 @@ impl KnownLookups {
         }
         match missing {
             MissingLookup::ParamList(kind, namespace) => {
-                let params = cluster.list_params(&kind, &namespace).await?;
+                let params = cluster.list_params(user, &kind, &namespace).await?;
                 let key = (kind, namespace);
                 self.listed.push(ListedParams { key, params });
             }
             MissingLookup::Namespace(name) => {
-                let found = unless_lacking(cluster.read_namespace(&name).await)?;
+                let found = unless_lacking(cluster.read_namespace(user, &name).await)?;
                 self.namespaces.push((name, found));
             }
             MissingLookup::Param(kind, namespace, name) => {
-                let found = cluster.read_param(&kind, &namespace, &name).await;
+                let found = cluster.read_param(user, &kind, &namespace, &name).await;
                 let found = unless_lacking(found)?;
                 let key = (kind, namespace, name);
                 self.params.push(ReadParam { key, found });

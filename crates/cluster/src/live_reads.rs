@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fairgate_admission::{InputFailure, LookupLack, SharedObject};
 use fairgate_admitter::WorkerPool;
-use fairgate_base::{clock::Clock, tasks};
+use fairgate_base::{account::HeavyTurns, clock::Clock, tasks};
 use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
@@ -18,11 +18,11 @@ use fairgate_upstream::{
 use http::{StatusCode, uri::PathAndQuery};
 use kube::core::ApiResource;
 use serde_json::Value;
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::runtime::Handle;
 
 use crate::{objects::KeptForm as _, shared_reads::SharedReads};
 
-/// How many objects are read at a time.
+/// How many objects and lists are read at a time. Users take turns.
 const MAX_READS: usize = 32;
 /// How long an object that was not found is not looked for again.
 const ABSENT_FOR: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ struct ReadsInProgress {
     control: Handle,
     clock: Clock,
     workers: Arc<WorkerPool>,
-    permits: Semaphore,
+    turns: HeavyTurns,
     /// The paths of objects that were not found, and when.
     absent: Mutex<HashMap<String, Time>>,
 }
@@ -62,23 +62,25 @@ impl LiveReads {
         clock: Clock,
         workers: Arc<WorkerPool>,
     ) -> Self {
+        let turns = HeavyTurns::new(MAX_READS);
         Self {
-            objects: SharedReads::new(control.clone()),
-            lists: SharedReads::new(control.clone()),
+            objects: SharedReads::new(control.clone(), turns.clone()),
+            lists: SharedReads::new(control.clone(), turns.clone()),
             in_progress: Arc::new(ReadsInProgress {
                 client,
                 control,
                 clock,
                 workers,
-                permits: Semaphore::new(MAX_READS),
+                turns,
                 absent: Mutex::default(),
             }),
         }
     }
 
-    /// Reads an object as it is after this call. It is absent only if the upstream says so.
+    /// Reads an object as it is after this call, in the turn of a user. It is absent only if the upstream says so.
     pub(crate) async fn read_now(
         &self,
+        user: &str,
         resource: &ApiResource,
         namespace: &str,
         name: &str,
@@ -96,13 +98,14 @@ impl LiveReads {
                 fetched.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
             }
         };
-        let found = self.objects.read(key, read).await;
+        let found = self.objects.read(user, key, read).await;
         never_ignored(found.map_err(InputFailure::Lacking)?)
     }
 
-    /// Lists the objects of a resource in a namespace (empty for those without), as they are after this call.
+    /// Lists the objects of a resource in a namespace (empty for those without), as they are after this call, in the turn of a user.
     pub(crate) async fn list_now(
         &self,
+        user: &str,
         resource: &ApiResource,
         namespace: &str,
     ) -> Result<Vec<SharedObject>, LookupLack> {
@@ -120,16 +123,17 @@ impl LiveReads {
                 fetched.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
             }
         };
-        match never_ignored(self.lists.read(key, read).await?) {
+        match never_ignored(self.lists.read(user, key, read).await?) {
             Ok(found) => Ok(found),
             Err(InputFailure::Lacking(lack)) => Err(lack),
             Err(_) => Err(LookupLack::Server(absent)),
         }
     }
 
-    /// Reads an object of a resource by namespace (empty for those without) and name. Takes at most `limit`.
+    /// Reads an object of a resource by namespace (empty for those without) and name, in the turn of a user. Takes at most `limit`.
     pub(crate) async fn read(
         &self,
+        user: &str,
         resource: &ApiResource,
         namespace: &str,
         name: &str,
@@ -138,11 +142,11 @@ impl LiveReads {
         let Some(path) = object_path(resource, namespace, name) else {
             return Err(InputFailure::NotFound);
         };
-        let this = Arc::clone(&self.in_progress);
+        let (this, user) = (Arc::clone(&self.in_progress), user.to_owned());
         let type_meta = (resource.api_version.clone(), resource.kind.clone());
         // The connections of the client belong to the control runtime.
         let reading = tasks::spawn_with_result(&this.control.clone(), async move {
-            let reading = this.get(path, &type_meta);
+            let reading = this.get(&user, path, &type_meta);
             let read = tokio::time::timeout(limit, reading).await;
             read.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
         });
@@ -154,10 +158,11 @@ impl LiveReads {
 impl ReadsInProgress {
     async fn get(
         &self,
+        user: &str,
         path: String,
         type_meta: &(String, String),
     ) -> Result<SharedObject, InputFailure> {
-        let _permit = self.permits.acquire().await;
+        let _turn = self.turns.of(user, 1).await;
         // Others that waited for the same object may have found out meanwhile.
         if self.is_absent(&path) {
             return Err(InputFailure::NotFound);

@@ -82,7 +82,7 @@ impl ClusterObjects for NoObjects {
         Some(Arc::new(CelJson::Null))
     }
 
-    fn read_namespace<'a>(&'a self, _: &'a str) -> LookupFuture<'a> {
+    fn read_namespace<'a>(&'a self, _: &'a str, _: &'a str) -> LookupFuture<'a> {
         Box::pin(ready(Err(InputFailure::NotFound)))
     }
 
@@ -104,6 +104,7 @@ impl ClusterObjects for NoObjects {
 
     fn read_param<'a>(
         &'a self,
+        _: &'a str,
         _: &'a PolicyParamKind,
         _: &'a str,
         _: &'a str,
