@@ -208,10 +208,9 @@ impl Admitter {
         control: &Handle,
     ) -> Result<(), JudgeFailure> {
         let user = Arc::clone(&job.facts.user);
-        for lookup in missing.lookups {
-            let read = job.read.lookups.read(&*self.cluster, &user.name, lookup);
-            read.await?;
-        }
+        let lookups = &mut job.read.lookups;
+        let read = lookups.read(&*self.cluster, &user.name, missing.lookups);
+        read.await?;
         for kind in missing.converted {
             let converted = self.converted(job, kind, control).await?;
             job.read.converted.push(converted);

@@ -260,10 +260,8 @@ impl PolicyEnforcer {
                 missing
             };
             let (lookups, checks) = missing;
-            for lookup in lookups {
-                let read = known.read(objects, &write.user.name, lookup).await;
-                read.map_err(|lack| lacking(&lack))?;
-            }
+            let read = known.read(objects, &write.user.name, lookups).await;
+            read.map_err(|lack| lacking(&lack))?;
             let answered = answers.answer(&self.authorizer, write.user, checks).await;
             answered.map_err(|lack| lacking(&lack))?;
         }

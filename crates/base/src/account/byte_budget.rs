@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use fairgate_core::sync::{Mutex, lock};
+use fairgate_core::{
+    digest::User,
+    sync::{Mutex, lock},
+};
 use tokio::sync::Notify;
 
 use super::used_bytes::UsedBytes;
@@ -29,15 +32,52 @@ pub struct BytesHeld {
     pub most: usize,
 }
 
+/// Who holds bytes: a user by its name, or any other text. To make one of a shared user or text copies nothing.
+#[derive(Clone, Debug)]
+pub enum BytePayer {
+    /// A user.
+    User(Arc<User>),
+    /// A text.
+    Text(Arc<str>),
+}
+
 /// What one task holds of a budget. It is returned when this is dropped.
 #[derive(Debug)]
 pub struct ByteShare {
     budget: Arc<ByteBudget>,
-    payer: Arc<str>,
+    payer: BytePayer,
     /// Without those that can be given up.
     bytes: usize,
     /// The number of those that can be given up, while there are any.
     unfinished: Option<u64>,
+}
+
+impl BytePayer {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::User(user) => &user.name,
+            Self::Text(text) => text,
+        }
+    }
+}
+
+impl From<&Arc<User>> for BytePayer {
+    fn from(user: &Arc<User>) -> Self {
+        Self::User(Arc::clone(user))
+    }
+}
+
+impl From<&str> for BytePayer {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for BytePayer {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
 }
 
 impl ByteBudget {
@@ -78,7 +118,7 @@ impl ByteBudget {
     }
 
     /// An empty share for a task of this payer.
-    pub fn share(self: &Arc<Self>, payer: impl Into<Arc<str>>) -> ByteShare {
+    pub fn share(self: &Arc<Self>, payer: impl Into<BytePayer>) -> ByteShare {
         ByteShare {
             budget: Arc::clone(self),
             payer: payer.into(),
@@ -95,7 +135,8 @@ impl ByteShare {
             return true;
         }
         let total = self.budget.total();
-        let has_room = lock(&self.budget.used).take(&self.payer, bytes, total, self.unfinished);
+        let has_room =
+            lock(&self.budget.used).take(self.payer.as_str(), bytes, total, self.unfinished);
         if has_room && self.unfinished.is_none() {
             self.bytes += bytes;
         }
@@ -108,8 +149,8 @@ impl ByteShare {
         debug_assert!(self.unfinished.is_none());
         let total = self.budget.total();
         let mut used = lock(&self.budget.used);
-        let has_room = used.make_room_of_own(&self.payer, bytes, total)
-            && used.take(&self.payer, bytes, total, None);
+        let has_room = used.make_room_of_own(self.payer.as_str(), bytes, total)
+            && used.take(self.payer.as_str(), bytes, total, None);
         drop(used);
         if has_room {
             self.bytes += bytes;
@@ -122,7 +163,7 @@ impl ByteShare {
     pub fn take_beyond(&mut self, bytes: usize) {
         debug_assert!(self.unfinished.is_none());
         self.bytes += bytes;
-        lock(&self.budget.used).take_beyond(&self.payer, bytes);
+        lock(&self.budget.used).take_beyond(self.payer.as_str(), bytes);
     }
 
     /// Returns some of the bytes; at most all of them. What can be given up is returned only as a whole.
@@ -130,7 +171,7 @@ impl ByteShare {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         if bytes > 0 {
-            lock(&self.budget.used).give_back(&self.payer, bytes);
+            lock(&self.budget.used).give_back(self.payer.as_str(), bytes);
         }
     }
 
@@ -138,7 +179,8 @@ impl ByteShare {
     /// bytes are no longer counted.
     pub fn begin_unfinished(&mut self) -> Arc<Notify> {
         let bytes = mem::take(&mut self.bytes);
-        let (number, given_up) = lock(&self.budget.used).begin_unfinished(&self.payer, bytes);
+        let (number, given_up) =
+            lock(&self.budget.used).begin_unfinished(self.payer.as_str(), bytes);
         self.unfinished = Some(number);
         given_up
     }
@@ -148,31 +190,31 @@ impl ByteShare {
         let Some(number) = self.unfinished.take() else {
             return true;
         };
-        let bytes = lock(&self.budget.used).end_unfinished(&self.payer, number);
+        let bytes = lock(&self.budget.used).end_unfinished(self.payer.as_str(), number);
         self.bytes += bytes.unwrap_or_default();
         bytes.is_some()
     }
 
     /// Who has these bytes.
     pub fn payer(&self) -> &str {
-        &self.payer
+        self.payer.as_str()
     }
 
     /// Whether the payer may take so many bytes more, without any that are given up for them.
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.budget.has_room(&self.payer, bytes)
+        self.budget.has_room(self.payer.as_str(), bytes)
     }
 
     /// Another share for the same payer, of no bytes yet.
     #[must_use]
     pub fn another(&self) -> Self {
-        self.budget.share(Arc::clone(&self.payer))
+        self.budget.share(self.payer.clone())
     }
 
     /// Takes over the bytes of another share of the same budget and payer.
     pub fn join(&mut self, mut other: Self) {
         debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));
-        debug_assert_eq!(self.payer, other.payer);
+        debug_assert_eq!(self.payer(), other.payer());
         self.bytes += mem::take(&mut other.bytes);
     }
 }
