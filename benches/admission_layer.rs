@@ -17,8 +17,8 @@ use std::{
 };
 
 use fairgate_admission::{
-    AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterObjects, InputFailure, KnownFuture,
-    LookupFuture, ParamScope, PolicyParamKind, PolicySet, SharedObject,
+    AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterObjects, LookupFuture, ParamScope,
+    PolicyParamKind, PolicySet, SharedObject,
 };
 use fairgate_admitter::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
@@ -90,32 +90,6 @@ impl ClusterObjects for Cluster {
 
     fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
         Err("no params".to_owned())
-    }
-
-    fn are_params_known(&self, _: &PolicyParamKind) -> bool {
-        true
-    }
-
-    fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Option<SharedObject> {
-        None
-    }
-
-    fn read_param<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a PolicyParamKind,
-        _: &'a str,
-        _: &'a str,
-    ) -> LookupFuture<'a> {
-        Box::pin(std::future::ready(Err(InputFailure::NotFound)))
-    }
-
-    fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<SharedObject> {
-        Vec::new()
     }
 }
 

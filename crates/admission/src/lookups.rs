@@ -339,7 +339,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::cluster_objects::{KnownFuture, LookupFuture};
+    use crate::cluster_objects::LookupFuture;
 
     /// Namespaces each of which is found when it has been asked for twice.
     #[derive(Debug, Default)]
@@ -375,32 +375,6 @@ mod tests {
 
         fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
             Ok(ParamScope::Namespaced)
-        }
-
-        fn are_params_known(&self, _: &PolicyParamKind) -> bool {
-            true
-        }
-
-        fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
-            Box::pin(std::future::ready(Ok(())))
-        }
-
-        fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Option<SharedObject> {
-            None
-        }
-
-        fn read_param<'a>(
-            &'a self,
-            _: &'a str,
-            _: &'a PolicyParamKind,
-            _: &'a str,
-            _: &'a str,
-        ) -> LookupFuture<'a> {
-            Box::pin(std::future::ready(Err(InputFailure::NotFound)))
-        }
-
-        fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<SharedObject> {
-            Vec::new()
         }
     }
 

@@ -206,16 +206,6 @@ impl ClusterObjects for TestCluster {
         found.map(shared)
     }
 
-    fn read_param<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a PolicyParamKind,
-        _: &'a str,
-        _: &'a str,
-    ) -> LookupFuture<'a> {
-        Box::pin(std::future::ready(Err(InputFailure::NotFound)))
-    }
-
     fn lists_params(&self, _: &PolicyParamKind) -> bool {
         self.lists()
     }
