@@ -26,8 +26,11 @@ use crate::{objects::KeptForm as _, shared_reads::SharedReads};
 const MAX_READS: usize = 32;
 /// How long an object that was not found is not looked for again.
 const ABSENT_FOR: Duration = Duration::from_secs(1);
-/// How many objects that were not found are remembered. When there are more, all are forgotten.
+/// How many objects that were not found are remembered. When there are more, all are forgotten. Their paths take less than 2 KiB each, as
+/// no [name](MAX_NAME) is longer.
 const MAX_ABSENT: usize = 1024;
+/// The longest name of an object or a namespace, in bytes. There are none with longer ones, so these are not looked for.
+const MAX_NAME: usize = 253;
 /// The longest time for reading something as it is now.
 const NOW_LIMIT: Duration = Duration::from_secs(5);
 /// Responses longer than this many bytes are decoded by the threads that judge by costly policies: requests wait for them, and the
@@ -291,9 +294,9 @@ fn object_path(resource: &ApiResource, namespace: &str, name: &str) -> Option<St
     Some(path)
 }
 
-/// Whether a text is a segment of a path, and no other path.
+/// Whether a text may be a name: a segment of a path, and no other path.
 fn is_segment(text: &str) -> bool {
-    !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
+    !matches!(text, "" | "." | "..") && text.len() <= MAX_NAME && !text.contains(['/', '%'])
 }
 
 /// The path of the objects of a resource in a namespace (empty for those without).
@@ -337,6 +340,8 @@ mod tests {
             path.as_deref(),
             Some("/api/v1/namespaces/a/configmaps/b%20c")
         );
+        let long = "x".repeat(MAX_NAME + 1);
+        assert!(object_path(&of("", "configmaps"), &long[1..], &long[1..]).is_some());
         let path = object_path(&of("x.io", "limits"), "", "b");
         assert_eq!(path.as_deref(), Some("/apis/x.io/v1/limits/b"));
         for (namespace, name) in [
@@ -345,6 +350,9 @@ mod tests {
             ("a", "b/c"),
             ("a", ""),
             ("", "%2e"),
+            // A client may send names of a megabyte, and each of them would be remembered.
+            ("", &long),
+            (&long, "a"),
         ] {
             assert_eq!(object_path(&of("", "configmaps"), namespace, name), None);
         }
