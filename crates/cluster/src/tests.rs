@@ -503,7 +503,8 @@ async fn policies_of_the_upstream_are_published_once_the_namespaces_are_known() 
     api.put(POLICIES, policy("two", "nonsense("));
     api.put(BINDINGS, binding("two"));
     until("both are in force", || count() == Some(2)).await;
-    assert_eq!(status.policies(), 2);
+    // They are counted once they are published.
+    until("both are counted", || status.policies() == 2).await;
     api.delete(BINDINGS, binding("one"));
     api.delete(BINDINGS, binding("two"));
     until("none is in force", || count() == Some(0)).await;
