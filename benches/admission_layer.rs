@@ -17,8 +17,8 @@ use std::{
 };
 
 use fairgate_admission::{
-    AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterObjects, InputFailure, KnownFuture,
-    LookupFuture, ParamScope, PolicyParamKind, PolicySet, SharedObject,
+    AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterObjects, LookupFuture, ParamScope,
+    PolicyParamKind, PolicySet, SharedObject,
 };
 use fairgate_admitter::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
@@ -84,37 +84,12 @@ impl ClusterObjects for Cluster {
         Some(Arc::clone(&self.namespace))
     }
 
-    fn read_namespace<'a>(&'a self, _: &'a str) -> LookupFuture<'a> {
+    fn read_namespace<'a>(&'a self, _: &'a str, _: &'a str) -> LookupFuture<'a> {
         unreachable!("the namespace is known")
     }
 
     fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
         Err("no params".to_owned())
-    }
-
-    fn are_params_known(&self, _: &PolicyParamKind) -> bool {
-        true
-    }
-
-    fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Option<SharedObject> {
-        None
-    }
-
-    fn read_param<'a>(
-        &'a self,
-        _: &'a PolicyParamKind,
-        _: &'a str,
-        _: &'a str,
-    ) -> LookupFuture<'a> {
-        Box::pin(std::future::ready(Err(InputFailure::NotFound)))
-    }
-
-    fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<SharedObject> {
-        Vec::new()
     }
 }
 

@@ -165,23 +165,16 @@ async fn attack(
 }
 
 fn checked(mut played: Played<Found>, created: usize) -> Outcome {
-    played.check_other_clients();
-    played.control_is_free();
-    played.memory_is_bounded(512 << 20);
+    own_work::check_work(&mut played, 512 << 20, |found| {
+        (&found.responses, &found.probes)
+    });
     let [look_ups] = played.rises(["fairgate_disruption_label_lookups_total"]);
     let longest = played.metrics[1].value("fairgate_disruption_longest_slice_lookups");
     let changes = played.scene.upstream.pods().changes();
     let Found {
-        responses,
-        probes,
-        computed,
-        failure,
+        computed, failure, ..
     } = &played.found;
     let outcome = &mut played.outcome;
-    responses.check(outcome);
-    for probes in probes {
-        probes.check(outcome);
-    }
     outcome.check(
         format!("all {OWN} new budgets of the victim are computed while the attack is on"),
         *computed == OWN,

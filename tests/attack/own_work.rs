@@ -149,22 +149,31 @@ async fn one_turn(address: SocketAddr, request: HostileRequest) -> Result<(), St
     }
 }
 
+/// Checks what attacks on the gateway's own work have in common: others are served, also by the admin port, memory grows by so many
+/// bytes at most, and the attackers get the responses that they should.
+pub(crate) fn check_work<F>(
+    played: &mut Played<F>,
+    memory: u64,
+    of: impl Fn(&F) -> (&Responses, &[Probes; 2]),
+) {
+    played.check_other_clients();
+    played.control_is_free();
+    played.memory_is_bounded(memory);
+    let (responses, probes) = of(&played.found);
+    responses.check(&mut played.outcome);
+    for probes in probes {
+        probes.check(&mut played.outcome);
+    }
+}
+
 /// Checks what others notice. Of the attackers' requests, at most one of each of `users` and those that are being served may come
 /// before each of the victim's.
 pub(crate) fn checked(mut played: Played<OwnWork>, clients: HostileClients) -> Outcome {
-    played.check_other_clients();
-    played.control_is_free();
-    played.memory_is_bounded(MEMORY);
-    let OwnWork {
-        responses,
-        probes,
-        turns,
-    } = &played.found;
+    check_work(&mut played, MEMORY, |found| {
+        (&found.responses, &found.probes)
+    });
+    let turns = &played.found.turns;
     let outcome = &mut played.outcome;
-    responses.check(outcome);
-    for probes in probes {
-        probes.check(outcome);
-    }
     outcome.check(
         format!("all {TURNS} requests of the victim that need a turn are served"),
         turns.served == TURNS,

@@ -13,43 +13,38 @@ use crate::{
 };
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    Attack {
-        name: "policy-patterns",
-        point: "27.2.1",
-        about: "dry runs of policies whose patterns are long to compile, 16 at a time, by one user",
-        play: || play(ONE, patterns),
-    },
-    Attack {
-        name: "policy-patterns-users",
-        point: "27.2.1",
-        about: "the same by 20 users, 60 at a time",
-        play: || play(TWENTY, patterns),
-    },
-    Attack {
-        name: "policy-expressions",
-        point: "27.2.1",
-        about: "dry runs of policies whose expressions are long to read, to check and to estimate, by one user",
-        play: || play(ONE, expressions),
-    },
-    Attack {
-        name: "policy-expressions-users",
-        point: "27.2.1",
-        about: "the same by 20 users, 60 at a time",
-        play: || play(TWENTY, expressions),
-    },
-    Attack {
-        name: "policy-writes",
-        point: "27.2.1",
-        about: "such policies are created and deleted, so that they are checked again and the set is compiled again, by one user",
-        play: || play(ONE, writes),
-    },
-    Attack {
-        name: "policy-writes-users",
-        point: "27.2.1",
-        about: "the same by 20 users, 60 at a time",
-        play: || play(TWENTY, writes),
-    },
+    row(
+        "policy-patterns",
+        "dry runs of policies whose patterns are long to compile, 16 at a time, by one user",
+        || play(ONE, patterns),
+    ),
+    row("policy-patterns-users", BY_USERS, || play(TWENTY, patterns)),
+    row(
+        "policy-expressions",
+        "dry runs of policies whose expressions are long to read, to check and to estimate, by one user",
+        || play(ONE, expressions),
+    ),
+    row("policy-expressions-users", BY_USERS, || {
+        play(TWENTY, expressions)
+    }),
+    row(
+        "policy-writes",
+        "such policies are created and deleted, so that they are checked again and the set is compiled again, by one user",
+        || play(ONE, writes),
+    ),
+    row("policy-writes-users", BY_USERS, || play(TWENTY, writes)),
 ];
+
+const BY_USERS: &str = "the same by 20 users, 60 at a time";
+
+const fn row(name: &'static str, about: &'static str, play: fn() -> Outcome) -> Attack {
+    Attack {
+        name,
+        point: "27.2.1",
+        about,
+        play,
+    }
+}
 
 /// Policies that are kept for a while.
 const KEPT: usize = 20;

@@ -11,10 +11,10 @@ use fairgate_proxy::serve::Offence;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{HANG, TestClient, body_text, raw, status},
+    client::{HANG, TestClient, body_text, raw, soon, status},
     gate::Gate,
     process::{GatewayProcess, ProcessOptions, get, wait_until},
-    upstream::{Speaks, TestUpstream, streamed, text},
+    upstream::{Speaks, TestUpstream, full, streamed, text},
 };
 
 /// A gateway in front of `upstream` with these limits.
@@ -403,6 +403,51 @@ fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
     let lines = process.logged("could not be reviewed");
     // Two kinds of line, five in ten seconds each.
     assert!((2..=40).contains(&lines.len()), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_unknown_tokens_of_an_address_than_may_wait_for_a_review_get_429_with_a_reason() {
+    // No review ends.
+    let upstream = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
+    let process = gateway(&upstream, &json!({}), &allowing_descriptors(1024));
+    let mut clients = Vec::new();
+    let mut waiting = tokio::task::JoinSet::new();
+    let mut refused = Vec::new();
+    for number in 0..1024 {
+        if number % 64 == 0 {
+            clients.push(TestClient::http2(process.address).await);
+        }
+        let client = clients.last_mut().unwrap();
+        let request = client
+            .request(http::Method::GET, "/a")
+            .header("authorization", format!("Bearer t{number}"));
+        waiting.spawn(client.start(request.body(full("")).unwrap()));
+    }
+    // An address that has no valid token may have a part of the places for reviews.
+    while refused.len() < 256 {
+        let ended = soon(waiting.join_next()).await.unwrap();
+        refused.push(ended.unwrap().unwrap());
+    }
+    for response in refused {
+        assert_eq!(response.status(), 429);
+        assert_eq!(
+            response.headers()["x-fairgate-reason"],
+            "too-many-token-reviews"
+        );
+        assert_eq!(response.headers()["retry-after"], "1");
+        let text = body_text(response).await;
+        let status: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&status["kind"], &status["reason"]),
+            (&json!("Status"), &json!("TooManyRequests"))
+        );
+    }
+    // The gateway reads the upstream's metrics as well.
+    let seen = upstream.seen().into_iter();
+    let reviews = seen
+        .filter(|one| one.target.ends_with("/tokenreviews"))
+        .count();
+    assert!((1..=24).contains(&reviews), "{reviews} at a time");
 }
 
 #[test]

@@ -23,13 +23,13 @@ pub type KnownFuture<'a> = Pin<Box<dyn Future<Output = Result<(), LookupLack>> +
 /// The namespaces and params of a cluster.
 ///
 /// Every method that returns no future answers from memory. It is called for each request that may be judged, and costs a
-/// search in a table. Futures end within seconds, whatever the cluster does.
+/// search in a table. Futures end within seconds, whatever the cluster does. Unless an implementation says otherwise, there are no params.
 pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
     /// The namespace of that name; `None` if it is not known, which does not mean that there is none.
     fn namespace(&self, name: &str) -> Option<SharedObject>;
 
-    /// Reads a namespace from the cluster.
-    fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a>;
+    /// Reads a namespace from the cluster, in the turn of a user.
+    fn read_namespace<'a>(&'a self, user: &'a str, name: &'a str) -> LookupFuture<'a>;
 
     /// Whether the objects of a kind of params have namespaces.
     ///
@@ -39,24 +39,40 @@ pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
     fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String>;
 
     /// Whether all objects of a kind of params are known.
-    fn are_params_known(&self, kind: &PolicyParamKind) -> bool;
+    fn are_params_known(&self, _: &PolicyParamKind) -> bool {
+        true
+    }
 
     /// Waits until all objects of a kind of params are known, or for as long as a request should wait for that.
-    fn params_known<'a>(&'a self, kind: &'a PolicyParamKind) -> KnownFuture<'a>;
+    fn params_known<'a>(&'a self, _kind: &'a PolicyParamKind) -> KnownFuture<'a> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// A param by namespace (empty for kinds without) and name; `None` if it is not known.
-    fn param(&self, kind: &PolicyParamKind, namespace: &str, name: &str) -> Option<SharedObject>;
+    fn param(
+        &self,
+        _kind: &PolicyParamKind,
+        _namespace: &str,
+        _name: &str,
+    ) -> Option<SharedObject> {
+        None
+    }
 
-    /// Reads a param from the cluster.
+    /// Reads a param from the cluster, in the turn of a user.
     fn read_param<'a>(
         &'a self,
-        kind: &'a PolicyParamKind,
-        namespace: &'a str,
-        name: &'a str,
-    ) -> LookupFuture<'a>;
+        _user: &'a str,
+        _kind: &'a PolicyParamKind,
+        _namespace: &'a str,
+        _name: &'a str,
+    ) -> LookupFuture<'a> {
+        Box::pin(std::future::ready(Err(InputFailure::NotFound)))
+    }
 
     /// All params of a kind in a namespace (empty for kinds without), by name.
-    fn params(&self, kind: &PolicyParamKind, namespace: &str) -> Vec<SharedObject>;
+    fn params(&self, _kind: &PolicyParamKind, _namespace: &str) -> Vec<SharedObject> {
+        Vec::new()
+    }
 
     /// Whether [`params`](Self::params) are not to be used: all params of a kind that a binding selects from are listed for each request. What is
     /// looked up by name is, too: it is not known to [`namespace`](Self::namespace) and [`param`](Self::param).
@@ -64,8 +80,13 @@ pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Lists the params of a kind in a namespace (empty for kinds without), by name.
-    fn list_params<'a>(&'a self, kind: &'a PolicyParamKind, namespace: &'a str) -> ListFuture<'a> {
+    /// Lists the params of a kind in a namespace (empty for kinds without), by name, in the turn of a user.
+    fn list_params<'a>(
+        &'a self,
+        _user: &'a str,
+        kind: &'a PolicyParamKind,
+        namespace: &'a str,
+    ) -> ListFuture<'a> {
         Box::pin(std::future::ready(Ok(self.params(kind, namespace))))
     }
 }

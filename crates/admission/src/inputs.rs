@@ -26,6 +26,8 @@ pub enum InputFailure {
 pub enum LookupLack {
     /// Time.
     Time,
+    /// A place among the lookups that wait: the user of the request has too many of them.
+    Place,
     /// The server that has it; the text says why.
     Server(String),
 }
@@ -34,6 +36,9 @@ impl std::fmt::Display for LookupLack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Time => f.write_str("the lookup took too long"),
+            Self::Place => {
+                f.write_str("too many namespaces and params are being read for this user")
+            }
             Self::Server(why) => f.write_str(why),
         }
     }

@@ -4,6 +4,7 @@
 use std::cell::{OnceCell, RefCell};
 
 use fairgate_cel::CelJson;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
 use crate::{
     cluster_objects::{ClusterObjects, SharedObject},
@@ -37,6 +38,9 @@ pub struct KnownLookups {
 /// How many lookups one request may need that are not answered from memory.
 const MAX_READS: usize = 1024;
 
+/// How many of them are read at a time.
+const READS_AT_ONCE: usize = 8;
+
 /// The params of a kind in a namespace.
 #[derive(Debug)]
 struct ListedParams {
@@ -51,8 +55,16 @@ struct ReadParam {
     found: Result<SharedObject, InputFailure>,
 }
 
+/// What was looked up.
+enum FoundLookup {
+    Namespace(String, Result<SharedObject, InputFailure>),
+    Param(ReadParam),
+    Params(PolicyParamKind),
+    ParamList(ListedParams),
+}
+
 impl KnownLookups {
-    /// Reads what a pass misses. What cannot be read is known as such afterwards.
+    /// Reads what a pass misses, in the turns of a user, some of it at a time. What cannot be read is known as such afterwards.
     ///
     /// # Errors
     ///
@@ -60,36 +72,65 @@ impl KnownLookups {
     pub async fn read(
         &mut self,
         cluster: &dyn ClusterObjects,
-        missing: MissingLookup,
+        user: &str,
+        missing: Vec<MissingLookup>,
     ) -> Result<(), LookupLack> {
-        self.reads += 1;
+        self.reads = self.reads.saturating_add(missing.len());
         if self.reads > MAX_READS {
             let why = format!("the policies need more than {MAX_READS} namespaces and params");
             return Err(LookupLack::Server(why));
         }
-        match missing {
-            MissingLookup::ParamList(kind, namespace) => {
-                let params = cluster.list_params(&kind, &namespace).await?;
-                let key = (kind, namespace);
-                self.listed.push(ListedParams { key, params });
+        let mut missing = missing.into_iter();
+        let mut reading = FuturesUnordered::new();
+        loop {
+            while reading.len() < READS_AT_ONCE
+                && let Some(lookup) = missing.next()
+            {
+                reading.push(looked_up(cluster, user, lookup));
             }
-            MissingLookup::Namespace(name) => {
-                let found = unless_lacking(cluster.read_namespace(&name).await)?;
-                self.namespaces.push((name, found));
-            }
-            MissingLookup::Param(kind, namespace, name) => {
-                let found = cluster.read_param(&kind, &namespace, &name).await;
-                let found = unless_lacking(found)?;
-                let key = (kind, namespace, name);
-                self.params.push(ReadParam { key, found });
-            }
-            MissingLookup::Params(kind) => {
-                cluster.params_known(&kind).await?;
-                self.awaited.push(kind);
-            }
+            let Some(found) = reading.next().await else {
+                return Ok(());
+            };
+            self.keep(found?);
         }
-        Ok(())
     }
+
+    fn keep(&mut self, found: FoundLookup) {
+        match found {
+            FoundLookup::Namespace(name, found) => self.namespaces.push((name, found)),
+            FoundLookup::Param(read) => self.params.push(read),
+            FoundLookup::Params(kind) => self.awaited.push(kind),
+            FoundLookup::ParamList(listed) => self.listed.push(listed),
+        }
+    }
+}
+
+async fn looked_up(
+    cluster: &dyn ClusterObjects,
+    user: &str,
+    lookup: MissingLookup,
+) -> Result<FoundLookup, LookupLack> {
+    Ok(match lookup {
+        MissingLookup::ParamList(kind, namespace) => {
+            let params = cluster.list_params(user, &kind, &namespace).await?;
+            let key = (kind, namespace);
+            FoundLookup::ParamList(ListedParams { key, params })
+        }
+        MissingLookup::Namespace(name) => {
+            let found = unless_lacking(cluster.read_namespace(user, &name).await)?;
+            FoundLookup::Namespace(name, found)
+        }
+        MissingLookup::Param(kind, namespace, name) => {
+            let found = cluster.read_param(user, &kind, &namespace, &name).await;
+            let found = unless_lacking(found)?;
+            let key = (kind, namespace, name);
+            FoundLookup::Param(ReadParam { key, found })
+        }
+        MissingLookup::Params(kind) => {
+            cluster.params_known(&kind).await?;
+            FoundLookup::Params(kind)
+        }
+    })
 }
 
 fn unless_lacking<T>(
@@ -283,5 +324,98 @@ impl KeptObjects {
             })
         });
         &node.objects
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        sync::{
+            Mutex, PoisonError,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+    use crate::cluster_objects::LookupFuture;
+
+    /// Namespaces each of which is found when it has been asked for twice.
+    #[derive(Debug, Default)]
+    struct SlowNamespaces {
+        reading: AtomicUsize,
+        most: AtomicUsize,
+        users: Mutex<Vec<String>>,
+    }
+
+    impl ClusterObjects for SlowNamespaces {
+        fn namespace(&self, _: &str) -> Option<SharedObject> {
+            None
+        }
+
+        fn read_namespace<'a>(&'a self, user: &'a str, name: &'a str) -> LookupFuture<'a> {
+            let reading = self.reading.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(reading, Ordering::SeqCst);
+            let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+            users.push(user.to_owned());
+            let mut is_asked = false;
+            Box::pin(std::future::poll_fn(move |cx| {
+                if !std::mem::replace(&mut is_asked, true) {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                self.reading.fetch_sub(1, Ordering::SeqCst);
+                Poll::Ready(match name {
+                    "lacking" => Err(InputFailure::Lacking(LookupLack::Time)),
+                    _ => Err(InputFailure::NotFound),
+                })
+            }))
+        }
+
+        fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
+            Ok(ParamScope::Namespaced)
+        }
+    }
+
+    fn read(
+        known: &mut KnownLookups,
+        cluster: &SlowNamespaces,
+        names: &[String],
+    ) -> Result<(), LookupLack> {
+        let missing = names.iter().cloned().map(MissingLookup::Namespace);
+        let mut reading = pin!(known.read(cluster, "u", missing.collect()));
+        loop {
+            let mut context = Context::from_waker(Waker::noop());
+            if let Poll::Ready(read) = reading.as_mut().poll(&mut context) {
+                return read;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_read_some_at_a_time_and_each_once() {
+        let cluster = SlowNamespaces::default();
+        let mut known = KnownLookups::default();
+        let mut names: Vec<_> = (0..100).map(|number| number.to_string()).collect();
+        assert_eq!(read(&mut known, &cluster, &names), Ok(()));
+        assert_eq!(cluster.most.load(Ordering::SeqCst), READS_AT_ONCE);
+        assert_eq!(*cluster.users.lock().unwrap(), vec!["u"; 100]);
+        let lookups = ClusterLookups::new(&cluster, &known);
+        for name in &names {
+            assert_eq!(lookups.namespace(name), Err(InputFailure::NotFound));
+        }
+        assert_eq!(lookups.take_missing(), []);
+        names[50] = "lacking".to_owned();
+        assert_eq!(read(&mut known, &cluster, &names), Err(LookupLack::Time));
+        let many: Vec<_> = (0..MAX_READS).map(|number| number.to_string()).collect();
+        let before = cluster.users.lock().unwrap().len();
+        let refused = read(&mut known, &cluster, &many);
+        assert!(matches!(refused, Err(LookupLack::Server(_))));
+        assert_eq!(
+            cluster.users.lock().unwrap().len(),
+            before,
+            "none is read in vain"
+        );
     }
 }

@@ -32,7 +32,7 @@ impl BodyShare {
     /// An empty share of a budget for a request of `user`.
     pub(crate) fn new(budget: &Arc<ByteBudget>, user: &Arc<User>) -> Self {
         Self {
-            held: budget.share(user.name.as_str()),
+            held: budget.share(user),
             user: Arc::clone(user),
             text_bytes: 0,
         }

@@ -75,6 +75,7 @@ impl From<LookupLack> for JudgeFailure {
     fn from(lack: LookupLack) -> Self {
         match lack {
             LookupLack::Time => Self::Lacking(Lack::Time),
+            LookupLack::Place => Self::Lacking(Lack::Read),
             LookupLack::Server(why) => Self::Unread(why),
         }
     }
@@ -206,9 +207,10 @@ impl Admitter {
         missing: MissingInputs,
         control: &Handle,
     ) -> Result<(), JudgeFailure> {
-        for lookup in missing.lookups {
-            job.read.lookups.read(&*self.cluster, lookup).await?;
-        }
+        let user = Arc::clone(&job.facts.user);
+        let lookups = &mut job.read.lookups;
+        let read = lookups.read(&*self.cluster, &user.name, missing.lookups);
+        read.await?;
         for kind in missing.converted {
             let converted = self.converted(job, kind, control).await?;
             job.read.converted.push(converted);

@@ -17,6 +17,9 @@ pub(crate) enum Lack {
     /// A place among the requests that wait for the resources of the upstream.
     #[error("too many requests wait until the resources of the upstream have been read")]
     Place,
+    /// A place among the namespaces and params that are read: the user of the request has too many of them.
+    #[error("too many namespaces and params are being read for this user")]
+    Read,
     /// Room in the URL for the parameter that makes it a dry run.
     #[error("the URL is too long for the dry run that admission policies ask for")]
     Url,
@@ -27,7 +30,7 @@ impl Lack {
     pub(crate) fn status(self) -> StatusError {
         let (code, reason, details) = match self {
             Self::Time => (StatusCode::GATEWAY_TIMEOUT, "Timeout", json!({})),
-            Self::Worker | Self::Place => (
+            Self::Worker | Self::Place | Self::Read => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "TooManyRequests",
                 json!({"retryAfterSeconds": 1}),

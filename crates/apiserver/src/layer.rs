@@ -263,7 +263,7 @@ impl Shared {
         body: ClientBody,
     ) -> Result<ApiResponse, Refusal> {
         let limit = self.hosted.takes_body(&request);
-        let share = self.hosted.responses.share(&request.user().name);
+        let share = self.hosted.responses.share(&request.digest.user);
         if limit.is_none() && !self.hosted.is_heavy(&request) {
             let (hosted, request) = (Arc::clone(&self.hosted), Arc::new(request));
             let sent = Arc::clone(&request);
@@ -305,7 +305,7 @@ impl Shared {
             let Some(bytes) = served.missing else {
                 break;
             };
-            let room = self.hosted.responses.room(&request.user().name, bytes);
+            let room = self.hosted.responses.room(&request.digest.user, bytes);
             let Some(share) = room.await else {
                 return Ok(served.response);
             };

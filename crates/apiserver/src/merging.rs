@@ -403,7 +403,7 @@ impl Merger {
         }
         if let Some(user) = self.context.user.get() {
             // Without room it keeps its seat.
-            let _ = response.charge(self.hosted.responses.share(&user.name));
+            let _ = response.charge(self.hosted.responses.share(user));
         }
         let ApiBody::Full(body) = response.body else {
             return Err(Refusal::Internal(

@@ -2,9 +2,13 @@
 //!
 //! What is computed from an entry (the value, the other versions, their JSON) is cached in the entry, so
 //! that lists and watches of any number of clients share it. That is many times the length of the entry, so large objects are
-//! not cached: decoding one takes milliseconds, and there are few of them.
+//! not cached: decoding one takes milliseconds, and there are few of them. Nor are small ones while those that are cached take
+//! [`MAX_CACHED`] bytes: they are decoded each time. What nobody uses for a while leaves the cache, which makes room.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::StoreEntry;
@@ -13,6 +17,58 @@ use crate::status_error::StatusError;
 
 /// The least length in bytes of an object that is not cached.
 const LARGE: usize = 32 << 10;
+
+/// The most bytes that cached objects take, by estimate: three quarters of the default quota of all hosted objects.
+const MAX_CACHED: usize = 192 << 20;
+
+/// How many times its length a cached object takes, by estimate.
+const TIMES: usize = 12;
+
+/// What the cached objects of this process take.
+static CACHED: CachedBytes = CachedBytes::new(MAX_CACHED);
+
+/// Bytes of cached objects, by estimate.
+struct CachedBytes {
+    now: AtomicUsize,
+    most: usize,
+}
+
+/// An object in the cache.
+struct CachedObject {
+    object: Arc<Object>,
+    _room: CacheRoom<'static>,
+}
+
+/// Room for one object. It is returned when this is dropped.
+struct CacheRoom<'c> {
+    of: &'c CachedBytes,
+    bytes: usize,
+}
+
+impl CachedBytes {
+    const fn new(most: usize) -> Self {
+        Self {
+            now: AtomicUsize::new(0),
+            most,
+        }
+    }
+
+    /// Room for the object of an entry of this length, if there is any.
+    fn room(&self, length: usize) -> Option<CacheRoom<'_>> {
+        let bytes = length.saturating_mul(TIMES);
+        let grown = |now: usize| now.checked_add(bytes).filter(|all| *all <= self.most);
+        let taken = self
+            .now
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
+        taken.ok().map(|_| CacheRoom { of: self, bytes })
+    }
+}
+
+impl Drop for CacheRoom<'_> {
+    fn drop(&mut self) {
+        self.of.now.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 /// Whether the object of an entry is too large to be cached.
 pub(crate) fn is_large(entry: &StoreEntry) -> bool {
@@ -25,13 +81,63 @@ pub(crate) fn is_large(entry: &StoreEntry) -> bool {
 ///
 /// 500, when the entry is not an object of this kind.
 pub(crate) fn object(kind: &'static Kind, entry: &StoreEntry) -> Result<Arc<Object>, StatusError> {
-    if let Some(known) = entry.memo.get::<Object>() {
-        return Ok(known);
+    object_within(kind, entry, &CACHED)
+}
+
+fn object_within(
+    kind: &'static Kind,
+    entry: &StoreEntry,
+    cached: &'static CachedBytes,
+) -> Result<Arc<Object>, StatusError> {
+    if let Some(known) = entry.memo.get::<CachedObject>() {
+        return Ok(Arc::clone(&known.object));
     }
     let object = Object::decode(kind, &entry.bytes(), entry.revision)
         .map_err(|error| StatusError::internal(error.to_string()))?;
+    let object = Arc::new(object);
     if is_large(entry) {
-        return Ok(Arc::new(object));
+        return Ok(object);
     }
-    Ok(entry.memo.get_or_make(|| object))
+    let Some(room) = cached.room(entry.length()) else {
+        return Ok(object);
+    };
+    let made = entry.memo.get_or_make(|| CachedObject {
+        object,
+        _room: room,
+    });
+    Ok(Arc::clone(&made.object))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use fairgate_objects::kinds::POD_DISRUPTION_BUDGET as KIND;
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(name: &str) -> StoreEntry {
+        let object = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": name, "namespace": "a"}, "spec": {"minAvailable": 1},
+        });
+        let key = format!("/policy/poddisruptionbudgets/a/{name}");
+        StoreEntry::new(key.into(), Bytes::from(object.to_string()), 7)
+    }
+
+    #[test]
+    fn small_objects_are_cached_as_long_as_they_take_so_many_bytes_and_no_longer() {
+        let length = entry("a-0").length();
+        let cached = Box::leak(Box::new(CachedBytes::new(3 * TIMES * length)));
+        let entries: Vec<_> = (0..5).map(|number| entry(&format!("a-{number}"))).collect();
+        let object = |entry: &StoreEntry| object_within(&KIND, entry, cached).unwrap();
+        let shared = |entry: &StoreEntry| Arc::ptr_eq(&object(entry), &object(entry));
+        let all: Vec<_> = entries.iter().map(shared).collect();
+        assert_eq!(all, [true, true, true, false, false]);
+        assert_eq!(cached.now.load(Ordering::Relaxed), 3 * TIMES * length);
+        // What leaves the cache makes room.
+        drop(entries);
+        assert_eq!(cached.now.load(Ordering::Relaxed), 0);
+        assert!(shared(&entry("b-0")));
+    }
 }

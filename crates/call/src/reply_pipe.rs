@@ -21,7 +21,6 @@ use std::{
     fmt,
     future::poll_fn,
     rc::Rc,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -136,8 +135,13 @@ impl<H: UpstreamGuard> ReplyPipe<H> {
 impl ReplyPipe {
     /// Checks how the client reads; to be called at regular intervals, in each of which a client has to read
     /// `limits.min_read_bytes`, or all that is available if that is less. If it does not, its reply is
-    /// spooled as far as the limits allow.
-    pub fn check_pace(self: &Rc<Self>, limits: SpoolLimits, spool: &Arc<Spool>) -> ReaderPace {
+    /// spooled for its `user` as far as the limits allow.
+    pub fn check_pace(
+        self: &Rc<Self>,
+        limits: SpoolLimits,
+        spool: &Spool,
+        user: &str,
+    ) -> ReaderPace {
         let mut state = self.state.borrow_mut();
         let given = state.given;
         let taken = given - std::mem::replace(&mut state.pace.seen, given);
@@ -159,7 +163,7 @@ impl ReplyPipe {
             return ReaderPace::KeepsUp;
         }
         // Even with a minimum rate of zero, a client that reads nothing is slow.
-        if taken < limits.min_read_bytes.max(1) && state.has_room(limits, spool) {
+        if taken < limits.min_read_bytes.max(1) && state.has_room(limits, spool, user) {
             if let Some(made) = state.take_made() {
                 state.made = Some(made);
                 drop(state);
@@ -167,7 +171,9 @@ impl ReplyPipe {
                 return ReaderPace::SpoolingStarted;
             }
             let is_first = state.held.is_none();
-            state.held.get_or_insert_with(|| SpoolShare::new(spool));
+            state
+                .held
+                .get_or_insert_with(|| SpoolShare::new(spool, user));
             state.reader = Some(self.read_on(limits));
             return if is_first {
                 ReaderPace::SpoolingStarted
@@ -200,6 +206,13 @@ impl ReplyPipe {
         let state = self.state.borrow();
         state.made.as_ref().is_some_and(|made| !made.is_end())
             || state.held.is_some() && (state.source.is_some() || !state.spooled.is_empty())
+    }
+
+    /// The user in whose part of the spool a part of the reply is, if that user may have no more.
+    pub fn user_without_room(&self) -> Option<String> {
+        let state = self.state.borrow();
+        let held = state.held.as_ref().filter(|held| !held.has_room())?;
+        Some(held.user().to_owned())
     }
 
     /// Whether the response is one of the gateway's own, which its client may leave in the memory that is its user's part.
@@ -451,14 +464,14 @@ impl ReplyPipe {
 
 impl PipeState {
     /// Whether the rest fits into the spool, as far as its length is known.
-    fn has_room(&self, limits: SpoolLimits, spool: &Spool) -> bool {
+    fn has_room(&self, limits: SpoolLimits, spool: &Spool, user: &str) -> bool {
         if let Some(ResponseSource::Made(made)) = &self.source {
             return made.needs_no_seat();
         }
         let rest = self.source.as_ref().and_then(|up| up.size_hint().exact());
         rest.is_none_or(|rest| rest <= limits.per_answer)
             && self.held.as_ref().map_or(0, SpoolShare::bytes) < limits.per_answer
-            && spool.bytes() < limits.total
+            && spool.has_room(user)
     }
 
     fn may_spool(&self, limits: SpoolLimits) -> bool {
@@ -528,9 +541,9 @@ impl PipeState {
 }
 
 /// Bytes of memory that a spooled frame takes, approximately.
-fn cost(frame: &Frame<Bytes>) -> u64 {
+fn cost(frame: &Frame<Bytes>) -> usize {
     let data = frame.data_ref().map_or(0, Bytes::len);
-    (data + size_of::<Frame<Bytes>>()) as u64
+    data + size_of::<Frame<Bytes>>()
 }
 
 impl fmt::Debug for ReplyPipe {

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate_base::account::{ByteBudget, ByteShare, BytesHeld, TurnQueue};
+use fairgate_base::account::{ByteBudget, BytePayer, ByteShare, BytesHeld, TurnQueue};
 use fairgate_core::sync::{Mutex, lock};
 use tokio::sync::{Notify, oneshot};
 
@@ -75,7 +75,7 @@ impl ResponseMemory {
     }
 
     /// Room of no bytes yet, for a response to `user`.
-    pub fn share(self: &Arc<Self>, user: &str) -> ResponseShare {
+    pub fn share(self: &Arc<Self>, user: impl Into<BytePayer>) -> ResponseShare {
         ResponseShare {
             of: Arc::clone(self),
             share: self.budget.share(user),
@@ -85,23 +85,28 @@ impl ResponseMemory {
     }
 
     /// Waits for room for a response of so many bytes to `user`, but not for longer than some seconds: then it is to be refused.
-    pub async fn room(self: &Arc<Self>, user: &str, bytes: usize) -> Option<ResponseShare> {
-        self.room_within(WAIT, user, bytes).await
+    pub async fn room(
+        self: &Arc<Self>,
+        user: impl Into<BytePayer>,
+        bytes: usize,
+    ) -> Option<ResponseShare> {
+        self.room_within(WAIT, user.into(), bytes).await
     }
 
     async fn room_within(
         self: &Arc<Self>,
         limit: Duration,
-        user: &str,
+        user: impl Into<BytePayer>,
         bytes: usize,
     ) -> Option<ResponseShare> {
+        let user = user.into();
         let (sender, receiver) = oneshot::channel();
         let waiting = WaitingResponse {
-            share: RefCell::new(self.share(user)),
+            share: RefCell::new(self.share(user.clone())),
             bytes,
             room: sender,
         };
-        lock(&self.waiting).push(user, 1, waiting);
+        lock(&self.waiting).push(user.as_str(), 1, waiting);
         self.give_room();
         if let Ok(Ok(share)) = tokio::time::timeout(limit, receiver).await {
             return Some(share);

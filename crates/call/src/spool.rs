@@ -1,9 +1,13 @@
 //! The memory for replies whose clients read too slowly, and its counters.
+//!
+//! Users share it: one may have as much as is left for all ([`ByteBudget`]), so clients of one user cannot take it from others.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
+
+use fairgate_base::account::{ByteBudget, ByteShare};
 
 /// How much may be spooled, and how fast clients have to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +30,9 @@ impl SpoolLimits {
 }
 
 /// The memory in use by spooled replies on all cores, and counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Spool {
-    bytes: AtomicU64,
-    most_bytes: AtomicU64,
+    budget: Arc<ByteBudget>,
     answers: AtomicU64,
     cut: [AtomicU64; 2],
 }
@@ -39,7 +42,7 @@ pub struct Spool {
 pub enum CutReason {
     /// Its reply did not fit into the spool, it read too slowly, and no seat of its level was free.
     NoSeatFree,
-    /// It read too slowly from the spool, and the spool was full.
+    /// It read too slowly from the spool, of which its user had as much as was left for all.
     SpoolFull,
 }
 
@@ -57,14 +60,38 @@ impl CutReason {
 }
 
 impl Spool {
+    /// A spool of `total` bytes ([`SpoolLimits::total`]).
+    pub fn new(total: u64) -> Self {
+        Self {
+            budget: ByteBudget::new(bytes_of(total)),
+            answers: AtomicU64::default(),
+            cut: Default::default(),
+        }
+    }
+
+    /// Changes the number of bytes that may be in use. What is spooled already stays.
+    pub fn set_total(&self, total: u64) {
+        self.budget.set_total(bytes_of(total));
+    }
+
     /// The number of bytes in use.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.budget.held().now as u64
     }
 
     /// The most bytes that were ever in use.
     pub fn most_bytes(&self) -> u64 {
-        self.most_bytes.load(Ordering::Relaxed)
+        self.budget.held().most as u64
+    }
+
+    /// The number of bytes in use by replies to one user.
+    pub fn bytes_of(&self, user: &str) -> u64 {
+        self.budget.held_by(user) as u64
+    }
+
+    /// Whether something more may be spooled for a user.
+    pub(super) fn has_room(&self, user: &str) -> bool {
+        self.budget.has_room(user, 1)
     }
 
     /// Replies that were spooled since the start, at least in part.
@@ -88,47 +115,52 @@ impl Spool {
     }
 }
 
+fn bytes_of(total: u64) -> usize {
+    usize::try_from(total).unwrap_or(usize::MAX)
+}
+
 /// The share of the spool that one reply uses; returned when dropped.
 #[derive(Debug)]
 pub(super) struct SpoolShare {
-    spool: Arc<Spool>,
+    share: ByteShare,
     bytes: u64,
 }
 
 impl SpoolShare {
-    pub(super) fn new(spool: &Arc<Spool>) -> Self {
+    /// An empty share for a reply to `user`.
+    pub(super) fn new(spool: &Spool, user: &str) -> Self {
         Self {
-            spool: Arc::clone(spool),
+            share: spool.budget.share(user),
             bytes: 0,
         }
+    }
+
+    pub(super) fn user(&self) -> &str {
+        self.share.payer()
     }
 
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
+    /// Whether its user may have more.
+    pub(super) fn has_room(&self) -> bool {
+        self.share.has_room(1)
+    }
+
     /// Whether it may take another frame. The limits are checked before the frame's length is known, and several
-    /// cores may check at the same time, so the total may exceed its limit by one frame for each core.
+    /// cores may check at the same time, so a user may exceed its part by one frame for each core.
     pub(super) fn may_grow(&self, limits: SpoolLimits) -> bool {
-        self.bytes < limits.per_answer && self.spool.bytes() < limits.total
+        self.bytes < limits.per_answer && self.has_room()
     }
 
-    pub(super) fn take(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        let before = self.spool.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let now = before.saturating_add(bytes);
-        self.spool.most_bytes.fetch_max(now, Ordering::Relaxed);
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.share.take_beyond(bytes);
     }
 
-    pub(super) fn give_back(&mut self, bytes: u64) {
-        let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        self.spool.bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-impl Drop for SpoolShare {
-    fn drop(&mut self) {
-        self.give_back(self.bytes);
+    pub(super) fn give_back(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes as u64);
+        self.share.give_back(bytes);
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fairgate_admission::{InputFailure, LookupLack, SharedObject};
 use fairgate_admitter::WorkerPool;
-use fairgate_base::{clock::Clock, tasks};
+use fairgate_base::{account::HeavyTurns, clock::Clock, tasks};
 use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
@@ -18,16 +18,19 @@ use fairgate_upstream::{
 use http::{StatusCode, uri::PathAndQuery};
 use kube::core::ApiResource;
 use serde_json::Value;
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::runtime::Handle;
 
 use crate::{objects::KeptForm as _, shared_reads::SharedReads};
 
-/// How many objects are read at a time.
+/// How many objects and lists are read at a time. Users take turns.
 const MAX_READS: usize = 32;
 /// How long an object that was not found is not looked for again.
 const ABSENT_FOR: Duration = Duration::from_secs(1);
-/// How many objects that were not found are remembered. When there are more, all are forgotten.
+/// How many objects that were not found are remembered. When there are more, all are forgotten. Their paths take less than 2 KiB each, as
+/// no [name](MAX_NAME) is longer.
 const MAX_ABSENT: usize = 1024;
+/// The longest name of an object or a namespace, in bytes. There are none with longer ones, so these are not looked for.
+const MAX_NAME: usize = 253;
 /// The longest time for reading something as it is now.
 const NOW_LIMIT: Duration = Duration::from_secs(5);
 /// Responses longer than this many bytes are decoded by the threads that judge by costly policies: requests wait for them, and the
@@ -50,7 +53,7 @@ struct ReadsInProgress {
     control: Handle,
     clock: Clock,
     workers: Arc<WorkerPool>,
-    permits: Semaphore,
+    turns: HeavyTurns,
     /// The paths of objects that were not found, and when.
     absent: Mutex<HashMap<String, Time>>,
 }
@@ -62,23 +65,25 @@ impl LiveReads {
         clock: Clock,
         workers: Arc<WorkerPool>,
     ) -> Self {
+        let turns = HeavyTurns::new(MAX_READS);
         Self {
-            objects: SharedReads::new(control.clone()),
-            lists: SharedReads::new(control.clone()),
+            objects: SharedReads::new(control.clone(), turns.clone()),
+            lists: SharedReads::new(control.clone(), turns.clone()),
             in_progress: Arc::new(ReadsInProgress {
                 client,
                 control,
                 clock,
                 workers,
-                permits: Semaphore::new(MAX_READS),
+                turns,
                 absent: Mutex::default(),
             }),
         }
     }
 
-    /// Reads an object as it is after this call. It is absent only if the upstream says so.
+    /// Reads an object as it is after this call, in the turn of a user. It is absent only if the upstream says so.
     pub(crate) async fn read_now(
         &self,
+        user: &str,
         resource: &ApiResource,
         namespace: &str,
         name: &str,
@@ -96,13 +101,14 @@ impl LiveReads {
                 fetched.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
             }
         };
-        let found = self.objects.read(key, read).await;
+        let found = self.objects.read(user, key, read).await;
         never_ignored(found.map_err(InputFailure::Lacking)?)
     }
 
-    /// Lists the objects of a resource in a namespace (empty for those without), as they are after this call.
+    /// Lists the objects of a resource in a namespace (empty for those without), as they are after this call, in the turn of a user.
     pub(crate) async fn list_now(
         &self,
+        user: &str,
         resource: &ApiResource,
         namespace: &str,
     ) -> Result<Vec<SharedObject>, LookupLack> {
@@ -120,16 +126,17 @@ impl LiveReads {
                 fetched.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
             }
         };
-        match never_ignored(self.lists.read(key, read).await?) {
+        match never_ignored(self.lists.read(user, key, read).await?) {
             Ok(found) => Ok(found),
             Err(InputFailure::Lacking(lack)) => Err(lack),
             Err(_) => Err(LookupLack::Server(absent)),
         }
     }
 
-    /// Reads an object of a resource by namespace (empty for those without) and name. Takes at most `limit`.
+    /// Reads an object of a resource by namespace (empty for those without) and name, in the turn of a user. Takes at most `limit`.
     pub(crate) async fn read(
         &self,
+        user: &str,
         resource: &ApiResource,
         namespace: &str,
         name: &str,
@@ -138,11 +145,11 @@ impl LiveReads {
         let Some(path) = object_path(resource, namespace, name) else {
             return Err(InputFailure::NotFound);
         };
-        let this = Arc::clone(&self.in_progress);
+        let (this, user) = (Arc::clone(&self.in_progress), user.to_owned());
         let type_meta = (resource.api_version.clone(), resource.kind.clone());
         // The connections of the client belong to the control runtime.
         let reading = tasks::spawn_with_result(&this.control.clone(), async move {
-            let reading = this.get(path, &type_meta);
+            let reading = this.get(&user, path, &type_meta);
             let read = tokio::time::timeout(limit, reading).await;
             read.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
         });
@@ -154,10 +161,11 @@ impl LiveReads {
 impl ReadsInProgress {
     async fn get(
         &self,
+        user: &str,
         path: String,
         type_meta: &(String, String),
     ) -> Result<SharedObject, InputFailure> {
-        let _permit = self.permits.acquire().await;
+        let _turn = self.turns.of(user, 1).await;
         // Others that waited for the same object may have found out meanwhile.
         if self.is_absent(&path) {
             return Err(InputFailure::NotFound);
@@ -286,9 +294,9 @@ fn object_path(resource: &ApiResource, namespace: &str, name: &str) -> Option<St
     Some(path)
 }
 
-/// Whether a text is a segment of a path, and no other path.
+/// Whether a text may be a name: a segment of a path, and no other path.
 fn is_segment(text: &str) -> bool {
-    !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
+    !matches!(text, "" | "." | "..") && text.len() <= MAX_NAME && !text.contains(['/', '%'])
 }
 
 /// The path of the objects of a resource in a namespace (empty for those without).
@@ -332,6 +340,8 @@ mod tests {
             path.as_deref(),
             Some("/api/v1/namespaces/a/configmaps/b%20c")
         );
+        let long = "x".repeat(MAX_NAME + 1);
+        assert!(object_path(&of("", "configmaps"), &long[1..], &long[1..]).is_some());
         let path = object_path(&of("x.io", "limits"), "", "b");
         assert_eq!(path.as_deref(), Some("/apis/x.io/v1/limits/b"));
         for (namespace, name) in [
@@ -340,6 +350,9 @@ mod tests {
             ("a", "b/c"),
             ("a", ""),
             ("", "%2e"),
+            // A client may send names of a megabyte, and each of them would be remembered.
+            ("", &long),
+            (&long, "a"),
         ] {
             assert_eq!(object_path(&of("", "configmaps"), namespace, name), None);
         }

@@ -241,13 +241,14 @@ impl ClusterObjects for FollowedCluster {
         follower.as_ref()?.objects.get("", name)
     }
 
-    fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a> {
+    fn read_namespace<'a>(&'a self, user: &'a str, name: &'a str) -> LookupFuture<'a> {
         Box::pin(async move {
             let resource = namespace_resource();
             if self.reads_now {
-                return self.reads.read_now(&resource, "", name).await;
+                return self.reads.read_now(user, &resource, "", name).await;
             }
-            self.reads.read(&resource, "", name, NAMESPACE_LIMIT).await
+            let limit = NAMESPACE_LIMIT;
+            self.reads.read(user, &resource, "", name, limit).await
         })
     }
 
@@ -296,6 +297,7 @@ impl ClusterObjects for FollowedCluster {
 
     fn read_param<'a>(
         &'a self,
+        user: &'a str,
         kind: &'a PolicyParamKind,
         namespace: &'a str,
         name: &'a str,
@@ -310,10 +312,11 @@ impl ClusterObjects for FollowedCluster {
                 });
             };
             if self.reads_now {
-                return self.reads.read_now(&resource, namespace, name).await;
+                let reading = self.reads.read_now(user, &resource, namespace, name);
+                return reading.await;
             }
             self.reads
-                .read(&resource, namespace, name, PARAM_LIMIT)
+                .read(user, &resource, namespace, name, PARAM_LIMIT)
                 .await
         })
     }
@@ -322,12 +325,17 @@ impl ClusterObjects for FollowedCluster {
         self.reads_now
     }
 
-    fn list_params<'a>(&'a self, kind: &'a PolicyParamKind, namespace: &'a str) -> ListFuture<'a> {
+    fn list_params<'a>(
+        &'a self,
+        user: &'a str,
+        kind: &'a PolicyParamKind,
+        namespace: &'a str,
+    ) -> ListFuture<'a> {
         Box::pin(async move {
             let Some((resource, _)) = self.param_kind(kind) else {
                 return Err(LookupLack::Server(unknown_param_kind(kind)));
             };
-            self.reads.list_now(&resource, namespace).await
+            self.reads.list_now(user, &resource, namespace).await
         })
     }
 

@@ -372,10 +372,10 @@ async fn what_no_watch_has_delivered_is_read_and_absence_is_remembered_for_a_mom
     object["kind"] = json!("Namespace");
     api.document("/api/v1/namespaces/b", object);
     let state = follow(&upstream);
-    let found = state.read_namespace("b").await.unwrap();
+    let found = state.read_namespace("u", "b").await.unwrap();
     assert_eq!(found.text_at(&["metadata", "labels", "team"]), "red");
     for _ in 0..3 {
-        let absent = state.read_namespace("absent").await;
+        let absent = state.read_namespace("u", "absent").await;
         assert_eq!(absent.unwrap_err(), InputFailure::NotFound);
     }
     let seen = upstream.seen();
@@ -385,14 +385,14 @@ async fn what_no_watch_has_delivered_is_read_and_absence_is_remembered_for_a_mom
         .count();
     assert_eq!(asked, 1);
     assert_eq!(
-        state.read_namespace("../secrets").await,
+        state.read_namespace("u", "../secrets").await,
         Err(InputFailure::NotFound)
     );
     until("the kind is known", || {
         state.param_scope(&config_map()).is_ok()
     })
     .await;
-    let absent = state.read_param(&config_map(), "a", "p").await;
+    let absent = state.read_param("u", &config_map(), "a", "p").await;
     assert_eq!(absent, Err(InputFailure::NotFound));
     let unknown = PolicyParamKind {
         api_version: "x.io/v1".to_owned(),
@@ -400,7 +400,7 @@ async fn what_no_watch_has_delivered_is_read_and_absence_is_remembered_for_a_mom
     };
     let words = "failed to find resource referenced by paramKind: 'x.io/v1, Kind=Limit'";
     assert_eq!(state.param_scope(&unknown), Err(words.to_owned()));
-    let failed = state.read_param(&unknown, "", "p").await;
+    let failed = state.read_param("u", &unknown, "", "p").await;
     assert_eq!(failed, Err(InputFailure::Failed(words.to_owned())));
 }
 
@@ -503,7 +503,8 @@ async fn policies_of_the_upstream_are_published_once_the_namespaces_are_known() 
     api.put(POLICIES, policy("two", "nonsense("));
     api.put(BINDINGS, binding("two"));
     until("both are in force", || count() == Some(2)).await;
-    assert_eq!(status.policies(), 2);
+    // They are counted once they are published.
+    until("both are counted", || status.policies() == 2).await;
     api.delete(BINDINGS, binding("one"));
     api.delete(BINDINGS, binding("two"));
     until("none is in force", || count() == Some(0)).await;

@@ -228,9 +228,11 @@ fn parse_bytes(text: &str) -> Option<u64> {
         "k" => 1_000,
         "M" => 1_000_000,
         "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
         "Ki" => 1 << 10,
         "Mi" => 1 << 20,
         "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
         _ => return None,
     };
     rest.is_empty().then(|| scaled(number, unit))?

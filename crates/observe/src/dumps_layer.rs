@@ -116,7 +116,7 @@ impl DumpsLayer {
         Dumping::Making {
             text,
             method: call.request.method().clone(),
-            share: Some(self.responses.share(&user.name)),
+            share: Some(self.responses.share(user)),
         }
     }
 }

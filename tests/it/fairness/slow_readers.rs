@@ -60,6 +60,11 @@ impl Raw {
 
 /// Sends a request over HTTP/2, with this window for each stream.
 async fn get_http2(address: SocketAddr, window: u32) -> Incoming {
+    get_http2_as(address, window, "alice").await
+}
+
+/// The same as `user`.
+async fn get_http2_as(address: SocketAddr, window: u32, user: &str) -> Incoming {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(window)
@@ -69,7 +74,7 @@ async fn get_http2(address: SocketAddr, window: u32) -> Incoming {
     tokio::spawn(async move {
         let _ = connection.await;
     });
-    let request = Request::get(format!("http://gate{PODS}"));
+    let request = Request::get(format!("http://gate{PODS}")).header("x-user", user);
     let request = request.body(Empty::<Bytes>::new()).unwrap();
     let response = soon(sender.send_request(request)).await.unwrap();
     // The connection ends with its last sender.
@@ -214,4 +219,33 @@ async fn many_slow_readers_cost_no_more_than_the_spool_and_others_are_served() {
     assert!(spool.bytes() <= total + 2 * PIECE as u64);
     drop(held);
     until(|| spool.bytes() == 0).await;
+}
+
+#[tokio::test]
+async fn the_slow_readers_of_one_user_leave_room_in_the_spool_for_those_of_others() {
+    const PIECE: u64 = 64 << 10;
+    let upstream = upstream_of(Speaks::Http2, 512 << 10);
+    let total = 2 << 20;
+    // Nobody is disconnected, so what is not spooled keeps its seat.
+    let rules = Rules::small(40, Full::queue(100)).set(|set| {
+        set.spool = SpoolLimits {
+            per_answer: 1 << 20,
+            total,
+            min_read_bytes: 0,
+        };
+    });
+    let gate = Gate::governed(&upstream, &rules);
+    let spool = &gate.flow_control().spool;
+    let mut held = Vec::new();
+    for _ in 0..12 {
+        held.push(get_http2_as(gate.address(), 1, "greedy").await);
+    }
+    until(|| spool.bytes_of("greedy") >= total / 2 - PIECE).await;
+    let other = get_http2_as(gate.address(), 1, "other").await;
+    until(|| spool.bytes_of("other") >= (512 << 10) - PIECE).await;
+    let bytes = spool.bytes_of("greedy");
+    assert!(bytes <= total / 2 + 2 * PIECE, "{bytes}");
+    drop((held, other));
+    until(|| spool.bytes() == 0).await;
+    assert_eq!(CutReason::ALL.map(|why| spool.cut(why)), [0, 0]);
 }

@@ -9,7 +9,12 @@ use super::{
     api::{APPLY, Api, MERGE},
     budgets::{POLICY, web},
 };
+use crate::{
+    client::raw,
+    process::{GatewayProcess, ProcessOptions, wait_until},
+};
 
+const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 const SHOP: &str = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets";
 
 /// A gateway at `home` with a quota of budgets.
@@ -182,4 +187,60 @@ async fn a_store_that_is_over_a_quota_is_served_and_may_shrink() {
     // The gateway restores its own objects, over any quota, with their conditions.
     api.delete(&format!("{SCHEMAS}/probes")).await.object();
     server.settled().await;
+}
+
+#[test]
+fn a_store_that_is_over_a_quota_when_it_is_opened_is_in_the_log() {
+    let home = Home::new();
+    let gateway = |quota: Value| {
+        let configuration = json!({
+            "mode": "standalone",
+            "authentication": {"tokenFile": "tokens", "tokenReview": {"enabled": false}},
+            "store": {"type": "local", "local": {"path": home.path().join("objects.redb")}},
+            "hostedApi": {"quota": quota},
+        });
+        let options = ProcessOptions {
+            tokens: "secret,admin,1,system:masters\n",
+            ..ProcessOptions::default()
+        };
+        GatewayProcess::with(configuration, &options)
+    };
+    let exceeded = "stored objects exceed their quota";
+    // The gateway stores its own objects; they are over no quota of the first start.
+    let first = gateway(json!({}));
+    let stored = |resource: &str| {
+        let head = "HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\nConnection: close";
+        let request = format!("GET {GROUP}/{resource} {head}\r\n\r\n");
+        let list = raw(first.address, request.as_bytes());
+        list.matches("\"creationTimestamp\"").count()
+    };
+    wait_until("the built-in objects are stored", || {
+        stored("flowschemas") > 1 && stored("prioritylevelconfigurations") > 1
+    });
+    assert_eq!(first.logged(exceeded), [""; 0]);
+    drop(first);
+    let second = gateway(json!({
+        "flowSchemas": {"objects": 1, "bytes": 0}, "priorityLevelConfigurations": {"objects": 0, "bytes": 10},
+    }));
+    wait_until("both are named", || second.logged(exceeded).len() == 2);
+    let lines = second.logged(exceeded);
+    for (key, used, limits) in [
+        (
+            "hostedApi.quota.flowSchemas",
+            "used_objects=",
+            "limit_objects=1 limit_bytes=none",
+        ),
+        (
+            "hostedApi.quota.priorityLevelConfigurations",
+            "used_bytes=",
+            "limit_objects=none limit_bytes=10",
+        ),
+    ] {
+        let line = lines.iter().find(|line| line.contains(key));
+        let line = line.unwrap_or_else(|| panic!("{lines:?}"));
+        assert!(
+            line.contains("WARN") && line.contains(used) && line.contains(limits),
+            "{line}"
+        );
+    }
 }

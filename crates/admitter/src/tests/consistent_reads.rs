@@ -72,6 +72,7 @@ fn what_cannot_be_read_is_refused_whatever_the_failure_policy_says() {
     World::run(|| async {
         for (lack, code) in [
             (LookupLack::Time, 504),
+            (LookupLack::Place, 429),
             (LookupLack::Server("down".to_owned()), 500),
         ] {
             for one in policies() {

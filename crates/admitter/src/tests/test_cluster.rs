@@ -180,7 +180,7 @@ impl ClusterObjects for TestCluster {
         self.namespaces.lock().unwrap().get(name).cloned()
     }
 
-    fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a> {
+    fn read_namespace<'a>(&'a self, _: &'a str, name: &'a str) -> LookupFuture<'a> {
         let found = self.unknown.lock().unwrap().get(name).map(shared);
         let lack = self.lacking().map_err(InputFailure::Lacking);
         let found = lack.and_then(|()| found.ok_or(InputFailure::NotFound));
@@ -206,20 +206,11 @@ impl ClusterObjects for TestCluster {
         found.map(shared)
     }
 
-    fn read_param<'a>(
-        &'a self,
-        _: &'a PolicyParamKind,
-        _: &'a str,
-        _: &'a str,
-    ) -> LookupFuture<'a> {
-        Box::pin(std::future::ready(Err(InputFailure::NotFound)))
-    }
-
     fn lists_params(&self, _: &PolicyParamKind) -> bool {
         self.lists()
     }
 
-    fn list_params<'a>(&'a self, _: &'a PolicyParamKind, _: &'a str) -> ListFuture<'a> {
+    fn list_params<'a>(&'a self, _: &'a str, _: &'a PolicyParamKind, _: &'a str) -> ListFuture<'a> {
         let now = self.params_now.lock().unwrap();
         let listed = now.iter().map(shared).collect();
         Box::pin(std::future::ready(self.lacking().map(|()| listed)))

@@ -260,10 +260,8 @@ impl PolicyEnforcer {
                 missing
             };
             let (lookups, checks) = missing;
-            for lookup in lookups {
-                let read = known.read(objects, lookup).await;
-                read.map_err(|lack| lacking(&lack))?;
-            }
+            let read = known.read(objects, &write.user.name, lookups).await;
+            read.map_err(|lack| lacking(&lack))?;
             let answered = answers.answer(&self.authorizer, write.user, checks).await;
             answered.map_err(|lack| lacking(&lack))?;
         }
@@ -302,6 +300,12 @@ fn lacking(lack: &LookupLack) -> StatusError {
             "the admission policies could not be evaluated in time",
         )
         .with_details(serde_json::json!({})),
+        LookupLack::Place => StatusError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "TooManyRequests",
+            lack.to_string(),
+        )
+        .with_details(serde_json::json!({"retryAfterSeconds": 1})),
         LookupLack::Server(why) => StatusError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "InternalError",

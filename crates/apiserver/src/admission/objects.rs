@@ -106,9 +106,9 @@ impl ClusterObjects for HostedObjects {
         }
     }
 
-    fn read_namespace<'a>(&'a self, name: &'a str) -> LookupFuture<'a> {
+    fn read_namespace<'a>(&'a self, user: &'a str, name: &'a str) -> LookupFuture<'a> {
         match &self.upstream {
-            Some(upstream) => upstream.read_namespace(name),
+            Some(upstream) => upstream.read_namespace(user, name),
             None => Box::pin(std::future::ready(Ok(made_up_namespace(name)))),
         }
     }
@@ -155,12 +155,13 @@ impl ClusterObjects for HostedObjects {
 
     fn read_param<'a>(
         &'a self,
+        user: &'a str,
         kind: &'a PolicyParamKind,
         namespace: &'a str,
         name: &'a str,
     ) -> LookupFuture<'a> {
         match self.elsewhere(kind) {
-            Some(upstream) => upstream.read_param(kind, namespace, name),
+            Some(upstream) => upstream.read_param(user, kind, namespace, name),
             // All of them have been read.
             None => Box::pin(std::future::ready(Err(InputFailure::NotFound))),
         }
@@ -171,9 +172,14 @@ impl ClusterObjects for HostedObjects {
             .is_some_and(|upstream| upstream.lists_params(kind))
     }
 
-    fn list_params<'a>(&'a self, kind: &'a PolicyParamKind, namespace: &'a str) -> ListFuture<'a> {
+    fn list_params<'a>(
+        &'a self,
+        user: &'a str,
+        kind: &'a PolicyParamKind,
+        namespace: &'a str,
+    ) -> ListFuture<'a> {
         match self.elsewhere(kind) {
-            Some(upstream) => upstream.list_params(kind, namespace),
+            Some(upstream) => upstream.list_params(user, kind, namespace),
             None => Box::pin(std::future::ready(Ok(self.params(kind, namespace)))),
         }
     }

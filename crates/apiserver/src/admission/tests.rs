@@ -8,8 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use fairgate_admission::{
-    AdmissionOperation, InputFailure, KnownFuture, LookupFuture, ParamScope, PolicyParamKind,
-    SharedObject,
+    AdmissionOperation, InputFailure, LookupFuture, ParamScope, PolicyParamKind, SharedObject,
 };
 use fairgate_cel::CelJson;
 use fairgate_core::{
@@ -82,37 +81,12 @@ impl ClusterObjects for NoObjects {
         Some(Arc::new(CelJson::Null))
     }
 
-    fn read_namespace<'a>(&'a self, _: &'a str) -> LookupFuture<'a> {
+    fn read_namespace<'a>(&'a self, _: &'a str, _: &'a str) -> LookupFuture<'a> {
         Box::pin(ready(Err(InputFailure::NotFound)))
     }
 
     fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
         Ok(ParamScope::Namespaced)
-    }
-
-    fn are_params_known(&self, _: &PolicyParamKind) -> bool {
-        true
-    }
-
-    fn params_known<'a>(&'a self, _: &'a PolicyParamKind) -> KnownFuture<'a> {
-        Box::pin(ready(Ok(())))
-    }
-
-    fn param(&self, _: &PolicyParamKind, _: &str, _: &str) -> Option<SharedObject> {
-        None
-    }
-
-    fn read_param<'a>(
-        &'a self,
-        _: &'a PolicyParamKind,
-        _: &'a str,
-        _: &'a str,
-    ) -> LookupFuture<'a> {
-        Box::pin(ready(Err(InputFailure::NotFound)))
-    }
-
-    fn params(&self, _: &PolicyParamKind, _: &str) -> Vec<SharedObject> {
-        Vec::new()
     }
 }
 

@@ -54,8 +54,9 @@ impl CallContext<'_> {
             all: &list.objects,
             bytes: list.bytes,
         };
-        self.reserve(writer.needs(&objects))?;
-        writer.list(StatusCode::OK, &objects, list.metadata.clone())
+        let needed = writer.needs(&objects, &list.metadata)?;
+        self.reserve(needed)?;
+        writer.list(StatusCode::OK, &objects, list.metadata.clone(), needed)
     }
 
     /// Waits up to [`REVISION_TIMEOUT`] for `version`, and returns which state to read.

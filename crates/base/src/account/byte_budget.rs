@@ -1,8 +1,17 @@
 //! A budget of bytes, and what one task holds of it.
 
-use std::{mem, sync::Arc};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use fairgate_core::sync::{Mutex, lock};
+use fairgate_core::{
+    digest::User,
+    sync::{Mutex, lock},
+};
 use tokio::sync::Notify;
 
 use super::used_bytes::UsedBytes;
@@ -11,7 +20,7 @@ use super::used_bytes::UsedBytes;
 #[derive(Debug)]
 pub struct ByteBudget {
     used: Mutex<UsedBytes>,
-    total: usize,
+    total: AtomicUsize,
 }
 
 /// Bytes of a budget.
@@ -23,15 +32,52 @@ pub struct BytesHeld {
     pub most: usize,
 }
 
+/// Who holds bytes: a user by its name, or any other text. To make one of a shared user or text copies nothing.
+#[derive(Clone, Debug)]
+pub enum BytePayer {
+    /// A user.
+    User(Arc<User>),
+    /// A text.
+    Text(Arc<str>),
+}
+
 /// What one task holds of a budget. It is returned when this is dropped.
 #[derive(Debug)]
 pub struct ByteShare {
     budget: Arc<ByteBudget>,
-    payer: Arc<str>,
+    payer: BytePayer,
     /// Without those that can be given up.
     bytes: usize,
     /// The number of those that can be given up, while there are any.
     unfinished: Option<u64>,
+}
+
+impl BytePayer {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::User(user) => &user.name,
+            Self::Text(text) => text,
+        }
+    }
+}
+
+impl From<&Arc<User>> for BytePayer {
+    fn from(user: &Arc<User>) -> Self {
+        Self::User(Arc::clone(user))
+    }
+}
+
+impl From<&str> for BytePayer {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for BytePayer {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
 }
 
 impl ByteBudget {
@@ -39,8 +85,27 @@ impl ByteBudget {
     pub fn new(total: usize) -> Arc<Self> {
         Arc::new(Self {
             used: Mutex::default(),
-            total,
+            total: AtomicUsize::new(total),
         })
+    }
+
+    /// From now on so many bytes may be held. What is held already stays.
+    pub fn set_total(&self, total: usize) {
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that a payer holds.
+    pub fn held_by(&self, payer: &str) -> usize {
+        lock(&self.used).held_by(payer)
+    }
+
+    /// Whether a payer may take so many bytes more, without any that are given up for them.
+    pub fn has_room(&self, payer: &str, bytes: usize) -> bool {
+        lock(&self.used).has_room(payer, bytes, self.total())
     }
 
     /// How many bytes are held, and the most that ever were.
@@ -53,7 +118,7 @@ impl ByteBudget {
     }
 
     /// An empty share for a task of this payer.
-    pub fn share(self: &Arc<Self>, payer: impl Into<Arc<str>>) -> ByteShare {
+    pub fn share(self: &Arc<Self>, payer: impl Into<BytePayer>) -> ByteShare {
         ByteShare {
             budget: Arc::clone(self),
             payer: payer.into(),
@@ -69,8 +134,9 @@ impl ByteShare {
         if bytes == 0 {
             return true;
         }
-        let total = self.budget.total;
-        let has_room = lock(&self.budget.used).take(&self.payer, bytes, total, self.unfinished);
+        let total = self.budget.total();
+        let has_room =
+            lock(&self.budget.used).take(self.payer.as_str(), bytes, total, self.unfinished);
         if has_room && self.unfinished.is_none() {
             self.bytes += bytes;
         }
@@ -81,10 +147,10 @@ impl ByteShare {
     /// gives up nothing, if there is no room then either. What was taken must not be one that can be given up.
     pub fn take_instead_of_own(&mut self, bytes: usize) -> bool {
         debug_assert!(self.unfinished.is_none());
-        let total = self.budget.total;
+        let total = self.budget.total();
         let mut used = lock(&self.budget.used);
-        let has_room = used.make_room_of_own(&self.payer, bytes, total)
-            && used.take(&self.payer, bytes, total, None);
+        let has_room = used.make_room_of_own(self.payer.as_str(), bytes, total)
+            && used.take(self.payer.as_str(), bytes, total, None);
         drop(used);
         if has_room {
             self.bytes += bytes;
@@ -97,7 +163,7 @@ impl ByteShare {
     pub fn take_beyond(&mut self, bytes: usize) {
         debug_assert!(self.unfinished.is_none());
         self.bytes += bytes;
-        lock(&self.budget.used).take_beyond(&self.payer, bytes);
+        lock(&self.budget.used).take_beyond(self.payer.as_str(), bytes);
     }
 
     /// Returns some of the bytes; at most all of them. What can be given up is returned only as a whole.
@@ -105,7 +171,7 @@ impl ByteShare {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         if bytes > 0 {
-            lock(&self.budget.used).give_back(&self.payer, bytes);
+            lock(&self.budget.used).give_back(self.payer.as_str(), bytes);
         }
     }
 
@@ -113,7 +179,8 @@ impl ByteShare {
     /// bytes are no longer counted.
     pub fn begin_unfinished(&mut self) -> Arc<Notify> {
         let bytes = mem::take(&mut self.bytes);
-        let (number, given_up) = lock(&self.budget.used).begin_unfinished(&self.payer, bytes);
+        let (number, given_up) =
+            lock(&self.budget.used).begin_unfinished(self.payer.as_str(), bytes);
         self.unfinished = Some(number);
         given_up
     }
@@ -123,21 +190,31 @@ impl ByteShare {
         let Some(number) = self.unfinished.take() else {
             return true;
         };
-        let bytes = lock(&self.budget.used).end_unfinished(&self.payer, number);
+        let bytes = lock(&self.budget.used).end_unfinished(self.payer.as_str(), number);
         self.bytes += bytes.unwrap_or_default();
         bytes.is_some()
+    }
+
+    /// Who has these bytes.
+    pub fn payer(&self) -> &str {
+        self.payer.as_str()
+    }
+
+    /// Whether the payer may take so many bytes more, without any that are given up for them.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.budget.has_room(self.payer.as_str(), bytes)
     }
 
     /// Another share for the same payer, of no bytes yet.
     #[must_use]
     pub fn another(&self) -> Self {
-        self.budget.share(Arc::clone(&self.payer))
+        self.budget.share(self.payer.clone())
     }
 
     /// Takes over the bytes of another share of the same budget and payer.
     pub fn join(&mut self, mut other: Self) {
         debug_assert!(Arc::ptr_eq(&self.budget, &other.budget));
-        debug_assert_eq!(self.payer, other.payer);
+        debug_assert_eq!(self.payer(), other.payer());
         self.bytes += mem::take(&mut other.bytes);
     }
 }
@@ -198,6 +275,21 @@ mod tests {
         assert!(slow.take(1), "it may begin anew");
         drop((slow, others));
         assert_eq!(budget.held().now, 0);
+    }
+
+    #[test]
+    fn whether_there_is_room_is_known_before_bytes_are_taken() {
+        let budget = ByteBudget::new(1000);
+        let mut share = budget.share("a");
+        assert!(share.has_room(1000) && !share.has_room(1001));
+        share.take_beyond(400);
+        assert!(share.has_room(200) && !share.has_room(201));
+        assert!(budget.has_room("b", 600) && !budget.has_room("b", usize::MAX));
+        budget.set_total(700);
+        assert!(!share.has_room(1) && budget.has_room("b", 300) && !budget.has_room("b", 301));
+        assert_eq!((budget.held_by("a"), budget.held_by("b")), (400, 0));
+        drop(share);
+        assert_eq!(budget.held_by("a"), 0);
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod byte_budget;
 mod heavy_turns;
 mod used_bytes;
 
-pub use byte_budget::{ByteBudget, ByteShare, BytesHeld};
+pub use byte_budget::{ByteBudget, BytePayer, ByteShare, BytesHeld};
 pub use heavy_turns::{HeavyTurn, HeavyTurns};
 
 pub use fairgate_core::turn_queue::TurnQueue;

@@ -111,6 +111,17 @@ impl UsedBytes {
         true
     }
 
+    /// Whether a payer may have so many bytes more of `total`, without any that are given up for them.
+    pub(super) fn has_room(&self, payer: &str, bytes: usize, total: usize) -> bool {
+        let wanted = self.held_by(payer).saturating_add(bytes);
+        wanted <= total.saturating_sub(self.all)
+    }
+
+    /// The bytes of one payer.
+    pub(super) fn held_by(&self, payer: &str) -> usize {
+        self.by_payer.get(payer).map_or(0, |own| own.all)
+    }
+
     /// Takes bytes for which there may be no room.
     pub(super) fn take_beyond(&mut self, payer: &str, bytes: usize) {
         self.change(payer, |own| own.all += bytes);

@@ -28,14 +28,14 @@ async fn what_is_read_for_a_request_is_as_it_is_now_also_if_the_watches_are_sile
             "/api/v1/namespaces/a",
             typed(namespace("a", team), "Namespace"),
         );
-        let read = state.read_namespace("a").await.unwrap();
+        let read = state.read_namespace("u", "a").await.unwrap();
         assert_eq!(read.text_at(&["metadata", "labels", "team"]), team);
     }
     let maps = "/api/v1/namespaces/a/configmaps";
     for names in [vec!["p"], vec!["p", "q"], vec![]] {
         let items: Vec<Value> = names.iter().map(|name| named("a", name)).collect();
         api.document(maps, json!({"kind": "ConfigMapList", "items": items}));
-        let listed = state.list_params(&config_map(), "a").await.unwrap();
+        let listed = state.list_params("u", &config_map(), "a").await.unwrap();
         let found: Vec<_> = listed
             .iter()
             .map(|one| (one.text_at(&["kind"]), one.text_at(&["metadata", "name"])))
@@ -45,10 +45,15 @@ async fn what_is_read_for_a_request_is_as_it_is_now_also_if_the_watches_are_sile
     }
     // Absence is not remembered.
     let path = format!("{maps}/new");
-    let absent = state.read_param(&config_map(), "a", "new").await;
+    let absent = state.read_param("u", &config_map(), "a", "new").await;
     assert_eq!(absent, Err(InputFailure::NotFound));
     api.document(&path, typed(named("a", "new"), "ConfigMap"));
-    assert!(state.read_param(&config_map(), "a", "new").await.is_ok());
+    assert!(
+        state
+            .read_param("u", &config_map(), "a", "new")
+            .await
+            .is_ok()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,28 +66,32 @@ async fn what_cannot_be_read_is_lacking_and_no_error_of_the_policy() {
         |failure: InputFailure| matches!(failure, InputFailure::Lacking(LookupLack::Server(_)));
     let of = "/api/v1/namespaces/a";
     api.forbid(of, true);
-    assert!(is_lacking(state.read_namespace("a").await.unwrap_err()));
+    assert!(is_lacking(
+        state.read_namespace("u", "a").await.unwrap_err()
+    ));
     // Another kind than the one that was asked for.
     api.document(of, json!({"kind": "Status"}));
-    assert!(is_lacking(state.read_namespace("a").await.unwrap_err()));
+    assert!(is_lacking(
+        state.read_namespace("u", "a").await.unwrap_err()
+    ));
     let param = format!("{of}/configmaps/p");
     api.forbid(&param, true);
-    let read = state.read_param(&config_map(), "a", "p").await;
+    let read = state.read_param("u", &config_map(), "a", "p").await;
     assert!(is_lacking(read.unwrap_err()));
     let maps = format!("{of}/configmaps");
     assert!(
-        state.list_params(&config_map(), "a").await.is_err(),
+        state.list_params("u", &config_map(), "a").await.is_err(),
         "there is none"
     );
     api.forbid(&maps, true);
-    assert!(state.list_params(&config_map(), "a").await.is_err());
+    assert!(state.list_params("u", &config_map(), "a").await.is_err());
     let unknown = PolicyParamKind {
         api_version: "x.io/v1".to_owned(),
         kind: "Limit".to_owned(),
     };
-    assert!(state.list_params(&unknown, "").await.is_err());
+    assert!(state.list_params("u", &unknown, "").await.is_err());
     assert!(is_lacking(
-        state.read_param(&unknown, "", "p").await.unwrap_err()
+        state.read_param("u", &unknown, "", "p").await.unwrap_err()
     ));
 }
 
@@ -102,11 +111,11 @@ async fn long_responses_are_decoded_by_the_threads_that_judge() {
     let busy = tokio::spawn(async move { busy.run("other", 0, move || released.recv()).await });
     let reading = tokio::spawn({
         let state = Arc::clone(&state);
-        async move { state.read_namespace("a").await }
+        async move { state.read_namespace("u", "a").await }
     });
     // Meanwhile short ones are read.
     for _ in 0..20 {
-        assert!(state.read_namespace("b").await.is_ok());
+        assert!(state.read_namespace("u", "b").await.is_ok());
     }
     assert!(!reading.is_finished(), "the thread is busy");
     release.send(()).unwrap();

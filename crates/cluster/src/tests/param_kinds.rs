@@ -57,7 +57,7 @@ async fn p24_params_of_a_kind_that_is_deleted_are_not_found() {
     // As in a server, bindings say what happens when their params are not found. An error of the policy would not.
     assert_eq!(state.param_scope(&kind), Ok(ParamScope::Cluster));
     assert!(state.are_params_known(&kind));
-    let read = state.read_param(&kind, "", "p").await;
+    let read = state.read_param("u", &kind, "", "p").await;
     assert_eq!(read, Err(InputFailure::NotFound));
 
     serve_limits(&api, true);

@@ -432,6 +432,49 @@ fn contradictory_addresses_and_limits_are_reported() {
 }
 
 #[test]
+fn each_malformed_quota_is_named_and_all_of_them_at_once() {
+    let reading = read(json!({"hostedApi": {"quota": {
+        "flowSchemas": {"objects": -1, "bytes": "16Mi"},
+        "podDisruptionBudgets": {"objects": "many", "bytes": "16 MB"},
+        "priorityLevelConfigurations": {"objects": 4_294_967_296_u64, "bytes": "2Ti"},
+        "validatingAdmissionPolicies": {"objects": 1.5, "size": "1Mi"},
+        "validatingAdmissionPolicyBindings": 5000,
+        "secrets": {"objects": 1},
+        "total": {"objects": [], "bytes": -1},
+    }}}));
+    let mut found = fields(&reading, Severity::Error);
+    found.sort_unstable();
+    let expected = [
+        "flowSchemas.objects",
+        "podDisruptionBudgets.bytes",
+        "podDisruptionBudgets.objects",
+        "priorityLevelConfigurations.bytes",
+        "priorityLevelConfigurations.objects",
+        "secrets",
+        "total.bytes",
+        "total.objects",
+        "validatingAdmissionPolicies.objects",
+        "validatingAdmissionPolicies.size",
+        "validatingAdmissionPolicyBindings",
+    ];
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|key| format!("hostedApi.quota.{key}"))
+        .collect();
+    assert_eq!(found, expected);
+    assert!(reading.findings.iter().all(|one| !one.remedy.is_empty()));
+    let reading = read(json!({"hostedApi": {"quota": {
+        "flowSchemas": {"objects": 0, "bytes": 0}, "total": {"bytes": "1Ti"},
+    }}}));
+    assert_eq!(fields(&reading, Severity::Error), [""; 0]);
+    let quota = &reading.config.hosted_api.quota;
+    assert_eq!(
+        (quota.total.objects, quota.total.bytes),
+        (Some(200_000), Some(1 << 40))
+    );
+}
+
+#[test]
 fn watches_need_enough_upstream_streams() {
     for (sections, wrong) in [
         (

@@ -4,7 +4,7 @@
 
 mod write;
 
-pub use write::encode;
+pub use write::{encode, encode_entry};
 
 use super::json::ParsedText;
 use fairgate_manifest::yaml::{self, ExactError, Manifest, YamlError};

@@ -88,7 +88,7 @@ impl FlowControl {
             watches: Arc::new(LongRunning::new(settings.watches)),
             premature: UserResets::new(settings.resets),
             abandoned: Arc::default(),
-            spool: Arc::default(),
+            spool: Arc::new(Spool::new(settings.spool.total)),
             bodies: UnfinishedBodies::new(settings.bodies),
             settings: Mutex::new(settings),
             cells: Mutex::default(),
@@ -117,6 +117,7 @@ impl FlowControl {
     pub fn configure(&self, settings: FlowControlSettings) {
         self.long_running.set_caps(settings.long_running);
         self.watches.set_caps(settings.watches);
+        self.spool.set_total(settings.spool.total);
         *lock(&self.settings) = settings;
         self.publish();
     }

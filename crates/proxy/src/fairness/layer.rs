@@ -272,11 +272,11 @@ where
                         Some(call) => ready!(receiving.poll(&this.gate, call, cx)),
                         None => Ok(()),
                     };
-                    this.state = this.take_received(received);
+                    this.state = this.after(EndedWait::Received(received));
                 }
                 State::Queued { queued, call, .. } => {
                     let outcome = ready!(poll_queued(queued, call, cx));
-                    this.state = this.take_outcome(outcome);
+                    this.state = this.after(EndedWait::Queued(outcome));
                 }
                 State::Executing(executing) => {
                     let answer = ready!(executing.poll(cx));
@@ -305,41 +305,53 @@ where
     S: Service<Call, Response = Reply, Error = Refusal> + Clone,
     S::Future: Unpin + 'static,
 {
-    fn take_received(&mut self, received: Result<(), Refusal>) -> State<S> {
-        let State::Receiving {
-            receiving,
-            entry,
-            call,
-            mut inner,
-        } = std::mem::replace(&mut self.state, State::Over)
-        else {
-            return State::Over;
-        };
-        drop(receiving);
-        let call = self.gate.unboxed(call);
-        match (received, call) {
-            (Ok(()), Some(call)) => State::admit(&self.gate, &mut inner, call, entry),
-            (Ok(()), None) => State::Over,
-            (Err(refusal), _) => State::Refused(Some(refusal)),
+    /// The state after what it waited for.
+    fn after(&mut self, ended: EndedWait) -> State<S> {
+        let state = std::mem::replace(&mut self.state, State::Over);
+        match (state, ended) {
+            (
+                State::Receiving {
+                    receiving,
+                    entry,
+                    call,
+                    mut inner,
+                },
+                EndedWait::Received(received),
+            ) => {
+                drop(receiving);
+                let call = self.gate.unboxed(call);
+                match (received, call) {
+                    (Ok(()), Some(call)) => State::admit(&self.gate, &mut inner, call, entry),
+                    (Ok(()), None) => State::Over,
+                    (Err(refusal), _) => State::Refused(Some(refusal)),
+                }
+            }
+            (
+                State::Queued {
+                    queued,
+                    entry,
+                    call,
+                    mut inner,
+                },
+                EndedWait::Queued(outcome),
+            ) => {
+                call.context.trace.wait.set(Some(queued.waited()));
+                match outcome {
+                    Ok(seat) => State::execute(&mut inner, *call, Some(seat), entry),
+                    Err(refusal) => State::Refused(Some(refusal)),
+                }
+            }
+            _ => State::Over,
         }
     }
+}
 
-    fn take_outcome(&mut self, outcome: Result<Seat, Refusal>) -> State<S> {
-        let State::Queued {
-            queued,
-            entry,
-            call,
-            mut inner,
-        } = std::mem::replace(&mut self.state, State::Over)
-        else {
-            return State::Over;
-        };
-        call.context.trace.wait.set(Some(queued.waited()));
-        match outcome {
-            Ok(seat) => State::execute(&mut inner, *call, Some(seat), entry),
-            Err(refusal) => State::Refused(Some(refusal)),
-        }
-    }
+/// What a request has waited for.
+enum EndedWait {
+    /// Its body, or that there is no room to wait for it.
+    Received(Result<(), Refusal>),
+    /// A seat.
+    Queued(Result<Seat, Refusal>),
 }
 
 /// Waits for the seat, and checks whether the client has disconnected.

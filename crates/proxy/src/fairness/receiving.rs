@@ -103,7 +103,7 @@ impl AwaitedBody {
     fn begin(gate: &Gate, call: &Call) -> Option<Box<Self>> {
         let flow_control = Arc::clone(gate.flow_control());
         let bodies = &flow_control.bodies;
-        let mut share = bodies.budget().share(&*call.digest.user.name);
+        let mut share = bodies.budget().share(&call.digest.user);
         if !share.take(REQUEST_BYTES + call.request.body().ahead_bytes()) {
             return None;
         }

@@ -2,9 +2,9 @@
 //!
 //! At each check a core looks at its replies that hold seats. A reply whose client does not keep up is
 //! spooled, and its seat is free as soon as the upstream is done. A reply that does not fit into the spool has
-//! to be read at a minimum rate: while no seat of the level is free, slower clients are disconnected. When the
-//! spool itself is full, clients that read more slowly than that are disconnected, beginning with the reply that
-//! was spooled first. A reply whose client keeps up costs a check, and nothing else.
+//! to be read at a minimum rate: while no seat of the level is free, slower clients are disconnected. Users share
+//! the spool, and one may have as much of it as is left for all. While a user has that much, its clients that read more slowly
+//! than that are disconnected, beginning with the reply that was spooled first. A reply whose client keeps up costs a check, and nothing else.
 //!
 //! A reply that the gateway made itself is in memory already, so its seat is free at once; the memory is its user's part.
 //!
@@ -58,7 +58,9 @@ impl SlowReaders {
         let mut stalled_seats = 0;
         let mut fullness = LevelFullness::default();
         for in_progress in gate.replies_in_progress() {
-            let pace = in_progress.reply.check_pace(limits, spool);
+            let pace = in_progress
+                .reply
+                .check_pace(limits, spool, in_progress.user());
             if in_progress.reply.is_slow() {
                 stalled_seats += gate.seats_at(in_progress.index);
             }
@@ -80,7 +82,7 @@ impl SlowReaders {
         self.log();
     }
 
-    /// Disconnects clients that read slowly from the spool, as long as it is full.
+    /// Disconnects clients that read slowly from the spool, as long as their user may have no more of it.
     fn make_room(&mut self, gate: &Gate, limits: SpoolLimits) {
         self.spooled
             .retain(|reply| reply.upgrade().is_some_and(|reply| reply.is_unread()));
@@ -92,19 +94,18 @@ impl SlowReaders {
             if reply.is_made() {
                 // Its own memory, and others who need some, decide.
                 reply.may_be_given_up();
-            } else if gate.flow_control().spool.bytes() >= limits.total {
+            } else if let Some(user) = reply.user_without_room() {
                 reply.cut();
                 gate.flow_control().spool.count_cut(CutReason::SpoolFull);
-                self.unlogged.add("", CutReason::SpoolFull);
+                self.unlogged.add(&user, CutReason::SpoolFull);
             }
         }
     }
 
     fn cut(&mut self, gate: &Gate, in_progress: &ReplyInProgress, why: CutReason) {
         in_progress.reply.cut();
-        let user = in_progress.digest.as_ref().map(|digest| &*digest.user.name);
         gate.flow_control().spool.count_cut(why);
-        self.unlogged.add(user.unwrap_or_default(), why);
+        self.unlogged.add(in_progress.user(), why);
     }
 
     fn log(&mut self) {

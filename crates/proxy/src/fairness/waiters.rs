@@ -78,6 +78,14 @@ pub(super) struct ReplyInProgress {
     pub(super) index: usize,
 }
 
+impl ReplyInProgress {
+    /// The name of the user who gets it.
+    pub(super) fn user(&self) -> &str {
+        let user = self.digest.as_ref().map(|digest| &*digest.user.name);
+        user.unwrap_or_default()
+    }
+}
+
 /// A body whose client still sends it while its request holds seats of a level.
 pub(super) struct BodyInProgress {
     pub(super) body: Rc<BodyProgress>,

@@ -17,6 +17,7 @@ mod plan;
 mod refused;
 mod search;
 mod small;
+mod stepped;
 mod tables;
 mod tree;
 
@@ -31,6 +32,8 @@ use machine::PatternMachine;
 use plan::PatternPlan;
 use refused::Refused;
 use search::MachineSearch;
+use stepped::SteppedSearch;
+use tree::PatternTree;
 
 /// The steps of each byte of a pattern that only evaluation knows, before it is parsed.
 const STEPS_PER_BYTE: u64 = 4;
@@ -43,6 +46,15 @@ const LONG_TEXT: usize = 16 << 10;
 /// Most patterns run as an automaton that looks at a character once, whatever the size of the pattern. The engine turns
 /// to one that may look at all of the pattern for each character where the automaton would become too large.
 const MEETINGS_PER_STEP: u64 = 8;
+
+/// The most such pairs of a search that is not interrupted: 10 000 steps.
+const MEETINGS_AT_ONCE: u64 = 80_000;
+
+/// The most of them of each but the first search of a text: there may be as many searches as the text has characters.
+const MEETINGS_OF_NEXT: u64 = 16_000;
+
+/// How many of them count as one step in each but the first search of a text. Most find a match soon.
+const NEXT_MEETINGS_PER_STEP: u64 = 64;
 
 /// A compiled pattern.
 #[derive(Debug)]
@@ -58,6 +70,7 @@ enum PatternEngine {
         regex: Regex,
         /// Characters and classes, as often as counts repeat them.
         atoms: u64,
+        tree: PatternTree,
     },
     Machine(PatternMachine),
 }
@@ -65,11 +78,19 @@ enum PatternEngine {
 /// The searches of one text for a pattern.
 pub(super) struct PatternSearch<'p, 't> {
     text: &'t str,
+    /// Whether it has been searched from its beginning.
+    is_begun: bool,
     engine: SearchEngine<'p, 't>,
 }
 
 enum SearchEngine<'p, 't> {
-    Small(&'p Regex),
+    /// All of the text at once.
+    Small {
+        regex: &'p Regex,
+        atoms: u64,
+        tree: &'p PatternTree,
+    },
+    Stepped(Box<SteppedSearch<'p, 't>>),
     Machine(MachineSearch<'p, 't>),
 }
 
@@ -85,16 +106,27 @@ impl Pattern {
         work: &mut CelWork<'_>,
     ) -> Result<PatternSearch<'p, 't>, CelError> {
         let engine = match &self.engine {
-            PatternEngine::Small { regex, atoms } => {
+            PatternEngine::Small { regex, atoms, tree } => {
                 let meetings = atoms.saturating_mul(text.len() as u64);
-                work.burn(meetings / MEETINGS_PER_STEP)?;
-                SearchEngine::Small(regex)
+                let (atoms, steps) = (*atoms, meetings / MEETINGS_PER_STEP);
+                if meetings <= MEETINGS_AT_ONCE {
+                    work.burn(steps)?;
+                    SearchEngine::Small { regex, atoms, tree }
+                } else {
+                    let is_long = steps >= stepped::steps(tree);
+                    let search = SteppedSearch::new(tree, atoms, text, is_long, work)?;
+                    SearchEngine::Stepped(Box::new(search))
+                }
             }
             PatternEngine::Machine(machine) => {
                 SearchEngine::Machine(MachineSearch::new(machine, text, work)?)
             }
         };
-        Ok(PatternSearch { text, engine })
+        Ok(PatternSearch {
+            text,
+            is_begun: false,
+            engine,
+        })
     }
 }
 
@@ -109,10 +141,30 @@ impl PatternSearch<'_, '_> {
         from: usize,
         work: &mut CelWork<'_>,
     ) -> Result<Option<(usize, usize)>, CelError> {
+        self.prepare_next(from, work)?;
         match &mut self.engine {
-            SearchEngine::Small(regex) => Ok(small::find(regex, self.text, from)),
+            SearchEngine::Small { regex, .. } => Ok(small::find(regex, self.text, from)),
+            SearchEngine::Stepped(search) => search.find(from, false, work),
             SearchEngine::Machine(machine) => machine.find(from, false, work),
         }
+    }
+
+    /// Counts each but the first of many searches at once, which may each read the rest of the text.
+    fn prepare_next(&mut self, from: usize, work: &mut CelWork<'_>) -> Result<(), CelError> {
+        let is_next = std::mem::replace(&mut self.is_begun, true);
+        let SearchEngine::Small { atoms, tree, .. } = self.engine else {
+            return Ok(());
+        };
+        if !is_next {
+            return Ok(());
+        }
+        let meetings = atoms.saturating_mul((self.text.len() - from) as u64);
+        if meetings > MEETINGS_OF_NEXT {
+            let search = SteppedSearch::new(tree, atoms, self.text, true, work)?;
+            self.engine = SearchEngine::Stepped(Box::new(search));
+            return Ok(());
+        }
+        work.burn(meetings / NEXT_MEETINGS_PER_STEP)
     }
 
     /// Whether there is a match.
@@ -122,7 +174,8 @@ impl PatternSearch<'_, '_> {
     /// As [`find`](Self::find).
     fn is_match(&mut self, work: &mut CelWork<'_>) -> Result<bool, CelError> {
         match &mut self.engine {
-            SearchEngine::Small(regex) => Ok(regex.is_match(self.text)),
+            SearchEngine::Small { regex, .. } => Ok(regex.is_match(self.text)),
+            SearchEngine::Stepped(search) => Ok(search.find(0, true, work)?.is_some()),
             SearchEngine::Machine(machine) => Ok(machine.find(0, true, work)?.is_some()),
         }
     }

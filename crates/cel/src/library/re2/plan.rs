@@ -69,14 +69,17 @@ impl PatternPlan {
     }
 
     /// Compiles it.
-    pub(super) fn build(&self) -> Pattern {
+    pub(super) fn build(self) -> Pattern {
         let size = self.tree.size;
         let small = self.is_small.then(|| small::build(&self.tree)).flatten();
-        let small = small.map(|regex| PatternEngine::Small {
-            regex,
-            atoms: size.atoms + size.tables / TABLES_PER_ATOM,
-        });
-        let engine = small.unwrap_or_else(|| self.machine());
+        let engine = match small {
+            Some(regex) => PatternEngine::Small {
+                regex,
+                atoms: size.atoms + size.tables / TABLES_PER_ATOM,
+                tree: self.tree,
+            },
+            None => self.machine(),
+        };
         Pattern {
             engine,
             takes: self.takes,

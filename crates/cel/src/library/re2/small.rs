@@ -17,7 +17,7 @@ const MAX_ATOMS: u64 = 4_000;
 const MAX_TABLES: u64 = 1_500;
 
 /// The memory that the crate may take for a pattern, in bytes.
-const MAX_BYTES: usize = 4 << 20;
+pub(super) const MAX_BYTES: usize = 4 << 20;
 
 /// The memory in bytes and the steps for a pattern, and for each part of it.
 const PATTERN_BYTES: u64 = 15_000;
@@ -76,7 +76,8 @@ pub(super) fn find(regex: &Regex, text: &str, from: usize) -> Option<(usize, usi
     Some((found.start(), found.end()))
 }
 
-fn hir(tree: &PatternTree, id: NodeId) -> Hir {
+/// The pattern below a node, as the crate takes it.
+pub(super) fn hir(tree: &PatternTree, id: NodeId) -> Hir {
     let all = |first| tree.list(first).map(|id| hir(tree, id)).collect();
     match tree.node(id) {
         PatternNode::Empty => Hir::empty(),

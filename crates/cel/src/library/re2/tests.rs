@@ -31,10 +31,14 @@ fn find_with(pattern: &Pattern, text: &str, from: usize) -> Option<(usize, usize
         .unwrap()
 }
 
-/// The first match, which both engines find.
+/// The first match, which both engines find, also in pieces.
 fn find(pattern: &str, text: &str) -> Option<(usize, usize)> {
     let found = find_with(&compiled(pattern).unwrap(), text, 0);
     assert_eq!(find_with(&machine(pattern), text, 0), found, "{pattern}");
+    if let Some(mut search) = stepped(&compiled(pattern).unwrap(), text) {
+        let in_pieces = search.find(0, false, &mut plenty());
+        assert_eq!(in_pieces, Ok(found), "{pattern}");
+    }
     found
 }
 
@@ -282,10 +286,10 @@ fn the_size_of_a_pattern_counts_what_is_repeated() {
 #[test]
 fn searching_and_compiling_take_steps_by_the_size_of_the_pattern() {
     let pattern = compiled("(a|bc){500}").unwrap();
-    let mut work = CelWork::new(15_000, None);
-    assert!(pattern.search(&"a".repeat(79), &mut work).is_ok());
+    let mut work = CelWork::new(7_600, None);
+    assert!(pattern.search(&"a".repeat(40), &mut work).is_ok());
     assert!(work.left() < 200, "{}", work.left());
-    assert!(pattern.search(&"a".repeat(79), &mut work).is_err());
+    assert!(pattern.search(&"a".repeat(40), &mut work).is_err());
     let compiles = |pattern: &str, text: &str, steps| {
         let compiled = compile_within(pattern, text, &mut CelWork::new(steps, None));
         compiled
@@ -326,6 +330,130 @@ fn a_machine_takes_steps_for_what_it_does_and_can_be_interrupted() {
         Ok(None)
     );
     assert!(work.taken() < 20, "{}", work.taken());
+}
+
+/// The searches of a text by automata that are driven in pieces, whatever its length.
+fn stepped<'p, 't>(pattern: &'p Pattern, text: &'t str) -> Option<SteppedSearch<'p, 't>> {
+    let PatternEngine::Small { atoms, tree, .. } = &pattern.engine else {
+        return None;
+    };
+    let search = SteppedSearch::new(tree, *atoms, text, true, &mut plenty());
+    Some(search.unwrap())
+}
+
+#[test]
+fn a_small_pattern_finds_the_same_in_pieces() {
+    let texts = [
+        "",
+        "a",
+        "ab",
+        "aaab",
+        "xaé€b\nab",
+        "aéa",
+        "\u{1f600}b a\n\nb",
+        "abcabcabd",
+        "no_word é1 a-b",
+    ];
+    for pattern in [
+        "",
+        "a",
+        "a*",
+        "a+?b",
+        "(a|ab)(c|bcd)?",
+        "^a",
+        "b$",
+        "(?m)^a|b$",
+        r"\b",
+        r"\B",
+        r"\B|a",
+        "[^a]",
+        ".",
+        "é?",
+        "(?s).*b",
+        "(?:a.*b)|a",
+        r"\w+",
+        r"\W",
+        "x*|b",
+        "(?i)AB|c",
+        r"\z",
+        "[a-c]{2,3}?",
+    ] {
+        let pattern = compiled(pattern).unwrap();
+        for text in texts {
+            let PatternEngine::Small { regex, .. } = &pattern.engine else {
+                panic!("the pattern is small");
+            };
+            let mut search = stepped(&pattern, text).unwrap();
+            let mut any = stepped(&pattern, text).unwrap();
+            for (from, _) in text.char_indices().chain([(text.len(), ' ')]) {
+                let found = small::find(regex, text, from);
+                let work = &mut plenty();
+                assert_eq!(
+                    search.find(from, false, work),
+                    Ok(found),
+                    "{pattern:?} {text:?} {from}"
+                );
+                let is_any = any.find(from, true, work).unwrap().is_some();
+                assert_eq!(is_any, found.is_some(), "{pattern:?} {text:?} {from}");
+            }
+        }
+    }
+}
+
+#[test]
+fn searches_of_long_texts_look_at_the_interrupt_whatever_finds_and_however_many_there_are() {
+    let long = "a".repeat(1 << 20);
+    let middle = "a".repeat(6_000);
+    // Each match looks at the rest of the text, in case there is a `b`.
+    for (pattern, text) in [
+        ("a+b", &long),
+        ("(?:a.*b)|a", &long),
+        ("(?:a.*b)|a", &middle),
+    ] {
+        let pattern = compiled(pattern).unwrap();
+        let asked = std::cell::Cell::new(0);
+        let interrupted = || {
+            asked.set(asked.get() + 1);
+            asked.get() == 3
+        };
+        let mut work = CelWork::new(u64::MAX / 4, Some(&interrupted));
+        let mut find_all = || -> Result<u32, CelError> {
+            let mut search = pattern.search(text, &mut work)?;
+            let (mut from, mut found) = (0, 0);
+            while from < text.len()
+                && let Some((_, end)) = search.find(from, &mut work)?
+            {
+                (from, found) = (end, found + 1);
+            }
+            Ok(found)
+        };
+        assert_eq!(find_all(), Err(CelError::interrupted()), "{}", text.len());
+        assert!(work.taken() <= 60_000, "{}", work.taken());
+    }
+    let pattern = compiled("a+b").unwrap();
+    let mut work = plenty();
+    assert_eq!(
+        is_match(&pattern, &long, &mut work),
+        Ok(CelValue::Bool(false))
+    );
+    let taken = work.taken();
+    assert!((100_000..300_000).contains(&taken), "{taken}");
+}
+
+#[test]
+fn automata_that_grow_too_large_are_given_up_for_a_machine() {
+    let pattern = compiled("(?:a|b)*a(?:a|b){300}c").unwrap();
+    // Hardly any state is reached twice.
+    let mut bits = 1u32;
+    let text: String = (0..60_000)
+        .map(|_| {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if bits >> 31 == 0 { 'a' } else { 'b' }
+        })
+        .collect();
+    let mut search = stepped(&pattern, &text).unwrap();
+    assert_eq!(search.find(0, false, &mut plenty()), Ok(None));
+    assert!(search.is_given_up());
 }
 
 /// What the corpus of Go says is found, by both engines; [`the tests`](../../../../tests/it/patterns.rs) compare what the

@@ -5,8 +5,12 @@
 ///
 /// Costs time linear in its length. A text that is not JSON is indented by its brackets.
 pub fn indent(json: &[u8]) -> Vec<u8> {
+    indent_at(json, 0)
+}
+
+/// The same, for a text that is within so many lists and objects.
+pub fn indent_at(json: &[u8], mut depth: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 * json.len());
-    let mut depth = 0usize;
     // The last token opened a list or an object, which is empty so far.
     let mut is_open = false;
     for token in Tokens(json) {

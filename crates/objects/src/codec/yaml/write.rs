@@ -26,6 +26,18 @@ pub fn encode(value: &Value) -> String {
     out
 }
 
+/// The text of an entry of a list that is a member of the document: the lines that [`encode`] writes for it.
+pub fn encode_entry(value: &Value) -> String {
+    let mut out = "- ".to_owned();
+    if is_block(value) {
+        block(value, 2, &mut out);
+    } else {
+        out.push_str(&scalar(value));
+        out.push('\n');
+    }
+    out
+}
+
 /// A list or object that is not empty, from the beginning of a line.
 fn block(value: &Value, indent: usize, out: &mut String) {
     match value {
@@ -147,6 +159,15 @@ mod tests {
         );
         let read = super::super::parse(text.as_bytes()).unwrap();
         assert_eq!(read.value, value);
+    }
+
+    #[test]
+    fn entries_are_written_as_they_are_within_their_document() {
+        let entries =
+            json!([{"a": 1, "b": ["x", {"c": null}]}, {}, [], [1, [2]], "no", {"d": {"e": {}}}]);
+        let document = encode(&json!({"items": entries}));
+        let written = entries.as_array().unwrap().iter().map(encode_entry);
+        assert_eq!(document, format!("items:\n{}", written.collect::<String>()));
     }
 
     #[test]
