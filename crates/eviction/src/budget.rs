@@ -137,9 +137,10 @@ impl DisruptionBudget {
         usize::try_from(self.status.disruptions_allowed).unwrap_or(0)
     }
 
-    /// The object as it was read. It costs the time to parse it.
+    /// The object as it was read; null if it is nested more deeply than JSON is read, which no field of a budget can be. It costs
+    /// the time to parse it.
     pub fn object(&self) -> Value {
-        serde_json::from_str(&self.object).expect("the JSON of a value can be read")
+        serde_json::from_str(&self.object).unwrap_or_default()
     }
 
     /// The object as it was read, with this status. It costs the time to parse it. Unknown members of the status are kept.

@@ -80,7 +80,7 @@ impl PackedList {
 }
 
 /// Texts one after the other, each behind its length.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PackedTexts<'b>(pub(super) &'b [u8]);
 
 impl<'b> Iterator for PackedTexts<'b> {

@@ -30,7 +30,7 @@ pub(super) struct Rules {
     /// What is required of each: see [`Demand`].
     demands: PackedList,
     /// Those that no short form says.
-    rules: Box<[Rule]>,
+    others: Box<[Rule]>,
     /// How many labels an object must have.
     needed: usize,
     /// Of these, the one that may have the fewest values.
@@ -58,7 +58,6 @@ struct Rule<Values = PackedList> {
 }
 
 /// What is required of one label, as it is packed: a byte, and what follows.
-#[derive(Clone, Copy)]
 enum Demand<'r> {
     /// The label exists.
     Exists,
@@ -122,7 +121,7 @@ impl RulesBuilder {
             .enumerate()
             .filter(|(_, rule)| rule.is_needed);
         let fewest = needed.clone().min_by_key(|(_, rule)| values(rule));
-        let mut rules = Vec::new();
+        let mut others = Vec::new();
         Rules {
             keys: self.by_key.keys().map(|key| key.as_bytes()).collect(),
             needed: needed.count(),
@@ -130,9 +129,9 @@ impl RulesBuilder {
             demands: self
                 .by_key
                 .values()
-                .map(|rule| rule.packed(&mut rules))
+                .map(|rule| rule.packed(&mut others))
                 .collect(),
-            rules: rules.into(),
+            others: others.into(),
             terms: self.terms,
         }
     }
@@ -176,10 +175,10 @@ impl Rules {
         let mut found = 0;
         for (key, value) in labels.labels() {
             if let Some(demand) = self.of_key(key) {
+                found += usize::from(demand.is_needed());
                 if !demand.holds(Some(value)) {
                     return false;
                 }
-                found += usize::from(demand.is_needed());
             }
         }
         found == self.needed
@@ -211,7 +210,7 @@ impl Rules {
             [NOT_IN, values @ ..] => Demand::NotIn(PackedTexts(values)),
             [RULE, a, b, c, d] => {
                 let at = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
-                self.rules.get(at).map_or(Demand::Absent, Demand::Rule)
+                self.others.get(at).map_or(Demand::Absent, Demand::Rule)
             }
             _ => Demand::Absent,
         }
@@ -260,7 +259,7 @@ fn packed_values(code: u8, values: &BTreeSet<String>) -> Vec<u8> {
 
 impl Demand<'_> {
     /// Whether every object for which it holds has the label.
-    fn is_needed(self) -> bool {
+    fn is_needed(&self) -> bool {
         match self {
             Self::Exists | Self::In(_) => true,
             Self::Absent | Self::NotIn(_) => false,
