@@ -23,9 +23,14 @@ const MOST_MISTAKES: usize = 100;
 
 /// A condition on the labels of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LabelSelector {
-    /// `None` selects nothing.
-    rules: Option<Rules>,
+pub struct LabelSelector(Selection);
+
+/// What a selector selects. Most of those of policies select everything, and take no memory for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Selection {
+    Nothing,
+    Everything,
+    By(Box<Rules>),
 }
 
 /// A condition on one label, as it is read.
@@ -38,13 +43,11 @@ struct Requirement {
 impl LabelSelector {
     /// Selects no object.
     pub(crate) fn nothing() -> Self {
-        Self { rules: None }
+        Self(Selection::Nothing)
     }
 
     fn of(rules: RulesBuilder) -> Self {
-        Self {
-            rules: Some(rules.build()),
-        }
+        Self(rules.build().map_or(Selection::Everything, Selection::By))
     }
 
     /// Reads the text form; the empty one selects everything.
@@ -106,41 +109,53 @@ impl LabelSelector {
 
     /// Whether objects with these labels are selected. It costs as many look-ups as [`look_ups`](Self::look_ups) says.
     pub fn matches(&self, labels: &impl LabelSet) -> bool {
-        let rules = self.rules.as_ref();
-        rules.is_some_and(|rules| rules.hold(labels))
+        match &self.0 {
+            Selection::Nothing => false,
+            Selection::Everything => true,
+            Selection::By(rules) => rules.hold(labels),
+        }
     }
 
     /// Whether the object is selected whose labels `label` returns. It costs a look-up for each label that the selector names.
     pub fn matches_by<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
-        let rules = self.rules.as_ref();
-        rules.is_some_and(|rules| rules.hold_by(label))
+        match &self.0 {
+            Selection::Nothing => false,
+            Selection::Everything => true,
+            Selection::By(rules) => rules.hold_by(label),
+        }
     }
 
     /// Whether every object is selected, because nothing is required.
     pub fn is_everything(&self) -> bool {
-        self.rules.as_ref().is_some_and(Rules::is_empty)
+        matches!(self.0, Selection::Everything)
     }
 
     /// Whether no object is selected, whatever its labels.
     pub fn is_nothing(&self) -> bool {
-        self.rules.is_none()
+        matches!(self.0, Selection::Nothing)
     }
 
     /// How many requirements there are, and values in them.
     pub fn terms(&self) -> usize {
-        self.rules.as_ref().map_or(0, Rules::terms)
+        self.rules().map_or(0, Rules::terms)
     }
 
     /// How many labels are looked up for an object with so many labels.
     pub fn look_ups(&self, labels: usize) -> usize {
-        let rules = self.rules.as_ref();
-        rules.map_or(0, |rules| rules.look_ups(labels))
+        self.rules().map_or(0, |rules| rules.look_ups(labels))
     }
 
     /// A label that every selected object has, and the values that it may have if they are known and at most so many. Of several
     /// labels the one with the fewest.
     pub fn needed_label(&self, most_values: usize) -> Option<(&str, Option<Vec<&str>>)> {
-        self.rules.as_ref()?.needed_label(most_values)
+        self.rules()?.needed_label(most_values)
+    }
+
+    fn rules(&self) -> Option<&Rules> {
+        match &self.0 {
+            Selection::Nothing | Selection::Everything => None,
+            Selection::By(rules) => Some(rules),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub trait LabelSet {
 pub(super) struct Rules {
     /// The keys of the labels, sorted.
     keys: PackedList,
-    /// What is required of each: see [`Demand`].
+    /// What is required of each: see [`LabelDemand`].
     demands: PackedList,
     /// Those that no short form says.
     others: Box<[Rule]>,
@@ -58,7 +58,7 @@ struct Rule<Values = PackedList> {
 }
 
 /// What is required of one label, as it is packed: a byte, and what follows.
-enum Demand<'r> {
+enum LabelDemand<'r> {
     /// The label exists.
     Exists,
     /// The label does not exist.
@@ -111,8 +111,11 @@ impl RulesBuilder {
         }
     }
 
-    /// Packs them.
-    pub(super) fn build(self) -> Rules {
+    /// Packs them; `None` if nothing is required.
+    pub(super) fn build(self) -> Option<Box<Rules>> {
+        if self.by_key.is_empty() {
+            return None;
+        }
         let values =
             |rule: &Rule<BTreeSet<String>>| rule.one_of.as_ref().map_or(usize::MAX, BTreeSet::len);
         let needed = self
@@ -122,7 +125,7 @@ impl RulesBuilder {
             .filter(|(_, rule)| rule.is_needed);
         let fewest = needed.clone().min_by_key(|(_, rule)| values(rule));
         let mut others = Vec::new();
-        Rules {
+        Some(Box::new(Rules {
             keys: self.by_key.keys().map(|key| key.as_bytes()).collect(),
             needed: needed.count(),
             fewest: fewest.map(|(at, _)| at),
@@ -133,16 +136,11 @@ impl RulesBuilder {
                 .collect(),
             others: others.into(),
             terms: self.terms,
-        }
+        }))
     }
 }
 
 impl Rules {
-    /// Whether nothing is required.
-    pub(super) fn is_empty(&self) -> bool {
-        self.keys.len() == 0
-    }
-
     /// How many requirements there are, and values in them.
     pub(super) fn terms(&self) -> usize {
         self.terms
@@ -190,35 +188,37 @@ impl Rules {
         let at = self.fewest?;
         let key = text(self.keys.get(at)?);
         let values = match self.demand(self.demands.get(at)?) {
-            Demand::In(values) => Some(values),
-            Demand::Rule(rule) => rule.one_of.as_ref().map(PackedList::iter),
-            Demand::Exists | Demand::Absent | Demand::NotIn(_) => None,
+            LabelDemand::In(values) => Some(values),
+            LabelDemand::Rule(rule) => rule.one_of.as_ref().map(PackedList::iter),
+            LabelDemand::Exists | LabelDemand::Absent | LabelDemand::NotIn(_) => None,
         };
         let few = values.filter(|values| values.clone().nth(most).is_none());
         Some((key, few.map(|values| values.map(text).collect())))
     }
 
-    fn of_key(&self, key: &str) -> Option<Demand<'_>> {
+    fn of_key(&self, key: &str) -> Option<LabelDemand<'_>> {
         let at = self.keys.position(key.as_bytes())?;
         Some(self.demand(self.demands.get(at)?))
     }
 
-    fn demand<'r>(&'r self, packed: &'r [u8]) -> Demand<'r> {
+    fn demand<'r>(&'r self, packed: &'r [u8]) -> LabelDemand<'r> {
         match packed {
-            [EXISTS] => Demand::Exists,
-            [IN, values @ ..] => Demand::In(PackedTexts(values)),
-            [NOT_IN, values @ ..] => Demand::NotIn(PackedTexts(values)),
+            [EXISTS] => LabelDemand::Exists,
+            [IN, values @ ..] => LabelDemand::In(PackedTexts(values)),
+            [NOT_IN, values @ ..] => LabelDemand::NotIn(PackedTexts(values)),
             [RULE, a, b, c, d] => {
                 let at = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
-                self.others.get(at).map_or(Demand::Absent, Demand::Rule)
+                self.others
+                    .get(at)
+                    .map_or(LabelDemand::Absent, LabelDemand::Rule)
             }
-            _ => Demand::Absent,
+            _ => LabelDemand::Absent,
         }
     }
 }
 
 impl Rule<BTreeSet<String>> {
-    /// The rule as a [`Demand`] is packed. One that no short form says is put to the others.
+    /// The rule as a [`LabelDemand`] is packed. One that no short form says is put to the others.
     fn packed(&self, others: &mut Vec<Rule>) -> Vec<u8> {
         let is_compared = self.over.is_some() || self.under.is_some();
         let (needed, none_of) = (self.is_needed, self.none_of.len());
@@ -257,7 +257,7 @@ fn packed_values(code: u8, values: &BTreeSet<String>) -> Vec<u8> {
     packed
 }
 
-impl Demand<'_> {
+impl LabelDemand<'_> {
     /// Whether every object for which it holds has the label.
     fn is_needed(&self) -> bool {
         match self {
@@ -383,7 +383,7 @@ mod tests {
             for (key, operator, values) in &requirements {
                 rules.add(key, *operator, values.clone());
             }
-            let rules = rules.build();
+            let rules = rules.build().unwrap_or_default();
             let expected = requirements.iter().all(|(key, operator, values)| {
                 holds(*operator, values, labels.get(key).map(String::as_str))
             });
@@ -407,7 +407,7 @@ mod tests {
         }
         let values = (0..15_000).map(|number| number.to_string()).collect();
         rules.add("app", LabelOperator::In, values);
-        let rules = rules.build();
+        let rules = rules.build().unwrap();
         let counted = Counted {
             labels: [("app", "7"), ("key-5", "6"), ("z", "")]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
