@@ -49,7 +49,14 @@ mod unread;
 mod watches;
 mod written_policies;
 
-use std::{panic::AssertUnwindSafe, process::ExitCode};
+use std::{
+    panic::AssertUnwindSafe,
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use report::Outcome;
 
@@ -179,35 +186,53 @@ fn main() -> ExitCode {
     }
 }
 
+/// How many attacks are played at a time where only counts decide: many of them wait most of the time.
+const AT_ONCE: usize = 2;
+
 /// Plays the attacks and prints their outcomes. Returns whether every counted check passed.
 fn play(chosen: &[Attack], json: bool) -> bool {
-    let mut all_passed = true;
     if !json {
         println!("{}", report::head());
     }
-    let mut outcomes = Vec::new();
-    for attack in chosen {
-        eprintln!("attack: {}", attack.name);
-        let outcome = attack.outcome();
-        all_passed &= outcome.has_passed();
-        for note in &outcome.notes {
-            eprintln!("attack:   {note}");
+    let at_once = if mode::measures() { 1 } else { AT_ONCE };
+    let next = AtomicUsize::new(0);
+    let played = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(attack) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    eprintln!("attack: {}", attack.name);
+                    let outcome = attack.outcome();
+                    // Held while it is printed, so that its lines stay together.
+                    let mut played = played.lock().unwrap();
+                    print(attack, &outcome, json);
+                    played.push((attack, outcome));
+                }
+            });
         }
-        if mode::measures()
-            && let Err(error) = report::append_figures(attack.name, &outcome)
-        {
-            eprintln!("attack:   FAIRGATE_MEASURED: {error}");
-        }
-        if json {
-            outcomes.push(outcome.json(attack.name, attack.point));
-        } else {
-            println!("{}", report::line(attack.name, attack.point, &outcome));
-        }
-    }
+    });
+    let played = played.into_inner().unwrap();
     if json {
-        println!("{}", serde_json::Value::Array(outcomes));
+        let outcomes = played.iter();
+        let outcomes = outcomes.map(|(attack, outcome)| outcome.json(attack.name, attack.point));
+        println!("{}", serde_json::Value::Array(outcomes.collect()));
     }
-    all_passed
+    played.iter().all(|(_, outcome)| outcome.has_passed())
+}
+
+/// Prints what was found, and appends it to the figures where these are measured.
+fn print(attack: &Attack, outcome: &Outcome, json: bool) {
+    for note in &outcome.notes {
+        eprintln!("attack: {}: {note}", attack.name);
+    }
+    if mode::measures()
+        && let Err(error) = report::append_figures(attack.name, outcome)
+    {
+        eprintln!("attack: {}: FAIRGATE_MEASURED: {error}", attack.name);
+    }
+    if !json {
+        println!("{}", report::line(attack.name, attack.point, outcome));
+    }
 }
 
 /// Raises the descriptor limit of this process to its maximum: attackers need thousands.

@@ -5,10 +5,7 @@ use std::{
     borrow::Cow,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
 };
 
 use http::Method;
@@ -19,7 +16,7 @@ use crate::{
     Attack,
     admin::{LIVEZ, Probes, probe},
     gateway::{ATTACKER, VICTIM},
-    hostile::{HostileClients, HostileRequest, Responses},
+    hostile::{HostileClients, HostileRequest, Progress, Responses},
     others::Client,
     own_work,
     pods::EACH,
@@ -118,7 +115,7 @@ fn play(
     let clients = HostileClients {
         clients: CLIENTS,
         users: tenants,
-        requests: 200,
+        requests: CLIENTS,
     };
     let played = scene
         .play(async |scene| attack(scene, clients, move |number| patch(number, tenants)).await);
@@ -132,9 +129,9 @@ async fn attack(
     make: impl Fn(usize) -> HostileRequest + Send + Sync + 'static,
 ) -> Found {
     let goal = scene.goal(ms(4000));
-    let answered = Arc::<AtomicUsize>::default();
-    let others = async {
-        while answered.load(Ordering::Relaxed) < CLIENTS && goal.has_time() {
+    let progress = Arc::<Progress>::default();
+    let others = progress.lasts_for(async {
+        while progress.answered() < CLIENTS && goal.has_time() {
             tokio::time::sleep(ms(10)).await;
         }
         let (mut computed, mut failure) = (0, None);
@@ -148,12 +145,12 @@ async fn attack(
         let probes = [probe(admin, LIVEZ).await, probe(admin, "/metrics").await];
         goal.reach().await;
         (probes, computed, failure)
-    };
+    });
     let attack = clients.send_each(
         scene.gateway.address,
         make,
         goal.clone(),
-        Arc::clone(&answered),
+        Arc::clone(&progress),
     );
     let (responses, (probes, computed, failure)) = tokio::join!(attack, others);
     Found {

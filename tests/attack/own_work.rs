@@ -1,14 +1,7 @@
 //! What the gateway does itself for somebody, such as compiling: others must get their turns, and their requests for hosted
 //! objects, health checks and metrics must not wait for it.
 
-use std::{
-    borrow::Cow,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{borrow::Cow, net::SocketAddr, sync::Arc};
 
 use http::Method;
 use http_body_util::BodyExt as _;
@@ -17,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     admin::{LIVEZ, Probes, probe},
     gateway::{Setup, VICTIM},
-    hostile::{HostileClients, HostileRequest, Responses},
+    hostile::{HostileClients, HostileRequest, Progress, Responses},
     others::{Client, Mix},
     report::Outcome,
     scene::{Played, Scene},
@@ -90,18 +83,18 @@ pub(crate) async fn attack(
 ) -> OwnWork {
     let goal = scene.goal(ms(4000));
     let (address, admin) = (scene.gateway.address, scene.gateway.admin);
-    let answered = Arc::<AtomicUsize>::default();
-    let others = async {
+    let progress = Arc::<Progress>::default();
+    let others = progress.lasts_for(async {
         // All attackers are at work before the others are looked at.
-        while answered.load(Ordering::Relaxed) < clients.clients && goal.has_time() {
+        while progress.answered() < clients.clients && goal.has_time() {
             tokio::time::sleep(ms(10)).await;
         }
-        let turns = take_turns(address, &answered, turn).await;
+        let turns = take_turns(address, &progress, turn).await;
         let probes = [probe(admin, LIVEZ).await, probe(admin, "/metrics").await];
         goal.reach().await;
         (turns, probes)
-    };
-    let attackers = clients.send_each(address, make, goal.clone(), Arc::clone(&answered));
+    });
+    let attackers = clients.send_each(address, make, goal.clone(), Arc::clone(&progress));
     let (responses, (turns, probes)) = tokio::join!(attackers, others);
     OwnWork {
         responses,
@@ -112,7 +105,7 @@ pub(crate) async fn attack(
 
 async fn take_turns(
     address: SocketAddr,
-    answered: &AtomicUsize,
+    progress: &Progress,
     turn: impl Fn(usize) -> HostileRequest,
 ) -> Turns {
     let mut turns = Turns {
@@ -121,14 +114,14 @@ async fn take_turns(
         before: 0,
     };
     for number in 0..TURNS {
-        let before = answered.load(Ordering::Relaxed);
+        let before = progress.answered();
         let sending = tokio::time::timeout(LOW_PRIORITY_LIVENESS, one_turn(address, turn(number)));
         match sending.await {
             Ok(Ok(())) => turns.served += 1,
             Ok(Err(error)) => turns.failure = Some(error),
             Err(_) => turns.failure = Some("no response in time".to_owned()),
         }
-        turns.before += answered.load(Ordering::Relaxed) - before;
+        turns.before += progress.answered() - before;
     }
     turns
 }
