@@ -1,6 +1,6 @@
 //! The objects of the cluster that judging may need besides those of a request: namespaces and params.
 
-use std::{fmt, pin::Pin, sync::Arc};
+use std::{borrow::Cow, fmt, pin::Pin, sync::Arc};
 
 use fairgate_cel::CelJson;
 
@@ -89,6 +89,23 @@ pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
     ) -> ListFuture<'a> {
         Box::pin(std::future::ready(Ok(self.params(kind, namespace))))
     }
+}
+
+/// About how many bytes an object takes in memory. Linear in its size; the format that it was read from bounds how deep it nests.
+pub fn object_bytes(object: &CelJson<'_>) -> usize {
+    let inner = match object {
+        CelJson::String(text) => text.len(),
+        CelJson::Array(items) => items.iter().map(object_bytes).sum(),
+        CelJson::Object(object) => {
+            let members = object.members().iter();
+            let one = |(key, value): &(Cow<'_, str>, CelJson<'_>)| {
+                size_of_val(key) + key.len() + object_bytes(value)
+            };
+            members.map(one).sum()
+        }
+        _ => 0,
+    };
+    size_of::<CelJson<'_>>() + inner
 }
 
 /// That there is no kind of params, in kube-apiserver's words.

@@ -28,6 +28,8 @@ pub enum LookupLack {
     Time,
     /// A place among the lookups that wait: the user of the request has too many of them.
     Place,
+    /// Memory for what has been looked up for this request.
+    Room,
     /// The server that has it; the text says why.
     Server(String),
 }
@@ -38,6 +40,9 @@ impl std::fmt::Display for LookupLack {
             Self::Time => f.write_str("the lookup took too long"),
             Self::Place => {
                 f.write_str("too many namespaces and params are being read for this user")
+            }
+            Self::Room => {
+                f.write_str("the namespaces and params that the policies need take too much memory")
             }
             Self::Server(why) => f.write_str(why),
         }

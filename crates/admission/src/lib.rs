@@ -63,7 +63,8 @@ pub use attributes::{
 };
 pub use built_in::{BuiltInResource, built_in_resource, built_in_resources, typed_kinds};
 pub use cluster_objects::{
-    ClusterObjects, KnownFuture, ListFuture, LookupFuture, SharedObject, unknown_param_kind,
+    ClusterObjects, KnownFuture, ListFuture, LookupFuture, SharedObject, object_bytes,
+    unknown_param_kind,
 };
 pub use evaluation::{
     AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationCosts, PartCost,

@@ -7,7 +7,7 @@ use fairgate_cel::CelJson;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
 use crate::{
-    cluster_objects::{ClusterObjects, SharedObject},
+    cluster_objects::{ClusterObjects, SharedObject, object_bytes},
     inputs::{ClusterInputs, InputFailure, LookupLack, ParamScope, PolicyParamKind},
 };
 
@@ -66,6 +66,9 @@ enum FoundLookup {
 impl KnownLookups {
     /// Reads what a pass misses, in the turns of a user, some of it at a time. What cannot be read is known as such afterwards.
     ///
+    /// `take_room` takes room for so many bytes of memory, or returns `false` if there is none. It is asked as soon as something
+    /// has been read, so only what is read at the same time is held without room.
+    ///
     /// # Errors
     ///
     /// What is lacking to read it now.
@@ -74,6 +77,7 @@ impl KnownLookups {
         cluster: &dyn ClusterObjects,
         user: &str,
         missing: Vec<MissingLookup>,
+        take_room: &mut (dyn FnMut(usize) -> bool + Send),
     ) -> Result<(), LookupLack> {
         self.reads = self.reads.saturating_add(missing.len());
         if self.reads > MAX_READS {
@@ -91,7 +95,11 @@ impl KnownLookups {
             let Some(found) = reading.next().await else {
                 return Ok(());
             };
-            self.keep(found?);
+            let found = found?;
+            if !take_room(found.bytes()) {
+                return Err(LookupLack::Room);
+            }
+            self.keep(found);
         }
     }
 
@@ -101,6 +109,21 @@ impl KnownLookups {
             FoundLookup::Param(read) => self.params.push(read),
             FoundLookup::Params(kind) => self.awaited.push(kind),
             FoundLookup::ParamList(listed) => self.listed.push(listed),
+        }
+    }
+}
+
+impl FoundLookup {
+    /// How many bytes it takes in memory.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Namespace(_, found) | Self::Param(ReadParam { found, .. }) => {
+                found.as_deref().map_or(0, object_bytes)
+            }
+            Self::Params(_) => 0,
+            Self::ParamList(listed) => (listed.params.iter())
+                .map(|param| object_bytes(param))
+                .sum(),
         }
     }
 }
@@ -332,7 +355,7 @@ mod tests {
     use std::{
         pin::pin,
         sync::{
-            Mutex, PoisonError,
+            Arc, Mutex, PoisonError,
             atomic::{AtomicUsize, Ordering},
         },
         task::{Context, Poll, Waker},
@@ -340,6 +363,9 @@ mod tests {
 
     use super::*;
     use crate::cluster_objects::LookupFuture;
+
+    /// The length of a large namespace.
+    const LARGE: usize = 1 << 20;
 
     /// Namespaces each of which is found when it has been asked for twice.
     #[derive(Debug, Default)]
@@ -368,6 +394,9 @@ mod tests {
                 self.reading.fetch_sub(1, Ordering::SeqCst);
                 Poll::Ready(match name {
                     "lacking" => Err(InputFailure::Lacking(LookupLack::Time)),
+                    name if name.starts_with("large") => {
+                        Ok(Arc::new(CelJson::String("a".repeat(LARGE).into())))
+                    }
                     _ => Err(InputFailure::NotFound),
                 })
             }))
@@ -382,9 +411,10 @@ mod tests {
         known: &mut KnownLookups,
         cluster: &SlowNamespaces,
         names: &[String],
+        take_room: &mut (dyn FnMut(usize) -> bool + Send),
     ) -> Result<(), LookupLack> {
         let missing = names.iter().cloned().map(MissingLookup::Namespace);
-        let mut reading = pin!(known.read(cluster, "u", missing.collect()));
+        let mut reading = pin!(known.read(cluster, "u", missing.collect(), take_room));
         loop {
             let mut context = Context::from_waker(Waker::noop());
             if let Poll::Ready(read) = reading.as_mut().poll(&mut context) {
@@ -398,7 +428,7 @@ mod tests {
         let cluster = SlowNamespaces::default();
         let mut known = KnownLookups::default();
         let mut names: Vec<_> = (0..100).map(|number| number.to_string()).collect();
-        assert_eq!(read(&mut known, &cluster, &names), Ok(()));
+        assert_eq!(read(&mut known, &cluster, &names, &mut |_| true), Ok(()));
         assert_eq!(cluster.most.load(Ordering::SeqCst), READS_AT_ONCE);
         assert_eq!(*cluster.users.lock().unwrap(), vec!["u"; 100]);
         let lookups = ClusterLookups::new(&cluster, &known);
@@ -407,15 +437,40 @@ mod tests {
         }
         assert_eq!(lookups.take_missing(), []);
         names[50] = "lacking".to_owned();
-        assert_eq!(read(&mut known, &cluster, &names), Err(LookupLack::Time));
+        assert_eq!(
+            read(&mut known, &cluster, &names, &mut |_| true),
+            Err(LookupLack::Time)
+        );
         let many: Vec<_> = (0..MAX_READS).map(|number| number.to_string()).collect();
         let before = cluster.users.lock().unwrap().len();
-        let refused = read(&mut known, &cluster, &many);
+        let refused = read(&mut known, &cluster, &many, &mut |_| true);
         assert!(matches!(refused, Err(LookupLack::Server(_))));
         assert_eq!(
             cluster.users.lock().unwrap().len(),
             before,
             "none is read in vain"
+        );
+    }
+
+    #[test]
+    fn what_is_read_is_kept_within_the_room_for_it() {
+        let cluster = SlowNamespaces::default();
+        let mut known = KnownLookups::default();
+        let names: Vec<_> = (0..100).map(|number| format!("large-{number}")).collect();
+        let room = 20 * (LARGE + size_of::<CelJson<'_>>());
+        let mut held = 0;
+        let mut take_room = |bytes| {
+            let has_room = held + bytes <= room;
+            held += if has_room { bytes } else { 0 };
+            has_room
+        };
+        let refused = read(&mut known, &cluster, &names, &mut take_room);
+        assert_eq!((refused, held), (Err(LookupLack::Room), room));
+        assert_eq!(known.namespaces.len(), 20);
+        let asked = cluster.users.lock().unwrap().len();
+        assert!(
+            asked <= 20 + READS_AT_ONCE,
+            "{asked}: the others are not read"
         );
     }
 }

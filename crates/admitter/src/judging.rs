@@ -76,6 +76,7 @@ impl From<LookupLack> for JudgeFailure {
         match lack {
             LookupLack::Time => Self::Lacking(Lack::Time),
             LookupLack::Place => Self::Lacking(Lack::Read),
+            LookupLack::Room => Self::NoRoom,
             LookupLack::Server(why) => Self::Unread(why),
         }
     }
@@ -208,8 +209,10 @@ impl Admitter {
         control: &Handle,
     ) -> Result<(), JudgeFailure> {
         let user = Arc::clone(&job.facts.user);
-        let lookups = &mut job.read.lookups;
-        let read = lookups.read(&*self.cluster, &user.name, missing.lookups);
+        let (lookups, share) = (&mut job.read.lookups, &mut job.share);
+        let mut take_room = |bytes| share.take_decoded(bytes);
+        let cluster = &*self.cluster;
+        let read = lookups.read(cluster, &user.name, missing.lookups, &mut take_room);
         read.await?;
         for kind in missing.converted {
             let converted = self.converted(job, kind, control).await?;

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use fairgate_admission::SharedObject;
+use fairgate_admission::{SharedObject, object_bytes};
 use fairgate_cel::CelJson;
 use fairgate_upstream::watched_object::{WatchedObject, Whole};
 use kube::runtime::watcher::Event;
@@ -26,7 +26,7 @@ impl KeptForm for SharedObject {
     fn of(object: Value) -> (Self, usize) {
         // Any JSON value can be read as one.
         let object = CelJson::deserialize(object).unwrap_or(CelJson::Null);
-        let bytes = weight(&object);
+        let bytes = object_bytes(&object);
         (Arc::new(object), bytes)
     }
 }
@@ -36,23 +36,6 @@ impl KeptForm for Arc<Value> {
         let bytes = object.to_string().len() * 2;
         (Arc::new(object), bytes)
     }
-}
-
-/// Approximately how many bytes a value takes in memory. The format that it was read from bounds how deep it nests.
-fn weight(value: &CelJson<'_>) -> usize {
-    let inner = match value {
-        CelJson::String(text) => text.len(),
-        CelJson::Array(items) => items.iter().map(weight).sum(),
-        CelJson::Object(object) => {
-            let members = object.members().iter();
-            let one = |(key, value): &(std::borrow::Cow<'_, str>, CelJson<'_>)| {
-                size_of_val(key) + key.len() + weight(value)
-            };
-            members.map(one).sum()
-        }
-        _ => 0,
-    };
-    size_of::<CelJson<'_>>() + inner
 }
 
 /// The objects exceed the memory that those of one kind may take.

@@ -27,7 +27,7 @@ use fairgate_admission::{
     AdmissionAttributes, AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterLookups,
     ClusterObjects, EvaluationBudgets, KnownLookups, LookupLack, PolicySet,
 };
-use fairgate_base::clock::Clock;
+use fairgate_base::{account::ByteBudget, clock::Clock};
 use fairgate_core::sync::Mutex;
 use fairgate_objects::kind::{Kind, Storage};
 use fairgate_store::Store;
@@ -84,6 +84,9 @@ pub trait PolicySetSource: fmt::Debug + Send + Sync + 'static {
     fn policies(&self) -> Option<Arc<PolicySet>>;
 }
 
+/// How many bytes of memory the namespaces and params may take that are read for writes to hosted objects.
+const LOOKUP_BYTES: usize = 128 << 20;
+
 /// Judges writes to hosted objects.
 pub(crate) struct PolicyEnforcer {
     mode: AdmissionMode,
@@ -97,6 +100,8 @@ pub(crate) struct PolicyEnforcer {
     /// Receives each judged write that a policy matches.
     recorder: Option<Arc<dyn AdmissionRecorder>>,
     audits: BackgroundAudits,
+    /// Counts the namespaces and params that are read for writes that are being judged.
+    lookup_bytes: Arc<ByteBudget>,
 }
 
 enum EnforcedPolicies {
@@ -115,6 +120,7 @@ impl PolicyEnforcer {
         let stored = |kind: &&&'static Kind| kind.storage == Storage::Stored;
         let kinds = kinds.iter().filter(stored).copied().collect();
         let audits = BackgroundAudits::default();
+        let lookup_bytes = ByteBudget::new(LOOKUP_BYTES);
         let enforcer = match admission {
             HostedAdmission::Off => return None,
             HostedAdmission::OfStore { recorder } => Self {
@@ -126,6 +132,7 @@ impl PolicyEnforcer {
                 clock,
                 recorder,
                 audits,
+                lookup_bytes,
             },
             HostedAdmission::OfGateway(gateway) => Self {
                 mode: gateway.mode,
@@ -136,6 +143,7 @@ impl PolicyEnforcer {
                 clock,
                 recorder: Some(gateway.recorder),
                 audits,
+                lookup_bytes,
             },
         };
         Some(Arc::new(enforcer))
@@ -179,7 +187,7 @@ impl PolicyEnforcer {
         let Some(policies) = policies.filter(|policies| !policies.is_empty()) else {
             return Ok(PolicyJudgement::default());
         };
-        let objects = self.objects(store);
+        let objects = self.objects(store, &write.user.name);
         if !self.may_match(&policies, &objects, write) {
             return Ok(PolicyJudgement::default());
         }
@@ -201,12 +209,13 @@ impl PolicyEnforcer {
         }
     }
 
-    fn objects(&self, store: &Arc<dyn Store>) -> HostedObjects {
+    fn objects(&self, store: &Arc<dyn Store>, user: &str) -> HostedObjects {
         HostedObjects {
             store: Arc::clone(store),
             kinds: Arc::clone(&self.kinds),
             upstream: self.upstream.clone(),
             read: Mutex::default(),
+            share: Mutex::new(self.lookup_bytes.share(user)),
         }
     }
 
@@ -260,8 +269,9 @@ impl PolicyEnforcer {
                 missing
             };
             let (lookups, checks) = missing;
-            let read = known.read(objects, &write.user.name, lookups).await;
-            read.map_err(|lack| lacking(&lack))?;
+            let mut take_room = |bytes| objects.take_room(bytes);
+            let read = known.read(objects, &write.user.name, lookups, &mut take_room);
+            read.await.map_err(|lack| lacking(&lack))?;
             let answered = answers.answer(&self.authorizer, write.user, checks).await;
             answered.map_err(|lack| lacking(&lack))?;
         }
@@ -300,7 +310,7 @@ fn lacking(lack: &LookupLack) -> StatusError {
             "the admission policies could not be evaluated in time",
         )
         .with_details(serde_json::json!({})),
-        LookupLack::Place => StatusError::new(
+        LookupLack::Place | LookupLack::Room => StatusError::new(
             StatusCode::TOO_MANY_REQUESTS,
             "TooManyRequests",
             lack.to_string(),

@@ -7,8 +7,9 @@ use std::{fmt, sync::Arc};
 
 use fairgate_admission::{
     ClusterObjects, InputFailure, KnownFuture, ListFuture, LookupFuture, LookupLack, ParamScope,
-    PolicyParamKind, SharedObject, unknown_param_kind,
+    PolicyParamKind, SharedObject, object_bytes, unknown_param_kind,
 };
+use fairgate_base::account::ByteShare;
 use fairgate_cel::CelJson;
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_objects::kind::{Kind, KindVersion};
@@ -17,7 +18,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{policies, writes::text_in};
-use crate::status_error::StatusError;
+use crate::{status_error::StatusError, stored};
 
 /// What one write is judged by besides its own objects.
 pub(super) struct HostedObjects {
@@ -27,6 +28,8 @@ pub(super) struct HostedObjects {
     pub(super) upstream: Option<Arc<dyn ClusterObjects>>,
     /// The params of hosted kinds that have been read, by kind.
     pub(super) read: Mutex<Vec<(PolicyParamKind, Vec<SharedObject>)>>,
+    /// Counts what is read for the write.
+    pub(super) share: Mutex<ByteShare>,
 }
 
 impl fmt::Debug for HostedObjects {
@@ -63,18 +66,29 @@ impl HostedObjects {
         all.filter(|param| wanted(param)).cloned().collect()
     }
 
+    /// Takes room for so many bytes that are read for the write. Returns `false` if there is none.
+    pub(super) fn take_room(&self, bytes: usize) -> bool {
+        lock(&self.share).take(bytes)
+    }
+
     /// Reads all objects of a hosted kind. If that fails, they stay unknown.
     async fn read(
         &self,
         wanted: &PolicyParamKind,
         (kind, version): (&'static Kind, &'static KindVersion),
-    ) -> Result<(), StatusError> {
-        let entries = policies::entries(&*self.store, kind).await?;
-        let objects = policies::decoded(kind, &entries)?;
-        let params = objects
-            .iter()
-            .map(|object| shared(&text_in(kind, version, object.stored())));
-        lock(&self.read).push((wanted.clone(), params.collect()));
+    ) -> Result<(), LookupLack> {
+        let unread = |error: StatusError| LookupLack::Server(error.to_string());
+        let entries = policies::entries(&*self.store, kind).await;
+        let mut params = Vec::new();
+        for entry in entries.map_err(unread)? {
+            let object = stored::object(kind, &entry).map_err(unread)?;
+            let param = shared(&text_in(kind, version, object.stored()));
+            if !self.take_room(object_bytes(&param)) {
+                return Err(LookupLack::Room);
+            }
+            params.push(param);
+        }
+        lock(&self.read).push((wanted.clone(), params));
         Ok(())
     }
 }
@@ -137,8 +151,7 @@ impl ClusterObjects for HostedObjects {
             let Some(hosted) = self.hosted(kind) else {
                 return Ok(());
             };
-            let read = self.read(kind, hosted).await;
-            read.map_err(|error| LookupLack::Server(error.to_string()))
+            self.read(kind, hosted).await
         })
     }
 
