@@ -8,6 +8,7 @@ pub mod expressions;
 pub mod hosted_routes;
 pub mod http1_stream;
 pub mod list_observers;
+pub mod long_searches;
 pub mod manifests;
 pub mod patches;
 pub mod patterns;
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     hosted_routes::TARGET,
     http1_stream::TARGET,
     list_observers::TARGET,
+    long_searches::TARGET,
     manifests::TARGET,
     patches::TARGET,
     patterns::TARGET,
