@@ -29,7 +29,7 @@ pub(super) struct Rules {
     keys: PackedList,
     /// What is required of each: see [`LabelDemand`].
     demands: PackedList,
-    /// Those that no short form says.
+    /// Rules that cannot be packed as a [`LabelDemand`].
     others: Box<[Rule]>,
     /// How many labels an object must have.
     needed: usize,
@@ -218,7 +218,7 @@ impl Rules {
 }
 
 impl Rule<BTreeSet<String>> {
-    /// The rule as a [`LabelDemand`] is packed. One that no short form says is put to the others.
+    /// The rule, packed as a [`LabelDemand`]. One that cannot be packed is put to the others.
     fn packed(&self, others: &mut Vec<Rule>) -> Vec<u8> {
         let is_compared = self.over.is_some() || self.under.is_some();
         let (needed, none_of) = (self.is_needed, self.none_of.len());
