@@ -5,7 +5,10 @@ use std::{
     borrow::Cow,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use http::Method;
@@ -16,7 +19,7 @@ use crate::{
     Attack,
     admin::{LIVEZ, Probes, probe},
     gateway::{ATTACKER, VICTIM},
-    hostile::{HostileClients, HostileRequest, Progress, Responses},
+    hostile::{HostileClients, HostileRequest, Responses},
     others::Client,
     own_work,
     pods::EACH,
@@ -129,28 +132,32 @@ async fn attack(
     make: impl Fn(usize) -> HostileRequest + Send + Sync + 'static,
 ) -> Found {
     let goal = scene.goal(ms(4000));
-    let progress = Arc::<Progress>::default();
-    let others = progress.lasts_for(async {
-        while progress.answered() < CLIENTS && goal.has_time() {
-            tokio::time::sleep(ms(10)).await;
-        }
-        let (mut computed, mut failure) = (0, None);
-        for number in 0..OWN {
-            match own_budget(scene.gateway.address, number).await {
-                Ok(()) => computed += 1,
-                Err(error) => failure = Some(error),
+    let answered = Arc::<AtomicUsize>::default();
+    let others = async {
+        let seen = goal.lasts_for(async {
+            while answered.load(Ordering::Relaxed) < CLIENTS && goal.has_time() {
+                tokio::time::sleep(ms(10)).await;
             }
-        }
-        let admin = scene.gateway.admin;
-        let probes = [probe(admin, LIVEZ).await, probe(admin, "/metrics").await];
+            let (mut computed, mut failure) = (0, None);
+            for number in 0..OWN {
+                match own_budget(scene.gateway.address, number).await {
+                    Ok(()) => computed += 1,
+                    Err(error) => failure = Some(error),
+                }
+            }
+            let admin = scene.gateway.admin;
+            let probes = [probe(admin, LIVEZ).await, probe(admin, "/metrics").await];
+            (probes, computed, failure)
+        });
+        let seen = seen.await;
         goal.reach().await;
-        (probes, computed, failure)
-    });
+        seen
+    };
     let attack = clients.send_each(
         scene.gateway.address,
         make,
         goal.clone(),
-        Arc::clone(&progress),
+        Arc::clone(&answered),
     );
     let (responses, (probes, computed, failure)) = tokio::join!(attack, others);
     Found {

@@ -48,6 +48,8 @@ struct GoalState {
     lasts: Duration,
     /// Whether it was reached while the attack was on.
     is_reached: AtomicBool,
+    /// Whether something else is to happen while the attack is on.
+    is_awaited: AtomicBool,
 }
 
 impl Goal {
@@ -59,6 +61,7 @@ impl Goal {
             begun: now(),
             lasts: if mode::measures() { lasts } else { ms(0) },
             is_reached: AtomicBool::new(false),
+            is_awaited: AtomicBool::new(false),
         }))
     }
 
@@ -68,8 +71,17 @@ impl Goal {
             self.0.is_reached.store(true, Ordering::Relaxed);
         }
         let elapsed = self.0.begun.elapsed();
-        let is_short = !self.is_reached() || elapsed < self.0.lasts;
+        let is_awaited = self.0.is_awaited.load(Ordering::Relaxed);
+        let is_short = !self.is_reached() || elapsed < self.0.lasts || is_awaited;
         is_short && elapsed < LIVENESS
+    }
+
+    /// Waits for something that is to happen while the attack is on: it goes on until then.
+    pub(crate) async fn lasts_for<T>(&self, waiting: impl Future<Output = T>) -> T {
+        self.0.is_awaited.store(true, Ordering::Relaxed);
+        let result = waiting.await;
+        self.0.is_awaited.store(false, Ordering::Relaxed);
+        result
     }
 
     /// Whether an attack may still go on for a reason of its own.

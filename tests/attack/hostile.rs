@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -66,30 +66,6 @@ pub(crate) struct Responses {
     longest: Duration,
 }
 
-/// What clients and those beside them know of an attack while it is on.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    /// How many requests have their response.
-    answered: AtomicUsize,
-    /// Whether others wait for something that is to happen while the attack is on.
-    is_awaited: AtomicBool,
-}
-
-impl Progress {
-    /// How many requests have their response.
-    pub(crate) fn answered(&self) -> usize {
-        self.answered.load(Ordering::Relaxed)
-    }
-
-    /// The attack goes on while `waiting` is not complete.
-    pub(crate) async fn lasts_for<T>(&self, waiting: impl Future<Output = T>) -> T {
-        self.is_awaited.store(true, Ordering::Relaxed);
-        let result = waiting.await;
-        self.is_awaited.store(false, Ordering::Relaxed);
-        result
-    }
-}
-
 /// The hostile clients.
 #[derive(Clone, Copy)]
 pub(crate) struct HostileClients {
@@ -112,13 +88,13 @@ impl HostileClients {
         self.send_each(address, make, goal, Arc::default()).await
     }
 
-    /// The same for the requests that `make` makes, by their numbers.
+    /// The same for the requests that `make` makes, by their numbers. `answered` counts those that have their response.
     pub(crate) async fn send_each(
         &self,
         address: SocketAddr,
         make: impl Fn(usize) -> HostileRequest + Send + Sync + 'static,
         goal: Goal,
-        progress: Arc<Progress>,
+        answered: Arc<AtomicUsize>,
     ) -> Responses {
         let clients = *self;
         let working = tokio::task::spawn_blocking(move || {
@@ -127,7 +103,7 @@ impl HostileClients {
                 .build()
                 .unwrap();
             lower_priority();
-            runtime.block_on(clients.send_in_turn(address, make, goal, progress))
+            runtime.block_on(clients.send_in_turn(address, make, goal, answered))
         });
         working.await.unwrap()
     }
@@ -137,27 +113,24 @@ impl HostileClients {
         address: SocketAddr,
         make: impl Fn(usize) -> HostileRequest + Send + Sync + 'static,
         goal: Goal,
-        progress: Arc<Progress>,
+        answered: Arc<AtomicUsize>,
     ) -> Responses {
         let make = Arc::new(make);
         let next = Arc::new(AtomicUsize::new(0));
         let mut working = JoinSet::new();
         for number in 0..self.clients {
             let (make, next, goal) = (Arc::clone(&make), Arc::clone(&next), goal.clone());
-            let progress = Arc::clone(&progress);
+            let answered = Arc::clone(&answered);
             let user = attacker(number % self.users);
+            let is_on = move |sent| goal.is_open() || sent < self.requests && goal.has_time();
             working.spawn(async move {
                 let mut responses = Responses::default();
-                let is_on = |sent| {
-                    let is_awaited = progress.is_awaited.load(Ordering::Relaxed);
-                    goal.is_open() || (sent < self.requests || is_awaited) && goal.has_time()
-                };
                 while is_on(next.load(Ordering::Relaxed)) {
                     let request = make(next.fetch_add(1, Ordering::Relaxed));
                     responses
                         .send(address, &request, &user, number % 2 == 1)
                         .await;
-                    progress.answered.fetch_add(1, Ordering::Relaxed);
+                    answered.fetch_add(1, Ordering::Relaxed);
                 }
                 responses
             });

@@ -1,7 +1,14 @@
 //! What the gateway does itself for somebody, such as compiling: others must get their turns, and their requests for hosted
 //! objects, health checks and metrics must not wait for it.
 
-use std::{borrow::Cow, net::SocketAddr, sync::Arc};
+use std::{
+    borrow::Cow,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use http::Method;
 use http_body_util::BodyExt as _;
@@ -10,7 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     admin::{LIVEZ, Probes, probe},
     gateway::{Setup, VICTIM},
-    hostile::{HostileClients, HostileRequest, Progress, Responses},
+    hostile::{HostileClients, HostileRequest, Responses},
     others::{Client, Mix},
     report::Outcome,
     scene::{Played, Scene},
@@ -83,18 +90,22 @@ pub(crate) async fn attack(
 ) -> OwnWork {
     let goal = scene.goal(ms(4000));
     let (address, admin) = (scene.gateway.address, scene.gateway.admin);
-    let progress = Arc::<Progress>::default();
-    let others = progress.lasts_for(async {
-        // All attackers are at work before the others are looked at.
-        while progress.answered() < clients.clients && goal.has_time() {
-            tokio::time::sleep(ms(10)).await;
-        }
-        let turns = take_turns(address, &progress, turn).await;
-        let probes = [probe(admin, LIVEZ).await, probe(admin, "/metrics").await];
+    let answered = Arc::<AtomicUsize>::default();
+    let others = async {
+        let seen = goal.lasts_for(async {
+            // All attackers are at work before the others are looked at.
+            while answered.load(Ordering::Relaxed) < clients.clients && goal.has_time() {
+                tokio::time::sleep(ms(10)).await;
+            }
+            let turns = take_turns(address, &answered, turn).await;
+            let probes = [probe(admin, LIVEZ).await, probe(admin, "/metrics").await];
+            (turns, probes)
+        });
+        let seen = seen.await;
         goal.reach().await;
-        (turns, probes)
-    });
-    let attackers = clients.send_each(address, make, goal.clone(), Arc::clone(&progress));
+        seen
+    };
+    let attackers = clients.send_each(address, make, goal.clone(), Arc::clone(&answered));
     let (responses, (turns, probes)) = tokio::join!(attackers, others);
     OwnWork {
         responses,
@@ -105,7 +116,7 @@ pub(crate) async fn attack(
 
 async fn take_turns(
     address: SocketAddr,
-    progress: &Progress,
+    answered: &AtomicUsize,
     turn: impl Fn(usize) -> HostileRequest,
 ) -> Turns {
     let mut turns = Turns {
@@ -114,14 +125,14 @@ async fn take_turns(
         before: 0,
     };
     for number in 0..TURNS {
-        let before = progress.answered();
+        let before = answered.load(Ordering::Relaxed);
         let sending = tokio::time::timeout(LOW_PRIORITY_LIVENESS, one_turn(address, turn(number)));
         match sending.await {
             Ok(Ok(())) => turns.served += 1,
             Ok(Err(error)) => turns.failure = Some(error),
             Err(_) => turns.failure = Some("no response in time".to_owned()),
         }
-        turns.before += progress.answered() - before;
+        turns.before += answered.load(Ordering::Relaxed) - before;
     }
     turns
 }
