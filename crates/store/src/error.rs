@@ -22,9 +22,16 @@ pub enum StoreError {
     #[error("the store is not available: {0}")]
     Unavailable(String),
 
-    /// The disk or database is full. Nothing was written.
+    /// The disk is full. Nothing was written.
     #[error("{place} is full and nothing was written; make room there")]
     Full { place: String },
+
+    /// The database of etcd has reached its quota. The write may have taken place: etcd compares with the quota before it
+    /// applies a write and once more while it does, and then refuses a write that it has applied.
+    #[error(
+        "etcd's database is full: raise --quota-backend-bytes, or compact, defragment and disarm its alarm; the write may have taken place"
+    )]
+    DatabaseFull,
 
     /// The value, or the request with it, exceeds the limit of the store. Nothing was written.
     #[error(

@@ -329,7 +329,9 @@ pub(super) fn store_fault(error: &StoreError) -> StatusError {
         }
         StoreError::TooLarge { .. } => StatusError::too_large(&error.to_string()),
         StoreError::BadKey(_) => StatusError::bad_request(error.to_string()),
-        StoreError::Full { .. } => StatusError::internal(error.to_string()),
+        StoreError::Full { .. } | StoreError::DatabaseFull => {
+            StatusError::internal(error.to_string())
+        }
         // Other errors may be temporary: clients try again.
         _ => StatusError::unavailable(error.to_string()),
     }

@@ -167,10 +167,7 @@ pub(super) fn explain(error: &Error) -> StoreError {
     let message = status.message();
     let has = |part: &str| message.contains(part);
     if has("mvcc: database space exceeded") {
-        return StoreError::Full {
-            place: "etcd's database (raise --quota-backend-bytes, or compact, defragment and disarm its alarm)"
-                .to_owned(),
-        };
+        return StoreError::DatabaseFull;
     }
     if has("request is too large") || has("larger than max") {
         return StoreError::TooLarge {
