@@ -6,7 +6,8 @@
 //!
 //! Hill climbing over what one to three attackers do to six kinds of clients, with two runs for each evaluation: one with the
 //! original's rule and one with `Improved`. A find is confirmed in longer worlds with other seeds. Harm is in bounds: above 1
-//! the client is worse off than it may be. `--one-name` leaves each attacker one name. `--simplify` leaves out of each find what it does not
+//! the client is worse off than it may be. Requests are as wide as the gateway estimates at most, or with `--any-width` as wide as the
+//! level. `--one-name` leaves each attacker one name. `--simplify` leaves out of each find what it does not
 //! need to do harm. `--climb N` is the number of evaluations from one random attack on, `--worst N` how many
 //! worlds are printed as JSON for each kind of client (1), and `--write DIRECTORY` writes them there. `--check` fails if an attack is beyond the
 //! bounds. The same numbers give the same finds.
@@ -61,12 +62,13 @@ fn options() -> Result<Options, String> {
             "--threads" => options.threads = number(&value()?)?,
             "--tenant-weight" => options.search.tenant_weight = number(&value()?)?,
             "--write" => options.write = Some(value()?.into()),
+            "--any-width" => options.search.any_width = true,
             "--one-name" => options.search.one_name = true,
             "--simplify" => options.search.simplify = true,
             "--check" => options.check = true,
             other => {
                 return Err(format!(
-                    "{other}: unknown; there are --evaluations N, --seed N, --climb N, --worst N, --threads N, --tenant-weight C, --one-name, --simplify, --write DIRECTORY and --check"
+                    "{other}: unknown; there are --evaluations N, --seed N, --climb N, --worst N, --threads N, --tenant-weight C, --any-width, --one-name, --simplify, --write DIRECTORY and --check"
                 ));
             }
         }
@@ -130,7 +132,13 @@ fn show(find: &Find, options: &Options) -> Result<(), String> {
     let Some(directory) = &options.write else {
         return Ok(());
     };
-    let file = format!("seed-{}-climb-{}.json", options.search.seed, find.number);
+    let widths = if options.search.any_width {
+        "any-width-"
+    } else {
+        ""
+    };
+    let (seed, climb) = (options.search.seed, find.number);
+    let file = format!("{widths}seed-{seed}-climb-{climb}.json");
     let path = directory.join(file);
     let failed = |error: &dyn Error| format!("{}: {error}", path.display());
     let text = serde_json::to_string_pretty(&find.world).map_err(|error| failed(&error))?;

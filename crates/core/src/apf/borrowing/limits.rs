@@ -54,9 +54,13 @@ impl LevelLimits {
         else {
             return WidthCap::NONE;
         };
-        let part = (u64::from(self.nominal) * 15).div_ceil(100);
         let of_hand = self.nominal / queuing.hand_size.max(1);
-        WidthCap::at(seats(part).min(of_hand).max(1))
+        WidthCap::at(Self::widest_part(self.nominal).min(of_hand).max(1))
+    }
+
+    /// 15 % of a nominal limit, rounded up.
+    pub fn widest_part(nominal: Seats) -> Seats {
+        seats((u64::from(nominal) * 15).div_ceil(100))
     }
 }
 

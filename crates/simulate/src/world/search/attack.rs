@@ -4,7 +4,10 @@ use super::victim::Victim;
 use crate::world::{
     Bursts, DEFAULT_TENANT_WEIGHT, FlowNames, FlowSpec, LevelShape, Service, World, kinds::Draw,
 };
-use fairgate_core::{apf::units::Seats, random::Random};
+use fairgate_core::{
+    apf::{borrowing::LevelLimits, units::Seats},
+    random::Random,
+};
 
 const MILLI: f64 = 0.001;
 
@@ -16,11 +19,15 @@ const REQUESTS: f64 = 15_000.0;
 const LEAST_SECONDS: f64 = 3.0;
 const MOST_SECONDS: f64 = 10.0;
 
+const MOST_FINAL_SEATS: Seats = 10;
+
 /// What the attackers do, and to whom.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attack {
     /// The limit of the level, in seats.
     pub seats: Seats,
+    /// Whether requests may be wider than what the gateway estimates, up to the whole level.
+    pub any_width: bool,
     /// The client that is watched.
     pub victim: Victim,
     /// Whether there is also an elephant that is neither attacker nor watched.
@@ -50,18 +57,25 @@ pub struct Attacker {
 
 impl Attack {
     /// Any attack on `victim`.
-    pub fn draw(random: &mut Random, victim: Victim) -> Self {
+    pub fn draw(random: &mut Random, victim: Victim, any_width: bool) -> Self {
         let mut draw = Draw {
             random: Random::seeded(random.number()),
         };
-        let seats = draw.limit(6, 32);
+        let seats = draw.level(any_width);
+        let widest = Widest::of(seats, any_width);
         let count = draw.number(1, 3);
         Self {
             seats,
+            any_width,
             victim,
             elephant: draw.random.percent(50),
-            attackers: (0..count).map(|_| draw.attacker(seats)).collect(),
+            attackers: (0..count).map(|_| draw.attacker(widest)).collect(),
         }
+    }
+
+    /// How wide requests are at most.
+    fn widest(&self) -> Widest {
+        Widest::of(self.seats, self.any_width)
     }
 
     /// The same attack with one to three changes.
@@ -121,29 +135,31 @@ impl Attack {
         let place = usize::try_from(place).unwrap_or(0);
         match draw.number(0, 19) {
             0 if self.attackers.len() < MOST_ATTACKERS => {
-                self.attackers.push(draw.attacker(self.seats));
+                self.attackers.push(draw.attacker(self.widest()));
             }
             1 if self.attackers.len() > 1 => {
                 self.attackers.swap_remove(place);
             }
             2 => self.elephant = !self.elephant,
             3 => {
-                self.seats = draw.limit(6, 32);
+                self.seats = draw.level(self.any_width);
+                let widest = self.widest();
                 for attacker in &mut self.attackers {
                     let (least, most) = attacker.width;
-                    attacker.width = (least.min(self.seats), most.min(self.seats));
+                    attacker.width = (least.min(widest.seats), most.min(widest.seats));
+                    attacker.final_seats = attacker.final_seats.min(widest.final_seats);
                 }
             }
             _ => {
-                let attacker = &mut self.attackers[place];
-                draw.change(attacker, self.seats);
+                let widest = self.widest();
+                draw.change(&mut self.attackers[place], widest);
             }
         }
     }
 
     /// The world of this attack: the victim comes first. It lasts about 15 000 requests.
     pub fn world(&self, seed: u64) -> World {
-        let mut flows = vec![self.victim.client(self.seats)];
+        let mut flows = vec![self.victim.client(self.seats, self.widest().seats)];
         if self.elephant {
             let service = Service::exponential(20.0 * MILLI);
             flows.push(FlowSpec::closed("elephant", 2 * self.seats, service, 0.0));
@@ -208,7 +224,12 @@ impl Attacker {
 }
 
 impl Draw {
-    fn attacker(&mut self, seats: Seats) -> Attacker {
+    /// The limit of a level. Where widths are limited, only large levels have wide requests.
+    fn level(&mut self, any_width: bool) -> Seats {
+        self.limit(6, if any_width { 32 } else { 96 })
+    }
+
+    fn attacker(&mut self, widest: Widest) -> Attacker {
         let mut attacker = Attacker {
             threads: 1,
             names: FlowNames::One,
@@ -223,22 +244,22 @@ impl Draw {
             additional_latency: 0.0,
         };
         for property in 0..PROPERTIES {
-            self.set(&mut attacker, property, seats);
+            self.set(&mut attacker, property, widest);
         }
         attacker
     }
 
-    fn change(&mut self, attacker: &mut Attacker, seats: Seats) {
+    fn change(&mut self, attacker: &mut Attacker, widest: Widest) {
         let property = self.number(0, PROPERTIES - 1);
-        self.set(attacker, property, seats);
+        self.set(attacker, property, widest);
     }
 
-    /// Draws one of the properties of an attacker.
-    fn set(&mut self, attacker: &mut Attacker, property: u32, seats: Seats) {
+    /// Draws one of the properties of an attacker, whose requests are no wider than `widest`.
+    fn set(&mut self, attacker: &mut Attacker, property: u32, widest: Widest) {
         match property {
             0 => attacker.threads = self.limit(1, 64),
             1 => attacker.names = self.names(),
-            2 => attacker.width = self.widths(seats),
+            2 => attacker.width = self.widths(widest.seats),
             3 => attacker.short = self.millis(0.5, 50.0),
             4 => attacker.long_part = self.sometimes(50, |draw| draw.real(0.01, 0.5)),
             5 => attacker.long = self.millis(20.0, 400.0),
@@ -252,7 +273,7 @@ impl Draw {
                 attacker.bursts = self.random.percent(40).then_some(bursts);
             }
             _ => {
-                let final_seats = self.number(1, 10);
+                let final_seats = self.number(1, widest.final_seats);
                 let holds = self.random.percent(30);
                 attacker.final_seats = if holds { final_seats } else { 0 };
                 attacker.additional_latency = if holds { self.millis(1.0, 200.0) } else { 0.0 };
@@ -268,8 +289,8 @@ impl Draw {
         }
     }
 
-    fn widths(&mut self, seats: Seats) -> (Seats, Seats) {
-        let most = self.limit(1, seats);
+    fn widths(&mut self, widest: Seats) -> (Seats, Seats) {
+        let most = self.limit(1, widest);
         match self.number(0, 4) {
             0 | 1 => (1, 1),
             2 => (1, most),
@@ -305,6 +326,26 @@ impl Draw {
 
 /// How many properties of an attacker are drawn.
 const PROPERTIES: u32 = 10;
+
+/// The most seats of one request.
+#[derive(Clone, Copy)]
+struct Widest {
+    seats: Seats,
+    final_seats: Seats,
+}
+
+impl Widest {
+    /// What the gateway estimates at most in a level of so many seats, or all of the level.
+    fn of(level: Seats, any_width: bool) -> Self {
+        let (seats, final_seats) = if any_width {
+            (level, MOST_FINAL_SEATS)
+        } else {
+            let widest = LevelLimits::widest_part(level).max(1);
+            (widest, widest.min(MOST_FINAL_SEATS))
+        };
+        Self { seats, final_seats }
+    }
+}
 
 /// At most so many requests of the client come in a second.
 fn greatest_rate(flow: &FlowSpec, seats: Seats) -> f64 {

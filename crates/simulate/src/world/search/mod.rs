@@ -25,6 +25,8 @@ pub struct SearchOptions {
     pub climb: u32,
     /// The greatest weight of the flows of one tenant together, in the ideal.
     pub tenant_weight: f64,
+    /// Whether requests may be as wide as the level. Otherwise they are as wide as the gateway estimates at most.
+    pub any_width: bool,
     /// Whether each attacker has one name only.
     pub one_name: bool,
     /// Whether what a find does not need for its harm is left out of it.
@@ -37,6 +39,7 @@ impl Default for SearchOptions {
             seed: 1,
             climb: 60,
             tenant_weight: TENANT_WEIGHT,
+            any_width: false,
             one_name: false,
             simplify: false,
         }
@@ -111,7 +114,7 @@ pub fn climb(options: &SearchOptions, number: u64) -> Find {
             attack
         }
     };
-    let mut attack = allowed(Attack::draw(&mut random, victim));
+    let mut attack = allowed(Attack::draw(&mut random, victim, options.any_width));
     let world_seed = random.number();
     let harm = |attack: &Attack| Harm::in_world(&attack.world(world_seed), options.tenant_weight);
     let mut searched = harm(&attack);
@@ -182,8 +185,8 @@ mod tests {
     fn every_victim_is_within_its_share_whatever_the_attackers_do() {
         let mut random = Random::seeded(7);
         for victim in Victim::ALL {
-            for _ in 0..50 {
-                let mut attack = Attack::draw(&mut random, victim);
+            for number in 0..50 {
+                let mut attack = Attack::draw(&mut random, victim, number % 2 == 0);
                 attack = attack.changed(&mut random);
                 let world = attack.world(1);
                 let ideal = crate::world::ideal::ideal(&world);

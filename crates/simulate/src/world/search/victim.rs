@@ -48,8 +48,8 @@ impl Victim {
         }
     }
 
-    /// The client in a level of so many seats; its name is [`VICTIM`].
-    pub fn client(self, seats: Seats) -> FlowSpec {
+    /// The client in a level of so many seats, in which requests have at most `widest`; its name is [`VICTIM`].
+    pub fn client(self, seats: Seats, widest: Seats) -> FlowSpec {
         let service = Service::constant(10.0 * MILLI);
         let part = f64::from(seats) * PART;
         let loops = |threads: u32, width: Seats, service: Service| {
@@ -62,7 +62,7 @@ impl Victim {
         };
         match self {
             Self::Thread => loops(1, 1, service),
-            Self::Wide => loops(1, (seats / 5).clamp(2, 6), service),
+            Self::Wide => loops(1, (seats / 5).clamp(2, 6).min(widest), service),
             Self::Threads => loops(4, 1, service),
             Self::Open => {
                 let arrivals = Arrivals::Poisson {
