@@ -58,25 +58,21 @@ fn a_small_flow_is_not_refused_because_large_ones_fill_its_hand() {
 
 /// Found attacks that still do harm, and how much at most. Those with any width do it by requests wider than the gateway ever estimates, most of
 /// them as wide as the level, which drain it and give up or hold all of it.
-const STILL_HARMFUL: [(&str, f64); 18] = [
-    ("any-width-seed-11-climb-3.json", 2.7),
-    ("any-width-seed-2-climb-12.json", 65.5),
-    ("any-width-seed-2-climb-25.json", 3.5),
-    ("any-width-seed-2-climb-26.json", 1.5),
+const STILL_HARMFUL: [(&str, f64); 14] = [
+    ("any-width-seed-11-climb-3.json", 2.3),
+    ("any-width-seed-2-climb-26.json", 10.1),
     ("any-width-seed-202-climb-12.json", 257.0),
     ("any-width-seed-202-climb-29.json", 21.5),
     ("any-width-seed-202-climb-33.json", 13.5),
-    ("any-width-seed-202-climb-58.json", 4.5),
-    ("any-width-seed-202-climb-79.json", 66.5),
+    ("any-width-seed-202-climb-79.json", 69.5),
     ("any-width-seed-202-climb-80.json", 3.1),
+    ("any-width-seed-3-climb-9.json", 2.6),
+    ("seed-101-climb-17.json", 2.2),
+    ("seed-101-climb-4.json", 8.5),
     ("seed-101-climb-50.json", 3.7),
-    ("seed-101-climb-69.json", 5.1),
+    ("seed-101-climb-6.json", 5.9),
     ("seed-101-climb-89.json", 2.0),
-    ("seed-202-climb-1.json", 3.4),
-    ("seed-202-climb-21.json", 3.6),
-    ("seed-202-climb-48.json", 1.4),
-    ("seed-202-climb-58.json", 8.5),
-    ("seed-202-climb-66.json", 11.6),
+    ("seed-303-climb-51.json", 3.1),
 ];
 
 /// Worlds that a search found to harm a client within its share, which is called `victim` in them. They are in `tests/worlds`;

@@ -118,11 +118,13 @@ impl<W: Copy> QueueSet<W> {
         Some(narrower)
     }
 
-    /// The flow whose head may start although the one that is next, of `width` seats, does not fit: the
+    /// The flow whose head may start although that of `next`, for which seats are drained, does not fit: the
     /// next that fits, if its requests take less than [`OVERTAKING_PART`] of the time for which the head
     /// has been blocked. If only requests that overtook the head keep it waiting, no other overtakes it.
-    pub(super) fn overtaking_by_wait(&mut self, next: u32, head: u32, width: Seats) -> Option<u32> {
-        let head = self.entries.id(head);
+    pub(super) fn overtaking_by_wait(&mut self, next: u32) -> Option<u32> {
+        let index = self.flows.at(next).head();
+        let width = self.entries.at(index).seats;
+        let head = self.entries.id(index);
         if self.blocked.head != Some(head) {
             self.end_drain();
             self.blocked = Blocked {
@@ -147,7 +149,7 @@ impl<W: Copy> QueueSet<W> {
         let free = self.limit - self.sums.seats_in_use;
         let flow = self.turns.first_fitting(free)?;
         let is_short =
-            allowed_time > Nanos::ZERO && self.flows.at(flow).service_time <= allowed_time;
+            allowed_time > Nanos::ZERO && self.flows.at(flow).service_time.mean <= allowed_time;
         (is_short || self.overtakes_by_savings(flow, next)).then_some(flow)
     }
 
@@ -156,6 +158,24 @@ impl<W: Copy> QueueSet<W> {
         if self.blocked.head == Some(self.entries.id(index)) {
             self.end_drain();
         }
+    }
+
+    /// Whether the request `index`, which gives up, is the blocked head, and what its flow has waiting behind it is no wider. Then
+    /// the level goes on draining for that: otherwise requests that wait for less time than draining takes would never start. For
+    /// requests that take most of the level it does not: all others would wait for as long as there are such.
+    pub(super) fn drain_goes_on_without(&self, index: u32) -> bool {
+        let entry = self.entries.at(index);
+        let next = entry.next_in_queue();
+        self.blocked.head == Some(self.entries.id(index))
+            && next != NONE
+            && entry.seats <= self.limit / 2
+            && (2..=entry.seats).contains(&self.entries.at(next).seats)
+    }
+
+    /// The level goes on draining for the new head of `flow`.
+    pub(super) fn drain_for_head(&mut self, flow: u32) {
+        let head = self.flows.at(flow).head();
+        self.blocked.head = Some(self.entries.id(head));
     }
 
     /// Seats are no longer drained for the blocked head.

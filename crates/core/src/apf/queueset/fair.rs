@@ -12,14 +12,14 @@
 //! - *Savings.* A flow that becomes active starts at virtual time, or earlier if it has received less, but no earlier than by what
 //!   its tenant has received, and with at most a [bounded](QueueSet::raise_start) saving. So a new name is behind known flows
 //!   that were polite, and a polite flow may send a few requests at once.
-//! - *Holding less goes first.* If the next flow already holds its part of the seats by weight, and another flow would hold
-//!   no more than it even with its next request, that one goes first. So a flow that was charged too little, because
+//! - *Holding less goes first.* If the next flow already [holds its part](super::parts) of the seats by weight, and another flow
+//!   would hold no more than it even with its next request, that one goes first. So a flow that was charged too little, because
 //!   its requests are of several kinds, does not take the seats of others before its charges are corrected. Nobody gives way
-//!   who has received less than the other by more than the lag.
-//! - *Final work gives way.* Seats that linger are [displaced](QueueSet::displaces) by a request that the ideal would have
-//!   finished by now, and linger for longer in return.
+//!   who will have received less than the other by more than the lag, when what he executes has ended.
+//! - *Final work gives way.* Seats that linger are [displaced](QueueSet::displacing) by a request that the ideal would have
+//!   finished by now, of a flow that does not hold its part, and linger for longer in return.
 //!
-//! While the head of the next flow does not fit, free seats are kept for it. Five rules reduce the cost of
+//! While the head of the next flow does not fit, free seats are kept for it. Six rules reduce the cost of
 //! these idle seats, and none reduces the share of another flow:
 //!
 //! - A narrower request of the same flow that fits goes before the head, [`LEAD`] times at most.
@@ -28,7 +28,9 @@
 //!   If a flow within that lead has a wider request that fits, it is started instead, since narrow
 //!   ones find seats anyway.
 //! - For a flow that is served and has more waiting no seats are drained until it is as many requests
-//!   behind; until then the widest request that fits is started.
+//!   behind; until then the widest request that fits is started. But none starts before that of a flow without debt: if that does
+//!   not fit, seats are drained for it.
+//! - If a head gives up for which seats are drained, they are drained for the request behind it.
 //! - Nothing is drained for a tenant that has not yet paid for what was ([`super::drains`]).
 //! - A request may overtake the head if it is expected to take at most a tenth of the time for which the
 //!   head has been waiting to fit, or if the ideal would have finished it by now and the head is not yet the lag behind virtual
@@ -38,18 +40,20 @@
 use std::time::Duration;
 
 use super::{
-    NONE, QueueSet, QueueSetEvents, flows::FlowState, tenants::Weight, virtual_time::VirtualTime,
+    NONE, QueueSet, QueueSetEvents, flows::FlowState, service_time::moved, tenants::Weight,
+    virtual_time::VirtualTime,
 };
-use crate::{
-    apf::units::{SeatSeconds, Seats},
-    time::Nanos,
-};
+use crate::apf::units::{SeatSeconds, Seats};
 
 /// The maximum number of its requests by which a wide flow may be ahead.
 pub(super) const LEAD: u32 = 8;
 
-/// The longest service time that is assumed for a request.
-const LONGEST_ASSUMED: Nanos = Nanos::from_millis(60_000);
+/// A flow whose head starts although another one is next.
+struct Overtaking {
+    flow: u32,
+    /// Whether the one that is next may have to wait longer.
+    lengthens_wait: bool,
+}
 
 /// The number of requests over which a mean service time is taken.
 pub(super) const MEAN_WINDOW: u32 = 32;
@@ -68,8 +72,8 @@ impl<W: Copy> QueueSet<W> {
             let Some(flow) = self.turns.first() else {
                 return;
             };
-            if self.displaces(flow) {
-                self.start_head(flow, arriving, events);
+            if let Some(displacing) = self.displacing(flow) {
+                self.start_head(displacing, arriving, events);
                 continue;
             }
             if self.sums.seats_in_use >= self.limit {
@@ -80,8 +84,8 @@ impl<W: Copy> QueueSet<W> {
                 self.start_head(other, arriving, events);
                 continue;
             }
-            let index = self.flows.at(flow).head();
-            let head = self.entries.at(index);
+            let head = self.entries.at(self.flows.at(flow).head());
+            let schema = head.schema;
             if self.fits(head.seats) {
                 // Only a flow that starts in turn moves virtual time. Flows out of turn are ahead; if they
                 // moved it, new flows would begin behind all waiting ones.
@@ -89,7 +93,6 @@ impl<W: Copy> QueueSet<W> {
                 self.start_head(flow, arriving, events);
                 continue;
             }
-            let (width, schema) = (head.seats, head.schema);
             if self.postpone(flow) {
                 continue;
             }
@@ -105,38 +108,15 @@ impl<W: Copy> QueueSet<W> {
                 self.start_waiting(narrower, flow, arriving, events);
                 continue;
             }
-            // The lead comes first: it is paid back within the flow's own turns, whereas a request that
-            // overtakes because the head has waited long lengthens that wait.
-            if let Some(other) = self.overtaking_by_lead(flow) {
-                self.start_head(other, arriving, events);
-                continue;
-            }
-            let Some(other) = self.overtaking_by_wait(flow, index, width) else {
+            let Some(overtaking) = self.overtaking(flow) else {
                 return;
             };
-            let index = self.flows.at(other).head();
-            self.start_head(other, arriving, events);
-            self.count_overtaking(index);
+            let index = self.flows.at(overtaking.flow).head();
+            self.start_head(overtaking.flow, arriving, events);
+            if overtaking.lengthens_wait {
+                self.count_overtaking(index);
+            }
         }
-    }
-
-    /// Whether the head of `next` starts in the place of seats that linger, which it then displaces: it does not fit, but the
-    /// ideal would have finished it by now, and what is displaced is no more than the level has.
-    fn displaces(&mut self, next: u32) -> bool {
-        if self.lingering.seats() == 0 {
-            return false;
-        }
-        let seats = self.counted_width(self.flows.at(next));
-        let total = self.sums.seats_in_use.saturating_add(seats);
-        let executing = self.executing_seats().saturating_add(seats);
-        let may = executing <= self.limit && total <= self.limit.saturating_mul(2);
-        if !may || self.fits(seats) || self.finish_of_head(next) > self.virtual_time.r() {
-            return false;
-        }
-        let in_use = self.seats_in_use();
-        let more = (in_use + seats).saturating_sub(self.limit.max(in_use));
-        self.lingering.displace(more);
-        true
     }
 
     /// The virtual time at which the first waiting request of `flow` would be finished in the ideal.
@@ -151,75 +131,73 @@ impl<W: Copy> QueueSet<W> {
     /// The work that is expected of the first waiting request of a flow, final seats included.
     pub(super) fn work_of_head(&self, known: &FlowState) -> SeatSeconds {
         let last = self.entries.at(known.head()).work.final_work();
-        SeatSeconds::product(self.counted_width(known), known.service_time).plus(last)
+        SeatSeconds::product(self.counted_width(known), known.service_time.mean).plus(last)
     }
 
-    /// Seats that are free again are given back to requests that linger.
-    pub(super) fn restore_displaced(&mut self) {
-        if self.lingering.displaced() == 0 {
-            return;
+    /// The flow whose head may start although that of `next` does not fit.
+    ///
+    /// The lead comes first: it is paid back within the flow's own turns, whereas a request that
+    /// overtakes because the head has waited long lengthens that wait.
+    fn overtaking(&mut self, next: u32) -> Option<Overtaking> {
+        let in_turn = |flow| Overtaking {
+            flow,
+            lengthens_wait: false,
+        };
+        let mut drained = next;
+        if let Some(latest) = self.latest_lead(next) {
+            let free = self.limit - self.sums.seats_in_use;
+            if let Some(other) = self.turns.widest_fitting(free, latest) {
+                match self.fresh_between(next, other) {
+                    None => return Some(in_turn(other)),
+                    Some(fresh) if self.fits(self.counted_width(self.flows.at(fresh))) => {
+                        return Some(in_turn(fresh));
+                    }
+                    Some(fresh) if self.drains_nothing_for(fresh) => return Some(in_turn(other)),
+                    Some(fresh) => drained = fresh,
+                }
+            } else if self.turns.first_fitting(free).is_some() {
+                // Seats are drained until it has caught up: otherwise it would only ever get those of its own requests.
+                self.flows.at_mut(next).behind = true;
+            }
         }
-        let over = self.sums.seats_in_use.saturating_sub(self.limit);
-        self.lingering.restore(over);
+        let flow = self.overtaking_by_wait(drained)?;
+        Some(Overtaking {
+            flow,
+            lengthens_wait: true,
+        })
     }
 
-    /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more
-    /// than that flow with the request that it has waiting, which fits.
-    fn holding_less(&self, next: u32) -> Option<u32> {
-        let known = self.flows.at(next);
-        if known.seats == 0 {
-            return None;
-        }
-        let weight = self.flows.weight_of(next);
-        let part = weight.divide(known.seats.into());
-        if part.saturating_mul(self.flows.weight()) < self.limit.into() {
-            return None;
-        }
-        let free = self.limit - self.sums.seats_in_use;
-        let hold = weight.divide(16 * u64::from(known.seats));
-        let hold = u32::try_from(hold).unwrap_or(u32::MAX);
-        let other = self.turns.first_holding(free, hold)?;
-        // Seats that are equal at each dispatch need not be equal on the average: who falls behind catches up.
-        let owed = self.progress(other).saturating_sub(self.progress(next));
-        (owed <= self.lag().units()).then_some(other)
-    }
-
-    /// The work that a flow has received by now for its weight, in units of seat-seconds.
-    fn progress(&self, flow: u32) -> u64 {
-        let known = self.flows.at(flow);
-        let executing = self.flows.weight_of(flow).divide(known.received(self.now));
-        known.certain_start().units().saturating_add(executing)
-    }
-
-    /// The flow whose head may start although that of `next` does not fit. Requires that `next` executes
-    /// requests and has others waiting: it will get the seats of its own requests, so no seats are drained
-    /// for it until it is more than [`LEAD`] requests behind.
-    fn overtaking_by_lead(&mut self, next: u32) -> Option<u32> {
+    /// The latest start of a flow that may have seats before `next`, which executes requests and has others waiting: it will
+    /// get the seats of its own requests, so no seats are drained for it until it is more than [`LEAD`] requests behind.
+    fn latest_lead(&self, next: u32) -> Option<SeatSeconds> {
         let known = self.flows.at(next);
         if known.fresh || known.behind || known.holding == 0 || known.waiting < 2 {
             return None;
         }
-        let free = self.limit - self.sums.seats_in_use;
-        let latest = self.latest(known.start, known);
-        if let Some(flow) = self.turns.widest_fitting(free, latest) {
-            return Some(flow);
-        }
-        self.turns.first_fitting(free)?;
-        // Seats are drained until it has caught up: otherwise it would only ever get those of its own requests.
-        self.flows.at_mut(next).behind = true;
-        None
+        Some(self.latest(known.start, known))
+    }
+
+    /// The first of some flows after `next` and before `other` that has used no more than its share. A lead is taken from
+    /// `next`, not from such a flow.
+    fn fresh_between(&self, next: u32, other: u32) -> Option<u32> {
+        let latest = self.turns.start_of(other);
+        let after = self.turns.next_ones().into_iter();
+        let after = after.map(|flow| (self.turns.start_of(flow), flow));
+        let fresh = after
+            .filter(|(start, flow)| *flow != next && *start < latest && self.flows.at(*flow).fresh);
+        fresh.min().map(|(_, flow)| flow)
     }
 
     /// The latest start of a flow that may have seats before one that starts at `start`: [`LEAD`] requests
     /// like the next of `flow` later.
     fn latest(&self, start: SeatSeconds, flow: &FlowState) -> SeatSeconds {
-        let charge = SeatSeconds::product(self.counted_width(flow), flow.service_time);
+        let charge = SeatSeconds::product(self.counted_width(flow), flow.service_time.mean);
         let lead = charge.units().saturating_mul(LEAD.into());
         SeatSeconds::from_units(start.units().saturating_add(lead))
     }
 
     /// The seats that the next request of `flow` would hold.
-    fn counted_width(&self, flow: &FlowState) -> Seats {
+    pub(super) fn counted_width(&self, flow: &FlowState) -> Seats {
         self.entries.at(flow.head()).seats.min(self.limit)
     }
 
@@ -316,7 +294,7 @@ impl<W: Copy> QueueSet<W> {
         let (seats, last) = (entry.seats, entry.work.final_work());
         self.flows.hold(flow, seats);
         let known = self.flows.at(flow);
-        let assumed = known.service_time;
+        let assumed = known.service_time.mean;
         let work = SeatSeconds::product(seats, assumed).plus(last);
         let charged = SeatSeconds::from_units(self.flows.weight_of(flow).divide(work.units()));
         let entry = self.entries.at_mut(index);
@@ -351,7 +329,7 @@ impl<W: Copy> QueueSet<W> {
         let weight = self.flows.weight_of(flow);
         let known = self.flows.at_mut(flow);
         if LEARNS {
-            known.service_time = moved(known.service_time, &mut known.learnt, took);
+            known.service_time.learn(took);
         }
         let actual = SeatSeconds::product(seats, took).plus(last).units();
         known.guessed = known.guessed.minus(charged);
@@ -408,9 +386,15 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn quit_line(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let (flow, seats, ownership) = (entry.flow, entry.seats, entry.ownership);
-        self.leaves_drain(index);
+        let drain_goes_on = self.drain_goes_on_without(index);
+        if !drain_goes_on {
+            self.leaves_drain(index);
+        }
         self.leave_queue(index);
         self.flows.unlink(&mut self.entries, index, flow);
+        if drain_goes_on {
+            self.drain_for_head(flow);
+        }
         let now = self.virtual_time.r();
         self.flows.part(&self.entries, flow, ownership, now);
         self.sums.waiting_seats -= u64::from(seats);
@@ -462,13 +446,4 @@ impl<W: Copy> QueueSet<W> {
             self.settle_flow(flow);
         }
     }
-}
-
-/// The mean service time after one more request, whose predecessors were `learnt`.
-fn moved(mean: Nanos, learnt: &mut u32, took: Nanos) -> Nanos {
-    let took = took.min(LONGEST_ASSUMED);
-    *learnt = (*learnt + 1).min(MEAN_WINDOW);
-    // The service time assumed at first counts as one request.
-    let learnt = u64::from(*learnt);
-    Nanos::from_nanos((mean.as_nanos() * learnt + took.as_nanos()) / (learnt + 1))
 }

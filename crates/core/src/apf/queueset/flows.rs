@@ -11,6 +11,7 @@ use std::{collections::HashMap, hash::BuildHasherDefault};
 use super::{
     NONE,
     fifo::{Entries, Fifo, Phase},
+    service_time::ServiceTime,
     tenants::{TenantTable, Weight},
 };
 use crate::{
@@ -21,6 +22,8 @@ use crate::{
 
 /// The maximum number of flows without requests that are remembered.
 const MAX_IDLE: usize = 1024;
+
+const UNCLAIMED_UNIT: u32 = 10;
 
 /// One flow.
 #[derive(Clone, Debug)]
@@ -44,14 +47,14 @@ pub(super) struct FlowState {
     pub(super) fresh: bool,
     /// Whether it was far behind virtual time when its first waiting request came.
     pub(super) saved: bool,
+    /// See [`Self::set_unclaimed`]; in units of 2 ^ [`UNCLAIMED_UNIT`], so that it takes little memory.
+    unclaimed: u32,
     /// Whether it has fallen behind so far that seats are drained for it, until it has caught up.
     pub(super) behind: bool,
     /// Breaks ties: in the order in which lines began.
     pub(super) turn: u32,
-    /// How long its requests take, as far as is known.
-    pub(super) service_time: Nanos,
-    /// Requests of which that is the mean, up to the number that is remembered.
-    pub(super) learnt: u32,
+    /// How long its requests take.
+    pub(super) service_time: ServiceTime,
     /// The number and the hash of the tenant that owns it.
     owner: u32,
     tenant: u64,
@@ -142,10 +145,10 @@ impl FlowTable {
             guessed: SeatSeconds::ZERO,
             fresh: true,
             saved: false,
+            unclaimed: 0,
             behind: false,
             turn: 0,
-            service_time,
-            learnt: 0,
+            service_time: ServiceTime::assumed(service_time),
             owner: NONE,
             tenant: 0,
             owners_requests: 0,
@@ -463,6 +466,23 @@ impl FlowState {
     pub(super) fn received(&self, now: Time) -> u64 {
         let all = now.as_nanos().wrapping_mul(self.executing.into());
         SeatSeconds::from_seat_nanos(all.wrapping_sub(self.began)).units()
+    }
+
+    /// The seat-time that its executing requests are expected to have received when they have ended, in units of seat-seconds.
+    pub(super) fn expected(&self, now: Time) -> u64 {
+        let usual = SeatSeconds::product(self.executing, self.service_time.usual());
+        self.received(now).max(usual.units())
+    }
+
+    /// Sets, or gives, how much of what it had not received when its first waiting request came it does not claim in more than its
+    /// part of the seats, in units of seat-seconds.
+    pub(super) fn set_unclaimed(&mut self, units: u64) {
+        self.unclaimed = u32::try_from(units >> UNCLAIMED_UNIT).unwrap_or(u32::MAX);
+    }
+
+    /// See [`Self::set_unclaimed`].
+    pub(super) fn unclaimed(&self) -> u64 {
+        u64::from(self.unclaimed) << UNCLAIMED_UNIT
     }
 
     /// The start of the flow without the estimated part.

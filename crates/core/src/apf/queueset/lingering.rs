@@ -8,7 +8,7 @@
 //! Lingering seats have a clock of their own. It runs as time does while none of them is displaced, more slowly the more are,
 //! and as if one were not if all are, so that all of them end. What has to be done for one more lingering request or one displaced seat more does not depend on how many there are.
 //!
-//! Not here: who may displace seats ([`super::fair`]).
+//! Not here: who may displace seats ([`super::parts`]).
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 

@@ -18,10 +18,12 @@ mod fair;
 mod fifo;
 mod flows;
 mod lingering;
+mod parts;
 mod places;
 mod reconfigure;
 mod reports;
 mod savings;
+mod service_time;
 mod tenants;
 #[cfg(test)]
 mod tests;

@@ -86,7 +86,7 @@ impl<W: Copy> QueueSet<W> {
         let entry = self.entries.at(index);
         let width = entry.seats.min(self.limit);
         let now = self.virtual_time.r();
-        let own = SeatSeconds::product(width, self.flows.at(flow).service_time).units();
+        let own = SeatSeconds::product(width, self.flows.at(flow).service_time.mean).units();
         let usual = self.charges.usual().saturating_mul(SAVED_USUAL);
         let saved = own.saturating_mul(SAVED_OWN).max(usual);
         let saved = saved.min(self.burst()).max(self.least_savings());
@@ -94,9 +94,12 @@ impl<W: Copy> QueueSet<W> {
         let earliest = self.flows.received_by_owner(flow).max(least).min(now);
         let start = self.flows.at(flow).start.max(earliest);
         let is_behind = self.is_behind(start, SAVED_BEHIND);
+        self.flows.at_mut(flow).start = start;
+        let behind = now.units().saturating_sub(self.expected_progress(flow));
+        let unclaimed = behind.saturating_sub(own.saturating_mul(SAVED_OWN));
         let known = self.flows.at_mut(flow);
-        known.start = start;
         known.saved = is_behind;
+        known.set_unclaimed(unclaimed);
     }
 
     /// The most that any flow can save, in units of seat-seconds.
@@ -152,7 +155,7 @@ impl<W: Copy> QueueSet<W> {
         let most = if seats <= 1 {
             lag.min(self.burst())
         } else {
-            let own = SeatSeconds::product(seats, known.service_time).units();
+            let own = SeatSeconds::product(seats, known.service_time.mean).units();
             lag.max(self.flows.weight_of(flow).divide(own))
         };
         let latest = self.virtual_time.r().plus(SeatSeconds::from_units(most));

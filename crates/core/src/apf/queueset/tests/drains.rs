@@ -95,6 +95,48 @@ fn seats_are_drained_again_when_virtual_time_has_passed_what_was_paid() {
     assert_eq!(stage.started.last(), Some(&"wide 1"));
 }
 
+/// A level of so many seats, of which a narrow request uses five. Two requests of `width` seats wait that do not fit, and a narrow one.
+/// After 20 ms the first of them gives up.
+fn gave_up(limit: Seats, width: Seats) -> Stage {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), limit));
+    stage.arrive(ms(0), "narrow 0", NARROW, Work::seats(5));
+    stage.arrive(ms(0), "wide 0", WIDE, Work::seats(width));
+    stage.arrive(ms(0), "narrow 1", NARROW, Work::ONE);
+    stage.arrive(ms(10), "wide 1", WIDE, Work::seats(width));
+    stage.cancel(ms(20), "wide 0");
+    stage
+}
+
+#[test]
+fn the_level_goes_on_draining_for_the_next_request_of_a_flow_when_one_gives_up() {
+    let mut stage = gave_up(8, 4);
+    assert_eq!(stage.started, ["narrow 0"], "the level is drained");
+    assert_eq!(paid(&stage), SeatSeconds::ZERO, "it is paid for once");
+    stage.finish(ms(26), "narrow 0");
+    assert_eq!(stage.started, ["narrow 0", "wide 1", "narrow 1"]);
+    // In 26 ms virtual time advances by five seats for two flows.
+    let until = SeatSeconds::product(5, Duration::from_millis(13));
+    let idle = SeatSeconds::product(3, Duration::from_millis(26));
+    assert_eq!(paid(&stage), until.plus(idle));
+}
+
+#[test]
+fn the_level_does_not_go_on_draining_for_requests_that_take_most_of_it() {
+    assert_eq!(gave_up(7, 4).started, ["narrow 0", "narrow 1"]);
+}
+
+#[test]
+fn the_level_does_not_go_on_draining_for_a_wider_request() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 8));
+    stage.arrive(ms(0), "narrow 0", NARROW, Work::seats(6));
+    stage.arrive(ms(0), "wide 0", WIDE, Work::seats(3));
+    stage.arrive(ms(0), "wider", WIDE, Work::seats(4));
+    stage.arrive(ms(0), "narrow 1", NARROW, Work::ONE);
+    assert_eq!(stage.started, ["narrow 0"], "the level is drained");
+    stage.cancel(ms(20), "wide 0");
+    assert_eq!(stage.started, ["narrow 0", "narrow 1"]);
+}
+
 #[test]
 fn the_widest_request_that_fits_goes_before_the_head_of_its_flow() {
     let mut stage = Stage::new(improved(queues(8, 50, 1), 4));

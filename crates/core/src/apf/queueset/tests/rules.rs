@@ -45,6 +45,17 @@ fn no_seats_are_drained_for_a_flow_that_is_served_and_has_more_waiting() {
 }
 
 #[test]
+fn a_lead_is_not_taken_from_a_flow_that_has_used_no_more_than_its_share() {
+    let mut stage = served_wide_flow(&["wide 1", "wide 2"]);
+    // It comes when the wide flow has been charged 9 ms and virtual time is 20 ms, before the narrow flow pays for 50 ms.
+    stage.arrive(at(5_000), "polite", 2, Work::seats(2));
+    stage.finish(at(50_000), "narrow 0");
+    assert_eq!(stage.started.len(), 6, "the seat is kept free");
+    stage.finish(at(50_000), "narrow 1");
+    assert_eq!(stage.started[6..], ["polite"]);
+}
+
+#[test]
 fn seats_are_drained_for_a_flow_with_a_single_request_waiting() {
     let mut stage = served_wide_flow(&["wide 1"]);
     stage.finish(at(90_000), "narrow 0");

@@ -65,6 +65,24 @@ fn the_new_names_of_a_tenant_have_saved_no_more_than_the_tenant() {
     assert_eq!(stage.started.last(), Some(&"polite, new name"));
 }
 
+#[test]
+fn what_a_flow_did_not_ask_for_gives_it_no_more_than_its_part_of_the_seats() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 2));
+    // Its requests are expected to take half a second, and it is soon far behind a flow of short ones.
+    stage.arrive(ms(0), "long 0", HEAVY, Work::ONE);
+    stage.finish(ms(1_000), "long 0");
+    for time in (1_000..2_500).step_by(3) {
+        stage.arrive(ms(time), "short", POLITE, Work::ONE);
+        stage.finish(ms(time + 3), "short");
+    }
+    stage.arrive(ms(2_500), "short 0", POLITE, Work::ONE);
+    stage.arrive(ms(2_500), "long 1", HEAVY, Work::ONE);
+    stage.arrive(ms(2_500), "long 2", HEAVY, Work::ONE);
+    stage.arrive(ms(2_500), "short 1", POLITE, Work::ONE);
+    stage.finish(ms(2_503), "short 0");
+    assert_eq!(stage.started.last(), Some(&"short 1"));
+}
+
 /// How many requests start while a client waits for its second request, which it sends when its first one has ended after so
 /// many milliseconds. Beside it 100 requests of 20 ms wait at any time for four seats, each of a new tenant.
 fn requests_before_a_client_that_comes_back(millis: u64) -> usize {
@@ -197,4 +215,47 @@ fn a_narrower_request_of_the_same_flow_goes_before_a_head_that_does_not_fit_eigh
     assert_eq!(stage.started[1..], NARROW[..8]);
     stage.finish(ms(2), "other");
     assert_eq!(stage.started.last(), Some(&"wide"));
+}
+
+/// A level of four seats in which the heavy flow has four writes, whose seats linger for 300 ms. It has saved something, and its
+/// next write waits; there are others that take little.
+fn after_four_writes() -> Stage {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
+    let write = Work {
+        initial_seats: 1,
+        final_seats: 1,
+        additional_latency: Duration::from_millis(300),
+    };
+    for time in (0..16_000).step_by(400) {
+        stage.arrive(ms(time), "w", HEAVY, write);
+        stage.finish(ms(time + 1), "w");
+        stage.tick(ms(time + 301));
+    }
+    for time in (16_000..16_160).step_by(10) {
+        stage.arrive(ms(time), "p", POLITE, Work::ONE);
+        stage.finish(ms(time + 3), "p");
+    }
+    let writes = ["w0", "w1", "w2", "w3"];
+    for name in writes {
+        stage.arrive(ms(17_000), name, HEAVY, write);
+    }
+    for name in writes {
+        stage.finish(ms(17_001), name);
+    }
+    stage
+}
+
+#[test]
+fn a_flow_that_holds_its_part_displaces_nothing() {
+    let mut stage = after_four_writes();
+    let starts = stage.executes(ms(17_002), "w4", HEAVY, Work::ONE);
+    assert!(!starts, "in the place of its own seats that linger");
+}
+
+#[test]
+fn who_holds_its_part_and_is_next_keeps_nobody_else_from_displacing_seats_that_linger() {
+    let mut stage = after_four_writes();
+    stage.arrive(ms(17_002), "w4", HEAVY, Work::seats(4));
+    assert!(stage.executes(ms(17_010), "polite", POLITE, Work::ONE));
+    assert!(!stage.started.contains(&"w4"));
 }

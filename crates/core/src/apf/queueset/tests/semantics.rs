@@ -119,11 +119,19 @@ fn only_improved_learns_nothing_of_a_refused_request_and_gives_it_no_final_seats
     let until = improved.finish(at(7000), "learnt").unwrap();
     improved.tick(until);
     let flow = |stage: &Stage| {
-        let flows = stage.set.flows.iter().filter(|flow| flow.learnt > 0);
+        let flows = stage
+            .set
+            .flows
+            .iter()
+            .filter(|flow| flow.service_time.learnt > 0);
         let [flow] = flows.collect::<Vec<_>>()[..] else {
             panic!("one flow has finished requests");
         };
-        (flow.service_time, flow.learnt, flow.start.units())
+        (
+            flow.service_time.mean,
+            flow.service_time.learnt,
+            flow.start.units(),
+        )
     };
     let (service_time, learnt, paid) = flow(&improved);
     let assumed = improved.set.assumed;

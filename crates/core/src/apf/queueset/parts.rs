@@ -1,0 +1,97 @@
+//! Who holds its part of the seats, and who then goes first: a flow that holds less starts before it, and in the place of seats that
+//! linger.
+//!
+//! The *part* of a flow is its weight, divided by the weights of all active flows, of the limit. What it holds is what its requests
+//! execute with and what lingers of them.
+//!
+//! Not here: the order of flows ([`super::fair`]).
+
+use super::QueueSet;
+use crate::apf::units::Seats;
+
+impl<W: Copy> QueueSet<W> {
+    /// Whether a flow holds its part of the seats by weight.
+    fn holds_its_part(&self, flow: u32) -> bool {
+        let seats = self.flows.at(flow).seats;
+        let part = self.flows.weight_of(flow).divide(seats.into());
+        seats > 0 && part.saturating_mul(self.flows.weight()) >= self.limit.into()
+    }
+
+    /// The first flow that would hold no more than `next` with the request that it has waiting, which fits into `free` seats.
+    fn first_holding_less(&self, next: u32, free: Seats) -> Option<u32> {
+        let held = 16 * u64::from(self.flows.at(next).seats);
+        let hold = self.flows.weight_of(next).divide(held);
+        let hold = u32::try_from(hold).unwrap_or(u32::MAX);
+        self.turns.first_holding(free, hold)
+    }
+
+    /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more, and has not
+    /// received more by the lag.
+    pub(super) fn holding_less(&self, next: u32) -> Option<u32> {
+        if !self.holds_its_part(next) {
+            return None;
+        }
+        let other = self.first_holding_less(next, self.limit - self.sums.seats_in_use)?;
+        // Seats that are equal at each dispatch need not be equal on the average: who falls behind catches up. But what executes is
+        // on its way to him, and he claims little of what he did not ask for.
+        let received = self.expected_progress(next) + self.flows.at(next).unclaimed();
+        let owed = self.progress(other).saturating_sub(received);
+        (owed <= self.lag().units()).then_some(other)
+    }
+
+    /// The work that a flow has received by now for its weight, in units of seat-seconds.
+    pub(super) fn progress(&self, flow: u32) -> u64 {
+        let known = self.flows.at(flow);
+        let executing = self.flows.weight_of(flow).divide(known.received(self.now));
+        known.certain_start().units().saturating_add(executing)
+    }
+
+    /// The work that a flow will have received for its weight when what it executes has ended, in units of seat-seconds.
+    pub(super) fn expected_progress(&self, flow: u32) -> u64 {
+        let known = self.flows.at(flow);
+        let executing = self.flows.weight_of(flow).divide(known.expected(self.now));
+        known.certain_start().units().saturating_add(executing)
+    }
+
+    /// The flow whose head starts in the place of seats that linger, which it then displaces: `next`, or the flow that goes before
+    /// it because it would hold less.
+    pub(super) fn displacing(&mut self, next: u32) -> Option<u32> {
+        if self.lingering.seats() == 0 {
+            return None;
+        }
+        let room = self.limit.saturating_sub(self.executing_seats());
+        let flow = if self.holds_its_part(next) {
+            self.first_holding_less(next, room)?
+        } else {
+            next
+        };
+        let seats = self.counted_width(self.flows.at(flow));
+        if !self.displaces(flow, seats) {
+            return None;
+        }
+        let in_use = self.seats_in_use();
+        let more = (in_use + seats).saturating_sub(self.limit.max(in_use));
+        self.lingering.displace(more);
+        Some(flow)
+    }
+
+    /// Whether the head of `flow`, of so many seats, displaces seats that linger: it does not fit, but the ideal would have finished it
+    /// by now, and what is displaced is no more than the level has.
+    fn displaces(&self, flow: u32, seats: Seats) -> bool {
+        let total = self.sums.seats_in_use.saturating_add(seats);
+        let executing = self.executing_seats().saturating_add(seats);
+        executing <= self.limit
+            && total <= self.limit.saturating_mul(2)
+            && !self.fits(seats)
+            && self.finish_of_head(flow) <= self.virtual_time.r()
+    }
+
+    /// Seats that are free again are given back to requests that linger.
+    pub(super) fn restore_displaced(&mut self) {
+        if self.lingering.displaced() == 0 {
+            return;
+        }
+        let over = self.sums.seats_in_use.saturating_sub(self.limit);
+        self.lingering.restore(over);
+    }
+}
