@@ -59,20 +59,20 @@ fn a_small_flow_is_not_refused_because_large_ones_fill_its_hand() {
 /// Found attacks that still do harm, and how much at most. Those with any width do it by requests wider than the gateway ever estimates, most of
 /// them as wide as the level, which drain it and give up or hold all of it.
 const STILL_HARMFUL: [(&str, f64); 14] = [
-    ("any-width-seed-11-climb-3.json", 2.3),
+    ("any-width-seed-11-climb-3.json", 5.5),
     ("any-width-seed-2-climb-26.json", 10.1),
-    ("any-width-seed-202-climb-12.json", 257.0),
-    ("any-width-seed-202-climb-29.json", 21.5),
-    ("any-width-seed-202-climb-33.json", 13.5),
-    ("any-width-seed-202-climb-79.json", 69.5),
-    ("any-width-seed-202-climb-80.json", 3.1),
-    ("any-width-seed-3-climb-9.json", 2.6),
+    ("any-width-seed-202-climb-12.json", 255.9),
+    ("any-width-seed-202-climb-29.json", 21.2),
+    ("any-width-seed-202-climb-33.json", 13.1),
+    ("any-width-seed-202-climb-79.json", 66.1),
+    ("any-width-seed-202-climb-80.json", 3.0),
     ("seed-101-climb-17.json", 2.2),
-    ("seed-101-climb-4.json", 8.5),
-    ("seed-101-climb-50.json", 3.7),
-    ("seed-101-climb-6.json", 5.9),
+    ("seed-101-climb-4.json", 6.8),
+    ("seed-101-climb-50.json", 3.8),
     ("seed-101-climb-89.json", 2.0),
-    ("seed-303-climb-51.json", 3.1),
+    ("seed-202-climb-73.json", 3.8),
+    ("seed-404-climb-15.json", 3.7),
+    ("seed-505-climb-5.json", 13.7),
 ];
 
 /// Worlds that a search found to harm a client within its share, which is called `victim` in them. They are in `tests/worlds`;

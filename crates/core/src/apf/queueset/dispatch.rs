@@ -131,8 +131,7 @@ impl<W: Copy> QueueSet<W> {
         }
         self.recount_overtaking(overtook, held, seats);
         if flow != NONE {
-            let known = self.flows.at_mut(flow);
-            known.seats = known.seats - held + seats;
+            self.flows.hold_other(flow, held, seats);
         }
         if slot != NONE {
             let queue = &mut self.slots[slot as usize];

@@ -17,7 +17,7 @@
 //!   its requests are of several kinds, does not take the seats of others before its charges are corrected. Nobody gives way
 //!   who will have received less than the other by more than the lag, when what he executes has ended.
 //! - *Final work gives way.* Seats that linger are [displaced](QueueSet::displacing) by a request that the ideal would have
-//!   finished by now, of a flow that does not hold its part, and linger for longer in return.
+//!   finished by now, and linger for longer in return.
 //!
 //! While the head of the next flow does not fit, free seats are kept for it. Six rules reduce the cost of
 //! these idle seats, and none reduces the share of another flow:
@@ -419,8 +419,13 @@ impl<W: Copy> QueueSet<W> {
         }
         let width = self.entries.at(known.head()).seats;
         let weight = self.flows.weight_of(flow);
-        let held = u64::from(known.seats) + u64::from(width.min(self.limit));
-        let hold = u32::try_from(weight.divide(16 * held)).unwrap_or(u32::MAX);
+        let held = match weight {
+            Weight::ONE => self.flows.held_for_weight(flow, width.min(self.limit)),
+            _ => self
+                .flows
+                .least_held_for_weight(flow, width.min(self.limit)),
+        };
+        let hold = u32::try_from(held).unwrap_or(u32::MAX);
         let mut start = known.start;
         if weight != Weight::ONE {
             // A light flow's first request waits for its weight, too.

@@ -55,9 +55,8 @@ pub(super) struct FlowState {
     pub(super) turn: u32,
     /// How long its requests take.
     pub(super) service_time: ServiceTime,
-    /// The number and the hash of the tenant that owns it.
+    /// The number of the tenant that owns it.
     owner: u32,
-    tenant: u64,
     /// Requests of the owner that came while it owned the flow, and are present.
     owners_requests: u32,
     /// Distinguishes those from the requests of earlier owners; never 0.
@@ -150,7 +149,6 @@ impl FlowTable {
             turn: 0,
             service_time: ServiceTime::assumed(service_time),
             owner: NONE,
-            tenant: 0,
             owners_requests: 0,
             ownership: 1,
             older: NONE,
@@ -190,6 +188,14 @@ impl FlowTable {
         let flow = &mut self.all[number as usize];
         flow.holding += 1;
         flow.seats += seats;
+        self.tenants.hold(flow.owner, 0, seats);
+    }
+
+    /// A request of the flow that held `before` seats holds `after`.
+    pub(super) fn hold_other(&mut self, number: u32, before: Seats, after: Seats) {
+        let flow = &mut self.all[number as usize];
+        flow.seats = flow.seats - before + after;
+        self.tenants.hold(flow.owner, before, after);
     }
 
     /// A request of the flow holds its `seats` no longer.
@@ -197,6 +203,7 @@ impl FlowTable {
         let flow = &mut self.all[number as usize];
         flow.holding -= 1;
         flow.seats -= seats;
+        self.tenants.hold(flow.owner, seats, 0);
         self.rest(number);
     }
 
@@ -220,6 +227,33 @@ impl FlowTable {
         self.tenants.weight_of(self.all[number as usize].owner)
     }
 
+    /// The seats that an active flow holds with `more`, in sixteenths, for its weight: its own, or if it weighs less than 1, those that
+    /// all flows of its tenant hold.
+    pub(super) fn held_for_weight(&self, number: u32, more: Seats) -> u64 {
+        let flow = &self.all[number as usize];
+        if self.tenants.weight_of(flow.owner) == Weight::ONE {
+            return 16 * (u64::from(flow.seats) + u64::from(more));
+        }
+        let seats = u64::from(self.tenants.seats(flow.owner)) + u64::from(more);
+        16 * seats / u64::from(self.tenants.weight_of_all(flow.owner))
+    }
+
+    /// The seats of an active flow that linger, in sixteenths, for its weight; if it weighs less than 1, all that its tenant holds.
+    pub(super) fn lingering_for_weight(&self, number: u32) -> u64 {
+        let flow = &self.all[number as usize];
+        match self.tenants.weight_of(flow.owner) {
+            Weight::ONE => 16 * u64::from(flow.seats - flow.executing),
+            _ => self.held_for_weight(number, 0),
+        }
+    }
+
+    /// The least that [`Self::held_for_weight`] can be, whatever the other flows of the tenant hold.
+    pub(super) fn least_held_for_weight(&self, number: u32, more: Seats) -> u64 {
+        let flow = &self.all[number as usize];
+        let seats = 16 * (u64::from(flow.seats) + u64::from(more));
+        seats / u64::from(self.tenants.weight_of_all(flow.owner).max(1))
+    }
+
     /// The weight of one more active flow of this tenant.
     pub(super) fn weight_of_another(&self, tenant: u64) -> Weight {
         self.tenants.weight_of_another(tenant)
@@ -230,7 +264,7 @@ impl FlowTable {
     pub(super) fn join(&mut self, number: u32, tenant: u64, now: SeatSeconds) -> u32 {
         let flow = &self.all[number as usize];
         let owner = flow.owner;
-        let is_owners = flow.tenant == tenant && owner != NONE;
+        let is_owners = owner != NONE && self.tenants.hash(owner) == tenant;
         if flow.is_idle() {
             if !is_owners {
                 self.own(number, tenant, now);
@@ -273,7 +307,7 @@ impl FlowTable {
         let owner = flow.owner;
         let [first, last] = ends.map(|tenant| (self.tenants.flows_of(tenant), tenant));
         let (_, tenant) = first.min(last);
-        if flow.tenant == tenant {
+        if self.tenants.hash(owner) == tenant {
             return;
         }
         self.tenants.deactivate(owner);
@@ -330,14 +364,14 @@ impl FlowTable {
 
     /// The flow, which is not counted as active, has another owner from now on.
     fn own(&mut self, number: u32, tenant: u64, now: SeatSeconds) {
-        let before = self.all[number as usize].owner;
         let owner = self.tenants.acquire(tenant, now);
-        if before != NONE {
-            self.tenants.release(before);
-        }
         let flow = &mut self.all[number as usize];
+        self.tenants.hold(owner, 0, flow.seats);
+        if flow.owner != NONE {
+            self.tenants.hold(flow.owner, flow.seats, 0);
+            self.tenants.release(flow.owner);
+        }
         flow.owner = owner;
-        flow.tenant = tenant;
         flow.owners_requests = 0;
         flow.ownership = flow.ownership.wrapping_add(1).max(1);
     }
@@ -412,25 +446,28 @@ impl FlowTable {
     ///
     /// If a kept value is wrong.
     pub(super) fn check_invariants<W: Copy>(&self, entries: &Entries<W>) {
-        let mut active = HashMap::new();
+        let (mut active, mut held) = (HashMap::new(), HashMap::new());
         for (flow, number) in self.all.iter().zip(0..) {
             let waiting = flow.line.iter(entries).count();
             assert_eq!(flow.waiting as usize, waiting, "waiting in a flow");
             let present = entries.iter().filter(|entry| entry.flow == number);
-            let held = present
+            let holding = present
                 .clone()
                 .filter(|entry| entry.phase != Phase::Waiting);
-            let seats: Seats = held.map(|entry| entry.seats).sum();
+            let seats: Seats = holding.map(|entry| entry.seats).sum();
             assert_eq!(flow.seats, seats, "seats of a flow");
             let owners = present.filter(|entry| entry.ownership == flow.ownership);
-            let owners = owners.inspect(|entry| assert_eq!(entry.tenant, flow.tenant, "owner"));
+            let owners = owners.inspect(|entry| {
+                assert_eq!(entry.tenant, self.tenants.hash(flow.owner), "owner");
+            });
             let owners = u32::try_from(owners.count()).unwrap_or(u32::MAX);
             if !flow.is_idle() {
                 assert_eq!(flow.owners_requests, owners, "requests of the owner");
                 *active.entry(flow.owner).or_insert(0) += 1;
+                *held.entry(flow.owner).or_insert(0) += seats;
             }
         }
-        self.tenants.check_invariants(&active);
+        self.tenants.check_invariants(&active, &held);
         let idle = self.numbers.values().filter(|n| self.at(**n).is_idle());
         assert_eq!(self.idle, idle.count(), "idle flows");
         assert!(self.idle <= MAX_IDLE, "idle flows are bounded");

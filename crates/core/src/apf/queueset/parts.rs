@@ -2,7 +2,8 @@
 //! linger.
 //!
 //! The *part* of a flow is its weight, divided by the weights of all active flows, of the limit. What it holds is what its requests
-//! execute with and what lingers of them.
+//! execute with and what lingers of them. A flow that weighs less than 1 has its part, and holds, together with the others of its
+//! tenant: otherwise requests that take long would get all seats under many names.
 //!
 //! Not here: the order of flows ([`super::fair`]).
 
@@ -10,19 +11,29 @@ use super::QueueSet;
 use crate::apf::units::Seats;
 
 impl<W: Copy> QueueSet<W> {
-    /// Whether a flow holds its part of the seats by weight.
+    /// Whether a flow holds its part of the seats.
     fn holds_its_part(&self, flow: u32) -> bool {
-        let seats = self.flows.at(flow).seats;
-        let part = self.flows.weight_of(flow).divide(seats.into());
-        seats > 0 && part.saturating_mul(self.flows.weight()) >= self.limit.into()
+        self.is_a_part(self.flows.held_for_weight(flow, 0))
+    }
+
+    /// Whether the seats of a flow that linger are its part.
+    fn lingers_its_part(&self, flow: u32) -> bool {
+        self.is_a_part(self.flows.lingering_for_weight(flow))
+    }
+
+    /// Whether a flow has its part of the seats with so many sixteenths of a seat for its weight.
+    fn is_a_part(&self, seats: u64) -> bool {
+        seats > 0 && seats.saturating_mul(self.flows.weight()) >= 16 * u64::from(self.limit)
     }
 
     /// The first flow that would hold no more than `next` with the request that it has waiting, which fits into `free` seats.
     fn first_holding_less(&self, next: u32, free: Seats) -> Option<u32> {
-        let held = 16 * u64::from(self.flows.at(next).seats);
-        let hold = self.flows.weight_of(next).divide(held);
-        let hold = u32::try_from(hold).unwrap_or(u32::MAX);
-        self.turns.first_holding(free, hold)
+        let hold = self.flows.held_for_weight(next, 0);
+        let most = u32::try_from(hold).unwrap_or(u32::MAX);
+        self.turns.first_holding(free, most, |flow| {
+            let width = self.counted_width(self.flows.at(flow));
+            self.flows.held_for_weight(flow, width) <= hold
+        })
     }
 
     /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more, and has not
@@ -53,31 +64,28 @@ impl<W: Copy> QueueSet<W> {
         known.certain_start().units().saturating_add(executing)
     }
 
-    /// The flow whose head starts in the place of seats that linger, which it then displaces: `next`, or the flow that goes before
-    /// it because it would hold less.
+    /// The flow whose head starts in the place of seats that linger, which it then displaces: `next`, unless most of them may be its
+    /// own, or the first flow that would hold less.
     pub(super) fn displacing(&mut self, next: u32) -> Option<u32> {
         if self.lingering.seats() == 0 {
             return None;
         }
         let room = self.limit.saturating_sub(self.executing_seats());
-        let flow = if self.holds_its_part(next) {
-            self.first_holding_less(next, room)?
-        } else {
-            next
-        };
+        let may = |flow: &u32| self.displaces(*flow);
+        let next_may = Some(next).filter(|_| !self.lingers_its_part(next));
+        let flow = next_may.filter(may);
+        let flow = flow.or_else(|| self.first_holding_less(next, room).filter(may))?;
         let seats = self.counted_width(self.flows.at(flow));
-        if !self.displaces(flow, seats) {
-            return None;
-        }
         let in_use = self.seats_in_use();
         let more = (in_use + seats).saturating_sub(self.limit.max(in_use));
         self.lingering.displace(more);
         Some(flow)
     }
 
-    /// Whether the head of `flow`, of so many seats, displaces seats that linger: it does not fit, but the ideal would have finished it
-    /// by now, and what is displaced is no more than the level has.
-    fn displaces(&self, flow: u32, seats: Seats) -> bool {
+    /// Whether the head of `flow` displaces seats that linger: it does not fit, but the ideal would have finished it by now, and what
+    /// is displaced is no more than the level has.
+    fn displaces(&self, flow: u32) -> bool {
+        let seats = self.counted_width(self.flows.at(flow));
         let total = self.sums.seats_in_use.saturating_add(seats);
         let executing = self.executing_seats().saturating_add(seats);
         executing <= self.limit

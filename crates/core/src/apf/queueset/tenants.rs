@@ -10,7 +10,10 @@
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
 use super::reports::TenantReport;
-use crate::{apf::units::SeatSeconds, identity_hasher::IdentityHasher};
+use crate::{
+    apf::units::{SeatSeconds, Seats},
+    identity_hasher::IdentityHasher,
+};
 
 /// What the flows of one tenant weigh together at most, where a flow weighs 1, unless configured.
 pub const DEFAULT_TENANT_WEIGHT: u32 = 4;
@@ -35,6 +38,8 @@ struct KnownTenant {
     known: u32,
     /// Those of them that are active.
     active: u32,
+    /// The seats that its flows hold.
+    seats: Seats,
     /// The work that its flows were given, as if it had been one flow that was always active before it was known, in virtual time.
     received: SeatSeconds,
     /// The virtual time until which it has to pay for seats that were drained for it.
@@ -90,6 +95,27 @@ impl TenantTable {
         self.all[number as usize].active
     }
 
+    /// The hash of a tenant.
+    pub(super) fn hash(&self, number: u32) -> u64 {
+        self.all[number as usize].hash
+    }
+
+    /// The seats that the flows of a tenant hold.
+    pub(super) fn seats(&self, number: u32) -> Seats {
+        self.all[number as usize].seats
+    }
+
+    /// The flows of a tenant hold `after` seats where they held `before`.
+    pub(super) fn hold(&mut self, number: u32, before: Seats, after: Seats) {
+        let tenant = &mut self.all[number as usize];
+        tenant.seats = tenant.seats - before + after;
+    }
+
+    /// What the active flows of a tenant weigh together.
+    pub(super) fn weight_of_all(&self, number: u32) -> u32 {
+        self.all[number as usize].active.min(self.allowance)
+    }
+
     /// The tenants that have active flows.
     pub(super) fn active(&self) -> impl Iterator<Item = TenantReport> {
         let active = self.all.iter().filter(|tenant| tenant.active > 0);
@@ -132,6 +158,7 @@ impl TenantTable {
             hash,
             known: 1,
             active: 0,
+            seats: 0,
             received: now,
             drained: SeatSeconds::ZERO,
         };
@@ -215,17 +242,20 @@ impl TenantTable {
         tenant.active -= 1;
     }
 
-    /// Recomputes what is kept running; for tests. `active` is the number of active flows of each tenant that has some.
+    /// Recomputes what is kept running; for tests. `active` is the number of active flows of each tenant that has some, `seats` what its
+    /// flows hold.
     ///
     /// # Panics
     ///
     /// If a kept value is wrong.
-    pub(super) fn check_invariants(&self, active: &HashMap<u32, u32>) {
+    pub(super) fn check_invariants(&self, active: &HashMap<u32, u32>, seats: &HashMap<u32, Seats>) {
         let mut weight = 0;
         for (number, tenant) in (0..).zip(&self.all) {
             let flows = active.get(&number).copied().unwrap_or(0);
             assert_eq!(tenant.active, flows, "active flows of a tenant");
             assert!(tenant.known >= flows, "flows of a tenant");
+            let held = seats.get(&number).copied().unwrap_or(0);
+            assert_eq!(tenant.seats, held, "seats of a tenant");
             weight += u64::from(flows.min(self.allowance));
         }
         assert_eq!(self.weight, weight, "the weight of all flows");

@@ -155,15 +155,21 @@ impl Turns {
     /// The flow that is next among those with a head of at most `width` seats. Among many flows, only some of the next
     /// ones are searched.
     pub(super) fn first_fitting(&self, width: Seats) -> Option<u32> {
-        self.first_holding(width, u32::MAX)
+        self.first_holding(width, u32::MAX, |_| true)
     }
 
-    /// The flow that is next among those with a head of at most `width` seats that would then hold at most `hold`. Among
-    /// many flows, only some of the next ones are searched.
-    pub(super) fn first_holding(&self, width: Seats, hold: u32) -> Option<u32> {
+    /// The flow that is next among those with a head of at most `width` seats that would then hold at most `hold`, by what they
+    /// were [set](Self::set) to hold and by `holds`. Among many flows, only some of the next ones are searched.
+    pub(super) fn first_holding(
+        &self,
+        width: Seats,
+        hold: u32,
+        holds: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let mut first = First {
             width,
             hold,
+            holds,
             best: TurnNode::EMPTY,
             scans: MAX_SCANS,
         };
@@ -216,15 +222,16 @@ impl Turns {
 }
 
 /// A search for the next flow that may start.
-struct First {
+struct First<H> {
     width: Seats,
     hold: u32,
+    holds: H,
     best: TurnNode,
     /// The number of nodes that may still be visited.
     scans: u32,
 }
 
-impl First {
+impl<H: Fn(u32) -> bool> First<H> {
     fn search(&mut self, nodes: &[TurnNode], at: usize) {
         let node = nodes[at];
         let may_start = node.least_width <= self.width && node.least_hold <= self.hold;
@@ -233,7 +240,9 @@ impl First {
         }
         self.scans -= 1;
         if at >= nodes.len() / 2 {
-            self.best = node;
+            if (self.holds)(node.flow) {
+                self.best = node;
+            }
             return;
         }
         for child in nearer_first(nodes, at) {
@@ -317,7 +326,7 @@ mod tests {
                 };
                 prop_assert_eq!(turns.first(), scan(u32::MAX, u32::MAX));
                 prop_assert_eq!(turns.first_fitting(width), scan(width, u32::MAX));
-                prop_assert_eq!(turns.first_holding(width, most), scan(width, most));
+                prop_assert_eq!(turns.first_holding(width, most, |_| true), scan(width, most));
                 let fit = all.iter().filter(|(_, (start, _, head, _))| *head <= width && *start <= latest);
                 let widest = fit.min_by_key(|(_, (start, turn, head, _))| (Reverse(*head), *start, *turn));
                 let found = turns.widest_fitting(width, SeatSeconds::from_units(latest));

@@ -73,10 +73,23 @@ impl Stage {
     }
 
     fn arrive(&mut self, now: Time, waiter: &'static str, hash: u64, work: Work) -> Admission {
+        self.arrive_of(now, hash, waiter, hash, work)
+    }
+
+    fn arrive_of(
+        &mut self,
+        now: Time,
+        tenant: u64,
+        waiter: &'static str,
+        hash: u64,
+        work: Work,
+    ) -> Admission {
         let mut events = QueueSetEvents::default();
-        let admission = self
-            .set
-            .arrive(now, arriving(waiter, hash, work), &mut events);
+        let arriving = ArrivingRequest {
+            tenant,
+            ..arriving(waiter, hash, work)
+        };
+        let admission = self.set.arrive(now, arriving, &mut events);
         if let Admission::Execute(id) | Admission::Wait(id) = admission {
             self.ids.insert(waiter, id);
         }

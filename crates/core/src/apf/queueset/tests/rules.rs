@@ -63,6 +63,32 @@ fn seats_are_drained_for_a_flow_with_a_single_request_waiting() {
 }
 
 #[test]
+fn the_names_of_a_tenant_give_way_together() {
+    const TENANT: u64 = 100;
+    const OTHER: u64 = 1;
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 5));
+    let work = Work::ONE;
+    for name in ["o0", "o1", "o2", "o3", "o4"] {
+        stage.arrive(at(0), name, OTHER, work);
+    }
+    let names = ["t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"];
+    for (hash, name) in (200..).zip(names) {
+        stage.arrive_of(at(0), TENANT, name, hash, work);
+    }
+    // The other flow has used 500 ms of seats, so what the names have waiting is due before what it sends now.
+    for name in ["o0", "o1", "o2", "o3", "o4"] {
+        stage.finish(at(100_000), name);
+    }
+    stage.arrive(at(101_000), "o5", OTHER, work);
+    assert_eq!(stage.started[5..], names[..5]);
+    // They still hold four of five seats, which is their part.
+    stage.finish(at(110_000), "t0");
+    assert_eq!(stage.started.last(), Some(&"o5"));
+    stage.finish(at(110_000), "t1");
+    assert_eq!(stage.started.last(), Some(&"t5"));
+}
+
+#[test]
 fn a_request_of_an_exempt_level_holds_its_whole_width() {
     let mut stage = Stage::new(improved(Discipline::Exempt, 2));
     stage.arrive(at(0), "wide", 0, Work::seats(10));

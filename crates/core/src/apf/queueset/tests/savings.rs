@@ -246,14 +246,14 @@ fn after_four_writes() -> Stage {
 }
 
 #[test]
-fn a_flow_that_holds_its_part_displaces_nothing() {
+fn a_flow_of_which_its_part_lingers_displaces_nothing() {
     let mut stage = after_four_writes();
     let starts = stage.executes(ms(17_002), "w4", HEAVY, Work::ONE);
     assert!(!starts, "in the place of its own seats that linger");
 }
 
 #[test]
-fn who_holds_its_part_and_is_next_keeps_nobody_else_from_displacing_seats_that_linger() {
+fn who_is_next_and_displaces_nothing_keeps_nobody_else_from_it() {
     let mut stage = after_four_writes();
     stage.arrive(ms(17_002), "w4", HEAVY, Work::seats(4));
     assert!(stage.executes(ms(17_010), "polite", POLITE, Work::ONE));
