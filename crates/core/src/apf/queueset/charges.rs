@@ -2,7 +2,7 @@
 //!
 //! Not here: what follows from it ([`super::savings`]).
 
-use super::fair::MEAN_WINDOW;
+use super::service_times::MEAN_WINDOW;
 use crate::apf::{units::SeatSeconds, work::Work};
 
 /// The work of requests, by which a flow that always has requests waiting is at times ahead of its share and at times

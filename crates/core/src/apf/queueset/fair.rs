@@ -40,7 +40,7 @@
 use std::time::Duration;
 
 use super::{
-    NONE, QueueSet, QueueSetEvents, flows::FlowState, service_time::moved, tenants::Weight,
+    NONE, QueueSet, QueueSetEvents, flows::FlowState, service_times::moved, tenants::Weight,
     virtual_time::VirtualTime,
 };
 use crate::apf::units::{SeatSeconds, Seats};
@@ -54,9 +54,6 @@ struct Overtaking {
     /// Whether the one that is next may have to wait longer.
     lengthens_wait: bool,
 }
-
-/// The number of requests over which a mean service time is taken.
-pub(super) const MEAN_WINDOW: u32 = 32;
 
 /// From here on virtual time is set back, long before it could overflow.
 const SET_BACK_ABOVE: u64 = u64::MAX / 4;

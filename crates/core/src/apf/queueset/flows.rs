@@ -11,7 +11,7 @@ use std::{collections::HashMap, hash::BuildHasherDefault};
 use super::{
     NONE,
     fifo::{Entries, Fifo, Phase},
-    service_time::ServiceTime,
+    service_times::ServiceTimes,
     tenants::{TenantTable, Weight},
 };
 use crate::{
@@ -54,7 +54,7 @@ pub(super) struct FlowState {
     /// Breaks ties: in the order in which lines began.
     pub(super) turn: u32,
     /// How long its requests take.
-    pub(super) service_time: ServiceTime,
+    pub(super) service_time: ServiceTimes,
     /// The number of the tenant that owns it.
     owner: u32,
     /// Requests of the owner that came while it owned the flow, and are present.
@@ -147,7 +147,7 @@ impl FlowTable {
             unclaimed: 0,
             behind: false,
             turn: 0,
-            service_time: ServiceTime::assumed(service_time),
+            service_time: ServiceTimes::assumed(service_time),
             owner: NONE,
             owners_requests: 0,
             ownership: 1,

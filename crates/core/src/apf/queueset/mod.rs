@@ -23,7 +23,7 @@ mod places;
 mod reconfigure;
 mod reports;
 mod savings;
-mod service_time;
+mod service_times;
 mod tenants;
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,16 @@
 //! How long requests take, as moving means over the last ones.
 
-use super::fair::MEAN_WINDOW;
 use crate::time::Nanos;
+
+/// The number of requests over which a mean service time is taken.
+pub(super) const MEAN_WINDOW: u32 = 32;
 
 /// The longest service time that is assumed for a request.
 const LONGEST_ASSUMED: Nanos = Nanos::from_millis(60_000);
 
 /// The service times of a flow, as far as they are known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ServiceTime {
+pub(super) struct ServiceTimes {
     /// The mean over requests: what the next request is expected to take.
     pub(super) mean: Nanos,
     /// The mean over the time in which they executed, in microseconds.
@@ -17,7 +19,7 @@ pub(super) struct ServiceTime {
     pub(super) learnt: u32,
 }
 
-impl ServiceTime {
+impl ServiceTimes {
     /// Nothing is known yet.
     pub(super) fn assumed(time: Nanos) -> Self {
         Self {
@@ -65,7 +67,7 @@ mod tests {
     #[test]
     fn requests_that_execute_take_longer_than_the_mean_request() {
         let millis = Nanos::from_millis;
-        let mut time = ServiceTime::assumed(millis(3));
+        let mut time = ServiceTimes::assumed(millis(3));
         for _ in 0..200 {
             // Two of three are short: they take 100 of every 400 ms.
             for took in [50, 50, 300] {
@@ -79,10 +81,10 @@ mod tests {
 
     #[test]
     fn requests_that_take_no_time_are_no_error() {
-        let mut time = ServiceTime::assumed(Nanos::ZERO);
+        let mut time = ServiceTimes::assumed(Nanos::ZERO);
         time.learn(Nanos::ZERO);
         assert_eq!((time.mean, time.usual()), (Nanos::ZERO, Nanos::ZERO));
-        let mut time = ServiceTime::assumed(LONGEST_ASSUMED);
+        let mut time = ServiceTimes::assumed(LONGEST_ASSUMED);
         for _ in 0..100 {
             time.learn(Nanos::from_nanos(u64::MAX));
         }
