@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var (
@@ -213,7 +215,23 @@ func judgingFairgate(t *testing.T, options FairgateOptions) *Fairgate {
 	options.Mode, options.User, options.Upstream, options.Off = "impersonate", admissionUser, bed.Plain.URL, true
 	gateway := newFairgate(t, options)
 	succeeds(t, gateway.Start())
+	succeeds(t, untilPoliciesAreKnown(gateway))
 	return gateway
+}
+
+// untilPoliciesAreKnown waits until a gateway judges writes. It is ready before that: reads do not need policies, and writes wait for
+// them, but for no longer than ten seconds, which beside other programs that start may be too short.
+func untilPoliciesAreKnown(gateway *Fairgate) error {
+	client, err := shared.adminOf(gateway.Endpoint)
+	if err != nil {
+		return err
+	}
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "are-policies-known"}}
+	return poll(readyLimit, 100*time.Millisecond, func() (bool, error) {
+		options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		_, err := client.CoreV1().ConfigMaps("default").Create(context.Background(), probe, options)
+		return err == nil || !strings.Contains(err.Error(), "not yet ready to handle request"), nil
+	})
 }
 
 // A gateway that enforces policies before a server that does not is answered as a server that does: with the same codes,
