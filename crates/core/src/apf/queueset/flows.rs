@@ -511,8 +511,8 @@ impl FlowState {
         self.received(now).max(usual.units())
     }
 
-    /// Sets, or gives, how much of what it had not received when its first waiting request came it does not claim in more than its
-    /// part of the seats, in units of seat-seconds.
+    /// Sets how much of what the flow was behind virtual time, when its first waiting request came, does not entitle it to more than
+    /// its part of the seats; in units of seat-seconds.
     pub(super) fn set_unclaimed(&mut self, units: u64) {
         self.unclaimed = u32::try_from(units >> UNCLAIMED_UNIT).unwrap_or(u32::MAX);
     }

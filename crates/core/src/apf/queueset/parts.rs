@@ -43,8 +43,8 @@ impl<W: Copy> QueueSet<W> {
             return None;
         }
         let other = self.first_holding_less(next, self.limit - self.sums.seats_in_use)?;
-        // Seats that are equal at each dispatch need not be equal on the average: who falls behind catches up. But what executes is
-        // on its way to him, and he claims little of what he did not ask for.
+        // Seats that are equal at each dispatch need not be equal on average, so a flow that fell behind does not give way. But what it
+        // executes counts to its end, and little of what it did not ask for counts.
         let received = self.expected_progress(next) + self.flows.at(next).unclaimed();
         let owed = self.progress(other).saturating_sub(received);
         (owed <= self.lag().units()).then_some(other)
