@@ -186,8 +186,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// How many attacks are played at a time where only counts decide: many of them wait most of the time.
-const AT_ONCE: usize = 2;
+/// How many attacks are played at a time where only counts decide: most of them wait most of the time.
+const AT_ONCE: usize = 4;
 
 /// Plays the attacks and prints their outcomes. Returns whether every counted check passed.
 fn play(chosen: &[Attack], json: bool) -> bool {

@@ -38,7 +38,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "budget-selectors-users",
         point: "27.2.2",
-        about: "20 namespaces with 8 such budgets each",
+        about: "20 namespaces with 8 budgets each, 3 of 5 000 values and one of 9 000 terms",
         play: || play(20, &SMALLER, budget_patch),
     },
     Attack {
@@ -58,25 +58,28 @@ pub(crate) const ATTACKS: &[Attack] = &[
 /// Budgets of one namespace: with many values, with many terms, and others.
 struct Budgets {
     with_values: usize,
+    values: usize,
     with_terms: usize,
+    terms: usize,
     short: usize,
 }
 
 const LARGE: Budgets = Budgets {
     with_values: 60,
+    values: 15_000,
     with_terms: 10,
+    terms: 28_000,
     short: 100,
 };
 const SMALLER: Budgets = Budgets {
     with_values: 3,
+    values: 5_000,
     with_terms: 1,
+    terms: 9_000,
     short: 4,
 };
-const VALUES: usize = 15_000;
-const TERMS: usize = 28_000;
-/// Look-ups of one slice of the controller, and of one pod with one budget.
+/// Look-ups of one slice of the controller.
 const SLICE: usize = 4_096;
-const OF_A_PAIR: usize = 2 * TERMS + 1_000;
 /// How many budgets the victim creates.
 const OWN: usize = 10;
 const CLIENTS: usize = 20;
@@ -122,7 +125,7 @@ fn play(
     };
     let played = scene
         .play(async |scene| attack(scene, clients, move |number| patch(number, tenants)).await);
-    checked(played, created)
+    checked(played, created, budgets)
 }
 
 /// Plays the attack. Meanwhile the victim creates budgets, and the gateway is probed.
@@ -168,7 +171,8 @@ async fn attack(
     }
 }
 
-fn checked(mut played: Played<Found>, created: usize) -> Outcome {
+fn checked(mut played: Played<Found>, created: usize, budgets: &Budgets) -> Outcome {
+    let of_a_slice = SLICE + budgets.look_ups_of_a_pair();
     own_work::check_work(&mut played, 512 << 20, |found| {
         (&found.responses, &found.probes)
     });
@@ -185,11 +189,8 @@ fn checked(mut played: Played<Found>, created: usize) -> Outcome {
         format!("{computed}: {}", failure.clone().unwrap_or_default()),
     );
     outcome.check(
-        format!(
-            "no slice of the controller has more than {} look-ups",
-            SLICE + OF_A_PAIR
-        ),
-        longest <= f64::from(u32::try_from(SLICE + OF_A_PAIR).unwrap()),
+        format!("no slice of the controller has more than {of_a_slice} look-ups"),
+        longest <= f64::from(u32::try_from(of_a_slice).unwrap()),
         format!("{longest}"),
     );
     outcome.note(format!(
@@ -199,11 +200,18 @@ fn checked(mut played: Played<Found>, created: usize) -> Outcome {
 }
 
 impl Budgets {
+    /// Look-ups of one pod with one of them, at most.
+    fn look_ups_of_a_pair(&self) -> usize {
+        2 * self.terms + 1_000
+    }
+
     /// Creates them in a namespace. Returns how many there are.
     fn create(&self, address: SocketAddr, namespace: &str) -> usize {
-        let values: Vec<_> = (0..VALUES).map(|number| format!("v{number}")).collect();
+        let values: Vec<_> = (0..self.values)
+            .map(|number| format!("v{number}"))
+            .collect();
         let values = json!([{"key": "app", "operator": "In", "values": values}]);
-        let terms = (0..TERMS)
+        let terms = (0..self.terms)
             .map(|number| json!({"key": format!("k{number}"), "operator": "DoesNotExist"}));
         let terms = json!(terms.collect::<Vec<_>>());
         let short = json!([{"key": "app", "operator": "In", "values": ["v1"]}]);

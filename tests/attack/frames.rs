@@ -221,6 +221,13 @@ impl RawConnection {
         sent
     }
 
+    /// Has room for a GiB of responses on the connection; without it, for the first 64 KiB.
+    pub(crate) async fn widen_window(&mut self) -> io::Result<()> {
+        const GIB: u32 = 1 << 30;
+        self.send(&frame(kind::WINDOW_UPDATE, 0, 0, &GIB.to_be_bytes()))
+            .await
+    }
+
     /// Sends bytes within `limit`.
     pub(crate) async fn send_within(&mut self, limit: Duration, bytes: &[u8]) -> io::Result<()> {
         tokio::time::timeout(limit, self.send(bytes)).await?

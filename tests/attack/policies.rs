@@ -70,7 +70,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 pub(crate) const CLIENTS: HostileClients = HostileClients {
     clients: 64,
     users: USERS,
-    requests: 150,
+    requests: 80,
 };
 /// How long attacks last at least where figures are measured.
 const LASTS: Duration = ms(4000);
@@ -306,7 +306,7 @@ fn stored() -> Outcome {
 /// How long bodies stay unfinished where figures are measured.
 const UNFINISHED: Duration = ms(3000);
 /// How long the attacker waits for refusals before it goes on with shorter ones.
-const REFUSED_WITHIN: Duration = ms(100);
+const REFUSED_WITHIN: Duration = ms(30);
 /// Their lengths, each so often.
 const LENGTHS: [usize; 13] = [
     LONGEST,

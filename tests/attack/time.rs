@@ -23,12 +23,13 @@ pub(crate) const fn ms(millis: u64) -> Duration {
 
 /// Waits until `holds` returns true, for at most `limit`. Returns whether it did.
 pub(crate) async fn until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
-    let begun = now();
+    let (begun, mut pause) = (now(), ms(1));
     while !holds() {
         if begun.elapsed() > limit {
             return false;
         }
-        tokio::time::sleep(ms(10)).await;
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(ms(16));
     }
     true
 }
