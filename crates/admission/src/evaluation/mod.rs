@@ -22,7 +22,7 @@ use crate::policy::{
 };
 use expression_clock::ExpressionClock;
 pub(crate) use part::WORK_LIMIT;
-use part::{EvaluationPart, OutOfBudget};
+use part::{EvaluationPart, ExpressionError, OutOfBudget};
 
 /// The longest text of a messageExpression, in bytes; a longer one is not used.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -37,6 +37,9 @@ pub struct EvaluationBudgets {
     /// All audit annotations together.
     pub annotations: u64,
 }
+
+/// What the message of an error ends with that another failure policy would have made an error to be ignored.
+const NOT_IGNORED: &str = " (a limit of fairgate; failurePolicy Ignore does not cover it)";
 
 /// The budgets of kube-apiserver.
 impl Default for EvaluationBudgets {
@@ -216,8 +219,8 @@ pub(crate) fn evaluate<'p: 'c, 'c>(
         match run.conditions(&mut result.costs.conditions) {
             ConditionResult::Met => {}
             ConditionResult::NotMet => return result,
-            ConditionResult::Error(message) => {
-                result.decisions.push(run.error(message));
+            ConditionResult::Error(error) => {
+                result.decisions.push(run.failed(error));
                 return result;
             }
         }
@@ -258,13 +261,13 @@ pub(crate) fn is_certainly_unmet<'p: 'c, 'c>(
 enum ConditionResult {
     Met,
     NotMet,
-    Error(String),
+    Error(ExpressionError),
 }
 
 /// What all conditions of a policy gave.
 struct ConditionResults {
     is_false: bool,
-    errors: Vec<String>,
+    errors: Vec<ExpressionError>,
     /// What is left of their budget.
     left: u64,
 }
@@ -318,9 +321,16 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
     }
 
     fn error(&self, message: String) -> PolicyDecision<'p> {
-        let kind = match self.policy.failure_policy {
-            FailurePolicy::Ignore => DecisionKind::ErrorIgnored,
-            FailurePolicy::Fail | FailurePolicy::Unknown(_) => DecisionKind::ErrorDenied,
+        self.failed(ExpressionError::other(message))
+    }
+
+    /// The decision that an error leads to: what the failure policy says, unless a limit of ours is the reason.
+    fn failed(&self, error: ExpressionError) -> PolicyDecision<'p> {
+        let ignores = self.policy.failure_policy == FailurePolicy::Ignore;
+        let (kind, message) = match (ignores, error.is_own_limit) {
+            (true, false) => (DecisionKind::ErrorIgnored, error.message),
+            (true, true) => (DecisionKind::ErrorDenied, error.message + NOT_IGNORED),
+            (false, _) => (DecisionKind::ErrorDenied, error.message),
         };
         PolicyDecision {
             kind,
@@ -338,7 +348,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         expressions: impl Iterator<Item = (usize, &'p PolicyExpression)>,
         budget: u64,
         clock: &mut ExpressionClock<'_>,
-        mut each: impl FnMut(Result<CelValue<'c>, String>, &mut ExpressionClock<'_>),
+        mut each: impl FnMut(Result<CelValue<'c>, ExpressionError>, &mut ExpressionClock<'_>),
     ) -> Result<u64, OutOfBudget> {
         let mut expressions = expressions.peekable();
         if expressions.peek().is_none() {
@@ -388,7 +398,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             Ok(results) => results,
             Err(error) => {
                 *cost = PartCost::OverBudget;
-                return self.failed_conditions(&[error.to_string()]);
+                return self.failed_conditions(&[ExpressionError::other(error.to_string())]);
             }
         };
         *cost = PartCost::Spent(self.context.budgets.conditions - results.left);
@@ -401,9 +411,17 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         self.failed_conditions(&results.errors)
     }
 
-    fn failed_conditions(&self, errors: &[String]) -> ConditionResult {
+    fn failed_conditions(&self, errors: &[ExpressionError]) -> ConditionResult {
+        let is_own_limit = errors.iter().any(|error| error.is_own_limit);
+        let failed = || {
+            ConditionResult::Error(ExpressionError {
+                message: aggregate(errors),
+                is_own_limit,
+            })
+        };
         match self.policy.failure_policy {
-            FailurePolicy::Fail => ConditionResult::Error(aggregate(errors)),
+            FailurePolicy::Fail => failed(),
+            FailurePolicy::Ignore if is_own_limit => failed(),
             FailurePolicy::Ignore => ConditionResult::NotMet,
             FailurePolicy::Unknown(_) => ConditionResult::Met,
         }
@@ -430,7 +448,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             |result, clock| {
                 let mut decided = match result {
                     Ok(value) => decision(&validations[decisions.len()], &value),
-                    Err(error) => self.error(error),
+                    Err(error) => self.failed(error),
                 };
                 if decided.kind != DecisionKind::Admitted {
                     decided.took = clock.took();
@@ -523,11 +541,11 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
 }
 
 /// Several errors as one text: each once, in brackets unless there is only one.
-fn aggregate(errors: &[String]) -> String {
+fn aggregate(errors: &[ExpressionError]) -> String {
     let mut distinct: Vec<&str> = Vec::new();
     for error in errors {
-        if !distinct.contains(&error.as_str()) {
-            distinct.push(error);
+        if !distinct.contains(&error.message.as_str()) {
+            distinct.push(&error.message);
         }
     }
     match distinct.as_slice() {
@@ -559,12 +577,15 @@ fn usable_message<'v>(value: &'v CelValue<'_>) -> Option<&'v str> {
 
 fn annotation_result(
     annotation: &PolicyAnnotation,
-    result: Result<CelValue<'_>, String>,
+    result: Result<CelValue<'_>, ExpressionError>,
     ignore: bool,
 ) -> AnnotationResult {
     match result {
-        Err(error) if ignore => AnnotationResult::ErrorIgnored(error),
-        Err(error) => AnnotationResult::ErrorDenied(error),
+        Err(error) if ignore && error.is_own_limit => {
+            AnnotationResult::ErrorDenied(error.message + NOT_IGNORED)
+        }
+        Err(error) if ignore => AnnotationResult::ErrorIgnored(error.message),
+        Err(error) => AnnotationResult::ErrorDenied(error.message),
         Ok(CelValue::Null) => AnnotationResult::Absent,
         Ok(CelValue::String(text)) => match text.trim() {
             "" => AnnotationResult::Absent,

@@ -1,8 +1,6 @@
 //! One part of an evaluation: expressions that share a budget and the values of variables.
 
-use std::fmt;
-
-use fairgate_cel::{CelBindings, CelValue, DEFAULT_WORK_LIMIT};
+use fairgate_cel::{CelBindings, CelError, CelErrorKind, CelValue, DEFAULT_WORK_LIMIT};
 
 use super::variables::PolicyVariables;
 use crate::inputs::AdmissionInputs;
@@ -19,6 +17,32 @@ pub(crate) const WORK_LIMIT: u64 = 4 * DEFAULT_WORK_LIMIT;
     "validation failed due to running out of cost budget, no further validation rules will be run"
 )]
 pub(super) struct OutOfBudget;
+
+/// Why an expression has no value.
+#[derive(Debug)]
+pub(super) struct ExpressionError {
+    pub(super) message: String,
+    /// Whether a limit ended it that Kubernetes does not have. What Kubernetes would have found is then not known, and it is the
+    /// client who has made the object so large or so odd: so no failure policy makes this an error to be ignored.
+    pub(super) is_own_limit: bool,
+}
+
+impl ExpressionError {
+    fn of_program(source: &str, error: &CelError) -> Self {
+        Self {
+            message: format!("expression '{source}' resulted in error: {error}"),
+            is_own_limit: error.kind() == CelErrorKind::OwnLimit,
+        }
+    }
+
+    /// An error that Kubernetes has, too.
+    pub(super) fn other(message: String) -> Self {
+        Self {
+            message,
+            is_own_limit: false,
+        }
+    }
+}
 
 /// Expressions that share a budget and the values of variables.
 pub(super) struct EvaluationPart<'c, 'e> {
@@ -52,7 +76,7 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
         self.left
     }
 
-    /// The value of the expression with this index in its list, or the text of its error.
+    /// The value of the expression with this index in its list, or its error.
     ///
     /// # Errors
     ///
@@ -61,14 +85,14 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
         &mut self,
         index: usize,
         expression: &'c PolicyExpression,
-    ) -> Result<Result<CelValue<'c>, String>, OutOfBudget> {
+    ) -> Result<Result<CelValue<'c>, ExpressionError>, OutOfBudget> {
         let (result, cost) = self.run(expression);
         if let Some(observer) = self.inputs.observer() {
             observer.expression(&ExpressionStep {
                 role: self.role,
                 index,
                 name: "",
-                result: result.as_ref().map_err(String::as_str),
+                result: result.as_ref().map_err(|error| error.message.as_str()),
                 cost,
             });
         }
@@ -78,15 +102,18 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
     }
 
     /// The value of an expression and its cost, without that of variables.
-    fn run(&mut self, expression: &'c PolicyExpression) -> (Result<CelValue<'c>, String>, u64) {
+    fn run(
+        &mut self,
+        expression: &'c PolicyExpression,
+    ) -> (Result<CelValue<'c>, ExpressionError>, u64) {
         let program = match &expression.program {
             Ok(program) => program,
-            Err(error) => return (Err(format!("compilation error: {error}")), 0),
+            Err(error) => {
+                let message = format!("compilation error: {error}");
+                return (Err(ExpressionError::other(message)), 0);
+            }
         };
-        let failed = |error: &dyn fmt::Display| {
-            let source = &expression.source;
-            format!("expression '{source}' resulted in error: {error}")
-        };
+        let failed = |error: &CelError| ExpressionError::of_program(&expression.source, error);
         if let Err(error) = self.variables.check_interrupt() {
             return (Err(failed(&error)), 0);
         }

@@ -5,7 +5,9 @@
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 
-use fairgate_cel::{CelBindings, CelError, CelLazyObject, CelResult, EvaluationLimits};
+use fairgate_cel::{
+    CelBindings, CelError, CelErrorKind, CelLazyObject, CelResult, EvaluationLimits,
+};
 use smallvec::SmallVec;
 
 use crate::environment::RESERVED;
@@ -63,10 +65,10 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
     /// # Errors
     ///
     /// What the evaluation ends with when the host has it stop.
-    pub(super) fn check_interrupt(&self) -> Result<(), &'static str> {
+    pub(super) fn check_interrupt(&self) -> Result<(), CelError> {
         let is_first = !self.has_begun.replace(true);
         if !is_first && (self.interrupted)() {
-            return Err("operation interrupted");
+            return Err(CelError::new("operation interrupted"));
         }
         Ok(())
     }
@@ -98,33 +100,34 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
 
     /// The value of a variable and its cost, without that of other variables.
     fn compute(&self, name: &str, expression: &'c PolicyExpression) -> (CelResult<'c>, u64) {
-        let fails = |how: &str, why: &dyn std::fmt::Display| {
-            Err(CelError::new(format!(
-                "composited variable \"{name}\" fails to {how}: {why}"
-            )))
+        let text = |how: &str, why: &dyn std::fmt::Display| {
+            format!("composited variable \"{name}\" fails to {how}: {why}")
+        };
+        // An operator absorbs the error of a variable, unless a limit of ours is the reason.
+        let fails = |error: &CelError| match error.kind() {
+            CelErrorKind::OwnLimit => CelError::own_limit(text("evaluate", error)),
+            _ => CelError::new(text("evaluate", error)),
         };
         let program = match &expression.program {
             Ok(program) => program,
-            Err(error) => return (fails("compile", error), 0),
+            Err(error) => return (Err(CelError::new(text("compile", error))), 0),
         };
         let before = self.height.get();
         let height = before
             .saturating_add(program.height())
             .saturating_add(HEIGHT_OF_VARIABLE);
         if height > MAX_HEIGHT {
-            return (fails("evaluate", &"variables nest too deep"), 0);
+            let error = CelError::own_limit("variables nest too deep");
+            return (Err(fails(&error)), 0);
         }
         if let Err(error) = self.check_interrupt() {
-            return (fails("evaluate", &error), 0);
+            return (Err(fails(&error)), 0);
         }
         self.height.set(height);
         let evaluation = program.evaluate_lazy(self.bindings, self, &self.limits());
         self.take_work(evaluation.work);
         self.height.set(before);
-        let value = match evaluation.result {
-            Ok(value) => Ok(value),
-            Err(error) => fails("evaluate", &error),
-        };
+        let value = evaluation.result.map_err(|error| fails(&error));
         (value, evaluation.cost)
     }
 }

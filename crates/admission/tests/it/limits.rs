@@ -221,12 +221,7 @@ fn a_variable_is_computed_once_however_often_it_is_used() {
 
 #[test]
 fn expressions_whose_cost_says_nothing_of_their_work_share_a_limit() {
-    // A list that is doubled 22 times costs some hundreds; walking over it costs nothing.
-    let list = (0..22).fold("[[]]".to_owned(), |list, _| {
-        format!("[{list}].map(v, v + v)[0]")
-    });
-    let endless = format!("[{list}].exists_one(b, b.exists_one(x, false))");
-    let validations = vec![json!({"expression": endless}); 20];
+    let validations = vec![json!({"expression": endless()}); 20];
     let spec = json!({"validations": validations});
     let policies = [policy("p", &resources("*", &json!({})), &spec)];
     let set = PolicySet::compile(&policies, &[binding("p")]);
@@ -250,6 +245,105 @@ fn expressions_whose_cost_says_nothing_of_their_work_share_a_limit() {
     // A hundred iterations ask once, and take three steps each or more: of one expression, and of the budget. Without
     // the limit all twenty would take as many as the first.
     assert!(cluster.asked.get() < 20_000, "{}", cluster.asked.get());
+}
+
+/// An expression that does more work than its cost allows.
+fn endless() -> String {
+    // A list that is doubled 22 times costs some hundreds; walking over it costs nothing.
+    let list = (0..22).fold("[[]]".to_owned(), |list, _| {
+        format!("[{list}].map(v, v + v)[0]")
+    });
+    format!("[{list}].exists_one(b, b.exists_one(x, false))")
+}
+
+#[test]
+fn no_failure_policy_ignores_a_limit_that_kubernetes_does_not_have() {
+    let holds = json!([{"expression": "true"}]);
+    let of_condition = |expression: &str| json!({"matchConditions": [{"name": "c", "expression": expression}], "validations": &holds});
+    let of_validation = |expression: &str| json!({"validations": [{"expression": expression}]});
+    let with_variable = |variable: &str, expression: &str| json!({"variables": [{"name": "v", "expression": variable}], "validations": [{"expression": expression}]});
+    let endless = endless();
+    // Half a million characters, which Go's package would accept.
+    let pattern = format!(
+        "'x'.matches('({}' + object.metadata.name + '){{1000}}')",
+        "a".repeat(500)
+    );
+    // Each variable looks the former one up, at a depth that only the limit ends.
+    let deep = chain(3000, 0);
+    let specs = [
+        ("a validation", of_validation(&endless)),
+        ("a condition", of_condition(&endless)),
+        ("a variable", with_variable(&endless, "variables.v")),
+        (
+            "a variable that an operator would absorb",
+            with_variable(&endless, "variables.v || true"),
+        ),
+        (
+            "a validation after one that has taken all work",
+            json!({"validations": [
+                {"expression": &endless}, {"expression": &endless}, {"expression": &endless}, {"expression": &endless},
+                {"expression": "object.metadata.name == 'web'"},
+            ]}),
+        ),
+        ("a pattern", of_validation(&pattern)),
+        (
+            "a pattern that an operator would absorb",
+            of_validation(&format!("{pattern} || true")),
+        ),
+        ("a chain of variables", deep),
+        (
+            "digits of a quantity",
+            of_validation("isQuantity('1234567890123456789012345e200000')"),
+        ),
+        (
+            "digits of a sum",
+            of_validation("quantity('1e200000').add(quantity('1n')).isGreaterThan(quantity('0'))"),
+        ),
+    ];
+    for (what, mut spec) in specs {
+        spec["failurePolicy"] = "Ignore".into();
+        let decisions = decisions(&spec);
+        let (kind, message) = decisions.first().expect(what);
+        assert_eq!(*kind, DecisionKind::ErrorDenied, "{what}: {message}");
+        assert!(
+            message.ends_with("(a limit of fairgate; failurePolicy Ignore does not cover it)"),
+            "{what}: {message}"
+        );
+    }
+    // What Kubernetes finds wrong is ignored as there: here that the cost is too high.
+    let costly = "lists.range(100000).all(a, lists.range(100000).all(b, a + b >= 0))";
+    for spec in [
+        of_validation("object.spec.absent == 1"),
+        of_validation(costly),
+    ] {
+        let mut spec = spec;
+        spec["failurePolicy"] = "Ignore".into();
+        let decisions = decisions(&spec);
+        assert_eq!(decisions[0].0, DecisionKind::ErrorIgnored, "{decisions:?}");
+    }
+    // A condition that is false counts for more than one that ends at a limit.
+    let spec = json!({
+        "failurePolicy": "Ignore", "validations": &holds,
+        "matchConditions": [{"name": "c", "expression": &endless}, {"name": "d", "expression": "false"}],
+    });
+    assert_eq!(decisions(&spec), []);
+}
+
+#[test]
+fn an_audit_annotation_that_ends_at_a_limit_is_not_left_out() {
+    let spec = json!({
+        "failurePolicy": "Ignore",
+        "auditAnnotations": [{"key": "k", "valueExpression": format!("string({})", endless())}],
+    });
+    let policies = [policy("p", &resources("*", &json!({})), &spec)];
+    let set = PolicySet::compile(&policies, &[binding("p")]);
+    let user = User::new("alice", ["dev"]);
+    let (attributes, cluster) = (creation(&user), Cluster::new());
+    let verdict = set.judge(&attributes, &cluster, EvaluationBudgets::default());
+    let denials = verdict.unwrap().denials;
+    assert_eq!(denials.len(), 1, "{denials:?}");
+    let message = &denials[0].message;
+    assert!(message.ends_with("does not cover it)"), "{message}");
 }
 
 /// Whether judging is stopped, and how many of its expressions were.

@@ -126,6 +126,9 @@ fn is_quantity<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'
 fn parse_within(text: &str, work: &mut CelWork<'_>) -> Result<Result<Amount, String>, CelError> {
     work.burn(4 + square(text.len() as u64 / 20))?;
     let parsed = parse(text);
+    if parsed.as_ref().is_err_and(|why| why == TOO_MANY_DIGITS) {
+        return Err(CelError::own_limit(TOO_MANY_DIGITS));
+    }
     if let Ok(Amount::Large { digits, .. }) = &parsed {
         work.burn(40 + 8 * (digits.bits() / 64))?;
     }
@@ -207,9 +210,8 @@ fn quantity<'v>(args: &'v [CelValue<'_>], at: usize) -> Result<&'v Amount, CelEr
     opaque(args, at).map(|value: &QuantityValue| &value.amount)
 }
 
-fn too_large() -> CelError {
-    CelError::new("quantity has too many digits")
-}
+/// The original has no such limit.
+const TOO_MANY_DIGITS: &str = "quantity has too many digits";
 
 /// `10^power`; `power` must be from 0 to a few times [`MOST_DIGITS`].
 fn ten_to(power: i64) -> BigInt {
@@ -298,7 +300,7 @@ impl Amount {
         let ((a, a_exponent), (b, b_exponent)) = (self.parts(), other.parts());
         let exponent = a_exponent.min(b_exponent);
         if a_exponent.abs_diff(b_exponent) > MOST_DIGITS.unsigned_abs() {
-            return Err(too_large());
+            return Err(CelError::own_limit(TOO_MANY_DIGITS));
         }
         let digits = a * ten_to(a_exponent - exponent) + b * ten_to(b_exponent - exponent);
         Ok(Self::Large { digits, exponent })
@@ -525,7 +527,7 @@ fn rounded_up(digits: BigInt, exponent: i64) -> Result<BigInt, String> {
     let shift = exponent - NANO;
     if shift >= 0 {
         if shift > MOST_DIGITS {
-            return Err(too_large().to_string());
+            return Err(TOO_MANY_DIGITS.to_owned());
         }
         return Ok(digits * ten_to(shift));
     }

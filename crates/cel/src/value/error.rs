@@ -22,9 +22,10 @@ pub enum CelErrorKind {
     CostLimit,
     /// The host interrupted the evaluation. No operator absorbs this error.
     Interrupted,
-    /// The evaluation took more than [`DEFAULT_WORK_LIMIT`](crate::DEFAULT_WORK_LIMIT) steps, or the limit that the
-    /// host has set; nothing absorbs that.
-    WorkLimit,
+    /// A limit was exceeded that the original does not have: the evaluation took more than
+    /// [`DEFAULT_WORK_LIMIT`](crate::DEFAULT_WORK_LIMIT) steps, or the limit that the host has set; or a value or a pattern
+    /// became too large. What the original would have found is not known, so no operator absorbs this error.
+    OwnLimit,
 }
 
 impl CelError {
@@ -53,9 +54,14 @@ impl CelError {
     }
 
     pub(crate) fn work_limit() -> Self {
-        let message =
-            "operation cancelled: the expression does too much work that its cost does not count";
-        Self(Arc::new((CelErrorKind::WorkLimit, message.into())))
+        Self::own_limit(
+            "operation cancelled: the expression does too much work that its cost does not count",
+        )
+    }
+
+    /// An error of kind [`CelErrorKind::OwnLimit`] with this message.
+    pub fn own_limit(message: impl Into<Box<str>>) -> Self {
+        Self(Arc::new((CelErrorKind::OwnLimit, message.into())))
     }
 
     pub(crate) fn interrupted() -> Self {

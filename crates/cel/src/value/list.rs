@@ -142,7 +142,7 @@ impl<'a> CelList<'a> {
         if len <= COPIED_UP_TO || joins > MAX_JOINS {
             work.burn(2 * len as u64)?;
             if len > 1_000_000 {
-                return Err(CelError::new("list is too large"));
+                return Err(CelError::own_limit("list is too large"));
             }
             return Self::new(self.iter().chain(other).collect());
         }

@@ -118,7 +118,7 @@ impl ValueSize {
     /// An error if the value is too deep or too large.
     fn check(self) -> Result<Self, CelError> {
         if self.depth > MAX_DEPTH || self.nodes > MAX_NODES {
-            return Err(CelError::new("value is too large or nests too deep"));
+            return Err(CelError::own_limit("value is too large or nests too deep"));
         }
         Ok(self)
     }

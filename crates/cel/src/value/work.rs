@@ -202,7 +202,7 @@ mod tests {
             assert_eq!(work.left(), 0);
             work.burn(0).unwrap();
             let error = work.burn(1).unwrap_err();
-            assert_eq!(error.kind(), CelErrorKind::WorkLimit);
+            assert_eq!(error.kind(), CelErrorKind::OwnLimit);
             let mut work = CelWork::new(limit, None);
             assert!(work.burn(limit).is_ok());
             assert!(CelWork::new(limit, None).burn(limit + 1).is_err());
@@ -239,7 +239,7 @@ mod tests {
         let list = CelValue::list(vec![CelValue::from("x"); 1_000]).unwrap();
         let mut work = CelWork::new(1_000, None);
         let error = work.error(&[("odd: ", &list)], "");
-        assert_eq!(error.kind(), CelErrorKind::WorkLimit);
+        assert_eq!(error.kind(), CelErrorKind::OwnLimit);
         let mut work = CelWork::new(1_000, None);
         let error = work.error(
             &[("key ", &CelValue::Int(5)), (" of ", &CelValue::Null)],

@@ -335,7 +335,7 @@ fn what_cost_does_not_count_ends_at_the_limit_of_work() {
         let evaluation = program.evaluate_within(bindings, &limits);
         assert!(evaluation.work <= 100_000, "{name}");
         let end = end(&evaluation);
-        if !matches!(end, Some(CelErrorKind::WorkLimit | CelErrorKind::CostLimit)) {
+        if !matches!(end, Some(CelErrorKind::OwnLimit | CelErrorKind::CostLimit)) {
             wrong.push(format!(
                 "{name}: {end:?} cost {} work {}",
                 evaluation.cost, evaluation.work
@@ -406,7 +406,7 @@ fn an_interrupt_ends_all_work() {
             3 => assert_eq!(end, Some(CelErrorKind::Interrupted), "{name}"),
             // One call would take more than the limit, and does not begin.
             0..3 => assert!(
-                matches!(end, Some(CelErrorKind::WorkLimit | CelErrorKind::CostLimit)),
+                matches!(end, Some(CelErrorKind::OwnLimit | CelErrorKind::CostLimit)),
                 "{name}: {end:?}"
             ),
             _ => panic!("{name}: asked again after the interrupt"),

@@ -30,7 +30,7 @@ use crate::pattern_budget::{PatternBudget, PatternUse};
 use crate::value::{CelError, CelResult, CelValue, CelWork, DEFAULT_WORK_LIMIT};
 use machine::PatternMachine;
 use plan::PatternPlan;
-use refused::Refused;
+use refused::{Refused, TOO_LARGE};
 use search::MachineSearch;
 use stepped::SteppedSearch;
 use tree::PatternTree;
@@ -212,7 +212,8 @@ pub(super) fn compile(pattern: &str, budget: &mut PatternBudget) -> Result<Arc<P
 ///
 /// # Errors
 ///
-/// As [`compile`], and when that takes more than `work` allows.
+/// As [`compile`], and when that takes more than `work` allows. A pattern that is too large here may be none for Go, so that is
+/// a limit of ours.
 pub(super) fn compile_within(
     pattern: &str,
     text: &str,
@@ -223,7 +224,15 @@ pub(super) fn compile_within(
     let plan = PatternPlan::new(pattern, text.len() >= LONG_TEXT, work.left(), &mut steps);
     let takes = plan.as_ref().map_or(steps, |plan| plan.takes.steps);
     work.burn(takes)?;
-    Ok(plan.map_err(|why| failed(&why))?.build())
+    let plan = plan.map_err(|why| {
+        let error = failed(&why);
+        if why.0 == TOO_LARGE {
+            CelError::own_limit(error.message())
+        } else {
+            error
+        }
+    })?;
+    Ok(plan.build())
 }
 
 fn failed((what, part): &Refused) -> CelError {
