@@ -53,7 +53,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 /// Open files needed: both ends of every connection, for both gateways, and a reserve.
 const DESCRIPTORS: u64 = 1000;
 /// How long to wait for the last responses; requests without one by then count as failed.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why the demonstration cannot run.
 #[derive(Debug, thiserror::Error)]

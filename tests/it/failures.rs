@@ -316,6 +316,9 @@ async fn an_error_from_the_upstream_passes_unchanged() {
 
 #[tokio::test]
 async fn a_refusal_reaches_a_client_that_is_still_sending() {
+    // More than is read of a body that nobody wants, and so little that it is sent in a part of the second in which the gateway
+    // discards the rest.
+    const LENGTH: usize = 1 << 20;
     let full_queue = |_: &Call| {
         Err(Refusal::TooManyRequests(Box::new(FlowRejection {
             reason: RejectReason::QueueFull,
@@ -326,8 +329,8 @@ async fn a_refusal_reaches_a_client_that_is_still_sending() {
     let address = gate.address();
     let answer = tokio::task::spawn_blocking(move || {
         let mut request =
-            b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 8388608\r\n\r\n".to_vec();
-        request.resize(request.len() + (8 << 20), b'x');
+            format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {LENGTH}\r\n\r\n").into_bytes();
+        request.resize(request.len() + LENGTH, b'x');
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         stream
             .write_all(&request)

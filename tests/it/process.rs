@@ -4,7 +4,7 @@
 use std::{
     io::{BufRead as _, BufReader},
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex,
@@ -104,7 +104,7 @@ impl GatewayProcess {
 
     /// Writes a file in the directory of the configuration.
     pub fn write(&self, name: &str, content: &str) {
-        std::fs::write(self.directory.join(name), content).unwrap();
+        write_at_once(&self.directory.join(name), content);
     }
 
     /// A line of `/proc/PID/status` about memory, in MiB: `VmRSS` is the resident memory, `VmHWM` its maximum so far.
@@ -177,6 +177,15 @@ fn logged_addresses(line: &str) -> Option<[Option<SocketAddr>; 3]> {
 pub fn get(address: SocketAddr, target: &str) -> String {
     let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     raw(address, request.as_bytes())
+}
+
+/// Writes a file in one step: a gateway that reads it meanwhile sees the old content or the new one, however long this process is
+/// stopped.
+pub fn write_at_once(path: &Path, content: &str) {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    std::fs::write(&part, content).unwrap();
+    std::fs::rename(part, path).unwrap();
 }
 
 /// Waits until `holds`, and fails with `what` after [`HANG`].

@@ -29,6 +29,7 @@ use tokio_rustls::TlsConnector;
 use crate::{
     client::{TestClient, body_text, soon},
     pki::{Authority, Leaf},
+    process::write_at_once,
     upstream::{Speaks, TestReply, TestUpstream, full, text},
 };
 
@@ -46,7 +47,7 @@ impl Files {
     }
 
     fn write(&self, name: &str, contents: &str) {
-        std::fs::write(self.0.join(name), contents).unwrap();
+        write_at_once(&self.0.join(name), contents);
     }
 
     /// Writes `NAME.crt` and `NAME.key`; returns the certificate.
@@ -224,7 +225,8 @@ async fn forwarded_requests_and_the_gateways_own_present_a_replaced_client_certi
     let (orphan, _) = second.issue_pem(&Leaf::new("fairgate"));
     files.write("own.crt", &orphan);
     for _ in 0..20 {
-        assert_eq!(send(&gateway).await, 200);
+        // Beside busy processes, the time for a connection may pass.
+        until(async || send(&gateway).await == 200).await;
     }
     assert!(presented.take().iter().all(|shown| *shown == after));
     let last = files.write_identity("own", &first, &Leaf::new("fairgate"));

@@ -50,7 +50,8 @@ impl Rules {
             semantics: Semantics::Improved,
             settings: FlowControlSettings {
                 enforcement: Enforcement::Enforce,
-                request_timeout: Duration::from_secs(60),
+                // Requests wait for a quarter of it, a minute at most: as long as a test waits for anything.
+                request_timeout: Duration::from_secs(600),
                 max_queued: 10_000,
                 estimator: EstimatorSettings::default(),
                 borrowing_period: Duration::from_secs(1),

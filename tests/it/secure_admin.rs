@@ -339,6 +339,19 @@ async fn silent_stranger(secured: &Secured) -> TcpStream {
     soon(socket.connect(address)).await.unwrap()
 }
 
+/// Whether the gateway has not closed a connection yet. What it has sent is discarded.
+async fn is_open(socket: &TcpStream) -> bool {
+    loop {
+        let _ = tokio::time::timeout(std::time::Duration::ZERO, socket.readable()).await;
+        match socket.try_read(&mut [0; 4096]) {
+            Ok(length) if length > 0 => {}
+            read => {
+                return read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+            }
+        }
+    }
+}
+
 /// A connection from 127.0.0.2 after its handshake; `None` if the gateway closes it before.
 async fn idle_stranger(secured: &Secured) -> Option<TlsStream<TcpStream>> {
     let connector = TlsConnector::from(secured.authority.client(None, &[b"http/1.1"]));
@@ -357,7 +370,13 @@ async fn one_address_cannot_keep_prometheus_from_scraping() {
     for _ in 0..300 {
         strangers.extend(idle_stranger(&secured).await);
     }
-    assert_eq!(strangers.len(), 32);
+    // Where that takes so long that the first ones are closed for their silence, others come in their place.
+    assert!(strangers.len() >= 32, "{}", strangers.len());
+    let mut open = 0;
+    for stranger in &strangers {
+        open += usize::from(is_open(stranger.get_ref().0).await);
+    }
+    assert!(open <= 32, "{open}");
     let mut prometheus = secured.client().await;
     let (code, _, metrics) = read(&mut prometheus, "/metrics", "prometheus-token").await;
     assert_eq!(code, 200);
@@ -383,14 +402,9 @@ async fn silent_connections_are_given_up_for_others_of_the_same_address() {
     let mut answer = [0; 12];
     soon(stranger.read_exact(&mut answer)).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
-    let is_open = |socket: &TcpStream| {
-        let read = socket.try_read(&mut [0]);
-        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
-    };
     let mut open = 0;
     for socket in &silent {
-        let _ = tokio::time::timeout(std::time::Duration::ZERO, socket.readable()).await;
-        open += usize::from(is_open(socket));
+        open += usize::from(is_open(socket).await);
     }
     assert!(open <= 31, "{open}");
 }
