@@ -14,8 +14,8 @@ use std::{hint::black_box, path::Path, sync::Arc, time::Duration};
 
 use fairgate_admission::{
     AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
-    EquivalentResource, EvaluationBudgets, GroupVersionKind, GroupVersionResource, InputFailure,
-    ParamScope, PolicyParamKind, PolicySet,
+    ConversionFailure, EquivalentResource, EvaluationBudgets, GroupVersionKind,
+    GroupVersionResource, InputFailure, ParamScope, PolicyParamKind, PolicySet,
 };
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 use fairgate_core::digest::User;
@@ -47,7 +47,7 @@ impl<'a> Cluster<'a> {
 }
 
 impl AdmissionInputs for Cluster<'_> {
-    fn objects(&self, _: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
+    fn objects(&self, _: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, ConversionFailure> {
         Ok(AdmissionObjects {
             object: Some(&self.pod),
             old_object: None,

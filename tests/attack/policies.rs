@@ -422,7 +422,7 @@ pub(crate) fn end(mut played: Played<Responses>, memory: u64) -> Outcome {
 }
 
 fn files() -> Outcome {
-    /// Resident memory: each byte of policies is held as text, as an object and compiled, while the former set still is.
+    // Resident memory: each byte of policies is held as text, as an object and compiled, while the former set still is.
     let memory = 30 * bytes() as u64;
     // Before anything is measured: in service, policies are not made here.
     let (first, more) = (many(0), many(1));

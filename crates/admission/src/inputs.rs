@@ -9,6 +9,18 @@ use fairgate_core::time::Time;
 use crate::attributes::{AdmissionObjects, GroupVersionKind, GroupVersionResource};
 use crate::observer::JudgeObserver;
 
+/// Why the objects of a request are not available in another version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConversionFailure {
+    /// They cannot be converted, in the server neither; the text says why.
+    #[error("{0}")]
+    Failed(String),
+    /// The host cannot convert them, though the server may; the text says why. A client can bring that about by the version that it
+    /// chooses, so no failure policy makes it an error to be ignored.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
 /// Why a namespace or a param is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputFailure {
@@ -95,7 +107,10 @@ pub trait AdmissionInputs {
     /// # Errors
     ///
     /// Why they cannot be converted.
-    fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String>;
+    fn objects(
+        &self,
+        kind: GroupVersionKind<'_>,
+    ) -> Result<AdmissionObjects<'_>, ConversionFailure>;
 
     /// The resources that are the same as `resource` in storage, itself among them, in the server's order.
     fn equivalents(

@@ -12,10 +12,10 @@ use fairgate_core::time::Time;
 use crate::attributes::{AdmissionAttributes, AdmissionObjects};
 use crate::evaluation::values::{namespace_value, request_value};
 use crate::evaluation::{
-    AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationContext, PolicyDecision,
-    PolicyEvaluation, WORK_LIMIT, evaluate,
+    AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationContext, NOT_IGNORED,
+    PolicyDecision, PolicyEvaluation, WORK_LIMIT, evaluate,
 };
-use crate::inputs::{InputFailure, ParamScope, PolicyParamKind};
+use crate::inputs::{ConversionFailure, InputFailure, ParamScope, PolicyParamKind};
 use crate::matching::{MatchRequest, MatchedResource};
 use crate::params;
 use crate::policy::{CompiledPolicy, FailurePolicy, PolicyBinding};
@@ -49,6 +49,20 @@ pub(crate) struct SharedValues<'a> {
     namespace: OnceCell<CelJson<'a>>,
     full_namespace: OnceCell<CelJson<'a>>,
     objects: Option<AdmissionObjects<'a>>,
+}
+
+/// Why a binding cannot be applied to a request.
+enum BindingError {
+    /// It is configured wrongly.
+    Configuration(String),
+    /// The objects cannot be converted to the version that the policy is about.
+    Conversion(ConversionFailure),
+}
+
+impl From<String> for BindingError {
+    fn from(error: String) -> Self {
+        Self::Configuration(error)
+    }
 }
 
 /// Values of audit annotations by key, from all bindings and params of a policy.
@@ -111,7 +125,7 @@ impl<'a> Judge<'a> {
                 Ok(Some(params)) => params,
                 Ok(None) => continue,
                 Err(error) => {
-                    self.configuration_error(policy, Some(&binding.name), &error);
+                    self.binding_error(policy, binding, &error);
                     continue;
                 }
             };
@@ -168,7 +182,7 @@ impl<'a> Judge<'a> {
         scope: Option<ParamScope>,
         binding: &PolicyBinding,
         values: &mut SharedValues<'a>,
-    ) -> Result<Option<params::Params<'a>>, String> {
+    ) -> Result<Option<params::Params<'a>>, BindingError> {
         if let Some(matcher) = &binding.matcher {
             let matcher = matcher.as_ref().map_err(String::clone)?;
             if matcher.matches(&self.request)?.is_none() {
@@ -186,8 +200,7 @@ impl<'a> Judge<'a> {
         )?;
         if values.objects.is_none() && !params.is_empty() {
             let converted = inputs.objects(values.matched.kind);
-            let failed = |why| format!("failed to convert object version: {why}");
-            values.objects = Some(converted.map_err(failed)?);
+            values.objects = Some(converted.map_err(BindingError::Conversion)?);
         }
         Ok(Some(params))
     }
@@ -369,6 +382,29 @@ impl<'a> Judge<'a> {
             reason: if reason.is_empty() { "Invalid" } else { reason },
             message: message.to_owned(),
         });
+    }
+
+    /// A binding that cannot be applied. It is the client who chooses the version of the objects, so a conversion that only the
+    /// server could do is no error to be ignored, where the binding would deny.
+    fn binding_error(
+        &mut self,
+        policy: &'a CompiledPolicy,
+        binding: &'a PolicyBinding,
+        error: &BindingError,
+    ) {
+        let name = Some(&*binding.name);
+        let failure = match error {
+            BindingError::Configuration(why) => return self.configuration_error(policy, name, why),
+            BindingError::Conversion(failure) => failure,
+        };
+        let why = format!("failed to convert object version: {failure}");
+        self.configuration_error(policy, name, &why);
+        let is_own_limit = matches!(failure, ConversionFailure::Unsupported(_));
+        let denies = binding.actions.iter().any(|action| action == "Deny");
+        if is_own_limit && denies && policy.failure_policy == FailurePolicy::Ignore {
+            let message = format!("failed to configure binding: {why}{NOT_IGNORED}");
+            self.deny(policy, name, "", &message);
+        }
     }
 
     /// A policy or binding that is configured wrongly denies the request, whatever its actions, unless errors are

@@ -71,8 +71,8 @@ pub use evaluation::{
     PolicyAnnotationResult, PolicyDecision, PolicyDecisions, PolicyEvaluation,
 };
 pub use inputs::{
-    AdmissionInputs, ClusterInputs, EquivalentResource, InputFailure, LookupLack, ParamScope,
-    PolicyParamKind,
+    AdmissionInputs, ClusterInputs, ConversionFailure, EquivalentResource, InputFailure,
+    LookupLack, ParamScope, PolicyParamKind,
 };
 pub use lookups::{ClusterLookups, KnownLookups, MissingLookup};
 pub use mode::{AdmissionMode, Fidelity};

@@ -8,8 +8,8 @@ use std::{
 };
 
 use fairgate_admission::{
-    AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterLookups, EquivalentResource,
-    GroupVersionKind, GroupVersionResource, KnownLookups, MissingLookup,
+    AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterLookups, ConversionFailure,
+    EquivalentResource, GroupVersionKind, GroupVersionResource, KnownLookups, MissingLookup,
 };
 use fairgate_apiserver::KnownAnswers;
 use fairgate_base::clock::Clock;
@@ -68,7 +68,10 @@ impl JudgeInputs<'_> {
 }
 
 impl AdmissionInputs for JudgeInputs<'_> {
-    fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
+    fn objects(
+        &self,
+        kind: GroupVersionKind<'_>,
+    ) -> Result<AdmissionObjects<'_>, ConversionFailure> {
         if kind == self.kind {
             return Ok(as_admission_objects(&self.objects));
         }
@@ -79,15 +82,17 @@ impl AdmissionInputs for JudgeInputs<'_> {
             if !noted.contains(&wanted) {
                 noted.push(wanted);
             }
-            return Err("not converted yet".to_owned());
+            return Err(ConversionFailure::Unsupported(
+                "not converted yet".to_owned(),
+            ));
         };
         match &self.read.converted[index].objects {
             Ok(_) => Ok(as_admission_objects(&self.converted[index])),
             Err(why) => {
                 let [group, version, kind] = wanted;
-                Err(format!(
+                Err(ConversionFailure::Unsupported(format!(
                     "the gateway cannot convert objects to {group}/{version}, Kind={kind}: {why}"
-                ))
+                )))
             }
         }
     }

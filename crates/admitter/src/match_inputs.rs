@@ -3,9 +3,9 @@
 use std::{cell::OnceCell, sync::Arc};
 
 use fairgate_admission::{
-    AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterObjects, EquivalentResource,
-    GroupVersionKind, GroupVersionResource, InputFailure, ParamScope, PolicyParamKind,
-    SharedObject,
+    AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterObjects, ConversionFailure,
+    EquivalentResource, GroupVersionKind, GroupVersionResource, InputFailure, ParamScope,
+    PolicyParamKind, SharedObject,
 };
 use fairgate_apiserver::KnownAnswers;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
@@ -32,7 +32,7 @@ impl<'a> MatchInputs<'a> {
 }
 
 impl AdmissionInputs for MatchInputs<'_> {
-    fn objects(&self, _: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
+    fn objects(&self, _: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, ConversionFailure> {
         Ok(AdmissionObjects::default())
     }
 

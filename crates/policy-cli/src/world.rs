@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::resources::{KnownResources, TestedResource};
 use fairgate_admission::{
     AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
-    EquivalentResource, ExpressionRole, ExpressionStep, GroupVersionKind, GroupVersionResource,
-    InputFailure, JudgeObserver, ParamScope, PolicyParamKind,
+    ConversionFailure, EquivalentResource, ExpressionRole, ExpressionStep, GroupVersionKind,
+    GroupVersionResource, InputFailure, JudgeObserver, ParamScope, PolicyParamKind,
 };
 use fairgate_cel::{
     CelJson,
@@ -272,16 +272,19 @@ impl<'w> TestInputs<'w> {
 }
 
 impl AdmissionInputs for TestInputs<'_> {
-    fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
+    fn objects(
+        &self,
+        kind: GroupVersionKind<'_>,
+    ) -> Result<AdmissionObjects<'_>, ConversionFailure> {
         let own = kind_of(&self.request.resource);
         if kind == own {
             return Ok(self.requested());
         }
-        Err(format!(
+        Err(ConversionFailure::Failed(format!(
             "without a server, objects are not converted from version {:?} of group {:?} to version {:?} of group {:?}; \
              write the object in that version, or name its version in matchConstraints",
             own.version, own.group, kind.version, kind.group
-        ))
+        )))
     }
 
     fn equivalents(&self, _: GroupVersionResource<'_>, _: &str) -> &[EquivalentResource<'_>] {

@@ -39,7 +39,8 @@ pub struct EvaluationBudgets {
 }
 
 /// What the message of an error ends with that another failure policy would have made an error to be ignored.
-const NOT_IGNORED: &str = " (a limit of fairgate; failurePolicy Ignore does not cover it)";
+pub(crate) const NOT_IGNORED: &str =
+    " (a limit of fairgate; failurePolicy Ignore does not cover it)";
 
 /// The budgets of kube-apiserver.
 impl Default for EvaluationBudgets {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation,
-    ClusterInputs, DecisionKind, EquivalentResource, EvaluationBudgets, GroupVersionKind,
-    GroupVersionResource, InputFailure, ParamScope, PolicyParamKind, PolicySet,
+    ClusterInputs, ConversionFailure, DecisionKind, EquivalentResource, EvaluationBudgets,
+    GroupVersionKind, GroupVersionResource, InputFailure, ParamScope, PolicyParamKind, PolicySet,
 };
 use fairgate_cel::CelJson;
 use fairgate_cel::library::authorizer::CelAuthorizer;
@@ -57,7 +57,7 @@ impl Cluster {
 }
 
 impl AdmissionInputs for Cluster {
-    fn objects(&self, _: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
+    fn objects(&self, _: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, ConversionFailure> {
         Ok(AdmissionObjects {
             object: Some(&self.object),
             old_object: None,

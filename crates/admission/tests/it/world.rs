@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use fairgate_admission::{
     AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
-    EquivalentResource, GroupVersionKind, GroupVersionResource, InputFailure, ParamScope,
-    PolicyParamKind,
+    ConversionFailure, EquivalentResource, GroupVersionKind, GroupVersionResource, InputFailure,
+    ParamScope, PolicyParamKind,
 };
 use fairgate_cel::library::authorizer::{AuthorizationAnswer, AuthorizationCheck, CelAuthorizer};
 use fairgate_cel::{CelJson, JsonObject};
@@ -208,12 +208,16 @@ fn with_kind<'a>(object: &CelJson<'a>, kind: GroupVersionKind<'a>) -> CelJson<'a
 }
 
 impl AdmissionInputs for Inputs<'_> {
-    fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
+    fn objects(
+        &self,
+        kind: GroupVersionKind<'_>,
+    ) -> Result<AdmissionObjects<'_>, ConversionFailure> {
         if kind == self.request.attributes(&self.user).kind {
             return Ok(self.request.objects());
         }
         let found = self.converted.iter().find(|(of, _)| *of == kind);
-        let (_, [object, old_object]) = found.ok_or("no such conversion")?;
+        let (_, [object, old_object]) =
+            found.ok_or_else(|| ConversionFailure::Failed("no such conversion".to_owned()))?;
         Ok(AdmissionObjects {
             object: object.as_ref(),
             old_object: old_object.as_ref(),

@@ -76,9 +76,20 @@ fn where_the_gateway_cannot_convert_the_policy_is_configured_wrongly() {
                 "{message}"
             );
         }
-        // A definition that cannot be read is no error of the policy.
+        // The client chooses the version, and the upstream can convert: so that is no error to be ignored.
         let mut ignoring = of_v1("true");
         ignoring["spec"]["failurePolicy"] = json!("Ignore");
+        world.enforce(std::slice::from_ref(&ignoring));
+        let got = world.json("POST", GADGETS, &gadget(1)).await;
+        assert_eq!(got.code, 422);
+        let message = got.message();
+        assert!(
+            message.contains(cannot)
+                && message
+                    .ends_with("(a limit of fairgate; failurePolicy Ignore does not cover it)"),
+            "{message}"
+        );
+        // A definition that cannot be read is no error of the policy.
         world.enforce(&[ignoring]);
         world.store(DEFINITION, json!("broken"));
         let got = world.json("POST", GADGETS, &gadget(1)).await;

@@ -9,8 +9,8 @@ use super::{
     writes::{HostedWrite, kind_in, text_in},
 };
 use fairgate_admission::{
-    AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterLookups, EquivalentResource,
-    GroupVersionKind, GroupVersionResource,
+    AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterLookups, ConversionFailure,
+    EquivalentResource, GroupVersionKind, GroupVersionResource,
 };
 use fairgate_base::clock::Clock;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
@@ -94,13 +94,16 @@ impl<'a> HostedInputs<'a> {
 }
 
 impl AdmissionInputs for HostedInputs<'_> {
-    fn objects(&self, kind: GroupVersionKind<'_>) -> Result<AdmissionObjects<'_>, String> {
+    fn objects(
+        &self,
+        kind: GroupVersionKind<'_>,
+    ) -> Result<AdmissionObjects<'_>, ConversionFailure> {
         let found = self.of_kind(kind);
         found.ok_or_else(|| {
-            format!(
+            ConversionFailure::Failed(format!(
                 "{}/{} {} is not served",
                 kind.group, kind.version, kind.kind
-            )
+            ))
         })
     }
 
