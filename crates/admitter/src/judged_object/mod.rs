@@ -15,6 +15,7 @@ mod changes;
 mod creation;
 mod subresource;
 mod table;
+mod two_names;
 mod update;
 
 use fairgate_objects::schema::built_in_kinds;
@@ -82,6 +83,7 @@ impl WriteStrategy {
         facts: &WriteFacts,
         fresh: &Fresh,
     ) {
+        two_names::unite(object, &facts.group, &facts.resource);
         match (self, old) {
             (Self::Resource(strategy), None) => strategy.create(object, facts, fresh),
             (Self::Resource(strategy), Some(old)) => strategy.update(object, old),

@@ -56,6 +56,39 @@ fn forged_metadata_of_a_new_object_does_not_exempt_it() {
 }
 
 #[test]
+fn a_field_with_two_names_is_seen_under_both() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let no_password = "!('password' in object.?data.orValue({}))";
+        world.enforce(&[policy("p", " secrets", no_password)]);
+        let secrets = "/api/v1/namespaces/ns/secrets";
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}});
+        let path = format!("{secrets}/s");
+        world.store(&path, secret.clone());
+        let sent = json!({"stringData": {"password": "x"}});
+        let mut whole = secret;
+        whole["stringData"] = sent["stringData"].clone();
+        for (method, path) in [("POST", secrets), ("PUT", &*path)] {
+            let got = world.json(method, path, &whole).await;
+            assert_eq!(got.code, 422, "{method}: {got:?}");
+        }
+        for patch in ["merge-patch", "strategic-merge-patch"] {
+            let content = format!("application/{patch}+json");
+            let call = world.call("PATCH", &path, &content, sent.to_string().into());
+            let got = world.send(call).await;
+            assert_eq!(got.code, 422, "{patch}: {got:?}");
+        }
+
+        let not_admin = "object.spec.?serviceAccountName.orValue('') != 'admin'";
+        world.enforce(&[policy("p", " pods", not_admin)]);
+        let mut body = pod(&json!({}));
+        body["spec"]["serviceAccount"] = json!("admin");
+        assert_eq!(world.json("POST", PODS, &body).await.code, 422);
+        assert!(world.sent().is_empty());
+    });
+}
+
+#[test]
 fn a_label_in_the_body_of_a_subresource_exempts_only_what_has_it_stored() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
