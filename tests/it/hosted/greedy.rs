@@ -9,7 +9,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{Home, LEVELS, SCHEMAS, Server, api::JSON, level, schema};
+use super::{
+    Home, LEVELS, SCHEMAS, Server,
+    api::{Api, JSON},
+    level, schema,
+};
 use crate::client::soon;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -160,37 +164,33 @@ async fn short_calls_are_served_while_a_large_object_is_patched_and_read() {
         "spec": {"minAvailable": 1, "selector": {"matchExpressions": terms}},
     });
     api.post(BUDGETS, &budget).await.object();
-    let most = most_answered(&server, 4 * CALLS, async |round| {
-        let api = server.root().await;
-        tokio::spawn(async move {
-            let large = format!("{BUDGETS}/large");
-            for number in 0..CALLS / 3 {
-                // The request is short, what it is about is not.
-                let number = format!("{round}-{number}");
-                let patch = json!({"metadata": {"annotations": {"number": number}}});
-                assert_eq!(api.merge(&large, &patch).await.status, 200);
-                assert_eq!(api.get(&large).await.status, 200);
-                let list = format!("{BUDGETS}?limit=10");
-                assert_eq!(api.get(&list).await.status, 200);
-            }
-        })
+    let most = most_answered(&server, 4 * CALLS, |api, round| async move {
+        let large = format!("{BUDGETS}/large");
+        for number in 0..CALLS / 3 {
+            // The request is short, what it is about is not.
+            let number = format!("{round}-{number}");
+            let patch = json!({"metadata": {"annotations": {"number": number}}});
+            assert_eq!(api.merge(&large, &patch).await.status, 200);
+            assert_eq!(api.get(&large).await.status, 200);
+            let list = format!("{BUDGETS}?limit=10");
+            assert_eq!(api.get(&list).await.status, 200);
+        }
     });
     // If it waited for the thread that decodes the object, it would be told once or twice for each call.
     let most = most.await;
     assert!(most >= 4 * CALLS, "{most} short calls");
 }
 
-/// The most short calls of another user that were answered while one of the tasks ran that `start` starts, one after the other,
+/// The most short calls of another user that were answered during one of the rounds of `long` calls, one round after the other,
 /// until there are `enough`. A busy machine makes them fewer, never more, so one good round of ten suffices.
-async fn most_answered(
-    server: &Server,
-    enough: usize,
-    mut start: impl AsyncFnMut(usize) -> JoinHandle<()>,
-) -> usize {
+async fn most_answered<F>(server: &Server, enough: usize, long: impl Fn(Api, usize) -> F) -> usize
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let other = server.as_user("reader").await;
     let mut most = 0;
     for round in 0..10 {
-        let long = start(round).await;
+        let long = tokio::spawn(long(server.root().await, round));
         let mut answered = 0;
         while !long.is_finished() {
             assert_eq!(other.get("/livez").await.status, 200);
@@ -235,19 +235,18 @@ async fn health_is_told_while_policies_are_compiled() {
     let api = server.root().await;
     // After this it is known that there are no policies, which would make every write a heavy one.
     api.post(LEVELS, &level("first", 1)).await.object();
-    let most = most_answered(&server, 4 * COMPILED, async |round| {
-        let api = server.root().await;
+    let most = most_answered(&server, 4 * COMPILED, |api, round| {
         // No pattern is equal to one before, and no body is heavy by its length.
         let numbers = round * COMPILED..(round + 1) * COMPILED;
         let bodies: Vec<_> = numbers.map(|at| heavy_policy(at).to_string()).collect();
         assert!(bodies.iter().all(|body| body.len() < 32 << 10));
-        tokio::spawn(async move {
+        async move {
             let target = format!("{POLICIES}?dryRun=All");
             for body in bodies {
                 let response = api.call(Method::POST, &target, JSON, body).await;
                 assert_eq!(response.status, 201, "{}", response.text());
             }
-        })
+        }
     });
     // If it waited for the thread that compiles, it would be told once or twice for each policy.
     let most = most.await;

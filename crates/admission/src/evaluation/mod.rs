@@ -327,12 +327,15 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
 
     /// The decision that an error leads to: what the failure policy says, unless a limit of ours is the reason.
     fn failed(&self, error: ExpressionError) -> PolicyDecision<'p> {
-        let ignores = self.policy.failure_policy == FailurePolicy::Ignore;
-        let (kind, message) = match (ignores, error.is_own_limit) {
-            (true, false) => (DecisionKind::ErrorIgnored, error.message),
-            (true, true) => (DecisionKind::ErrorDenied, error.message + NOT_IGNORED),
-            (false, _) => (DecisionKind::ErrorDenied, error.message),
-        };
+        let mut message = error.message;
+        let mut kind = DecisionKind::ErrorDenied;
+        if self.policy.failure_policy == FailurePolicy::Ignore {
+            if error.is_own_limit {
+                message.push_str(NOT_IGNORED);
+            } else {
+                kind = DecisionKind::ErrorIgnored;
+            }
+        }
         PolicyDecision {
             kind,
             reason: "",
@@ -413,16 +416,10 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
     }
 
     fn failed_conditions(&self, errors: &[ExpressionError]) -> ConditionResult {
-        let is_own_limit = errors.iter().any(|error| error.is_own_limit);
-        let failed = || {
-            ConditionResult::Error(ExpressionError {
-                message: aggregate(errors),
-                is_own_limit,
-            })
-        };
+        let all = ExpressionError::of_all(errors);
         match self.policy.failure_policy {
-            FailurePolicy::Fail => failed(),
-            FailurePolicy::Ignore if is_own_limit => failed(),
+            FailurePolicy::Fail => ConditionResult::Error(all),
+            FailurePolicy::Ignore if all.is_own_limit => ConditionResult::Error(all),
             FailurePolicy::Ignore => ConditionResult::NotMet,
             FailurePolicy::Unknown(_) => ConditionResult::Met,
         }
@@ -538,20 +535,6 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             },
         )?;
         Ok((all, budget - left))
-    }
-}
-
-/// Several errors as one text: each once, in brackets unless there is only one.
-fn aggregate(errors: &[ExpressionError]) -> String {
-    let mut distinct: Vec<&str> = Vec::new();
-    for error in errors {
-        if !distinct.contains(&error.message.as_str()) {
-            distinct.push(&error.message);
-        }
-    }
-    match distinct.as_slice() {
-        [only] => (*only).to_owned(),
-        all => format!("[{}]", all.join(", ")),
     }
 }
 

@@ -35,6 +35,24 @@ impl ExpressionError {
         }
     }
 
+    /// Several errors as one: each text once, in brackets unless there is only one.
+    pub(super) fn of_all(errors: &[Self]) -> Self {
+        let mut distinct: Vec<&str> = Vec::new();
+        for error in errors {
+            if !distinct.contains(&error.message.as_str()) {
+                distinct.push(&error.message);
+            }
+        }
+        let message = match distinct.as_slice() {
+            [only] => (*only).to_owned(),
+            all => format!("[{}]", all.join(", ")),
+        };
+        Self {
+            message,
+            is_own_limit: errors.iter().any(|error| error.is_own_limit),
+        }
+    }
+
     /// An error that Kubernetes has, too.
     pub(super) fn other(message: String) -> Self {
         Self {
