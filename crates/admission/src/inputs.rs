@@ -12,7 +12,7 @@ use crate::observer::JudgeObserver;
 /// Why the objects of a request are not available in another version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConversionFailure {
-    /// They cannot be converted, in the server neither; the text says why.
+    /// They cannot be converted, not by the server either; the text says why.
     #[error("{0}")]
     Failed(String),
     /// The host cannot convert them, though the server may; the text says why. A client can bring that about by the version that it

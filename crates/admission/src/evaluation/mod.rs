@@ -38,7 +38,7 @@ pub struct EvaluationBudgets {
     pub annotations: u64,
 }
 
-/// What the message of an error ends with that another failure policy would have made an error to be ignored.
+/// Ends the message of an error that is not ignored although the failure policy is `Ignore`.
 pub(crate) const NOT_IGNORED: &str =
     " (a limit of fairgate; failurePolicy Ignore does not cover it)";
 

@@ -22,8 +22,8 @@ pub(super) struct OutOfBudget;
 #[derive(Debug)]
 pub(super) struct ExpressionError {
     pub(super) message: String,
-    /// Whether a limit ended it that Kubernetes does not have. What Kubernetes would have found is then not known, and it is the
-    /// client who has made the object so large or so odd: so no failure policy makes this an error to be ignored.
+    /// Whether a limit ended it that Kubernetes does not have. What Kubernetes would have found is then not known, and the client
+    /// chooses the object, so `failurePolicy: Ignore` does not apply.
     pub(super) is_own_limit: bool,
 }
 

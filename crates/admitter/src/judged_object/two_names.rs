@@ -37,7 +37,7 @@ pub(super) fn unite(object: &mut Value, group: &str, resource: &str) {
     }
 }
 
-/// `stringData` of a Secret is what `data` is, but for base64; it goes before.
+/// `stringData` of a Secret is `data` without base64, and takes precedence.
 fn unite_data(secret: &mut Value) {
     let Some(members) = secret.as_object_mut() else {
         return;
@@ -65,7 +65,7 @@ fn unite_data(secret: &mut Value) {
     }
 }
 
-/// `serviceAccount` is the former name of `serviceAccountName`, which goes before unless it is empty.
+/// `serviceAccount` is the former name of `serviceAccountName`, which takes precedence unless it is empty.
 fn unite_service_account(spec: &mut Map<String, Value>) {
     let text = |name| match spec.get(name) {
         None | Some(Value::Null) => Some(""),

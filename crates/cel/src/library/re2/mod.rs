@@ -212,8 +212,8 @@ pub(super) fn compile(pattern: &str, budget: &mut PatternBudget) -> Result<Arc<P
 ///
 /// # Errors
 ///
-/// As [`compile`], and when that takes more than `work` allows. A pattern that is too large here may be none for Go, so that is
-/// a limit of ours.
+/// As [`compile`], and when that takes more than `work` allows. Go may accept a pattern that is too
+/// large here, so that is a limit of ours.
 pub(super) fn compile_within(
     pattern: &str,
     text: &str,
