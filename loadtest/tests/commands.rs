@@ -206,7 +206,8 @@ fn a_scenario_runs_on_this_machine_and_its_verdict_can_fail() {
             directory.path(),
         ])
     };
-    let output = local("fairness", "all.errors == 0");
+    let expectation = "all.errors == 0, mouse.p99 <= 1000000 x alone";
+    let output = local("fairness", expectation);
     assert!(
         output.status.success(),
         "{}{}",
