@@ -104,6 +104,7 @@ async fn policies_of_the_gateway_are_enforced_on_what_it_hosts() {
         message.contains("ValidatingAdmissionPolicy 'names' with binding 'names-b' denied request"),
         "{message}"
     );
+    has_level(&mut alice, "good").await;
     let (code, warnings) = label(&mut alice, "good").await;
     assert_eq!(
         (code, &*warnings),
