@@ -165,8 +165,8 @@ impl AdmissionPolicies {
                 let enforces = judging.mode == AdmissionMode::Enforce;
                 let max = config.admission.max_staleness;
                 let followed = UpstreamPolicies::start(&judging.state, enforces, max);
-                let (age, silence) = (followed.age(), followed.silence());
-                let status = PublishingStatus::with_silence(clock.clone(), age, silence);
+                let (age, unconfirmed) = (followed.age(), followed.unconfirmed());
+                let status = PublishingStatus::with_silence(clock.clone(), age, unconfirmed);
                 (ConfiguredPolicies::Upstream(followed), status)
             }
             // Validation of the configuration refuses hosted policies without an API that hosts them.

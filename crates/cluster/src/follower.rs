@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use arc_swap::ArcSwapOption;
 use fairgate_admission::{ParamScope, PolicyParamKind};
 use fairgate_base::{clock::Clock, tasks};
+use fairgate_core::time::Time;
 use fairgate_upstream::{
     client::ApiClient,
     kube_transport::KubeTransport,
@@ -18,7 +19,7 @@ use kube::{
     runtime::{
         WatchStreamExt as _,
         utils::Backoff,
-        watcher::{self, watcher},
+        watcher::{self, Event, watcher},
     },
 };
 use tokio::{runtime::Handle, task::AbortHandle};
@@ -30,9 +31,11 @@ use crate::{
 };
 
 /// After how many seconds the upstream should end a watch, which is then opened again.
-pub(crate) const WATCH_SECONDS: u32 = 120;
+const WATCH_SECONDS: u32 = 120;
 /// How long after that a watch counts as dead on which nothing has arrived: it is given up, and the objects are listed again.
 const DEAD_AFTER: Duration = Duration::from_secs(1);
+/// For how many times the time between lists one may take.
+const RELISTS: u32 = 3;
 /// The pause before a kind is looked for again that the upstream does not serve any more.
 const ABSENT_PAUSE: Duration = Duration::from_secs(1);
 /// The pause before objects are listed again that take too much memory.
@@ -46,8 +49,8 @@ pub(crate) struct FollowSettings {
     pub(crate) control: Handle,
     pub(crate) clock: Clock,
     pub(crate) discovery: Arc<ResourceDiscovery>,
-    /// After how many seconds the upstream should end a watch.
-    pub(crate) watch_seconds: u32,
+    /// How often objects are listed again although they are watched: an open watch does not prove that nothing is missing. `None`: never.
+    pub(crate) relisted_every: Option<Duration>,
 }
 
 /// The pauses after failures. They stay short: who lists a few objects again each second is no load for a server, and what
@@ -227,33 +230,62 @@ impl<T: KeptForm> Following<T> {
 
     /// Follows the objects until that makes no sense any more. Returns the pause after which to try again.
     async fn watch(&self, resource: &ApiResource) -> Duration {
+        loop {
+            if let Some(pause) = self.list_and_watch(resource).await {
+                return pause;
+            }
+        }
+    }
+
+    /// Whether the objects are to be listed again that were listed at this time. A list is not given up while it could still count.
+    fn is_due(&self, listed: Time, is_complete: bool) -> bool {
+        let age = self.settings.clock.now().since(listed);
+        let every = self.settings.relisted_every;
+        every.is_some_and(|every| age > if is_complete { every } else { RELISTS * every })
+    }
+
+    /// Lists and watches the objects. Returns the pause after which to look for the kind again, and `None` if they are to be listed
+    /// again at once.
+    async fn list_and_watch(&self, resource: &ApiResource) -> Option<Duration> {
         let FollowSettings { streams, clock, .. } = &self.settings;
         let health = Arc::clone(&self.health);
         let client = KubeTransport::new(streams.clone(), clock.clone(), health).into_client();
         let api = Api::<WatchedObject<Whole>>::all_with(client, resource);
-        let seconds = self.settings.watch_seconds;
-        let settings = watcher::Config::default().timeout(seconds);
+        let settings = watcher::Config::default().timeout(WATCH_SECONDS);
         let pauses = ShortPauses::default();
         let mut events = watcher(api, settings).backoff(pauses).boxed();
-        let silence = Duration::from_secs(seconds.into()) + DEAD_AFTER;
+        let silence = Duration::from_secs(WATCH_SECONDS.into()) + DEAD_AFTER;
         let (api_version, kind) = (&resource.api_version, &resource.kind);
+        let (mut listed, mut is_complete) = (clock.now(), false);
         loop {
+            if self.is_due(listed, is_complete) {
+                return None;
+            }
             let event = match tokio::time::timeout(DEAD_AFTER, events.next()).await {
                 Ok(Some(event)) => event,
-                Ok(None) => return ABSENT_PAUSE,
+                Ok(None) => return Some(ABSENT_PAUSE),
                 Err(_) if self.health.silence() > silence && self.health.is_open() => {
                     let why = format!("nothing was received for {} s", silence.as_secs());
                     self.health.failed(kind, why, false);
-                    return Duration::ZERO;
+                    return Some(Duration::ZERO);
                 }
                 Err(_) => continue,
             };
             match event.map_err(WatchError::from) {
                 Ok(event) => {
+                    let is_list = matches!(event, Event::InitDone);
+                    match event {
+                        // The list is asked for after this.
+                        Event::Init => (listed, is_complete) = (clock.now(), false),
+                        _ => is_complete |= is_list,
+                    }
                     if self.objects.take(api_version, kind, event).is_err() {
                         let why = "the objects take too much memory".to_owned();
                         self.health.failed(kind, why, false);
-                        return LARGE_PAUSE;
+                        return Some(LARGE_PAUSE);
+                    }
+                    if is_list {
+                        self.health.listed(listed);
                     }
                 }
                 // The watch begins again with a list.
@@ -263,7 +295,7 @@ impl<T: KeptForm> Following<T> {
                         if (400..500).contains(&code) && ![408, 429].contains(&code));
                     self.health.failed(kind, error.to_string(), is_final);
                     if matches!(error, WatchError::Refused { code: 404, .. }) {
-                        return ABSENT_PAUSE;
+                        return Some(ABSENT_PAUSE);
                     }
                 }
             }

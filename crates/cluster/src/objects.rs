@@ -20,6 +20,11 @@ const MAX_BYTES: usize = 256 << 20;
 pub(crate) trait KeptForm: Clone + Send + Sync + 'static {
     /// The form of an object, and how many bytes it takes.
     fn of(object: Value) -> (Self, usize);
+
+    /// Whether this certainly is the same version of an object.
+    fn is_same(&self, _other: &Self) -> bool {
+        false
+    }
 }
 
 impl KeptForm for SharedObject {
@@ -35,6 +40,15 @@ impl KeptForm for Arc<Value> {
     fn of(object: Value) -> (Self, usize) {
         let bytes = object.to_string().len() * 2;
         (Arc::new(object), bytes)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let of = |object: &Value| {
+            let metadata = &object["metadata"];
+            let [uid, version] = ["uid", "resourceVersion"].map(|field| metadata[field].clone());
+            version.is_string().then_some((uid, version))
+        };
+        of(self).is_some_and(|version| Some(version) == of(other))
     }
 }
 
@@ -146,9 +160,12 @@ impl<T: KeptForm> KindObjects<T> {
                 let mut known = self.write();
                 let incoming = std::mem::take(&mut known.incoming);
                 let before = std::mem::replace(&mut known.objects, incoming);
+                let is_new = !self.is_listed() || !known.objects.is_same(&before);
                 drop(known);
                 drop(before);
-                self.changed();
+                if is_new {
+                    self.changed();
+                }
             }
             Event::Apply(object) => {
                 let object = held(object);
@@ -239,6 +256,22 @@ impl<T: KeptForm> HeldObject<T> {
             object,
             bytes,
         }
+    }
+}
+
+impl<T: KeptForm> HeldObjects<T> {
+    /// Whether these certainly are the same versions of the same objects.
+    fn is_same(&self, other: &Self) -> bool {
+        let each = |held: &Self| held.by_namespace.values().map(BTreeMap::len).sum::<usize>();
+        let mut all = self.by_namespace.iter();
+        each(self) == each(other)
+            && all.all(|(namespace, by_name)| {
+                let others = other.by_namespace.get(namespace);
+                by_name.iter().all(|(name, (object, _))| {
+                    let other = others.and_then(|others| others.get(name));
+                    other.is_some_and(|(other, _)| object.is_same(other))
+                })
+            })
     }
 }
 

@@ -102,9 +102,12 @@ impl PublishingStatus {
         behind.unwrap_or_default().max((self.source_age)())
     }
 
-    /// For how long it has not been certain that the policies in force are those of their source.
-    fn staleness(&self) -> Duration {
-        self.age().max((self.source_silence)())
+    /// For how long it has not been certain that the policies in force are those of their source; `None` while a newer set is known that
+    /// is not in force.
+    fn staleness(&self) -> Option<Duration> {
+        let silence = (self.source_silence)();
+        let is_current = lock(&self.state).behind_since.is_none();
+        is_current.then(|| silence.max((self.source_age)()))
     }
 
     /// Why the policies in force are not those of their source; `None` if they are, or were a moment ago.
@@ -181,13 +184,17 @@ impl PolicyPublisher {
     async fn confirm(&self, max: Duration) {
         let mut ticks = tokio::time::interval(CONFIRMATION);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut was_fresh = true;
+        let (mut until, mut was_fresh) = (Time::ZERO, true);
         loop {
-            let left = max.checked_sub(self.status.staleness());
-            let until = left.map_or(Time::ZERO, |left| self.status.clock.now().plus(left));
+            let now = self.status.clock.now();
+            if let Some(staleness) = self.status.staleness() {
+                // What was said before holds for the same policies, too.
+                let left = max.checked_sub(staleness);
+                until = left.map_or(Time::ZERO, |left| now.plus(left)).max(until);
+            }
             self.published.usable_until(until);
-            if was_fresh != left.is_some() {
-                was_fresh = left.is_some();
+            if was_fresh != (now <= until) {
+                was_fresh = now <= until;
                 if was_fresh {
                     tracing::info!("the admission policies are confirmed again");
                 } else {

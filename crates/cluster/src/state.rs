@@ -20,7 +20,7 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
     discovery::ResourceDiscovery,
-    follower::{FollowSettings, FollowedKind, Follower, WATCH_SECONDS},
+    follower::{FollowSettings, FollowedKind, Follower},
     live_reads::LiveReads,
 };
 
@@ -115,7 +115,7 @@ impl FollowedCluster {
                 control,
                 clock,
                 discovery,
-                watch_seconds: WATCH_SECONDS,
+                relisted_every: None,
             },
             namespaces: ArcSwapOption::empty(),
             params: ArcSwap::default(),

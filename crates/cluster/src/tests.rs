@@ -56,6 +56,8 @@ struct Collection {
     is_forbidden: bool,
     /// Whether nothing arrives any more on the watches that are open.
     is_mute: bool,
+    /// Whether nothing arrives on those that are opened, either.
+    is_silent: bool,
 }
 
 impl StandIn {
@@ -153,7 +155,7 @@ impl StandInState {
             "ADDED"
         };
         let event = json!({"type": kind, "object": object});
-        if !collection.is_mute {
+        if !collection.is_mute && !collection.is_silent {
             for watch in &collection.watches {
                 send(watch, &event);
             }
@@ -170,7 +172,9 @@ impl Collection {
         let from: u64 = from.unwrap().parse().unwrap();
         let (sender, body) = upstream::streamed();
         let missed = self.history.iter().filter(|(at, _)| *at > from);
-        missed.for_each(|(_, event)| send(&sender, event));
+        if !self.is_silent {
+            missed.for_each(|(_, event)| send(&sender, event));
+        }
         self.watches.push(sender);
         Response::new(body)
     }

@@ -1,13 +1,21 @@
 //! The policies and bindings of the upstream, followed by watch.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use fairgate_admission::PolicyParamKind;
+use fairgate_base::clock::Clock;
+use fairgate_core::sync::{Mutex, lock};
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    follower::{FollowedKind, Follower, WATCH_SECONDS},
+    follower::{FollowedKind, Follower},
     policy_documents::{PolicyDocument, PolicyDocuments},
     publisher::PolicyFeed,
     resources::text,
@@ -32,8 +40,11 @@ const BURST: Duration = Duration::from_millis(400);
 /// The policies and bindings of an upstream.
 pub struct UpstreamPolicies {
     kinds: [FollowedPolicies; 2],
+    clock: Clock,
     /// Whether something changed since the last set.
     has_changed: bool,
+    /// The number of changes that are part of the last set.
+    taken: Arc<AtomicU64>,
     /// Whether to warn if the upstream seems to process policies itself.
     warns_of_enforcement: bool,
 }
@@ -51,18 +62,14 @@ impl std::fmt::Debug for UpstreamPolicies {
 
 impl UpstreamPolicies {
     /// Starts to follow the policies of the upstream of `state`. With `warns_of_enforcement`, it logs a warning if the
-    /// upstream seems to enforce them itself. With `max_staleness`, watches are renewed so often that more than a third of that
-    /// without a sign of the upstream is unusual.
+    /// upstream seems to enforce them itself. With `max_staleness`, the policies are listed again every third of that.
     pub fn start(
         state: &FollowedCluster,
         warns_of_enforcement: bool,
         max_staleness: Option<Duration>,
     ) -> Self {
         let mut following = state.following().clone();
-        if let Some(max) = max_staleness {
-            let seconds = u32::try_from(max.as_secs() / 3).unwrap_or(u32::MAX);
-            following.watch_seconds = seconds.clamp(1, WATCH_SECONDS);
-        }
+        following.relisted_every = max_staleness.map(|max| max / 3);
         let kinds = KINDS.map(|(kind, what)| {
             let versions = VERSIONS.map(|version| PolicyParamKind {
                 api_version: format!("admissionregistration.k8s.io/{version}"),
@@ -75,7 +82,9 @@ impl UpstreamPolicies {
         });
         Self {
             kinds,
+            clock: following.clock,
             has_changed: false,
+            taken: Arc::default(),
             warns_of_enforcement,
         }
     }
@@ -93,12 +102,21 @@ impl UpstreamPolicies {
         }
     }
 
-    /// Reads the time since the upstream was last heard of on the watch of either kind.
-    pub fn silence(&self) -> impl Fn() -> Duration + Send + Sync + use<> {
+    /// Reads the time since it was last certain that the last set has everything: since the older one of the last lists of both kinds was
+    /// asked for, if nothing has changed that is not part of the set. An open watch is no proof, even if something arrives on it.
+    pub fn unconfirmed(&self) -> impl Fn() -> Duration + Send + Sync + use<> {
         let health = self.kinds.each_ref().map(FollowedPolicies::health);
+        let changes = self.kinds.each_ref().map(|kind| kind.changes.clone());
+        let (taken, clock) = (Arc::clone(&self.taken), self.clock.clone());
+        let confirmed = Mutex::new(clock.now());
         move || {
-            let silence = health.each_ref().map(|one| one.silence());
-            silence.into_iter().max().unwrap_or_default()
+            // Before the changes: those of a list are counted before it is complete.
+            let listed = health.each_ref().map(|one| one.listed_at());
+            let mut confirmed = lock(&confirmed);
+            if total(&changes) == taken.load(Ordering::Acquire) {
+                *confirmed = listed.into_iter().min().unwrap_or(*confirmed);
+            }
+            clock.now().since(*confirmed)
         }
     }
 
@@ -133,6 +151,11 @@ impl UpstreamPolicies {
     }
 }
 
+/// The number of changes of both kinds. A kind that is not served any more begins anew.
+fn total(changes: &[watch::Receiver<u64>; 2]) -> u64 {
+    changes.iter().map(|of| *of.borrow()).sum()
+}
+
 impl FollowedPolicies {
     fn health(&self) -> Arc<WatchHealth> {
         Arc::clone(&self.follower.health)
@@ -155,6 +178,8 @@ impl PolicyFeed for UpstreamPolicies {
             }
         }
         self.has_changed = false;
+        let changes = self.kinds.each_ref().map(|kind| kind.changes.clone());
+        self.taken.store(total(&changes), Ordering::Release);
         let mut documents = Vec::new();
         for (at, (_, what)) in KINDS.into_iter().enumerate() {
             let objects = self.kinds[at].follower.objects.all("");

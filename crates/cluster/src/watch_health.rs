@@ -31,6 +31,8 @@ struct HealthState {
     last: Time,
     /// When anything was last heard of the server on a watch: it was opened, or something was received.
     heard: Time,
+    /// When the last complete list was asked for; the start if there was none.
+    listed: Time,
     /// The failure that was logged last, until a watch is open again.
     failure: Option<String>,
     /// Whether that does not change by itself.
@@ -47,14 +49,25 @@ impl WatchHealth {
                 open: 0,
                 last,
                 heard: last,
+                listed: last,
                 failure: None,
                 is_final: false,
             }),
         })
     }
 
-    /// The time since anything was heard of the server on a watch, be it open or not. It is short only if watches are renewed
-    /// often: a server that has nothing to tell sends a bookmark once a minute.
+    /// The objects are those of a list that was asked for at this time.
+    pub(crate) fn listed(&self, asked: Time) {
+        lock(&self.state).listed = asked;
+    }
+
+    /// When the last complete list was asked for. Nothing that happened before is unknown.
+    pub(crate) fn listed_at(&self) -> Time {
+        lock(&self.state).listed
+    }
+
+    /// The time since anything was heard of the server on a watch, be it open or not: a server that has nothing to tell sends a
+    /// bookmark once a minute.
     pub(crate) fn silence(&self) -> Duration {
         let heard = lock(&self.state).heard;
         self.clock.now().since(heard)

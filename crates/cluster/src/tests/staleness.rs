@@ -29,7 +29,7 @@ impl Published {
         let clock = Clock::manual(Time::ZERO);
         let state = follow_at(upstream, clock.clone());
         let feed = UpstreamPolicies::start(&state, false, Some(MAX));
-        let status = PublishingStatus::with_silence(clock.clone(), feed.age(), feed.silence());
+        let status = PublishingStatus::with_silence(clock.clone(), feed.age(), feed.unconfirmed());
         Self::start(clock, state, status, feed)
     }
 
@@ -60,6 +60,16 @@ impl Published {
         (!self.in_force.are_stale(&self.clock)).then(|| current.set.len())
     }
 
+    /// Waits until these are usable, and sees to it that the ones before are not meanwhile.
+    async fn never_usable_before(&self, before: usize, count: usize) {
+        until("the new policies are in force, and confirmed", || {
+            let usable = self.usable();
+            assert_ne!(usable, Some(before), "before {count}");
+            usable == Some(count)
+        })
+        .await;
+    }
+
     async fn until_usable(&self, count: usize) {
         until("the policies are in force, and confirmed", || {
             self.usable() == Some(count)
@@ -87,6 +97,51 @@ async fn a_watch_on_which_nothing_arrives_is_noticed_and_the_policies_are_listed
     policies.clock.advance(LONG);
     assert_ne!(policies.usable(), Some(1), "from this moment on");
     policies.until_usable(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_that_stay_silent_however_often_they_are_opened_are_no_proof() {
+    let (api, upstream) = usual();
+    api.put(POLICIES, policy("one", "true"));
+    api.put(BINDINGS, binding("one"));
+    let policies = Published::upstream(&upstream);
+    policies.until_usable(1).await;
+    api.with(|state| {
+        for path in [POLICIES, BINDINGS] {
+            state.collection(path).is_silent = true;
+        }
+    });
+    for number in 2..6 {
+        let name = format!("p{number}");
+        api.put(POLICIES, policy(&name, "true"));
+        api.put(BINDINGS, binding(&name));
+        policies.clock.advance(LONG);
+        policies.never_usable_before(number - 1, number).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn once_policies_were_not_usable_the_old_ones_are_never_used_again() {
+    let (api, upstream) = usual();
+    api.put(POLICIES, policy("one", "true"));
+    api.put(BINDINGS, binding("one"));
+    let policies = Published::upstream(&upstream);
+    policies.until_usable(1).await;
+    for number in 2..6 {
+        for path in [POLICIES, BINDINGS] {
+            api.forbid(path, true);
+            api.with(|state| state.collection(path).watches.clear());
+        }
+        let name = format!("p{number}");
+        api.put(POLICIES, policy(&name, "true"));
+        api.put(BINDINGS, binding(&name));
+        policies.clock.advance(LONG);
+        assert_eq!(policies.usable(), None);
+        for path in [POLICIES, BINDINGS] {
+            api.forbid(path, false);
+        }
+        policies.never_usable_before(number - 1, number).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use crate::{
 };
 use fairgate_admission::{AdmissionMode, Fidelity};
 
-/// The shortest limit of staleness: a renewed watch takes a moment.
+/// The shortest limit of staleness: a list takes a moment.
 const LEAST_STALENESS: Duration = Duration::from_secs(5);
 
 pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
@@ -53,7 +53,7 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
     {
         reader.error(
             "admission.policies.maxStaleness",
-            "too short: watches are renewed every third of it, so it would be exceeded again and again",
+            "too short: policies are listed again every third of it, so it would be exceeded again and again",
             "set it to 5s or more, or to 0s for no limit",
         );
     }
