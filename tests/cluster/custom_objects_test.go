@@ -75,9 +75,9 @@ func TestCustomResourcesAreJudgedAsTheirSchemaHasThem(t *testing.T) {
 	aboutJudgingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, time.Duration(5+*customCount/600)*time.Minute)
 	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
-	server := documentSide{"server", admissionTarget(t, bed.Enforcing.Endpoint)}
-	plain := documentSide{"plain", admissionTarget(t, bed.Plain.Endpoint)}
-	completed := documentSide{"completed", admissionTarget(t, gateway.Endpoint)}
+	server := newDocumentSide(t, "server", bed.Enforcing.Endpoint)
+	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
+	completed := plain.through(t, "completed", gateway.Endpoint)
 	for _, side := range []documentSide{server, plain} {
 		succeeds(t, side.prepareCustom(ctx))
 	}

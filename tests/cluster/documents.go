@@ -2,213 +2,17 @@ package cluster
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // documentsNamespace is where bodies are sent that say things in unusual ways.
 const documentsNamespace = "documents"
-
-// A documentKind is a kind of object whose bodies are mutated.
-type documentKind struct {
-	path     string // of its resource
-	resource string // in the rules of policies, with the group before a slash
-	evil     string // an expression for objects that a policy denies
-	fields   []echoedField
-	json     []string // bodies that create one; %[1]s is its name
-	yaml     []string
-	protobuf func(name string) []byte
-	patches  map[string][]string // by media type, of the object "target"
-}
-
-// An echoedField is printed by a policy, and by the test from what was stored.
-type echoedField struct {
-	path string
-	kind string // of its value: text, number, flag, texts (a list), map, containers
-}
-
-// hexOf is an expression for text that no header changes.
-func hexOf(expression string) string { return `'%x'.format([` + expression + `])` }
-
-func (f echoedField) optional() string {
-	return "object.?" + strings.ReplaceAll(f.path, ".", ".?")
-}
-
-// expression prints the field of the object that a policy sees.
-func (f echoedField) expression() string {
-	value := f.optional()
-	some := func(printed string) string {
-		return "(" + value + ".hasValue() ? " + printed + " : '-')"
-	}
-	switch f.kind {
-	case "text":
-		return some(hexOf(value + ".value()"))
-	case "number", "flag":
-		return some("string(" + value + ".value())")
-	case "texts":
-		return some(value + `.value().map(t, ` + hexOf("t") + `).join('+')`)
-	case "map":
-		return some(value + `.value().map(k, ` + hexOf("k") + ` + ':' + ` + hexOf(value+".value()[k]") + `).sort().join('+')`)
-	case "containers":
-		return some(value + `.value().map(c, ` + hexOf("c.name") + ` + '/' + ` + hexOf("c.?image.orValue('')") +
-			` + '/' + c.?args.orValue([]).map(a, ` + hexOf("a") + `).join('_') + '/' + c.?ports.orValue([]).map(p, string(p.containerPort)).join('_')).join('+')`)
-	}
-	panic("no such field: " + f.kind)
-}
-
-// of prints the field of a stored object in the same way.
-func (f echoedField) of(object any) string {
-	value := at(object, strings.Split(f.path, ".")...)
-	if value == nil {
-		return "-"
-	}
-	hex := func(value any) string { return fmt.Sprintf("%x", fmt.Sprint(value)) }
-	join := func(list any, by string, print func(any) string) string {
-		var all []string
-		items, _ := list.([]any)
-		for _, item := range items {
-			all = append(all, print(item))
-		}
-		return strings.Join(all, by)
-	}
-	switch f.kind {
-	case "text":
-		return hex(value)
-	case "number", "flag":
-		return fmt.Sprint(value)
-	case "texts":
-		return join(value, "+", hex)
-	case "map":
-		var all []string
-		members, _ := value.(map[string]any)
-		for key, value := range members {
-			all = append(all, hex(key)+":"+hex(value))
-		}
-		slices.Sort(all)
-		return strings.Join(all, "+")
-	}
-	return join(value, "+", func(container any) string {
-		image := ""
-		if found := at(container, "image"); found != nil {
-			image = fmt.Sprint(found)
-		}
-		ports := join(at(container, "ports"), "_", func(port any) string { return fmt.Sprint(at(port, "containerPort")) })
-		return hex(at(container, "name")) + "/" + hex(image) + "/" + join(at(container, "args"), "_", hex) + "/" + ports
-	})
-}
-
-// echo is the message of the kind's policy.
-func (k documentKind) echo() string {
-	var all []string
-	for _, field := range k.fields {
-		all = append(all, field.expression())
-	}
-	return strings.Join(all, ` + ' ' + `) + ` + ' .'` // white space at the end is cut off
-}
-
-// echoOf is what the policy prints if it sees a stored object.
-func (k documentKind) echoOf(object any) string {
-	var all []string
-	for _, field := range k.fields {
-		all = append(all, field.of(object))
-	}
-	return strings.Join(all, " ") + " ."
-}
-
-// documentKinds are a kind that every server has a table for, one with many types of fields, and a custom one.
-func documentKinds() []documentKind {
-	metadata := []echoedField{{"metadata.name", "text"}, {"metadata.labels", "map"}, {"metadata.annotations", "map"}}
-	maps := documentKind{
-		path: "/api/v1/namespaces/" + documentsNamespace + "/configmaps", resource: "configmaps",
-		evil:   `object.?data.?bad.hasValue() || object.?data.?mode.orValue('') == 'evil'`,
-		fields: append(metadata[:len(metadata):len(metadata)], echoedField{"data", "map"}, echoedField{"immutable", "flag"}),
-		json: []string{
-			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%[1]s","labels":{"a":"b","c":""},"annotations":{"x/y":"é\u00e9\n"}},"data":{"mode":"good","more":"1"},"immutable":false}`,
-			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"%[1]s"},"data":{"bad":"x"}}`,
-			`{"metadata":{"name":"%[1]s"},"data":{"mode":"evil"},"data":{"mode":"good"}}`,
-		},
-		yaml: []string{
-			"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %[1]s\n  labels: {a: b, \"yes\": 'no', c: \"\"}\ndata:\n  mode: good # fine\n  script: |\n    a && b\n     !c\n\n  folded: >-\n    one\n    two\n  \"1\": \"2\"\n",
-			"metadata:\n  name: %[1]s\ndata:\n  bad: \"x\"\n  mode: good\nimmutable: no\n",
-			"metadata: {name: %[1]s}\ndata:\n  !!binary YmFk: !!binary eA==\n  mode: &m good\n  n: *m\n",
-			"metadata: {name: %[1]s}\ndata: {yes: a, \"true\": b, mode: 'evil'}\n",
-		},
-		protobuf: func(name string) []byte {
-			return sealed(protobufOf(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b"}}, Data: map[string]string{"mode": "good", "bae": "x"}}))
-		},
-		patches: map[string][]string{
-			mergePatch: {`{"metadata":{"labels":{"a":"b","c":null}},"data":{"mode":"good","x":"y"}}`, `{"data":{"bad":"1"},"data":{"good":"2"}}`},
-			jsonPatch:  {`[{"op":"add","path":"/data/bad","value":"x"},{"op":"test","path":"/data/mode","value":"good"}]`, `[{"op":"replace","path":"/data","value":{"mode":"good","k":"v"}},{"op":"remove","path":"/data/k"}]`},
-			strategic:  {`{"metadata":{"annotations":{"a":"b"}},"data":{"mode":"good","$patch":"replace"}}`},
-			applyPatch: {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: target\n  labels: {a: \"yes\"}\ndata:\n  x: 'y'\n  z: |\n    k\n", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"target"},"data":{"bad":"x"}}`},
-		},
-	}
-	pods := documentKind{
-		path: "/api/v1/namespaces/" + documentsNamespace + "/pods", resource: "pods",
-		evil: `object.?spec.?hostNetwork.orValue(false) || object.spec.containers.exists(c, c.?image.orValue('').startsWith('evil/'))`,
-		fields: append(metadata[:len(metadata):len(metadata)], echoedField{"spec.hostNetwork", "flag"}, echoedField{"spec.containers", "containers"},
-			echoedField{"spec.nodeSelector", "map"}, echoedField{"spec.activeDeadlineSeconds", "number"}),
-		json: []string{
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"%[1]s","labels":{"a":"b"}},"spec":{"hostNetwork":false,"activeDeadlineSeconds":60,"nodeSelector":{"k":"v"},"containers":[{"name":"c","image":"good/app:1","args":["a","b c"],"ports":[{"containerPort":80}]}]}}`,
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"%[1]s"},"spec":{"hostNetwork":true,"HostNetwork":false,"containers":[{"name":"c","image":"good/app"}]}}`,
-			`{"metadata":{"name":"%[1]s"},"spec":{"containers":[{"name":"c","image":"evil/app"}],"containers":[{"image":"good/app"}]}}`,
-		},
-		yaml: []string{
-			"apiVersion: v1\nkind: Pod\nmetadata:\n  name: %[1]s\nspec:\n  hostNetwork: off\n  activeDeadlineSeconds: 0x40\n  containers:\n  - name: c\n    image: good/app:1\n    args: [a, \"b c\", '2']\n    ports:\n    - containerPort: 8_080\n  nodeSelector: {k: v}\n",
-			"metadata: {name: %[1]s}\nspec: {hostNetwork: yes, containers: [{name: c, image: good/app}]}\n",
-			"metadata: {name: %[1]s}\nspec: {!!binary aG9zdE5ldHdvcms=: true, containers: [{name: c, image: !!binary ZXZpbC94}]}\n",
-		},
-		protobuf: func(name string) []byte {
-			seconds := int64(60)
-			return sealed(protobufOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{ActiveDeadlineSeconds: &seconds,
-				Containers: []corev1.Container{{Name: "c", Image: "good/app", Args: []string{"a"}, Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}}}))
-		},
-		patches: map[string][]string{
-			strategic:  {`{"spec":{"containers":[{"name":"c","image":"evil/app"}]}}`, `{"metadata":{"labels":{"a":"b"}},"spec":{"activeDeadlineSeconds":30}}`},
-			mergePatch: {`{"spec":{"activeDeadlineSeconds":30},"metadata":{"annotations":{"k":"v"}}}`},
-		},
-	}
-	limits := documentKind{
-		path: "/apis/judged.example.com/v1/namespaces/" + documentsNamespace + "/limits", resource: "judged.example.com/limits",
-		evil:   `object.?spec.?step.orValue('') == 'evil' || object.?spec.?most.orValue(0) == 77`,
-		fields: append(metadata[:len(metadata):len(metadata)], echoedField{"spec.most", "number"}, echoedField{"spec.step", "text"}),
-		json: []string{
-			`{"apiVersion":"judged.example.com/v1","kind":"Limit","metadata":{"name":"%[1]s","labels":{"a":"b"}},"spec":{"most":9007199254740993,"step":"a"}}`,
-			`{"apiVersion":"judged.example.com/v1","kind":"Limit","metadata":{"name":"%[1]s"},"spec":{"step":"evil"},"spec":{"most":5}}`,
-		},
-		yaml: []string{
-			"apiVersion: judged.example.com/v1\nkind: Limit\nmetadata:\n  name: %[1]s\nspec:\n  most: 0115\n  step: \"a\"\n",
-			"{\"apiVersion\": \"judged.example.com/v1\", \"kind\": \"Limit\", \"metadata\": {\"name\": \"%[1]s\"}, \"spec\": {\"most\": 1, \"step\": \"evil\"}}",
-		},
-		patches: map[string][]string{
-			mergePatch: {`{"spec":{"most":77}}`, `{"spec":{"step":"a","most":12}}`},
-			applyPatch: {"apiVersion: judged.example.com/v1\nkind: Limit\nmetadata: {name: target}\nspec: {most: 12, step: evil}\n"},
-		},
-	}
-	return []documentKind{maps, pods, limits}
-}
-
-// deletionDocuments are bodies of deletions.
-var deletionDocuments = map[string][]string{
-	jsonType: {`{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"],"gracePeriodSeconds":0}`, `{"dryRun":["All"],"propagationPolicy":"Background","dryRun":[]}`},
-	yamlType: {"kind: DeleteOptions\napiVersion: v1\ndryRun: [All]\ngracePeriodSeconds: 010\n", "dryRun: [!!binary QWxs]\n", "dryRun:\n- All\norphanDependents: no\n"},
-}
-
-func sealed(base64Text string) []byte {
-	data, err := base64.StdEncoding.DecodeString(base64Text)
-	if err != nil {
-		panic(err) // encoded here
-	}
-	return data
-}
 
 // A sentDocument is one body, and what it is sent as.
 type sentDocument struct {
@@ -228,40 +32,111 @@ func newDocumentMaker(seed uint64) *documentMaker {
 	return &documentMaker{random: rand.New(rand.NewPCG(seed, seed)), kinds: documentKinds()}
 }
 
-// next draws a body; for the item "target" if it is no new object.
+// The objects of each kind that are there: one that is written in dry runs alone, one that is made again after each write, and one to
+// be deleted.
+const (
+	targetDocument = "target"
+	keptDocument   = "kept"
+	victimDocument = "victim"
+)
+
+// versionMark stands for the version of the object that a body is about.
+const versionMark = "@version"
+
+// withVersion has a template name the version, which a PUT of a custom object must.
+var withVersion = strings.NewReplacer(
+	`"name":"%[1]s"`, `"name":"%[1]s","resourceVersion":"@version"`, `"name": "%[1]s"`, `"name": "%[1]s", "resourceVersion": "@version"`,
+	"name: %[1]s}", `name: %[1]s, resourceVersion: "@version"}`, "name: %[1]s\n", "name: %[1]s\n  resourceVersion: \"@version\"\n")
+
+// next draws a body.
 func (m *documentMaker) next() sentDocument {
 	m.count++
 	kind := m.kinds[m.random.IntN(len(m.kinds))]
-	name := fmt.Sprintf("d-%07d", m.count)
-	sent := sentDocument{kind: kind, method: "POST", path: kind.path, name: name}
-	switch draw := m.random.IntN(20); {
-	case draw < 7:
-		sent.media, sent.body = yamlType, m.drawn(kind.yaml, name)
-	case draw < 13:
-		sent.media, sent.body = jsonType, m.drawn(kind.json, name)
-	case draw < 15 && kind.protobuf != nil:
-		sent.media, sent.body = protobufType, m.mutatedMessage(kind.protobuf(name))
-		return sent
-	case draw < 19:
-		media := slices.Sorted(func(yield func(string) bool) {
-			for one := range kind.patches {
-				if !yield(one) {
-					return
-				}
-			}
-		})
-		sent.media = media[m.random.IntN(len(media))]
-		sent.method, sent.path, sent.name = "PATCH", kind.path+"/target?dryRun=All", "target"
-		if sent.media == applyPatch {
-			sent.path += "&fieldManager=documents&force=true"
-		}
-		sent.body = m.drawn(kind.patches[sent.media], name)
-	default:
-		sent.kind = m.kinds[0]
-		sent.media = []string{jsonType, yamlType}[m.random.IntN(2)]
-		sent.method, sent.path, sent.name = "DELETE", sent.kind.path+"/victim", "victim"
-		sent.body = m.drawn(deletionDocuments[sent.media], name)
+	switch draw := m.random.IntN(28); {
+	case draw < 14:
+		return m.creation(kind, draw)
+	case draw < 20:
+		return m.patch(kind)
+	case draw < 25:
+		return m.update(kind)
+	case draw < 27 && kind.statuses != nil:
+		return m.status(kind)
+	case draw < 27:
+		return m.patch(kind)
 	}
+	kind = m.kinds[0]
+	sent := sentDocument{kind: kind, method: "DELETE", path: kind.path + "/" + victimDocument, name: victimDocument}
+	sent.media = []string{jsonType, yamlType}[m.random.IntN(2)]
+	sent.body = m.drawn(deletionDocuments[sent.media], sent.name)
+	return sent
+}
+
+func (m *documentMaker) creation(kind documentKind, draw int) sentDocument {
+	sent := sentDocument{kind: kind, method: "POST", path: kind.path, name: fmt.Sprintf("d-%07d", m.count)}
+	switch {
+	case draw < 2 && kind.protobuf != nil:
+		sent.media, sent.body = protobufType, m.mutatedMessage(kind.protobuf(sent.name))
+	case draw < 8:
+		sent.media, sent.body = yamlType, m.drawn(kind.yaml, sent.name)
+	default:
+		sent.media, sent.body = jsonType, m.drawn(kind.json, sent.name)
+	}
+	return sent
+}
+
+// existing is a write of an object that is there, in every other case as a dry run.
+func (m *documentMaker) existing(kind documentKind, method, media, subresource string) sentDocument {
+	sent := sentDocument{kind: kind, method: method, media: media, name: keptDocument}
+	query := "?fieldManager=documents"
+	if m.random.IntN(2) == 0 {
+		sent.name, query = targetDocument, query+"&dryRun=All"
+	}
+	if media == applyPatch {
+		query += "&force=true"
+	}
+	sent.path = kind.path + "/" + sent.name + subresource + query
+	return sent
+}
+
+func (m *documentMaker) patch(kind documentKind) sentDocument {
+	media := slices.Sorted(maps.Keys(kind.patches))
+	sent := m.existing(kind, "PATCH", media[m.random.IntN(len(media))], "")
+	sent.body = m.drawn(kind.patches[sent.media], sent.name)
+	return sent
+}
+
+func (m *documentMaker) update(kind documentKind) sentDocument {
+	draw := m.random.IntN(5)
+	if draw == 0 && kind.protobuf != nil {
+		sent := m.existing(kind, "PUT", protobufType, "")
+		sent.body = m.mutatedMessage(kind.protobuf(sent.name))
+		return sent
+	}
+	media, templates := jsonType, kind.json
+	if draw < 3 {
+		media, templates = yamlType, kind.yaml
+	}
+	sent := m.existing(kind, "PUT", media, "")
+	template := templates[m.random.IntN(len(templates))]
+	if kind.protobuf == nil || m.random.IntN(2) == 0 {
+		template = withVersion.Replace(template)
+	}
+	sent.body = m.drawn([]string{template}, sent.name)
+	return sent
+}
+
+// status writes the subresource, by a merge patch or by a PUT of a whole object with other members.
+func (m *documentMaker) status(kind documentKind) sentDocument {
+	status := kind.statuses[m.random.IntN(len(kind.statuses))]
+	if m.random.IntN(2) == 0 {
+		sent := m.existing(kind, "PATCH", mergePatch, "/status")
+		sent.body = m.drawn([]string{status}, sent.name)
+		return sent
+	}
+	sent := m.existing(kind, "PUT", jsonType, "/status")
+	template := withVersion.Replace(kind.json[m.random.IntN(len(kind.json))])
+	member, _, _ := strings.Cut(strings.TrimPrefix(status, "{"), `},"`)
+	sent.body = m.drawn([]string{strings.TrimSuffix(template, "}") + "," + strings.TrimRight(member, "}") + "}}"}, sent.name)
 	return sent
 }
 

@@ -29,29 +29,54 @@ const mostRefusedDocuments = 25
 // documentPolicies are two for each kind, one that prints what it sees and one that denies, and one about deletions.
 func documentPolicies() (policies []string) {
 	in := `"namespaceSelector":{"matchLabels":{"documents":"yes"}}`
-	add := func(name, resource, operations, action, validation string) {
-		group, plural, found := strings.Cut(resource, "/")
-		if !found {
-			group, plural = "", resource
-		}
+	add := func(name, group, resources, operations, action, validation string) {
 		policies = append(policies, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"documents-%s"},"spec":{"failurePolicy":"Fail","matchConstraints":{%s,`+
-			`"resourceRules":[{"apiGroups":[%q],"apiVersions":["*"],"operations":[%s],"resources":[%q]}]},"validations":[%s]}}`, name, in, group, operations, plural, validation),
+			`"resourceRules":[{"apiGroups":[%q],"apiVersions":["*"],"operations":[%s],"resources":[%s]}]},"validations":[%s]}}`, name, in, group, operations, resources, validation),
 			fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"documents-%[1]s"},"spec":{"policyName":"documents-%[1]s","validationActions":[%[2]q]}}`, name, action))
 	}
 	for _, kind := range documentKinds() {
-		name := kind.path[strings.LastIndex(kind.path, "/")+1:]
-		add("echo-"+name, kind.resource, `"CREATE","UPDATE"`, "Warn", fmt.Sprintf(`{"expression":"false","messageExpression":%q}`, `'echo '+`+kind.echo()))
-		add("deny-"+name, kind.resource, `"CREATE","UPDATE"`, "Deny", fmt.Sprintf(`{"expression":%q,"message":"evil"}`, `!(`+kind.evil+`)`))
+		add("echo-"+kind.plural, kind.group, kind.resources(), `"CREATE","UPDATE"`, "Warn", fmt.Sprintf(`{"expression":"false","messageExpression":%q}`, `'echo '+`+kind.echo()))
+		add("deny-"+kind.plural, kind.group, kind.resources(), `"CREATE","UPDATE"`, "Deny", fmt.Sprintf(`{"expression":%q,"message":"evil"}`, `!(`+kind.evil+`)`))
 	}
 	options := `'echo '+string(request.dryRun)+' '+string(request.options.?dryRun.hasValue())+' '+string(request.options.?gracePeriodSeconds.orValue(-1))+' '+request.options.?propagationPolicy.orValue('-')`
-	add("echo-deletions", "configmaps", `"DELETE"`, "Warn", fmt.Sprintf(`{"expression":"false","messageExpression":%q}`, options))
+	add("echo-deletions", "", `"configmaps"`, `"DELETE"`, "Warn", fmt.Sprintf(`{"expression":"false","messageExpression":%q}`, options))
 	return policies
 }
 
 // A documentSide is where bodies are sent.
 type documentSide struct {
-	name   string
-	target *Target
+	name     string
+	target   *Target
+	versions *documentVersions // of the server that stores the objects
+}
+
+// documentVersions are those of the objects that are there, by their paths.
+type documentVersions struct {
+	sync.Mutex
+	of map[string]string
+}
+
+func newDocumentSide(t *testing.T, name string, at Endpoint) documentSide {
+	return documentSide{name, admissionTarget(t, at), &documentVersions{of: map[string]string{}}}
+}
+
+// through sends to a gateway in front of the server.
+func (s documentSide) through(t *testing.T, name string, at Endpoint) documentSide {
+	return documentSide{name, admissionTarget(t, at), s.versions}
+}
+
+// in puts the version of the object that a request is about into its body.
+func (v *documentVersions) in(body []byte, path string) []byte {
+	path, _, _ = strings.Cut(path, "?")
+	v.Lock()
+	defer v.Unlock()
+	return bytes.ReplaceAll(body, []byte(versionMark), []byte(v.of[strings.TrimSuffix(path, "/status")]))
+}
+
+func (v *documentVersions) note(path string, object any) {
+	v.Lock()
+	defer v.Unlock()
+	v.of[path] = text(object, "metadata", "resourceVersion")
 }
 
 // A documentAnswer is what came back.
@@ -67,7 +92,7 @@ type documentAnswer struct {
 func (a documentAnswer) isAccepted() bool { return a.code >= 200 && a.code < 300 }
 
 func (s documentSide) send(ctx context.Context, method, path, media string, body []byte) (documentAnswer, error) {
-	wire, err := http.NewRequestWithContext(ctx, method, s.target.base.String()+path, bytes.NewReader(body))
+	wire, err := http.NewRequestWithContext(ctx, method, s.target.base.String()+path, bytes.NewReader(s.versions.in(body, path)))
 	if err != nil {
 		return documentAnswer{}, err
 	}
@@ -121,12 +146,26 @@ func (s documentSide) prepare(ctx context.Context) error {
 		}
 	}
 	for _, kind := range documentKinds() {
-		body := fmt.Sprintf(kind.json[0], "target")
-		if err := s.must(ctx, "POST", kind.path, body, 201, 409); err != nil {
-			return err
+		for _, name := range []string{targetDocument, keptDocument} {
+			if err := s.renew(ctx, kind, name); err != nil {
+				return err
+			}
 		}
 	}
 	_, err := s.restore(ctx)
+	return err
+}
+
+// renew makes an object again that is written.
+func (s documentSide) renew(ctx context.Context, kind documentKind, name string) error {
+	if err := s.clear(ctx, kind.path, name); err != nil {
+		return err
+	}
+	answer, err := s.send(ctx, "POST", kind.path, jsonType, []byte(fmt.Sprintf(kind.json[0], name)))
+	if err == nil && answer.code != 201 {
+		err = fmt.Errorf("%s: %s %s: %d %s", s.name, kind.path, name, answer.code, answer.message)
+	}
+	s.versions.note(kind.path+"/"+name, answer.object)
 	return err
 }
 
@@ -148,7 +187,7 @@ func (s documentSide) inForce(ctx context.Context) error {
 // restore makes the object that deletions are about, if it is not there. Returns whether it was.
 func (s documentSide) restore(ctx context.Context) (wasThere bool, err error) {
 	maps := documentKinds()[0]
-	answer, err := s.send(ctx, "POST", maps.path, jsonType, []byte(fmt.Sprintf(maps.json[0], "victim")))
+	answer, err := s.send(ctx, "POST", maps.path, jsonType, []byte(fmt.Sprintf(maps.json[0], victimDocument)))
 	if err == nil && answer.code != 201 && answer.code != 409 {
 		err = fmt.Errorf("%s: the object to be deleted: %d %s", s.name, answer.code, answer.message)
 	}
@@ -158,6 +197,19 @@ func (s documentSide) restore(ctx context.Context) (wasThere bool, err error) {
 // clear deletes what bodies have made.
 func (s documentSide) clear(ctx context.Context, path, name string) error {
 	return s.must(ctx, "DELETE", path+"/"+name, `{"gracePeriodSeconds":0}`, 200, 202, 404)
+}
+
+// tidy has everything stand as before a request that was accepted. Returns whether the object is there that it deletes.
+func (s documentSide) tidy(ctx context.Context, sent sentDocument, answer documentAnswer) (isThere bool, err error) {
+	switch {
+	case sent.method == "DELETE":
+		return s.restore(ctx)
+	case sent.method == "POST":
+		return true, s.clear(ctx, sent.kind.path, text(answer.object, "metadata", "name"))
+	case sent.name == keptDocument:
+		return true, s.renew(ctx, sent.kind, sent.name)
+	}
+	return true, nil
 }
 
 // A documentTally counts what became of bodies.
@@ -227,9 +279,9 @@ func TestWhatIsJudgedIsWhatIsStored(t *testing.T) {
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, time.Duration(10+*documentCount/600)*time.Minute)
 	completed := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	dry := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "dryRun"})
-	server := documentSide{"server", admissionTarget(t, bed.Enforcing.Endpoint)}
-	plain := documentSide{"plain", admissionTarget(t, bed.Plain.Endpoint)}
-	gateways := []documentSide{{"completed", admissionTarget(t, completed.Endpoint)}, {"dryRun", admissionTarget(t, dry.Endpoint)}}
+	server := newDocumentSide(t, "server", bed.Enforcing.Endpoint)
+	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
+	gateways := []documentSide{plain.through(t, "completed", completed.Endpoint), plain.through(t, "dryRun", dry.Endpoint)}
 	for _, side := range []documentSide{server, plain} {
 		succeeds(t, side.prepare(ctx))
 	}
@@ -250,17 +302,15 @@ func TestWhatIsJudgedIsWhatIsStored(t *testing.T) {
 		}
 		tally.judge(sent, want, got)
 		for side, answer := range map[documentSide]documentAnswer{server: want, plain: got} {
-			if !answer.isAccepted() || sent.method == "PATCH" {
+			if !answer.isAccepted() {
 				continue
 			}
-			if sent.method == "DELETE" {
-				wasThere, err := side.restore(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				tally.deleted(sent, answer, wasThere)
-			} else if err := side.clear(ctx, sent.kind.path, text(answer.object, "metadata", "name")); err != nil {
+			wasThere, err := side.tidy(ctx, sent, answer)
+			if err != nil {
 				t.Fatal(err)
+			}
+			if sent.method == "DELETE" {
+				tally.deleted(sent, answer, wasThere)
 			}
 		}
 	}

@@ -45,6 +45,7 @@ type FairgateOptions struct {
 	AdmissionLog    string // the file of its audit log; none when empty
 	Fidelity        string // how the objects that they judge are obtained; dryRun when empty
 	Reads           string // how up to date namespaces and params are; cached when empty
+	MaxStaleness    string // for how long policies are used that are not confirmed; any time when empty
 	Guard           bool   // whether judged writes are conditional on the judged object
 }
 
@@ -136,6 +137,9 @@ admission:
 {{- else }}
     source: upstream
 {{- end }}
+{{- if .MaxStaleness }}
+    maxStaleness: {{ .MaxStaleness }}
+{{- end }}
 {{- if .AdmissionLog }}
   audit:
     file: {{ .AdmissionLog }}
@@ -184,6 +188,7 @@ type fairgateFields struct {
 	AdmissionLog    string
 	Fidelity        string
 	Reads           string
+	MaxStaleness    string
 	Guard           bool
 }
 
@@ -222,7 +227,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
 		Etcd: c.etcd.URL, Prefix: options.Prefix,
 		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, AdmissionHosted: options.AdmissionHosted, AdmissionLog: options.AdmissionLog, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
-		Reads: options.Reads, Guard: options.Guard,
+		Reads: options.Reads, MaxStaleness: options.MaxStaleness, Guard: options.Guard,
 	}
 	if options.User != "" {
 		self, err := c.NewUser(options.User)

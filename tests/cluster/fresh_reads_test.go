@@ -143,15 +143,15 @@ func TestWritesRightAfterAChangeAreJudgedByIt(t *testing.T) {
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
 	cached := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	consistent := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed", Reads: "consistent"})
-	server := documentSide{"kube-apiserver", admissionTarget(t, bed.Enforcing.Endpoint)}
-	plain := documentSide{"plain", admissionTarget(t, bed.Plain.Endpoint)}
+	server := newDocumentSide(t, "kube-apiserver", bed.Enforcing.Endpoint)
+	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
 	for _, side := range []documentSide{server, plain} {
 		succeeds(t, side.prepareFresh(ctx, namespace))
 	}
 	for _, one := range []struct{ store, judge documentSide }{
 		{server, server},
-		{plain, documentSide{"cached", admissionTarget(t, cached.Endpoint)}},
-		{plain, documentSide{"consistent", admissionTarget(t, consistent.Endpoint)}},
+		{plain, plain.through(t, "cached", cached.Endpoint)},
+		{plain, plain.through(t, "consistent", consistent.Endpoint)},
 	} {
 		for _, change := range freshChanges(namespace) {
 			// The policies are in force once the change has an effect.

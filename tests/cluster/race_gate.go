@@ -50,24 +50,32 @@ type heldWrite struct {
 
 // NewRaceGate starts one before a server, to which everything goes in the name of one user.
 func (c *Cluster) NewRaceGate(upstream Endpoint, as User) (*RaceGate, error) {
+	gate := &RaceGate{races: map[string]*heldRace{}}
+	var err error
+	gate.proxy, gate.URL, err = c.serveBefore(upstream, as, gate)
+	return gate, err
+}
+
+// serveBefore has a handler serve with TLS. Returns a proxy to the server that it stands before, to which everything goes in the name of
+// one user, and the URL at which it serves.
+func (c *Cluster) serveBefore(upstream Endpoint, as User, handler http.Handler) (*httputil.ReverseProxy, string, error) {
 	to, err := url.Parse(upstream.URL)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	pair, err := c.PKI.newServer(fmt.Sprintf("race-gate-%s-%d", upstream.Name, time.Now().UnixNano()), nil)
+	pair, err := c.PKI.newServer(fmt.Sprintf("gate-%s-%d", upstream.Name, time.Now().UnixNano()), nil)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	certificate, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	gate := &RaceGate{URL: "https://" + listener.Addr().String(), races: map[string]*heldRace{}}
-	gate.proxy = &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Transport:     c.Transport(as, false),
 		FlushInterval: -1, // for watches
 		Rewrite: func(request *httputil.ProxyRequest) {
@@ -78,9 +86,9 @@ func (c *Cluster) NewRaceGate(upstream Endpoint, as User) (*RaceGate, error) {
 			http.Error(writer, err.Error(), http.StatusBadGateway)
 		},
 	}
-	serving := http.Server{Handler: gate, ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}}
+	serving := http.Server{Handler: handler, ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}}
 	go func() { _ = serving.ServeTLS(listener, "", "") }()
-	return gate, nil
+	return proxy, "https://" + listener.Addr().String(), nil
 }
 
 func (g *RaceGate) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
