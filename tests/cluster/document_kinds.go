@@ -229,7 +229,7 @@ func secretDocuments() documentKind {
 	return documentKind{
 		path: "/api/v1/namespaces/" + documentsNamespace + "/secrets", plural: "secrets",
 		evil:   `object.?data.?bad.hasValue() || object.?data.?mode.orValue('') == 'ZXZpbA==' || object.?stringData.hasValue()`,
-		fields: withMetadata(echoedField{"data", "map"}, echoedField{"type", "text"}, echoedField{"immutable", "flag"}),
+		fields: withMetadata(echoedField{"data", "map"}, echoedField{"immutable", "flag"}),
 		json: []string{
 			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"%[1]s","labels":{"a":"b"}},"type":"Opaque","data":{"mode":"Z29vZA==","more":"AP/+"},"stringData":{"text":"é"}}`,
 			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"%[1]s"},"type":"Opaque","data":{"mode":"Z29vZA=="},"stringData":{"mode":"evil"}}`,
