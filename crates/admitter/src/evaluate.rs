@@ -344,12 +344,13 @@ impl Evaluation {
 
     /// The body, as it is to be read.
     async fn body_object(&self, reading: BodyReading) -> Result<BodyObject, Unjudged> {
+        let schema = self.custom_schema().await?;
         Ok(BodyObject {
             bytes: self.body.clone(),
             reading,
             fidelity: self.plan.fidelity,
-            strategy: self.strategy(),
-            schema: self.custom_schema().await?,
+            strategy: self.strategy(schema.as_deref()),
+            schema,
             fresh: Fresh::new(self.admitter.clock.unix_seconds()),
             is_new: self.plan.facts.verb == WriteVerb::Create,
         })
@@ -432,7 +433,7 @@ impl Evaluation {
         &mut self,
         dry: Option<(&mut D, &Call)>,
     ) -> Result<DrySeen, Unjudged> {
-        let is_unknown = self.plan.fidelity > Fidelity::AsSent && self.strategy().is_none();
+        let is_unknown = self.plan.fidelity > Fidelity::AsSent && self.strategy(None).is_none();
         if self.plan.fidelity < Fidelity::DryRun && !is_unknown {
             return Ok(DrySeen::default());
         }

@@ -17,13 +17,21 @@ use crate::{
 };
 
 impl Evaluation {
-    /// What the upstream makes of the body; `None` if only a dry run can tell.
-    pub(crate) fn strategy(&self) -> Option<WriteStrategy> {
+    /// What the upstream makes of the body; `None` if only a dry run can tell. `schema` is that of a custom resource, which knows
+    /// sooner than discovery whether there is a subresource `status`.
+    pub(crate) fn strategy(&self, schema: Option<&CustomSchema>) -> Option<WriteStrategy> {
         let facts = &self.plan.facts;
-        let (group, version) = (&facts.group, &facts.version);
-        let cluster = &self.admitter.cluster;
-        let status = cluster.resource(group, version, &facts.resource, "status");
-        judged_object::strategy(facts, status.is_some())
+        let discovered = || {
+            let (group, version) = (&facts.group, &facts.version);
+            let cluster = &self.admitter.cluster;
+            cluster
+                .resource(group, version, &facts.resource, "status")
+                .is_some()
+        };
+        judged_object::strategy(
+            facts,
+            schema.map_or_else(discovered, CustomSchema::has_status),
+        )
     }
 
     /// The schema by which the server prunes the body; `None` if it does not by any.

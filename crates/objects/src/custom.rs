@@ -42,6 +42,8 @@ pub struct CustomSchema {
     root: SchemaNode,
     /// Whether nothing is pruned (`spec.preserveUnknownFields`, which only old definitions have).
     keeps_all: bool,
+    /// Whether the status is written by a subresource of its own.
+    has_status: bool,
     bytes: usize,
 }
 
@@ -93,8 +95,14 @@ impl CustomSchema {
         Some(Self {
             root,
             keeps_all: spec["preserveUnknownFields"] == true,
+            has_status: version["subresources"]["status"].is_object(),
             bytes,
         })
+    }
+
+    /// Whether the version has the subresource `status`, so that writes of the object itself leave the status as it is.
+    pub fn has_status(&self) -> bool {
+        self.has_status
     }
 
     /// About how many bytes it takes.

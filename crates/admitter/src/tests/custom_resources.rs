@@ -82,6 +82,33 @@ fn nulls_and_unknown_members_are_judged_as_the_schema_has_them() {
 }
 
 #[test]
+fn a_status_counts_as_the_definition_has_it_whatever_discovery_knows() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[ignoring("has(object.status)")]);
+        let with = |version: &str, subresources: Value| {
+            let mut definition = definition(version, &json!({}));
+            let of = &mut definition["spec"]["versions"][0];
+            of["schema"]["openAPIV3Schema"]["properties"]["status"] =
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            of["subresources"] = subresources;
+            definition
+        };
+        let mut forged = widget(&json!({}), &json!({}));
+        forged["status"] = json!({"phase": "Exempt"});
+        for (version, subresources, code) in [
+            ("1", json!(null), 200),
+            ("2", json!({"status": {}}), 422),
+            ("3", json!({"scale": {}}), 200),
+        ] {
+            world.store(DEFINITION, with(version, subresources));
+            let got = world.json("POST", WIDGETS, &forged).await;
+            assert_eq!(got.code, code, "{version}: {got:?}");
+        }
+    });
+}
+
+#[test]
 fn a_definition_that_cannot_be_read_lets_nothing_through() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
