@@ -7,26 +7,31 @@ use crate::{
     Attack,
     hard_bodies::{JSON, WIDGETS},
     hostile::{HostileClients, HostileRequest},
-    policies::{CLIENTS, cheap, end, median, policy, scene},
+    policies::{CLIENTS, cheap, end, median, policy, scene_with},
     report::Outcome,
 };
 
-pub(crate) const ATTACKS: &[Attack] = &[Attack {
-    name: "policy-ignore",
-    point: "policies",
-    about: "one user keeps the gateway busy, to have a forbidden write pass a policy with `failurePolicy: Ignore`",
-    play: || median(play),
-}];
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "policy-ignore",
+        point: "policies",
+        about: "one user keeps the gateway busy, to have a forbidden write pass a policy with `failurePolicy: Ignore`",
+        play: || median(|| play(1)),
+    },
+    Attack {
+        name: "policy-ignore-users",
+        point: "policies",
+        about: "the same by 20 users",
+        play: || median(|| play(20)),
+    },
+];
 
 /// Objects that a policy forbids, unless it cannot be evaluated. Lack of time, of a worker or of memory is no error of evaluation.
-fn play() -> Outcome {
+fn play(users: usize) -> Outcome {
     /// Resident memory: as for [`costs`].
     const MEMORY: u64 = (3 * 128) << 20;
     const HASTY: &str = "/apis/x.io/v1/namespaces/a/texts?timeout=1s";
-    const ONE: HostileClients = HostileClients {
-        users: 1,
-        ..CLIENTS
-    };
+    let clients = HostileClients { users, ..CLIENTS };
     let forbidden = |length| {
         let object = json!({"metadata": {"name": "w"}, "s": "forbidden".repeat(length)});
         HostileRequest {
@@ -71,7 +76,8 @@ fn play() -> Outcome {
     ));
     assert_eq!(policies.matches("Ignore").count(), 1);
     let requests = vec![load, forbidden(1), forbidden(4_000)];
-    let played = scene(policies).play(async |scene| ONE.attack(scene, requests).await);
+    let played =
+        scene_with(policies, users).play(async |scene| clients.attack(scene, requests).await);
     let denied = played.found.with_code(422);
     let mut outcome = end(played, MEMORY);
     outcome.check("forbidden objects are denied", denied > 0, "none was");

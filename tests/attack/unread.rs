@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{
     Attack,
     frames::{INITIAL_WINDOW_SIZE, RawConnection},
-    gateway::{ADMIN, ATTACKER, Setup, VICTIM},
+    gateway::{ADMIN, ATTACKER, Setup, VICTIM, attacker},
     others::Mix,
     report::Outcome,
     scene::{Played, Scene},
@@ -30,13 +30,19 @@ pub(crate) const ATTACKS: &[Attack] = &[
         name: "unread-lists",
         point: "answers",
         about: "40 lists of 66 MiB and 40 of 10 MiB with windows of one byte; others list meanwhile",
-        play: || lists(read_nothing_http2),
+        play: || lists(0, read_nothing_http2),
+    },
+    Attack {
+        name: "unread-lists-users",
+        point: "answers",
+        about: "4 lists of 66 MiB and 4 of 10 MiB of each of 20 users, with windows of one byte",
+        play: || lists(20, read_nothing_http2),
     },
     Attack {
         name: "unread-lists-http1",
         point: "answers",
         about: "the same over 80 HTTP/1 connections",
-        play: || lists(read_nothing_http1),
+        play: || lists(0, read_nothing_http1),
     },
 ];
 
@@ -51,16 +57,20 @@ const OBJECT: usize = 250 << 10;
 const WHOLE_LIST: u64 = (OBJECTS * (OBJECT + 4096)) as u64;
 /// A list of 10 MiB.
 const PAGE: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas?limit=40";
+/// What is requested and not read.
+const PATHS: [&str; 2] = [SCHEMAS, PAGE];
+/// How often each of them, by one user.
 const EACH: usize = 40;
 
 /// A gateway with an API of its own in front of the upstream, whose objects these groups may read.
-fn scene(readers: &[&str]) -> Scene {
+fn scene(readers: &[&str], users: usize) -> Scene {
     let setup = Setup {
         config: json!({"mode": "standalone", "hostedApi": {
             "readerGroups": readers,
             // Lists are longer than the quota allows by default.
             "quota": {"flowSchemas": {"bytes": "128Mi"}},
         }}),
+        more_attackers: users,
         ..Setup::default()
     };
     Scene::new(&setup, Mix::default())
@@ -69,10 +79,10 @@ fn scene(readers: &[&str]) -> Scene {
 fn documents() -> Outcome {
     const CONNECTIONS: usize = 12;
     const STREAMS: usize = 200;
-    let mut played = scene(&[]).play(async |scene| {
-        let mut open = Vec::new();
+    let mut played = scene(&[], 0).play(async |scene| {
+        let (address, mut open) = (scene.gateway.address, Vec::new());
         for _ in 0..CONNECTIONS {
-            open.push(read_nothing(scene.gateway.address, &["/openapi/v2"], STREAMS).await);
+            open.push(read_nothing(address, ATTACKER, &["/openapi/v2"], STREAMS).await);
         }
         let answers = || -> u64 { open.iter().map(|one| one.seen().answers()).sum() };
         until(LIVENESS, || answers() >= (CONNECTIONS * STREAMS) as u64).await;
@@ -90,13 +100,23 @@ fn documents() -> Outcome {
     played.outcome
 }
 
-fn lists(attack: fn(SocketAddr, &'static [&'static str]) -> Unread) -> Outcome {
-    let scene = scene(&["attackers", "others"]);
+/// Lists that nobody reads, of one user, or of so many others who share them.
+fn lists(users: usize, attack: fn(SocketAddr, String, usize) -> Unread) -> Outcome {
+    let scene = scene(&["attackers", "others"], users);
+    // What others list at a time: about as much as their part.
+    let count = if users == 0 { 40 } else { 16 };
     fill(scene.gateway.address);
     let mut played = scene.play(async |scene| {
         let address = scene.gateway.address;
         let goal = scene.goal(ms(4000));
-        let unread = attack(address, &[SCHEMAS, PAGE]);
+        let tokens = match users {
+            0 => vec![ATTACKER.to_owned()],
+            _ => (0..users).map(attacker).collect(),
+        };
+        let each = (EACH / tokens.len()).max(4);
+        let unread: Vec<Unread> = (tokens.into_iter())
+            .map(|token| attack(address, token, each))
+            .collect();
         // Others may have had what they need before the first list is encoded.
         until(LIVENESS, || {
             scene
@@ -108,8 +128,8 @@ fn lists(attack: fn(SocketAddr, &'static [&'static str]) -> Unread) -> Outcome {
         .await;
         goal.reach().await;
         let listed = tokio::task::spawn_blocking(move || {
-            let lists = (0..3).map(|_| read_list(address));
-            lists.filter(|bytes| *bytes > 30 * OBJECT).count()
+            let lists = (0..3).map(|_| read_list(address, count));
+            lists.filter(|bytes| *bytes > (count - 10) * OBJECT).count() // a few are short
         });
         let listed = listed.await.unwrap();
         drop(unread);
@@ -117,9 +137,9 @@ fn lists(attack: fn(SocketAddr, &'static [&'static str]) -> Unread) -> Outcome {
     });
     let listed = played.found;
     played.outcome.check(
-        "others get their lists of 10 MiB, all three of them",
+        "others get their lists, all three of them",
         listed == 3,
-        format!("{listed}"),
+        format!("{listed} of {count} objects each"),
     );
     // The attacker's part, a list that is longer than it, and another user's list.
     let limit = BUDGET / 2 + WHOLE_LIST + (11 << 20);
@@ -141,7 +161,7 @@ impl<T> Played<T> {
     }
 }
 
-/// What is requested and not read.
+/// Connections whose responses are not read.
 enum Unread {
     Http1 { _sockets: Vec<TcpStream> },
     Http2 { task: tokio::task::JoinHandle<()> },
@@ -155,31 +175,36 @@ impl Drop for Unread {
     }
 }
 
-fn read_nothing_http2(address: SocketAddr, paths: &'static [&'static str]) -> Unread {
+fn read_nothing_http2(address: SocketAddr, token: String, each: usize) -> Unread {
     let task = tokio::spawn(async move {
-        let _open = read_nothing(address, paths, EACH).await;
+        let _open = read_nothing(address, &token, &PATHS, each).await;
         std::future::pending::<()>().await;
     });
     Unread::Http2 { task }
 }
 
 /// Requests each path so often and reads one byte of each response.
-async fn read_nothing(address: SocketAddr, paths: &[&str], each: usize) -> RawConnection {
+async fn read_nothing(
+    address: SocketAddr,
+    token: &str,
+    paths: &[&str],
+    each: usize,
+) -> RawConnection {
     let window = [(INITIAL_WINDOW_SIZE, 1)];
     let mut connection = RawConnection::open(address, &window).await.unwrap();
     for _ in 0..each {
         for path in paths {
-            let _ = connection.get(path, Some(ATTACKER)).await;
+            let _ = connection.get(path, Some(token)).await;
         }
     }
     connection
 }
 
-fn read_nothing_http1(address: SocketAddr, paths: &'static [&'static str]) -> Unread {
-    let paths = paths.iter().cycle().take(EACH * paths.len());
+fn read_nothing_http1(address: SocketAddr, token: String, each: usize) -> Unread {
+    let paths = PATHS.iter().cycle().take(each * PATHS.len());
     let sockets = paths.filter_map(|path| {
         let mut socket = TcpStream::connect(address).ok()?;
-        socket.write_all(&request("GET", path, ATTACKER, "")).ok()?;
+        socket.write_all(&request("GET", path, &token, "")).ok()?;
         Some(socket)
     });
     Unread::Http1 {
@@ -212,10 +237,11 @@ fn fill(address: SocketAddr) {
     }
 }
 
-/// Lists some of the objects as another user. Returns the length of the list; 0 if it was not complete.
-fn read_list(address: SocketAddr) -> usize {
+/// Lists so many objects as another user. Returns the length of the list; 0 if it was not complete.
+fn read_list(address: SocketAddr, count: usize) -> usize {
     let mut socket = TcpStream::connect(address).unwrap();
-    let sent = socket.write_all(&request("GET", PAGE, VICTIM, ""));
+    let page = format!("{SCHEMAS}?limit={count}");
+    let sent = socket.write_all(&request("GET", &page, VICTIM, ""));
     let (status, length) = response(&mut socket);
     if sent.is_ok() && status == 200 {
         length

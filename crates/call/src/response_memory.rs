@@ -9,7 +9,8 @@
 //! others have little: one of them is in memory at a time, beside what others have. The metrics show its real length.
 //!
 //! A response that its client reads slowly, or for long, [may be given up](ResponseShare::may_be_given_up) for a user who has
-//! less.
+//! less. What takes its place waits until it has left the memory: otherwise two long ones would be there for a moment, and more on a
+//! machine that is busy.
 //!
 //! Not here: bytes that many responses share, which are charged to nobody; how a response is sent (`made_body`).
 
@@ -33,6 +34,11 @@ const WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct ResponseMemory {
     budget: Arc<ByteBudget>,
+    total: usize,
+    /// What all responses in memory are charged, those included that were given up and have not left it yet.
+    charged: AtomicUsize,
+    /// Told when a response has left the memory.
+    left: Notify,
     /// The most that one response is charged.
     most_charged: usize,
     now: AtomicUsize,
@@ -65,6 +71,9 @@ impl ResponseMemory {
     pub fn new(total: usize) -> Arc<Self> {
         Arc::new(Self {
             budget: ByteBudget::new(total),
+            total,
+            charged: AtomicUsize::new(0),
+            left: Notify::new(),
             most_charged: total / 2 + 1,
             now: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
@@ -113,11 +122,44 @@ impl ResponseMemory {
         }
         // What this user does not read keeps it from other responses for no longer.
         let mut share = self.share(user);
-        if share.resize_instead_of_own(bytes) {
+        if share.resize_instead_of_own(bytes, limit).await {
             return Some(share);
         }
         self.count_refused();
         None
+    }
+
+    /// Has so many charged bytes more be in memory. Returns `false`, and changes nothing, while there is no room for them although
+    /// they are paid for: what was given up for them has not left yet.
+    fn enter(&self, charged: usize) -> bool {
+        let before = self.charged.fetch_add(charged, Ordering::Relaxed);
+        let fits = before + charged <= self.total;
+        if !fits {
+            self.charged.fetch_sub(charged, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// The same as soon as there is room, if that is soon enough.
+    async fn enter_within(&self, limit: Duration, charged: usize) -> bool {
+        let entering = async {
+            loop {
+                let mut left = std::pin::pin!(self.left.notified());
+                left.as_mut().enable();
+                if self.enter(charged) {
+                    return;
+                }
+                left.await;
+            }
+        };
+        tokio::time::timeout(limit, entering).await.is_ok()
+    }
+
+    /// So many charged bytes have left the memory.
+    fn leave(&self, charged: usize) {
+        self.charged.fetch_sub(charged, Ordering::Relaxed);
+        self.left.notify_waiters();
+        self.give_room();
     }
 
     /// Gives the room that there is to those who wait.
@@ -162,28 +204,40 @@ impl ResponseShare {
     /// From now on the response has so many bytes. Returns `false`, and changes nothing, if there is no room for them.
     pub fn resize(&mut self, bytes: usize) -> bool {
         let charged = bytes.min(self.of.most_charged);
-        if charged > self.charged {
-            if !self.share.take(charged - self.charged) {
+        let (more, less) = (
+            charged.saturating_sub(self.charged),
+            self.charged.saturating_sub(charged),
+        );
+        if more > 0 {
+            if !self.share.take(more) {
                 return false;
             }
-        } else {
-            self.share.give_back(self.charged - charged);
+            if !self.of.enter(more) {
+                self.share.give_back(more);
+                return false;
+            }
         }
+        self.share.give_back(less);
         self.settle(bytes, charged);
+        if less > 0 {
+            self.of.leave(less);
+        }
         true
     }
 
-    /// The same for a response of no bytes yet, for which others of its user are given up that may be.
-    fn resize_instead_of_own(&mut self, bytes: usize) -> bool {
+    /// The same for a response of no bytes yet, for which others of its user are given up that may be, and that waits until these have
+    /// left the memory.
+    async fn resize_instead_of_own(&mut self, bytes: usize, limit: Duration) -> bool {
         let charged = bytes.min(self.of.most_charged);
-        let has_room = self.share.take_instead_of_own(charged);
+        let has_room =
+            self.share.take_instead_of_own(charged) && self.of.enter_within(limit, charged).await;
         if has_room {
             self.settle(bytes, charged);
         }
         has_room
     }
 
-    /// Has so many bytes, and was charged for them.
+    /// Has so many bytes, and is charged for them.
     fn settle(&mut self, bytes: usize, charged: usize) {
         self.charged = charged;
         if bytes >= self.bytes {
@@ -192,7 +246,6 @@ impl ResponseShare {
             self.of.most.fetch_max(now, Ordering::Relaxed);
         } else {
             self.of.now.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
-            self.of.give_room();
         }
         self.bytes = bytes;
     }
@@ -226,7 +279,7 @@ impl Drop for ResponseShare {
         self.share.end_unfinished();
         self.share.give_back(usize::MAX);
         if self.charged > 0 {
-            self.of.give_room();
+            self.of.leave(self.charged);
         }
     }
 }
@@ -270,11 +323,16 @@ mod tests {
         for bytes in [10, 450, 3 * TOTAL] {
             let mut slow = share(&memory, "slow", 3 * TOTAL).unwrap();
             let given_up = slow.may_be_given_up();
-            let _room = share(&memory, "other", bytes).unwrap();
+            let room = share(&memory, "other", bytes);
             let is_told = tokio::time::timeout(Duration::ZERO, given_up.notified()).await;
             assert_eq!(is_told.is_ok(), bytes > 450, "{bytes}");
+            assert_eq!(room.is_some(), bytes <= 450, "it is in memory yet");
+            drop((slow, room));
+            assert!(share(&memory, "other", bytes).is_some());
         }
         assert_eq!(memory.held().now, 0);
+        let most = memory.held().most;
+        assert_eq!(most, 3 * TOTAL + 450, "never two long ones");
         assert_eq!(memory.budget.held().now, 0);
     }
 
@@ -334,10 +392,14 @@ mod tests {
         assert!(memory.room_within(within, "a", 300).await.is_none());
         let given_up = stuck.may_be_given_up();
         assert!(memory.room_within(within, "a", 2 * TOTAL).await.is_none());
-        let room = memory.room_within(within, "a", 300).await.unwrap();
-        let is_told = tokio::time::timeout(Duration::ZERO, given_up.notified()).await;
-        assert!(is_told.is_ok());
-        drop(stuck);
+        // It gets room once the other one has left.
+        let soon = Duration::from_millis(1);
+        let (room, ()) = tokio::join!(memory.room_within(soon, "a", 300), async {
+            given_up.notified().await;
+            assert_eq!(memory.held().now, 940);
+            drop(stuck);
+        });
+        let room = room.unwrap();
         assert_eq!((memory.held().now, memory.refused()), (790, 2));
         drop((room, read, others));
         assert_eq!(memory.budget.held().now, 0);
