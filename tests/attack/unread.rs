@@ -101,7 +101,7 @@ fn documents() -> Outcome {
 }
 
 /// Lists that nobody reads, of one user, or of so many others who share them.
-fn lists(users: usize, attack: fn(SocketAddr, String, usize) -> Unread) -> Outcome {
+fn lists(users: usize, attack: fn(SocketAddr, &str, usize) -> Unread) -> Outcome {
     let scene = scene(&["attackers", "others"], users);
     // What others list at a time: about as much as their part.
     let count = if users == 0 { 40 } else { 16 };
@@ -114,7 +114,7 @@ fn lists(users: usize, attack: fn(SocketAddr, String, usize) -> Unread) -> Outco
             _ => (0..users).map(attacker).collect(),
         };
         let each = (EACH / tokens.len()).max(4);
-        let unread: Vec<Unread> = (tokens.into_iter())
+        let unread: Vec<Unread> = (tokens.iter())
             .map(|token| attack(address, token, each))
             .collect();
         // Others may have had what they need before the first list is encoded.
@@ -175,7 +175,8 @@ impl Drop for Unread {
     }
 }
 
-fn read_nothing_http2(address: SocketAddr, token: String, each: usize) -> Unread {
+fn read_nothing_http2(address: SocketAddr, token: &str, each: usize) -> Unread {
+    let token = token.to_owned();
     let task = tokio::spawn(async move {
         let _open = read_nothing(address, &token, &PATHS, each).await;
         std::future::pending::<()>().await;
@@ -200,11 +201,11 @@ async fn read_nothing(
     connection
 }
 
-fn read_nothing_http1(address: SocketAddr, token: String, each: usize) -> Unread {
+fn read_nothing_http1(address: SocketAddr, token: &str, each: usize) -> Unread {
     let paths = PATHS.iter().cycle().take(each * PATHS.len());
     let sockets = paths.filter_map(|path| {
         let mut socket = TcpStream::connect(address).ok()?;
-        socket.write_all(&request("GET", path, &token, "")).ok()?;
+        socket.write_all(&request("GET", path, token, "")).ok()?;
         Some(socket)
     });
     Unread::Http1 {
