@@ -57,7 +57,7 @@ func (w staleWriter) until(ctx context.Context, t *testing.T, code int) (others 
 func TestWritesAreRefusedWhenPoliciesCannotBeWatched(t *testing.T) {
 	aboutJudgingFairgate(t)
 	t.Parallel()
-	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 2*time.Minute)
+	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
 	succeeds(t, admissionRights())
 	gate := must[*WatchGate](t)(shared.NewWatchGate(bed.Plain.Endpoint, must[User](t)(shared.NewUser(admissionUser))))
 	const most = 6 * time.Second

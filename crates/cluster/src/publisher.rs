@@ -184,7 +184,8 @@ impl PolicyPublisher {
     async fn confirm(&self, max: Duration) {
         let mut ticks = tokio::time::interval(CONFIRMATION);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (mut until, mut was_fresh) = (Time::ZERO, true);
+        // Until the first set is published, no policies are in force that could be too old.
+        let (mut until, mut was_fresh) = (self.status.clock.now().plus(max), true);
         loop {
             let now = self.status.clock.now();
             if let Some(staleness) = self.status.staleness() {

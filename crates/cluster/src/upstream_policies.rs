@@ -37,13 +37,16 @@ const QUIET: Duration = Duration::from_millis(50);
 /// The longest time for which a change waits for others.
 const BURST: Duration = Duration::from_millis(400);
 
+/// No number of changes.
+const UNTAKEN: u64 = u64::MAX;
+
 /// The policies and bindings of an upstream.
 pub struct UpstreamPolicies {
     kinds: [FollowedPolicies; 2],
     clock: Clock,
     /// Whether something changed since the last set.
     has_changed: bool,
-    /// The number of changes that are part of the last set.
+    /// The number of changes that are part of the last set; [`UNTAKEN`] if there are others.
     taken: Arc<AtomicU64>,
     /// Whether to warn if the upstream seems to process policies itself.
     warns_of_enforcement: bool,
@@ -151,7 +154,7 @@ impl UpstreamPolicies {
     }
 }
 
-/// The number of changes of both kinds. A kind that is not served any more begins anew.
+/// The number of changes of both kinds. One that is not served any more begins anew.
 fn total(changes: &[watch::Receiver<u64>; 2]) -> u64 {
     changes.iter().map(|of| *of.borrow()).sum()
 }
@@ -168,6 +171,7 @@ impl PolicyFeed for UpstreamPolicies {
             while !(self.has_changed && self.is_listed()) {
                 self.changed().await;
                 self.has_changed = true;
+                self.taken.store(UNTAKEN, Ordering::Release);
             }
             let burst =
                 async { while tokio::time::timeout(QUIET, self.changed()).await.is_ok() {} };
