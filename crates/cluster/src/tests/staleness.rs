@@ -78,21 +78,30 @@ impl Published {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_on_which_nothing_arrives_is_noticed_and_the_policies_are_listed_again() {
+/// An upstream with a policy that has a binding, and that policy in force.
+async fn one_policy() -> (StandIn, TestUpstream, Published) {
     let (api, upstream) = usual();
-    api.put(POLICIES, policy("one", "true"));
-    api.put(BINDINGS, binding("one"));
+    put_policy(&api, "one");
     let policies = Published::upstream(&upstream);
     policies.until_usable(1).await;
+    (api, upstream, policies)
+}
+
+fn put_policy(api: &StandIn, name: &str) {
+    api.put(POLICIES, policy(name, "true"));
+    api.put(BINDINGS, binding(name));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_on_which_nothing_arrives_is_noticed_and_the_policies_are_listed_again() {
+    let (api, _upstream, policies) = one_policy().await;
     // The watches stay open, but nothing arrives on them any more.
     api.with(|state| {
         for path in [POLICIES, BINDINGS] {
             state.collection(path).is_mute = true;
         }
     });
-    api.put(POLICIES, policy("two", "true"));
-    api.put(BINDINGS, binding("two"));
+    put_policy(&api, "two");
     assert_eq!(policies.usable(), Some(1));
     policies.clock.advance(LONG);
     assert_ne!(policies.usable(), Some(1), "from this moment on");
@@ -101,20 +110,14 @@ async fn a_watch_on_which_nothing_arrives_is_noticed_and_the_policies_are_listed
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watches_that_stay_silent_however_often_they_are_opened_are_no_proof() {
-    let (api, upstream) = usual();
-    api.put(POLICIES, policy("one", "true"));
-    api.put(BINDINGS, binding("one"));
-    let policies = Published::upstream(&upstream);
-    policies.until_usable(1).await;
+    let (api, _upstream, policies) = one_policy().await;
     api.with(|state| {
         for path in [POLICIES, BINDINGS] {
             state.collection(path).is_silent = true;
         }
     });
     for number in 2..6 {
-        let name = format!("p{number}");
-        api.put(POLICIES, policy(&name, "true"));
-        api.put(BINDINGS, binding(&name));
+        put_policy(&api, &format!("p{number}"));
         policies.clock.advance(LONG);
         policies.never_usable_before(number - 1, number).await;
     }
@@ -122,19 +125,13 @@ async fn watches_that_stay_silent_however_often_they_are_opened_are_no_proof() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn once_policies_were_not_usable_the_old_ones_are_never_used_again() {
-    let (api, upstream) = usual();
-    api.put(POLICIES, policy("one", "true"));
-    api.put(BINDINGS, binding("one"));
-    let policies = Published::upstream(&upstream);
-    policies.until_usable(1).await;
+    let (api, _upstream, policies) = one_policy().await;
     for number in 2..6 {
         for path in [POLICIES, BINDINGS] {
             api.forbid(path, true);
             api.with(|state| state.collection(path).watches.clear());
         }
-        let name = format!("p{number}");
-        api.put(POLICIES, policy(&name, "true"));
-        api.put(BINDINGS, binding(&name));
+        put_policy(&api, &format!("p{number}"));
         policies.clock.advance(LONG);
         assert_eq!(policies.usable(), None);
         for path in [POLICIES, BINDINGS] {
@@ -146,11 +143,7 @@ async fn once_policies_were_not_usable_the_old_ones_are_never_used_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn policies_whose_watch_is_broken_are_not_used_until_it_is_open_again() {
-    let (api, upstream) = usual();
-    api.put(POLICIES, policy("one", "true"));
-    api.put(BINDINGS, binding("one"));
-    let policies = Published::upstream(&upstream);
-    policies.until_usable(1).await;
+    let (api, upstream, policies) = one_policy().await;
     api.forbid(BINDINGS, true);
     api.with(|state| state.collection(BINDINGS).watches.clear());
     api.put(BINDINGS, binding("two"));
