@@ -1,16 +1,13 @@
 //! The policies and bindings of the upstream, followed by watch.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use fairgate_admission::PolicyParamKind;
 use fairgate_base::clock::Clock;
-use fairgate_core::sync::{Mutex, lock};
+use fairgate_core::{
+    sync::{Mutex, lock},
+    time::Time,
+};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -37,19 +34,23 @@ const QUIET: Duration = Duration::from_millis(50);
 /// The longest time for which a change waits for others.
 const BURST: Duration = Duration::from_millis(400);
 
-/// No number of changes.
-const UNTAKEN: u64 = u64::MAX;
-
 /// The policies and bindings of an upstream.
 pub struct UpstreamPolicies {
     kinds: [FollowedPolicies; 2],
     clock: Clock,
     /// Whether something changed since the last set.
     has_changed: bool,
-    /// The number of changes that are part of the last set; [`UNTAKEN`] if there are others.
-    taken: Arc<AtomicU64>,
+    taken: Arc<Mutex<TakenSet>>,
     /// Whether to warn if the upstream seems to process policies itself.
     warns_of_enforcement: bool,
+}
+
+/// What the last set is made of.
+struct TakenSet {
+    /// The number of changes that are part of it; `None` once there are others.
+    changes: Option<u64>,
+    /// It has everything that there was at this time.
+    listed: Time,
 }
 
 struct FollowedPolicies {
@@ -87,7 +88,10 @@ impl UpstreamPolicies {
             kinds,
             clock: following.clock,
             has_changed: false,
-            taken: Arc::default(),
+            taken: Arc::new(Mutex::new(TakenSet {
+                changes: None,
+                listed: Time::ZERO,
+            })),
             warns_of_enforcement,
         }
     }
@@ -105,21 +109,21 @@ impl UpstreamPolicies {
         }
     }
 
-    /// Reads the time since it was last certain that the last set has everything: since the older one of the last lists of both kinds was
-    /// asked for, if nothing has changed that is not part of the set. An open watch is no proof, even if something arrives on it.
+    /// Reads for how long it has not been certain that the last set has everything: since the older one of the last lists of both kinds
+    /// was asked for, of those before the set if something has changed since. An open watch is no proof, even if something arrives on
+    /// it.
     pub fn unconfirmed(&self) -> impl Fn() -> Duration + Send + Sync + use<> {
         let health = self.kinds.each_ref().map(FollowedPolicies::health);
         let changes = self.kinds.each_ref().map(|kind| kind.changes.clone());
         let (taken, clock) = (Arc::clone(&self.taken), self.clock.clone());
-        let confirmed = Mutex::new(clock.now());
         move || {
             // Before the changes: those of a list are counted before it is complete.
-            let listed = health.each_ref().map(|one| one.listed_at());
-            let mut confirmed = lock(&confirmed);
-            if total(&changes) == taken.load(Ordering::Acquire) {
-                *confirmed = listed.into_iter().min().unwrap_or(*confirmed);
-            }
-            clock.now().since(*confirmed)
+            let listed = listed_at(&health);
+            let taken = lock(&taken);
+            let has_all = taken.changes == Some(total(&changes));
+            clock
+                .now()
+                .since(if has_all { listed } else { taken.listed })
         }
     }
 
@@ -154,6 +158,12 @@ impl UpstreamPolicies {
     }
 }
 
+/// When the older one of the last lists of both kinds was asked for.
+fn listed_at(health: &[Arc<WatchHealth>; 2]) -> Time {
+    let [policies, bindings] = health.each_ref().map(|one| one.listed_at());
+    policies.min(bindings)
+}
+
 /// The number of changes of both kinds. One that is not served any more begins anew.
 fn total(changes: &[watch::Receiver<u64>; 2]) -> u64 {
     changes.iter().map(|of| *of.borrow()).sum()
@@ -171,7 +181,7 @@ impl PolicyFeed for UpstreamPolicies {
             while !(self.has_changed && self.is_listed()) {
                 self.changed().await;
                 self.has_changed = true;
-                self.taken.store(UNTAKEN, Ordering::Release);
+                lock(&self.taken).changes = None;
             }
             let burst =
                 async { while tokio::time::timeout(QUIET, self.changed()).await.is_ok() {} };
@@ -183,7 +193,10 @@ impl PolicyFeed for UpstreamPolicies {
         }
         self.has_changed = false;
         let changes = self.kinds.each_ref().map(|kind| kind.changes.clone());
-        self.taken.store(total(&changes), Ordering::Release);
+        *lock(&self.taken) = TakenSet {
+            listed: listed_at(&self.kinds.each_ref().map(FollowedPolicies::health)),
+            changes: Some(total(&changes)),
+        };
         let mut documents = Vec::new();
         for (at, (_, what)) in KINDS.into_iter().enumerate() {
             let objects = self.kinds[at].follower.objects.all("");

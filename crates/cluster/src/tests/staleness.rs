@@ -142,6 +142,22 @@ async fn once_policies_were_not_usable_the_old_ones_are_never_used_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_that_change_all_the_time_are_confirmed() {
+    let (api, _upstream, policies) = one_policy().await;
+    let changing = tokio::spawn(async move {
+        loop {
+            put_policy(&api, "one");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    for _ in 0..3 {
+        policies.clock.advance(LONG);
+        policies.until_usable(1).await;
+    }
+    changing.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn policies_whose_watch_is_broken_are_not_used_until_it_is_open_again() {
     let (api, upstream, policies) = one_policy().await;
     api.forbid(BINDINGS, true);
