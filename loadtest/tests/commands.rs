@@ -206,6 +206,7 @@ fn a_scenario_runs_on_this_machine_and_its_verdict_can_fail() {
             directory.path(),
         ])
     };
+    // The second one always holds: it has the client be measured alone, too.
     let expectation = "all.errors == 0, mouse.p99 <= 1000000 x alone";
     let output = local("fairness", expectation);
     assert!(
