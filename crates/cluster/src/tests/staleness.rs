@@ -11,6 +11,9 @@ const MAX: Duration = Duration::from_secs(10);
 /// More than that.
 const LONG: Duration = Duration::from_secs(11);
 
+/// A little more than the third of it after which policies are listed again.
+const SOON: Duration = Duration::from_secs(4);
+
 /// Policies of a source, published with the limit.
 struct Published {
     clock: Clock,
@@ -139,6 +142,53 @@ async fn once_policies_were_not_usable_the_old_ones_are_never_used_again() {
         }
         policies.never_usable_before(number - 1, number).await;
     }
+}
+
+/// However many changes wait to be taken, a set is confirmed by the last list before it, and by a later one only if it has all that
+/// this list showed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_that_lacks_a_change_is_confirmed_by_the_list_before_it() {
+    let (api, upstream) = usual();
+    put_policy(&api, "one");
+    let clock = Clock::manual(Time::ZERO);
+    let state = follow_at(&upstream, clock.clone());
+    let mut feed = UpstreamPolicies::start(&state, false, Some(MAX));
+    let unconfirmed = feed.unconfirmed();
+    let set = feed.next().await;
+    assert_eq!(set.documents.len(), 2);
+    assert_eq!(unconfirmed(), Duration::ZERO);
+
+    clock.advance(LONG);
+    until("a list confirms the set that lacks nothing", || {
+        unconfirmed() == Duration::ZERO
+    })
+    .await;
+    put_policy(&api, "two");
+    until("the set lacks a change", || unconfirmed() == LONG).await;
+
+    let set = feed.next().await;
+    assert_eq!(set.documents.len(), 4);
+    assert_eq!(unconfirmed(), Duration::ZERO, "the second list was before");
+
+    put_policy(&api, "three");
+    let lists = |of: &str| {
+        let seen = upstream.seen().into_iter();
+        seen.filter(|seen| seen.target.starts_with(of) && !seen.target.contains("watch="))
+            .count()
+    };
+    let before = [POLICIES, BINDINGS].map(lists);
+    // Whoever lists a second time has read the first list.
+    for (more, later) in [(1, LONG), (2, SOON)] {
+        clock.advance(later);
+        until("both kinds are listed again", || {
+            [POLICIES, BINDINGS].map(lists) >= before.map(|count| count + more)
+        })
+        .await;
+    }
+    assert_eq!(unconfirmed(), LONG + SOON, "since the second list");
+    let set = feed.next().await;
+    assert_eq!(set.documents.len(), 6);
+    assert!(unconfirmed() <= SOON, "the third list was before it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
