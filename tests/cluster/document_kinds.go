@@ -235,6 +235,7 @@ func secretDocuments() documentKind {
 			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"%[1]s"},"type":"Opaque","data":{"mode":"Z29vZA=="},"stringData":{"mode":"evil"}}`,
 			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"%[1]s"},"type":"Opaque","stringData":{"bad":"x"},"data":null}`,
 			`{"metadata":{"name":"%[1]s"},"type":"Opaque","data":{"mode":"ZXZpbA=="},"stringData":{"mode":"good","empty":""}}`,
+			`{"metadata":{"name":"%[1]s"},"type":"Opaque","data":{"mode":[101,118,105,108],"more":[]}}`,
 		},
 		yaml: []string{
 			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: %[1]s\ntype: Opaque\nstringData:\n  mode: good\n  number: \"1\"\ndata:\n  more: eA==\n",
@@ -244,9 +245,9 @@ func secretDocuments() documentKind {
 			return sealed(protobufOf(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: "Opaque", Data: map[string][]byte{"mode": []byte("good"), "bae": {0, 0xff}}, StringData: map[string]string{"text": "x"}}))
 		},
 		patches: map[string][]string{
-			mergePatch: {`{"stringData":{"bad":"x"}}`, `{"data":{"mode":"ZXZpbA=="},"stringData":{"mode":"good","more":"x"}}`, `{"data":{"more":null},"stringData":{"mode":"good"}}`},
+			mergePatch: {`{"stringData":{"bad":"x"}}`, `{"data":{"mode":"ZXZpbA=="},"stringData":{"mode":"good","more":"x"}}`, `{"data":{"more":null},"stringData":{"mode":"good"}}`, `{"data":{"mode":[101,118,105,108]}}`},
 			jsonPatch:  {`[{"op":"add","path":"/stringData","value":{"mode":"evil"}}]`, `[{"op":"add","path":"/data/bad","value":"eA=="},{"op":"add","path":"/stringData","value":{"text":"y"}}]`},
-			strategic:  {`{"stringData":{"mode":"evil","more":"x"}}`, `{"metadata":{"annotations":{"a":"b"}},"data":{"bad":"eA=="}}`},
+			strategic:  {`{"stringData":{"mode":"evil","more":"x"}}`, `{"metadata":{"annotations":{"a":"b"}},"data":{"bad":"eA=="}}`, `{"data":{"mode":[101,374,105,108.0]}}`},
 			applyPatch: {"apiVersion: v1\nkind: Secret\nmetadata:\n  name: %[1]s\ntype: Opaque\nstringData:\n  mode: good\n", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"%[1]s"},"type":"Opaque","stringData":{"bad":"x"}}`},
 		},
 	}

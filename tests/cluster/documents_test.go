@@ -248,7 +248,9 @@ func (d *documentTally) judge(sent sentDocument, want, got documentAnswer) {
 	isEvil := func(answer documentAnswer) bool { return strings.HasSuffix(answer.message, "evil") }
 	switch {
 	case want.isAccepted() && got.isAccepted():
-		if want.echo != got.echo || storedForm(want.object) != storedForm(got.object) {
+		// Of a null in the data of a secret, the dry run shows the text that is stored, and expressions of a server fail.
+		isAlike := want.echo == got.echo || want.echo == "" && got.echo == sent.kind.echoOf(got.object)
+		if !isAlike || storedForm(want.object) != storedForm(got.object) {
 			d.fault(sent, "another object", want, got)
 			return
 		}

@@ -13,6 +13,7 @@
 
 mod changes;
 mod creation;
+mod derived;
 mod subresource;
 mod table;
 mod two_names;
@@ -84,6 +85,9 @@ impl WriteStrategy {
         fresh: &Fresh,
     ) {
         two_names::unite(object, &facts.group, &facts.resource);
+        if matches!(self, Self::Resource(_)) {
+            derived::fill(object, old, &facts.group, &facts.resource);
+        }
         match (self, old) {
             (Self::Resource(strategy), None) => strategy.create(object, facts, fresh),
             (Self::Resource(strategy), Some(old)) => strategy.update(object, old),

@@ -1,7 +1,7 @@
 //! Fields that an API has under two names: the server reads either into one, and shows its policies what it has read.
 //!
-//! Source: Kubernetes `pkg/apis/core/v1/conversion.go` (`Convert_v1_Secret_To_core_Secret`, `Convert_v1_PodSpec_To_core_PodSpec` and
-//! `Convert_core_PodSpec_To_v1_PodSpec`).
+//! Source: Kubernetes `pkg/apis/core/v1/conversion.go` (`Convert_v1_Secret_To_core_Secret`, `Convert_v1_PodSpec_To_core_PodSpec`,
+//! `Convert_v1_NodeSpec_To_core_NodeSpec`, `Convert_v1_PodStatus_To_core_PodStatus` and those back).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
@@ -24,8 +24,11 @@ const POD_SPECS: [(&str, &[&str]); 9] = [
 
 /// Gives each such field of an object the value that it has in the server. Values of the wrong type stay, which the server refuses.
 pub(super) fn unite(object: &mut Value, group: &str, resource: &str) {
-    if (group, resource) == ("", "secrets") {
-        unite_data(object);
+    match (group, resource) {
+        ("", "secrets") => unite_data(object),
+        ("", "nodes") => unite_first(object.get_mut("spec"), "podCIDR", "podCIDRs", None),
+        ("", "pods") => unite_first(object.get_mut("status"), "podIP", "podIPs", Some("ip")),
+        _ => {}
     }
     let is_kubernetes = matches!(group, "" | "apps" | "batch");
     let of = POD_SPECS.iter().find(|(name, _)| *name == resource);
@@ -79,6 +82,38 @@ fn unite_service_account(spec: &mut Map<String, Value>) {
         let name = Value::from(name);
         spec.insert("serviceAccount".to_owned(), name.clone());
         spec.insert("serviceAccountName".to_owned(), name);
+    }
+}
+
+/// The first of a list has a name of its own, and takes precedence over all of the list. The items are texts, or have one in this
+/// member.
+fn unite_first(members: Option<&mut Value>, first: &str, all: &str, member: Option<&str>) {
+    let Some(members) = members.and_then(Value::as_object_mut) else {
+        return;
+    };
+    let is_lacking = |value: Option<&Value>| value.is_none_or(Value::is_null);
+    let items = match members.get(all) {
+        Some(Value::Array(items)) => &items[..],
+        other if is_lacking(other) => &[],
+        _ => return,
+    };
+    let named = match members.get(first) {
+        Some(Value::String(text)) => &text[..],
+        other if is_lacking(other) => "",
+        _ => return,
+    };
+    let of_list = items.first().and_then(|item| match member {
+        Some(member) => item.get(member)?.as_str(),
+        None => item.as_str(),
+    });
+    if !named.is_empty() && of_list != Some(named) {
+        let item = match member {
+            Some(member) => json!([{member: named}]),
+            None => json!([named]),
+        };
+        members.insert(all.to_owned(), item);
+    } else if let Some(text) = of_list.map(Value::from) {
+        members.insert(first.to_owned(), text);
     }
 }
 
@@ -161,6 +196,55 @@ mod tests {
                 assert_eq!(united(group, resource, &of(&sent)), of(&seen), "{resource}");
                 assert_eq!(united("x.io", resource, &of(&sent)), of(&sent));
             }
+        }
+    }
+
+    #[test]
+    fn the_first_of_a_list_by_its_own_name_is_the_first_of_the_list() {
+        let of = |first: &str, all: &[&str]| {
+            let mut spec = json!({});
+            if !first.is_empty() {
+                spec["podCIDR"] = json!(first);
+            }
+            if !all.is_empty() {
+                spec["podCIDRs"] = json!(all);
+            }
+            json!({"spec": spec})
+        };
+        for (sent, seen) in [
+            (of("a", &[]), of("a", &["a"])),
+            (of("", &["a", "b"]), of("a", &["a", "b"])),
+            (of("a", &["a", "b"]), of("a", &["a", "b"])),
+            (of("b", &["a", "b"]), of("b", &["b"])),
+            (of("", &[]), of("", &[])),
+            (json!({}), json!({})),
+            (
+                json!({"spec": {"podCIDR": 1}}),
+                json!({"spec": {"podCIDR": 1}}),
+            ),
+            (
+                json!({"spec": {"podCIDR": "a", "podCIDRs": 1}}),
+                json!({"spec": {"podCIDR": "a", "podCIDRs": 1}}),
+            ),
+        ] {
+            assert_eq!(united("", "nodes", &sent), seen, "{sent}");
+        }
+        for (sent, seen) in [
+            (
+                json!({"podIP": "a"}),
+                json!({"podIP": "a", "podIPs": [{"ip": "a"}]}),
+            ),
+            (
+                json!({"podIPs": [{"ip": "a"}, {"ip": "b"}]}),
+                json!({"podIP": "a", "podIPs": [{"ip": "a"}, {"ip": "b"}]}),
+            ),
+            (
+                json!({"podIP": "b", "podIPs": [{"ip": "a"}]}),
+                json!({"podIP": "b", "podIPs": [{"ip": "b"}]}),
+            ),
+        ] {
+            let object = |status: &Value| json!({"status": status});
+            assert_eq!(united("", "pods", &object(&sent)), object(&seen), "{sent}");
         }
     }
 }

@@ -84,7 +84,71 @@ fn a_field_with_two_names_is_seen_under_both() {
         let mut body = pod(&json!({}));
         body["spec"]["serviceAccount"] = json!("admin");
         assert_eq!(world.json("POST", PODS, &body).await.code, 422);
+
+        let confined = "object.spec.containers.all(c, c.?securityContext.?appArmorProfile.?type.orValue('') != 'Unconfined')";
+        world.enforce(&[policy("p", " pods", confined)]);
+        let mut body = pod(&json!({}));
+        let name = &body["spec"]["containers"][0]["name"];
+        let name = name.as_str().unwrap_or_default();
+        let annotation = format!("container.apparmor.security.beta.kubernetes.io/{name}");
+        body["metadata"]["annotations"] = json!({annotation: "unconfined"});
+        assert_eq!(world.json("POST", PODS, &body).await.code, 422);
+
+        world.enforce(&[policy(
+            "p",
+            " persistentvolumeclaims",
+            "!has(object.spec.dataSource)",
+        )]);
+        let body = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "ns"},
+            "spec": {"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "other"}}});
+        let claims = "/api/v1/namespaces/ns/persistentvolumeclaims";
+        assert_eq!(world.json("POST", claims, &body).await.code, 422);
         assert!(world.sent().is_empty());
+    });
+}
+
+#[test]
+fn bytes_are_seen_as_the_server_reads_them() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let mut echo = policy("p", " secrets", "false");
+        echo["spec"]["validations"][0]["messageExpression"] = json!(
+            "'data: ' + object.data.map(k, type(object.data[k]) == string ? k + '=' + object.data[k] : k + ' is no text').join(', ')"
+        );
+        world.enforce(&[echo]);
+        let secrets = "/api/v1/namespaces/ns/secrets";
+        let secret = |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}, "data": data});
+        let path = format!("{secrets}/s");
+        for (data, seen) in [
+            (json!({"a": null}), "a is no text"),
+            (json!({"a": []}), "a="),
+            (json!({"a": [101, 118, 105, 108]}), "a=ZXZpbA=="),
+        ] {
+            world.store(&path, secret(json!({})));
+            let whole = secret(data.clone()).to_string();
+            let patch = json!({"data": data}).to_string();
+            let writes = [
+                ("POST", secrets, "json", &whole),
+                ("POST", secrets, "yaml", &whole),
+                ("PUT", &path, "json", &whole),
+                ("PATCH", &path, "merge-patch+json", &patch),
+                ("PATCH", &path, "strategic-merge-patch+json", &patch),
+            ];
+            // In a patch, null removes a member.
+            let removes = data["a"].is_null();
+            for (method, path, content, body) in writes {
+                if removes && method == "PATCH" {
+                    continue;
+                }
+                let content = format!("application/{content}");
+                let call = world.call(method, path, &content, body.clone().into());
+                let got = world.send(call).await;
+                assert_eq!(got.code, 422, "{method} {content} {body}: {got:?}");
+                let message = got.message();
+                let is_seen = message.ends_with(&format!("data: {seen}"));
+                assert!(is_seen, "{method} {content} {body}: {message}");
+            }
+        }
     });
 }
 

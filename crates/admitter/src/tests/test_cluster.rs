@@ -110,6 +110,7 @@ impl Default for TestCluster {
                 resource(["", "pods", "exec"], ["", "v1", "PodExecOptions"]),
                 resource(["", "pods", "eviction"], ["policy", "v1", "Eviction"]),
                 resource(["", "configmaps", ""], ["", "v1", "ConfigMap"]),
+                resource(["", "secrets", ""], ["", "v1", "Secret"]),
                 resource(["", "namespaces", ""], ["", "v1", "Namespace"]),
                 resource(["x.io", "widgets", ""], ["x.io", "v1", "Widget"]),
                 gadget("v1"),

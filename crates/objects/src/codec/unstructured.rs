@@ -4,12 +4,13 @@
 //!
 //! Not here: unknown fields, times, and the canonical form; see [`crate::schema::canonical`].
 
-use serde_json::Value;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Number, Value};
 
 use crate::schema::{Struct, Type};
 
 /// Converts the numbers in `object` to the types of `shape`: `5.0` becomes 5, and a number of more than 32 bits
-/// is truncated to its lowest 32 bits.
+/// is truncated to its lowest 32 bits. A list of numbers that stands for bytes becomes their text, of the lowest 8 bits of each.
 ///
 /// Costs time linear in the size of `object`; the recursion is as deep as `shape`.
 ///
@@ -52,6 +53,12 @@ fn restore_value(ty: &Type, value: &mut Value) -> Result<(), String> {
         (Type::Map(map), Value::Object(entries)) => entries
             .iter_mut()
             .try_for_each(|(_, value)| restore_value(&map.value, value)),
+        (Type::Bytes, value @ Value::Array(_)) => {
+            let numbers = value.as_array().into_iter().flatten();
+            let bytes: Vec<u8> = numbers.map(byte).collect::<Result<_, _>>()?;
+            *value = STANDARD.encode(bytes).into();
+            Ok(())
+        }
         (Type::List(_) | Type::Bytes, value) => {
             Err(format!("cannot restore slice from {}", go_kind(value)))
         }
@@ -61,9 +68,8 @@ fn restore_value(ty: &Type, value: &mut Value) -> Result<(), String> {
             Err("cannot convert int64 to string".to_owned())
         }
         (Type::Int32 | Type::Int64, Value::Number(number)) => {
-            let whole = number.as_i64().or_else(|| whole(number.as_f64()?));
-            let whole =
-                whole.ok_or_else(|| format!("cannot convert float64 to {}", go_name(ty)))?;
+            let whole = integer(number)
+                .ok_or_else(|| format!("cannot convert float64 to {}", go_name(ty)))?;
             *number = match ty {
                 Type::Int32 => low_bits(whole).into(),
                 _ => whole.into(),
@@ -72,6 +78,23 @@ fn restore_value(ty: &Type, value: &mut Value) -> Result<(), String> {
         }
         (ty, _) => Err(format!("unrecognized type: {}", go_name(ty))),
     }
+}
+
+/// One of the numbers that stand for bytes.
+fn byte(item: &Value) -> Result<u8, String> {
+    match item {
+        Value::Null => Ok(0),
+        Value::Number(number) => {
+            let whole = integer(number).ok_or("cannot convert float64 to uint8")?;
+            let [low, ..] = whole.to_le_bytes();
+            Ok(low)
+        }
+        _ => Err("unrecognized type: uint8".to_owned()),
+    }
+}
+
+fn integer(number: &Number) -> Option<i64> {
+    number.as_i64().or_else(|| whole(number.as_f64()?))
 }
 
 /// A number without a fraction, as an integer.
@@ -116,7 +139,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::flowcontrol_v1::FLOW_SCHEMA;
+    use crate::schema::{core_v1, flowcontrol_v1::FLOW_SCHEMA};
 
     fn restored(mut value: Value) -> Result<Value, String> {
         restore(&FLOW_SCHEMA, &mut value).map(|()| value)
@@ -165,6 +188,30 @@ mod tests {
             (json!(99_999_999_999_i64), json!(1_215_752_191)),
         ] {
             assert_eq!(restored(precedence(given)), Ok(precedence(restored_to)));
+        }
+    }
+
+    #[test]
+    fn numbers_may_stand_for_bytes() {
+        let restored = |data: Value| {
+            let mut secret = json!({"data": {"a": data}});
+            restore(&core_v1::SECRET, &mut secret).map(|()| secret["data"]["a"].take())
+        };
+        for (given, restored_to) in [
+            (json!([]), json!("")),
+            (json!([101, 118.0, 105, 108]), json!("ZXZpbA==")),
+            (json!([300, -1, null]), json!("LP8A")),
+            (json!("ZXZpbA=="), json!("ZXZpbA==")),
+            (json!(null), json!(null)),
+        ] {
+            assert_eq!(restored(given), Ok(restored_to));
+        }
+        for (given, message) in [
+            (json!([1.5]), "cannot convert float64 to uint8"),
+            (json!(["x"]), "unrecognized type: uint8"),
+            (json!({}), "cannot restore slice from map"),
+        ] {
+            assert_eq!(restored(given), Err(message.to_owned()));
         }
     }
 }

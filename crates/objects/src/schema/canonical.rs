@@ -354,6 +354,11 @@ impl Decoder<'_> {
                     old
                 }
             },
+            (Type::Bytes, View::List(items)) => {
+                let numbers = items.iter().map(|item| self.byte(&item.view()));
+                let bytes: Vec<u8> = numbers.collect();
+                Some(Value::from(STANDARD.encode(bytes)))
+            }
             (Type::Quantity, View::Text(text)) => {
                 Some(Value::from(quantity::canonical(text.trim())?))
             }
@@ -441,6 +446,19 @@ impl Decoder<'_> {
             self.path.truncate(path);
         }
         Ok(Value::Object(map))
+    }
+
+    /// One of the numbers that stand for bytes.
+    fn byte<S>(&mut self, view: &View<'_, S>) -> u8 {
+        let byte = match view {
+            View::Null => Some(0),
+            View::Number(text) => text.parse().ok(),
+            _ => None,
+        };
+        byte.unwrap_or_else(|| {
+            self.keep(found_for_number(view), "uint8".to_owned());
+            0
+        })
     }
 
     fn int<S>(&self, view: &View<'_, S>) -> Result<Value, TypeError> {

@@ -6,7 +6,9 @@ use super::*;
 use crate::{
     codec::json,
     schema::{
-        List, TypePackage, field,
+        List, TypePackage,
+        core_v1::SECRET,
+        field,
         flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
         flowcontrol_v1beta3::PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL_V1BETA3,
         meta_v1::DELETE_OPTIONS,
@@ -129,6 +131,35 @@ fn wrong_types_are_reported_with_the_messages_of_go() {
         error(&DELETE_OPTIONS, r#"{"dryRun":"x"}"#),
         "json: cannot unmarshal string into Go struct field DeleteOptions.dryRun of type []string"
     );
+}
+
+#[test]
+fn numbers_may_stand_for_bytes() {
+    for (given, read) in [
+        ("[]", json!("")),
+        ("[101,118,105,108]", json!("ZXZpbA==")),
+        ("[255,null]", json!("/wA=")),
+        ("null", json!(null)),
+    ] {
+        let text = format!(r#"{{"data":{{"a":{given}}}}}"#);
+        let node = json::read(text.as_bytes()).unwrap();
+        let decoded = decode(&SECRET, &node).unwrap();
+        assert_eq!(decoded.value["data"]["a"], read, "{given}");
+    }
+    for (given, found) in [
+        ("[256]", "number 256"),
+        ("[1.0]", "number 1.0"),
+        ("[-1]", "number -1"),
+        (r#"["a"]"#, "string"),
+        ("[[1]]", "array"),
+    ] {
+        assert_eq!(
+            error(&SECRET, &format!(r#"{{"data":{{"a":{given}}}}}"#)),
+            format!(
+                "json: cannot unmarshal {found} into Go struct field Secret.data of type uint8"
+            )
+        );
+    }
 }
 
 #[test]

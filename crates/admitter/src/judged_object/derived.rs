@@ -1,0 +1,449 @@
+//! Fields of an object that the server fills from others when it is written, so that older and newer clients find the same there.
+//!
+//! Source: Kubernetes `pkg/registry/core/pod/strategy.go` (`applyAppArmorVersionSkew`, `mutatePodAffinity`,
+//! `mutateTopologySpreadConstraints`), `pkg/api/persistentvolumeclaim/util.go` (`EnforceDataSourceBackwardsCompatibility`,
+//! `NormalizeDataSources`) and `pkg/registry/core/service/storage/storage.go` (`normalizeClusterIPs`).
+
+use serde_json::{Map, Value, json};
+
+/// Fills them in an object, of which `old` is what is stored. What has the wrong type stays, which the server refuses.
+pub(super) fn fill(object: &mut Value, old: Option<&Value>, group: &str, resource: &str) {
+    match (group, resource) {
+        ("", "pods") if old.is_none() => {
+            app_armor_profiles(object);
+            selected_label_keys(object);
+        }
+        ("", "persistentvolumeclaims") => data_sources(object, old),
+        ("", "services") => cluster_ips(object, old),
+        _ => {}
+    }
+}
+
+/// The list at a path.
+fn list_mut<'a>(object: &'a mut Value, path: &str) -> impl Iterator<Item = &'a mut Value> {
+    let list = object.pointer_mut(path).and_then(Value::as_array_mut);
+    list.into_iter().flatten()
+}
+
+/// A text that is neither missing nor empty.
+fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
+    let text = object.pointer(path).and_then(Value::as_str);
+    text.filter(|text| !text.is_empty())
+}
+
+/// Whether a member is missing or null.
+fn lacks(members: &Map<String, Value>, name: &str) -> bool {
+    members.get(name).is_none_or(Value::is_null)
+}
+
+/// Containers have the profile of their annotation, the former name of the field, unless they or the pod have it already.
+fn app_armor_profiles(pod: &mut Value) {
+    const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
+    if text(pod, "/spec/os/name") == Some("windows") {
+        return;
+    }
+    let annotations = pod.pointer("/metadata/annotations").cloned();
+    let Some(Value::Object(annotations)) = annotations else {
+        return;
+    };
+    let of_pod = pod.pointer("/spec/securityContext/appArmorProfile");
+    let of_pod = of_pod.cloned();
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in list_mut(pod, &format!("/spec/{list}")) {
+            let name = container["name"].as_str().unwrap_or_default();
+            let annotation = annotations.get(&format!("{PREFIX}{name}"));
+            let profile = annotation.and_then(Value::as_str).and_then(profile_of);
+            let Some(profile) = profile.filter(|found| Some(found) != of_pod.as_ref()) else {
+                continue;
+            };
+            let Some(container) = container.as_object_mut() else {
+                continue;
+            };
+            if lacks(container, "securityContext") {
+                container.insert("securityContext".to_owned(), json!({}));
+            }
+            let context = container["securityContext"].as_object_mut();
+            if let Some(context) = context.filter(|context| lacks(context, "appArmorProfile")) {
+                context.insert("appArmorProfile".to_owned(), profile);
+            }
+        }
+    }
+}
+
+/// The profile that an annotation names, if it is valid.
+fn profile_of(annotation: &str) -> Option<Value> {
+    /// The length of a path.
+    const LONGEST: usize = 4095;
+    match annotation {
+        "unconfined" => Some(json!({"type": "Unconfined"})),
+        "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
+        _ => {
+            let local = annotation.strip_prefix("localhost/")?;
+            let is_valid = !local.is_empty() && local.trim() == local && local.len() <= LONGEST;
+            is_valid.then(|| json!({"type": "Localhost", "localhostProfile": local}))
+        }
+    }
+}
+
+/// Selectors select by the labels of the pod that their `matchLabelKeys` and `mismatchLabelKeys` name.
+fn selected_label_keys(pod: &mut Value) {
+    let labels = pod.pointer("/metadata/labels").cloned();
+    let Some(Value::Object(labels)) = labels else {
+        return;
+    };
+    for affinity in ["podAffinity", "podAntiAffinity"] {
+        let path = format!("/spec/affinity/{affinity}");
+        let preferred = format!("{path}/preferredDuringSchedulingIgnoredDuringExecution");
+        for weighted in list_mut(pod, &preferred) {
+            if let Some(term) = weighted.get_mut("podAffinityTerm") {
+                select_by_keys(term, "matchLabelKeys", "In", &labels);
+                select_by_keys(term, "mismatchLabelKeys", "NotIn", &labels);
+            }
+        }
+        let required = format!("{path}/requiredDuringSchedulingIgnoredDuringExecution");
+        for term in list_mut(pod, &required) {
+            select_by_keys(term, "matchLabelKeys", "In", &labels);
+            select_by_keys(term, "mismatchLabelKeys", "NotIn", &labels);
+        }
+    }
+    for constraint in list_mut(pod, "/spec/topologySpreadConstraints") {
+        select_by_keys(constraint, "matchLabelKeys", "In", &labels);
+    }
+}
+
+fn select_by_keys(term: &mut Value, keys: &str, operator: &str, labels: &Map<String, Value>) {
+    let keys = term.get(keys).and_then(Value::as_array).into_iter();
+    let selected: Vec<Value> = keys
+        .flatten()
+        .filter_map(Value::as_str)
+        .filter_map(|key| Some((key, labels.get(key)?)))
+        .map(|(key, value)| json!({"key": key, "operator": operator, "values": [value]}))
+        .collect();
+    let Some(Value::Object(selector)) = term.get_mut("labelSelector") else {
+        return;
+    };
+    if selected.is_empty() {
+        return;
+    }
+    if lacks(selector, "matchExpressions") {
+        selector.insert("matchExpressions".to_owned(), json!([]));
+    }
+    if let Some(expressions) = selector["matchExpressions"].as_array_mut() {
+        expressions.extend(selected);
+    }
+}
+
+/// `dataSource` of a claim is the former name of `dataSourceRef`. Of sources that the former does not allow, a claim without
+/// the latter has none, unless it has one already.
+fn data_sources(claim: &mut Value, old: Option<&Value>) {
+    const SOURCES: [&str; 2] = ["dataSource", "dataSourceRef"];
+    let has_one = |claim: &Value| {
+        let mut sources = SOURCES.iter();
+        sources.any(|name| !claim["spec"][name].is_null())
+    };
+    let had_one = old.is_some_and(has_one);
+    let Some(Value::Object(spec)) = claim.get_mut("spec") else {
+        return;
+    };
+    if !had_one && lacks(spec, "dataSourceRef") && spec.get("dataSource").is_some_and(is_dropped) {
+        spec.remove("dataSource");
+    }
+    let [source, other] = SOURCES.map(|name| spec.get(name).and_then(reference));
+    match (source, other) {
+        (Some(source), None) if lacks(spec, "dataSourceRef") => {
+            spec.insert("dataSourceRef".to_owned(), source);
+        }
+        (None, Some(other)) if lacks(spec, "dataSource") => {
+            spec.insert("dataSource".to_owned(), other);
+        }
+        _ => {}
+    }
+}
+
+/// Whether a claim cannot be made from this, neither from a claim nor from a snapshot.
+fn is_dropped(source: &Value) -> bool {
+    let group = text(source, "/apiGroup").unwrap_or_default();
+    let kind = text(source, "/kind").unwrap_or_default();
+    let allowed = [
+        ("", "PersistentVolumeClaim"),
+        ("snapshot.storage.k8s.io", "VolumeSnapshot"),
+    ];
+    !allowed.contains(&(group, kind))
+}
+
+/// What both names of a source have, if it is in no other namespace.
+fn reference(source: &Value) -> Option<Value> {
+    if !source.is_object() || text(source, "/namespace").is_some() {
+        return None;
+    }
+    let mut reference = json!({
+        "kind": text(source, "/kind").unwrap_or_default(),
+        "name": text(source, "/name").unwrap_or_default(),
+    });
+    if let Some(group) = source.get("apiGroup").filter(|group| !group.is_null()) {
+        reference["apiGroup"] = group.clone();
+    }
+    Some(reference)
+}
+
+/// `clusterIPs` of a service follows `clusterIP`, which older clients write alone, and an update that leaves out the addresses
+/// keeps them.
+fn cluster_ips(service: &mut Value, old: Option<&Value>) {
+    let (Some(mut ip), Some(mut all)) = (cluster_ip(service), all_cluster_ips(service)) else {
+        return;
+    };
+    let kept = old.map(|old| {
+        let ip = cluster_ip(old).unwrap_or_default();
+        (ip, all_cluster_ips(old).unwrap_or_default())
+    });
+    match kept {
+        None if all.is_empty() && !ip.is_empty() => all.push(json!(ip)),
+        None => {}
+        Some((kept, kept_all)) => {
+            let has_ips = |service| text(service, "/spec/type") != Some("ExternalName");
+            if has_ips(service) && old.is_some_and(has_ips) {
+                ip = if ip.is_empty() { kept.clone() } else { ip };
+                all = if all.is_empty() {
+                    kept_all.clone()
+                } else {
+                    all
+                };
+            }
+            if ip == kept && all.is_empty() {
+                all = kept_all;
+            } else if ip != kept && all == kept_all {
+                all = ([&ip].into_iter().filter(|ip| !ip.is_empty()))
+                    .map(|ip| json!(ip))
+                    .collect();
+            }
+        }
+    }
+    let Some(Value::Object(spec)) = service.get_mut("spec") else {
+        return;
+    };
+    spec.remove("clusterIPs");
+    if !ip.is_empty() {
+        spec.insert("clusterIP".to_owned(), ip.into());
+    }
+    if !all.is_empty() {
+        spec.insert("clusterIPs".to_owned(), all.into());
+    }
+}
+
+/// Empty if there is none; `None` if it is no text.
+fn cluster_ip(service: &Value) -> Option<String> {
+    match service.pointer("/spec/clusterIP") {
+        None | Some(Value::Null) => Some(String::new()),
+        Some(ip) => ip.as_str().map(str::to_owned),
+    }
+}
+
+/// Empty if there are none; `None` if they are no list.
+fn all_cluster_ips(service: &Value) -> Option<Vec<Value>> {
+    match service.pointer("/spec/clusterIPs") {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(all) => all.as_array().cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(resource: &str, object: &Value, old: Option<&Value>) -> Value {
+        let mut object = object.clone();
+        fill(&mut object, old, "", resource);
+        object
+    }
+
+    /// A pod with a container `c`, whose annotation names this profile.
+    fn annotated(profile: &str, spec: &Value, container: &Value) -> Value {
+        let mut pod = json!({
+            "metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/c": profile}},
+            "spec": spec,
+        });
+        pod["spec"]["containers"] = json!([{"name": "b"}, container]);
+        pod
+    }
+
+    #[test]
+    fn containers_have_the_profile_of_their_annotation() {
+        let plain = json!({"name": "c"});
+        let with =
+            |profile: Value| json!({"name": "c", "securityContext": {"appArmorProfile": profile}});
+        let unconfined = json!({"type": "Unconfined"});
+        let of_pod = json!({"securityContext": {"appArmorProfile": unconfined}});
+        let nothing = json!({});
+        let local = json!({"type": "Localhost", "localhostProfile": "p"});
+        let longest = "p".repeat(4095);
+        for (profile, spec, sent, seen) in [
+            ("unconfined", &nothing, &plain, with(unconfined.clone())),
+            (
+                "runtime/default",
+                &of_pod,
+                &plain,
+                with(json!({"type": "RuntimeDefault"})),
+            ),
+            ("localhost/p", &nothing, &plain, with(local.clone())),
+            (
+                &format!("localhost/{longest}"),
+                &nothing,
+                &plain,
+                with(json!({"type": "Localhost", "localhostProfile": longest})),
+            ),
+            // What the pod or the container has already, and what is not valid.
+            ("unconfined", &of_pod, &plain, plain.clone()),
+            (
+                "unconfined",
+                &nothing,
+                &with(local.clone()),
+                with(local.clone()),
+            ),
+            ("localhost/", &nothing, &plain, plain.clone()),
+            ("localhost/ p", &nothing, &plain, plain.clone()),
+            (
+                &format!("localhost/{longest}p"),
+                &nothing,
+                &plain,
+                plain.clone(),
+            ),
+            ("Unconfined", &nothing, &plain, plain.clone()),
+            (
+                "unconfined",
+                &json!({"os": {"name": "windows"}}),
+                &plain,
+                plain.clone(),
+            ),
+            // The server refuses this.
+            (
+                "unconfined",
+                &nothing,
+                &json!({"name": "c", "securityContext": 1}),
+                json!({"name": "c", "securityContext": 1}),
+            ),
+        ] {
+            let sent = annotated(profile, spec, sent);
+            let seen = annotated(profile, spec, &seen);
+            assert_eq!(filled("pods", &sent, None), seen, "{profile}");
+            assert_eq!(filled("pods", &sent, Some(&sent)), sent, "an update");
+        }
+        for list in ["initContainers", "ephemeralContainers"] {
+            let mut sent = annotated("unconfined", &nothing, &json!({"name": "d"}));
+            sent["spec"][list] = json!([plain]);
+            let seen = &filled("pods", &sent, None)["spec"][list][0];
+            assert_eq!(*seen, with(unconfined.clone()), "{list}");
+        }
+    }
+
+    #[test]
+    fn selectors_have_the_labels_that_their_keys_name() {
+        let term = json!({
+            "matchLabelKeys": ["a", "missing"], "mismatchLabelKeys": ["b"],
+            "labelSelector": {"matchExpressions": [{"key": "k", "operator": "Exists"}]},
+        });
+        let constraint = json!({"matchLabelKeys": ["a"], "labelSelector": {"matchLabels": {}}});
+        let without = json!({"matchLabelKeys": ["a"]});
+        let pod = json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {
+            "affinity": {
+                "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]},
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term, without]},
+            },
+            "topologySpreadConstraints": [constraint, without],
+        }});
+        let seen = filled("pods", &pod, None);
+        let is_a = json!({"key": "a", "operator": "In", "values": ["1"]});
+        let is_not_b = json!({"key": "b", "operator": "NotIn", "values": ["2"]});
+        let all = json!([{"key": "k", "operator": "Exists"}, is_a, is_not_b]);
+        let affinity = &seen["spec"]["affinity"];
+        let preferred =
+            &affinity["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0];
+        let required =
+            &affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        for term in [&preferred["podAffinityTerm"], &required[0]] {
+            assert_eq!(term["labelSelector"]["matchExpressions"], all);
+        }
+        let spread = &seen["spec"]["topologySpreadConstraints"];
+        assert_eq!(
+            spread[0]["labelSelector"],
+            json!({"matchLabels": {}, "matchExpressions": [is_a]})
+        );
+        assert_eq!([&required[1], &spread[1]], [&without, &without]);
+        assert_eq!(filled("pods", &pod, Some(&pod)), pod, "an update");
+    }
+
+    #[test]
+    fn both_names_of_a_data_source_have_it() {
+        let claim = json!({"kind": "PersistentVolumeClaim", "name": "a"});
+        let snapshot =
+            json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
+        let other = json!({"apiGroup": "x.io", "kind": "Backup", "name": "b"});
+        let elsewhere = json!({"kind": "PersistentVolumeClaim", "name": "a", "namespace": "n"});
+        let both =
+            |source: &Value| json!({"spec": {"dataSource": source, "dataSourceRef": source}});
+        let source = |source: &Value| json!({"spec": {"dataSource": source}});
+        let reference = |source: &Value| json!({"spec": {"dataSourceRef": source}});
+        let had = both(&other);
+        for (sent, old, seen) in [
+            (source(&claim), None, both(&claim)),
+            (source(&snapshot), None, both(&snapshot)),
+            (source(&other), None, json!({"spec": {}})),
+            (source(&other), Some(&had), both(&other)),
+            (reference(&other), None, both(&other)),
+            (reference(&claim), Some(&had), both(&claim)),
+            (reference(&elsewhere), None, reference(&elsewhere)),
+            (
+                json!({"spec": {"dataSource": claim, "dataSourceRef": other}}),
+                None,
+                json!({"spec": {"dataSource": claim, "dataSourceRef": other}}),
+            ),
+            (json!({"spec": {}}), None, json!({"spec": {}})),
+        ] {
+            let seen_of = filled("persistentvolumeclaims", &sent, old);
+            assert_eq!(seen_of, seen, "{sent} {old:?}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_a_service_follow_its_first() {
+        let of = |ip: &str, all: &[&str]| {
+            let mut spec = json!({});
+            if !ip.is_empty() {
+                spec["clusterIP"] = json!(ip);
+            }
+            if !all.is_empty() {
+                spec["clusterIPs"] = json!(all);
+            }
+            json!({"spec": spec})
+        };
+        let external = |service: Value| {
+            let mut service = service;
+            service["spec"]["type"] = json!("ExternalName");
+            service
+        };
+        let none = of("", &[]);
+        let kept = of("a", &["a", "x"]);
+        for (sent, old, seen) in [
+            (of("a", &[]), None, of("a", &["a"])),
+            (of("", &["a"]), None, of("", &["a"])),
+            (of("a", &["b"]), None, of("a", &["b"])),
+            (none.clone(), None, none.clone()),
+            (none.clone(), Some(&kept), kept.clone()),
+            (of("a", &[]), Some(&kept), kept.clone()),
+            (of("b", &["a", "x"]), Some(&kept), of("b", &["b"])),
+            (of("b", &["b"]), Some(&kept), of("b", &["b"])),
+            (
+                external(of("", &["a", "x"])),
+                Some(&kept),
+                external(none.clone()),
+            ),
+            (external(none.clone()), Some(&kept), external(none.clone())),
+            (
+                json!({"spec": {"clusterIP": 1}}),
+                None,
+                json!({"spec": {"clusterIP": 1}}),
+            ),
+        ] {
+            assert_eq!(filled("services", &sent, old), seen, "{sent} {old:?}");
+        }
+    }
+}

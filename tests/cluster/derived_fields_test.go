@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+const derivedNamespace = "derived"
+
+// derivedKinds are resources with fields that the server fills from others, and what a policy prints of them.
+var derivedKinds = map[string]string{
+	"pods": `'%s %s %s'.format([object.spec.containers.map(c, c.?securityContext.?appArmorProfile.orValue({})), object.spec.?affinity.orValue({}), ` +
+		`object.spec.?topologySpreadConstraints.orValue([])])`,
+	"pods/status": `'%s %s'.format([object.status.?podIP.orValue('-'), object.status.?podIPs.orValue([])])`,
+	// Not the group: a server shows null where there is none.
+	"persistentvolumeclaims": `'%s/%s %s/%s'.format([object.spec.?dataSource.?kind.orValue('-'), object.spec.?dataSource.?name.orValue('-'), ` +
+		`object.spec.?dataSourceRef.?kind.orValue('-'), object.spec.?dataSourceRef.?name.orValue('-')])`,
+	"services": `'%s %s'.format([object.spec.?clusterIP.orValue('-'), object.spec.?clusterIPs.orValue([])])`,
+	"nodes":    `'%s %s'.format([object.spec.?podCIDR.orValue('-'), object.spec.?podCIDRs.orValue([])])`,
+}
+
+// A derivedWrite is denied by a policy, which prints what it sees.
+type derivedWrite struct{ method, path, body string }
+
+func derivedWrites() (all []derivedWrite) {
+	in := "/api/v1/namespaces/" + derivedNamespace + "/"
+	add := func(method, path, body string) { all = append(all, derivedWrite{method, path, body}) }
+	pod := func(metadata, spec, container string) {
+		add("POST", in+"pods", fmt.Sprintf(`{"metadata":{"name":"derived-new"%s},"spec":{%s"containers":[{"name":"c","image":"x"%s},{"name":"d","image":"x"}]}}`, metadata, spec, container))
+	}
+	for _, profile := range []string{"unconfined", "runtime/default", "localhost/p", "localhost/", "localhost/ p", "other"} {
+		annotation := `,"annotations":{"container.apparmor.security.beta.kubernetes.io/c":"` + profile + `"}`
+		pod(annotation, ``, ``)
+		pod(annotation, `"securityContext":{"appArmorProfile":{"type":"Unconfined"}},`, ``)
+		pod(annotation, ``, `,"securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}}`)
+		pod(annotation, `"os":{"name":"windows"},`, ``)
+	}
+	const term = `"topologyKey":"t","matchLabelKeys":["a","missing"],"mismatchLabelKeys":["b"]`
+	const selector = `,"labelSelector":{"matchExpressions":[{"key":"k","operator":"Exists"}]}`
+	const labels = `,"labels":{"a":"1","b":"2"}`
+	for _, selects := range []string{selector, `,"labelSelector":{}`} {
+		pod(labels, `"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{`+term+selects+`}]}},`, ``)
+		pod(labels, `"affinity":{"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"podAffinityTerm":{`+term+selects+`}}]}},`, ``)
+		pod(labels, `"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"t","whenUnsatisfiable":"DoNotSchedule","matchLabelKeys":["a"]`+selects+`}],`, ``)
+	}
+	for _, status := range []string{`"podIP":"10.0.0.1"`, `"podIPs":[{"ip":"10.0.0.1"},{"ip":"fd00::1"}]`, `"podIP":"10.0.0.2","podIPs":[{"ip":"10.0.0.1"}]`} {
+		add("PUT", in+"pods/derived-there/status", `{"metadata":{"name":"derived-there"},"spec":{"containers":[{"name":"c","image":"x"}]},"status":{`+status+`}}`)
+	}
+	const sources = `"dataSource":{"kind":"PersistentVolumeClaim","name":"a"};"dataSource":{"apiGroup":"snapshot.storage.k8s.io","kind":"VolumeSnapshot","name":"a"};"dataSource":{"apiGroup":"x.io","kind":"X","name":"a"};` +
+		`"dataSourceRef":{"kind":"PersistentVolumeClaim","name":"a"};"dataSourceRef":{"apiGroup":"x.io","kind":"X","name":"a"};"dataSource":{"kind":"PersistentVolumeClaim","name":"a"},"dataSourceRef":{"kind":"PersistentVolumeClaim","name":"a"}`
+	for _, source := range strings.Split(sources, ";") {
+		add("POST", in+"persistentvolumeclaims", `{"metadata":{"name":"derived-new"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},`+source+`}}`)
+	}
+	for _, addresses := range []string{`"clusterIP":"None"`, `"clusterIP":"None","clusterIPs":["None"]`} {
+		add("POST", in+"services", `{"metadata":{"name":"derived-new"},"spec":{"ports":[{"port":80}],`+addresses+`}}`)
+	}
+	for _, spec := range []string{`"ports":[{"port":81}]`, `"clusterIP":"None","ports":[{"port":81}]`, `"type":"ExternalName","externalName":"x.example.com","clusterIPs":["None"]`, `"type":"ExternalName","externalName":"x.example.com"`} {
+		add("PUT", in+"services/derived-there", `{"metadata":{"name":"derived-there"},"spec":{`+spec+`}}`)
+	}
+	for _, spec := range []string{`"podCIDR":"10.0.0.0/24"`, `"podCIDRs":["10.0.0.0/24","fd00::/64"]`, `"podCIDR":"10.0.1.0/24","podCIDRs":["10.0.0.0/24"]`} {
+		add("POST", "/api/v1/nodes", `{"metadata":{"name":"derived-new"},"spec":{`+spec+`}}`)
+	}
+	return all
+}
+
+// prepareDerived makes the objects that are updated, and then the policies.
+func prepareDerived(ctx context.Context, side documentSide) error {
+	in := "/api/v1/namespaces/" + derivedNamespace
+	for _, made := range [][2]string{
+		{"/api/v1/namespaces", `{"metadata":{"name":"` + derivedNamespace + `"}}`},
+		{in + "/serviceaccounts", `{"metadata":{"name":"default"}}`},
+		{in + "/services", `{"metadata":{"name":"derived-there"},"spec":{"clusterIP":"None","ports":[{"port":80}]}}`},
+		{in + "/pods", `{"metadata":{"name":"derived-there"},"spec":{"containers":[{"name":"c","image":"x"}]}}`},
+	} {
+		if err := side.must(ctx, "POST", made[0], made[1], 201, 409); err != nil {
+			return err
+		}
+	}
+	for resource, prints := range derivedKinds {
+		name := "derived-" + strings.ReplaceAll(resource, "/", "-")
+		policy := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q},"spec":{"failurePolicy":"Fail",`+
+			`"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":[%q]}]},`+
+			`"matchConditions":[{"name":"derived","expression":"object.metadata.name.startsWith('derived-')"}],"validations":[{"expression":"false","messageExpression":%q}]}}`,
+			name, resource, `'derived '+`+prints)
+		binding := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%[1]q},"spec":{"policyName":%[1]q,"validationActions":["Deny"]}}`, name)
+		for path, object := range map[string]string{policiesPath: policy, bindingsPath: binding} {
+			if err := side.must(ctx, "POST", path, object, 201, 409); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Policies see the fields that the server fills from others, so a policy about one of them cannot be evaded by the other.
+func TestFieldsThatAServerDerivesAreSeen(t *testing.T) {
+	aboutJudgingFairgate(t)
+	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
+	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	server := newDocumentSide(t, "server", bed.Enforcing.Endpoint)
+	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
+	for _, side := range []documentSide{server, plain} {
+		succeeds(t, prepareDerived(ctx, side))
+	}
+	seen := func(side documentSide, write derivedWrite) (printed string, err error) {
+		err = poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+			answer, err := side.send(ctx, write.method, write.path+"?dryRun=All", jsonType, []byte(write.body))
+			if err != nil || answer.isAccepted() {
+				return false, err // the policy is not yet in force
+			}
+			_, printed, _ = strings.Cut(answer.message, "denied request: ")
+			return true, nil
+		})
+		return printed, err
+	}
+	through := plain.through(t, "gateway", gateway.Endpoint)
+	writes, refused := derivedWrites(), 0
+	for _, write := range writes {
+		want, err := seen(server, write)
+		succeeds(t, err)
+		got, err := seen(through, write)
+		succeeds(t, err)
+		// A server refuses what is not valid before its policies see it.
+		if want == "" {
+			refused++
+		} else if want != got {
+			t.Errorf("%s %s %s\n  server  %s\n  gateway %s", write.method, write.path, write.body, want, got)
+		}
+	}
+	fmt.Printf("DERIVED {\"writes\":%d,\"refused for another reason\":%d}\n", len(writes), refused)
+	if refused > len(writes)/3 {
+		t.Errorf("the server refuses %d of %d writes for another reason", refused, len(writes))
+	}
+}
