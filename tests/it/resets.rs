@@ -27,7 +27,7 @@ use crate::{
 };
 
 const LOG: &str = "/api/v1/namespaces/a/pods/p/log";
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
 const SLOW: &str = "/api/v1/namespaces/a/pods/slow";
 
 /// A gateway of one core in front of `address`, which speaks HTTP/2.

@@ -186,7 +186,7 @@ pub async fn piece(body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
 
 /// The longest that a test waits for anything. It only bounds a hang: how long something takes says nothing about the
 /// gateway, because other tests run on the machine, too.
-pub const HANG: Duration = Duration::from_secs(60);
+pub const HANG: Duration = Duration::from_secs(180);
 
 /// Waits for what must happen, and fails after [`HANG`].
 pub async fn soon<F: Future>(happens: F) -> F::Output {

@@ -258,17 +258,20 @@ async fn a_client_that_reads_too_slowly_loses_its_seat_at_the_time_limit() {
         let upstream = TestUpstream::start(speaks, |_| async {
             http::Response::new(full(vec![b'x'; 64 << 20]))
         });
-        // Enough for the head of the response to arrive, however loaded the machine is.
+        // Enough for the head of the response to arrive, unless the machine is very loaded.
+        const LIMIT: Duration = Duration::from_secs(4);
         let rules = Rules::small(1, Full::queue(10)).set(|set| {
-            set.request_timeout = ms(4000);
+            set.request_timeout = LIMIT;
         });
         let gate = Gate::governed(&upstream, &rules);
         for http2 in [false, true] {
             let mut client = connect(&gate, http2).await;
             let request = of(&client, "alice", Method::GET, PODS);
+            let sent = std::time::Instant::now();
             let unread = soon(client.send(request)).await.unwrap();
             assert_eq!(unread.status(), StatusCode::OK);
-            assert_eq!(small(&gate).0, 1);
+            let executing = small(&gate).0;
+            assert!(executing == 1 || sent.elapsed() >= LIMIT);
             until(|| small(&gate) == (0, 0, 0)).await;
             drop(unread);
         }
