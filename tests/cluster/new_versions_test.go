@@ -45,7 +45,7 @@ func TestAPolicyHoldsForNewVersionsOfItsResource(t *testing.T) {
 			known = append(known, version)
 			patch := Request{Method: "PATCH", Path: definitionsPath + "/parts." + versionedGroup, Headers: map[string]string{contentHeader: mergePatch}, Body: versionedKind(known...)}
 			one.expect(ctx, t, one.upstream, patch, http.StatusOK)
-			codes, took := one.untilDenied(ctx, t, version)
+			codes, took := one.untilDenied(ctx, t, version, "denied")
 			fmt.Printf("tests/cluster: VERSIONS %s %s: %v within %.1f s\n", one.name, version, codes, took.Seconds())
 			if codes[http.StatusCreated] > 0 && one.at != one.upstream {
 				t.Errorf("%s: %d denied objects are stored by way of %s", one.name, codes[http.StatusCreated], version)
@@ -57,6 +57,12 @@ func TestAPolicyHoldsForNewVersionsOfItsResource(t *testing.T) {
 			}
 			measured(t, one.name+": judging a new version of a resource begins", took.Seconds(), "s", 0)
 		}
+		// The other way round, the versions that are known are judged by a policy about a new one, once it is known.
+		patch := Request{Method: "PATCH", Path: definitionsPath + "/parts." + versionedGroup, Headers: map[string]string{contentHeader: mergePatch}, Body: versionedKind(append(known, "v6")...)}
+		one.expect(ctx, t, one.upstream, patch, http.StatusOK)
+		codes, took := one.untilDenied(ctx, t, "v1", "late")
+		fmt.Printf("tests/cluster: VERSIONS %s, a policy about v6: %v within %.1f s\n", one.name, codes, took.Seconds())
+		measured(t, one.name+": judging the known versions by a policy about a new one begins", took.Seconds(), "s", 2)
 	}
 }
 
@@ -71,17 +77,20 @@ func (r *racer) define(ctx context.Context, t *testing.T) {
 	create(policiesPath, policy("versions", `spec.matchConstraints={"matchPolicy":"Equivalent","resourceRules":[{"apiGroups":["`+versionedGroup+`"],"apiVersions":["v1"],"operations":["*"],"resources":["parts"]}]}`,
 		mustHold(`!has(object.denied)`)))
 	create(bindingsPath, binding("versions"))
-	r.untilDenied(ctx, t, "v1")
+	create(policiesPath, policy("later", `spec.matchConstraints={"matchPolicy":"Equivalent","resourceRules":[{"apiGroups":["`+versionedGroup+`"],"apiVersions":["v6"],"operations":["*"],"resources":["parts"]}]}`,
+		mustHold(`!has(object.late)`)))
+	create(bindingsPath, binding("later"))
+	r.untilDenied(ctx, t, "v1", "denied")
 }
 
-// untilDenied creates denied objects in this version, one after the other, until several in a row are denied. It returns how often each code was
+// untilDenied creates objects in this version that are denied for this member, one after the other, until several in a row are denied. It returns how often each code was
 // answered, and after what time the first was denied.
-func (r *racer) untilDenied(ctx context.Context, t *testing.T, version string) (map[int]int, time.Duration) {
+func (r *racer) untilDenied(ctx context.Context, t *testing.T, version, member string) (map[int]int, time.Duration) {
 	t.Helper()
 	codes, began, first := map[int]int{}, time.Now(), time.Duration(0)
 	for denied := 0; denied < 20; {
 		name := fmt.Sprintf("part-%d", raceNumber.Add(1))
-		body := fmt.Sprintf(`{"apiVersion":"%s/%s","kind":"Part","metadata":{"name":%q},"denied":"yes"}`, versionedGroup, version, name)
+		body := fmt.Sprintf(`{"apiVersion":"%s/%s","kind":"Part","metadata":{"name":%q},%q:"yes"}`, versionedGroup, version, name, member)
 		request := Request{Method: "POST", Path: "/apis/" + versionedGroup + "/" + version + "/parts", Headers: map[string]string{contentHeader: jsonType}, Body: body}
 		code, _, err := r.send(ctx, r.at, request, "")
 		succeeds(t, err)

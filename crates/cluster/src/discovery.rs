@@ -3,7 +3,8 @@
 //! Two aggregated documents hold everything; a server that has none is asked for each version. The table is read again
 //! every 30 s, and soon after somebody asked for a resource that is not in it, which may just have been defined. Requests that
 //! cannot be judged without knowing wait for that: whoever waits shares the next reading, and there is one in a few seconds
-//! at most, whatever they ask for.
+//! at most, whatever they ask for. A server that tells versions of its documents is asked every two seconds whether it has a new
+//! one: a policy may be about a version of a resource that nobody asks for.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_upstream::{client::ApiClient, path::push_segment};
-use http::{StatusCode, uri::PathAndQuery};
+use http::{HeaderValue, StatusCode, uri::PathAndQuery};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
@@ -26,12 +27,17 @@ const REFRESH: Duration = Duration::from_secs(30);
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause before a reading that somebody waits for.
 const AWAITED_PAUSE: Duration = Duration::from_secs(4);
+/// How often the upstream is asked whether its resources are still the same. Less often while it says that they are not and they are,
+/// as two servers of different versions do behind one address.
+const CHECK: Duration = Duration::from_secs(2);
 /// The longest time for one document.
 const DOCUMENT_LIMIT: Duration = Duration::from_secs(30);
 /// The largest document that is read, in bytes.
 const MAX_DOCUMENT: usize = 32 << 20;
 /// How many versions of groups are asked for one by one.
 const MAX_VERSIONS: usize = 1000;
+/// The document about everything that is not in the core group, which alone may change.
+const GROUPS: &str = "/apis";
 /// What is asked for: aggregated documents, or else the others.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                           application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
@@ -50,6 +56,8 @@ pub(crate) struct ResourceDiscovery {
     awaited: Notify,
     attempts: watch::Sender<ReadingAttempts>,
     state: Mutex<ReadingState>,
+    /// The version of [`GROUPS`] in the table; none if the server does not tell it.
+    groups: Mutex<Option<HeaderValue>>,
 }
 
 /// How often it was tried to read the table.
@@ -82,6 +90,7 @@ impl ResourceDiscovery {
                 read,
                 failure: None,
             }),
+            groups: Mutex::default(),
         }
     }
 
@@ -133,7 +142,8 @@ impl ResourceDiscovery {
 
     /// Keeps the table up to date until it is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
-        let mut pause = SHORTEST_PAUSE;
+        let (mut pause, mut check) = (SHORTEST_PAUSE, CHECK);
+        let mut has_changed = false;
         loop {
             let began = self.clock.now();
             self.attempts.send_modify(|attempts| attempts.begun += 1);
@@ -143,16 +153,20 @@ impl ResourceDiscovery {
                 attempts.ended = attempts.begun;
                 attempts.failure = failure;
             });
+            if has_changed && matches!(read, Ok(false)) {
+                check = (check * 2).min(REFRESH);
+            }
             pause = match read {
                 Ok(true) => SHORTEST_PAUSE,
                 Ok(false) | Err(_) => (pause * 2).min(REFRESH),
             };
-            self.rest(began, pause).await;
+            has_changed = self.rest(began, pause, &mut check).await;
         }
     }
 
-    /// Waits for the next reading, which is due when `pause` has passed and a resource is missed, and earlier if somebody waits for it.
-    async fn rest(&self, began: Time, pause: Duration) {
+    /// Waits for the next reading, which is due when `pause` has passed and a resource is missed, and earlier if somebody waits for it
+    /// or the upstream says that its resources have changed. Returns whether it does.
+    async fn rest(&self, began: Time, pause: Duration, check: &mut Duration) -> bool {
         let passed = self.clock.now().since(began);
         let awaited = async {
             let earliest = tokio::time::sleep(pause.min(AWAITED_PAUSE).saturating_sub(passed));
@@ -166,8 +180,27 @@ impl ResourceDiscovery {
             }
         };
         tokio::select! {
-            () = awaited => {}
-            () = missed => {}
+            () = awaited => false,
+            () = missed => false,
+            () = self.changed(check) => true,
+        }
+    }
+
+    /// Waits until the upstream has other resources than those in the table; for ever if it cannot tell. Asks as often as `check`
+    /// says, and then more often.
+    async fn changed(&self, check: &mut Duration) {
+        loop {
+            tokio::time::sleep(*check).await;
+            let Some(version) = lock(&self.groups).clone() else {
+                return std::future::pending().await;
+            };
+            let target = PathAndQuery::from_static(GROUPS);
+            let asking = self.client.has_changed(target, AGGREGATED, version);
+            // What fails here, fails at the next reading, too, which tells why.
+            if let Ok(Ok(true)) = tokio::time::timeout(DOCUMENT_LIMIT, asking).await {
+                return;
+            }
+            *check = (*check / 2).max(CHECK);
         }
     }
 
@@ -199,7 +232,7 @@ impl ResourceDiscovery {
 
     async fn resources(&self) -> Result<Vec<ListedResource>, String> {
         let mut found = Vec::new();
-        for path in ["/api", "/apis"] {
+        for path in ["/api", GROUPS] {
             // A server without core group, or without others, is none the less a server.
             let Some(document) = self.document(path).await? else {
                 continue;
@@ -252,8 +285,11 @@ impl ResourceDiscovery {
     async fn read_document(&self, path: &str) -> Result<Option<Value>, String> {
         let failed = |error: &dyn std::fmt::Display| format!("{path}: {error}");
         let target = PathAndQuery::try_from(path).map_err(|error| failed(&error))?;
-        let reading = self.client.get(target, AGGREGATED, MAX_DOCUMENT);
-        let (status, body) = reading.await.map_err(|error| failed(&error))?;
+        let reading = (self.client).get_with_version(target, AGGREGATED, MAX_DOCUMENT);
+        let (status, version, body) = reading.await.map_err(|error| failed(&error))?;
+        if path == GROUPS {
+            *lock(&self.groups) = version.filter(|_| status.is_success());
+        }
         if status == StatusCode::NOT_FOUND {
             return Ok(None);
         }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -18,7 +19,10 @@ use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse},
     endpoint::Endpoint,
 };
-use http::{HeaderMap, Request, Response};
+use http::{
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
+    header::{ETAG, IF_NONE_MATCH},
+};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::mpsc::UnboundedSender};
@@ -108,7 +112,7 @@ impl StandIn {
         );
         self.with(|state| {
             if let Some(document) = state.documents.get(path) {
-                return reply(200, document);
+                return versioned(document, request.headers());
             }
             let revision = state.revision;
             match state.collections.get_mut(path) {
@@ -187,6 +191,21 @@ fn send(watch: &WatchSender, event: &Value) {
 fn reply(code: u16, body: &Value) -> TestReply {
     let mut reply = Response::new(upstream::full(body.to_string()));
     *reply.status_mut() = code.try_into().unwrap();
+    reply
+}
+
+/// A document with its version, or the word that the client has it already.
+fn versioned(document: &Value, asked: &HeaderMap) -> TestReply {
+    let mut hasher = DefaultHasher::new();
+    document.to_string().hash(&mut hasher);
+    let version: HeaderValue = format!("\"{:x}\"", hasher.finish()).parse().unwrap();
+    if asked.get(IF_NONE_MATCH) == Some(&version) {
+        let mut same = Response::new(upstream::full(""));
+        *same.status_mut() = StatusCode::NOT_MODIFIED;
+        return same;
+    }
+    let mut reply = reply(200, document);
+    reply.headers_mut().insert(ETAG, version);
     reply
 }
 

@@ -22,7 +22,7 @@ use std::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
+    header::{ACCEPT, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER, USER_AGENT},
     uri::PathAndQuery,
 };
 use http_body::{Body, Frame, SizeHint};
@@ -206,6 +206,39 @@ impl ApiClient {
         Ok((head.status, read_body(body, max_bytes).await?))
     }
 
+    /// As [`get`](Self::get), with the version of the document (its entity tag) if the server tells it.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`], except `Status`.
+    pub async fn get_with_version(
+        &self,
+        path: PathAndQuery,
+        accept: &'static str,
+        max_bytes: usize,
+    ) -> Result<(StatusCode, Option<HeaderValue>, Bytes), RequestError> {
+        let (mut head, body) = self.open(path, accept).await?.into_parts();
+        let version = head.headers.remove(ETAG);
+        Ok((head.status, version, read_body(body, max_bytes).await?))
+    }
+
+    /// Whether what is at `path` has another version than this by now. Reads no document.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`], except `Status` and those of bodies.
+    pub async fn has_changed(
+        &self,
+        path: PathAndQuery,
+        accept: &'static str,
+        version: HeaderValue,
+    ) -> Result<bool, RequestError> {
+        let mut request = get_request(path, accept);
+        request.headers_mut().insert(IF_NONE_MATCH, version);
+        // 304 if it has not; others say nothing about it.
+        Ok(self.send(request).await?.status() == StatusCode::OK)
+    }
+
     /// As [`get`](Self::get), with the body still to be read.
     ///
     /// # Errors
@@ -216,12 +249,7 @@ impl ApiClient {
         path: PathAndQuery,
         accept: &'static str,
     ) -> Result<Response<ResponseBody>, RequestError> {
-        let mut request = Request::new(Empty::new());
-        *request.uri_mut() = path.into();
-        let headers = request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static(accept));
-        headers.insert(USER_AGENT, HeaderValue::from_static("fairgate"));
-        self.send(request).await
+        self.send(get_request(path, accept)).await
     }
 
     /// Posts JSON, and returns the body of a response of status 200 or 201.
@@ -262,6 +290,15 @@ impl fmt::Debug for ApiClient {
 }
 
 /// The whole body of a response, of at most `max_bytes`.
+fn get_request(path: PathAndQuery, accept: &'static str) -> Request<Empty<Bytes>> {
+    let mut request = Request::new(Empty::new());
+    *request.uri_mut() = path.into();
+    let headers = request.headers_mut();
+    headers.insert(ACCEPT, HeaderValue::from_static(accept));
+    headers.insert(USER_AGENT, HeaderValue::from_static("fairgate"));
+    request
+}
+
 async fn read_body(body: ResponseBody, max_bytes: usize) -> Result<Bytes, RequestError> {
     match Limited::new(body, max_bytes).collect().await {
         Ok(body) => Ok(body.to_bytes()),

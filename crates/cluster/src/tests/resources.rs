@@ -69,3 +69,26 @@ async fn whoever_waits_is_told_why_the_resources_cannot_be_read() {
     // What was known is still known.
     assert!(state.resource("x.io", "v1", PARTS, "").is_some());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_is_defined_is_known_although_nobody_asks_for_it() {
+    let (api, upstream) = usual();
+    serve(&api, &["v1"]);
+    let state = follow(&upstream);
+    state.resources_read().await.unwrap();
+    let whole = |upstream: &TestUpstream| {
+        let seen = upstream.seen();
+        let known = |seen: &&upstream::SeenRequest| seen.headers.contains_key(IF_NONE_MATCH);
+        seen.len() - seen.iter().filter(known).count()
+    };
+    let before = whole(&upstream);
+    serve(&api, &["v1", "v2"]);
+    until("the version is known", || {
+        state.resource("x.io", "v2", PARTS, "").is_some()
+    })
+    .await;
+    let known = state.resource("x.io", "v1", PARTS, "").unwrap();
+    assert_eq!(known.equivalents.len(), 2);
+    // The documents are read once more, and both of them.
+    assert_eq!(whole(&upstream) - before, 2);
+}
