@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run -p fairgate-fuzz -- --seconds 60              all targets, 60 s together
 //! cargo run -p fairgate-fuzz -- request_info --runs 1000000 --seed 7
+//! cargo run -p fairgate-fuzz -- request_documents --print 100
 //! cargo run -p fairgate-fuzz -- request_info --input fuzz/artifacts/request_info/crash-…
 //! ```
 //!
@@ -11,6 +12,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Write as _,
     fs, io,
     path::PathBuf,
     process::ExitCode,
@@ -43,6 +45,9 @@ struct Arguments {
     /// Only tries this file.
     #[arg(long)]
     input: Option<PathBuf>,
+    /// Prints so many mutations in hexadecimal, a line each, and runs none.
+    #[arg(long, value_name = "NUMBER")]
+    print: Option<usize>,
     /// Adds inputs with a new outcome, up to this length, to the corpus.
     #[arg(long, value_name = "BYTES")]
     keep: Option<usize>,
@@ -71,6 +76,12 @@ fn run(arguments: &Arguments) -> io::Result<bool> {
         })?,
     };
     let share = Duration::from_secs(arguments.seconds) / u32::try_from(chosen.len()).unwrap_or(1);
+    if let Some(count) = arguments.print {
+        for target in chosen {
+            print_mutations(target, seed, count)?;
+        }
+        return Ok(true);
+    }
     let watchdog = Watchdog::start();
     let mut held = true;
     for target in chosen {
@@ -88,6 +99,21 @@ fn run(arguments: &Arguments) -> io::Result<bool> {
         };
     }
     Ok(held)
+}
+
+/// Prints mutations of the corpus of a target, the first of those that are run with this seed.
+fn print_mutations(target: &Target, seed: u64, count: usize) -> io::Result<()> {
+    let mut inputs = vec![Vec::new()];
+    inputs.extend(corpus::read(target)?.into_iter().map(|(_, data)| data));
+    let mut mutator = Mutator::new(seed, target.dictionary);
+    for _ in 0..count {
+        let mut digits = String::new();
+        for byte in mutator.draw(&inputs) {
+            write!(digits, "{byte:02x}").expect("writing to a string cannot fail");
+        }
+        println!("{digits}");
+    }
+    Ok(())
 }
 
 fn chosen(names: &[String]) -> io::Result<Vec<&'static Target>> {

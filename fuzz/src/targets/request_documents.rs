@@ -1,7 +1,8 @@
 //! The bodies of writes that are judged before they are forwarded; the first byte chooses what they are.
 //!
 //! Properties: the document of a body is judged as the body itself is read; it is its own document, as JSON and as YAML, with
-//! nothing to report; it is bounded by the length of the body. A message in protobuf that is forwarded as it came reads as the
+//! nothing to report; it is bounded by the length of the body. What Kubernetes' own code reads is compared in
+//! `fuzz/tests/request_documents.rs`. A message in protobuf that is forwarded as it came reads as the
 //! same object when it is written again.
 
 use fairgate_objects::{
@@ -65,17 +66,13 @@ const POD: ExpectedType<'static> = ExpectedType {
     scheme: &[],
 };
 
-fn run(data: &[u8]) -> Outcome {
-    let (&control, body) = data.split_first().unwrap_or((&0, &[]));
-    let format = body_format(control);
-    if format == BodyFormat::Protobuf {
-        return message(body);
-    }
+/// What the body of an input is, by its first byte.
+pub fn document_type(control: u8) -> DocumentType<'static> {
     let expect = ExpectedType {
         scheme: built_in_types(),
         ..POD
     };
-    let ty = [
+    [
         DocumentType::Object(expect),
         DocumentType::Unstructured {
             version: "v1",
@@ -86,7 +83,16 @@ fn run(data: &[u8]) -> Outcome {
         DocumentType::MergePatch,
         DocumentType::Apply,
         DocumentType::StrategicPatch,
-    ][usize::from(control / 3) % 7];
+    ][usize::from(control / 3) % 7]
+}
+
+fn run(data: &[u8]) -> Outcome {
+    let (&control, body) = data.split_first().unwrap_or((&0, &[]));
+    let format = body_format(control);
+    if format == BodyFormat::Protobuf {
+        return message(body);
+    }
+    let ty = document_type(control);
     let read =
         |format, body: &[u8]| request_document::read(&ty, format, body, FieldValidation::Warn);
     let document = match read(format, body) {
@@ -106,7 +112,7 @@ fn run(data: &[u8]) -> Outcome {
     if matches!(ty, DocumentType::Apply) && body.len() < 150 {
         assert_eq!(read(BodyFormat::Yaml, &document.text), Ok(same));
     }
-    if matches!(ty, DocumentType::Object(_)) {
+    if let DocumentType::Object(expect) = ty {
         let judged = decode_body(BodyFormat::Json, &document.text, &expect, false);
         let sent = decode_body(format, body, &expect, false);
         match (judged, sent) {

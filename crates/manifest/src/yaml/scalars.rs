@@ -42,12 +42,33 @@ fn integer(digits: &str) -> Option<Value> {
     }
 }
 
-/// A floating-point number as Go converts it to JSON: an integer if it has no fraction.
+/// A floating-point number as Go converts it to JSON: an integer if it has no fraction, of the fewest digits that identify it.
 pub(super) fn whole_or_float(float: f64) -> Option<Value> {
-    const EXACT: f64 = 9e18;
-    if float.fract() == 0.0 && float.abs() < EXACT {
-        #[expect(clippy::cast_possible_truncation, reason = "whole, and within range")]
-        return Some(Value::from(float as i64));
+    let whole = || float.to_string().parse::<i64>().ok();
+    if let Some(whole) = (float.fract() == 0.0).then(whole).flatten() {
+        return Some(Value::from(whole));
     }
     Number::from_f64(float).map(Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whole_floats_are_integers_of_the_digits_that_go_writes() {
+        for (float, value) in [
+            (5.0, json!(5)),
+            (-0.0, json!(0)),
+            (1.5, json!(1.5)),
+            (9_007_199_254_740_992.0, json!(9_007_199_254_740_992_i64)),
+            (92_233_720_364_775_807.0, json!(92_233_720_364_775_800_i64)),
+            (9.2e18, json!(9_200_000_000_000_000_000_i64)),
+            (1e19, json!(1e19)),
+        ] {
+            assert_eq!(whole_or_float(float), Some(value), "{float}");
+        }
+    }
 }
