@@ -108,7 +108,8 @@ impl BodyObject {
         if self.fidelity > Fidelity::AsSent
             && let Some(strategy) = self.strategy
         {
-            strategy.apply(&mut object, old, facts, &self.fresh);
+            let applied = strategy.apply(&mut object, old, facts, &self.fresh);
+            applied.map_err(|error| StatusError::bad_request(error.to_string()))?;
         }
         Ok(object)
     }

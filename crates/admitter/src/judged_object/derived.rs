@@ -6,18 +6,41 @@
 
 use serde_json::{Map, Value, json};
 
-/// Fills them in an object, of which `old` is what is stored. What has the wrong type stays, which the server refuses.
-pub(super) fn fill(object: &mut Value, old: Option<&Value>, group: &str, resource: &str) {
+/// How many requirements the selectors of a pod may get. Each takes much more memory than the key in the body that asks for it.
+const MAX_REQUIREMENTS: usize = 1_000;
+/// The longest value of a label, in bytes. A pod with a longer one is not stored.
+const LONGEST_LABEL: usize = 63;
+
+/// Fills them in an object, of which `old` is what is stored. What has the wrong type stays, which the server refuses. Costs time and
+/// memory linear in the size of both.
+///
+/// # Errors
+///
+/// The selectors of a pod would get too many requirements.
+pub(super) fn fill(
+    object: &mut Value,
+    old: Option<&Value>,
+    group: &str,
+    resource: &str,
+) -> Result<(), TooManyRequirements> {
     match (group, resource) {
         ("", "pods") if old.is_none() => {
             app_armor_profiles(object);
-            selected_label_keys(object);
+            selected_label_keys(object)?;
         }
         ("", "persistentvolumeclaims") => data_sources(object, old),
         ("", "services") => cluster_ips(object, old),
         _ => {}
     }
+    Ok(())
 }
+
+/// The keys of labels in a pod stand for more than [`MAX_REQUIREMENTS`] requirements of its selectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the matchLabelKeys and mismatchLabelKeys of the pod have more than {MAX_REQUIREMENTS} keys of its labels"
+)]
+pub(crate) struct TooManyRequirements;
 
 /// The list at a path.
 fn list_mut<'a>(object: &'a mut Value, path: &str) -> impl Iterator<Item = &'a mut Value> {
@@ -43,7 +66,7 @@ fn app_armor_profiles(pod: &mut Value) {
         return;
     }
     let annotations = pod.pointer("/metadata/annotations").cloned();
-    let Some(Value::Object(annotations)) = annotations else {
+    let Some(Value::Object(mut annotations)) = annotations else {
         return;
     };
     let of_pod = pod.pointer("/spec/securityContext/appArmorProfile");
@@ -51,8 +74,10 @@ fn app_armor_profiles(pod: &mut Value) {
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in list_mut(pod, &format!("/spec/{list}")) {
             let name = container["name"].as_str().unwrap_or_default();
-            let annotation = annotations.get(&format!("{PREFIX}{name}"));
-            let profile = annotation.and_then(Value::as_str).and_then(profile_of);
+            // No other container of a pod that is stored has the name.
+            let annotation = annotations.remove(&format!("{PREFIX}{name}"));
+            let profile = annotation.as_ref().and_then(Value::as_str);
+            let profile = profile.and_then(profile_of);
             let Some(profile) = profile.filter(|found| Some(found) != of_pod.as_ref()) else {
                 continue;
             };
@@ -86,50 +111,81 @@ fn profile_of(annotation: &str) -> Option<Value> {
 }
 
 /// Selectors select by the labels of the pod that their `matchLabelKeys` and `mismatchLabelKeys` name.
-fn selected_label_keys(pod: &mut Value) {
+fn selected_label_keys(pod: &mut Value) -> Result<(), TooManyRequirements> {
     let labels = pod.pointer("/metadata/labels").cloned();
     let Some(Value::Object(labels)) = labels else {
-        return;
+        return Ok(());
+    };
+    let mut selecting = LabelSelecting {
+        labels,
+        left: MAX_REQUIREMENTS,
     };
     for affinity in ["podAffinity", "podAntiAffinity"] {
         let path = format!("/spec/affinity/{affinity}");
         let preferred = format!("{path}/preferredDuringSchedulingIgnoredDuringExecution");
         for weighted in list_mut(pod, &preferred) {
             if let Some(term) = weighted.get_mut("podAffinityTerm") {
-                select_by_keys(term, "matchLabelKeys", "In", &labels);
-                select_by_keys(term, "mismatchLabelKeys", "NotIn", &labels);
+                selecting.term(term)?;
             }
         }
         let required = format!("{path}/requiredDuringSchedulingIgnoredDuringExecution");
         for term in list_mut(pod, &required) {
-            select_by_keys(term, "matchLabelKeys", "In", &labels);
-            select_by_keys(term, "mismatchLabelKeys", "NotIn", &labels);
+            selecting.term(term)?;
         }
     }
     for constraint in list_mut(pod, "/spec/topologySpreadConstraints") {
-        select_by_keys(constraint, "matchLabelKeys", "In", &labels);
+        selecting.by_keys(constraint, "matchLabelKeys", "In")?;
     }
+    Ok(())
 }
 
-fn select_by_keys(term: &mut Value, keys: &str, operator: &str, labels: &Map<String, Value>) {
-    let keys = term.get(keys).and_then(Value::as_array).into_iter();
-    let selected: Vec<Value> = keys
-        .flatten()
-        .filter_map(Value::as_str)
-        .filter_map(|key| Some((key, labels.get(key)?)))
-        .map(|(key, value)| json!({"key": key, "operator": operator, "values": [value]}))
-        .collect();
-    let Some(Value::Object(selector)) = term.get_mut("labelSelector") else {
-        return;
-    };
-    if selected.is_empty() {
-        return;
+/// Adds the labels of a pod to its selectors.
+struct LabelSelecting {
+    labels: Map<String, Value>,
+    /// How many requirements may still be added.
+    left: usize,
+}
+
+impl LabelSelecting {
+    fn term(&mut self, term: &mut Value) -> Result<(), TooManyRequirements> {
+        self.by_keys(term, "matchLabelKeys", "In")?;
+        self.by_keys(term, "mismatchLabelKeys", "NotIn")
     }
-    if lacks(selector, "matchExpressions") {
-        selector.insert("matchExpressions".to_owned(), json!([]));
-    }
-    if let Some(expressions) = selector["matchExpressions"].as_array_mut() {
-        expressions.extend(selected);
+
+    fn by_keys(
+        &mut self,
+        term: &mut Value,
+        keys: &str,
+        operator: &str,
+    ) -> Result<(), TooManyRequirements> {
+        let keys = term
+            .get(keys)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let label = |key: &Value| {
+            let (key, value) = self.labels.get_key_value(key.as_str()?)?;
+            (value.as_str()?.len() <= LONGEST_LABEL)
+                .then(|| json!({"key": key, "operator": operator, "values": [value]}))
+        };
+        let selected: Vec<Value> = keys.filter_map(label).take(self.left + 1).collect();
+        let Some(Value::Object(selector)) = term.get_mut("labelSelector") else {
+            return Ok(());
+        };
+        self.left = self
+            .left
+            .checked_sub(selected.len())
+            .ok_or(TooManyRequirements)?;
+        if selected.is_empty() {
+            return Ok(());
+        }
+        if lacks(selector, "matchExpressions") {
+            selector.insert("matchExpressions".to_owned(), json!([]));
+        }
+        if let Some(expressions) = selector["matchExpressions"].as_array_mut() {
+            expressions.extend(selected);
+        }
+        Ok(())
     }
 }
 
@@ -252,7 +308,7 @@ mod tests {
 
     fn filled(resource: &str, object: &Value, old: Option<&Value>) -> Value {
         let mut object = object.clone();
-        fill(&mut object, old, "", resource);
+        fill(&mut object, old, "", resource).unwrap();
         object
     }
 
@@ -369,6 +425,29 @@ mod tests {
         );
         assert_eq!([&required[1], &spread[1]], [&without, &without]);
         assert_eq!(filled("pods", &pod, Some(&pod)), pod, "an update");
+    }
+
+    #[test]
+    fn a_short_body_is_not_filled_with_much() {
+        let pod = |constraints: usize, label: &str| {
+            let keys = vec!["a"; 100];
+            let constraint = json!({"matchLabelKeys": keys, "labelSelector": {}});
+            json!({"metadata": {"labels": {"a": label}}, "spec": {"topologySpreadConstraints": vec![constraint; constraints]}})
+        };
+        let mut most = pod(10, "x");
+        assert_eq!(fill(&mut most, None, "", "pods"), Ok(()));
+        let refused = fill(&mut pod(11, "x"), None, "", "pods");
+        assert_eq!(refused, Err(TooManyRequirements));
+        // The server does not store such a label.
+        let long = pod(1000, &"x".repeat(64));
+        assert_eq!(filled("pods", &long, None), long);
+
+        let mut containers = annotated("unconfined", &json!({}), &json!({"name": "c"}));
+        containers["spec"]["containers"] = json!(vec![json!({"name": "c"}); 1000]);
+        let filled = filled("pods", &containers, None);
+        let has_profile = |container: &&Value| container.get("securityContext").is_some();
+        let all = filled["spec"]["containers"].as_array().unwrap();
+        assert_eq!(all.iter().filter(has_profile).count(), 1);
     }
 
     #[test]

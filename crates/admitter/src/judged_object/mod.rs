@@ -24,6 +24,7 @@ use serde_json::{Map, Value, json};
 
 use crate::facts::WriteFacts;
 pub(crate) use creation::Fresh;
+pub(crate) use derived::TooManyRequirements;
 use table::{BUILT_IN, CreatedStatus, ResourceStrategy, Taken};
 
 /// How the server makes the object of a write out of its body.
@@ -77,16 +78,20 @@ fn custom(subresource: &str, has_status: bool) -> Option<WriteStrategy> {
 
 impl WriteStrategy {
     /// Makes the object in the body the one that policies see. `old` is the stored object, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The body asks for more than is made of one.
     pub(crate) fn apply(
         &self,
         object: &mut Value,
         old: Option<&Value>,
         facts: &WriteFacts,
         fresh: &Fresh,
-    ) {
+    ) -> Result<(), TooManyRequirements> {
         two_names::unite(object, &facts.group, &facts.resource);
         if matches!(self, Self::Resource(_)) {
-            derived::fill(object, old, &facts.group, &facts.resource);
+            derived::fill(object, old, &facts.group, &facts.resource)?;
         }
         match (self, old) {
             (Self::Resource(strategy), None) => strategy.create(object, facts, fresh),
@@ -98,6 +103,7 @@ impl WriteStrategy {
             },
             (Self::Subresource(taken), Some(old)) => taken.update(object, old),
         }
+        Ok(())
     }
 }
 
