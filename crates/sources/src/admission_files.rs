@@ -8,7 +8,7 @@ use tokio::time;
 
 use crate::{
     document_set::Revision,
-    files::{POLL_PERIOD, Snapshot},
+    files::{FileLengths, POLL_PERIOD, SETTLE_SHORTER, Snapshot},
 };
 use fairgate_base::{background, clock::Clock};
 use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
@@ -28,6 +28,7 @@ pub struct AdmissionFiles {
     /// Files, and directories whose files are read.
     paths: Vec<PathBuf>,
     seen: Option<Revision>,
+    lengths: FileLengths,
     clock: Clock,
     /// When they were last read.
     last_read: Arc<Mutex<Time>>,
@@ -39,6 +40,7 @@ impl AdmissionFiles {
         Self {
             paths,
             seen: None,
+            lengths: FileLengths::default(),
             last_read: Arc::new(Mutex::new(clock.now())),
             clock,
         }
@@ -78,7 +80,8 @@ impl PolicyFeed for AdmissionFiles {
             };
             // Two readings in a row have to agree, so that a half-written set is never used.
             for _ in 0..MAX_READINGS {
-                time::sleep(SETTLE).await;
+                let is_shorter = snapshot.is_shorter_than(&self.lengths);
+                time::sleep(if is_shorter { SETTLE_SHORTER } else { SETTLE }).await;
                 let Some(again) = self.read().await else {
                     break;
                 };
@@ -88,9 +91,10 @@ impl PolicyFeed for AdmissionFiles {
                     break;
                 }
             }
-            let revision = snapshot.revision().clone();
+            let (revision, lengths) = (snapshot.revision().clone(), snapshot.lengths());
             if let Ok(documents) = background::run(move || documents(snapshot)).await {
                 self.seen = Some(revision);
+                self.lengths = lengths;
                 return documents;
             }
         }
@@ -112,6 +116,7 @@ fn documents(snapshot: Snapshot) -> PolicyDocuments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::tests::Scratch;
 
     #[tokio::test]
     async fn files_are_silent_until_they_are_read_again() {
@@ -123,5 +128,25 @@ mod tests {
         assert_eq!(silence(), minute);
         assert!(files.next().await.documents.is_empty());
         assert_eq!(silence(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_being_written_is_not_taken_for_an_empty_one() {
+        let scratch = Scratch::new("written");
+        let write = |text: &str| scratch.write("policies.yaml", text);
+        let two = "kind: A\n---\nkind: B\n";
+        write(two);
+        let mut files = AdmissionFiles::new(vec![scratch.0.clone()], Clock::system());
+        assert_eq!(files.next().await.documents.len(), 2);
+        for beginning in ["", "kind: A\n"] {
+            write(beginning);
+            let soon = time::timeout(Duration::from_secs(1), files.next()).await;
+            assert!(soon.is_err(), "{beginning:?} is used");
+        }
+        write(&format!("{two}---\nkind: C\n"));
+        assert_eq!(files.next().await.documents.len(), 3);
+        // One that stays empty is.
+        write("");
+        assert!(files.next().await.documents.is_empty());
     }
 }

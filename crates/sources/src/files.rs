@@ -8,6 +8,7 @@
 //! Not here: what a document means.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     io::{self, Read as _},
     path::{Path, PathBuf},
@@ -35,6 +36,9 @@ pub(crate) const POLL_PERIOD: Duration = Duration::from_millis(500);
 /// The pause before the second reading after a change.
 const SETTLE: Duration = Duration::from_millis(50);
 
+/// The same if a file is shorter than it was: who writes a file anew empties it first, and may be stopped then.
+pub(crate) const SETTLE_SHORTER: Duration = Duration::from_secs(2);
+
 /// The number of readings after which a directory that keeps changing is used as it is.
 const MAX_READINGS: usize = 20;
 
@@ -46,6 +50,7 @@ pub struct FileSource {
     settle: Duration,
     nudge: Arc<Notify>,
     seen: Option<Revision>,
+    lengths: FileLengths,
     nudged: bool,
 }
 
@@ -70,6 +75,7 @@ impl FileSource {
             settle,
             nudge: Arc::default(),
             seen: None,
+            lengths: FileLengths::default(),
             nudged: false,
         }
     }
@@ -95,7 +101,13 @@ impl FileSource {
     /// Reads the directory until two readings in a row agree.
     async fn read_settled(&self, mut snapshot: Snapshot) -> Snapshot {
         for _ in 0..MAX_READINGS {
-            time::sleep(self.settle).await;
+            let is_shorter = snapshot.is_shorter_than(&self.lengths);
+            time::sleep(if is_shorter {
+                SETTLE_SHORTER
+            } else {
+                self.settle
+            })
+            .await;
             let again = self.read().await;
             if again.revision == snapshot.revision {
                 break;
@@ -107,12 +119,13 @@ impl FileSource {
 
     /// Turns a snapshot into documents, on the blocking pool.
     async fn yielded(&mut self, snapshot: Snapshot) -> DocumentSet {
-        let revision = snapshot.revision.clone();
+        let (revision, lengths) = (snapshot.revision.clone(), snapshot.lengths());
         let set = match task::spawn_blocking(move || snapshot.into_set()).await {
             Ok(set) => set,
             Err(error) => Snapshot::failed(&self.directory, &error.to_string()).into_set(),
         };
         self.seen = Some(revision);
+        self.lengths = lengths;
         self.nudged = false;
         set
     }
@@ -188,6 +201,9 @@ pub fn load_raw_from(name: &str, input: impl io::Read) -> RawDocuments {
     read_from(name, input).into_documents()
 }
 
+/// The lengths of files in bytes, by their names.
+pub(super) type FileLengths = BTreeMap<String, usize>;
+
 /// Files at one moment.
 pub(super) struct Snapshot {
     revision: Revision,
@@ -213,6 +229,20 @@ impl Snapshot {
             }
         }
         Self::from_files(files)
+    }
+
+    /// Those of the files that can be read.
+    pub(super) fn lengths(&self) -> FileLengths {
+        let readable = |(name, text): &FileText| Some((name.clone(), text.as_ref().ok()?.len()));
+        self.files.iter().filter_map(readable).collect()
+    }
+
+    /// Whether one of the files is shorter than it was.
+    pub(super) fn is_shorter_than(&self, before: &FileLengths) -> bool {
+        self.files.iter().any(|(name, text)| {
+            let length = text.as_ref().map_or(0, Vec::len);
+            before.get(name).is_some_and(|before| length < *before)
+        })
     }
 
     /// The revision; equal revisions have equal contents.
@@ -302,7 +332,7 @@ fn unreadable(origin: String, message: String) -> Finding {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{
         fs,
         os::unix::fs::symlink,
@@ -314,10 +344,10 @@ mod tests {
     use super::*;
 
     /// A directory that is removed when dropped.
-    struct Scratch(PathBuf);
+    pub(crate) struct Scratch(pub(crate) PathBuf);
 
     impl Scratch {
-        fn new(name: &str) -> Self {
+        pub(crate) fn new(name: &str) -> Self {
             // Tests that run at a time may use the same name.
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -327,7 +357,7 @@ mod tests {
             Self(path)
         }
 
-        fn write(&self, name: &str, text: &str) {
+        pub(crate) fn write(&self, name: &str, text: &str) {
             fs::write(self.0.join(name), text).unwrap();
         }
 
