@@ -57,7 +57,9 @@ func TestAPolicyHoldsForNewVersionsOfItsResource(t *testing.T) {
 			}
 			measured(t, one.name+": judging a new version of a resource begins", took.Seconds(), "s", 0)
 		}
-		// The other way round, the versions that are known are judged by a policy about a new one, once it is known.
+		// The other way round, the versions that are known are judged by a policy about a new one, once it is known. With the other policy,
+		// each write would be judged, and the gateway would look at the definition.
+		one.expect(ctx, t, one.upstream, Request{Method: "DELETE", Path: bindingsPath + "/versions"}, http.StatusOK)
 		patch := Request{Method: "PATCH", Path: definitionsPath + "/parts." + versionedGroup, Headers: map[string]string{contentHeader: mergePatch}, Body: versionedKind(append(known, "v6")...)}
 		one.expect(ctx, t, one.upstream, patch, http.StatusOK)
 		codes, took := one.untilDenied(ctx, t, "v1", "late")
