@@ -111,13 +111,14 @@ fn search(options: &Options) -> Vec<Find> {
 
 fn print_find(find: &Find) {
     println!(
-        "climb {:>5}: {:<34} harm {:>8.2}, confirmed {:>8.2} (waits {:.2}, share {:.2})",
+        "climb {:>5}: {:<34} harm {:>8.2}, confirmed {:>8.2} (waits {:.2}, share {:.2}), unavoidable {:.2}",
         find.number,
         find.attack.victim.name(),
         find.searched.worst(),
         find.confirmed.worst(),
         find.confirmed.waits,
         find.confirmed.share,
+        find.unavoidable.worst(),
     );
 }
 
@@ -145,6 +146,13 @@ fn show(find: &Find, options: &Options) -> Result<(), String> {
     fs::write(&path, text + "\n").map_err(|error| failed(&error))
 }
 
+/// How many finds are so, and the harm of the worst of them.
+fn counted(finds: &[&Find], is_so: impl Fn(&Find) -> bool) -> (usize, f64) {
+    let harms = finds.iter().filter(|find| is_so(find));
+    let harms: Vec<f64> = harms.map(|find| find.confirmed.worst()).collect();
+    (harms.len(), harms.into_iter().fold(0.0, f64::max))
+}
+
 fn main() -> ExitCode {
     let options = match options() {
         Ok(options) => options,
@@ -164,26 +172,31 @@ fn main() -> ExitCode {
             }
         }
     }
-    println!("\nvictim                              climbs  beyond the bounds  worst");
-    let mut beyond_all = 0;
-    for victim in Victim::ALL {
-        let of_victim = found.iter().filter(|find| find.attack.victim == victim);
-        let harms: Vec<f64> = of_victim.map(|find| find.confirmed.worst()).collect();
-        let beyond = harms.iter().filter(|harm| **harm > 1.0).count();
-        let worst = harms.iter().copied().fold(0.0, f64::max);
-        println!(
-            "{:<34} {:>7} {beyond:>18} {worst:>6.2}",
-            victim.name(),
-            harms.len()
-        );
-        beyond_all += beyond;
-    }
     println!(
-        "{} climbs, {} evaluations: {beyond_all} attacks beyond the bounds",
+        "\nvictim                              climbs  beyond the bounds  worst  avoidable  worst"
+    );
+    for victim in Victim::ALL {
+        let finds: Vec<&Find> = found
+            .iter()
+            .filter(|find| find.attack.victim == victim)
+            .collect();
+        let (beyond, worst) = counted(&finds, Find::is_beyond);
+        let (avoidable, worst_avoidable) = counted(&finds, Find::is_avoidable);
+        println!(
+            "{:<34} {:>7} {beyond:>18} {worst:>6.2} {avoidable:>10} {worst_avoidable:>6.2}",
+            victim.name(),
+            finds.len()
+        );
+    }
+    let all: Vec<&Find> = found.iter().collect();
+    let (beyond, _) = counted(&all, Find::is_beyond);
+    let (avoidable, _) = counted(&all, Find::is_avoidable);
+    println!(
+        "{} climbs, {} evaluations: {beyond} attacks beyond the bounds, {avoidable} of them avoidable",
         found.len(),
         found.len() as u64 * u64::from(options.search.climb),
     );
-    if options.check && beyond_all > 0 {
+    if options.check && avoidable > 0 {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ideal::TENANT_WEIGHT;
 pub use measure::{FlowReport, WorldReport};
-pub use run::{run, run_fifo, run_lending};
+pub use run::{run, run_fifo, run_lending, run_preferring};
 
 use fairgate_core::apf::{queueset::DEFAULT_TENANT_WEIGHT, units::Seats};
 

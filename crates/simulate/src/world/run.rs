@@ -1,5 +1,7 @@
 //! A world in virtual time.
 
+mod preferred;
+
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
 use super::{
@@ -8,7 +10,6 @@ use super::{
     duration,
     measure::{Meter, StartedRequest},
 };
-use fairgate_core::random::Random;
 use fairgate_core::{
     apf::{
         LevelIndex, Policy,
@@ -20,8 +21,10 @@ use fairgate_core::{
         units::Seats,
         work::Work,
     },
+    random::Random,
     time::{Time, nanos},
 };
+use preferred::Preferred;
 
 /// The time after which a rejected client tries again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -77,6 +80,8 @@ struct Stage<'a> {
     end: u64,
     /// Whether a request had to wait or was refused since the last rebalancing.
     is_contended: bool,
+    /// A client that is served before all others, if there is one.
+    preferred: Option<Preferred>,
 }
 
 /// Plays `world` under `semantics` and measures it. The same world gives the same report.
@@ -87,7 +92,18 @@ struct Stage<'a> {
 ///
 /// If the world is invalid: no seats, a hand that cannot be dealt, a width of 0.
 pub fn run(world: &World, semantics: Semantics) -> WorldReport {
-    play(world, semantics, &world.level, true)
+    play(world, semantics, &world.level, true, None)
+}
+
+/// Plays `world` under `Improved`, but requests of the client at place `flow` start before those of all others, as soon as their
+/// seats are free. They hold no final seats.
+///
+/// # Panics
+///
+/// If the world is invalid, as in [`run()`].
+pub fn run_preferring(world: &World, flow: usize) -> WorldReport {
+    let flow = u32::try_from(flow).expect("a world has few clients");
+    play(world, Semantics::Improved, &world.level, true, Some(flow))
 }
 
 /// Plays `world` without fairness: all its requests are one flow, in one FIFO queue without a limit.
@@ -102,10 +118,16 @@ pub fn run_fifo(world: &World) -> WorldReport {
         queue_length_limit: u32::MAX,
         ..world.level.clone()
     };
-    play(world, Semantics::Compatible, &shape, false)
+    play(world, Semantics::Compatible, &shape, false, None)
 }
 
-fn play(world: &World, semantics: Semantics, shape: &LevelShape, by_flow: bool) -> WorldReport {
+fn play(
+    world: &World,
+    semantics: Semantics,
+    shape: &LevelShape,
+    by_flow: bool,
+    preferred: Option<u32>,
+) -> WorldReport {
     let queuing = Queuing {
         queues: shape.queues,
         hand_size: shape.hand_size,
@@ -122,6 +144,7 @@ fn play(world: &World, semantics: Semantics, shape: &LevelShape, by_flow: bool) 
         &mut Decisions::default(),
     );
     let mut stage = Stage::new(world, level, by_flow);
+    stage.preferred = preferred.map(|flow| Preferred::new(flow, shape.seats));
     while stage.next().is_some_and(|at| at <= stage.end) {
         stage.step();
     }
@@ -205,6 +228,7 @@ impl<'a> Stage<'a> {
             meter: Meter::new(world),
             end: nanos(duration(world.warm_up_seconds + world.seconds)),
             is_contended: false,
+            preferred: None,
         };
         stage.open();
         stage
@@ -271,10 +295,17 @@ impl Stage<'_> {
             WorldEvent::Limit(place) => {
                 let (_, seats) = self.world.level.limits[place as usize];
                 self.meter.limit(seats);
-                self.level
-                    .act(|set| set.set_limit(now, seats, seats, &mut out));
+                if !self.limit_preferred(seats) {
+                    self.level
+                        .act(|set| set.set_limit(now, seats, seats, &mut out));
+                }
             }
         }
+        self.carry_out(now, out);
+        self.serve_preferred(now);
+    }
+
+    fn carry_out(&mut self, now: Time, out: QueueSetEvents<Number>) {
         if let Some(number) = out.replaced {
             self.replaced(now, number);
         }
@@ -306,13 +337,21 @@ impl Stage<'_> {
         }
         let number = Number::try_from(self.requests.len()).expect("a few million requests");
         self.requests.push(request);
+        if self.prefers(flow) {
+            self.call_preferred(now, number);
+            return;
+        }
         let arriving = self.arriving(number, spec);
         match self.level.act(|set| set.arrive(now, arriving, out)) {
             Admission::Execute(id) => {
                 self.requests[number as usize].id = Some(id);
                 self.begin(now, number);
             }
-            Admission::Wait(id) => self.wait(now, number, id),
+            Admission::Wait(id) => {
+                self.requests[number as usize].id = Some(id);
+                self.is_contended = true;
+                self.wait(now, number);
+            }
             Admission::Reject(_) => self.refused(now, flow),
         }
     }
@@ -353,11 +392,9 @@ impl Stage<'_> {
         }
     }
 
-    fn wait(&mut self, now: Time, number: Number, id: EntryId) {
+    fn wait(&mut self, now: Time, number: Number) {
         let request = &mut self.requests[number as usize];
-        request.id = Some(id);
         request.waits = true;
-        self.is_contended = true;
         let (flow, width) = (request.flow, request.width);
         self.meter.waits(width);
         let spec = &self.world.flows[flow as usize];
@@ -389,16 +426,22 @@ impl Stage<'_> {
             service: request.service,
             longest_executing: request.longest_executing,
         });
+        let (flow, width) = (request.flow, request.width);
         let end = now.plus(request.service).as_nanos();
+        self.count_executing(flow, 0, width);
         self.at(end, WorldEvent::End(number));
     }
 
     fn finish(&mut self, now: Time, number: Number, out: &mut QueueSetEvents<Number>) {
         let request = &self.requests[number as usize];
-        let (flow, service) = (request.flow, request.service);
+        let (flow, service, width) = (request.flow, request.service, request.width);
         self.meter.ends(service);
-        let id = request.id.expect("what executes was admitted");
-        if let Some(release) = self.level.act(|set| set.finish(now, id, out)) {
+        let id = request.id;
+        self.count_executing(flow, width, 0);
+        // A preferred request does not enter the level.
+        if let Some(id) = id
+            && let Some(release) = self.level.act(|set| set.finish(now, id, out))
+        {
             self.at(release.as_nanos(), WorldEvent::Tick);
         }
         self.call_again(now, flow);
@@ -412,8 +455,9 @@ impl Stage<'_> {
         self.meter.waits_no_more(request.width);
         let flow = request.flow;
         self.meter.gives_up(now, flow, request.arrived);
-        let id = request.id.expect("what waits was admitted");
-        self.level.act(|set| set.cancel(now, id, out));
+        if let Some(id) = request.id {
+            self.level.act(|set| set.cancel(now, id, out));
+        }
         self.call_again(now, flow);
     }
 

@@ -11,10 +11,11 @@ pub use attack::{Attack, Attacker};
 pub use victim::{VICTIM, Victim};
 
 use super::{
-    TENANT_WEIGHT, World,
+    FlowSpec, TENANT_WEIGHT, World, WorldReport,
     judge::{ClientComparison, LEAST_SHARE, compare, run_both},
+    run, run_preferring,
 };
-use fairgate_core::random::Random;
+use fairgate_core::{apf::policy::Semantics, random::Random};
 
 /// How to search.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +63,20 @@ pub struct Find {
     pub world: World,
     /// See `world`.
     pub confirmed: Harm,
+    /// The harm that remains if the victim goes before everybody else.
+    pub unavoidable: Harm,
+}
+
+impl Find {
+    /// Whether the victim is worse off than it may be.
+    pub fn is_beyond(&self) -> bool {
+        self.confirmed.worst() > 1.0
+    }
+
+    /// Whether the victim is worse off than it may be, and need not be.
+    pub fn is_avoidable(&self) -> bool {
+        self.is_beyond() && self.unavoidable.worst() <= 1.0
+    }
 }
 
 /// How a victim fares, in bounds: above 1 it is worse off than it may be.
@@ -90,7 +105,25 @@ impl Harm {
 
     /// The harm to the victim of `world`, the client that is called [`VICTIM`]; none if there is no such client.
     pub fn in_world(world: &World, tenant_weight: f64) -> Self {
-        let clients = compare(world, &run_both(world), tenant_weight, 1);
+        Self::between(world, &run_both(world), tenant_weight)
+    }
+
+    /// The harm to the victim of `world` that remains if its requests start before those of all others, as soon as their seats are
+    /// free: no rule can do less that divides what is left as `Improved` does, and interrupts nothing.
+    pub fn unavoidable_in_world(world: &World, tenant_weight: f64) -> Self {
+        let is_victim = |(_, flow): &(usize, &FlowSpec)| flow.name == VICTIM;
+        let Some((place, _)) = world.flows.iter().enumerate().find(is_victim) else {
+            return Self::default();
+        };
+        let reports = [
+            run(world, Semantics::Compatible),
+            run_preferring(world, place),
+        ];
+        Self::between(world, &reports, tenant_weight)
+    }
+
+    fn between(world: &World, reports: &[WorldReport; 2], tenant_weight: f64) -> Self {
+        let clients = compare(world, reports, tenant_weight, 1);
         let victim = clients.iter().find(|client| client.name == VICTIM);
         victim.map_or_else(Self::default, Self::of)
     }
@@ -133,12 +166,18 @@ pub fn climb(options: &SearchOptions, number: u64) -> Find {
             (attack, world, confirmed) = (simple, simple_world, simple_harm);
         }
     }
+    let unavoidable = if confirmed.worst() > 1.0 {
+        Harm::unavoidable_in_world(&world, options.tenant_weight)
+    } else {
+        Harm::default()
+    };
     Find {
         number,
         attack,
         searched,
         world,
         confirmed,
+        unavoidable,
     }
 }
 
