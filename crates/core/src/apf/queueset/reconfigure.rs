@@ -2,7 +2,7 @@
 //!
 //! Waiting requests stay in their queues.
 
-use super::{Discipline, NONE, Phase, Queue, QueueSet, QueueSetEvents, Sums};
+use super::{Discipline, NONE, Phase, Queue, QueueSet, QueueSetEvents, Sums, drains::Blocked};
 use crate::{
     apf::{spec::Semantics, units::Seats, work::Work},
     time::Time,
@@ -78,6 +78,8 @@ impl<W: Copy> QueueSet<W> {
         self.order.clear();
         self.turns.clear();
         self.flows.clear();
+        // Its head may be no request of a flow any more.
+        self.blocked = Blocked::default();
         let r = self.virtual_time.r();
         for queue in &mut self.slots {
             *queue = Queue {

@@ -382,3 +382,28 @@ fn flows_have_no_turns_from_before_the_semantics_changed() {
     assert_eq!(stage.started, ["busy", "a", "b", "c", "d"]);
     assert_eq!(stage.set.summary().waiting, 0);
 }
+
+#[test]
+fn nobody_pays_for_seats_that_were_drained_before_the_semantics_changed() {
+    let mut stage = Stage::new(improved(two_queues(), 3));
+    for (hash, name) in (0..).zip(["a", "b", "c"]) {
+        stage.arrive(at(0), name, hash, Work::ONE);
+    }
+    stage.arrive(at(1), "wide", 3, Work::seats(2));
+    stage.arrive(at(2), "narrow", 4, Work::ONE);
+    stage.finish(at(10), "a");
+    assert!(
+        stage.blocked > 0,
+        "a seat is kept free for the wide request"
+    );
+    stage.switch(at(20), Semantics::Compatible);
+    stage.finish(at(30), "b");
+    stage.finish(at(31), "c");
+    stage.arrive(at(32), "other", 5, Work::seats(2));
+    stage.finish(at(33), "narrow");
+    assert_eq!(stage.started[3..], ["narrow", "wide"]);
+    // A seat is free and kept for the other wide request. The one before it executes, and is no request of a flow any more.
+    stage.switch(at(40), Semantics::Improved);
+    stage.finish(at(41), "wide");
+    assert_eq!(stage.started.last(), Some(&"other"));
+}
