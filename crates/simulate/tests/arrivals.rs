@@ -58,21 +58,28 @@ fn a_small_flow_is_not_refused_because_large_ones_fill_its_hand() {
 
 /// Found attacks that still do harm, and how much at most. Those with any width do it by requests wider than the gateway ever estimates, most of
 /// them as wide as the level, which drain it and give up or hold all of it.
-const STILL_HARMFUL: [(&str, f64); 14] = [
+const STILL_HARMFUL: [(&str, f64); 10] = [
     ("any-width-seed-11-climb-3.json", 5.5),
-    ("any-width-seed-2-climb-26.json", 10.1),
-    ("any-width-seed-202-climb-12.json", 255.9),
-    ("any-width-seed-202-climb-29.json", 21.2),
+    ("any-width-seed-202-climb-12.json", 256.3),
+    ("any-width-seed-202-climb-29.json", 22.1),
     ("any-width-seed-202-climb-33.json", 13.1),
-    ("any-width-seed-202-climb-79.json", 66.1),
-    ("any-width-seed-202-climb-80.json", 3.0),
-    ("seed-101-climb-17.json", 2.2),
+    ("any-width-seed-202-climb-80.json", 3.5),
+    ("any-width-seed-3-climb-9.json", 4.0),
     ("seed-101-climb-4.json", 6.8),
-    ("seed-101-climb-50.json", 3.8),
-    ("seed-101-climb-89.json", 2.0),
-    ("seed-202-climb-73.json", 3.8),
-    ("seed-404-climb-15.json", 3.7),
-    ("seed-505-climb-5.json", 13.7),
+    ("seed-101-climb-50.json", 3.7),
+    ("seed-404-climb-15.json", 1.4),
+    ("seed-505-climb-5.json", 13.1),
+];
+
+/// Those of [`STILL_HARMFUL`] in which the victim is worse off than it may be even if its requests go before those of all others.
+const UNAVOIDABLE: [&str; 7] = [
+    "any-width-seed-202-climb-12.json",
+    "any-width-seed-202-climb-29.json",
+    "any-width-seed-202-climb-33.json",
+    "any-width-seed-202-climb-80.json",
+    "any-width-seed-3-climb-9.json",
+    "seed-101-climb-4.json",
+    "seed-101-climb-50.json",
 ];
 
 /// Worlds that a search found to harm a client within its share, which is called `victim` in them. They are in `tests/worlds`;
@@ -87,6 +94,16 @@ fn no_attack_that_was_found_harms_a_client_within_its_share_but_for_known_ones()
     assert_eq!(names, STILL_HARMFUL.map(|(file, _)| file), "{harmful:.2?}");
     for ((file, harm), (_, most)) in harmful.iter().zip(STILL_HARMFUL) {
         assert!(*harm <= most, "{file}: {harm}");
+    }
+}
+
+#[test]
+fn some_harm_is_done_even_to_a_victim_that_goes_before_everybody_else() {
+    for file in UNAVOIDABLE {
+        let world = found_attacks().into_iter().find(|(name, _)| name == file);
+        let (_, world) = world.expect("the world is kept");
+        let harm = Harm::unavoidable_in_world(&world, TENANT_WEIGHT).worst();
+        assert!(harm > 1.0, "{file}: {harm}");
     }
 }
 

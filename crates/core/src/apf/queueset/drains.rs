@@ -51,7 +51,7 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn postpone(&mut self, next: u32) -> bool {
         let head = self.flows.at(next).head();
         let is_drained_for = self.blocked.head == Some(self.entries.id(head));
-        if is_drained_for || self.turns.first_start() >= self.earliest_drain(next) {
+        if is_drained_for || self.turns.start_of(next) >= self.earliest_drain(next) {
             return false;
         }
         self.settle_flow(next);

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use super::{
     NONE, QueueSet, QueueSetEvents, flows::FlowState, service_times::moved, tenants::Weight,
-    virtual_time::VirtualTime,
+    turns::Turn, virtual_time::VirtualTime,
 };
 use crate::apf::units::{SeatSeconds, Seats};
 
@@ -66,7 +66,7 @@ impl<W: Copy> QueueSet<W> {
         events: &mut QueueSetEvents<W>,
     ) {
         while self.sums.waiting > 0 {
-            let Some(flow) = self.turns.first() else {
+            let Some(flow) = self.next_flow() else {
                 return;
             };
             if let Some(displacing) = self.displacing(flow) {
@@ -209,7 +209,7 @@ impl<W: Copy> QueueSet<W> {
         if head.seats <= 1 || !self.fits(head.seats) {
             return;
         }
-        let Some(next) = self.turns.first() else {
+        let Some(next) = self.next_flow() else {
             return;
         };
         let next = self.flows.at(next);
@@ -282,7 +282,9 @@ impl<W: Copy> QueueSet<W> {
         entry.flow = self.flows.number(entry.hash, self.assumed);
         let now = self.virtual_time.r();
         entry.ownership = self.flows.join(entry.flow, entry.tenant, now);
-        entry.flow
+        let flow = entry.flow;
+        self.flows.assume_as_of_owner(flow);
+        flow
     }
 
     /// A flow pays for a request that starts: what such requests take.
@@ -297,11 +299,13 @@ impl<W: Copy> QueueSet<W> {
         let entry = self.entries.at_mut(index);
         entry.assumed = assumed;
         entry.charged = charged;
+        let now = self.virtual_time.r();
         let known = self.flows.at_mut(flow);
         known.start = known.start.plus(charged);
         known.guessed = known.guessed.plus(charged);
         known.begin(seats, self.now);
-        known.fresh = false;
+        known.served = self.now;
+        known.fresh &= seats <= 1 && known.start <= now;
         let is_late = known.start.units() > SET_BACK_ABOVE;
         self.flows.owner_receives(flow, work);
         if is_late {
@@ -327,7 +331,9 @@ impl<W: Copy> QueueSet<W> {
         let known = self.flows.at_mut(flow);
         if LEARNS {
             known.service_time.learn(took);
+            self.flows.owner_learns(flow, took);
         }
+        let known = self.flows.at_mut(flow);
         let actual = SeatSeconds::product(seats, took).plus(last).units();
         known.guessed = known.guessed.minus(charged);
         known.end(seats, started);
@@ -423,6 +429,7 @@ impl<W: Copy> QueueSet<W> {
                 .least_held_for_weight(flow, width.min(self.limit)),
         };
         let hold = u32::try_from(held).unwrap_or(u32::MAX);
+        let since = self.waits_since(flow);
         let mut start = known.start;
         if weight != Weight::ONE {
             // A light flow's first request waits for its weight, too.
@@ -430,7 +437,14 @@ impl<W: Copy> QueueSet<W> {
             start = SeatSeconds::from_units(start.units() + weight.divide(charge) - charge);
         }
         let start = start.max(self.earliest_drain(flow));
-        self.turns.set(flow, start, known.turn, width, hold);
+        let turn = Turn {
+            start,
+            turn: known.turn,
+            width,
+            hold,
+            since,
+        };
+        self.turns.set(flow, turn);
     }
 
     /// Sets virtual time back to zero, and all that is measured in it by as much. O(flows), and once

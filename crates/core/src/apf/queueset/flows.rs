@@ -43,7 +43,9 @@ pub(super) struct FlowState {
     pub(super) start: SeatSeconds,
     /// The part of `start` that is estimated: the assumed work of its executing requests.
     pub(super) guessed: SeatSeconds,
-    /// Whether it had used no more than its share when its first waiting request came.
+    /// When a request of it started last.
+    pub(super) served: Time,
+    /// Whether it has used no more than its share since its first waiting request came.
     pub(super) fresh: bool,
     /// Whether it was far behind virtual time when its first waiting request came.
     pub(super) saved: bool,
@@ -142,6 +144,7 @@ impl FlowTable {
             began: 0,
             start: SeatSeconds::ZERO,
             guessed: SeatSeconds::ZERO,
+            served: Time::ZERO,
             fresh: true,
             saved: false,
             unclaimed: 0,
@@ -313,6 +316,24 @@ impl FlowTable {
         self.tenants.deactivate(owner);
         self.own(number, tenant, now);
         self.tenants.activate(self.all[number as usize].owner);
+    }
+
+    /// A request of the flow took so long.
+    pub(super) fn owner_learns(&mut self, number: u32, took: Nanos) {
+        let owner = self.all[number as usize].owner;
+        self.tenants.learn(owner, took);
+    }
+
+    /// If nothing is known of a flow, its requests are assumed to take as long as those of other flows of its owner. Otherwise
+    /// who has a new name for each request would pay for requests like those of everybody.
+    pub(super) fn assume_as_of_owner(&mut self, number: u32) {
+        let flow = &mut self.all[number as usize];
+        if flow.service_time.learnt > 0 {
+            return;
+        }
+        if let Some(mean) = self.tenants.mean(flow.owner) {
+            flow.service_time = ServiceTimes::assumed(mean);
+        }
     }
 
     /// What the owner of a flow has received by now.

@@ -14,6 +14,7 @@ mod by_queue;
 mod charges;
 mod dispatch;
 mod drains;
+mod due;
 mod fair;
 mod fifo;
 mod flows;

@@ -7,12 +7,12 @@
 //!
 //! Not here: the order of flows ([`super::fair`]).
 
-use super::QueueSet;
+use super::{QueueSet, tenants::Weight};
 use crate::apf::units::Seats;
 
 impl<W: Copy> QueueSet<W> {
     /// Whether a flow holds its part of the seats.
-    fn holds_its_part(&self, flow: u32) -> bool {
+    pub(super) fn holds_its_part(&self, flow: u32) -> bool {
         self.is_a_part(self.flows.held_for_weight(flow, 0))
     }
 
@@ -37,17 +37,22 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more, and has not
-    /// received more by the lag.
+    /// received more than `next` will have; or, if `next` weighs less than 1, not more by the lag.
     pub(super) fn holding_less(&self, next: u32) -> Option<u32> {
         if !self.holds_its_part(next) {
             return None;
         }
         let other = self.first_holding_less(next, self.limit - self.sums.seats_in_use)?;
-        // Seats that are equal at each dispatch need not be equal on average, so a flow that fell behind does not give way. But what it
-        // executes counts to its end, and little of what it did not ask for counts.
+        // Seats that are equal at each dispatch need not be equal on average, so a flow that has received less does not give way. But
+        // what it executes counts to its end, and little of what it did not ask for counts.
         let received = self.expected_progress(next) + self.flows.at(next).unclaimed();
         let owed = self.progress(other).saturating_sub(received);
-        (owed <= self.lag().units()).then_some(other)
+        // What its tenant has received for other names does not show in its own account.
+        let most = match self.flows.weight_of(next) {
+            Weight::ONE => 0,
+            _ => self.lag().units(),
+        };
+        (owed <= most).then_some(other)
     }
 
     /// The work that a flow has received by now for its weight, in units of seat-seconds.

@@ -433,7 +433,11 @@ impl<W: Copy> QueueSet<W> {
         if self.is_compatible() || self.sums.seats_in_use >= self.limit {
             return;
         }
-        let Some(next) = self.turns.first() else {
+        // That a flow has become due is noticed by the next event.
+        let next = self
+            .next_flow()
+            .filter(|next| self.turns.first() == Some(*next));
+        let Some(next) = next else {
             return;
         };
         let head = self.entries.at(self.flows.at(next).head());

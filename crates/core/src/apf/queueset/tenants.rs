@@ -9,10 +9,11 @@
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
-use super::reports::TenantReport;
+use super::{reports::TenantReport, service_times::moved};
 use crate::{
     apf::units::{SeatSeconds, Seats},
     identity_hasher::IdentityHasher,
+    time::Nanos,
 };
 
 /// What the flows of one tenant weigh together at most, where a flow weighs 1, unless configured.
@@ -40,6 +41,9 @@ struct KnownTenant {
     active: u32,
     /// The seats that its flows hold.
     seats: Seats,
+    /// How long its requests take on average, in microseconds, and of how many that is, up to the number that is remembered.
+    mean_micros: u32,
+    learnt: u32,
     /// The work that its flows were given, as if it had been one flow that was always active before it was known, in virtual time.
     received: SeatSeconds,
     /// The virtual time until which it has to pay for seats that were drained for it.
@@ -159,6 +163,8 @@ impl TenantTable {
             known: 1,
             active: 0,
             seats: 0,
+            mean_micros: 0,
+            learnt: 0,
             received: now,
             drained: SeatSeconds::ZERO,
         };
@@ -171,6 +177,24 @@ impl TenantTable {
         };
         self.numbers.insert(hash, number);
         number
+    }
+
+    /// A request of a tenant took so long.
+    pub(super) fn learn(&mut self, number: u32, took: Nanos) {
+        let tenant = &mut self.all[number as usize];
+        let mean = micros(u64::from(tenant.mean_micros));
+        let mean = match tenant.learnt {
+            0 => took,
+            _ => mean,
+        };
+        let mean = moved(mean, &mut tenant.learnt, took);
+        tenant.mean_micros = u32::try_from(mean.as_nanos() / 1_000).unwrap_or(u32::MAX);
+    }
+
+    /// How long the requests of a tenant take on average, if one has ended.
+    pub(super) fn mean(&self, number: u32) -> Option<Nanos> {
+        let tenant = &self.all[number as usize];
+        (tenant.learnt > 0).then_some(micros(tenant.mean_micros.into()))
     }
 
     /// What a tenant has received.
@@ -262,6 +286,10 @@ impl TenantTable {
     }
 }
 
+fn micros(micros: u64) -> Nanos {
+    Nanos::from_nanos(micros * 1_000)
+}
+
 impl Weight {
     pub(super) const ONE: Self = Self {
         numerator: 1,
@@ -324,6 +352,18 @@ mod tests {
             let divided = tenants.weight_of(many).divide(1000);
             assert_eq!(100_000 / divided, flow, "hundredths of each of many flows");
         }
+    }
+
+    #[test]
+    fn how_long_the_requests_of_a_tenant_take_is_known_from_the_first_that_ends() {
+        let mut tenants = TenantTable::new(4);
+        let number = tenants.acquire(1, SeatSeconds::ZERO);
+        assert_eq!(tenants.mean(number), None);
+        tenants.learn(number, Nanos::from_millis(400));
+        assert_eq!(tenants.mean(number), Some(Nanos::from_millis(400)));
+        (0..200).for_each(|_| tenants.learn(number, Nanos::from_millis(10)));
+        let mean = tenants.mean(number).unwrap();
+        assert!(mean < Nanos::from_millis(12), "{mean:?}");
     }
 
     #[test]

@@ -9,7 +9,10 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::NONE;
-use crate::apf::units::{SeatSeconds, Seats};
+use crate::{
+    apf::units::{SeatSeconds, Seats},
+    time::Time,
+};
 
 /// The number of nodes that a search visits.
 const MAX_SCANS: u32 = 128;
@@ -34,6 +37,23 @@ struct TurnNode {
     least_width: Seats,
     /// What a flow would hold for its weight if its head started, in sixteenths of a seat.
     least_hold: u32,
+    /// Since when a flow has waited.
+    since: Time,
+}
+
+/// A flow with waiting requests, as it stands in the order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// The virtual time at which its head is due.
+    pub(super) start: SeatSeconds,
+    /// Breaks ties.
+    pub(super) turn: u32,
+    /// The seats of its head.
+    pub(super) width: Seats,
+    /// What it would hold for its weight with that, in sixteenths of a seat.
+    pub(super) hold: u32,
+    /// Since when it has waited for its turn.
+    pub(super) since: Time,
 }
 
 impl TurnNode {
@@ -43,6 +63,7 @@ impl TurnNode {
         flow: NONE,
         least_width: Seats::MAX,
         least_hold: u32::MAX,
+        since: Time::NEVER,
     };
 
     const fn key(&self) -> (u64, u32) {
@@ -58,6 +79,7 @@ impl TurnNode {
         Self {
             least_width: one.least_width.min(other.least_width),
             least_hold: one.least_hold.min(other.least_hold),
+            since: one.since.min(other.since),
             ..best
         }
     }
@@ -76,22 +98,16 @@ impl Turns {
         self.len
     }
 
-    /// Sets the key of a flow in the order of turns, the width of its head, and what it would hold with that.
-    pub(super) fn set(
-        &mut self,
-        flow: u32,
-        start: SeatSeconds,
-        turn: u32,
-        width: Seats,
-        hold: u32,
-    ) {
+    /// Sets the place of a flow in the order of turns.
+    pub(super) fn set(&mut self, flow: u32, turn: Turn) {
         self.grow(flow as usize + 1);
         let node = TurnNode {
-            start,
-            turn,
+            start: turn.start,
+            turn: turn.turn,
             flow,
-            least_width: width,
-            least_hold: hold,
+            least_width: turn.width,
+            least_hold: turn.hold,
+            since: turn.since,
         };
         let before = self.replace(flow, node);
         self.len += usize::from(before.flow == NONE);
@@ -190,6 +206,18 @@ impl Turns {
         (widest.best.flow != NONE).then_some(widest.best.flow)
     }
 
+    /// Of the flows with a start of at most `latest` that wait since some time, the one that has waited longest. Among many flows,
+    /// only some of those that have waited long are searched.
+    pub(super) fn longest_waiting(&self, latest: SeatSeconds) -> Option<u32> {
+        let mut longest = LongestWaiting {
+            latest,
+            best: TurnNode::EMPTY,
+            scans: MAX_SCANS,
+        };
+        longest.search(&self.nodes, 1);
+        (longest.best.flow != NONE).then_some(longest.best.flow)
+    }
+
     /// Replaces a leaf, and updates the nodes above it.
     fn replace(&mut self, flow: u32, node: TurnNode) -> TurnNode {
         let mut at = self.nodes.len() / 2 + flow as usize;
@@ -281,6 +309,37 @@ impl Widest {
     }
 }
 
+/// A search for the flow that has waited longest.
+struct LongestWaiting {
+    latest: SeatSeconds,
+    best: TurnNode,
+    /// The number of nodes that may still be visited.
+    scans: u32,
+}
+
+impl LongestWaiting {
+    fn search(&mut self, nodes: &[TurnNode], at: usize) {
+        let node = nodes[at];
+        if node.start > self.latest || node.since >= self.best.since || self.scans == 0 {
+            return;
+        }
+        self.scans -= 1;
+        if at >= nodes.len() / 2 {
+            self.best = node;
+            return;
+        }
+        let (left, right) = (2 * at, 2 * at + 1);
+        let children = if nodes[left].since <= nodes[right].since {
+            [left, right]
+        } else {
+            [right, left]
+        };
+        for child in children {
+            self.search(nodes, child);
+        }
+    }
+}
+
 /// The children of a node, the one of the next flow first.
 fn nearer_first(nodes: &[TurnNode], at: usize) -> [usize; 2] {
     let (left, right) = (2 * at, 2 * at + 1);
@@ -299,38 +358,53 @@ mod tests {
 
     use super::*;
 
+    /// A turn of a flow that has waited since so many nanoseconds after the beginning.
+    fn turn(start: u64, turn: u32, width: Seats, hold: u32, since: u64) -> Turn {
+        Turn {
+            start: SeatSeconds::from_units(start),
+            turn,
+            width,
+            hold,
+            since: Time::from_nanos(since),
+        }
+    }
+
     proptest! {
         #[test]
         fn the_tree_gives_the_same_results_as_a_scan_of_all_flows(
-            steps in prop::collection::vec((0u32..40, 0u64..6, 0u32..4, 1u32..5, 0u32..4, any::<bool>()), 1..200),
+            steps in prop::collection::vec((0u32..40, 0u64..6, 0u32..4, 1u32..5, 0u32..4, 0u64..99, any::<bool>()), 1..200),
             width in 0u32..6,
             most in 0u32..5,
             latest in 0u64..6,
         ) {
             let mut turns = Turns::new();
             let mut all = std::collections::BTreeMap::new();
-            for (flow, start, turn, head, hold, present) in steps {
+            for (flow, start, order, head, hold, since, present) in steps {
                 if present {
-                    // No two flows have the same turn.
-                    let turn = turn * 64 + flow;
-                    turns.set(flow, SeatSeconds::from_units(start), turn, head, hold);
-                    all.insert(flow, (start, turn, head, hold));
+                    // No two flows have the same turn, or have waited equally long.
+                    let order = order * 64 + flow;
+                    let since = since * 64 + u64::from(flow);
+                    turns.set(flow, turn(start, order, head, hold, since));
+                    all.insert(flow, (start, order, head, hold, since));
                 } else {
                     turns.remove(flow);
                     all.remove(&flow);
                 }
                 let scan = |widest: u32, most: u32| {
-                    let fitting = all.iter().filter(|(_, (_, _, head, hold))| *head <= widest && *hold <= most);
-                    let least = fitting.min_by_key(|(_, (start, turn, _, _))| (*start, *turn));
+                    let fitting = all.iter().filter(|(_, (_, _, head, hold, _))| *head <= widest && *hold <= most);
+                    let least = fitting.min_by_key(|(_, (start, turn, ..))| (*start, *turn));
                     least.map(|(flow, _)| *flow)
                 };
                 prop_assert_eq!(turns.first(), scan(u32::MAX, u32::MAX));
                 prop_assert_eq!(turns.first_fitting(width), scan(width, u32::MAX));
                 prop_assert_eq!(turns.first_holding(width, most, |_| true), scan(width, most));
-                let fit = all.iter().filter(|(_, (start, _, head, _))| *head <= width && *start <= latest);
-                let widest = fit.min_by_key(|(_, (start, turn, head, _))| (Reverse(*head), *start, *turn));
-                let found = turns.widest_fitting(width, SeatSeconds::from_units(latest));
-                prop_assert_eq!(found, widest.map(|(flow, _)| *flow));
+                let fit = all.iter().filter(|(_, (start, _, head, ..))| *head <= width && *start <= latest);
+                let widest = fit.min_by_key(|(_, (start, turn, head, ..))| (Reverse(*head), *start, *turn));
+                let latest = SeatSeconds::from_units(latest);
+                prop_assert_eq!(turns.widest_fitting(width, latest), widest.map(|(flow, _)| *flow));
+                let early = all.iter().filter(|(_, (start, ..))| SeatSeconds::from_units(*start) <= latest);
+                let longest = early.min_by_key(|(_, (.., since))| *since);
+                prop_assert_eq!(turns.longest_waiting(latest), longest.map(|(flow, _)| *flow));
                 prop_assert_eq!(turns.len(), all.len());
             }
         }
@@ -340,9 +414,9 @@ mod tests {
     fn a_search_among_too_many_flows_looks_at_the_next_ones() {
         let mut turns = Turns::new();
         // In the order of turns, which is that of neither the flows nor their reverse.
-        for turn in 0..1024_u32 {
-            let flow = turn.wrapping_mul(389) % 1024;
-            turns.set(flow, SeatSeconds::from_units(turn.into()), turn, 2, 0);
+        for order in 0..1024_u32 {
+            let flow = order.wrapping_mul(389) % 1024;
+            turns.set(flow, turn(order.into(), order, 2, 0, 0));
         }
         assert_eq!(turns.first(), Some(0));
         assert_eq!(turns.widest_fitting(2, SeatSeconds::MAX), Some(0));

@@ -46,6 +46,35 @@ fn who_was_polite_goes_before_whoever_is_new() {
 }
 
 #[test]
+fn who_was_polite_gives_way_to_nobody_who_has_received_more() {
+    let mut stage = after_a_polite_request();
+    stage.arrive(ms(60), "polite 1", POLITE, Work::ONE);
+    stage.arrive(ms(60), "polite 2", POLITE, Work::ONE);
+    stage.finish(ms(60), "h4");
+    // It holds its part now, one of two seats.
+    stage.finish(ms(60), "h5");
+    assert_eq!(stage.started[7..], ["polite 1", "polite 2"]);
+}
+
+#[test]
+fn flows_that_are_due_have_turns_and_the_one_furthest_behind_does_not_go_first_until_it_has_caught_up()
+ {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
+    let [elephant, early, late] = [1, 2, 3];
+    for name in ["e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7"] {
+        stage.arrive(ms(0), name, elephant, Work::ONE);
+    }
+    for name in ["early 0", "early 1", "early 2"] {
+        stage.arrive(ms(0), name, early, Work::ONE);
+    }
+    stage.arrive(ms(40), "late", late, Work::ONE);
+    for (time, name) in [(50, "e0"), (51, "e1"), (52, "e2")] {
+        stage.finish(ms(time), name);
+    }
+    assert_eq!(stage.started[4..], ["early 0", "late", "early 1"]);
+}
+
+#[test]
 fn the_new_names_of_a_tenant_have_saved_no_more_than_the_tenant() {
     let mut stage = after_a_polite_request();
     let mut events = QueueSetEvents::default();

@@ -1,0 +1,39 @@
+//! Which flow is next: one that is *due*, or else the one with the least start.
+//!
+//! A flow of weight 1 that holds less than its [part](super::parts) of the seats is due when it is more than a mean request behind
+//! virtual time: the ideal would have finished what it has waiting. Flows that are due have turns, one request each, in the order of the times at which they began to wait or were last
+//! served. By their starts, the one that is furthest behind would go on until it has caught up, and who has just come back with
+//! little to do would wait for that.
+//!
+//! A flow that weighs less is not due, but goes by its start: its tenant has many, and they would all be due at once.
+//!
+//! Not here: who may go before the flow that is next ([`super::fair`]).
+
+use super::{QueueSet, tenants::Weight};
+use crate::{apf::units::SeatSeconds, time::Time};
+
+impl<W: Copy> QueueSet<W> {
+    /// The flow that is next.
+    pub(super) fn next_flow(&self) -> Option<u32> {
+        let first = self.turns.first()?;
+        let mean = self.charges.mean();
+        let latest = self.virtual_time.r().units().checked_sub(mean);
+        let latest = latest.map(SeatSeconds::from_units);
+        let Some(latest) = latest.filter(|latest| self.turns.first_start() <= *latest) else {
+            return Some(first);
+        };
+        Some(self.turns.longest_waiting(latest).unwrap_or(first))
+    }
+
+    /// Since when a flow has waited for its turn: since its first waiting request came, or since another one started. Never, if it
+    /// cannot be due.
+    pub(super) fn waits_since(&self, flow: u32) -> Time {
+        let known = self.flows.at(flow);
+        let head = self.entries.at(known.head());
+        let may_be_due = known.fresh || head.seats <= 1;
+        if !may_be_due || self.flows.weight_of(flow) != Weight::ONE || self.holds_its_part(flow) {
+            return Time::NEVER;
+        }
+        head.arrived.max(known.served)
+    }
+}
