@@ -1,11 +1,14 @@
 //! Which flow is next: one that is *due*, or else the one with the least start.
 //!
 //! A flow of weight 1 that holds less than its [part](super::parts) of the seats is due when it is more than a mean request behind
-//! virtual time: the ideal would have finished what it has waiting. Flows that are due have turns, one request each, in the order of the times at which they began to wait or were last
-//! served. By their starts, the one that is furthest behind would go on until it has caught up, and who has just come back with
-//! little to do would wait for that.
+//! virtual time: the ideal would have finished what it has waiting. Flows that are due have turns, one request each, in the order
+//! of the times at which they began to wait or were last served. By their starts, the one that is furthest behind would go on until
+//! it has caught up, and who has just come back with little to do would wait for that.
 //!
-//! A flow that weighs less is not due, but goes by its start: its tenant has many, and they would all be due at once.
+//! A flow that weighs less is not due: its tenant has many, and they would all be due at once. Nor is one whose next request is
+//! wide, if it has had its share since its line began: it is ahead and behind in turn. They go by their starts, but are not left
+//! behind for as long as others are due: the flow with the least start has turns like those that are due, a tenant of many flows as
+//! one, unless it holds its part.
 //!
 //! Not here: who may go before the flow that is next ([`super::fair`]).
 
@@ -22,7 +25,22 @@ impl<W: Copy> QueueSet<W> {
         let Some(latest) = latest.filter(|latest| self.turns.first_start() <= *latest) else {
             return Some(first);
         };
-        Some(self.turns.longest_waiting(latest).unwrap_or(first))
+        let due = self.turns.longest_waiting(latest);
+        let due = due.filter(|due| self.waits_since(*due) < self.may_wait_since(first));
+        Some(due.unwrap_or(first))
+    }
+
+    /// Since when the flow with the least start has waited for a turn among those that are due; never, if it holds its part.
+    fn may_wait_since(&self, first: u32) -> Time {
+        if self.holds_its_part(first) {
+            return Time::NEVER;
+        }
+        let known = self.flows.at(first);
+        let since = self.entries.at(known.head()).arrived.max(known.served);
+        match self.flows.weight_of(first) {
+            Weight::ONE => since,
+            _ => since.max(self.flows.owner_served(first)),
+        }
     }
 
     /// Since when a flow has waited for its turn: since its first waiting request came, or since another one started. Never, if it

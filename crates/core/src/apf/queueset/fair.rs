@@ -66,6 +66,9 @@ impl<W: Copy> QueueSet<W> {
         events: &mut QueueSetEvents<W>,
     ) {
         while self.sums.waiting > 0 {
+            if self.sums.seats_in_use >= self.limit && self.lingering.seats() == 0 {
+                return;
+            }
             let Some(flow) = self.next_flow() else {
                 return;
             };
@@ -307,7 +310,7 @@ impl<W: Copy> QueueSet<W> {
         known.served = self.now;
         known.fresh &= seats <= 1 && known.start <= now;
         let is_late = known.start.units() > SET_BACK_ABOVE;
-        self.flows.owner_receives(flow, work);
+        self.flows.owner_receives(flow, work, self.now);
         if is_late {
             self.set_back();
         }

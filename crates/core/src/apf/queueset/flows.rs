@@ -318,6 +318,11 @@ impl FlowTable {
         self.tenants.activate(self.all[number as usize].owner);
     }
 
+    /// When a request of a flow of the owner started last.
+    pub(super) fn owner_served(&self, number: u32) -> Time {
+        self.tenants.served(self.all[number as usize].owner)
+    }
+
     /// A request of the flow took so long.
     pub(super) fn owner_learns(&mut self, number: u32, took: Nanos) {
         let owner = self.all[number as usize].owner;
@@ -353,9 +358,9 @@ impl FlowTable {
     }
 
     /// The owner of a flow receives `work`.
-    pub(super) fn owner_receives(&mut self, number: u32, work: SeatSeconds) {
+    pub(super) fn owner_receives(&mut self, number: u32, work: SeatSeconds, now: Time) {
         let owner = self.all[number as usize].owner;
-        self.tenants.receive(owner, work);
+        self.tenants.receive(owner, work, now);
     }
 
     /// The owner of a flow counts as having received at least `least`.

@@ -37,7 +37,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more, and has not
-    /// received more than `next` will have; or, if `next` weighs less than 1, not more by the lag.
+    /// received more than `next` will have; or, if `next` weighs less than 1, not more by a usual request.
     pub(super) fn holding_less(&self, next: u32) -> Option<u32> {
         if !self.holds_its_part(next) {
             return None;
@@ -50,7 +50,7 @@ impl<W: Copy> QueueSet<W> {
         // What its tenant has received for other names does not show in its own account.
         let most = match self.flows.weight_of(next) {
             Weight::ONE => 0,
-            _ => self.lag().units(),
+            _ => self.charges.usual(),
         };
         (owed <= most).then_some(other)
     }

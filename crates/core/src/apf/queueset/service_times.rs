@@ -6,7 +6,7 @@ use crate::time::Nanos;
 pub(super) const MEAN_WINDOW: u32 = 32;
 
 /// The longest service time that is assumed for a request.
-const LONGEST_ASSUMED: Nanos = Nanos::from_millis(60_000);
+pub(super) const LONGEST_ASSUMED: Nanos = Nanos::from_millis(60_000);
 
 /// The service times of a flow, as far as they are known.
 #[derive(Clone, Copy, Debug)]

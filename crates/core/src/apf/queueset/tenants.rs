@@ -9,11 +9,14 @@
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
-use super::{reports::TenantReport, service_times::moved};
+use super::{
+    reports::TenantReport,
+    service_times::{LONGEST_ASSUMED, moved},
+};
 use crate::{
     apf::units::{SeatSeconds, Seats},
     identity_hasher::IdentityHasher,
-    time::Nanos,
+    time::{Nanos, Time},
 };
 
 /// What the flows of one tenant weigh together at most, where a flow weighs 1, unless configured.
@@ -44,6 +47,8 @@ struct KnownTenant {
     /// How long its requests take on average, in microseconds, and of how many that is, up to the number that is remembered.
     mean_micros: u32,
     learnt: u32,
+    /// When a request of it started last.
+    served: Time,
     /// The work that its flows were given, as if it had been one flow that was always active before it was known, in virtual time.
     received: SeatSeconds,
     /// The virtual time until which it has to pay for seats that were drained for it.
@@ -165,6 +170,7 @@ impl TenantTable {
             seats: 0,
             mean_micros: 0,
             learnt: 0,
+            served: Time::ZERO,
             received: now,
             drained: SeatSeconds::ZERO,
         };
@@ -182,10 +188,9 @@ impl TenantTable {
     /// A request of a tenant took so long.
     pub(super) fn learn(&mut self, number: u32, took: Nanos) {
         let tenant = &mut self.all[number as usize];
-        let mean = micros(u64::from(tenant.mean_micros));
         let mean = match tenant.learnt {
-            0 => took,
-            _ => mean,
+            0 => took.min(LONGEST_ASSUMED),
+            _ => micros(tenant.mean_micros.into()),
         };
         let mean = moved(mean, &mut tenant.learnt, took);
         tenant.mean_micros = u32::try_from(mean.as_nanos() / 1_000).unwrap_or(u32::MAX);
@@ -202,9 +207,15 @@ impl TenantTable {
         self.all[number as usize].received
     }
 
-    /// A tenant receives `work`.
-    pub(super) fn receive(&mut self, number: u32, work: SeatSeconds) {
+    /// When a request of a tenant started last.
+    pub(super) fn served(&self, number: u32) -> Time {
+        self.all[number as usize].served
+    }
+
+    /// A request of a tenant starts, and it receives `work`.
+    pub(super) fn receive(&mut self, number: u32, work: SeatSeconds, now: Time) {
         let tenant = &mut self.all[number as usize];
+        tenant.served = now;
         tenant.received = tenant.received.plus(work);
     }
 
@@ -364,6 +375,9 @@ mod tests {
         (0..200).for_each(|_| tenants.learn(number, Nanos::from_millis(10)));
         let mean = tenants.mean(number).unwrap();
         assert!(mean < Nanos::from_millis(12), "{mean:?}");
+        let other = tenants.acquire(2, SeatSeconds::ZERO);
+        tenants.learn(other, Nanos::from_nanos(u64::MAX));
+        assert_eq!(tenants.mean(other), Some(LONGEST_ASSUMED));
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn a_flow_with_a_tenant_of_its_own_takes_so_much_memory() {
     let flow = (many.bytes_current - one.bytes_current) / i64::from(PRESENT);
     println!("a waiting request {waiting} bytes, its flow and tenant {flow} bytes");
     assert!(waiting <= 177, "{waiting}");
-    assert!(flow <= 296, "{flow}");
+    assert!(flow <= 304, "{flow}");
 }
 
 #[test]
