@@ -15,7 +15,8 @@
 //! - *Holding less goes first.* If the next flow already [holds its part](super::parts) of the seats by weight, and another flow
 //!   would hold no more than it even with its next request, that one goes first. So a flow that was charged too little, because
 //!   its requests are of several kinds, does not take the seats of others before its charges are corrected. Nobody gives way
-//!   who will have received less than the other by more than the lag, when what he executes has ended.
+//!   to one who has received more than he will have when what he executes has ended.
+//! - *Who is due has turns.* Flows that are [due](super::due) are served one request each, whoever is furthest behind.
 //! - *Final work gives way.* Seats that linger are [displaced](QueueSet::displacing) by a request that the ideal would have
 //!   finished by now, and linger for longer in return.
 //!
@@ -442,7 +443,7 @@ impl<W: Copy> QueueSet<W> {
         let start = start.max(self.earliest_drain(flow));
         let turn = Turn {
             start,
-            turn: known.turn,
+            tie: known.turn,
             width,
             hold,
             since,

@@ -47,7 +47,7 @@ pub(super) struct Turn {
     /// The virtual time at which its head is due.
     pub(super) start: SeatSeconds,
     /// Breaks ties.
-    pub(super) turn: u32,
+    pub(super) tie: u32,
     /// The seats of its head.
     pub(super) width: Seats,
     /// What it would hold for its weight with that, in sixteenths of a seat.
@@ -103,7 +103,7 @@ impl Turns {
         self.grow(flow as usize + 1);
         let node = TurnNode {
             start: turn.start,
-            turn: turn.turn,
+            turn: turn.tie,
             flow,
             least_width: turn.width,
             least_hold: turn.hold,
@@ -359,10 +359,10 @@ mod tests {
     use super::*;
 
     /// A turn of a flow that has waited since so many nanoseconds after the beginning.
-    fn turn(start: u64, turn: u32, width: Seats, hold: u32, since: u64) -> Turn {
+    fn turn(start: u64, tie: u32, width: Seats, hold: u32, since: u64) -> Turn {
         Turn {
             start: SeatSeconds::from_units(start),
-            turn,
+            tie,
             width,
             hold,
             since: Time::from_nanos(since),
