@@ -1,7 +1,7 @@
 //! Which flow is next: one that is *due*, or else the one with the least start.
 //!
-//! A flow of weight 1 that holds less than its [part](super::parts) of the seats is due when it is more than a mean request behind
-//! virtual time: the ideal would have finished what it has waiting. Flows that are due have turns, one request each, in the order
+//! A flow of weight 1 that holds less than its [part](super::parts) of the seats is due when it is more than two usual requests
+//! behind virtual time: the ideal would have finished what it has waiting. Flows that are due have turns, one request each, in the order
 //! of the times at which they began to wait or were last served. By their starts, the one that is furthest behind would go on until
 //! it has caught up, and who has just come back with little to do would wait for that.
 //!
@@ -12,15 +12,15 @@
 //!
 //! Not here: who may go before the flow that is next ([`super::fair`]).
 
-use super::{QueueSet, tenants::Weight};
+use super::{QueueSet, savings::SAVED_BEHIND, tenants::Weight};
 use crate::{apf::units::SeatSeconds, time::Time};
 
 impl<W: Copy> QueueSet<W> {
     /// The flow that is next.
     pub(super) fn next_flow(&self) -> Option<u32> {
         let first = self.turns.first()?;
-        let mean = self.charges.mean();
-        let latest = self.virtual_time.r().units().checked_sub(mean);
+        let behind = self.charges.usual().saturating_mul(SAVED_BEHIND);
+        let latest = self.virtual_time.r().units().checked_sub(behind);
         let latest = latest.map(SeatSeconds::from_units);
         let Some(latest) = latest.filter(|latest| self.turns.first_start() <= *latest) else {
             return Some(first);

@@ -9,8 +9,8 @@ use super::{QueueSet, fair::LEAD, tenants::Weight};
 use crate::{apf::units::SeatSeconds, time::Nanos};
 
 /// A flow that is more than so many usual requests behind virtual time does not advance it: if it had saved as much when
-/// its line began, and otherwise.
-const SAVED_BEHIND: u64 = 2;
+/// its line began, and otherwise. The former is [due](super::due).
+pub(super) const SAVED_BEHIND: u64 = 2;
 const FAR_BEHIND: u64 = 4;
 
 /// What a flow can save by asking for less than its share: so many usual requests or so many of its own, whichever is more,

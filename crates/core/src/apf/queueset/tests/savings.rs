@@ -61,15 +61,18 @@ fn flows_that_are_due_have_turns_and_the_one_furthest_behind_does_not_go_first_u
  {
     let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
     let [elephant, early, late] = [1, 2, 3];
-    for name in ["e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7"] {
+    for name in ["e0", "e1", "e2", "e3"] {
         stage.arrive(ms(0), name, elephant, Work::ONE);
     }
     for name in ["early 0", "early 1", "early 2"] {
         stage.arrive(ms(0), name, early, Work::ONE);
     }
     stage.arrive(ms(40), "late", late, Work::ONE);
-    for (time, name) in [(50, "e0"), (51, "e1"), (52, "e2")] {
-        stage.finish(ms(time), name);
+    // Both are more than two requests of 3 ms behind, the early one by 90 ms.
+    for (time, limit) in [(50, 5), (51, 6), (52, 7)] {
+        let mut events = QueueSetEvents::default();
+        stage.set.set_limit(ms(time), limit, limit, &mut events);
+        stage.note(&events);
     }
     assert_eq!(stage.started[4..], ["early 0", "late", "early 1"]);
 }
@@ -187,8 +190,10 @@ fn whose_request_was_short_has_saved_the_rest_of_a_usual_one() {
 #[test]
 fn nothing_is_owed_for_a_time_in_which_nothing_waited() {
     let mut stage = Stage::new(improved(queues(8, 50, 1), 2));
-    // One flow uses a seat for a second while the other is free.
+    // One flow uses a seat for a second while the other is free, but for one short request.
     stage.arrive(ms(0), "long", HEAVY, Work::ONE);
+    stage.arrive(ms(0), "short", 3, Work::ONE);
+    stage.finish(ms(3), "short");
     stage.finish(ms(1_000), "long");
     for name in ["a0", "a1"] {
         stage.arrive(ms(1_000), name, 3, Work::ONE);
