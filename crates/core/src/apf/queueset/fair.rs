@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use super::{
     NONE, QueueSet, QueueSetEvents, flows::FlowState, service_times::moved, tenants::Weight,
-    turns::Turn, virtual_time::VirtualTime,
+    turns::FlowTurn, virtual_time::VirtualTime,
 };
 use crate::apf::units::{SeatSeconds, Seats};
 
@@ -441,7 +441,7 @@ impl<W: Copy> QueueSet<W> {
             start = SeatSeconds::from_units(start.units() + weight.divide(charge) - charge);
         }
         let start = start.max(self.earliest_drain(flow));
-        let turn = Turn {
+        let turn = FlowTurn {
             start,
             tie: known.turn,
             width,

@@ -43,7 +43,7 @@ struct TurnNode {
 
 /// A flow with waiting requests, as it stands in the order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(super) struct FlowTurn {
     /// The virtual time at which its head is due.
     pub(super) start: SeatSeconds,
     /// Breaks ties.
@@ -99,7 +99,7 @@ impl Turns {
     }
 
     /// Sets the place of a flow in the order of turns.
-    pub(super) fn set(&mut self, flow: u32, turn: Turn) {
+    pub(super) fn set(&mut self, flow: u32, turn: FlowTurn) {
         self.grow(flow as usize + 1);
         let node = TurnNode {
             start: turn.start,
@@ -359,8 +359,8 @@ mod tests {
     use super::*;
 
     /// A turn of a flow that has waited since so many nanoseconds after the beginning.
-    fn turn(start: u64, tie: u32, width: Seats, hold: u32, since: u64) -> Turn {
-        Turn {
+    fn turn(start: u64, tie: u32, width: Seats, hold: u32, since: u64) -> FlowTurn {
+        FlowTurn {
             start: SeatSeconds::from_units(start),
             tie,
             width,
