@@ -37,7 +37,8 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more, and has not
-    /// received more than `next` will have; or, if `next` weighs less than 1, not more by a usual request.
+    /// received more than `next` will have; or, if `next` weighs less than 1, not more by a usual request. One that is within its
+    /// share may have received more by the lag.
     pub(super) fn holding_less(&self, next: u32) -> Option<u32> {
         if !self.holds_its_part(next) {
             return None;
@@ -47,9 +48,11 @@ impl<W: Copy> QueueSet<W> {
         // what it executes counts to its end, and little of what it did not ask for counts.
         let received = self.expected_progress(next) + self.flows.at(next).unclaimed();
         let owed = self.progress(other).saturating_sub(received);
-        // What its tenant has received for other names does not show in its own account.
         let most = match self.flows.weight_of(next) {
+            // It has used no more than its share, as `next` may have.
+            _ if self.flows.at(other).fresh => self.lag().units(),
             Weight::ONE => 0,
+            // What its tenant has received for other names does not show in its own account.
             _ => self.charges.usual(),
         };
         (owed <= most).then_some(other)
