@@ -2,9 +2,12 @@
 
 use std::fmt;
 
+use fairgate_core::apf::policy::Semantics;
+
 use super::{
     World, WorldReport,
     judge::{ClientComparison, FEWEST_REQUESTS, compare, run_both},
+    run, run_preferring,
 };
 
 /// Plays a world with the original and with what is compared with it, in this order.
@@ -20,6 +23,8 @@ pub struct ComparedWorld {
     /// The fraction of the seats that were idle while a waiting request would have fitted, under Compatible and under
     /// Improved.
     pub idle: [f64; 2],
+    /// The clients, by place, that are worse off than they may be even if they go before everybody else.
+    pub unavoidable: Vec<usize>,
 }
 
 /// The worlds of one kind.
@@ -49,6 +54,7 @@ impl ComparedWorld {
             number,
             clients: compare(world, reports, tenant_weight, fewest),
             idle: [reports[0].idle, reports[1].idle],
+            unavoidable: Vec::new(),
         }
     }
 
@@ -75,7 +81,23 @@ impl ComparedWorld {
         for client in &mut played.clients {
             client.judged &= client.requests() >= FEWEST_REQUESTS;
         }
+        played.find_unavoidable(&world, tenant_weight);
         played
+    }
+
+    /// Plays `world` once more for each client that is worse off than it may be: with that client before everybody else.
+    fn find_unavoidable(&mut self, world: &World, tenant_weight: f64) {
+        let worse: Vec<usize> = self.exceptions().map(|client| client.flow).collect();
+        if worse.is_empty() {
+            return;
+        }
+        let original = run(world, Semantics::Compatible);
+        let still_worse = |flow: &usize| {
+            let reports = [original.clone(), run_preferring(world, *flow)];
+            let clients = compare(world, &reports, tenant_weight, FEWEST_REQUESTS);
+            clients[*flow].is_worse_off()
+        };
+        self.unavoidable = worse.into_iter().filter(still_worse).collect();
     }
 
     /// The least part of its ideal seats that a client used, under Compatible and under Improved. Clients that had fewer
@@ -94,9 +116,7 @@ impl ComparedWorld {
 
     /// The clients that are worse off than they may be.
     pub fn exceptions(&self) -> impl Iterator<Item = &ClientComparison> {
-        let worse =
-            |client: &&ClientComparison| client.waits_too_long() || client.gets_too_little();
-        self.clients.iter().filter(worse)
+        self.clients.iter().filter(|client| client.is_worse_off())
     }
 }
 
@@ -131,7 +151,16 @@ impl ArrivalRow {
     /// A line for each client that is worse off than it may be.
     pub fn exceptions(&self) -> Vec<String> {
         let lines = self.worlds.iter().flat_map(|world| {
-            let line = |client| format!("{} {}: {}", self.name, world.number, ClientLine(client));
+            let line = |client: &ClientComparison| {
+                let unavoidable = world.unavoidable.contains(&client.flow);
+                let mark = if unavoidable { " (unavoidable)" } else { "" };
+                format!(
+                    "{} {}: {}{mark}",
+                    self.name,
+                    world.number,
+                    ClientLine(client)
+                )
+            };
             world.exceptions().map(line)
         });
         lines.collect()
@@ -140,8 +169,8 @@ impl ArrivalRow {
 
 /// The heading of the rows.
 pub const HEADING: &str = concat!(
-    "                     WORLDS CLIENTS  WAIT LONGER THAN MAY BE   LESS THAN MAY BE      P99 TO ORIGINAL'S  LEAST OF IDEAL      IDLE %\n",
-    "                             JUDGED  WORLDS CLIENTS    WORST   WORLDS CLIENTS WORST  MEDIAN  9 IN 10    comp. impr.   comp. impr.",
+    "                     WORLDS CLIENTS  WAIT LONGER THAN MAY BE   LESS THAN MAY BE   UNAVOIDABLE  P99 TO ORIGINAL'S  LEAST OF IDEAL      IDLE %\n",
+    "                             JUDGED  WORLDS CLIENTS    WORST   WORLDS CLIENTS WORST  OF THESE   MEDIAN  9 IN 10    comp. impr.   comp. impr.",
 );
 
 impl fmt::Display for ArrivalRow {
@@ -176,8 +205,10 @@ impl fmt::Display for ArrivalRow {
             count(ClientComparison::gets_too_little),
             least.reduce(f64::min).unwrap_or(1.0)
         )?;
+        let unavoidable: usize = self.worlds.iter().map(|w| w.unavoidable.len()).sum();
+        write!(f, "  {unavoidable:>8}")?;
         let (half, nine) = (quantile(&p99, 0.5), quantile(&p99, 0.9));
-        write!(f, "  {half:>6.2} {nine:>8.2}")?;
+        write!(f, "   {half:>6.2} {nine:>8.2}")?;
         write!(f, "    {:>5.2} {:>5.2}", of_ideal[0], of_ideal[1])?;
         write!(f, "   {:>5.1} {:>5.1}", idle[0] * 100.0, idle[1] * 100.0)
     }

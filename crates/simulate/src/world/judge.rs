@@ -82,6 +82,11 @@ impl ClientComparison {
     pub fn gets_too_little(&self) -> bool {
         self.judged && self.share_ratio() < LEAST_SHARE
     }
+
+    /// Whether it is worse off than it may be, in one way or the other.
+    pub fn is_worse_off(&self) -> bool {
+        self.waits_too_long() || self.gets_too_little()
+    }
 }
 
 /// Plays `world` under both semantics.

@@ -94,6 +94,7 @@ impl Lenders {
             clients: Vec::new(),
             // Not measured: a level's limit is not that of its world.
             idle: [0.0; 2],
+            unavoidable: Vec::new(),
         };
         let parts = self.levels.iter().zip(original.into_iter().zip(ours));
         for ((level, lendable, _, world), (original, ours)) in parts {
