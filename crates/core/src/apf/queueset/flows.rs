@@ -2,7 +2,7 @@
 //!
 //! A flow is known by its hash. It is remembered while it has requests and for some time after, so
 //! that what it has used beyond its share still counts when it comes back, and its service time need
-//! not be learnt again. What is remembered is bounded: the flow that has been idle longest goes first.
+//! not be learnt again. What is remembered is bounded ([`super::idle`]).
 //!
 //! Not here: whose turn it is ([`super::fair`]).
 
@@ -11,6 +11,7 @@ use std::{collections::HashMap, hash::BuildHasherDefault};
 use super::{
     NONE,
     fifo::{Entries, Fifo, Phase},
+    idle::{IdleFlows, IdlePlace, MAX_IDLE},
     service_times::ServiceTimes,
     tenants::{TenantTable, Weight},
 };
@@ -19,9 +20,6 @@ use crate::{
     identity_hasher::IdentityHasher,
     time::{Nanos, Time},
 };
-
-/// The maximum number of flows without requests that are remembered.
-const MAX_IDLE: usize = 1024;
 
 const UNCLAIMED_UNIT: u32 = 10;
 
@@ -63,9 +61,9 @@ pub(super) struct FlowState {
     owners_requests: u32,
     /// Distinguishes those from the requests of earlier owners; never 0.
     ownership: u32,
-    /// The neighbours of the flow in the list of idle flows.
-    older: u32,
-    newer: u32,
+    /// Where it stands among the idle flows, while it is one, and in which list.
+    pub(super) idle: IdlePlace,
+    pub(super) is_one_of_many: bool,
 }
 
 /// All flows of a level, named by a small dense number.
@@ -75,10 +73,7 @@ pub(super) struct FlowTable {
     numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
     tenants: TenantTable,
     free: Vec<u32>,
-    /// The ends of the list of idle flows, which is threaded through them.
-    oldest: u32,
-    newest: u32,
-    idle: usize,
+    idle: IdleFlows,
 }
 
 impl FlowTable {
@@ -89,9 +84,7 @@ impl FlowTable {
             numbers: HashMap::default(),
             tenants: TenantTable::new(tenant_weight),
             free: Vec::new(),
-            oldest: NONE,
-            newest: NONE,
-            idle: 0,
+            idle: IdleFlows::EMPTY,
         }
     }
 
@@ -154,8 +147,8 @@ impl FlowTable {
             owner: NONE,
             owners_requests: 0,
             ownership: 1,
-            older: NONE,
-            newer: NONE,
+            idle: IdlePlace::NOWHERE,
+            is_one_of_many: false,
         };
         let number = if let Some(number) = self.free.pop() {
             self.all[number as usize] = flow;
@@ -416,24 +409,18 @@ impl FlowTable {
         }
     }
 
+    /// A flow is idle from now on. A new one, which is idle until its first request joins it, has no owner yet.
     fn append_idle(&mut self, number: u32) {
-        let newest = self.newest;
-        let flow = &mut self.all[number as usize];
-        flow.older = newest;
-        flow.newer = NONE;
-        match newest {
-            NONE => self.oldest = number,
-            newest => self.all[newest as usize].newer = number,
-        }
-        self.newest = number;
-        self.idle += 1;
-        if self.idle > MAX_IDLE {
-            self.forget(self.oldest);
+        let owner = self.all[number as usize].owner;
+        let is_one_of_many = owner != NONE && self.tenants.has_many_idle(owner);
+        self.idle.append(&mut self.all, number, is_one_of_many);
+        if let Some(other) = self.idle.superfluous() {
+            self.forget(other);
         }
     }
 
     fn forget(&mut self, number: u32) {
-        self.leave_idle(number);
+        self.idle.remove(&mut self.all, number);
         let flow = &self.all[number as usize];
         self.numbers.remove(&flow.hash);
         if flow.owner != NONE {
@@ -447,23 +434,8 @@ impl FlowTable {
         let flow = &self.all[number as usize];
         if flow.is_idle() {
             self.tenants.activate(flow.owner);
-            self.leave_idle(number);
+            self.idle.remove(&mut self.all, number);
         }
-    }
-
-    /// Takes an idle flow out of the list of idle ones.
-    fn leave_idle(&mut self, number: u32) {
-        let flow = &self.all[number as usize];
-        let (older, newer) = (flow.older, flow.newer);
-        match older {
-            NONE => self.oldest = newer,
-            older => self.all[older as usize].newer = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.all[newer as usize].older = older,
-        }
-        self.idle -= 1;
     }
 
     /// Recomputes what is kept running; for tests.
@@ -495,8 +467,8 @@ impl FlowTable {
         }
         self.tenants.check_invariants(&active, &held);
         let idle = self.numbers.values().filter(|n| self.at(**n).is_idle());
-        assert_eq!(self.idle, idle.count(), "idle flows");
-        assert!(self.idle <= MAX_IDLE, "idle flows are bounded");
+        assert_eq!(self.idle.len(), idle.count(), "idle flows");
+        assert!(self.idle.len() <= MAX_IDLE, "idle flows are bounded");
     }
 }
 
@@ -573,5 +545,44 @@ mod tests {
         flows.number(u64::MAX, Nanos::ZERO);
         assert!(!knows(&flows, 0));
         assert!(knows(&flows, 1) && knows(&flows, u64::MAX));
+    }
+
+    #[test]
+    fn who_has_many_names_makes_nobody_else_be_forgotten() {
+        const OTHERS: u64 = 100;
+        let mut flows = FlowTable::new(4);
+        let mut come_and_go = |tenant, name| {
+            let flow = flows.number(name, Nanos::ZERO);
+            flows.join(flow, tenant, SeatSeconds::ZERO);
+            flows.hold(flow, 1);
+            flows.release(flow, 1);
+        };
+        (1..=OTHERS).for_each(|tenant| come_and_go(tenant, tenant));
+        (1_000..20_000).for_each(|name| come_and_go(0, name));
+        let known = |hash| flows.find(hash).is_some();
+        assert_eq!((1..=OTHERS).filter(|hash| known(*hash)).count(), 100);
+        assert_eq!(
+            (1_000..20_000).filter(|hash| known(*hash)).count(),
+            MAX_IDLE - 100
+        );
+        assert!(known(19_999), "the latest of its own names are remembered");
+    }
+
+    #[test]
+    fn tenants_of_one_flow_leave_half_of_the_places_to_others() {
+        let mut flows = FlowTable::new(1);
+        let mut come_and_go = |tenant, name| {
+            let flow = flows.number(name, Nanos::ZERO);
+            flows.join(flow, tenant, SeatSeconds::ZERO);
+            flows.hold(flow, 1);
+            flows.release(flow, 1);
+        };
+        (1_000..2_000).for_each(|name| come_and_go(0, name));
+        (10_000..20_000).for_each(|name| come_and_go(name, name));
+        let known = |hash| flows.find(hash).is_some();
+        assert_eq!(
+            (1_000..2_000).filter(|hash| known(*hash)).count(),
+            MAX_IDLE / 2
+        );
     }
 }

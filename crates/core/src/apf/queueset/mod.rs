@@ -18,6 +18,7 @@ mod due;
 mod fair;
 mod fifo;
 mod flows;
+mod idle;
 mod lingering;
 mod parts;
 mod places;

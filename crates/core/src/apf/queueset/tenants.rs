@@ -104,6 +104,12 @@ impl TenantTable {
         self.all[number as usize].active
     }
 
+    /// Whether a tenant has more idle flows than its flows may weigh together.
+    pub(super) fn has_many_idle(&self, number: u32) -> bool {
+        let tenant = &self.all[number as usize];
+        tenant.known - tenant.active > self.allowance
+    }
+
     /// The hash of a tenant.
     pub(super) fn hash(&self, number: u32) -> u64 {
         self.all[number as usize].hash
