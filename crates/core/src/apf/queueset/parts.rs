@@ -10,20 +10,25 @@
 use super::{QueueSet, tenants::Weight};
 use crate::apf::units::Seats;
 
+/// So many times its part is so much that others wait long for the seats of a flow: one that had the level to itself, and a newcomer,
+/// may both be within their share.
+const MUCH: u64 = 2;
+
 impl<W: Copy> QueueSet<W> {
     /// Whether a flow holds its part of the seats.
     pub(super) fn holds_its_part(&self, flow: u32) -> bool {
-        self.is_a_part(self.flows.held_for_weight(flow, 0))
+        self.are_parts(self.flows.held_for_weight(flow, 0), 1)
     }
 
     /// Whether the seats of a flow that linger are its part.
     fn lingers_its_part(&self, flow: u32) -> bool {
-        self.is_a_part(self.flows.lingering_for_weight(flow))
+        self.are_parts(self.flows.lingering_for_weight(flow), 1)
     }
 
-    /// Whether a flow has its part of the seats with so many sixteenths of a seat for its weight.
-    fn is_a_part(&self, seats: u64) -> bool {
-        seats > 0 && seats.saturating_mul(self.flows.weight()) >= 16 * u64::from(self.limit)
+    /// Whether so many sixteenths of a seat for the weight of a flow are so many times its part of the seats.
+    fn are_parts(&self, seats: u64, times: u64) -> bool {
+        let parts = 16 * u64::from(self.limit) * times;
+        seats > 0 && seats.saturating_mul(self.flows.weight()) >= parts
     }
 
     /// The first flow that would hold no more than `next` with the request that it has waiting, which fits into `free` seats.
@@ -37,10 +42,11 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more, and has not
-    /// received more than `next` will have; or, if `next` weighs less than 1, not more by a usual request. One that is within its
-    /// share may have received more by the lag.
+    /// received more than `next` will have; or, if `next` weighs less than 1, not more by a usual request. If `next` holds [`MUCH`], one
+    /// that is within its share may have received more by the lag.
     pub(super) fn holding_less(&self, next: u32) -> Option<u32> {
-        if !self.holds_its_part(next) {
+        let held = self.flows.held_for_weight(next, 0);
+        if !self.are_parts(held, 1) {
             return None;
         }
         let other = self.first_holding_less(next, self.limit - self.sums.seats_in_use)?;
@@ -49,8 +55,7 @@ impl<W: Copy> QueueSet<W> {
         let received = self.expected_progress(next) + self.flows.at(next).unclaimed();
         let owed = self.progress(other).saturating_sub(received);
         let most = match self.flows.weight_of(next) {
-            // It has used no more than its share, as `next` may have.
-            _ if self.flows.at(other).fresh => self.lag().units(),
+            _ if self.flows.at(other).fresh && self.are_parts(held, MUCH) => self.lag().units(),
             Weight::ONE => 0,
             // What its tenant has received for other names does not show in its own account.
             _ => self.charges.usual(),
