@@ -8,7 +8,7 @@
 //!
 //! Not here: the order of flows ([`super::fair`]).
 
-use super::{EntryId, NONE, QueueSet, fair::LEAD};
+use super::{EntryId, NONE, QueueSet};
 use crate::{
     apf::units::{SeatSeconds, Seats},
     time::{Nanos, Time},
@@ -16,6 +16,15 @@ use crate::{
 
 /// A request may overtake a blocked head if it takes at most this fraction (1 / n) of the head's wait.
 const OVERTAKING_PART: u64 = 10;
+
+/// How many requests behind a head may start before it.
+const LOOKED_AT: u32 = 8;
+
+/// Wide flows are ahead by so many times what a drain costs, over all flows: then drains keep a twentieth of the level idle.
+const CHEAP: u64 = 20;
+
+/// What drains cost is a moving mean over so many.
+const DRAINS: u64 = 8;
 
 /// What is paid for one drain is at most what each flow can receive in this time, so that a drain that lasts, because others
 /// execute for long, does not keep wide requests waiting for hours.
@@ -88,12 +97,12 @@ impl<W: Copy> QueueSet<W> {
         behind.max_by_key(|(_, index)| self.entries.at(*index).seats)
     }
 
-    /// The widest request that fits of the next [`LEAD`] behind the head of `flow`.
+    /// The widest request that fits of the next [`LOOKED_AT`] behind the head of `flow`.
     fn widest_behind(&self, flow: u32) -> Option<u32> {
         let free = self.limit - self.sums.seats_in_use;
         let mut widest = None;
         let mut index = self.flows.at(flow).head();
-        for _ in 0..LEAD {
+        for _ in 0..LOOKED_AT {
             index = self.entries.at(index).next_in_queue();
             if index == NONE {
                 break;
@@ -106,11 +115,11 @@ impl<W: Copy> QueueSet<W> {
         widest.map(|(_, index)| index)
     }
 
-    /// The widest of the next requests of `flow` that fits, behind a head that does not; at most [`LEAD`] of them go before the
+    /// The widest of the next requests of `flow` that fits, behind a head that does not; at most [`LOOKED_AT`] of them go before the
     /// same head, and as many are looked at.
     pub(super) fn narrower_of_flow(&mut self, flow: u32) -> Option<u32> {
         let head = self.flows.at(flow).head();
-        if u32::from(self.entries.at(head).overtaken) >= LEAD {
+        if u32::from(self.entries.at(head).overtaken) >= LOOKED_AT {
             return None;
         }
         let narrower = self.widest_behind(flow)?;
@@ -188,12 +197,19 @@ impl<W: Copy> QueueSet<W> {
         let Some(flow) = self.entries.get(head).map(|entry| entry.flow) else {
             return;
         };
+        self.drain_cost = self.drain_cost - self.drain_cost / DRAINS + idle / DRAINS;
         if idle == 0 {
             return;
         }
         let price = SeatSeconds::from_units(idle.min(self.received_in(LONGEST_DEBT)));
         let now = self.virtual_time.r();
         self.flows.pay_for_drain(flow, price, now);
+    }
+
+    /// The work by which a flow has to be ahead so that drains are cheap, in units of seat-seconds: between two drains each flow
+    /// receives as much.
+    pub(super) fn cheap_lead(&self) -> u64 {
+        self.drain_cost.saturating_mul(CHEAP) / self.flows.weight().max(1)
     }
 
     /// The request `index`, which has started, has overtaken the blocked head.

@@ -23,10 +23,10 @@
 //! While the head of the next flow does not fit, free seats are kept for it. Six rules reduce the cost of
 //! these idle seats, and none reduces the share of another flow:
 //!
-//! - A narrower request of the same flow that fits goes before the head, [`LEAD`] times at most.
-//! - A wide flow keeps the seats that its own requests give back as long as it is at most [`LEAD`]
-//!   requests ahead of the next flow, so that seats are drained for many requests and not for each.
-//!   If a flow within that lead has a wider request that fits, it is started instead, since narrow
+//! - A narrower request of the same flow that fits goes before the head, a few times at most.
+//! - A wide flow keeps the seats that its own requests give back as long as it is at most some requests, its *lead*, ahead
+//!   of the next flow, so that seats are drained for many requests and not for each. The more seats drains have kept idle, the
+//!   longer is the lead, from [`LEAST_LEAD`] to [`MOST_LEAD`] requests. If a flow within that lead has a wider request that fits, it is started instead, since narrow
 //!   ones find seats anyway.
 //! - For a flow that is served and has more waiting no seats are drained until it is as many requests
 //!   behind; until then the widest request that fits is started. But none starts before that of a flow without debt: if that does
@@ -46,8 +46,10 @@ use super::{
 };
 use crate::apf::units::{SeatSeconds, Seats};
 
-/// The maximum number of its requests by which a wide flow may be ahead.
-pub(super) const LEAD: u32 = 8;
+/// The number of its requests by which a wide flow may be ahead: as many as make drains [cheap](QueueSet::cheap_lead), within these
+/// bounds.
+const LEAST_LEAD: u64 = 4;
+const MOST_LEAD: u64 = 16;
 
 /// A flow whose head starts although another one is next.
 struct Overtaking {
@@ -169,7 +171,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The latest start of a flow that may have seats before `next`, which executes requests and has others waiting: it will
-    /// get the seats of its own requests, so no seats are drained for it until it is more than [`LEAD`] requests behind.
+    /// get the seats of its own requests, so no seats are drained for it until it is behind by more than the lead.
     fn latest_lead(&self, next: u32) -> Option<SeatSeconds> {
         let known = self.flows.at(next);
         if known.fresh || known.behind || known.holding == 0 || known.waiting < 2 {
@@ -189,11 +191,14 @@ impl<W: Copy> QueueSet<W> {
         fresh.min().map(|(_, flow)| flow)
     }
 
-    /// The latest start of a flow that may have seats before one that starts at `start`: [`LEAD`] requests
-    /// like the next of `flow` later.
+    /// The latest start of a flow that may have seats before one that starts at `start`: the lead later, in requests like the next
+    /// of `flow`.
     fn latest(&self, start: SeatSeconds, flow: &FlowState) -> SeatSeconds {
         let charge = SeatSeconds::product(self.counted_width(flow), flow.service_time.mean);
-        let lead = charge.units().saturating_mul(LEAD.into());
+        let charge = charge.units();
+        let least = charge.saturating_mul(LEAST_LEAD);
+        let most = charge.saturating_mul(MOST_LEAD);
+        let lead = self.cheap_lead().clamp(least, most);
         SeatSeconds::from_units(start.units().saturating_add(lead))
     }
 

@@ -158,6 +158,8 @@ pub struct QueueSet<W> {
     /// The queues with waiting requests; empty in Improved.
     order: HeadOrder,
     blocked: Blocked,
+    /// What one head that did not fit kept idle, as a moving mean, in units of seat-seconds.
+    drain_cost: u64,
     /// The work of requests; only Improved.
     charges: Charges,
     /// The position after the queue dispatched last: where ties are broken from.
@@ -215,6 +217,7 @@ impl<W: Copy> QueueSet<W> {
             longest: NONE,
             order: HeadOrder::default(),
             blocked: Blocked::default(),
+            drain_cost: 0,
             charges: Charges::new(),
             // The original begins as if the first queue had been dispatched.
             after_robin: 1,

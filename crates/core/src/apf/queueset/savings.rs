@@ -5,7 +5,7 @@
 //!
 //! Not here: who is served ([`super::fair`]).
 
-use super::{QueueSet, fair::LEAD, tenants::Weight};
+use super::{QueueSet, tenants::Weight};
 use crate::{apf::units::SeatSeconds, time::Nanos};
 
 /// A flow that is more than so many usual requests behind virtual time does not advance it: if it had saved as much when
@@ -23,7 +23,8 @@ const LONGEST_BURST: Nanos = Nanos::from_millis(100);
 /// The longest time without waiting requests by which virtual time advances at once.
 const LONGEST_UNCONTENDED: Nanos = Nanos::from_millis(60_000);
 
-/// The [lag](QueueSet::lag) is no more than what each flow can receive in this time.
+/// By so many usual requests wide flows are ahead and behind in turn. The [lag](QueueSet::lag) is no more than what each flow can receive in this time.
+const LAG: u64 = 9;
 const LONGEST_LAG: Nanos = Nanos::from_millis(2_000);
 
 impl<W: Copy> QueueSet<W> {
@@ -129,7 +130,7 @@ impl<W: Copy> QueueSet<W> {
         match self.charges.usual_wide() {
             0 => 0,
             usual => {
-                let lag = usual.saturating_mul(u64::from(LEAD) + 1);
+                let lag = usual.saturating_mul(LAG);
                 lag.min(self.received_in(LONGEST_LAG))
             }
         }
@@ -164,10 +165,10 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// How far a flow that holds its part of the seats, or a head that others overtake with what they have saved, may be
-    /// behind: the work of [`LEAD`] requests and one more, by which wide flows are ahead and behind in turn, but no more than
+    /// behind: the work of [`LAG`] usual requests, by which wide flows are ahead and behind in turn, but no more than
     /// each flow can receive in [`LONGEST_LAG`].
     pub(super) fn lag(&self) -> SeatSeconds {
-        let usual = self.charges.usual().saturating_mul(u64::from(LEAD) + 1);
+        let usual = self.charges.usual().saturating_mul(LAG);
         SeatSeconds::from_units(usual.min(self.received_in(LONGEST_LAG)))
     }
 

@@ -70,28 +70,45 @@ fn improved_follows_the_documented_example() {
     }
 }
 
-#[test]
-fn a_flow_of_wide_requests_keeps_its_seats_for_several_requests_and_then_yields() {
-    let mut stage = Stage::new(improved(two_queues(), 4));
-    for _ in 0..50 {
-        stage.arrive(at(0), "W", 0, Work::seats(4));
+/// The turns of a flow of requests as wide as the level of so many `seats`, W, and one of narrow ones, n, that begin 10 ms after one
+/// another and end so many microseconds `apart`: the name of the first request that executes in each turn.
+fn turns_of_wide_and_narrow(seats: Seats, apart: u64, turns: u64) -> String {
+    let mut stage = Stage::new(improved(queues(2, 2_000, 1), seats));
+    for _ in 0..2_000 {
+        stage.arrive(at(0), "W", 0, Work::seats(seats));
         stage.arrive(at(0), "n", 1, Work::ONE);
     }
-    let mut turns = String::new();
-    for round in 1..=20 {
+    let mut names = String::new();
+    for turn in 1..=turns {
         let mut executing = Vec::new();
         stage.set.visit(|entry| {
             if entry.phase == Phase::Executing {
                 executing.push((entry.waiter, entry.number));
             }
         });
-        turns.push_str(executing[0].0);
-        for (_, number) in executing {
+        names.push_str(executing[0].0);
+        for ((_, number), place) in executing.into_iter().zip(0..) {
             let id = stage.set.entries.id_of(number);
             let mut events = QueueSetEvents::default();
-            stage.set.finish(at(round * 3_000), id, &mut events);
+            let ends = at(turn * 10_000 + place * apart);
+            stage.set.finish(ends, id, &mut events);
             stage.note(&events);
         }
     }
-    assert_eq!(turns, "WnnWWWWWWWWWnnnnnnnn");
+    names
+}
+
+#[test]
+fn a_flow_of_wide_requests_keeps_its_seats_for_several_requests_and_then_yields() {
+    assert_eq!(turns_of_wide_and_narrow(4, 0, 20), "WnnWWWWWnnnnnWWWWnnn");
+}
+
+#[test]
+fn the_more_drains_keep_idle_the_more_requests_a_wide_flow_keeps_its_seats_for() {
+    let longest = |apart| {
+        let names = turns_of_wide_and_narrow(16, apart, 200);
+        names.split('n').map(str::len).max()
+    };
+    assert_eq!(longest(0), Some(5), "what ends together is drained at once");
+    assert_eq!(longest(600), Some(8));
 }
