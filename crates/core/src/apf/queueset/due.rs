@@ -12,7 +12,9 @@
 //!
 //! Not here: who may go before the flow that is next ([`super::fair`]).
 
-use super::{QueueSet, savings::SAVED_BEHIND, tenants::Weight};
+use super::{
+    QueueSet, fifo::RequestEntry, flows::FlowState, savings::SAVED_BEHIND, tenants::Weight,
+};
 use crate::{apf::units::SeatSeconds, time::Time};
 
 impl<W: Copy> QueueSet<W> {
@@ -26,8 +28,13 @@ impl<W: Copy> QueueSet<W> {
             return Some(first);
         };
         let due = self.turns.longest_waiting(latest);
-        let due = due.filter(|due| self.waits_since(*due) < self.may_wait_since(first));
-        Some(due.unwrap_or(first))
+        let due = due.filter(|(flow, since)| {
+            // What it weighs, and what its part is, may have changed since its place was set.
+            *since < self.may_wait_since(first)
+                && self.flows.weight_of(*flow) == Weight::ONE
+                && !self.holds_its_part(*flow)
+        });
+        Some(due.map_or(first, |(flow, _)| flow))
     }
 
     /// Since when the flow with the least start has waited for a turn among those that are due; never, if it holds its part.
@@ -43,13 +50,11 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// Since when a flow has waited for its turn: since its first waiting request came, or since another one started. Never, if it
-    /// cannot be due.
-    pub(super) fn waits_since(&self, flow: u32) -> Time {
-        let known = self.flows.at(flow);
-        let head = self.entries.at(known.head());
+    /// Since when a flow of weight 1 has waited for its turn: since its first waiting request, `head`, came, or since another one
+    /// started. Never, if it cannot be due.
+    pub(super) fn waits_since(&self, known: &FlowState, head: &RequestEntry<W>) -> Time {
         let may_be_due = known.fresh || head.seats <= 1;
-        if !may_be_due || self.flows.weight_of(flow) != Weight::ONE || self.holds_its_part(flow) {
+        if !may_be_due || self.are_parts(16 * u64::from(known.seats), 1) {
             return Time::NEVER;
         }
         head.arrived.max(known.served)

@@ -44,7 +44,10 @@ use super::{
     NONE, QueueSet, QueueSetEvents, flows::FlowState, service_times::moved, tenants::Weight,
     turns::FlowTurn, virtual_time::VirtualTime,
 };
-use crate::apf::units::{SeatSeconds, Seats};
+use crate::{
+    apf::units::{SeatSeconds, Seats},
+    time::Time,
+};
 
 /// The number of its requests by which a wide flow may be ahead: as many as make drains [cheap](QueueSet::cheap_lead), within these
 /// bounds.
@@ -429,23 +432,27 @@ impl<W: Copy> QueueSet<W> {
             self.turns.remove(flow);
             return;
         }
-        let width = self.entries.at(known.head()).seats;
+        let head = self.entries.at(known.head());
+        let width = head.seats;
         let weight = self.flows.weight_of(flow);
-        let held = match weight {
-            Weight::ONE => self.flows.held_for_weight(flow, width.min(self.limit)),
-            _ => self
-                .flows
-                .least_held_for_weight(flow, width.min(self.limit)),
-        };
-        let hold = u32::try_from(held).unwrap_or(u32::MAX);
-        let since = self.waits_since(flow);
         let mut start = known.start;
-        if weight != Weight::ONE {
+        let (hold, since);
+        if weight == Weight::ONE {
+            hold = 16 * (u64::from(known.seats) + u64::from(width.min(self.limit)));
+            since = self.waits_since(known, head);
+        } else {
+            hold = self
+                .flows
+                .least_held_for_weight(flow, width.min(self.limit));
+            since = Time::NEVER;
             // A light flow's first request waits for its weight, too.
             let charge = self.work_of_head(known).units();
             start = SeatSeconds::from_units(start.units() + weight.divide(charge) - charge);
         }
-        let start = start.max(self.earliest_drain(flow));
+        let hold = u32::try_from(hold).unwrap_or(u32::MAX);
+        if width > 1 {
+            start = start.max(self.flows.drained_for_owner(flow));
+        }
         let turn = FlowTurn {
             start,
             tie: known.turn,

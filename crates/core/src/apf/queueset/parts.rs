@@ -26,7 +26,7 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// Whether so many sixteenths of a seat for the weight of a flow are so many times its part of the seats.
-    fn are_parts(&self, seats: u64, times: u64) -> bool {
+    pub(super) fn are_parts(&self, seats: u64, times: u64) -> bool {
         let parts = 16 * u64::from(self.limit) * times;
         seats > 0 && seats.saturating_mul(self.flows.weight()) >= parts
     }

@@ -28,12 +28,14 @@ pub(super) struct Turns {
     len: usize,
 }
 
+/// The flow and the turn stand in this order in memory, so that both are read and compared as one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 struct TurnNode {
     start: SeatSeconds,
-    turn: u32,
     /// Number of the flow, or [`NONE`].
     flow: u32,
+    turn: u32,
     least_width: Seats,
     /// What a flow would hold for its weight if its head started, in sixteenths of a seat.
     least_hold: u32,
@@ -66,21 +68,20 @@ impl TurnNode {
         since: Time::NEVER,
     };
 
-    const fn key(&self) -> (u64, u32) {
-        (self.start.units(), self.turn)
+    /// The place in the order, as one number, which is compared in fewer steps than two.
+    const fn key(&self) -> u128 {
+        (self.start.units() as u128) << 64 | (self.turn as u128) << 32 | self.flow as u128
     }
 
     fn better(one: &Self, other: &Self) -> Self {
-        let best = if other.key() < one.key() {
-            *other
-        } else {
-            *one
-        };
+        let best = if other.key() < one.key() { other } else { one };
         Self {
+            start: best.start,
+            turn: best.turn,
+            flow: best.flow,
             least_width: one.least_width.min(other.least_width),
             least_hold: one.least_hold.min(other.least_hold),
             since: one.since.min(other.since),
-            ..best
         }
     }
 }
@@ -206,32 +207,36 @@ impl Turns {
         (widest.best.flow != NONE).then_some(widest.best.flow)
     }
 
-    /// Of the flows with a start of at most `latest` that wait since some time, the one that has waited longest. Among many flows,
-    /// only some of those that have waited long are searched.
-    pub(super) fn longest_waiting(&self, latest: SeatSeconds) -> Option<u32> {
+    /// Of the flows with a start of at most `latest` that wait since some time, the one that has waited longest, and since when. Among
+    /// many flows, only some of those that have waited long are searched.
+    pub(super) fn longest_waiting(&self, latest: SeatSeconds) -> Option<(u32, Time)> {
         let mut longest = LongestWaiting {
             latest,
             best: TurnNode::EMPTY,
             scans: MAX_SCANS,
         };
         longest.search(&self.nodes, 1);
-        (longest.best.flow != NONE).then_some(longest.best.flow)
+        (longest.best.flow != NONE).then_some((longest.best.flow, longest.best.since))
     }
 
     /// Replaces a leaf, and updates the nodes above it.
     fn replace(&mut self, flow: u32, node: TurnNode) -> TurnNode {
-        let mut at = self.nodes.len() / 2 + flow as usize;
-        let before = std::mem::replace(&mut self.nodes[at], node);
-        while at > 1 {
+        let leaf = self.nodes.len() / 2 + flow as usize;
+        // The children of node `at` are pair `at`.
+        let (pairs, _) = self.nodes.as_chunks_mut::<2>();
+        let mut at = leaf / 2;
+        let mut pair = &mut pairs[at];
+        let before = std::mem::replace(&mut pair[leaf % 2], node);
+        while at > 0 {
+            let [left, right] = pair;
+            let best = TurnNode::better(left, right);
+            let place = at % 2;
             at /= 2;
-            let Some([left, right]) = self.nodes.get(2 * at..).and_then(<[_]>::first_chunk) else {
-                break;
-            };
-            let above = TurnNode::better(left, right);
-            if self.nodes[at] == above {
+            pair = &mut pairs[at];
+            if pair[place] == best {
                 break;
             }
-            self.nodes[at] = above;
+            pair[place] = best;
         }
         before
     }
@@ -404,7 +409,8 @@ mod tests {
                 prop_assert_eq!(turns.widest_fitting(width, latest), widest.map(|(flow, _)| *flow));
                 let early = all.iter().filter(|(_, (start, ..))| SeatSeconds::from_units(*start) <= latest);
                 let longest = early.min_by_key(|(_, (.., since))| *since);
-                prop_assert_eq!(turns.longest_waiting(latest), longest.map(|(flow, _)| *flow));
+                let found = turns.longest_waiting(latest).map(|(flow, _)| flow);
+                prop_assert_eq!(found, longest.map(|(flow, _)| *flow));
                 prop_assert_eq!(turns.len(), all.len());
             }
         }
