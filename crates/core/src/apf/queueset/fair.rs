@@ -90,6 +90,8 @@ impl<W: Copy> QueueSet<W> {
                 self.start_head(other, arriving, events);
                 continue;
             }
+            let wide = self.wide_holding_less(flow);
+            let flow = wide.unwrap_or(flow);
             let head = self.entries.at(self.flows.at(flow).head());
             let schema = head.schema;
             if self.fits(head.seats) {

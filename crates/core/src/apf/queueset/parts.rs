@@ -50,6 +50,30 @@ impl<W: Copy> QueueSet<W> {
             return None;
         }
         let other = self.first_holding_less(next, self.limit - self.sums.seats_in_use)?;
+        self.gives_way(next, held, other).then_some(other)
+    }
+
+    /// If `next` holds [`MUCH`]: the flow for which seats are drained in its place, because its request does not fit, though it would go
+    /// before `next` if it did.
+    pub(super) fn wide_holding_less(&self, next: u32) -> Option<u32> {
+        if !self.holds_much(next) {
+            return None;
+        }
+        let held = self.flows.held_for_weight(next, 0);
+        let other = self.first_holding_less(next, self.limit)?;
+        let is_wide = self.flows.at(other).fresh
+            && !self.fits(self.counted_width(self.flows.at(other)))
+            && !self.drains_nothing_for(other);
+        (is_wide && self.gives_way(next, held, other)).then_some(other)
+    }
+
+    /// Whether a flow holds [`MUCH`].
+    pub(super) fn holds_much(&self, flow: u32) -> bool {
+        self.are_parts(self.flows.held_for_weight(flow, 0), MUCH)
+    }
+
+    /// Whether `next`, which holds so many sixteenths of a seat for its weight, gives way to `other`, which holds less.
+    fn gives_way(&self, next: u32, held: u64, other: u32) -> bool {
         // Seats that are equal at each dispatch need not be equal on average, so a flow that has received less does not give way. But
         // what it executes counts to its end, and little of what it did not ask for counts.
         let received = self.expected_progress(next) + self.flows.at(next).unclaimed();
@@ -60,7 +84,7 @@ impl<W: Copy> QueueSet<W> {
             // What its tenant has received for other names does not show in its own account.
             _ => self.charges.usual(),
         };
-        (owed <= most).then_some(other)
+        owed <= most
     }
 
     /// The work that a flow has received by now for its weight, in units of seat-seconds.

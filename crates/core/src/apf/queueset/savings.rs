@@ -176,6 +176,9 @@ impl<W: Copy> QueueSet<W> {
     /// now: its flow uses what it has saved. `next` waits for such flows until it is the lag behind virtual time.
     pub(super) fn overtakes_by_savings(&self, other: u32, next: u32) -> bool {
         let now = self.virtual_time.r();
+        if self.flows.at(next).fresh && self.holds_much(other) {
+            return false;
+        }
         self.flows.at(next).start.plus(self.lag()) >= now && self.finish_of_head(other) <= now
     }
 }
