@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairgate_cel::{CelEnvironment, CelErrorKind, CelType, CelValue, EvaluationLimits, library};
 
 use super::environments::{NEWEST, base};
-use super::interrupts::{least_time, thread_time};
+use super::interrupts::{judged_time, report, thread_time};
 use super::nesting::{self, Construct};
 
 /// The default stack size of tokio's and the standard library's threads, in bytes.
@@ -104,21 +104,25 @@ fn constructs() -> (CelEnvironment, Vec<Construct>) {
 /// What compiling one expression of at most 100 000 code points may allocate at a time, in bytes.
 const MOST_MEMORY: u64 = 30 << 20;
 
-/// The CPU time of compiling and evaluating an expression. Code without optimization takes some ten times as long.
-const MOST_TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 200 });
+/// The CPU time of compiling and evaluating an expression without optimization. Optimized code takes a tenth of it.
+const MOST_TIME: Duration = Duration::from_secs(2);
+
+/// The same in reading times of 1 MiB: three to four times what the slowest expression takes.
+const READINGS: u32 = if cfg!(debug_assertions) { 200 } else { 60 };
 
 #[test]
 fn every_construct_is_bounded_at_the_limit_and_beyond() {
     on_a_small_stack(|| {
         let (environment, constructs) = constructs();
-        let (mut most_memory, mut most_time) =
-            ((0, String::new()), (Duration::ZERO, String::new()));
+        let mut most_memory = (0, String::new());
+        let mut most_time = (Duration::ZERO, String::new());
+        let mut too_long = Vec::new();
         for (before, middle, after) in &constructs {
             for size in [1_000, 99_000, 100_100, 1_000_000] {
                 let source = nested(before, middle, after, size);
                 let name = format!("{before:?} {middle:?} {after:?} of {size}");
                 let mut memory = 0;
-                let time = least_time(MOST_TIME, || {
+                let (time, is_too_long) = judged_time(MOST_TIME, READINGS, || {
                     let began = thread_time();
                     let counted = allocation_counter::measure(|| {
                         if let Ok(program) = environment.compile(&source) {
@@ -130,6 +134,9 @@ fn every_construct_is_bounded_at_the_limit_and_beyond() {
                     memory = counted.bytes_max;
                     thread_time().saturating_sub(began)
                 });
+                if is_too_long {
+                    too_long.push(format!("{time:?} {name}"));
+                }
                 most_memory = most_memory.max((memory, name.clone()));
                 most_time = most_time.max((time, name));
             }
@@ -139,7 +146,8 @@ fn every_construct_is_bounded_at_the_limit_and_beyond() {
             constructs.len()
         );
         assert!(most_memory.0 <= MOST_MEMORY, "{most_memory:?}");
-        assert!(most_time.0 <= MOST_TIME, "{most_time:?}");
+        report("cel: longest time of one expression", most_time.0);
+        assert!(too_long.is_empty(), "{}", too_long.join("\n"));
     });
 }
 
