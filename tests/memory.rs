@@ -1,7 +1,8 @@
 //! How much memory a hosted object takes, measured as the bytes in use of the whole process.
 //!
-//! A measurement, for `.ci/run measure_memory`: maintenance runs by the clock, and what the process allocates depends on when it
-//! does. `fairgate_store::mirror` counts what an entry takes.
+//! A figure without a verdict, for `.ci/run measure_memory`: maintenance runs by the clock, and what the process allocates depends
+//! on when it does. What an object takes is counted by `fairgate_store::mirror::tests`, which blocks: after maintenance, an entry
+//! takes less memory than its text (`after_maintenance_an_entry_takes_less_memory_than_its_text`).
 //!
 //! A test binary of its own, because it has the allocator of the `fairgate` binary, and nothing else may
 //! allocate while it measures.
@@ -23,11 +24,8 @@ use tikv_jemalloc_ctl::{epoch, stats};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The memory in use for one FlowSchema of about 970 bytes, with its history, in bytes.
-const MAX_BYTES_PER_OBJECT: usize = 8 << 10;
 /// Maintenance, every ten seconds, compresses values and drops what was decoded of them.
 const THREE_ROUNDS: Duration = Duration::from_secs(31);
-const SETTLES_WITHIN: Duration = Duration::from_secs(90);
 
 const CONFIGURATION: &str = "
 apiVersion: fairgate.dev/v1alpha1
@@ -93,22 +91,20 @@ fn bytes_in_use() -> usize {
     stats::allocated::read().unwrap()
 }
 
-/// The least memory in use within `limit`; returns earlier once it is at most `enough`.
-async fn settled(enough: usize, limit: Duration) -> usize {
+/// The least memory in use during three rounds of maintenance, in bytes.
+async fn settled() -> usize {
+    const PAUSE: Duration = Duration::from_millis(200);
     let mut least = bytes_in_use();
-    let enough_in_time = async {
-        while least > enough {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            least = least.min(bytes_in_use());
-        }
-    };
-    let _ = tokio::time::timeout(limit, enough_in_time).await;
+    for _ in 0..THREE_ROUNDS.as_millis() / PAUSE.as_millis() {
+        tokio::time::sleep(PAUSE).await;
+        least = least.min(bytes_in_use());
+    }
     least
 }
 
 #[tokio::test]
 #[ignore = "a measurement, which takes a minute: .ci/run measure_memory"]
-async fn a_hosted_object_takes_little_memory() {
+async fn how_much_memory_a_hosted_object_takes() {
     let home = env::temp_dir().join(format!("fairgate-memory-{}", process::id()));
     fs::create_dir(&home).unwrap();
     fs::write(home.join("tokens.csv"), "secret,admin,1,system:masters\n").unwrap();
@@ -120,11 +116,11 @@ async fn a_hosted_object_takes_little_memory() {
     let mut client = TestClient::http1(gateway.address()).await;
     // What is there once, such as tables, caches and dictionaries, exists after these.
     create(&mut client, 0..100).await;
-    let before = settled(0, THREE_ROUNDS).await;
+    let before = settled().await;
     let objects = 2000;
     create(&mut client, 100..100 + objects).await;
-    let after = settled(before + objects * MAX_BYTES_PER_OBJECT, SETTLES_WITHIN).await;
-    let each = (after - before) / objects;
+    let after = settled().await;
+    let each = after.saturating_sub(before) / objects;
     println!("{each} bytes an object: {before} before and {after} after {objects} were created");
     if let Some(path) = env::var_os("FAIRGATE_MEASURED") {
         let line = json!({"name": "memory of a hosted FlowSchema", "value": each, "unit": "bytes"});
@@ -136,5 +132,4 @@ async fn a_hosted_object_takes_little_memory() {
         .await
         .unwrap();
     fs::remove_dir_all(&home).unwrap();
-    assert!(each <= MAX_BYTES_PER_OBJECT, "{each} bytes an object");
 }
