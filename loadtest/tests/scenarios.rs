@@ -25,6 +25,14 @@ fn shipped() -> Vec<PathBuf> {
     files
 }
 
+/// So many rounds, an expectation about a control needs at least to be judged by medians.
+const JUDGED_ROUNDS: u32 = 3;
+
+/// How many rounds to measure: what `FAIRGATE_ROUNDS` says, or one, which is enough to see that nothing fails.
+fn rounds() -> u32 {
+    std::env::var("FAIRGATE_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap())
+}
+
 /// Runs a scenario with fairness and without; returns its report. `FAIRGATE_LOADTEST_BIN` may name an optimized binary.
 fn local(scenario: &Path) -> Value {
     let reports = std::env::temp_dir().join(format!("fairgate-scenarios-{}", std::process::id()));
@@ -33,6 +41,7 @@ fn local(scenario: &Path) -> Value {
     let output = Command::new(program)
         .arg("local")
         .arg(scenario)
+        .args(["--rounds", &rounds().to_string()])
         .args(["--duration", DURATION, "--output", "json", "--report"])
         .arg(&reports)
         .output()
@@ -48,20 +57,41 @@ fn local(scenario: &Path) -> Value {
     report
 }
 
-/// Writes to the file that `FAIRGATE_MEASURED` names, if any, whether an expectation held.
-fn measured(scenario: &Path, judgement: &Value) {
+/// Writes a figure to the file that `FAIRGATE_MEASURED` names, if any. Of an expectation about a control that was measured in the
+/// same rounds, that is whether it held by the medians; of any other, the value itself, which a person compares with the last one.
+fn measured(scenario: &Path, judgement: &Value, clients: &Value) {
     let Some(path) = std::env::var_os("FAIRGATE_MEASURED") else {
         return;
     };
-    let name = scenario.file_stem().unwrap().to_str().unwrap();
-    let name = format!(
-        "scenario {name}: {}",
-        judgement["expectation"].as_str().unwrap()
-    );
-    let held = judgement["outcome"] == "holds";
-    let line = json!({"name": name, "value": u8::from(held), "unit": "held", "detail": judgement["detail"]});
+    let scenario = scenario.file_stem().unwrap().to_str().unwrap();
+    let text = judgement["expectation"].as_str().unwrap();
+    let detail = &judgement["detail"];
+    let line = if has_control(text) {
+        if rounds() < JUDGED_ROUNDS {
+            return;
+        }
+        let held = u8::from(judgement["outcome"] == "holds");
+        json!({"name": format!("scenario {scenario}: {text}"), "value": held, "unit": "held", "detail": detail})
+    } else {
+        let (subject, _) = text.split_once(' ').unwrap();
+        let value = value_of(subject, clients);
+        json!({"name": format!("scenario {scenario}: {subject}"), "value": value, "detail": detail})
+    };
     let file = fs::OpenOptions::new().create(true).append(true).open(path);
     writeln!(file.unwrap(), "{line}").unwrap();
+}
+
+/// Whether an expectation compares a client with itself without fairness, or alone.
+fn has_control(text: &str) -> bool {
+    text.ends_with(" x without") || text.ends_with(" x alone")
+}
+
+/// The value of a measure such as `mouse.share` or `all.errors`: shares and rates are medians over the rounds, counts are sums.
+fn value_of(subject: &str, clients: &Value) -> f64 {
+    let (who, measure) = subject.split_once('.').unwrap();
+    let clients = clients.as_array().unwrap().iter();
+    let values = clients.filter(|client| who == "all" || client["name"] == who);
+    values.map(|client| client[measure].as_f64().unwrap()).sum()
 }
 
 /// Whether an expectation is that nothing fails or is refused, which no slow machine changes. Latencies, shares and rates over
@@ -88,7 +118,7 @@ fn every_shipped_scenario_is_served_over_sockets_without_an_error() {
                 .map(|failure| format!("{}: {failure}", scenario.display())),
         );
         for judgement in judgements {
-            measured(scenario, judgement);
+            measured(scenario, judgement, &report["variants"][0]["clients"]);
             if is_counted(judgement) && judgement["outcome"] != "holds" {
                 wrong.push(format!("{}: {}", scenario.display(), judgement["detail"]));
             }
