@@ -26,7 +26,7 @@ use fairgate_core::time::Time;
 use fairgate_fuzz::{Target, check, corpus, mutate::Mutator, targets::TARGETS};
 
 /// How long one input may take. Only a hang takes that long.
-const HANG: Duration = Duration::from_secs(30);
+const HANG: Duration = Duration::from_secs(60);
 
 /// Replays the corpus of fuzz targets, then tries mutations of it.
 #[derive(Parser)]

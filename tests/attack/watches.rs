@@ -12,7 +12,7 @@ use crate::{
     others::{Client, Mix},
     report::Outcome,
     scene::Scene,
-    time::{LIVENESS, ms, now, until},
+    time::{LIVENESS, ms, until},
 };
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -123,10 +123,10 @@ fn counts(open: &[RawConnection]) -> Counts {
     }
 }
 
-/// Opens a connection with `each` watches for each of `users`, and waits until all have a response or [`LIVENESS`]
-/// has passed.
+/// Opens a connection with `each` watches for each of `users`, and waits until all have a response, or none has come for
+/// [`LIVENESS`].
 async fn open(scene: &Scene, users: &[String], each: usize) -> Vec<RawConnection> {
-    let (begun, mut asked) = (now(), 0);
+    let mut asked = 0;
     let mut open = Vec::new();
     for user in users {
         let Ok(mut connection) = RawConnection::open(scene.gateway.address, &[]).await else {
@@ -137,10 +137,20 @@ async fn open(scene: &Scene, users: &[String], each: usize) -> Vec<RawConnection
         }
         open.push(connection);
         asked += each as u64;
-        let left = LIVENESS.saturating_sub(begun.elapsed());
-        until(left, || asked - counts(&open).answers < UNANSWERED).await;
+        until_answered(&open, asked.saturating_sub(UNANSWERED - 1)).await;
     }
-    let left = LIVENESS.saturating_sub(begun.elapsed());
-    until(left, || counts(&open).answers >= asked).await;
+    until_answered(&open, asked).await;
     open
+}
+
+/// Waits until so many watches have a response, or none has come for [`LIVENESS`].
+async fn until_answered(open: &[RawConnection], wanted: u64) {
+    let mut answers = counts(open).answers;
+    while answers < wanted {
+        let more = || counts(open).answers > answers;
+        if !until(LIVENESS, more).await {
+            return;
+        }
+        answers = counts(open).answers;
+    }
 }

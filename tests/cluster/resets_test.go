@@ -27,7 +27,7 @@ import (
 
 const (
 	resetsOfEach = 150_000
-	resetLimit   = 5 * time.Minute // for that many; a connection that is ended for its resets costs an attacker little
+	resetLimit   = 20 * time.Minute // for that many, against a hang: a connection that is ended for its resets costs an attacker little
 	resetAfter   = 4 * time.Millisecond
 	resetBatch   = 50 // streams that an attacker opens at a time
 	resetWatches = 12
@@ -48,7 +48,7 @@ func TestResetsOfOneClientCostNobodyElseAnything(t *testing.T) {
 	grantTesters(t)
 	fairgate := newFairgate(t, FairgateOptions{Mode: "requestHeader"})
 	succeeds(t, fairgate.Start())
-	ctx := inTime(t, 10*time.Minute)
+	ctx := inTime(t, resetLimit+5*time.Minute)
 	succeeds(t, shared.EnsureNamespace(ctx, "resets"))
 
 	victims := newVictims(ctx, t, fairgate.Endpoint)
@@ -90,7 +90,7 @@ func TestResetsOfOneClientCostNobodyElseAnything(t *testing.T) {
 		}
 	}
 	fmt.Printf("RESETS %s\n", must[[]byte](t)(json.Marshal(result)))
-	measured(t, "reads and writes of others beside resets, p99", results.P99, "ms", 0)
+	measured(t, "reads and writes of others beside resets, p99", results.P99, "ms")
 	if results.WatchesEnded != 0 || results.ReadsFailed != 0 || results.WritesFailed != 0 {
 		t.Errorf("others were hurt: %+v: %s", results, results.First)
 	}
