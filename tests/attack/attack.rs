@@ -222,7 +222,7 @@ fn play(chosen: &[Attack], json: bool) -> bool {
 
 /// Prints what was found, and appends it to the figures where these are measured.
 fn print(attack: &Attack, outcome: &Outcome, json: bool) {
-    for note in &outcome.notes {
+    for note in outcome.all_notes() {
         eprintln!("attack: {}: {note}", attack.name);
     }
     if mode::measures()

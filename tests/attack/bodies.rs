@@ -107,7 +107,7 @@ fn checked(mut played: Played<Found>, most_allowed: Option<u32>) -> Outcome {
     played.outcome.note(format!(
         "at most {most} of {ATTACKED_SEATS} seats were held; {late} bodies came too slowly"
     ));
-    played.memory_is_bounded(64 << 20);
+    played.report_memory(64 << 20);
     played.outcome
 }
 

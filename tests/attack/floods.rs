@@ -220,7 +220,7 @@ fn play(flood: &'static Flood) -> Outcome {
         all
     });
     played.check_other_clients();
-    played.memory_is_bounded(MEMORY);
+    played.report_memory(MEMORY);
     let Done {
         frames,
         ended,

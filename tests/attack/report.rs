@@ -1,7 +1,7 @@
 //! The results of attacks, and the table of all.
 
 use std::{
-    env, fmt, fs,
+    cmp, env, fmt, fs,
     io::{self, Write as _},
     time::Duration,
 };
@@ -25,14 +25,32 @@ pub(crate) struct Verdict {
 enum VerdictKind {
     /// By what was counted, and the order of events: it decides whether the attack is withstood.
     Counted,
-    /// By the clock or by resident memory, which the rest of the machine can spoil: it is only printed. What was found, as a
-    /// part of what is allowed.
+    /// By the clock, beside a control: it is only printed. What was found, as a part of what is allowed.
     Measured(f64),
 }
 
 impl Verdict {
     fn is_counted(&self) -> bool {
         self.kind == VerdictKind::Counted
+    }
+
+    /// What was found, as a part of what is allowed; 0 where it was counted.
+    fn part(&self) -> f64 {
+        match self.kind {
+            VerdictKind::Counted => 0.0,
+            VerdictKind::Measured(part) => part,
+        }
+    }
+
+    /// The verdicts about one requirement in several plays: of those that are measured the median, of those that are counted all
+    /// that are missed, or one.
+    fn of_plays(same: &[&Self]) -> Vec<Self> {
+        let mut missed = same.iter().filter(|verdict| !verdict.is_met).peekable();
+        if same[0].is_counted() && missed.peek().is_some() {
+            return missed.map(|verdict| (*verdict).clone()).collect();
+        }
+        let median = middle(same, |one, other| one.part().total_cmp(&other.part()));
+        vec![(*median).clone()]
     }
 }
 
@@ -44,6 +62,16 @@ impl fmt::Display for Verdict {
             VerdictKind::Measured(_) => write!(f, "missed: {wanted}: {found}"),
         }
     }
+}
+
+/// A figure without a verdict. A person compares it with the last one.
+#[derive(Clone, Debug)]
+struct Figure {
+    name: String,
+    value: f64,
+    unit: &'static str,
+    /// The same in words.
+    note: String,
 }
 
 /// The results of one attack.
@@ -58,7 +86,8 @@ pub(crate) struct Outcome {
     /// How long it took.
     pub(crate) took: Duration,
     pub(crate) verdicts: Vec<Verdict>,
-    /// Further figures, in words.
+    figures: Vec<Figure>,
+    /// What else was found, in words.
     pub(crate) notes: Vec<String>,
 }
 
@@ -95,8 +124,31 @@ impl Outcome {
         });
     }
 
-    /// Records a figure that should not exceed `allowed`, and what was found in words. It is only printed, and only where
-    /// figures are measured.
+    /// Records what the clock or resident memory says, where figures are measured: its name, value and unit, and a note. What else
+    /// the machine does can spoil it, so there is no verdict: it is printed, and written by [`append_figures`].
+    pub(crate) fn figure(
+        &mut self,
+        name: impl Into<String>,
+        (value, unit): (f64, &'static str),
+        note: impl Into<String>,
+    ) {
+        if !mode::measures() {
+            return;
+        }
+        self.figures.push(Figure {
+            name: name.into(),
+            value,
+            unit,
+            note: note.into(),
+        });
+    }
+
+    /// Records a figure that should not exceed `allowed`, and what was found in words, where figures are measured. It is only
+    /// printed.
+    ///
+    /// `allowed` comes from a control, measured in slices that alternate with those of the figure, and the median of three at least
+    /// decides: of the windows of one play, or of several plays ([`median`](Self::median)). What has no control is a
+    /// [`figure`](Self::figure).
     pub(crate) fn measure(
         &mut self,
         wanted: impl Into<String>,
@@ -114,30 +166,46 @@ impl Outcome {
         });
     }
 
-    /// The median of several plays by their figures ([`measure`](Self::measure)), so that what else the machine did in one
-    /// of them does not decide. What is counted has to be right in every play.
-    pub(crate) fn median(mut plays: Vec<Self>) -> Self {
-        plays.sort_by(|one, other| one.part().total_cmp(&other.part()));
+    /// The results of several plays as one. Of each figure, and of each requirement that is measured, the median counts, so that
+    /// what else the machine did in one of them does not decide. What is counted has to be right in every play.
+    pub(crate) fn median(plays: &[Self]) -> Self {
+        let p99 = |stats: &ServiceStats| stats.percentile(99);
         let pair = |play: &Self| play.p99_ms().join(" → ");
-        let p99 = plays.iter().map(pair).collect::<Vec<_>>().join(", ");
-        let mut median = plays.remove(plays.len() / 2);
-        let others = plays.into_iter().flat_map(|play| play.verdicts);
-        let missed = others.filter(|verdict| !verdict.is_met && verdict.is_counted());
-        median.verdicts.extend(missed);
-        median.note(format!("others' p99 in each play: {p99} ms"));
+        let all_p99 = plays.iter().map(pair).collect::<Vec<_>>().join(", ");
+        let by_cpu = middle(plays, |one, other| {
+            one.cpu_percent().cmp(&other.cpu_percent())
+        });
+        let resident = |index: usize| {
+            let by = |one: &Self, other: &Self| one.resident[index].cmp(&other.resident[index]);
+            middle(plays, by).resident[index]
+        };
+        let mut median = Self::new(
+            middle(plays, |a, b| p99(&a.before).cmp(&p99(&b.before)))
+                .before
+                .clone(),
+            middle(plays, |a, b| p99(&a.during).cmp(&p99(&b.during)))
+                .during
+                .clone(),
+            [0, 1, 2].map(resident),
+            by_cpu.cpu,
+            by_cpu.took,
+        );
+        let verdicts = plays.iter().flat_map(|play| &play.verdicts);
+        for same in groups(verdicts, |verdict| &verdict.wanted) {
+            median.verdicts.extend(Verdict::of_plays(&same));
+        }
+        let figures = plays.iter().flat_map(|play| &play.figures);
+        for same in groups(figures, |figure| &figure.name) {
+            let kept = middle(&same, |one, other| one.value.total_cmp(&other.value));
+            median.figures.push((*kept).clone());
+        }
+        for (number, play) in (1..).zip(plays) {
+            let notes = play.notes.iter();
+            let notes = notes.map(|note| format!("play {number}: {note}"));
+            median.notes.extend(notes);
+        }
+        median.note(format!("others' p99 in each play: {all_p99} ms"));
         median
-    }
-
-    /// The largest part of a figure allowed.
-    fn part(&self) -> f64 {
-        let parts = self
-            .verdicts
-            .iter()
-            .filter_map(|verdict| match verdict.kind {
-                VerdictKind::Counted => None,
-                VerdictKind::Measured(part) => Some(part),
-            });
-        parts.fold(0.0, f64::max)
     }
 
     /// The other clients' p99 before and during it, in milliseconds; a dash where there was no request.
@@ -149,7 +217,13 @@ impl Outcome {
         })
     }
 
-    /// Adds a figure without a verdict.
+    /// The figures in words, and what else was found.
+    pub(crate) fn all_notes(&self) -> impl Iterator<Item = &String> {
+        let figures = self.figures.iter().map(|figure| &figure.note);
+        figures.chain(&self.notes)
+    }
+
+    /// Adds what was found, without a verdict.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
@@ -179,6 +253,7 @@ impl Outcome {
             })
         };
         let verdict = |verdict: &Verdict| json!({"wanted": verdict.wanted, "counted": verdict.is_counted(), "ok": verdict.is_met, "found": verdict.found});
+        let figure = |figure: &Figure| json!({"name": figure.name, "value": figure.value, "unit": figure.unit});
         json!({
             "attack": name,
             "point": point,
@@ -189,6 +264,7 @@ impl Outcome {
             "cpuPercent": self.cpu_percent(),
             "seconds": self.took.as_secs_f64(),
             "verdicts": self.verdicts.iter().map(verdict).collect::<Vec<_>>(),
+            "figures": self.figures.iter().map(figure).collect::<Vec<_>>(),
             "notes": self.notes,
         })
     }
@@ -205,19 +281,14 @@ pub(crate) fn append_figures(attack: &str, outcome: &Outcome) -> io::Result<()> 
         .append(true)
         .open(path)?;
     let [_, peak, _] = outcome.resident;
-    let figures = [
-        (
-            "others' p99 before",
-            json!(millis(outcome.before.percentile(99))),
-            "ms",
-        ),
-        (
-            "others' p99",
-            json!(millis(outcome.during.percentile(99))),
-            "ms",
-        ),
+    let p99 = |stats: &ServiceStats| json!(millis(stats.percentile(99)));
+    let mut figures = vec![
+        ("others' p99 before", p99(&outcome.before), "ms"),
+        ("others' p99", p99(&outcome.during), "ms"),
         ("peak resident memory", json!(peak >> 20), "MiB"),
     ];
+    let further = outcome.figures.iter();
+    figures.extend(further.map(|one| (one.name.as_str(), json!(one.value), one.unit)));
     for (what, value, unit) in figures {
         let name = format!("attack {attack}: {what}");
         writeln!(
@@ -227,6 +298,28 @@ pub(crate) fn append_figures(attack: &str, outcome: &Outcome) -> io::Result<()> 
         )?;
     }
     Ok(())
+}
+
+/// The middle one of some, of which there must be one at least.
+fn middle<T>(all: &[T], by: impl Fn(&T, &T) -> cmp::Ordering) -> &T {
+    let mut sorted: Vec<&T> = all.iter().collect();
+    sorted.sort_by(|one, other| by(one, other));
+    sorted[sorted.len() / 2]
+}
+
+/// Those of the same name together, in the order in which the names first occur.
+fn groups<'a, T>(
+    all: impl Iterator<Item = &'a T>,
+    name: impl Fn(&T) -> &String,
+) -> Vec<Vec<&'a T>> {
+    let mut groups: Vec<Vec<&T>> = Vec::new();
+    for one in all {
+        match groups.iter_mut().find(|same| name(same[0]) == name(one)) {
+            Some(same) => same.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
 }
 
 /// Milliseconds, to a tenth.

@@ -108,7 +108,7 @@ fn token_flood(addresses: u8, at_once: usize) -> Outcome {
     let outcome = &mut played.outcome;
     outcome.note(format!("{refused} unknown tokens were refused"));
     outcome.check("unknown tokens are refused", refused > 0, "none was");
-    played.memory_is_bounded(128 << 20);
+    played.report_memory(128 << 20);
     played.outcome
 }
 
@@ -285,7 +285,7 @@ fn silent_tls(addresses: u8) -> Outcome {
         "attempts until {TRIES} scrapes were served: {} from another address, {} from the attackers'; {closed} silent connections were closed",
         tries[0], tries[1]
     ));
-    played.memory_is_bounded(64 << 20);
+    played.report_memory(64 << 20);
     played.outcome
 }
 

@@ -157,7 +157,7 @@ impl<T> Played<T> {
             "none was spooled",
         );
         self.budget_is_kept(METRICS, limit, least);
-        self.memory_is_bounded(memory);
+        self.report_memory(memory);
     }
 }
 
