@@ -18,8 +18,8 @@ const (
 	changesOfPolicies = 5
 	// judgedAfterwards is how many requests are sent once a change is reported.
 	judgedAfterwards = 20
-	// inForceWithin is how long it should take from the response to a change until the change is in force.
-	inForceWithin = time.Second
+	// inForceBesideServer is how long a change should take until it is in force, by the time that it takes at kube-apiserver.
+	inForceBesideServer = 1
 	// policiesInForce is the metric of the policies that judge requests.
 	policiesInForce = "fairgate_admission_policies"
 )
@@ -35,7 +35,7 @@ func TestAChangeOfPoliciesIsInForceOnceItIsReported(t *testing.T) {
 	listed := listsOfPolicies(ctx, t, bed.Plain)
 	stale := 0
 	client := must[kubernetes.Interface](t)(shared.adminOf(gateway.Endpoint))
-	ours := delaysOfPolicies(ctx, t, client, gateway.Name, func(name string, bound bool) time.Duration {
+	ours := newPolicyChanges(ctx, t, client, gateway.Name, func(name string, bound bool) time.Duration {
 		begun, want := time.Now(), others
 		if bound {
 			want++
@@ -49,22 +49,35 @@ func TestAChangeOfPoliciesIsInForceOnceItIsReported(t *testing.T) {
 		}
 		return took
 	})
+	// What is measured alternates, so that both meet the same machine.
+	sides := []*policyChanges{ours}
+	if *measuring {
+		enforcing := must[kubernetes.Interface](t)(shared.adminOf(bed.Enforcing.Endpoint))
+		sides = append(sides, newPolicyChanges(ctx, t, enforcing, bed.Enforcing.Name, func(name string, bound bool) time.Duration {
+			begun := time.Now()
+			for isDenied(ctx, t, enforcing, name) != bound {
+			}
+			return time.Since(begun)
+		}))
+	}
+	for range changesOfPolicies {
+		for _, bound := range []bool{true, false} {
+			for _, side := range sides {
+				side.change(ctx, t, bound)
+			}
+		}
+	}
 	if stale != 0 {
 		t.Errorf("%d of %d requests were judged by former policies after the gateway had reported the new ones", stale, 2*changesOfPolicies*judgedAfterwards)
 	}
 	if again := listsOfPolicies(ctx, t, bed.Plain) - listed; again != 0 {
 		t.Errorf("policies or bindings were listed %v times for %d changes", again, 2*changesOfPolicies)
 	}
-	measuredTimes(t, "a change of admission policies in force", ours, 0, inForceWithin)
+	measuredTimes(t, "a change of admission policies in force", ours.delays)
 	if *measuring {
-		enforcing := must[kubernetes.Interface](t)(shared.adminOf(bed.Enforcing.Endpoint))
-		server := delaysOfPolicies(ctx, t, enforcing, bed.Enforcing.Name, func(name string, bound bool) time.Duration {
-			begun := time.Now()
-			for isDenied(ctx, t, enforcing, name) != bound {
-			}
-			return time.Since(begun)
-		})
-		measuredTimes(t, "control: a change of admission policies in force at kube-apiserver", server, 0, 0)
+		server := sides[1].delays
+		measuredTimes(t, "control: a change of admission policies in force at kube-apiserver", server)
+		measuredBeside(t, "a change of admission policies in force, by that at kube-apiserver", ours.delays, server, inForceBesideServer)
 	}
 }
 
@@ -80,25 +93,37 @@ func listsOfPolicies(ctx context.Context, t *testing.T, server *Apiserver) float
 	return policies + bindings
 }
 
-// delaysOfPolicies are the times from the response to a change of policies until the change is in force, for which inForce
-// waits: a policy of that name is bound, or not.
-func delaysOfPolicies(ctx context.Context, t *testing.T, client kubernetes.Interface, name string, inForce func(name string, bound bool) time.Duration) []time.Duration {
+// policyChanges bind a policy at one server and take that back, and note the times from the response to a change until the
+// change is in force, for which inForce waits.
+type policyChanges struct {
+	client  kubernetes.Interface
+	binding *admissionv1.ValidatingAdmissionPolicyBinding
+	inForce func(name string, bound bool) time.Duration
+	delays  []time.Duration
+}
+
+// newPolicyChanges creates the policy, which is named after the server.
+func newPolicyChanges(ctx context.Context, t *testing.T, client kubernetes.Interface, name string, inForce func(name string, bound bool) time.Duration) *policyChanges {
 	t.Helper()
 	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	policy, binding := latencyPolicy(name)
 	must[*admissionv1.ValidatingAdmissionPolicy](t)(policies.Create(ctx, policy, metav1.CreateOptions{}))
 	t.Cleanup(func() {
 		succeeds(t, policies.Delete(context.Background(), policy.Name, metav1.DeleteOptions{}))
 	})
-	var delays []time.Duration
-	for range changesOfPolicies {
-		must[*admissionv1.ValidatingAdmissionPolicyBinding](t)(bindings.Create(ctx, binding, metav1.CreateOptions{}))
-		delays = append(delays, inForce(policy.Name, true))
-		succeeds(t, bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{}))
-		delays = append(delays, inForce(policy.Name, false))
+	return &policyChanges{client: client, binding: binding, inForce: inForce}
+}
+
+// change binds the policy, or takes that back.
+func (c *policyChanges) change(ctx context.Context, t *testing.T, bound bool) {
+	t.Helper()
+	bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	if bound {
+		must[*admissionv1.ValidatingAdmissionPolicyBinding](t)(bindings.Create(ctx, c.binding, metav1.CreateOptions{}))
+	} else {
+		succeeds(t, bindings.Delete(ctx, c.binding.Name, metav1.DeleteOptions{}))
 	}
-	return delays
+	c.delays = append(c.delays, c.inForce(c.binding.Name, bound))
 }
 
 // latencyPolicy denies ConfigMaps of its own name.

@@ -60,7 +60,7 @@ func TestAnotherFairgateGoesOnCountingBudgets(t *testing.T) {
 	if leads := must[float64](t)(third.Metric(ctx, "fairgate_disruption_controller_leader")); leads != 1 {
 		t.Error("the last fairgate does not count")
 	}
-	measured(t, "a pod counted by the only fairgate", alone.Seconds(), "s", 0)
-	measured(t, "a pod counted after the leader was drained", drained.Seconds(), "s", 0)
-	measured(t, "a pod counted after the leader was killed", killed.Seconds(), "s", 0)
+	measured(t, "a pod counted by the only fairgate", alone.Seconds(), "s")
+	measured(t, "a pod counted after the leader was drained", drained.Seconds(), "s")
+	measured(t, "a pod counted after the leader was killed", killed.Seconds(), "s")
 }

@@ -62,7 +62,7 @@ func TestAMouseWaitsForNoMoreOfAnElephantThanThereAreSeats(t *testing.T) {
 	if got.MouseOvertaken > elephantSeats {
 		t.Errorf("half of the mouse's requests waited for %d LISTs or more, with %d seats", got.MouseOvertaken, elephantSeats)
 	}
-	measured(t, "a mouse beside an elephant, p99", got.MouseP99, "ms", 0)
+	measured(t, "a mouse beside an elephant, p99", got.MouseP99, "ms")
 }
 
 // The same at the apiserver itself, through a fairgate that only passes on, and through one that is fair. The second shows
@@ -95,8 +95,8 @@ func TestAMouseBesideAnElephant(t *testing.T) {
 		passing := behind("passing on", FairgateOptions{Mode: "requestHeader", Off: true})
 		fair := behind("fair", FairgateOptions{Mode: "requestHeader", Seats: elephantSeats})
 		result["fairgate_off"], result["fairgate"] = passing, fair
-		measured(t, "a mouse beside an elephant, p99, by that at the apiserver itself", ratio(fair.MouseP99, alone.MouseP99), "", 0)
-		measured(t, "the same through a fairgate that only passes on", ratio(passing.MouseP99, alone.MouseP99), "", 0)
+		measured(t, "a mouse beside an elephant, p99, by that at the apiserver itself", ratio(fair.MouseP99, alone.MouseP99), "")
+		measured(t, "the same through a fairgate that only passes on", ratio(passing.MouseP99, alone.MouseP99), "")
 	}
 	line := must[[]byte](t)(json.Marshal(result))
 	fmt.Printf("ELEPHANT_MOUSE %s\n", line)

@@ -506,7 +506,7 @@ func TestEvictionsOfOneBudgetAtTheSameTimeAllSucceed(t *testing.T) {
 			}()
 		}
 		group.Wait()
-		measured(t, fmt.Sprintf("%s: %d evictions by %d clients", name, count, clients), count/time.Since(from).Seconds(), "1/s", 0)
+		measured(t, fmt.Sprintf("%s: %d evictions by %d clients", name, count, clients), count/time.Since(from).Seconds(), "1/s")
 		succeeds(t, clearShared(ctx, server.Admin, namespace))
 	}
 }

@@ -25,15 +25,8 @@ var (
 	scaleSettle  = flag.Duration("scale-settle", 0, "how long memory may settle before it is measured; figures are taken with 1m")
 )
 
-const (
-	scaleChanges = 20 // of each kind
-	// What costs should be at most, with 10 000 objects: the time from the response to a change until every connection shows
-	// it, when changes come once and ten times in a second; memory of an object; CPU time of a change.
-	inForceAlone, inForceInRow = 100 * time.Millisecond, 300 * time.Millisecond
-	mostKiBEach, mostCPUMs     = 12, 50
-	// The slowest change may take this many times as long.
-	scaleSlack = 5
-)
+// scaleChanges is how many changes of each kind are measured.
+const scaleChanges = 20
 
 // Among many hosted objects each change makes one set. Once that is reported, every connection goes by it. Changes in a row
 // may share a set, and take effect in their order.
@@ -91,7 +84,7 @@ func TestChangesOfManyFlowSchemasAreInForceOnceReported(t *testing.T) {
 	}
 }
 
-// What hosted objects cost, and how soon a change is in force. The bounds are those of 10 000 objects.
+// What hosted objects cost, and how soon a change is in force. These are figures: no server is beside it.
 func TestCostsOfManyFlowSchemas(t *testing.T) {
 	aboutFairgate(t)
 	onlyMeasures(t)
@@ -103,8 +96,8 @@ func TestCostsOfManyFlowSchemas(t *testing.T) {
 	}
 	running := bed.server.running()
 	// Without the figures, a second between changes that are alone would be waste.
-	isFull, pause := *scaleSchemas >= 5000, time.Second
-	if !isFull {
+	pause := time.Second
+	if *scaleSchemas < 5000 {
 		pause = 300 * time.Millisecond
 	}
 	time.Sleep(*scaleSettle / 6)
@@ -131,14 +124,10 @@ func TestCostsOfManyFlowSchemas(t *testing.T) {
 	inRow := watch.delays(ctx, t, 2*scaleChanges, 100*time.Millisecond, change)
 	memory, cpu := (after.RSS-before.RSS)*1024/float64(max(1, *scaleSchemas-first)), (spent/scaleChanges-idle)*1000
 	name := fmt.Sprintf("%d FlowSchemas: ", *scaleSchemas)
-	memoryBound, cpuBound := 0.0, 0.0
-	if isFull {
-		memoryBound, cpuBound = mostKiBEach, mostCPUMs
-	}
-	measured(t, name+"memory of one", memory, "KiB", memoryBound)
-	measured(t, name+"CPU time of a change", cpu, "ms", cpuBound)
-	measuredTimes(t, name+"a change alone in force", alone, inForceAlone, scaleSlack*inForceAlone)
-	measuredTimes(t, name+"changes ten times in a second in force", inRow, inForceInRow, scaleSlack*inForceInRow)
+	measured(t, name+"memory of one", memory, "KiB")
+	measured(t, name+"CPU time of a change", cpu, "ms")
+	measuredTimes(t, name+"a change alone in force", alone)
+	measuredTimes(t, name+"changes ten times in a second in force", inRow)
 }
 
 // A scaleBed is a fairgate that hosts many FlowSchemas, and probes: each change makes the next of them match first.

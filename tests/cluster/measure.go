@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// What only the clock or the memory of a process can show is measured, and decides nothing: the machine may be busy with
-// something else. A person reads it beside the last figures.
+// What only the clock or the memory of a process can show is measured, and fails no test: the machine may be busy with
+// something else. A time is judged only beside a control in the same slices, by the median of at least three. Everything else is
+// a figure, which a person reads beside the last one.
 
 const (
 	// measureVariable is set to 1 to measure as with the flag -measure.
@@ -22,25 +23,46 @@ const (
 
 var measuring = flag.Bool("measure", os.Getenv(measureVariable) == "1", "also run what only measures, and measure beside the controls")
 
+// leastPairs is how many measurements beside their controls a judgement needs at least.
+const leastPairs = 3
+
 // A Measurement is one figure.
 type Measurement struct {
 	Name  string   `json:"name"`
 	Value float64  `json:"value"`
 	Unit  string   `json:"unit"`
-	Bound *float64 `json:"bound"` // it should be at most this; null if there is only a figure
+	Bound *float64 `json:"bound"` // what a ratio to a control should be at most; null if there is only a figure
 	OK    bool     `json:"ok"`
 }
 
-// measured reports a figure that should be at most bound, unless that is 0. It never fails the test.
-func measured(t *testing.T, name string, value float64, unit string, bound float64) {
+// measured reports a figure, without a verdict.
+func measured(t *testing.T, name string, value float64, unit string) {
 	t.Helper()
-	one := Measurement{Name: name, Value: value, Unit: unit, OK: true}
-	if bound != 0 {
-		one.Bound, one.OK = &bound, value <= bound
+	Measurement{Name: name, Value: value, Unit: unit, OK: true}.report(t)
+}
+
+// measuredBeside reports the median of the ratios of some times to those of a control, which should be at most bound. Each time was
+// measured beside the control's of the same index, in turn; there must be three of them at least. It never fails the test.
+func measuredBeside(t *testing.T, name string, ours, controls []time.Duration, bound float64) {
+	t.Helper()
+	if len(ours) != len(controls) || len(ours) < leastPairs {
+		t.Fatalf("%s: %d times cannot be judged beside %d of the control", name, len(ours), len(controls))
 	}
+	var ratios []float64
+	for number := range ours {
+		ratios = append(ratios, ours[number].Seconds()/controls[number].Seconds())
+	}
+	slices.Sort(ratios)
+	median := ratios[len(ratios)/2]
+	Measurement{Name: name, Value: median, Bound: &bound, OK: median <= bound}.report(t)
+}
+
+// report prints the figure, and appends it to the file that [measuredVariable] names.
+func (one Measurement) report(t *testing.T) {
+	t.Helper()
 	line, err := json.Marshal(one)
 	if err != nil {
-		t.Logf("%s of %v cannot be written: %v", name, value, err)
+		t.Logf("%s of %v cannot be written: %v", one.Name, one.Value, err)
 		return
 	}
 	// Not by t.Log, which says nothing of tests that pass.
@@ -56,19 +78,19 @@ func measured(t *testing.T, name string, value float64, unit string, bound float
 		_ = appended.Close()
 	}
 	if err != nil {
-		t.Logf("%s is not appended: %v", name, err)
+		t.Logf("%s is not appended: %v", one.Name, err)
 	}
 }
 
 // measuredTimes reports median and longest of some times, in seconds.
-func measuredTimes(t *testing.T, name string, times []time.Duration, medianBound, longestBound time.Duration) {
+func measuredTimes(t *testing.T, name string, times []time.Duration) {
 	t.Helper()
 	if len(times) == 0 {
 		return
 	}
 	sorted := slices.Sorted(slices.Values(times))
-	measured(t, name+", median", sorted[len(sorted)/2].Seconds(), "s", medianBound.Seconds())
-	measured(t, name+", longest", sorted[len(sorted)-1].Seconds(), "s", longestBound.Seconds())
+	measured(t, name+", median", sorted[len(sorted)/2].Seconds(), "s")
+	measured(t, name+", longest", sorted[len(sorted)-1].Seconds(), "s")
 }
 
 // onlyMeasures skips a test that takes long and decides nothing.

@@ -149,6 +149,6 @@ func refusesWrites(t *testing.T, gateway *Fairgate, name string) {
 			status.Details == nil || status.Details.RetryAfterSeconds != write.again || response.Header.Get("Retry-After") != header {
 			t.Errorf("%s %s: %s %v %+v", write.method, write.target, response.Status, response.Header, status)
 		}
-		measured(t, fmt.Sprintf("refusal without a store, %s: %s", name, write.method), time.Since(began).Seconds(), "s", 10)
+		measured(t, fmt.Sprintf("refusal without a store, %s: %s", name, write.method), time.Since(began).Seconds(), "s")
 	}
 }

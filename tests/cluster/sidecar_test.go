@@ -23,8 +23,6 @@ import (
 
 const (
 	ownPath    = "/debug/api_priority_and_fairness/dump_queues" // of the paths that fairgate answers itself
-	inForce    = time.Second                                    // within this a change should take effect
-	comeBack   = 15 * time.Second                               // within this a fairgate should find its upstream again
 	setsInUse  = "fairgate_policy_generation"                   // the metric of the sets of objects that came into force
 	consumer   = "api-priority-and-fairness-config-consumer-v1" // the apiserver's, that writes conditions
 	stillKnown = "the last good policy stays in force"
@@ -149,7 +147,7 @@ func changesTakeEffect(t *testing.T, gateway *Fairgate, subject User, prefix str
 	if applied := known - begun; applied != rounds*changes {
 		t.Errorf("%s: %v sets of objects came into force by %d changes", way, applied, rounds*changes)
 	}
-	measuredTimes(t, "a change of policy objects in force, "+way, delays, 0, inForce)
+	measuredTimes(t, "a change of policy objects in force, "+way, delays)
 }
 
 // settled returns a count once it has been the same many times: a set is in force a moment before it is counted.
@@ -336,7 +334,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 
 			loss.find(t, valve, self)
 			back := decider.until(meanwhile.UID, after.UID)
-			measured(t, "in step again with an apiserver "+loss.name, back.Seconds(), "s", comeBack.Seconds())
+			measured(t, "in step again with an apiserver "+loss.name, back.Seconds(), "s")
 			inSync(t, gateway)
 			logs(t, gateway, "watching policy objects again")
 			// It is gone with its last request.
@@ -385,7 +383,7 @@ func TestFairgateStartsWithoutTheObjectsOfItsApiserver(t *testing.T) {
 			} else {
 				succeeds(t, Grant(ctx, shared.Admin, self, SidecarRole))
 			}
-			measured(t, "in step with an apiserver that was lacking "+lack.name, decider.until(theirs.UID, "").Seconds(), "s", comeBack.Seconds())
+			measured(t, "in step with an apiserver that was lacking "+lack.name, decider.until(theirs.UID, "").Seconds(), "s")
 			inSync(t, gateway)
 		})
 	}
@@ -440,7 +438,7 @@ func TestFairgateStaysInStepWhileItsWatchesAreRenewed(t *testing.T) {
 	}
 	inSync(t, gateway)
 	t.Logf("watches ended after %d s; asked for, to the end: %v", int(time.Since(began).Seconds()), asked())
-	measured(t, "out of step while watches are renewed", oldest, "s", inForce.Seconds())
+	measured(t, "out of step while watches are renewed", oldest, "s")
 	if strings.Contains(gateway.Log(10_000), lostPolicies) {
 		t.Error("it lost its policy objects while the watches were renewed")
 	}

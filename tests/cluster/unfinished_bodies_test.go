@@ -82,7 +82,7 @@ func TestMeasureUnfinishedBodiesAtTheApiserver(t *testing.T) {
 	for _, held := range []time.Duration{1200 * time.Millisecond, unfinishedHeld} {
 		result := leaveUnfinished(ctx, server, attacker, other, held)
 		fmt.Printf("UNFINISHED_BODIES %s %s\n", held, must[[]byte](t)(json.Marshal(result)))
-		measured(t, fmt.Sprintf("unfinished bodies at the apiserver for %s: seats come back", held), result.SeatsBack, "s", 0)
+		measured(t, fmt.Sprintf("unfinished bodies at the apiserver for %s: seats come back", held), result.SeatsBack, "s")
 	}
 }
 
