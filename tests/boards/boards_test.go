@@ -251,7 +251,7 @@ func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
 	for _, name := range expected {
 		if at, did := fired[name]; did {
 			t.Logf("%-28s fired after %3d evaluations: %s", name, at.evaluations, causes[name])
-			measured(t, name+" fired after", at.after.Seconds(), "s", 0)
+			measured(t, name+" fired after", at.after.Seconds(), "s")
 		} else {
 			t.Errorf("%s did not fire", name)
 		}
