@@ -32,6 +32,7 @@ mod bodies;
 mod budgets;
 mod burst;
 mod busy;
+mod derived_fields;
 mod floods;
 mod h2spec;
 mod hard_bodies;
@@ -87,6 +88,7 @@ fn attacks() -> Vec<Attack> {
         noise::ATTACKS,
         policies::ATTACKS,
         ignored_policies::ATTACKS,
+        derived_fields::ATTACKS,
         params::ATTACKS,
         written_policies::ATTACKS,
         budgets::ATTACKS,
