@@ -15,7 +15,8 @@
 //! - *Holding less goes first.* If the next flow already [holds its part](super::parts) of the seats by weight, and another flow
 //!   would hold no more than it even with its next request, that one goes first. So a flow that was charged too little, because
 //!   its requests are of several kinds, does not take the seats of others before its charges are corrected. Nobody gives way
-//!   to one who has received more than he will have when what he executes has ended, unless that one is within his share.
+//!   to one who has received more than he will have when what he executes has ended, unless he holds twice his part and that one
+//!   is within his share. If that one's request is wide and does not fit, seats are drained for it.
 //! - *Who is due has turns.* Flows that are [due](super::due) are served one request each, whoever is furthest behind.
 //! - *Final work gives way.* Seats that linger are [displaced](QueueSet::displacing) by a request that the ideal would have
 //!   finished by now, and linger for longer in return.

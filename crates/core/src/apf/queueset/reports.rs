@@ -440,6 +440,8 @@ impl<W: Copy> QueueSet<W> {
         let Some(next) = next else {
             return;
         };
+        // Seats may be kept for a flow that goes before it.
+        let next = self.wide_holding_less(next).unwrap_or(next);
         let head = self.entries.at(self.flows.at(next).head());
         assert!(!self.fits(head.seats), "a head that fits was left waiting");
     }
