@@ -88,12 +88,8 @@ fn spread(requirements: usize) -> Value {
         })
     };
     let constraints: Vec<Value> = keys.chunks(50_000).map(constraint).collect();
-    pod(
-        labels,
-        Map::new(),
-        vec![json!({"name": "c", "image": "i"})],
-        json!(constraints),
-    )
+    let containers = [json!({"name": "c", "image": "i"})];
+    pod(&labels, &Map::new(), &containers, &constraints)
 }
 
 /// A pod with so many containers, each of which has its profile in an annotation.
@@ -102,15 +98,15 @@ fn profiles(containers: usize) -> Value {
     let annotation = |number| (format!("{ANNOTATION}/c{number}"), json!("localhost/p"));
     let annotations: Map<String, Value> = (0..containers).map(annotation).collect();
     let container = |number| json!({"name": format!("c{number}"), "image": "i"});
-    let containers = (0..containers).map(container).collect();
-    pod(Map::new(), annotations, containers, json!([]))
+    let containers: Vec<Value> = (0..containers).map(container).collect();
+    pod(&Map::new(), &annotations, &containers, &[])
 }
 
 fn pod(
-    labels: Map<String, Value>,
-    annotations: Map<String, Value>,
-    containers: Vec<Value>,
-    constraints: Value,
+    labels: &Map<String, Value>,
+    annotations: &Map<String, Value>,
+    containers: &[Value],
+    constraints: &[Value],
 ) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
