@@ -20,8 +20,8 @@ const OVERTAKING_PART: u64 = 10;
 /// How many requests behind a head may start before it.
 const LOOKED_AT: u32 = 8;
 
-/// Wide flows are ahead by so many times what a drain costs, over all flows: then drains keep a twentieth of the level idle.
-const CHEAP: u64 = 20;
+/// Wide flows are ahead by so many times what a drain costs, over all flows: then drains keep a tenth of the level idle at most.
+const CHEAP: u64 = 10;
 
 /// What drains cost is a moving mean over so many.
 const DRAINS: u64 = 8;
@@ -125,6 +125,21 @@ impl<W: Copy> QueueSet<W> {
         let narrower = self.widest_behind(flow)?;
         self.entries.at_mut(head).overtaken += 1;
         Some(narrower)
+    }
+
+    /// The widest request that fits behind one of the next heads that start at `latest` at the latest, and its flow; so many go before
+    /// the same head as in [`Self::narrower_of_flow`].
+    pub(super) fn narrower_within(&mut self, latest: SeatSeconds) -> Option<(u32, u32)> {
+        let early = self.turns.next_ones().into_iter();
+        let early = early.filter(|flow| {
+            let head = self.entries.at(self.flows.at(*flow).head());
+            self.turns.start_of(*flow) <= latest && u32::from(head.overtaken) < LOOKED_AT
+        });
+        let behind = early.filter_map(|flow| Some((flow, self.widest_behind(flow)?)));
+        let (flow, index) = behind.max_by_key(|(_, index)| self.entries.at(*index).seats)?;
+        let head = self.flows.at(flow).head();
+        self.entries.at_mut(head).overtaken += 1;
+        Some((flow, index))
     }
 
     /// The flow whose head may start although that of `next`, for which seats are drained, does not fit: the

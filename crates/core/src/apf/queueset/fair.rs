@@ -52,12 +52,14 @@ use crate::{
 
 /// The number of its requests by which a wide flow may be ahead: as many as make drains [cheap](QueueSet::cheap_lead), within these
 /// bounds.
-const LEAST_LEAD: u64 = 4;
-const MOST_LEAD: u64 = 16;
+const LEAST_LEAD: u64 = 3;
+const MOST_LEAD: u64 = 8;
 
 /// A flow whose head starts although another one is next.
 struct Overtaking {
     flow: u32,
+    /// The request, if it is not the head.
+    index: Option<u32>,
     /// Whether the one that is next may have to wait longer.
     lengthens_wait: bool,
 }
@@ -120,8 +122,10 @@ impl<W: Copy> QueueSet<W> {
             let Some(overtaking) = self.overtaking(flow) else {
                 return;
             };
-            let index = self.flows.at(overtaking.flow).head();
-            self.start_head(overtaking.flow, arriving, events);
+            let index = overtaking
+                .index
+                .unwrap_or(self.flows.at(overtaking.flow).head());
+            self.start_waiting(index, overtaking.flow, arriving, events);
             if overtaking.lengthens_wait {
                 self.count_overtaking(index);
             }
@@ -150,6 +154,7 @@ impl<W: Copy> QueueSet<W> {
     fn overtaking(&mut self, next: u32) -> Option<Overtaking> {
         let in_turn = |flow| Overtaking {
             flow,
+            index: None,
             lengthens_wait: false,
         };
         let mut drained = next;
@@ -164,6 +169,12 @@ impl<W: Copy> QueueSet<W> {
                     Some(fresh) if self.drains_nothing_for(fresh) => return Some(in_turn(other)),
                     Some(fresh) => drained = fresh,
                 }
+            } else if let Some((flow, index)) = self.narrower_within(latest) {
+                return Some(Overtaking {
+                    flow,
+                    index: Some(index),
+                    lengthens_wait: false,
+                });
             } else if self.turns.first_fitting(free).is_some() {
                 // Seats are drained until it has caught up: otherwise it would only ever get those of its own requests.
                 self.flows.at_mut(next).behind = true;
@@ -172,15 +183,16 @@ impl<W: Copy> QueueSet<W> {
         let flow = self.overtaking_by_wait(drained)?;
         Some(Overtaking {
             flow,
+            index: None,
             lengthens_wait: true,
         })
     }
 
-    /// The latest start of a flow that may have seats before `next`, which executes requests and has others waiting: it will
-    /// get the seats of its own requests, so no seats are drained for it until it is behind by more than the lead.
+    /// The latest start of a flow that may have seats before `next`, which has been served and has more than one request waiting: no
+    /// seats are drained for it until it is behind by more than the lead.
     fn latest_lead(&self, next: u32) -> Option<SeatSeconds> {
         let known = self.flows.at(next);
-        if known.fresh || known.behind || known.holding == 0 || known.waiting < 2 {
+        if known.fresh || known.behind || known.waiting < 2 {
             return None;
         }
         Some(self.latest(known.start, known))

@@ -11,7 +11,7 @@ use std::{collections::HashMap, hash::BuildHasherDefault};
 use super::{
     NONE,
     fifo::{Entries, Fifo, Phase},
-    idle::{IdleFlows, IdlePlace, MAX_IDLE},
+    idle::{IdleFlows, MAX_IDLE},
     service_times::ServiceTimes,
     tenants::{TenantTable, Weight},
 };
@@ -61,9 +61,6 @@ pub(super) struct FlowState {
     owners_requests: u32,
     /// Distinguishes those from the requests of earlier owners; never 0.
     ownership: u32,
-    /// Where it stands among the idle flows, while it is one, and in which list.
-    pub(super) idle: IdlePlace,
-    pub(super) is_one_of_many: bool,
 }
 
 /// All flows of a level, named by a small dense number.
@@ -84,7 +81,7 @@ impl FlowTable {
             numbers: HashMap::default(),
             tenants: TenantTable::new(tenant_weight),
             free: Vec::new(),
-            idle: IdleFlows::EMPTY,
+            idle: IdleFlows::new(),
         }
     }
 
@@ -147,8 +144,6 @@ impl FlowTable {
             owner: NONE,
             owners_requests: 0,
             ownership: 1,
-            idle: IdlePlace::NOWHERE,
-            is_one_of_many: false,
         };
         let number = if let Some(number) = self.free.pop() {
             self.all[number as usize] = flow;
@@ -413,14 +408,14 @@ impl FlowTable {
     fn append_idle(&mut self, number: u32) {
         let owner = self.all[number as usize].owner;
         let is_one_of_many = owner != NONE && self.tenants.has_many_idle(owner);
-        self.idle.append(&mut self.all, number, is_one_of_many);
+        self.idle.append(number, is_one_of_many);
         if let Some(other) = self.idle.superfluous() {
             self.forget(other);
         }
     }
 
     fn forget(&mut self, number: u32) {
-        self.idle.remove(&mut self.all, number);
+        self.idle.remove(number);
         let flow = &self.all[number as usize];
         self.numbers.remove(&flow.hash);
         if flow.owner != NONE {
@@ -434,7 +429,7 @@ impl FlowTable {
         let flow = &self.all[number as usize];
         if flow.is_idle() {
             self.tenants.activate(flow.owner);
-            self.idle.remove(&mut self.all, number);
+            self.idle.remove(number);
         }
     }
 

@@ -6,46 +6,45 @@
 //!
 //! Not here: what is remembered of a flow ([`super::flows`]).
 
-use super::{NONE, flows::FlowState};
+use super::NONE;
 
 /// The maximum number of flows without requests that are remembered.
 pub(super) const MAX_IDLE: usize = 1024;
 
-/// The neighbours of an idle flow in its list.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct IdlePlace {
-    older: u32,
-    newer: u32,
-}
-
-impl IdlePlace {
-    pub(super) const NOWHERE: Self = Self {
-        older: NONE,
-        newer: NONE,
-    };
-}
-
-/// All idle flows. The lists are threaded through them.
+/// All idle flows, by their numbers.
 #[derive(Debug)]
 pub(super) struct IdleFlows {
     /// Flows of tenants that have few of them.
     few: IdleList,
     /// Flows of tenants that have many.
     many: IdleList,
+    /// Where each flow stands, by its number. What is said of a flow that is not idle has no meaning.
+    places: Vec<IdlePlace>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct IdleList {
     oldest: u32,
     newest: u32,
     len: usize,
 }
 
+/// The neighbours of an idle flow in its list, and which that is.
+#[derive(Clone, Copy, Debug)]
+struct IdlePlace {
+    older: u32,
+    newer: u32,
+    is_one_of_many: bool,
+}
+
 impl IdleFlows {
-    pub(super) const EMPTY: Self = Self {
-        few: IdleList::EMPTY,
-        many: IdleList::EMPTY,
-    };
+    pub(super) const fn new() -> Self {
+        Self {
+            few: IdleList::EMPTY,
+            many: IdleList::EMPTY,
+            places: Vec::new(),
+        }
+    }
 
     pub(super) fn len(&self) -> usize {
         self.few.len + self.many.len
@@ -64,35 +63,39 @@ impl IdleFlows {
     }
 
     /// A flow is idle from now on; `is_one_of_many` says whether its tenant has many that are.
-    pub(super) fn append(&mut self, all: &mut [FlowState], number: u32, is_one_of_many: bool) {
+    pub(super) fn append(&mut self, number: u32, is_one_of_many: bool) {
         let list = self.list(is_one_of_many);
         let newest = std::mem::replace(&mut list.newest, number);
         list.len += 1;
         match newest {
             NONE => list.oldest = number,
-            newest => all[newest as usize].idle.newer = number,
+            newest => self.places[newest as usize].newer = number,
         }
-        let flow = &mut all[number as usize];
-        flow.is_one_of_many = is_one_of_many;
-        flow.idle = IdlePlace {
+        let place = IdlePlace {
             older: newest,
             newer: NONE,
+            is_one_of_many,
         };
+        // Numbers are given in their order, and given again.
+        match self.places.get_mut(number as usize) {
+            Some(known) => *known = place,
+            None => self.places.push(place),
+        }
     }
 
     /// An idle flow is idle or known no longer.
-    pub(super) fn remove(&mut self, all: &mut [FlowState], number: u32) {
-        let flow = &all[number as usize];
-        let place = flow.idle;
-        let list = self.list(flow.is_one_of_many);
+    pub(super) fn remove(&mut self, number: u32) {
+        let place = self.places[number as usize];
+        let list = self.list(place.is_one_of_many);
         list.len -= 1;
         match place.older {
             NONE => list.oldest = place.newer,
-            older => all[older as usize].idle.newer = place.newer,
+            older => self.places[older as usize].newer = place.newer,
         }
+        let list = self.list(place.is_one_of_many);
         match place.newer {
             NONE => list.newest = place.older,
-            newer => all[newer as usize].idle.older = place.older,
+            newer => self.places[newer as usize].older = place.older,
         }
     }
 

@@ -27,9 +27,9 @@ fn served_wide_flow(waiting: &[&'static str]) -> Stage {
 #[test]
 fn no_seats_are_drained_for_a_flow_that_is_served_and_has_more_waiting() {
     let mut stage = served_wide_flow(&["wide 1", "wide 2"]);
-    // The first narrow request has used a seat for 30 ms. That is more than the 9 ms that the wide flow is charged, so
-    // the wide flow is next, but the lead is less than four requests of 9 ms.
-    stage.finish(at(30_000), "narrow 0");
+    // The first narrow request has used a seat for 20 ms. That is more than the 9 ms that the wide flow is charged, so
+    // the wide flow is next, but the lead is less than three requests of 9 ms.
+    stage.finish(at(20_000), "narrow 0");
     assert_eq!(
         stage.started[6..],
         ["narrow 5"],
