@@ -27,11 +27,11 @@
 //! - A narrower request of the same flow that fits goes before the head, a few times at most.
 //! - A wide flow keeps the seats that its own requests give back as long as it is at most some requests, its *lead*, ahead
 //!   of the next flow, so that seats are drained for many requests and not for each. The more seats drains have kept idle, the
-//!   longer is the lead, from [`LEAST_LEAD`] to [`MOST_LEAD`] requests. If a flow within that lead has a wider request that fits, it is started instead, since narrow
-//!   ones find seats anyway.
-//! - For a flow that is served and has more waiting no seats are drained until it is as many requests
-//!   behind; until then the widest request that fits is started. But none starts before that of a flow without debt: if that does
-//!   not fit, seats are drained for it.
+//!   longer is the lead, from [`LEAST_LEAD`] to [`MOST_LEAD`] requests. If a flow within that lead has a wider request that fits,
+//!   it is started instead, since narrow ones find seats anyway.
+//! - For a flow that has had its share and has more than one request waiting, no seats are drained until it is behind by the lead;
+//!   until then the widest request that fits is started, a head or one behind it. But none starts before that of a flow without
+//!   debt: if that does not fit, seats are drained for it.
 //! - If a head gives up for which seats are drained, they are drained for the request behind it.
 //! - Nothing is drained for a tenant that has not yet paid for what was ([`super::drains`]).
 //! - A request may overtake the head if it is expected to take at most a tenth of the time for which the
@@ -188,7 +188,7 @@ impl<W: Copy> QueueSet<W> {
         })
     }
 
-    /// The latest start of a flow that may have seats before `next`, which has been served and has more than one request waiting: no
+    /// The latest start of a flow that may have seats before `next`, which has had its share and has more than one request waiting: no
     /// seats are drained for it until it is behind by more than the lead.
     fn latest_lead(&self, next: u32) -> Option<SeatSeconds> {
         let known = self.flows.at(next);
