@@ -74,11 +74,19 @@ impl<W: Copy> QueueSet<W> {
             && self.earliest_drain(next) > self.virtual_time.r()
     }
 
-    /// The virtual time before which no seats are drained for the first waiting request of `flow`; it is due no earlier.
+    /// The virtual time before which no seats are drained for the first waiting request of `flow`; it is due no earlier. Zero, if its
+    /// tenant has paid for what was drained: then it is due when it would be if nothing had been.
     pub(super) fn earliest_drain(&self, flow: u32) -> SeatSeconds {
         match self.entries.at(self.flows.at(flow).head()).seats {
             0 | 1 => SeatSeconds::ZERO,
-            _ => self.flows.drained_for_owner(flow),
+            _ => {
+                let paid = self.flows.drained_for_owner(flow);
+                if paid > self.virtual_time.r() {
+                    paid
+                } else {
+                    SeatSeconds::ZERO
+                }
+            }
         }
     }
 

@@ -466,7 +466,7 @@ impl<W: Copy> QueueSet<W> {
         }
         let hold = u32::try_from(hold).unwrap_or(u32::MAX);
         if width > 1 {
-            start = start.max(self.flows.drained_for_owner(flow));
+            start = start.max(self.earliest_drain(flow));
         }
         let turn = FlowTurn {
             start,
