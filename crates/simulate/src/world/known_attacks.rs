@@ -40,6 +40,8 @@ pub enum Weakness {
     SharedNames,
     /// The seats that idle for a wide request are not charged.
     IdleSeats,
+    /// The requests of a flow differ in width, and seats idle for the wide ones although narrower ones wait behind them.
+    MixedWidths,
     /// The queues of a small flow are full of the requests of large ones.
     FullHands,
 }
@@ -349,7 +351,7 @@ fn widths_per_request(seats: Seats) -> KnownAttack {
     let name = format!("widths of 1 to 10 in each flow, {seats} seats");
     let most_idle = if seats < 20 { 0.05 } else { 0.02 };
     with_idle(
-        attack(Weakness::IdleSeats, name, seats, flows.into(), 0),
+        attack(Weakness::MixedWidths, name, seats, flows.into(), 0),
         most_idle,
     )
 }

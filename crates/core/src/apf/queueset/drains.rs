@@ -17,8 +17,9 @@ use crate::{
 /// A request may overtake a blocked head if it takes at most this fraction (1 / n) of the head's wait.
 const OVERTAKING_PART: u64 = 10;
 
-/// How many requests behind a head may start before it.
-const LOOKED_AT: u32 = 8;
+/// How many requests behind a head are looked at, and how many of them may start before it.
+const LOOKED_AT: u32 = 32;
+const MOST_BEFORE: u32 = 8;
 
 /// Wide flows are ahead by so many times what a drain costs, over all flows: then drains keep a tenth of the level idle at most.
 const CHEAP: u64 = 10;
@@ -123,11 +124,11 @@ impl<W: Copy> QueueSet<W> {
         widest.map(|(_, index)| index)
     }
 
-    /// The widest of the next requests of `flow` that fits, behind a head that does not; at most [`LOOKED_AT`] of them go before the
-    /// same head, and as many are looked at.
+    /// The widest of the next requests of `flow` that fits, behind a head that does not; at most [`MOST_BEFORE`] of them go before the
+    /// same head.
     pub(super) fn narrower_of_flow(&mut self, flow: u32) -> Option<u32> {
         let head = self.flows.at(flow).head();
-        if u32::from(self.entries.at(head).overtaken) >= LOOKED_AT {
+        if u32::from(self.entries.at(head).overtaken) >= MOST_BEFORE {
             return None;
         }
         let narrower = self.widest_behind(flow)?;
@@ -141,7 +142,7 @@ impl<W: Copy> QueueSet<W> {
         let early = self.turns.next_ones().into_iter();
         let early = early.filter(|flow| {
             let head = self.entries.at(self.flows.at(*flow).head());
-            self.turns.start_of(*flow) <= latest && u32::from(head.overtaken) < LOOKED_AT
+            self.turns.start_of(*flow) <= latest && u32::from(head.overtaken) < MOST_BEFORE
         });
         let behind = early.filter_map(|flow| Some((flow, self.widest_behind(flow)?)));
         let (flow, index) = behind.max_by_key(|(_, index)| self.entries.at(*index).seats)?;

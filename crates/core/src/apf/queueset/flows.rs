@@ -542,18 +542,20 @@ mod tests {
         assert!(knows(&flows, 1) && knows(&flows, u64::MAX));
     }
 
+    /// A request of a flow comes, executes and ends.
+    fn come_and_go(flows: &mut FlowTable, tenant: u64, name: u64) {
+        let flow = flows.number(name, Nanos::ZERO);
+        flows.join(flow, tenant, SeatSeconds::ZERO);
+        flows.hold(flow, 1);
+        flows.release(flow, 1);
+    }
+
     #[test]
     fn who_has_many_names_makes_nobody_else_be_forgotten() {
         const OTHERS: u64 = 100;
         let mut flows = FlowTable::new(4);
-        let mut come_and_go = |tenant, name| {
-            let flow = flows.number(name, Nanos::ZERO);
-            flows.join(flow, tenant, SeatSeconds::ZERO);
-            flows.hold(flow, 1);
-            flows.release(flow, 1);
-        };
-        (1..=OTHERS).for_each(|tenant| come_and_go(tenant, tenant));
-        (1_000..20_000).for_each(|name| come_and_go(0, name));
+        (1..=OTHERS).for_each(|tenant| come_and_go(&mut flows, tenant, tenant));
+        (1_000..20_000).for_each(|name| come_and_go(&mut flows, 0, name));
         let known = |hash| flows.find(hash).is_some();
         assert_eq!((1..=OTHERS).filter(|hash| known(*hash)).count(), 100);
         assert_eq!(
@@ -566,14 +568,8 @@ mod tests {
     #[test]
     fn tenants_of_one_flow_leave_half_of_the_places_to_others() {
         let mut flows = FlowTable::new(1);
-        let mut come_and_go = |tenant, name| {
-            let flow = flows.number(name, Nanos::ZERO);
-            flows.join(flow, tenant, SeatSeconds::ZERO);
-            flows.hold(flow, 1);
-            flows.release(flow, 1);
-        };
-        (1_000..2_000).for_each(|name| come_and_go(0, name));
-        (10_000..20_000).for_each(|name| come_and_go(name, name));
+        (1_000..2_000).for_each(|name| come_and_go(&mut flows, 0, name));
+        (10_000..20_000).for_each(|name| come_and_go(&mut flows, name, name));
         let known = |hash| flows.find(hash).is_some();
         assert_eq!(
             (1_000..2_000).filter(|hash| known(*hash)).count(),
