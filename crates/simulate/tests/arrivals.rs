@@ -109,26 +109,27 @@ fn new_users_who_are_all_due_starve_neither_a_wide_flow_nor_a_tenant_of_many_nam
 /// Found attacks that still do harm, and how much at most. Those with any width do it by requests wider than the gateway ever estimates, most of
 /// them as wide as the level, which drain it and give up or hold all of it.
 const STILL_HARMFUL: [(&str, f64); 10] = [
-    ("any-width-seed-11-climb-3.json", 4.9),
-    ("any-width-seed-2-climb-26.json", 3.4),
+    ("any-width-seed-11-climb-3.json", 4.5),
+    ("any-width-seed-2-climb-26.json", 2.8),
     ("any-width-seed-202-climb-12.json", 257.0),
-    ("any-width-seed-202-climb-29.json", 22.0),
-    ("any-width-seed-202-climb-33.json", 14.8),
-    ("any-width-seed-202-climb-80.json", 3.2),
+    ("any-width-seed-202-climb-29.json", 21.6),
+    ("any-width-seed-202-climb-33.json", 13.1),
+    ("any-width-seed-202-climb-80.json", 3.5),
     ("seed-101-climb-4.json", 6.4),
     ("seed-101-climb-50.json", 4.3),
-    ("seed-902-climb-113.json", 4.0),
+    ("seed-404-climb-15.json", 2.5),
     ("seed-911-climb-7.json", 1.6),
 ];
 
 /// Those of [`STILL_HARMFUL`] in which the victim is worse off than it may be even if its requests go before those of all others.
-const UNAVOIDABLE: [&str; 6] = [
+const UNAVOIDABLE: [&str; 7] = [
     "any-width-seed-202-climb-12.json",
     "any-width-seed-202-climb-29.json",
     "any-width-seed-202-climb-33.json",
     "any-width-seed-202-climb-80.json",
     "seed-101-climb-4.json",
     "seed-101-climb-50.json",
+    "seed-404-climb-15.json",
 ];
 
 /// Worlds that a search found to harm a client within its share, which is called `victim` in them. They are in `tests/worlds`;

@@ -236,6 +236,11 @@ impl<W: Copy> QueueSet<W> {
         self.drain_cost.saturating_mul(CHEAP) / self.flows.weight().max(1)
     }
 
+    /// Whether a request of `flow` has started since the blocked head did not fit.
+    pub(super) fn started_since_blocked(&self, flow: u32) -> bool {
+        self.flows.at(flow).served > self.blocked.since
+    }
+
     /// The request `index`, which has started, has overtaken the blocked head.
     pub(super) fn count_overtaking(&mut self, index: u32) {
         let entry = self.entries.at_mut(index);

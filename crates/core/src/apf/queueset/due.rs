@@ -1,6 +1,7 @@
 //! Which flow is next: one that is *due*, or else the one with the least start.
 //!
-//! A flow of weight 1 that holds less than its [part](super::parts) of the seats is due when it is more than two usual requests
+//! A flow of weight 1 that holds less than its [part](super::parts) of the seats, or less than twice its part if it is within its share
+//! and its requests take one seat, is due when it is more than two usual requests
 //! behind virtual time: the ideal would have finished what it has waiting. Flows that are due have turns, one request each, in the order
 //! of the times at which they began to wait or were last served. By their starts, the one that is furthest behind would go on until
 //! it has caught up, and who has just come back with little to do would wait for that.
@@ -13,7 +14,8 @@
 //! Not here: who may go before the flow that is next ([`super::fair`]).
 
 use super::{
-    QueueSet, fifo::RequestEntry, flows::FlowState, savings::SAVED_BEHIND, tenants::Weight,
+    QueueSet, fifo::RequestEntry, flows::FlowState, parts::MUCH, savings::SAVED_BEHIND,
+    tenants::Weight,
 };
 use crate::{apf::units::SeatSeconds, time::Time};
 
@@ -27,19 +29,24 @@ impl<W: Copy> QueueSet<W> {
         let Some(latest) = latest.filter(|latest| self.turns.first_start() <= *latest) else {
             return Some(first);
         };
-        let due = self.turns.longest_waiting(latest);
-        let due = due.filter(|(flow, since)| {
+        let since = self.may_wait_since(first);
+        let due = self.turns.longest_waiting(latest, since, |flow| {
             // What it weighs, and what its part is, may have changed since its place was set.
-            *since < self.may_wait_since(first)
-                && self.flows.weight_of(*flow) == Weight::ONE
-                && !self.holds_its_part(*flow)
+            self.flows.weight_of(flow) == Weight::ONE && !self.holds_enough(flow)
         });
-        Some(due.map_or(first, |(flow, _)| flow))
+        Some(due.unwrap_or(first))
+    }
+
+    /// Whether a flow holds so much that it has no turns.
+    fn holds_enough(&self, flow: u32) -> bool {
+        let known = self.flows.at(flow);
+        let parts = parts_with_turns(known, self.entries.at(known.head()));
+        self.are_parts(self.flows.held_for_weight(flow, 0), parts)
     }
 
     /// Since when the flow with the least start has waited for a turn among those that are due; never, if it holds its part.
     fn may_wait_since(&self, first: u32) -> Time {
-        if self.holds_its_part(first) {
+        if self.holds_enough(first) {
             return Time::NEVER;
         }
         let known = self.flows.at(first);
@@ -54,9 +61,20 @@ impl<W: Copy> QueueSet<W> {
     /// started. Never, if it cannot be due.
     pub(super) fn waits_since(&self, known: &FlowState, head: &RequestEntry<W>) -> Time {
         let may_be_due = known.fresh || head.seats <= 1;
-        if !may_be_due || self.are_parts(16 * u64::from(known.seats), 1) {
+        let parts = parts_with_turns(known, head);
+        if !may_be_due || self.are_parts(16 * u64::from(known.seats), parts) {
             return Time::NEVER;
         }
         head.arrived.max(known.served)
+    }
+}
+
+/// A flow whose first waiting request is `head` has turns until it holds so many times its part: once, or [`MUCH`] if it is within its
+/// share and the request takes one seat. A client that sends some requests at once, after a pause, has saved what they take.
+fn parts_with_turns<W>(known: &FlowState, head: &RequestEntry<W>) -> u64 {
+    if known.fresh && head.seats <= 1 {
+        MUCH
+    } else {
+        1
     }
 }

@@ -12,14 +12,9 @@ use crate::apf::units::Seats;
 
 /// So many times its part is so much that others wait long for the seats of a flow: one that had the level to itself, and a newcomer,
 /// may both be within their share.
-const MUCH: u64 = 2;
+pub(super) const MUCH: u64 = 2;
 
 impl<W: Copy> QueueSet<W> {
-    /// Whether a flow holds its part of the seats.
-    pub(super) fn holds_its_part(&self, flow: u32) -> bool {
-        self.are_parts(self.flows.held_for_weight(flow, 0), 1)
-    }
-
     /// Whether the seats of a flow that linger are its part.
     fn lingers_its_part(&self, flow: u32) -> bool {
         self.are_parts(self.flows.lingering_for_weight(flow), 1)
@@ -75,9 +70,10 @@ impl<W: Copy> QueueSet<W> {
     /// Whether `next`, which holds so many sixteenths of a seat for its weight, gives way to `other`, which holds less.
     fn gives_way(&self, next: u32, held: u64, other: u32) -> bool {
         // Seats that are equal at each dispatch need not be equal on average, so a flow that has received less does not give way. But
-        // what it executes counts to its end, and little of what it did not ask for counts.
+        // what it executes counts to its end, and little of what either did not ask for counts.
         let received = self.expected_progress(next) + self.flows.at(next).unclaimed();
-        let owed = self.progress(other).saturating_sub(received);
+        let received_by_other = self.progress(other) + self.flows.at(other).unclaimed();
+        let owed = received_by_other.saturating_sub(received);
         let most = match self.flows.weight_of(next) {
             _ if self.flows.at(other).fresh && self.are_parts(held, MUCH) => self.lag().units(),
             Weight::ONE => 0,

@@ -173,10 +173,13 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// Whether the head of `other` may start although that of `next` does not fit, because the ideal would have finished it by
-    /// now: its flow uses what it has saved. `next` waits for such flows until it is the lag behind virtual time.
+    /// now: its flow uses what it has saved. `next` waits for such flows until it is the lag behind virtual time; if it is within its share,
+    /// for one request of each, and for none of a flow that holds much.
     pub(super) fn overtakes_by_savings(&self, other: u32, next: u32) -> bool {
         let now = self.virtual_time.r();
-        if self.flows.at(next).fresh && self.holds_much(other) {
+        if self.flows.at(next).fresh
+            && (self.holds_much(other) || self.started_since_blocked(other))
+        {
             return false;
         }
         self.flows.at(next).start.plus(self.lag()) >= now && self.finish_of_head(other) <= now

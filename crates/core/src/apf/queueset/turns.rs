@@ -207,16 +207,25 @@ impl Turns {
         (widest.best.flow != NONE).then_some(widest.best.flow)
     }
 
-    /// Of the flows with a start of at most `latest` that wait since some time, the one that has waited longest, and since when. Among
-    /// many flows, only some of those that have waited long are searched.
-    pub(super) fn longest_waiting(&self, latest: SeatSeconds) -> Option<(u32, Time)> {
+    /// Of the flows with a start of at most `latest` that have waited since a time before `since`, the one that has waited longest
+    /// and `may` be next. Among many flows, only some of those that have waited long are searched.
+    pub(super) fn longest_waiting(
+        &self,
+        latest: SeatSeconds,
+        since: Time,
+        may: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let mut longest = LongestWaiting {
             latest,
-            best: TurnNode::EMPTY,
+            may,
+            best: TurnNode {
+                since,
+                ..TurnNode::EMPTY
+            },
             scans: MAX_SCANS,
         };
         longest.search(&self.nodes, 1);
-        (longest.best.flow != NONE).then_some((longest.best.flow, longest.best.since))
+        (longest.best.flow != NONE).then_some(longest.best.flow)
     }
 
     /// Replaces a leaf, and updates the nodes above it.
@@ -315,14 +324,15 @@ impl Widest {
 }
 
 /// A search for the flow that has waited longest.
-struct LongestWaiting {
+struct LongestWaiting<M> {
     latest: SeatSeconds,
+    may: M,
     best: TurnNode,
     /// The number of nodes that may still be visited.
     scans: u32,
 }
 
-impl LongestWaiting {
+impl<M: Fn(u32) -> bool> LongestWaiting<M> {
     fn search(&mut self, nodes: &[TurnNode], at: usize) {
         let node = nodes[at];
         if node.start > self.latest || node.since >= self.best.since || self.scans == 0 {
@@ -330,7 +340,9 @@ impl LongestWaiting {
         }
         self.scans -= 1;
         if at >= nodes.len() / 2 {
-            self.best = node;
+            if (self.may)(node.flow) {
+                self.best = node;
+            }
             return;
         }
         let (left, right) = (2 * at, 2 * at + 1);
@@ -408,8 +420,14 @@ mod tests {
                 let latest = SeatSeconds::from_units(latest);
                 prop_assert_eq!(turns.widest_fitting(width, latest), widest.map(|(flow, _)| *flow));
                 let early = all.iter().filter(|(_, (start, ..))| SeatSeconds::from_units(*start) <= latest);
+                let longest = early.clone().min_by_key(|(_, (.., since))| *since);
+                let found = turns.longest_waiting(latest, Time::NEVER, |_| true);
+                prop_assert_eq!(found, longest.map(|(flow, _)| *flow));
+                let before = Time::from_nanos(u64::from(width) * 640);
+                let may = |flow: &u32| !flow.is_multiple_of(3);
+                let early = early.filter(|(flow, (.., since))| may(flow) && Time::from_nanos(*since) < before);
                 let longest = early.min_by_key(|(_, (.., since))| *since);
-                let found = turns.longest_waiting(latest).map(|(flow, _)| flow);
+                let found = turns.longest_waiting(latest, before, |flow| may(&flow));
                 prop_assert_eq!(found, longest.map(|(flow, _)| *flow));
                 prop_assert_eq!(turns.len(), all.len());
             }
