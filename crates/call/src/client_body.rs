@@ -12,61 +12,23 @@
 //! Trailers are dropped: they could add a header field to a request after its authentication.
 
 use std::{
-    cell::Cell,
     fmt,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
+use fairgate_base::account::ByteShare;
+use fairgate_core::digest::User;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{BodyError, BodyProgress, body_progress::Observed, read_ahead::ReadAhead};
-
-/// How many bytes of waiting requests one core may hold.
-///
-/// A request may take up to `small` bytes while the core's total is not used up, and up to `large` bytes
-/// while less than half of it is used: so a few large bodies cannot use up the budget of all others.
-#[derive(Debug)]
-pub struct ReadAheadBudget {
-    used: Cell<usize>,
-    total: usize,
-    small: usize,
-    large: usize,
-}
-
-impl ReadAheadBudget {
-    /// A budget of `total` bytes, of which one request takes up to `small`, or up to `large` while at most
-    /// half of the total is used.
-    pub fn new(total: usize, small: usize, large: usize) -> Rc<Self> {
-        Rc::new(Self {
-            used: Cell::new(0),
-            total,
-            small,
-            large,
-        })
-    }
-
-    /// The number of bytes held now.
-    pub fn used(&self) -> usize {
-        self.used.get()
-    }
-
-    fn has_room(&self, held: usize) -> bool {
-        let used = self.used.get();
-        (held < self.small && used < self.total) || (held < self.large && used < self.total / 2)
-    }
-
-    fn take(&self, bytes: usize) {
-        self.used.set(self.used.get() + bytes);
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.used.set(self.used.get().saturating_sub(bytes));
-    }
-}
+use super::{
+    BodyError, BodyProgress, body_progress::Observed, read_ahead::ReadAhead,
+    read_ahead_budget::ReadAheadBudget,
+};
 
 /// The body of a client's request.
 pub struct ClientBody {
@@ -74,6 +36,8 @@ pub struct ClientBody {
     rest: Rest,
     /// `None` if the body must not be read ahead while its request is queued.
     budget: Option<Rc<ReadAheadBudget>>,
+    /// What was read of it, once its request is queued. Boxed, because most requests are not.
+    waiting: Option<Box<ByteShare>>,
     /// Told what arrives, while the request holds a seat.
     observed: Observed,
     unread_handler: Option<Rc<dyn UnreadBodyHandler>>,
@@ -103,6 +67,7 @@ impl ClientBody {
             ahead: ReadAhead::default(),
             rest,
             budget,
+            waiting: None,
             observed: None,
             unread_handler: None,
         }
@@ -130,10 +95,20 @@ impl ClientBody {
         body
     }
 
+    /// The request of `user` is queued: what was read of the body, and what will be, is charged to that user. Costs nothing if
+    /// there is no body.
+    pub fn begin_waiting(&mut self, user: &Arc<User>) {
+        if let Some(budget) = &self.budget
+            && !self.is_end_stream()
+        {
+            self.waiting = Some(Box::new(budget.waits(user, self.ahead.bytes())));
+        }
+    }
+
     /// Reads ahead into memory, as far as the budget allows. To be polled while the request waits.
     ///
-    /// Ready when there is nothing more to read: the body is complete, or the budget is used up, or
-    /// the body is not to be read ahead. Pending while the client has more to send.
+    /// Ready when there is nothing more to read: the body is complete, or the budget is used up, or the user has
+    /// as much as is left for all, or the body is not to be read ahead. Pending while the client has more to send.
     ///
     /// # Errors
     ///
@@ -142,15 +117,21 @@ impl ClientBody {
         let Some(budget) = self.budget.clone() else {
             return Poll::Ready(Ok(()));
         };
-        while budget.has_room(self.ahead.bytes()) && ready!(self.poll_one_ahead(cx))?.is_some() {}
+        while self.may_read_more(&budget) && ready!(self.poll_one_ahead(cx))?.is_some() {}
         Poll::Ready(self.complete().map(|_| ()))
     }
 
-    /// Reads a body of at most `limit` bytes as a whole. What was read stays part of the body. `counts` is told how many bytes
-    /// are read, and returns whether there is room for them.
+    /// Whether more of a body may be read while its request is queued.
+    fn may_read_more(&self, budget: &ReadAheadBudget) -> bool {
+        let waiting = self.waiting.as_ref();
+        budget.has_room(self.ahead.bytes()) && waiting.is_none_or(|waiting| waiting.has_room(1))
+    }
+
+    /// Reads a body of `user` of at most `limit` bytes as a whole. What was read stays part of the body. `counts` is told how many
+    /// bytes are read, and returns whether there is room for them.
     ///
-    /// Ready with `true` when the body is complete, and with `false` when it is longer, or there is no room. Pending while the
-    /// client has more to send. This sends `100 Continue`, if the client waits for it.
+    /// Ready with `true` when the body is complete, and with `false` when it is longer, or there is no room, for all or for this
+    /// user. Pending while the client has more to send. This sends `100 Continue`, if the client waits for it.
     ///
     /// # Errors
     ///
@@ -158,12 +139,14 @@ impl ClientBody {
     pub fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
+        user: &User,
         limit: usize,
         mut counts: impl FnMut(usize) -> bool,
     ) -> Poll<Result<bool, BodyError>> {
         loop {
             let budget = self.budget.as_ref();
-            let has_room = budget.is_none_or(|budget| budget.has_room(self.ahead.bytes()));
+            let has_room =
+                budget.is_none_or(|budget| budget.has_room_for(user, self.ahead.bytes()));
             if self.ahead.bytes() > limit || !has_room {
                 return Poll::Ready(self.complete());
             }
@@ -203,9 +186,7 @@ impl ClientBody {
                 let is_last = incoming.is_end_stream();
                 if let Ok(data) = frame.into_data() {
                     bytes = data.len();
-                    if let Some(budget) = &self.budget {
-                        budget.take(bytes);
-                    }
+                    self.take(bytes);
                     self.ahead.push(data, is_last);
                 }
                 if is_last {
@@ -240,10 +221,18 @@ impl ClientBody {
     /// Puts back chunks that were read from it, in the order in which they were read.
     pub fn put_back(&mut self, read: Vec<Bytes>) {
         for data in read.into_iter().rev() {
-            if let Some(budget) = &self.budget {
-                budget.take(data.len());
-            }
+            self.take(data.len());
             self.ahead.put_back(data);
+        }
+    }
+
+    /// So many bytes are read ahead.
+    fn take(&mut self, bytes: usize) {
+        if let Some(budget) = &self.budget {
+            budget.take(bytes);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            waiting.take_beyond(bytes);
         }
     }
 
@@ -251,6 +240,9 @@ impl ClientBody {
         let data = self.ahead.pop()?;
         if let Some(budget) = &self.budget {
             budget.give_back(data.len());
+        }
+        if let Some(waiting) = &mut self.waiting {
+            waiting.give_back(data.len());
         }
         Some(data)
     }
@@ -359,20 +351,6 @@ impl fmt::Debug for ClientBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_request_takes_the_large_share_only_while_the_core_is_quiet() {
-        let budget = ReadAheadBudget::new(100, 10, 40);
-        assert!(budget.has_room(39), "quiet: up to the large share");
-        assert!(!budget.has_room(40));
-        budget.take(50);
-        assert!(budget.has_room(9), "busy: up to the small share");
-        assert!(!budget.has_room(10));
-        budget.take(50);
-        assert!(!budget.has_room(0), "nothing left");
-        budget.give_back(100);
-        assert_eq!(budget.used(), 0);
-    }
 
     #[test]
     fn chunks_that_are_put_back_are_read_again_in_order() {

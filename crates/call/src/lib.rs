@@ -23,6 +23,7 @@ mod memory_body;
 mod peer;
 mod peer_identity;
 mod read_ahead;
+mod read_ahead_budget;
 mod refusal;
 pub mod refusal_reply;
 mod reply_body;
@@ -44,7 +45,7 @@ use std::{rc::Rc, sync::Arc};
 
 pub use body_end::{BodyEnd, BodyError};
 pub use body_progress::BodyProgress;
-pub use client_body::{ClientBody, ReadAheadBudget, UnreadBodyHandler};
+pub use client_body::{ClientBody, UnreadBodyHandler};
 pub use end_to_end::end_to_end_header_in_connection;
 pub use header_names::{HeaderNameError, RequestHeaderNames};
 pub use identity::Identity;
@@ -54,6 +55,7 @@ pub use peer_identity::{
     CachedVerification, CertificateError, ChainError, FrontProxyError, PeerIdentityCache,
     SubjectError, Verification,
 };
+pub use read_ahead_budget::ReadAheadBudget;
 pub use refusal::{FlowRejection, Refusal};
 pub use reply_body::{ReplyBody, TunnelGuard};
 pub use reply_guard::ReplyGuard;

@@ -134,15 +134,24 @@ where
     S::Future: Unpin + 'static,
 {
     /// Asks for a seat.
-    fn admit(gate: &Rc<Gate>, inner: &mut S, call: Call, entry: Option<LongRunningEntry>) -> Self {
+    fn admit(
+        gate: &Rc<Gate>,
+        inner: &mut S,
+        mut call: Call,
+        entry: Option<LongRunningEntry>,
+    ) -> Self {
         match gate.admit(&call) {
             AdmissionOutcome::Execute(seat) => Self::execute(inner, call, Some(seat), entry),
-            AdmissionOutcome::Queued(queued) => Self::Queued {
-                queued,
-                entry,
-                call: Box::new(call),
-                inner: inner.clone(),
-            },
+            AdmissionOutcome::Queued(queued) => {
+                let user = &call.digest.user;
+                call.request.body_mut().begin_waiting(user);
+                Self::Queued {
+                    queued,
+                    entry,
+                    call: Box::new(call),
+                    inner: inner.clone(),
+                }
+            }
             AdmissionOutcome::Reject(rejection) => {
                 Self::Refused(Some(Refusal::TooManyRequests(Box::new(rejection))))
             }

@@ -78,7 +78,11 @@ impl ReceivingBody {
             let share = awaited.as_mut().map(|awaited| &mut awaited.share);
             share.is_none_or(|share| share.take(bytes))
         };
-        match call.request.body_mut().poll_receive(cx, SHORT_BODY, counts) {
+        match call
+            .request
+            .body_mut()
+            .poll_receive(cx, &call.digest.user, SHORT_BODY, counts)
+        {
             Poll::Ready(Ok(_)) => return Poll::Ready(Ok(())),
             Poll::Ready(Err(error)) => {
                 tracing::debug!(%error, "a body is incomplete");
@@ -165,11 +169,12 @@ mod tests {
 
     use bytes::Bytes;
     use fairgate_call::{ClientBody, ReadAheadBudget};
+    use fairgate_core::digest::User;
     use http::{Request, Response};
-    use http_body_util::Empty;
+    use http_body_util::{BodyExt as _, Empty};
     use hyper::{body::Incoming, server::conn::http1, service::service_fn};
     use hyper_util::rt::TokioIo;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
     use super::*;
 
@@ -177,11 +182,12 @@ mod tests {
     async fn read(request: Request<Incoming>) -> u64 {
         let budget = ReadAheadBudget::new(1 << 20, SHORT_BODY, SHORT_BODY);
         let mut body = ClientBody::incoming(request.into_body(), Some(budget));
+        let user = User::default();
         let mut allocations = 0;
         let whole = poll_fn(|cx| {
             let mut polled = Poll::Pending;
             let counted = allocation_counter::measure(|| {
-                polled = body.poll_receive(cx, SHORT_BODY, |_| true);
+                polled = body.poll_receive(cx, &user, SHORT_BODY, |_| true);
             });
             allocations += counted.count_total;
             polled
@@ -226,5 +232,57 @@ mod tests {
         assert_eq!(allocations(&[head, "12345678"]).await, 0);
         // Single bytes are joined: a buffer for all of them.
         assert_eq!(allocations(&[head, "1234", "5", "6", "7", "8"]).await, 1);
+    }
+
+    /// A body of so many bytes, which are there, and its client.
+    async fn arrived(budget: &Rc<ReadAheadBudget>, length: usize) -> (ClientBody, DuplexStream) {
+        let (mut client, server) = tokio::io::duplex(1 << 16);
+        let (bodies, mut found) = tokio::sync::mpsc::unbounded_channel();
+        let budget = Rc::clone(budget);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let body = ClientBody::incoming(request.into_body(), Some(Rc::clone(&budget)));
+            let _ = bodies.send(body);
+            std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
+        });
+        fairgate_base::turns::spawn_local(
+            http1::Builder::new().serve_connection(TokioIo::new(server), service),
+        );
+        let head = format!("POST / HTTP/1.1\r\nHost: gate\r\nContent-Length: {length}\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&vec![b'x'; length]).await.unwrap();
+        (found.recv().await.unwrap(), client)
+    }
+
+    #[tokio::test]
+    async fn queued_bodies_of_one_user_leave_room_for_the_body_of_another() {
+        let [many, other] = ["many", "other"].map(|name| Arc::new(User::new(name, [""; 0])));
+        let budget = ReadAheadBudget::new(4 * SHORT_BODY, SHORT_BODY, SHORT_BODY);
+        let receive = async |user: &Arc<User>| {
+            let (mut body, client) = arrived(&budget, 10_000).await;
+            let is_whole = poll_fn(|cx| body.poll_receive(cx, user, SHORT_BODY, |_| true))
+                .await
+                .unwrap();
+            body.begin_waiting(user);
+            (is_whole, body, client)
+        };
+        let received = async {
+            let mut queued = Vec::new();
+            for _ in 0..20 {
+                queued.push(receive(&many).await);
+            }
+            let whole = queued.iter().filter(|(is_whole, ..)| *is_whole).count();
+            assert!(
+                (2..=4).contains(&whole),
+                "about half of the budget: {whole}"
+            );
+            assert!(receive(&other).await.0, "the other's body is read");
+            // When they get their seats, others may wait.
+            for (_, body, _client) in queued {
+                assert_eq!(body.collect().await.unwrap().to_bytes().len(), 10_000);
+            }
+            assert_eq!(budget.used(), 0);
+            assert!(receive(&many).await.0);
+        };
+        tokio::task::LocalSet::new().run_until(received).await;
     }
 }
