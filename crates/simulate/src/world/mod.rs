@@ -17,6 +17,7 @@
 
 pub mod arrival_kinds;
 pub mod arrival_table;
+mod calls;
 mod draws;
 pub(crate) mod ideal;
 pub mod judge;
