@@ -5,7 +5,9 @@
 //! original and the level's mean service time, their seats at least [`LEAST_SHARE`] of those of the original. Nothing
 //! here knows how either semantics work.
 
-use super::{Arrivals, FlowNames, FlowSpec, World, WorldReport, ideal::ideal_by_tenant, real, run};
+use super::{
+    Arrivals, FlowNames, FlowSpec, FluidFlow, World, WorldReport, ideal::ideal_by_tenant, real, run,
+};
 use fairgate_core::apf::policy::Semantics;
 
 /// The greatest wait, in waits of the original: the 99th percentile and the mean.
@@ -87,6 +89,28 @@ impl ClientComparison {
     pub fn is_worse_off(&self) -> bool {
         self.waits_too_long() || self.gets_too_little()
     }
+
+    /// What it got under Compatible and, instead of what it got under Improved, from a server that divides seats at each moment.
+    #[must_use]
+    pub fn with_fluid(&self, fluid: &FluidFlow) -> Self {
+        let [seats, p99, mean] = [self.seats[0], self.p99[0], self.mean[0]];
+        Self {
+            name: self.name.clone(),
+            seats: [seats, fluid.seats],
+            p99: [p99, fluid.p99_wait],
+            mean: [mean, fluid.mean_wait],
+            executed: [self.executed[0], fluid.executed],
+            refused: [self.refused[0], 0],
+            cancelled: [self.cancelled[0], fluid.lost],
+            ..*self
+        }
+    }
+
+    /// Whether it is worse off than it may be in no way in which `other` is not, too.
+    pub fn is_worse_off_only_as(&self, other: &Self) -> bool {
+        (!self.waits_too_long() || other.waits_too_long())
+            && (!self.gets_too_little() || other.gets_too_little())
+    }
 }
 
 /// Plays `world` under both semantics.
@@ -165,4 +189,61 @@ fn mean_service(world: &World, report: &WorldReport) -> f64 {
     }
     let seconds = flows().map(|(spec, flow)| spec.service.mean_seconds * f64::from(flow.executed));
     seconds.sum::<f64>() / executed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client within its share, of a level with a mean service time of 10 ms, whose requests waited as long as with the original.
+    fn client() -> ClientComparison {
+        ClientComparison {
+            flow: 0,
+            name: "a".to_owned(),
+            judged: true,
+            ideal_seats: 1.0,
+            saturated: false,
+            seats: [1.0; 2],
+            p99: [0.1; 2],
+            mean: [0.02; 2],
+            executed: [1_000; 2],
+            refused: [0; 2],
+            cancelled: [0; 2],
+            mean_service: 0.01,
+        }
+    }
+
+    #[test]
+    fn waits_may_be_a_fifth_and_a_service_time_longer_and_seats_a_twentieth_fewer() {
+        let with = |p99, mean, seats| ClientComparison {
+            p99: [0.1, p99],
+            mean: [0.02, mean],
+            seats: [1.0, seats],
+            ..client()
+        };
+        assert!(!with(0.129, 0.033, 0.951).is_worse_off());
+        assert!(with(0.131, 0.033, 1.0).waits_too_long());
+        assert!(with(0.129, 0.035, 1.0).waits_too_long());
+        assert!(with(0.129, 0.033, 0.949).gets_too_little());
+    }
+
+    #[test]
+    fn an_ideal_server_explains_long_waits_only_if_they_are_too_long_with_it() {
+        let fluid = |p99_wait, seats| FluidFlow {
+            seats,
+            p99_wait,
+            mean_wait: 0.02,
+            executed: 1_000,
+            lost: 0,
+        };
+        let late = ClientComparison {
+            p99: [0.1, 0.2],
+            ..client()
+        };
+        let is_explained = |fluid| late.is_worse_off_only_as(&late.with_fluid(&fluid));
+        assert!(is_explained(fluid(0.14, 1.0)));
+        assert!(!is_explained(fluid(0.12, 1.0)));
+        // Fewer seats there do not explain longer waits.
+        assert!(!is_explained(fluid(0.12, 0.9)));
+    }
 }
