@@ -225,7 +225,8 @@ impl fmt::Display for ArrivalRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |what: fn(&ClientComparison) -> bool| self.judged().filter(|c| what(c)).count();
         let longest = self.judged().map(ClientComparison::wait_excess);
-        let least = self.judged().map(ClientComparison::share_ratio);
+        let within_share = self.judged().filter(|client| client.within_share);
+        let least = within_share.map(ClientComparison::share_ratio);
         let p99 = sorted(self.judged().map(ClientComparison::p99_ratio));
         let median = |of: fn(&ComparedWorld) -> [f64; 2]| {
             [0, 1].map(|which| quantile(&sorted(self.worlds.iter().map(|w| of(w)[which])), 0.5))
@@ -289,7 +290,11 @@ impl fmt::Display for ClientLine<'_> {
             client.executed[1],
             client.wait_excess(),
             client.share_ratio(),
-            if client.judged { "" } else { " (not judged)" },
+            match (client.judged, client.within_share) {
+                (false, _) => " (not judged)",
+                (true, false) => " (only p99 is judged)",
+                (true, true) => "",
+            },
         )
     }
 }

@@ -1,9 +1,9 @@
 //! Whether anybody is worse off than with the original (`Compatible`), although he stays within his share.
 //!
-//! Judged are the clients that demand no more than their ideal share while everybody else demands most, and those that
-//! have at most one request of one seat at a time. Their waits may be at most [`LONGER`] times those of the
-//! original and the level's mean service time, their seats at least [`LEAST_SHARE`] of those of the original. Nothing
-//! here knows how either semantics work.
+//! Judged are the clients that demand no more than their ideal share while everybody else demands most: their waits may be at
+//! most [`LONGER`] times those of the original and the level's mean service time, their seats at least [`LEAST_SHARE`] of those of
+//! the original. Of clients that demand more, those that have at most one request of one seat at a time are judged, too, but
+//! only by the 99th percentile of their waits. Nothing here knows how either semantics work.
 
 use super::{
     Arrivals, FlowNames, FlowSpec, FluidFlow, World, WorldReport, ideal::ideal_by_tenant, real, run,
@@ -27,8 +27,11 @@ pub struct ClientComparison {
     pub flow: usize,
     /// Its name.
     pub name: String,
-    /// Whether the bounds hold for it: it is within its share and sent enough requests.
+    /// Whether bounds hold for it: it is within its share, or has one request of one seat at a time; and it sent enough requests.
     pub judged: bool,
+    /// Whether it demands no more than its ideal share while everybody else demands most. Otherwise only the 99th percentile of its
+    /// waits is bounded.
+    pub within_share: bool,
     /// The seats that it ideally uses, on average.
     pub ideal_seats: f64,
     /// Whether it demands more than it ideally gets.
@@ -50,10 +53,16 @@ pub struct ClientComparison {
 }
 
 impl ClientComparison {
-    /// The wait that is longest for its bound, divided by that bound: above 1 it is beyond it.
+    /// The wait that is longest for its bound, divided by that bound: above 1 it is beyond it. The mean has no bound if the client is
+    /// not within its share.
     pub fn wait_excess(&self) -> f64 {
         let excess = |[original, ours]: [f64; 2]| ours / (LONGER * original + self.mean_service);
-        excess(self.p99).max(excess(self.mean))
+        let p99 = excess(self.p99);
+        if self.within_share {
+            p99.max(excess(self.mean))
+        } else {
+            p99
+        }
     }
 
     /// Its seats, divided by those of the original.
@@ -82,7 +91,7 @@ impl ClientComparison {
 
     /// Whether it gets less than it may.
     pub fn gets_too_little(&self) -> bool {
-        self.judged && self.share_ratio() < LEAST_SHARE
+        self.judged && self.within_share && self.share_ratio() < LEAST_SHARE
     }
 
     /// Whether it is worse off than it may be, in one way or the other.
@@ -157,6 +166,7 @@ pub fn compare(
             name: spec.name.clone(),
             judged: (ideal.within_share || has_one_at_a_time(spec))
                 && a.executed + a.lost >= fewest,
+            within_share: ideal.within_share,
             ideal_seats: ideal.seats,
             saturated: ideal.saturated,
             seats: [a.seats, b.seats],
@@ -193,7 +203,7 @@ fn mean_service(world: &World, report: &WorldReport) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Service, *};
 
     /// A client within its share, of a level with a mean service time of 10 ms, whose requests waited as long as with the original.
     fn client() -> ClientComparison {
@@ -201,6 +211,7 @@ mod tests {
             flow: 0,
             name: "a".to_owned(),
             judged: true,
+            within_share: true,
             ideal_seats: 1.0,
             saturated: false,
             seats: [1.0; 2],
@@ -225,6 +236,41 @@ mod tests {
         assert!(with(0.131, 0.033, 1.0).waits_too_long());
         assert!(with(0.129, 0.035, 1.0).waits_too_long());
         assert!(with(0.129, 0.033, 0.949).gets_too_little());
+    }
+
+    #[test]
+    fn only_the_99th_percentile_is_bounded_if_a_client_is_not_within_its_share() {
+        let with = |p99, mean, seats| ClientComparison {
+            within_share: false,
+            p99: [0.1, p99],
+            mean: [0.02, mean],
+            seats: [1.0, seats],
+            ..client()
+        };
+        assert!(!with(0.129, 0.1, 0.1).is_worse_off());
+        assert!(with(0.131, 0.02, 1.0).waits_too_long());
+    }
+
+    #[test]
+    fn one_request_of_one_seat_at_a_time_is_judged_beyond_its_share_and_two_are_not() {
+        let closed =
+            |name: &str, threads| FlowSpec::closed(name, threads, Service::constant(0.02), 0.0);
+        let thinks = FlowSpec::closed("thinks", 1, Service::constant(0.02), 0.2);
+        let flows = vec![
+            closed("one", 1),
+            closed("two", 2),
+            closed("many", 9),
+            thinks,
+        ];
+        let world = super::super::tests::world(2, flows);
+        let clients = compare(&world, &run_both(&world), 4.0, 1);
+        let judged: Vec<_> = clients.iter().map(|c| (c.judged, c.within_share)).collect();
+        let [one, two, many, thinks] = judged[..] else {
+            panic!("four clients");
+        };
+        assert_eq!(one, (true, false));
+        assert_eq!([two, many], [(false, false); 2]);
+        assert_eq!(thinks, (true, true));
     }
 
     #[test]

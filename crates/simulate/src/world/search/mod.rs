@@ -88,7 +88,7 @@ pub struct Harm {
     /// Its waits divided by the greatest that they may be, which follow from the original's.
     pub waits: f64,
     /// The part that it misses of the seats that it got with the original, or of those of the ideal if these are fewer, divided
-    /// by the greatest part that it may miss.
+    /// by the greatest part that it may miss; 0 if it is not within its share.
     pub share: f64,
 }
 
@@ -99,7 +99,11 @@ impl Harm {
             return Self::default();
         }
         let owed = client.ideal_seats.min(client.seats[0]).max(1e-9);
-        let missing = (1.0 - client.seats[1] / owed).max(0.0);
+        let missing = if client.within_share {
+            (1.0 - client.seats[1] / owed).max(0.0)
+        } else {
+            0.0
+        };
         Self {
             waits: client.wait_excess(),
             share: missing / (1.0 - LEAST_SHARE),
