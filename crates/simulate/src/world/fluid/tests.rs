@@ -30,20 +30,29 @@ fn request(name: usize, width: Seats, service: f64) -> FluidRequest {
 
 /// When each request ends, in seconds, if all arrive at 0.
 fn ends(server: &mut FluidServer, requests: Vec<FluidRequest>) -> Vec<f64> {
+    let zeros = vec![0.0; requests.len()];
+    ends_after(server, requests, &zeros)
+}
+
+/// When each request ends, in seconds, if they arrive at these, which ascend.
+fn ends_after(server: &mut FluidServer, requests: Vec<FluidRequest>, arrivals: &[f64]) -> Vec<f64> {
     let mut ends = vec![f64::NAN; requests.len()];
-    for request in requests {
-        server.arrive(request);
-    }
     let mut now = 0.0;
+    let mut coming = requests.into_iter().zip(arrivals).peekable();
     loop {
-        let next = server.next_end();
-        if next.is_infinite() {
+        let next = now + server.next_end();
+        let arrival = coming.peek().map_or(f64::INFINITY, |(_, at)| **at);
+        let at = next.min(arrival);
+        if at.is_infinite() {
             return ends;
         }
-        server.pass(next);
-        now += next;
+        server.pass(at - now);
+        now = at;
         for number in server.end() {
             ends[number as usize] = now;
+        }
+        if let Some((request, _)) = coming.next_if(|_| arrival <= now) {
+            server.arrive(request);
         }
     }
 }
@@ -178,23 +187,25 @@ fn final_seats_are_served_after_the_response() {
     assert_close(&got, &[1.0, 2.5]);
 }
 
-/// As [`ends`], with the shares of all names computed anew each time.
-fn slow_ends(seats: Seats, requests: &[FluidRequest]) -> Vec<f64> {
+/// As [`ends_after`], with the shares of all names computed anew each time.
+fn slow_ends(seats: Seats, requests: &[FluidRequest], arrivals: &[f64]) -> Vec<f64> {
     let mut left: Vec<f64> = requests.iter().map(|r| r.service).collect();
     let mut ends = vec![f64::NAN; requests.len()];
     let mut now = 0.0;
     while ends.iter().any(|end| end.is_nan()) {
-        let rates = slow_rates(seats, requests, &ends);
+        let arrived = arrivals.iter().filter(|at| **at <= now).count();
+        let rates = slow_rates(seats, &requests[..arrived], &ends);
         let times = left.iter().zip(&rates).filter(|(_, rate)| **rate > 0.0);
         let times = times.map(|(left, rate)| left / rate);
-        let next = times.fold(f64::INFINITY, f64::min);
-        now += next;
+        let next = now + times.fold(f64::INFINITY, f64::min);
+        let next = arrivals.get(arrived).map_or(next, |at| at.min(next));
         for (number, rate) in rates.iter().enumerate() {
-            left[number] -= rate * next;
+            left[number] -= rate * (next - now);
             if left[number] <= 1e-9 && ends[number].is_nan() {
-                ends[number] = now;
+                ends[number] = next;
             }
         }
+        now = next;
     }
     ends
 }
@@ -236,7 +247,14 @@ fn slow_rates(seats: Seats, requests: &[FluidRequest], ends: &[f64]) -> Vec<f64>
 #[test]
 fn requests_end_when_they_do_with_a_server_that_looks_at_all_names_each_time() {
     let mut random = Random::seeded(5);
-    for (seats, names) in [(5, 3), (5, 40), (2, 100), (30, 100)] {
+    for (seats, names, gap) in [
+        (5, 3, 0),
+        (5, 40, 0),
+        (2, 100, 0),
+        (30, 100, 0),
+        (3, 60, 40),
+        (3, 60, 68),
+    ] {
         let mut number = |end| usize::try_from(random.within(0..end)).unwrap();
         let requests = (0..150).map(|_| FluidRequest {
             tenant: number(4),
@@ -247,8 +265,15 @@ fn requests_end_when_they_do_with_a_server_that_looks_at_all_names_each_time() {
             )
         });
         let requests: Vec<FluidRequest> = requests.collect();
-        let expected = slow_ends(seats, &requests);
-        assert_close(&ends(&mut server(seats), requests), &expected);
+        let mut at = 0.0;
+        let arrivals = requests.iter().map(|_| {
+            at += real(number(10 * gap + 1)) / 100.0;
+            at
+        });
+        let arrivals: Vec<f64> = arrivals.collect();
+        let expected = slow_ends(seats, &requests, &arrivals);
+        let got = ends_after(&mut server(seats), requests, &arrivals);
+        assert_close(&got, &expected);
     }
 }
 
