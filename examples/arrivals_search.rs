@@ -7,7 +7,8 @@
 //! Hill climbing over what one to three attackers do to six kinds of clients, with two runs for each evaluation: one with the
 //! original's rule and one with `Improved`. A find is confirmed in longer worlds with other seeds. Harm is in bounds: above 1
 //! the client is worse off than it may be. A find is played once more with the client before everybody else: what it suffers then is
-//! unavoidable. Requests are as wide as the gateway estimates at most, or with `--any-width` as wide as the
+//! unavoidable. It is played with an ideal server, too, which divides seats at each moment: a find that does as much harm there
+//! does not count as avoidable either. Requests are as wide as the gateway estimates at most, or with `--any-width` as wide as the
 //! level. `--one-name` leaves each attacker one name. `--simplify` leaves out of each find what it does not
 //! need to do harm. `--climb N` is the number of evaluations from one random attack on, `--worst N` how many
 //! worlds are printed as JSON for each kind of client (1), and `--write DIRECTORY` writes them there. `--check` fails if an attack is beyond the
@@ -112,7 +113,7 @@ fn search(options: &Options) -> Vec<Find> {
 
 fn print_find(find: &Find) {
     println!(
-        "climb {:>5}: {:<34} harm {:>8.2}, confirmed {:>8.2} (waits {:.2}, share {:.2}), unavoidable {:.2}",
+        "climb {:>5}: {:<34} harm {:>8.2}, confirmed {:>8.2} (waits {:.2}, share {:.2}), unavoidable {:.2}, ideal server {:.2}",
         find.number,
         find.attack.victim.name(),
         find.searched.worst(),
@@ -120,6 +121,7 @@ fn print_find(find: &Find) {
         find.confirmed.waits,
         find.confirmed.share,
         find.unavoidable.worst(),
+        find.fluid.worst(),
     );
 }
 

@@ -6,7 +6,8 @@
 //! cargo run --release -p fairgate-simulate --example fair_shares -- --worlds 50 --seed 1
 //! ```
 //!
-//! `--arrivals` plays worlds in which arrivals change and lists every client that is worse off than with the original;
+//! `--arrivals` plays worlds in which arrivals change and lists every client that is worse off than with the original,
+//! and what an ideal server that divides seats at each moment gives it;
 //! with `--all` also in worlds in which they do not. With `--control` the original is compared with itself, under other
 //! random numbers: so much is chance.
 //! `--tenant-weight C` is what the flows of one tenant weigh together at most there, in the core and in the ideal. `--known-attacks` plays the worlds in which a

@@ -132,6 +132,12 @@ const UNAVOIDABLE: [&str; 7] = [
     "seed-404-climb-15.json",
 ];
 
+/// Found attacks that harm the victim more than may be even if seats are divided at each moment, whatever Improved does.
+const HARMFUL_WITH_FLUID: [&str; 2] = [
+    "any-width-seed-202-climb-80.json",
+    "seed-902-climb-113.json",
+];
+
 /// Worlds that a search found to harm a client within its share, which is called `victim` in them. They are in `tests/worlds`;
 /// `examples/arrivals_search.rs` writes such files.
 #[test]
@@ -153,6 +159,16 @@ fn some_harm_is_done_even_to_a_victim_that_goes_before_everybody_else() {
         let world = found_attacks().into_iter().find(|(name, _)| name == file);
         let (_, world) = world.expect("the world is kept");
         let harm = Harm::unavoidable_in_world(&world, TENANT_WEIGHT).worst();
+        assert!(harm > 1.0, "{file}: {harm}");
+    }
+}
+
+#[test]
+fn some_harm_is_done_even_with_a_server_that_divides_seats_at_each_moment() {
+    for file in HARMFUL_WITH_FLUID {
+        let world = found_attacks().into_iter().find(|(name, _)| name == file);
+        let (_, world) = world.expect("the world is kept");
+        let harm = Harm::fluid_in_world(&world, TENANT_WEIGHT).worst();
         assert!(harm > 1.0, "{file}: {harm}");
     }
 }

@@ -7,7 +7,7 @@ use fairgate_core::apf::policy::Semantics;
 use super::{
     World, WorldReport,
     judge::{ClientComparison, FEWEST_REQUESTS, compare, run_both},
-    run, run_preferring,
+    run, run_fluid, run_preferring,
 };
 
 /// Plays a world with the original and with what is compared with it, in this order.
@@ -25,6 +25,9 @@ pub struct ComparedWorld {
     pub idle: [f64; 2],
     /// The clients, by place, that are worse off than they may be even if they go before everybody else.
     pub unavoidable: Vec<usize>,
+    /// Each client that is worse off than it may be, with what a server that divides seats at each moment gives it instead of what
+    /// Improved gives.
+    pub fluid: Vec<ClientComparison>,
 }
 
 /// The worlds of one kind.
@@ -55,6 +58,7 @@ impl ComparedWorld {
             clients: compare(world, reports, tenant_weight, fewest),
             idle: [reports[0].idle, reports[1].idle],
             unavoidable: Vec::new(),
+            fluid: Vec::new(),
         }
     }
 
@@ -82,6 +86,7 @@ impl ComparedWorld {
             client.judged &= client.requests() >= FEWEST_REQUESTS;
         }
         played.find_unavoidable(&world, tenant_weight);
+        played.find_fluid(&world, tenant_weight);
         played
     }
 
@@ -98,6 +103,33 @@ impl ComparedWorld {
             clients[*flow].is_worse_off()
         };
         self.unavoidable = worse.into_iter().filter(still_worse).collect();
+    }
+
+    /// Plays `world` once more with a server that divides seats at each moment, if somebody is worse off than he may be.
+    fn find_fluid(&mut self, world: &World, tenant_weight: f64) {
+        if self.exceptions().next().is_none() {
+            return;
+        }
+        let flows = run_fluid(world, tenant_weight);
+        let fluid = self
+            .exceptions()
+            .map(|client| client.with_fluid(&flows[client.flow]));
+        self.fluid = fluid.collect();
+    }
+
+    /// What a server that divides seats at each moment gives a client that is worse off than it may be, and whether it is so with
+    /// that server, too.
+    pub fn with_fluid(&self, client: &ClientComparison) -> Option<(&ClientComparison, bool)> {
+        let fluid = self.fluid.iter().find(|fluid| fluid.flow == client.flow)?;
+        Some((fluid, client.is_worse_off_only_as(fluid)))
+    }
+
+    /// How many clients are worse off than they may be with a server that divides seats at each moment, too.
+    fn fluid_too(&self) -> usize {
+        let with_fluid = self
+            .exceptions()
+            .filter_map(|client| self.with_fluid(client));
+        with_fluid.filter(|(_, too)| *too).count()
     }
 
     /// The least part of its ideal seats that a client used, under Compatible and under Improved. Clients that had fewer
@@ -154,8 +186,11 @@ impl ArrivalRow {
             let line = |client: &ClientComparison| {
                 let unavoidable = world.unavoidable.contains(&client.flow);
                 let mark = if unavoidable { " (unavoidable)" } else { "" };
+                let fluid = world
+                    .with_fluid(client)
+                    .map_or_else(String::new, fluid_text);
                 format!(
-                    "{} {}: {}{mark}",
+                    "{} {}: {}{mark}{fluid}",
                     self.name,
                     world.number,
                     ClientLine(client)
@@ -167,17 +202,31 @@ impl ArrivalRow {
     }
 }
 
+/// What a server that divides seats at each moment gives a client, and whether it is worse off than it may be there, too.
+fn fluid_text((client, too): (&ClientComparison, bool)) -> String {
+    format!(
+        "   ideal server: p99 {:>8.1} ms   mean {:>7.1} ms   seats {:>7.3}   wait {:>5.2} of bound, share {:>5.3}{}",
+        client.p99[1] * 1e3,
+        client.mean[1] * 1e3,
+        client.seats[1],
+        client.wait_excess(),
+        client.share_ratio(),
+        if too { " (so there, too)" } else { "" },
+    )
+}
+
 /// The heading of the rows.
 pub const HEADING: &str = concat!(
-    "                     WORLDS CLIENTS  WAIT LONGER THAN MAY BE   LESS THAN MAY BE   UNAVOIDABLE  P99 TO ORIGINAL'S  LEAST OF IDEAL      IDLE %\n",
-    "                             JUDGED  WORLDS CLIENTS    WORST   WORLDS CLIENTS WORST  OF THESE   MEDIAN  9 IN 10    comp. impr.   comp. impr.",
+    "                     WORLDS CLIENTS  WAIT LONGER THAN MAY BE   LESS THAN MAY BE   UNAVOIDABLE  IDEAL TOO  P99 TO ORIGINAL'S  LEAST OF IDEAL      IDLE %\n",
+    "                             JUDGED  WORLDS CLIENTS    WORST   WORLDS CLIENTS WORST  OF THESE   OF THESE   MEDIAN  9 IN 10    comp. impr.   comp. impr.",
 );
 
 impl fmt::Display for ArrivalRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |what: fn(&ClientComparison) -> bool| self.judged().filter(|c| what(c)).count();
         let longest = self.judged().map(ClientComparison::wait_excess);
-        let least = self.judged().map(ClientComparison::share_ratio);
+        let within_share = self.judged().filter(|client| client.within_share);
+        let least = within_share.map(ClientComparison::share_ratio);
         let p99 = sorted(self.judged().map(ClientComparison::p99_ratio));
         let median = |of: fn(&ComparedWorld) -> [f64; 2]| {
             [0, 1].map(|which| quantile(&sorted(self.worlds.iter().map(|w| of(w)[which])), 0.5))
@@ -206,7 +255,8 @@ impl fmt::Display for ArrivalRow {
             least.reduce(f64::min).unwrap_or(1.0)
         )?;
         let unavoidable: usize = self.worlds.iter().map(|w| w.unavoidable.len()).sum();
-        write!(f, "  {unavoidable:>8}")?;
+        let fluid_too: usize = self.worlds.iter().map(ComparedWorld::fluid_too).sum();
+        write!(f, "  {unavoidable:>8} {fluid_too:>10}")?;
         let (half, nine) = (quantile(&p99, 0.5), quantile(&p99, 0.9));
         write!(f, "   {half:>6.2} {nine:>8.2}")?;
         write!(f, "    {:>5.2} {:>5.2}", of_ideal[0], of_ideal[1])?;
@@ -240,7 +290,11 @@ impl fmt::Display for ClientLine<'_> {
             client.executed[1],
             client.wait_excess(),
             client.share_ratio(),
-            if client.judged { "" } else { " (not judged)" },
+            match (client.judged, client.within_share) {
+                (false, _) => " (not judged)",
+                (true, false) => " (only p99 is judged)",
+                (true, true) => "",
+            },
         )
     }
 }

@@ -108,7 +108,7 @@ fn weights(world: &World, tenant_weight: f64, waits: &[f64]) -> Vec<f64> {
 }
 
 /// The tenant of the flow, unless each of its names is one.
-fn tenant(flow: &FlowSpec) -> Option<&str> {
+pub(super) fn tenant(flow: &FlowSpec) -> Option<&str> {
     match &flow.tenant {
         Tenant::Own => Some(&flow.name),
         Tenant::Named(name) => Some(name),

@@ -1,11 +1,13 @@
 //! Whether anybody is worse off than with the original (`Compatible`), although he stays within his share.
 //!
-//! Judged are the clients that demand no more than their ideal share while everybody else demands most, and those that
-//! have at most one request of one seat at a time. Their waits may be at most [`LONGER`] times those of the
-//! original and the level's mean service time, their seats at least [`LEAST_SHARE`] of those of the original. Nothing
-//! here knows how either semantics work.
+//! Judged are the clients that demand no more than their ideal share while everybody else demands most: their waits may be at
+//! most [`LONGER`] times those of the original and the level's mean service time, their seats at least [`LEAST_SHARE`] of those of
+//! the original. Of clients that demand more, those that have at most one request of one seat at a time are judged, too, but
+//! only by the 99th percentile of their waits. Nothing here knows how either semantics work.
 
-use super::{Arrivals, FlowNames, FlowSpec, World, WorldReport, ideal::ideal_by_tenant, real, run};
+use super::{
+    Arrivals, FlowNames, FlowSpec, FluidFlow, World, WorldReport, ideal::ideal_by_tenant, real, run,
+};
 use fairgate_core::apf::policy::Semantics;
 
 /// The greatest wait, in waits of the original: the 99th percentile and the mean.
@@ -25,8 +27,11 @@ pub struct ClientComparison {
     pub flow: usize,
     /// Its name.
     pub name: String,
-    /// Whether the bounds hold for it: it is within its share and sent enough requests.
+    /// Whether bounds hold for it: it is within its share, or has one request of one seat at a time; and it sent enough requests.
     pub judged: bool,
+    /// Whether it demands no more than its ideal share while everybody else demands most. Otherwise only the 99th percentile of its
+    /// waits is bounded.
+    pub within_share: bool,
     /// The seats that it ideally uses, on average.
     pub ideal_seats: f64,
     /// Whether it demands more than it ideally gets.
@@ -48,10 +53,16 @@ pub struct ClientComparison {
 }
 
 impl ClientComparison {
-    /// The wait that is longest for its bound, divided by that bound: above 1 it is beyond it.
+    /// The wait that is longest for its bound, divided by that bound: above 1 it is beyond it. The mean has no bound if the client is
+    /// not within its share.
     pub fn wait_excess(&self) -> f64 {
         let excess = |[original, ours]: [f64; 2]| ours / (LONGER * original + self.mean_service);
-        excess(self.p99).max(excess(self.mean))
+        let p99 = excess(self.p99);
+        if self.within_share {
+            p99.max(excess(self.mean))
+        } else {
+            p99
+        }
     }
 
     /// Its seats, divided by those of the original.
@@ -80,12 +91,34 @@ impl ClientComparison {
 
     /// Whether it gets less than it may.
     pub fn gets_too_little(&self) -> bool {
-        self.judged && self.share_ratio() < LEAST_SHARE
+        self.judged && self.within_share && self.share_ratio() < LEAST_SHARE
     }
 
     /// Whether it is worse off than it may be, in one way or the other.
     pub fn is_worse_off(&self) -> bool {
         self.waits_too_long() || self.gets_too_little()
+    }
+
+    /// What it got under Compatible and, instead of what it got under Improved, from a server that divides seats at each moment.
+    #[must_use]
+    pub fn with_fluid(&self, fluid: &FluidFlow) -> Self {
+        let [seats, p99, mean] = [self.seats[0], self.p99[0], self.mean[0]];
+        Self {
+            name: self.name.clone(),
+            seats: [seats, fluid.seats],
+            p99: [p99, fluid.p99_wait],
+            mean: [mean, fluid.mean_wait],
+            executed: [self.executed[0], fluid.executed],
+            refused: [self.refused[0], 0],
+            cancelled: [self.cancelled[0], fluid.lost],
+            ..*self
+        }
+    }
+
+    /// Whether it is worse off than it may be in no way in which `other` is not, too.
+    pub fn is_worse_off_only_as(&self, other: &Self) -> bool {
+        (!self.waits_too_long() || other.waits_too_long())
+            && (!self.gets_too_little() || other.gets_too_little())
     }
 }
 
@@ -133,6 +166,7 @@ pub fn compare(
             name: spec.name.clone(),
             judged: (ideal.within_share || has_one_at_a_time(spec))
                 && a.executed + a.lost >= fewest,
+            within_share: ideal.within_share,
             ideal_seats: ideal.seats,
             saturated: ideal.saturated,
             seats: [a.seats, b.seats],
@@ -165,4 +199,97 @@ fn mean_service(world: &World, report: &WorldReport) -> f64 {
     }
     let seconds = flows().map(|(spec, flow)| spec.service.mean_seconds * f64::from(flow.executed));
     seconds.sum::<f64>() / executed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Service, *};
+
+    /// A client within its share, of a level with a mean service time of 10 ms, whose requests waited as long as with the original.
+    fn client() -> ClientComparison {
+        ClientComparison {
+            flow: 0,
+            name: "a".to_owned(),
+            judged: true,
+            within_share: true,
+            ideal_seats: 1.0,
+            saturated: false,
+            seats: [1.0; 2],
+            p99: [0.1; 2],
+            mean: [0.02; 2],
+            executed: [1_000; 2],
+            refused: [0; 2],
+            cancelled: [0; 2],
+            mean_service: 0.01,
+        }
+    }
+
+    #[test]
+    fn waits_may_be_a_fifth_and_a_service_time_longer_and_seats_a_twentieth_fewer() {
+        let with = |p99, mean, seats| ClientComparison {
+            p99: [0.1, p99],
+            mean: [0.02, mean],
+            seats: [1.0, seats],
+            ..client()
+        };
+        assert!(!with(0.129, 0.033, 0.951).is_worse_off());
+        assert!(with(0.131, 0.033, 1.0).waits_too_long());
+        assert!(with(0.129, 0.035, 1.0).waits_too_long());
+        assert!(with(0.129, 0.033, 0.949).gets_too_little());
+    }
+
+    #[test]
+    fn only_the_99th_percentile_is_bounded_if_a_client_is_not_within_its_share() {
+        let with = |p99, mean, seats| ClientComparison {
+            within_share: false,
+            p99: [0.1, p99],
+            mean: [0.02, mean],
+            seats: [1.0, seats],
+            ..client()
+        };
+        assert!(!with(0.129, 0.1, 0.1).is_worse_off());
+        assert!(with(0.131, 0.02, 1.0).waits_too_long());
+    }
+
+    #[test]
+    fn one_request_of_one_seat_at_a_time_is_judged_beyond_its_share_and_two_are_not() {
+        let closed =
+            |name: &str, threads| FlowSpec::closed(name, threads, Service::constant(0.02), 0.0);
+        let thinks = FlowSpec::closed("thinks", 1, Service::constant(0.02), 0.2);
+        let flows = vec![
+            closed("one", 1),
+            closed("two", 2),
+            closed("many", 9),
+            thinks,
+        ];
+        let world = super::super::tests::world(2, flows);
+        let clients = compare(&world, &run_both(&world), 4.0, 1);
+        let judged: Vec<_> = clients.iter().map(|c| (c.judged, c.within_share)).collect();
+        let [one, two, many, thinks] = judged[..] else {
+            panic!("four clients");
+        };
+        assert_eq!(one, (true, false));
+        assert_eq!([two, many], [(false, false); 2]);
+        assert_eq!(thinks, (true, true));
+    }
+
+    #[test]
+    fn an_ideal_server_explains_long_waits_only_if_they_are_too_long_with_it() {
+        let fluid = |p99_wait, seats| FluidFlow {
+            seats,
+            p99_wait,
+            mean_wait: 0.02,
+            executed: 1_000,
+            lost: 0,
+        };
+        let late = ClientComparison {
+            p99: [0.1, 0.2],
+            ..client()
+        };
+        let is_explained = |fluid| late.is_worse_off_only_as(&late.with_fluid(&fluid));
+        assert!(is_explained(fluid(0.14, 1.0)));
+        assert!(!is_explained(fluid(0.12, 1.0)));
+        // Fewer seats there do not explain longer waits.
+        assert!(!is_explained(fluid(0.12, 0.9)));
+    }
 }

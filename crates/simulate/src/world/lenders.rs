@@ -95,6 +95,7 @@ impl Lenders {
             // Not measured: a level's limit is not that of its world.
             idle: [0.0; 2],
             unavoidable: Vec::new(),
+            fluid: Vec::new(),
         };
         let parts = self.levels.iter().zip(original.into_iter().zip(ours));
         for ((level, lendable, _, world), (original, ours)) in parts {

@@ -288,19 +288,19 @@ impl Meter {
     clippy::cast_precision_loss,
     reason = "virtual times are far below 2^52 ns"
 )]
-fn seconds(nanos: u64) -> f64 {
+pub(super) fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
 /// The 99th percentile of `waits`, which are in nanoseconds and ascending, in seconds.
-fn p99(waits: &[u64]) -> f64 {
+pub(super) fn p99(waits: &[u64]) -> f64 {
     waits
         .get(waits.len() * 99 / 100)
         .map_or(0.0, |wait| seconds(*wait))
 }
 
 /// The mean of `waits`, in seconds.
-fn mean(waits: &[u64]) -> f64 {
+pub(super) fn mean(waits: &[u64]) -> f64 {
     let sum: f64 = waits.iter().map(|wait| seconds(*wait)).sum();
     sum / real(waits.len().max(1))
 }

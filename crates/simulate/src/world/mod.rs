@@ -3,7 +3,7 @@
 //! A [`World`] describes one level and the flows that use it. It is data: it can be written as JSON and read
 //! back, and nothing in it depends on virtual time. [`run()`] plays it in virtual time under either semantics,
 //! `ideal` computes what a perfectly fair, infinitely divisible server would give, and `measure` compares the
-//! two. [`kinds`] draws worlds by seed, [`table`] compares the semantics over many of them; [`arrival_kinds`] and
+//! two. [`run_fluid`] plays it with such a server. [`kinds`] draws worlds by seed, [`table`] compares the semantics over many of them; [`arrival_kinds`] and
 //! [`arrival_table`] do so where arrivals change.
 //!
 //! [`known_attacks`] are worlds in which a rule went wrong once, [`judge`] says whether anybody is worse off than with the
@@ -17,7 +17,9 @@
 
 pub mod arrival_kinds;
 pub mod arrival_table;
+mod calls;
 mod draws;
+mod fluid;
 pub(crate) mod ideal;
 pub mod judge;
 pub mod kinds;
@@ -35,6 +37,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use fluid::{FluidFlow, run_fluid};
 pub use ideal::TENANT_WEIGHT;
 pub use measure::{FlowReport, WorldReport};
 pub use run::{run, run_fifo, run_lending, run_preferring};

@@ -2,11 +2,11 @@
 
 mod preferred;
 
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{
-    Arrivals, Bursts, FlowSpec, LevelShape, World, WorldReport,
-    draws::{Draws, NameHashes},
+    FlowSpec, LevelShape, World, WorldReport,
+    calls::{Calls, DrawnRequest, Number, WorldEvent},
     duration,
     measure::{Meter, StartedRequest},
 };
@@ -21,7 +21,6 @@ use fairgate_core::{
         units::Seats,
         work::Work,
     },
-    random::Random,
     time::{Time, nanos},
 };
 use preferred::Preferred;
@@ -40,20 +39,6 @@ fn borrowing_period(semantics: Semantics) -> Duration {
 /// In Improved they do so this soon after a request has to wait or is refused.
 const SOON: Duration = Duration::from_millis(50);
 
-/// A request's number in the order of arrival.
-type Number = u32;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum WorldEvent {
-    /// The next request of a flow, by one of its threads or from outside.
-    Call(u32),
-    End(Number),
-    GiveUp(Number),
-    Tick,
-    /// The limit becomes the one of this place in the list of the level.
-    Limit(u32),
-}
-
 /// One request.
 struct WorldRequest {
     flow: u32,
@@ -69,12 +54,9 @@ struct WorldRequest {
 struct Stage<'a> {
     world: &'a World,
     level: Level<Number>,
-    heap: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
-    sequence: u64,
+    calls: Calls<'a>,
     /// Whether each flow of the world is a flow for flow control; otherwise all are one flow.
     by_flow: bool,
-    names: NameHashes,
-    draws: Vec<Draws>,
     requests: Vec<WorldRequest>,
     meter: Meter,
     end: u64,
@@ -211,27 +193,17 @@ fn lend(dispatcher: &Dispatcher<Number>, now: Time, stages: &mut [Stage<'_>]) {
 impl<'a> Stage<'a> {
     /// A world before its first request.
     fn new(world: &'a World, level: Level<Number>, by_flow: bool) -> Self {
-        let mut seeds = Random::seeded(world.seed);
-        let mut stage = Self {
+        Self {
             world,
             level,
-            heap: BinaryHeap::new(),
-            sequence: 0,
+            calls: Calls::new(world),
             by_flow,
-            names: NameHashes::new(world, &mut seeds),
-            draws: world
-                .flows
-                .iter()
-                .map(|spec| Draws::new(spec, seeds.number()))
-                .collect(),
             requests: Vec::new(),
             meter: Meter::new(world),
             end: nanos(duration(world.warm_up_seconds + world.seconds)),
             is_contended: false,
             preferred: None,
-        };
-        stage.open();
-        stage
+        }
     }
 
     fn report(mut self) -> WorldReport {
@@ -244,29 +216,9 @@ impl<'a> Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn open(&mut self) {
-        for (flow, spec) in (0u32..).zip(&self.world.flows) {
-            let start = nanos(duration(spec.starts_seconds));
-            match spec.arrivals {
-                Arrivals::Closed { threads, .. } => {
-                    for _ in 0..threads {
-                        // Threads do not start in step.
-                        let spread = nanos(duration(spec.service.mean_seconds)).max(1);
-                        let at = start + self.draws[flow as usize].start(spread);
-                        self.call_at(at, flow);
-                    }
-                }
-                Arrivals::Open { .. } | Arrivals::Poisson { .. } => self.call_at(start, flow),
-            }
-        }
-        for (place, (at, _)) in (0..).zip(&self.world.level.limits) {
-            self.at(nanos(duration(*at)), WorldEvent::Limit(place));
-        }
-    }
-
     /// The time of the next event, in nanoseconds.
     fn next(&self) -> Option<u64> {
-        self.heap.peek().map(|Reverse((at, _, _))| *at)
+        self.calls.next()
     }
 
     /// Accounts for the time until `now`.
@@ -277,10 +229,9 @@ impl Stage<'_> {
 
     /// Plays the next event.
     fn step(&mut self) {
-        let Some(Reverse((at, _, event))) = self.heap.pop() else {
+        let Some((now, event)) = self.calls.pop() else {
             return;
         };
-        let now = Time::from_nanos(at);
         self.pass(now);
         let mut out = QueueSetEvents::default();
         match event {
@@ -289,7 +240,7 @@ impl Stage<'_> {
             WorldEvent::GiveUp(number) => self.give_up(now, number, &mut out),
             WorldEvent::Tick => {
                 if let Some(at) = self.level.act(|set| set.tick(now, &mut out)) {
-                    self.at(at.as_nanos(), WorldEvent::Tick);
+                    self.calls.at(at.as_nanos(), WorldEvent::Tick);
                 }
             }
             WorldEvent::Limit(place) => {
@@ -314,34 +265,24 @@ impl Stage<'_> {
         }
     }
 
-    fn at(&mut self, time: u64, event: WorldEvent) {
-        self.sequence += 1;
-        self.heap.push(Reverse((time, self.sequence, event)));
-    }
-
     fn call(&mut self, now: Time, flow: u32, out: &mut QueueSetEvents<Number>) {
-        let spec = &self.world.flows[flow as usize];
-        let draws = &mut self.draws[flow as usize];
-        let width = draws.width(spec);
+        let DrawnRequest { width, service } = self.calls.draw(now, flow);
         let request = WorldRequest {
             flow,
             id: None,
             arrived: now,
-            service: draws.service_time(spec.service),
+            service,
             width,
             longest_executing: self.meter.longest_executing(),
             waits: false,
         };
-        if let Some(gap) = draws.gap(spec.arrivals) {
-            self.call_at(now.plus(gap).as_nanos(), flow);
-        }
         let number = Number::try_from(self.requests.len()).expect("a few million requests");
         self.requests.push(request);
         if self.prefers(flow) {
             self.call_preferred(now, number);
             return;
         }
-        let arriving = self.arriving(number, spec);
+        let arriving = self.arriving(number, self.calls.spec(flow));
         match self.level.act(|set| set.arrive(now, arriving, out)) {
             Admission::Execute(id) => {
                 self.requests[number as usize].id = Some(id);
@@ -368,14 +309,14 @@ impl Stage<'_> {
     fn refused(&mut self, now: Time, flow: u32) {
         self.is_contended = true;
         self.meter.refused(now, flow);
-        self.call_again(now.plus(RETRY), flow);
+        self.calls.call_again(now.plus(RETRY), flow);
     }
 
     /// The request as the core sees it.
     fn arriving(&mut self, number: Number, spec: &FlowSpec) -> ArrivingRequest<Number> {
         let request = &self.requests[number as usize];
         let (schema, (hash, tenant)) = if self.by_flow {
-            (request.flow, self.names.next(request.flow, spec))
+            (request.flow, self.calls.name(request.flow))
         } else {
             (0, (0, 0))
         };
@@ -397,20 +338,7 @@ impl Stage<'_> {
         request.waits = true;
         let (flow, width) = (request.flow, request.width);
         self.meter.waits(width);
-        let spec = &self.world.flows[flow as usize];
-        let patience = match spec.arrivals {
-            Arrivals::Open {
-                deadline_seconds, ..
-            }
-            | Arrivals::Poisson {
-                deadline_seconds, ..
-            } => Some(deadline_seconds),
-            Arrivals::Closed { .. } => spec.patience_seconds,
-        };
-        if let Some(seconds) = patience {
-            let at = now.plus(duration(seconds)).as_nanos();
-            self.at(at, WorldEvent::GiveUp(number));
-        }
+        self.calls.give_up_later(now, flow, number);
     }
 
     fn begin(&mut self, now: Time, number: Number) {
@@ -429,7 +357,7 @@ impl Stage<'_> {
         let (flow, width) = (request.flow, request.width);
         let end = now.plus(request.service).as_nanos();
         self.count_executing(flow, 0, width);
-        self.at(end, WorldEvent::End(number));
+        self.calls.at(end, WorldEvent::End(number));
     }
 
     fn finish(&mut self, now: Time, number: Number, out: &mut QueueSetEvents<Number>) {
@@ -442,9 +370,9 @@ impl Stage<'_> {
         if let Some(id) = id
             && let Some(release) = self.level.act(|set| set.finish(now, id, out))
         {
-            self.at(release.as_nanos(), WorldEvent::Tick);
+            self.calls.at(release.as_nanos(), WorldEvent::Tick);
         }
-        self.call_again(now, flow);
+        self.calls.call_again(now, flow);
     }
 
     fn give_up(&mut self, now: Time, number: Number, out: &mut QueueSetEvents<Number>) {
@@ -458,36 +386,6 @@ impl Stage<'_> {
         if let Some(id) = request.id {
             self.level.act(|set| set.cancel(now, id, out));
         }
-        self.call_again(now, flow);
-    }
-
-    /// A thread of a closed loop thinks and calls again.
-    fn call_again(&mut self, now: Time, flow: u32) {
-        if let Arrivals::Closed { think_seconds, .. } = self.world.flows[flow as usize].arrivals {
-            let think = self.draws[flow as usize].think(think_seconds);
-            self.call_at(now.plus(think).as_nanos(), flow);
-        }
-    }
-
-    /// The next request of `flow` comes at `time`, or when its next burst begins.
-    fn call_at(&mut self, time: u64, flow: u32) {
-        let bursts = self.world.flows[flow as usize].bursts;
-        let time = bursts.map_or(time, |bursts| bursts.next(time));
-        self.at(time, WorldEvent::Call(flow));
-    }
-}
-
-impl Bursts {
-    /// The first time at or after `time` at which requests are sent, in nanoseconds.
-    fn next(&self, time: u64) -> u64 {
-        let nanos = |seconds| nanos(duration(seconds));
-        let period = nanos(self.on_seconds + self.off_seconds).max(1);
-        let phase = nanos(self.phase_seconds) % period;
-        let since = (time + period - phase) % period;
-        if since < nanos(self.on_seconds) {
-            time
-        } else {
-            time + period - since
-        }
+        self.calls.call_again(now, flow);
     }
 }

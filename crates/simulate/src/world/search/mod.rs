@@ -13,7 +13,7 @@ pub use victim::{VICTIM, Victim};
 use super::{
     FlowSpec, TENANT_WEIGHT, World, WorldReport,
     judge::{ClientComparison, LEAST_SHARE, compare, run_both},
-    run, run_preferring,
+    run, run_fluid, run_preferring,
 };
 use fairgate_core::{apf::policy::Semantics, random::Random};
 
@@ -65,6 +65,8 @@ pub struct Find {
     pub confirmed: Harm,
     /// The harm that remains if the victim goes before everybody else.
     pub unavoidable: Harm,
+    /// The harm with a server that divides seats at each moment.
+    pub fluid: Harm,
 }
 
 impl Find {
@@ -73,9 +75,10 @@ impl Find {
         self.confirmed.worst() > 1.0
     }
 
-    /// Whether the victim is worse off than it may be, and need not be.
+    /// Whether the victim is worse off than it may be, and need not be: it is not so if it goes before everybody else, nor with a
+    /// server that divides seats at each moment.
     pub fn is_avoidable(&self) -> bool {
-        self.is_beyond() && self.unavoidable.worst() <= 1.0
+        self.is_beyond() && self.unavoidable.worst() <= 1.0 && self.fluid.worst() <= 1.0
     }
 }
 
@@ -85,7 +88,7 @@ pub struct Harm {
     /// Its waits divided by the greatest that they may be, which follow from the original's.
     pub waits: f64,
     /// The part that it misses of the seats that it got with the original, or of those of the ideal if these are fewer, divided
-    /// by the greatest part that it may miss.
+    /// by the greatest part that it may miss; 0 if it is not within its share.
     pub share: f64,
 }
 
@@ -96,7 +99,11 @@ impl Harm {
             return Self::default();
         }
         let owed = client.ideal_seats.min(client.seats[0]).max(1e-9);
-        let missing = (1.0 - client.seats[1] / owed).max(0.0);
+        let missing = if client.within_share {
+            (1.0 - client.seats[1] / owed).max(0.0)
+        } else {
+            0.0
+        };
         Self {
             waits: client.wait_excess(),
             share: missing / (1.0 - LEAST_SHARE),
@@ -111,8 +118,7 @@ impl Harm {
     /// The harm to the victim of `world` that remains if its requests start before those of all others, as soon as their seats are
     /// free: no rule can do less that divides what is left as `Improved` does, and interrupts nothing.
     pub fn unavoidable_in_world(world: &World, tenant_weight: f64) -> Self {
-        let is_victim = |(_, flow): &(usize, &FlowSpec)| flow.name == VICTIM;
-        let Some((place, _)) = world.flows.iter().enumerate().find(is_victim) else {
+        let Some(place) = place_of_victim(world) else {
             return Self::default();
         };
         let reports = [
@@ -120,6 +126,18 @@ impl Harm {
             run_preferring(world, place),
         ];
         Self::between(world, &reports, tenant_weight)
+    }
+
+    /// The harm to the victim of `world` if seats are divided at each moment, in parts of any size: a rule that gives each name its
+    /// part by weight, whenever it has requests, can do little less.
+    pub fn fluid_in_world(world: &World, tenant_weight: f64) -> Self {
+        let Some(place) = place_of_victim(world) else {
+            return Self::default();
+        };
+        let original = run(world, Semantics::Compatible);
+        let clients = compare(world, &[original.clone(), original], tenant_weight, 1);
+        let fluid = run_fluid(world, tenant_weight);
+        Self::of(&clients[place].with_fluid(&fluid[place]))
     }
 
     fn between(world: &World, reports: &[WorldReport; 2], tenant_weight: f64) -> Self {
@@ -132,6 +150,12 @@ impl Harm {
     pub fn worst(self) -> f64 {
         self.waits.max(self.share)
     }
+}
+
+/// The place of the victim among the clients of `world`.
+fn place_of_victim(world: &World) -> Option<usize> {
+    let is_victim = |flow: &FlowSpec| flow.name == VICTIM;
+    world.flows.iter().position(is_victim)
 }
 
 /// Climbs once. The number of the climb decides about the kind of victim and, with the seed, where it begins.
@@ -166,10 +190,11 @@ pub fn climb(options: &SearchOptions, number: u64) -> Find {
             (attack, world, confirmed) = (simple, simple_world, simple_harm);
         }
     }
-    let unavoidable = if confirmed.worst() > 1.0 {
-        Harm::unavoidable_in_world(&world, options.tenant_weight)
+    let [unavoidable, fluid] = if confirmed.worst() > 1.0 {
+        [Harm::unavoidable_in_world, Harm::fluid_in_world]
+            .map(|harm| harm(&world, options.tenant_weight))
     } else {
-        Harm::default()
+        [Harm::default(); 2]
     };
     Find {
         number,
@@ -178,6 +203,7 @@ pub fn climb(options: &SearchOptions, number: u64) -> Find {
         world,
         confirmed,
         unavoidable,
+        fluid,
     }
 }
 
@@ -218,6 +244,21 @@ mod tests {
         let (one, other) = (find(), find());
         assert_eq!((one.attack, one.searched), (other.attack, other.searched));
         assert_eq!((one.world, one.confirmed), (other.world, other.confirmed));
+    }
+
+    #[test]
+    fn nothing_harms_a_victim_on_its_own_with_a_server_that_divides_seats() {
+        let alone = |victim: Victim| vec![victim.client(32, 6)];
+        for victim in Victim::ALL {
+            let world = crate::world::tests::world(32, alone(victim));
+            let harm = Harm::fluid_in_world(&world, TENANT_WEIGHT);
+            assert!(harm.worst() < 0.1, "{}: {harm:?}", victim.name());
+        }
+        let nobody = crate::world::tests::world(32, Vec::new());
+        assert_eq!(
+            Harm::fluid_in_world(&nobody, TENANT_WEIGHT),
+            Harm::default()
+        );
     }
 
     #[test]
