@@ -322,7 +322,7 @@ impl Wait {
             biased;
             () = self.shared.evictor.waits.ended() => Wake::Stop,
             () = tokio::time::sleep_until(until) => Wake::Stop,
-            () = place.turn() => Wake::Try,
+            () = place.turn() => if place.is_lost() { Wake::Stop } else { Wake::Try },
             () = tokio::time::sleep_until(clock.instant(again)) => Wake::Try,
         }
     }

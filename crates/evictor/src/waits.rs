@@ -11,7 +11,7 @@ use fairgate_core::{
 };
 use fairgate_eviction::{
     budget::DisruptionBudget,
-    waiting::{BudgetName, WaitLimits, WaitPlace, WaitingEvictions},
+    waiting::{BudgetName, JoinedWait, WaitLimits, WaitPlace, WaitingEvictions},
 };
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -59,8 +59,9 @@ impl BudgetWaits {
         lock(&self.state).waiting.len()
     }
 
-    /// Takes a place for the eviction of a pod; `None` if no place is left for this flow, if an eviction of the pod waits, or if waiting has ended. The caller that takes the first must start
-    /// reading the budgets ([`Self::follow`]).
+    /// Takes a place for the eviction of a pod; `None` if no place is left for this flow, if an eviction of the pod waits, or if
+    /// waiting has ended. If the place was another flow's, its eviction learns that ([`HeldPlace::is_lost`]). The caller that takes
+    /// the first must start reading the budgets ([`Self::follow`]).
     pub(crate) fn join(
         self: &Arc<Self>,
         budget: &BudgetName,
@@ -72,7 +73,10 @@ impl BudgetWaits {
         }
         let turn = Arc::<Notify>::default();
         let mut state = lock(&self.state);
-        let place = state.waiting.join(budget, flow, pod)?;
+        let JoinedWait { place, pushed_out } = state.waiting.join(budget, flow, pod)?;
+        if let Some(turn) = pushed_out.and_then(|number| state.turns.remove(&number)) {
+            turn.notify_one();
+        }
         state.turns.insert(place.number(), Arc::clone(&turn));
         Some(HeldPlace {
             waits: Arc::clone(self),
@@ -145,7 +149,14 @@ impl HeldPlace {
         &self.place
     }
 
-    /// Completes when it is this place's turn.
+    /// Whether another flow, which has fewer places, has this one now.
+    pub(crate) fn is_lost(&self) -> bool {
+        !lock(&self.waits.state)
+            .turns
+            .contains_key(&self.place.number())
+    }
+
+    /// Completes when it is this place's turn, or when it [is lost](Self::is_lost).
     pub(crate) async fn turn(&self) {
         self.turn.notified().await;
     }
@@ -214,6 +225,18 @@ mod tests {
         second.granted();
         assert_eq!(waits.len(), 0);
         assert!(lock(&waits.state).turns.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_another_flow_needs_is_told_that_it_is_lost() {
+        let waits = waits();
+        let [first, newest] = ["p0", "p1"].map(|pod| waits.join(&foo(), "a", pod).unwrap());
+        let others = ["b", "c", "d"].map(|flow| waits.join(&foo(), flow, flow).unwrap());
+        newest.turn().await;
+        assert!(newest.is_lost() && !first.is_lost());
+        assert!(others.iter().all(|other| !other.is_lost()));
+        drop(newest);
+        assert_eq!(waits.len(), 4);
     }
 
     #[test]

@@ -13,6 +13,9 @@
 //! in its turn keeps its place. After [`TURN_LIMIT`], a turn no longer counts against what the budget allows, so that a
 //! slow eviction does not keep others waiting.
 //!
+//! A flow has at most as many places as are left for all. Where that leaves it fewer than another flow has, the one with most gives
+//! up its newest place: so whoever drains, and however many others do, has as many places as anybody who has none left.
+//!
 //! Not here: how long evictions wait, how they learn that their budget has changed, and which evictions may wait.
 
 #[cfg(test)]
@@ -37,7 +40,8 @@ pub struct BudgetName {
     pub name: String,
 }
 
-/// The maximum number of evictions that wait. Of both limits, one flow may have at most as many as are left for all.
+/// The maximum number of evictions that wait. Of both limits, one flow may have at most as many as are left for all, or as many as
+/// the flow with most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitLimits {
     /// The limit for one budget.
@@ -67,6 +71,15 @@ impl WaitPlace {
     }
 }
 
+/// A place that was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinedWait {
+    /// The place.
+    pub place: WaitPlace,
+    /// The number of another place, which its eviction has lost for this one.
+    pub pushed_out: Option<u64>,
+}
+
 /// The evictions that wait, of all budgets.
 #[derive(Debug)]
 pub struct WaitingEvictions {
@@ -75,8 +88,8 @@ pub struct WaitingEvictions {
     waiting: usize,
     /// The places of each flow, at all budgets.
     of_flow: BTreeMap<String, usize>,
-    /// The pods whose eviction waits, by namespace and name.
-    pods: BTreeSet<(String, String)>,
+    /// The pods whose eviction waits, by namespace and name, with the numbers of their places.
+    pods: BTreeMap<(String, String), u64>,
     next_number: u64,
 }
 
@@ -88,7 +101,7 @@ impl WaitingEvictions {
             budgets: BTreeMap::new(),
             waiting: 0,
             of_flow: BTreeMap::new(),
-            pods: BTreeSet::new(),
+            pods: BTreeMap::new(),
             next_number: 0,
         }
     }
@@ -129,40 +142,86 @@ impl WaitingEvictions {
         self.waiting >= self.limits.total || places >= self.limits.per_budget
     }
 
-    /// Whether a flow has as many places as are left for all, in total or at this budget.
-    fn has_its_share(&self, budget: &BudgetName, flow: &str) -> bool {
-        let everywhere = self.of_flow.get(flow).copied().unwrap_or(0);
-        let waiters = self.budgets.get(budget);
-        let here = waiters.and_then(|waiters| waiters.flows.get(flow));
-        let here = here.map_or(0, FlowWaiters::places);
-        let places = waiters.map_or(0, |waiters| waiters.places);
-        everywhere + self.waiting >= self.limits.total || here + places >= self.limits.per_budget
+    /// The places of a flow at all budgets.
+    fn places_of(&self, flow: &str) -> usize {
+        self.of_flow.get(flow).copied().unwrap_or(0)
     }
 
-    /// Gives an eviction of `flow` the last place of its flow; `None` if a limit is reached, or if an eviction of this pod
-    /// waits already. It costs `O(log n)`, where n is the number of waiting evictions.
-    pub fn join(&mut self, budget: &BudgetName, flow: &str, pod: &str) -> Option<WaitPlace> {
-        if self.has_its_share(budget, flow) {
+    /// Whether a flow has as many places as are left for all, in total and at this budget.
+    fn has_its_share(&self, budget: &BudgetName, flow: &str) -> [bool; 2] {
+        let waiters = self.budgets.get(budget);
+        let here = waiters.map_or(0, |waiters| waiters.places_of(flow));
+        let places = waiters.map_or(0, |waiters| waiters.places);
+        [
+            self.places_of(flow) + self.waiting >= self.limits.total,
+            here + places >= self.limits.per_budget,
+        ]
+    }
+
+    /// The place that is given up for another one of `flow` at this budget, where the flow has its share: the newest of the flow that
+    /// has most, if it has more than `flow` will have.
+    fn given_up_for(&self, budget: &BudgetName, flow: &str) -> Option<WaitPlace> {
+        let [of_all, here] = self.has_its_share(budget, flow);
+        let has_more = |other: &str| self.places_of(other) > self.places_of(flow) + 1;
+        if here {
+            let waiters = self.budgets.get(budget)?;
+            let (most, number) = waiters.newest_of_most(waiters.places_of(flow) + 1)?;
+            return (!of_all || has_more(most)).then(|| self.place(budget, most, number))?;
+        }
+        let (most, _) = self.of_flow.iter().max_by_key(|(_, places)| **places)?;
+        let newest = self.budgets.iter().filter_map(|(budget, waiters)| {
+            let number = waiters.flows.get(most)?.waiting.last()?;
+            Some((*number, budget))
+        });
+        let (number, budget) = newest.max()?;
+        has_more(most).then(|| self.place(budget, most, number))?
+    }
+
+    fn place(&self, budget: &BudgetName, flow: &str, number: u64) -> Option<WaitPlace> {
+        let pod = self.pods.iter().find(|(_, place)| **place == number)?;
+        Some(WaitPlace {
+            budget: budget.clone(),
+            flow: flow.to_owned(),
+            pod: pod.0.1.clone(),
+            number,
+        })
+    }
+
+    /// Gives an eviction of `flow` the last place of its flow; `None` if the flow has its share, or if an eviction of this pod
+    /// waits already. It costs `O(log n)`, where n is the number of waiting evictions, and `O(n)` if another one is pushed out for it.
+    pub fn join(&mut self, budget: &BudgetName, flow: &str, pod: &str) -> Option<JoinedWait> {
+        let own = (budget.namespace.clone(), pod.to_owned());
+        if self.pods.contains_key(&own) {
             return None;
         }
-        if !self.pods.insert((budget.namespace.clone(), pod.to_owned())) {
-            return None;
+        let has_room = self.has_its_share(budget, flow) == [false; 2];
+        let pushed_out = if has_room {
+            None
+        } else {
+            Some(self.given_up_for(budget, flow)?)
+        };
+        if let Some(place) = &pushed_out {
+            self.leave(place, false);
         }
         let number = self.next_number;
+        self.pods.insert(own, number);
         self.next_number += 1;
         self.waiting += 1;
         *self.of_flow.entry(flow.to_owned()).or_default() += 1;
         let waiters = self.budgets.entry(budget.clone()).or_default();
         waiters.join(flow, number);
-        Some(WaitPlace {
-            budget: budget.clone(),
-            flow: flow.to_owned(),
-            pod: pod.to_owned(),
-            number,
+        Some(JoinedWait {
+            place: WaitPlace {
+                budget: budget.clone(),
+                flow: flow.to_owned(),
+                pod: pod.to_owned(),
+                number,
+            },
+            pushed_out: pushed_out.map(|place| place.number),
         })
     }
 
-    /// Removes a place, because the eviction was granted or has ended otherwise.
+    /// Removes a place, because the eviction was granted or has ended otherwise. Does nothing if it was pushed out.
     pub fn leave(&mut self, place: &WaitPlace, is_granted: bool) {
         let Some(waiters) = self.budgets.get_mut(&place.budget) else {
             return;
@@ -242,6 +301,17 @@ impl FlowWaiters {
 }
 
 impl BudgetWaiters {
+    fn places_of(&self, flow: &str) -> usize {
+        self.flows.get(flow).map_or(0, FlowWaiters::places)
+    }
+
+    /// The flow that has most places, if it has more than so many, and the newest of these that has no turn.
+    fn newest_of_most(&self, than: usize) -> Option<(&str, u64)> {
+        let (flow, most) = self.flows.iter().max_by_key(|(_, flow)| flow.places())?;
+        let number = most.waiting.last().filter(|_| most.places() > than)?;
+        Some((flow, *number))
+    }
+
     fn order(&mut self) -> u64 {
         self.next_order += 1;
         self.next_order

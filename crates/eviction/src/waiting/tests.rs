@@ -62,7 +62,7 @@ impl Crowd {
     fn join(&mut self, flow: &str) -> u64 {
         self.pods += 1;
         let pod = format!("p{}", self.pods);
-        let place = self.waiting.join(&foo(), flow, &pod).unwrap();
+        let place = self.waiting.join(&foo(), flow, &pod).unwrap().place;
         let number = place.number();
         self.places.insert(number, place);
         number
@@ -185,42 +185,87 @@ fn an_eviction_that_leaves_gives_up_its_place_and_turn() {
     assert_eq!(crowd.observed(1), NOBODY);
 }
 
+const FEW: WaitLimits = WaitLimits {
+    per_budget: 100,
+    total: 150,
+};
+
+/// Has evictions of other pods join until one is refused. Returns the places, and those that were pushed out for them.
+fn join_all(
+    waiting: &mut WaitingEvictions,
+    budget: &BudgetName,
+    flow: &str,
+) -> (Vec<WaitPlace>, Vec<u64>) {
+    let join =
+        |number: usize| waiting.join(budget, flow, &format!("{flow} {} {number}", budget.name));
+    let joined: Vec<_> = (0..1000).map_while(join).collect();
+    let pushed_out = joined.iter().filter_map(|joined| joined.pushed_out);
+    let pushed_out = pushed_out.collect();
+    let places = joined.into_iter().map(|joined| joined.place).collect();
+    (places, pushed_out)
+}
+
 #[test]
 fn a_flow_has_at_most_as_many_places_as_are_left_for_all() {
-    let mut waiting = WaitingEvictions::new(WaitLimits {
-        per_budget: 100,
-        total: 150,
-    });
-    let mut pods = 0..;
-    let mut join = |waiting: &mut WaitingEvictions, budget: &BudgetName, flow: &str| {
-        waiting.join(budget, flow, &format!("p{}", pods.next().unwrap()))
-    };
-    let greedy = (0..1000).filter_map(|_| join(&mut waiting, &foo(), "a"));
-    let greedy: Vec<_> = greedy.collect();
-    assert_eq!(greedy.len(), 50, "half of one budget");
-    let more = (0..1000).filter_map(|_| join(&mut waiting, &bar(), "a"));
-    assert_eq!(more.count(), 25, "half of all");
-    // Others always find a place, ever fewer of them.
-    let mut others = 0;
-    for flow in ["b", "c", "d"] {
-        let own = (0..1000)
-            .filter_map(|_| join(&mut waiting, &foo(), flow))
-            .count();
-        assert!(own > 0, "{flow}");
-        others += own;
-    }
-    assert_eq!(others, 25 + 12 + 6 + 1);
+    let mut waiting = WaitingEvictions::new(FEW);
+    let (places, _) = join_all(&mut waiting, &foo(), "a");
+    assert_eq!(places.len(), 50, "half of one budget");
+    let (more, _) = join_all(&mut waiting, &bar(), "a");
+    assert_eq!(more.len(), 25, "half of all");
     assert!(!waiting.may_charge(&foo(), None), "there are places left");
-    for place in greedy {
+    for place in places {
         waiting.leave(&place, false);
     }
-    assert!(join(&mut waiting, &foo(), "d").is_some());
+    let (again, pushed_out) = join_all(&mut waiting, &foo(), "a");
+    assert_eq!((again.len(), pushed_out.len()), (50, 0));
+}
+
+#[test]
+fn whoever_comes_gets_as_many_places_as_the_flow_that_has_most() {
+    let mut waiting = WaitingEvictions::new(FEW);
+    let flows: Vec<String> = (0..20).map(|number| format!("flow {number}")).collect();
+    let (first, _) = join_all(&mut waiting, &foo(), &flows[0]);
+    let mut pushed_out = Vec::new();
+    for flow in &flows[1..] {
+        let (places, others) = join_all(&mut waiting, &foo(), flow);
+        assert!(places.len() >= 100 / 20 - 1, "{flow}: {}", places.len());
+        pushed_out.extend(others);
+    }
+    let newest = first.last().unwrap().number();
+    assert_eq!(pushed_out.first(), Some(&newest));
+    assert_eq!(waiting.len(), waiting.pods.len());
+    let most = waiting.of_flow.values().max().unwrap();
+    let least = waiting.of_flow.values().min().unwrap();
+    assert!(most - least <= 1, "{:?}", waiting.of_flow);
+    // Who was pushed out has nothing left to give back.
+    let (before, lost) = (waiting.len(), first.last().unwrap());
+    waiting.leave(lost, false);
+    assert_eq!(waiting.len(), before);
+    assert!(waiting.join(&foo(), "new", &lost.pod).is_some());
+}
+
+#[test]
+fn a_flow_that_has_many_places_elsewhere_pushes_nobody_out_who_has_fewer() {
+    let mut waiting = WaitingEvictions::new(FEW);
+    join_all(&mut waiting, &bar(), "a");
+    join_all(&mut waiting, &foo(), "b");
+    join_all(&mut waiting, &foo(), "c");
+    let places = |waiting: &WaitingEvictions, flow: &str| waiting.of_flow[flow];
+    let before = ["b", "c"].map(|flow| places(&waiting, flow));
+    join_all(&mut waiting, &foo(), "a");
+    for (flow, before) in ["b", "c"].iter().zip(before) {
+        assert!(
+            places(&waiting, flow) >= before.min(places(&waiting, "a") - 1),
+            "{:?}",
+            waiting.of_flow
+        );
+    }
 }
 
 #[test]
 fn a_pod_has_one_place() {
     let mut waiting = WaitingEvictions::new(LIMITS);
-    let place = waiting.join(&foo(), "a", "p").unwrap();
+    let place = waiting.join(&foo(), "a", "p").unwrap().place;
     assert_eq!(waiting.join(&foo(), "a", "p"), None);
     assert_eq!(waiting.join(&bar(), "b", "p"), None);
     let elsewhere = BudgetName {
@@ -236,10 +281,7 @@ fn a_pod_has_one_place() {
 
 #[test]
 fn evictions_without_a_place_may_charge_once_there_are_none() {
-    let mut waiting = WaitingEvictions::new(WaitLimits {
-        per_budget: 100,
-        total: 150,
-    });
+    let mut waiting = WaitingEvictions::new(FEW);
     for flow in 0..100 {
         let place = waiting.join(&foo(), &flow.to_string(), &flow.to_string());
         assert_eq!(place.is_some(), flow < 100);
