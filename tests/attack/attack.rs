@@ -33,6 +33,7 @@ mod budgets;
 mod burst;
 mod busy;
 mod derived_fields;
+mod eviction_waits;
 mod floods;
 mod h2spec;
 mod hard_bodies;
@@ -92,6 +93,7 @@ fn attacks() -> Vec<Attack> {
         params::ATTACKS,
         written_policies::ATTACKS,
         budgets::ATTACKS,
+        eviction_waits::ATTACKS,
         floods::ATTACKS,
         h2spec::ATTACKS,
     ];

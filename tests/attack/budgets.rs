@@ -102,7 +102,7 @@ fn namespace(number: usize) -> String {
     format!("t{number}")
 }
 
-fn path(namespace: &str) -> String {
+pub(crate) fn path(namespace: &str) -> String {
     format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
 }
 
@@ -241,6 +241,7 @@ impl Budgets {
             let budget = budget(
                 &format!("large-{number}"),
                 &json!({"matchExpressions": selector}),
+                1,
             );
             let code = post(address, &path(namespace), &budget);
             assert!(
@@ -253,10 +254,11 @@ impl Budgets {
     }
 }
 
-fn budget(name: &str, selector: &Value) -> Value {
+/// A budget of which so many pods have to stay.
+pub(crate) fn budget(name: &str, selector: &Value, least: usize) -> Value {
     json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
-        "spec": {"minAvailable": 1, "selector": selector},
+        "spec": {"minAvailable": least, "selector": selector},
     })
 }
 
@@ -308,7 +310,7 @@ fn merge(name: &'static str, path: String, patch: &Value) -> HostileRequest {
 async fn own_budget(address: SocketAddr, number: usize) -> Result<(), String> {
     let name = format!("own-{number}");
     let selector = json!({"matchLabels": {"app": "v1"}});
-    let object = budget(&name, &selector).to_string();
+    let object = budget(&name, &selector, 1).to_string();
     let mut client = Client::connect(address, false).await?;
     let body = ("application/json", object.into());
     let own = path("v");
@@ -334,7 +336,7 @@ async fn own_budget(address: SocketAddr, number: usize) -> Result<(), String> {
 }
 
 /// The code of the response to a POST.
-fn post(address: SocketAddr, path: &str, object: &Value) -> u16 {
+pub(crate) fn post(address: SocketAddr, path: &str, object: &Value) -> u16 {
     let body = object.to_string();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {ATTACKER}\r\nContent-Type: application/json\r\n\

@@ -76,15 +76,19 @@ impl Pods {
         StreamBody::new(events).boxed_unsync()
     }
 
+    /// The pod at this path.
+    pub(crate) fn get(&self, path: &str) -> Option<Bytes> {
+        let (namespace, name) = named(path)?;
+        let state = self.state.lock().unwrap();
+        if !state.namespaces.iter().any(|known| known == namespace) {
+            return None;
+        }
+        Some(pod(namespace, name, 0, 1).to_string().into())
+    }
+
     /// A label of the pod at this path changes, if there is one.
     pub(crate) fn patch(&self, path: &str) {
-        let mut segments = path.split('/').skip(3);
-        let ("namespaces", Some(namespace), "pods", Some(name)) = (
-            segments.next().unwrap_or_default(),
-            segments.next(),
-            segments.next().unwrap_or_default(),
-            segments.next(),
-        ) else {
+        let Some((namespace, name)) = named(path) else {
             return;
         };
         let mut state = self.state.lock().unwrap();
@@ -95,6 +99,13 @@ impl Pods {
         let event = json!({"type": "MODIFIED", "object": changed});
         let _ = self.events.send(format!("{event}\n").into());
     }
+}
+
+/// The namespace and the name of the pod at this path.
+fn named(path: &str) -> Option<(&str, &str)> {
+    let (namespace, pod) = path.strip_prefix("/api/v1/namespaces/")?.split_once('/')?;
+    let name = pod.strip_prefix("pods/")?;
+    Some((namespace, name.split('/').next()?))
 }
 
 fn pod(namespace: &str, name: &str, flap: usize, version: u64) -> Value {

@@ -366,6 +366,14 @@ async fn answer_http1(
         };
         return json(StatusCode::OK).body(body).unwrap();
     }
+    if user.is_empty()
+        && head.method == Method::GET
+        && let Some(pod) = state.pods.get(head.uri.path())
+    {
+        return json(StatusCode::OK)
+            .body(Full::new(pod).boxed_unsync())
+            .unwrap();
+    }
     let is_review = head.uri.path() == TOKEN_REVIEWS;
     if is_review && let Some(review) = state.reviews.review(&body).await {
         return json(StatusCode::CREATED)
