@@ -7,8 +7,8 @@
 //! Hill climbing over what one to three attackers do to six kinds of clients, with two runs for each evaluation: one with the
 //! original's rule and one with `Improved`. A find is confirmed in longer worlds with other seeds. Harm is in bounds: above 1
 //! the client is worse off than it may be. A find is played once more with the client before everybody else: what it suffers then is
-//! unavoidable. It is played with an ideal server, too, which divides seats at each moment: a find that does as much harm there
-//! does not count as avoidable either. Requests are as wide as the gateway estimates at most, or with `--any-width` as wide as the
+//! unavoidable. It is played with an ideal server, too, which divides seats at each moment: a find is unexplained if it is avoidable and
+//! does no harm there. Requests are as wide as the gateway estimates at most, or with `--any-width` as wide as the
 //! level. `--one-name` leaves each attacker one name. `--simplify` leaves out of each find what it does not
 //! need to do harm. `--climb N` is the number of evaluations from one random attack on, `--worst N` how many
 //! worlds are printed as JSON for each kind of client (1), and `--write DIRECTORY` writes them there. `--check` fails if an attack is beyond the
@@ -176,7 +176,7 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "\nvictim                              climbs  beyond the bounds  worst  avoidable  worst"
+        "\nvictim                              climbs  beyond the bounds  worst  avoidable  worst  unexplained  worst"
     );
     for victim in Victim::ALL {
         let finds: Vec<&Find> = found
@@ -185,8 +185,9 @@ fn main() -> ExitCode {
             .collect();
         let (beyond, worst) = counted(&finds, Find::is_beyond);
         let (avoidable, worst_avoidable) = counted(&finds, Find::is_avoidable);
+        let (unexplained, worst_unexplained) = counted(&finds, Find::is_unexplained);
         println!(
-            "{:<34} {:>7} {beyond:>18} {worst:>6.2} {avoidable:>10} {worst_avoidable:>6.2}",
+            "{:<34} {:>7} {beyond:>18} {worst:>6.2} {avoidable:>10} {worst_avoidable:>6.2} {unexplained:>12} {worst_unexplained:>6.2}",
             victim.name(),
             finds.len()
         );
@@ -194,8 +195,9 @@ fn main() -> ExitCode {
     let all: Vec<&Find> = found.iter().collect();
     let (beyond, _) = counted(&all, Find::is_beyond);
     let (avoidable, _) = counted(&all, Find::is_avoidable);
+    let (unexplained, _) = counted(&all, Find::is_unexplained);
     println!(
-        "{} climbs, {} evaluations: {beyond} attacks beyond the bounds, {avoidable} of them avoidable",
+        "{} climbs, {} evaluations: {beyond} attacks beyond the bounds, {avoidable} of them avoidable, {unexplained} unexplained",
         found.len(),
         found.len() as u64 * u64::from(options.search.climb),
     );

@@ -75,10 +75,15 @@ impl Find {
         self.confirmed.worst() > 1.0
     }
 
-    /// Whether the victim is worse off than it may be, and need not be: it is not so if it goes before everybody else, nor with a
-    /// server that divides seats at each moment.
+    /// Whether the victim is worse off than it may be, and is not so if it goes before everybody else.
     pub fn is_avoidable(&self) -> bool {
-        self.is_beyond() && self.unavoidable.worst() <= 1.0 && self.fluid.worst() <= 1.0
+        self.is_beyond() && self.unavoidable.worst() <= 1.0
+    }
+
+    /// Whether that is so, and a server that divides seats at each moment does not harm it either. Otherwise what it asks for at
+    /// some moments is more than its part then, and only a rule that takes parts of others does better.
+    pub fn is_unexplained(&self) -> bool {
+        self.is_avoidable() && self.fluid.worst() <= 1.0
     }
 }
 
