@@ -108,7 +108,7 @@ fn new_users_who_are_all_due_starve_neither_a_wide_flow_nor_a_tenant_of_many_nam
 
 /// Found attacks that still do harm, and how much at most. Those with any width do it by requests wider than the gateway ever estimates, most of
 /// them as wide as the level, which drain it and give up or hold all of it.
-const STILL_HARMFUL: [(&str, f64); 10] = [
+const STILL_HARMFUL: [(&str, f64); 12] = [
     ("any-width-seed-11-climb-3.json", 4.5),
     ("any-width-seed-2-climb-26.json", 2.8),
     ("any-width-seed-202-climb-12.json", 257.0),
@@ -119,6 +119,8 @@ const STILL_HARMFUL: [(&str, f64); 10] = [
     ("seed-101-climb-50.json", 4.3),
     ("seed-404-climb-15.json", 2.5),
     ("seed-911-climb-7.json", 1.6),
+    ("seed-951-climb-57.json", 9.6),
+    ("seed-955-climb-68.json", 9.5),
 ];
 
 /// Those of [`STILL_HARMFUL`] in which the victim is worse off than it may be even if its requests go before those of all others.
