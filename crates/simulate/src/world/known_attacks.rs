@@ -38,7 +38,7 @@ pub enum Weakness {
     ManyNames,
     /// A client loses by who else comes under its name.
     SharedNames,
-    /// The seats that idle for a wide request are not charged.
+    /// The seats that idle for a wide request are not charged: others get less than their share.
     IdleSeats,
     /// The requests of a flow differ in width, and seats idle for the wide ones although narrower ones wait behind them.
     MixedWidths,
@@ -123,7 +123,9 @@ pub fn known_attacks() -> Vec<KnownAttack> {
     }
     all.push(five_users_of_one_name());
     all.push(attacker_in_a_shared_name());
-    all.push(short_and_wide());
+    all.push(short_and_wide(1, FlowNames::One));
+    all.push(short_and_wide(20, FlowNames::One));
+    all.push(short_and_wide(20, FlowNames::Each));
     all.push(wide_and_impatient());
     all.extend([12, 32].map(widths_per_request));
     all.push(full_hands());
@@ -316,17 +318,16 @@ fn crowd() -> [FlowSpec; 2] {
     ["elephant", "backlog"].map(|name| threads(name, 64, Service::exponential(20.0 * MILLI)))
 }
 
-fn short_and_wide() -> KnownAttack {
+fn short_and_wide(requests: u32, names: FlowNames) -> KnownAttack {
     let wide = FlowSpec {
         width: (10, 10),
-        ..threads("wide", 1, Service::constant(0.2 * MILLI))
+        names,
+        ..threads("wide", requests, Service::constant(0.2 * MILLI))
     };
     let [elephant, backlog] = crowd();
     let flows = vec![elephant, backlog, wide];
-    with_idle(
-        attack(Weakness::IdleSeats, "short and wide", 24, flows, 0),
-        0.02,
-    )
+    let name = format!("short and wide, {requests} at a time, names: {names:?}");
+    attack(Weakness::IdleSeats, name, 24, flows, 0)
 }
 
 fn wide_and_impatient() -> KnownAttack {
@@ -337,10 +338,7 @@ fn wide_and_impatient() -> KnownAttack {
     };
     let [elephant, backlog] = crowd();
     let flows = vec![elephant, backlog, wide];
-    with_idle(
-        attack(Weakness::IdleSeats, "wide and impatient", 12, flows, 0),
-        0.02,
-    )
+    attack(Weakness::IdleSeats, "wide and impatient", 12, flows, 0)
 }
 
 fn widths_per_request(seats: Seats) -> KnownAttack {

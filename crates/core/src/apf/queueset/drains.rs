@@ -4,7 +4,8 @@
 //! for requests that [overtake](QueueSet::overtaking_by_wait) it. The tenant of the head pays for seats that were idle while
 //! another request would have fitted, as if one flow of weight 1 had used them. Until virtual time has passed what it has paid,
 //! nothing is drained for its requests; they start when they happen to fit. So what a tenant keeps idle is at most what one flow
-//! receives, whether its requests start or give up.
+//! receives, whether its requests start or give up. The flow is charged for these seats, too, as for those that it uses, so that others
+//! have their shares; but not for a request of more than half of the level.
 //!
 //! Not here: the order of flows ([`super::fair`]).
 
@@ -218,9 +219,10 @@ impl<W: Copy> QueueSet<W> {
         let Some(head) = self.blocked.head.take() else {
             return;
         };
-        let Some(flow) = self.entries.get(head).map(|entry| entry.flow) else {
+        let Some(entry) = self.entries.get(head) else {
             return;
         };
+        let (flow, seats) = (entry.flow, entry.seats);
         self.drain_cost = self.drain_cost - self.drain_cost / DRAINS + idle / DRAINS;
         if idle == 0 {
             return;
@@ -228,6 +230,14 @@ impl<W: Copy> QueueSet<W> {
         let price = SeatSeconds::from_units(idle.min(self.received_in(LONGEST_DEBT)));
         let now = self.virtual_time.r();
         self.flows.pay_for_drain(flow, price, now);
+        // What takes most of the level cannot start but after seats were idle: it has its share of the rest.
+        if seats <= self.limit / 2 {
+            let charged = self.flows.weight_of(flow).divide(price.units());
+            let known = self.flows.at_mut(flow);
+            known.start = known.start.plus(SeatSeconds::from_units(charged));
+            self.flows.owner_receives(flow, price, self.now);
+            self.settle_flow(flow);
+        }
     }
 
     /// The work by which a flow has to be ahead so that drains are cheap, in units of seat-seconds: between two drains each flow
