@@ -324,7 +324,7 @@ impl Contest {
     }
 
     fn judge(&self, mut played: Played<ContestFound>) -> Outcome {
-        played.data_cores_are_free();
+        played.runtimes_are_free();
         let ContestFound { stats, passing, .. } = played.found;
         let outcome = &mut played.outcome;
         outcome.check(

@@ -66,7 +66,7 @@ fn burst() -> Outcome {
         };
         (served, opened, answered, more, costs)
     });
-    played.data_cores_are_free();
+    played.runtimes_are_free();
     let (served, opened, answered, more, costs) = played.found;
     let outcome = &mut played.outcome;
     outcome.check(

@@ -41,8 +41,6 @@ fn play() -> Outcome {
     policies.push_str(&policy("claims", "", "persistentvolumeclaims", &of_claims));
     let played = scene(policies).play(async |scene| CLIENTS.attack(scene, requests()).await);
     let [created, invalid] = [201, 400].map(|code| played.found.with_code(code));
-    let mut played = played;
-    played.control_is_free();
     let mut outcome = end(played, MEMORY);
     outcome.check(
         "pods are judged with what they ask for, and refused if that is too much",

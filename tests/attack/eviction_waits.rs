@@ -220,7 +220,6 @@ async fn allow(mut client: Client) -> Result<(), String> {
 
 fn checked(mut played: Played<Found>, most: usize) -> Outcome {
     played.check_other_clients();
-    played.control_is_free();
     played.report_memory(MEMORY);
     let [before, after] = [0, 1].map(|at: usize| played.metrics[at].about(&[GRANTED_WAITS]));
     let waits = after - before;

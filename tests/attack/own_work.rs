@@ -161,7 +161,6 @@ pub(crate) fn check_work<F>(
     of: impl Fn(&F) -> (&Responses, &[Probes; 2]),
 ) {
     played.check_other_clients();
-    played.control_is_free();
     played.report_memory(memory);
     let (responses, probes) = of(&played.found);
     responses.check(&mut played.outcome);

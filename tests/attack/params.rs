@@ -88,8 +88,6 @@ fn play(users: usize) -> Outcome {
     let played =
         scene_with(policies, users).play(async |scene| clients.attack(scene, requests).await);
     let [denied, allowed] = [422, 201].map(|code| played.found.with_code(code));
-    let mut played = played;
-    played.control_is_free();
     let mut outcome = end(played, MEMORY);
     outcome.check(
         "writes are judged by every param",

@@ -221,12 +221,18 @@ impl<T> Played<T> {
             goal.is_some_and(Goal::is_reached),
             goal.map_or_else(|| "none was set".to_owned(), Goal::found),
         );
+        self.runtimes_are_free();
+    }
+
+    /// No task may have kept a data core, or the control runtime, to itself for long.
+    pub(crate) fn runtimes_are_free(&mut self) {
         self.data_cores_are_free();
+        self.control_is_free();
     }
 
     /// No task may have kept a data core to itself for long. Where figures are measured, that is only noted: the same attack is
     /// judged by it where counts decide.
-    pub(crate) fn data_cores_are_free(&mut self) {
+    fn data_cores_are_free(&mut self) {
         let [turns, long] = self.rises(["fairgate_turns_total", "fairgate_long_turns_total"]);
         let longest = self.metrics[1].value("fairgate_longest_turn_seconds") * 1000.0;
         let found = format!(
@@ -244,7 +250,7 @@ impl<T> Played<T> {
     }
 
     /// No task may have kept the control runtime to itself for long; see [`data_cores_are_free`](Self::data_cores_are_free).
-    pub(crate) fn control_is_free(&mut self) {
+    fn control_is_free(&mut self) {
         let [long] = self.rises(["fairgate_control_long_turns_total"]);
         let longest = self.metrics[1].value("fairgate_control_longest_turn_seconds") * 1000.0;
         let found = format!(

@@ -102,7 +102,6 @@ fn token_flood(addresses: u8, at_once: usize) -> Outcome {
         (found, flooding.refused.load(Ordering::Relaxed))
     });
     played.check_other_clients();
-    played.control_is_free();
     let (found, refused) = std::mem::take(&mut played.found);
     check_good_tokens(&mut played.outcome, &found, addresses);
     let outcome = &mut played.outcome;
@@ -268,7 +267,6 @@ fn silent_tls(addresses: u8) -> Outcome {
         (found, closed.load(Ordering::Relaxed))
     });
     played.check_other_clients();
-    played.control_is_free();
     let (tries, closed) = std::mem::take(&mut played.found);
     let outcome = &mut played.outcome;
     outcome.check(
