@@ -1,9 +1,9 @@
 //! Which flow is next: one that is *due*, or else the one with the least start.
 //!
 //! A flow of weight 1 that holds less than its [part](super::parts) of the seats, or less than twice its part if it is within its share
-//! and its requests take one seat, is due when it is more than two usual requests
-//! behind virtual time: the ideal would have finished what it has waiting. Flows that are due have turns, one request each, in the order
-//! of the times at which they began to wait or were last served. By their starts, the one that is furthest behind would go on until
+//! and its requests take one seat, is due when it is more than two usual requests behind virtual time: the ideal would have finished what
+//! it has waiting. Flows that are due have turns, one request each, in the order of the times at which they began to wait or were last
+//! served. By their starts, the one that is furthest behind would go on until
 //! it has caught up, and who has just come back with little to do would wait for that.
 //!
 //! A flow that weighs less is not due: its tenant has many, and they would all be due at once. Nor is one whose next request is

@@ -17,7 +17,8 @@
 //!   its requests are of several kinds, does not take the seats of others before its charges are corrected. Nobody gives way
 //!   to one who has received more than he will have when what he executes has ended, unless he holds twice his part and that one
 //!   is within his share. If that one's request is wide and does not fit, seats are drained for it.
-//! - *Who is due has turns.* Flows that are [due](super::due) are served one request each, whoever is furthest behind.
+//! - *Who is due has turns.* Flows that are [due](super::due) are served one request each, whoever is furthest behind; one that is
+//!   within its share until it holds twice its part.
 //! - *Final work gives way.* Seats that linger are [displaced](QueueSet::displacing) by a request that the ideal would have
 //!   finished by now, and linger for longer in return.
 //!
@@ -33,10 +34,10 @@
 //!   until then the widest request that fits is started, a head or one behind it. But none starts before that of a flow without
 //!   debt: if that does not fit, seats are drained for it.
 //! - If a head gives up for which seats are drained, they are drained for the request behind it.
-//! - Nothing is drained for a tenant that has not yet paid for what was ([`super::drains`]).
+//! - Nothing is drained for a tenant that has not yet paid for what was, and its flow is charged for it ([`super::drains`]).
 //! - A request may overtake the head if it is expected to take at most a tenth of the time for which the
 //!   head has been waiting to fit, or if the ideal would have finished it by now and the head is not yet the lag behind virtual
-//!   time; and as long as not only requests that overtook the head keep it waiting.
+//!   time, once for each flow if the head's is within its share; and as long as not only requests that overtook the head keep it waiting.
 //!   So the head waits at most a tenth longer than if no request overtook it, and for what others have saved.
 
 use std::time::Duration;
