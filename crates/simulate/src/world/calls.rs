@@ -1,6 +1,6 @@
 //! The requests that the clients of a world send, and when, whoever serves them.
 //!
-//! [`Calls`] draws each request and keeps the events to come. What is drawn for a client does not depend on the server, but a
+//! [`DrawnCalls`] draws each request and keeps the events to come. What is drawn for a client does not depend on the server, but a
 //! closed loop sends its next request only when it gets a response.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
@@ -37,7 +37,7 @@ pub(super) struct DrawnRequest {
 }
 
 /// The clients of a world, and the events to come.
-pub(super) struct Calls<'a> {
+pub(super) struct DrawnCalls<'a> {
     pub(super) world: &'a World,
     heap: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
     sequence: u64,
@@ -45,7 +45,7 @@ pub(super) struct Calls<'a> {
     draws: Vec<Draws>,
 }
 
-impl<'a> Calls<'a> {
+impl<'a> DrawnCalls<'a> {
     /// The clients before their first requests.
     pub(super) fn new(world: &'a World) -> Self {
         let mut seeds = Random::seeded(world.seed);

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     FlowSpec, LevelShape, World, WorldReport,
-    calls::{Calls, DrawnRequest, Number, WorldEvent},
+    calls::{DrawnCalls, DrawnRequest, Number, WorldEvent},
     duration,
     measure::{Meter, StartedRequest},
 };
@@ -54,7 +54,7 @@ struct WorldRequest {
 struct Stage<'a> {
     world: &'a World,
     level: Level<Number>,
-    calls: Calls<'a>,
+    calls: DrawnCalls<'a>,
     /// Whether each flow of the world is a flow for flow control; otherwise all are one flow.
     by_flow: bool,
     requests: Vec<WorldRequest>,
@@ -196,7 +196,7 @@ impl<'a> Stage<'a> {
         Self {
             world,
             level,
-            calls: Calls::new(world),
+            calls: DrawnCalls::new(world),
             by_flow,
             requests: Vec::new(),
             meter: Meter::new(world),

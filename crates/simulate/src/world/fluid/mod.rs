@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use super::{
     World,
-    calls::{Calls, Number, WorldEvent},
+    calls::{DrawnCalls, Number, WorldEvent},
     duration,
     ideal::tenant,
     measure::{mean, p99, seconds},
@@ -67,7 +67,7 @@ struct Tally {
 }
 
 struct FluidStage<'a> {
-    calls: Calls<'a>,
+    calls: DrawnCalls<'a>,
     server: FluidServer,
     /// The number of each flow's tenant, as the server knows it.
     tenants: Vec<usize>,
@@ -91,7 +91,7 @@ impl<'a> FluidStage<'a> {
         let tenants: Vec<usize> = tenants.collect();
         let flows = world.flows.len();
         Self {
-            calls: Calls::new(world),
+            calls: DrawnCalls::new(world),
             server: FluidServer::new(world.level.seats, flows, numbers.len(), tenant_weight),
             tenants,
             arrived: Vec::new(),

@@ -82,7 +82,7 @@ struct LightName {
 
 /// A tenant, or all those that have one name.
 #[derive(Default)]
-struct Tenant {
+struct FluidTenant {
     /// The names under which it has requests.
     names: u32,
     /// What one of these weighs, if no other tenant has requests under it.
@@ -111,7 +111,7 @@ pub(super) struct FluidServer {
     requests: Vec<FluidRequest>,
     heavy: Vec<Name>,
     light: BTreeMap<u64, LightName>,
-    tenants: Vec<Tenant>,
+    tenants: Vec<FluidTenant>,
     /// Seats for a weight of 1.
     level: f64,
     served: Vec<Served>,
@@ -126,7 +126,7 @@ impl FluidServer {
     /// most `tenant_weight`, which is at least 1.
     pub(super) fn new(limit: Seats, flows: usize, tenants: usize, tenant_weight: f64) -> Self {
         let mut all = Vec::new();
-        all.resize_with(tenants + 1, Tenant::default);
+        all.resize_with(tenants + 1, FluidTenant::default);
         Self {
             limit,
             tenant_weight,
@@ -485,7 +485,12 @@ impl LightName {
     }
 
     /// Accounts for what its first request has received.
-    fn account(&mut self, tenants: &[Tenant], requests: &mut [FluidRequest], received: &mut [f64]) {
+    fn account(
+        &mut self,
+        tenants: &[FluidTenant],
+        requests: &mut [FluidRequest],
+        received: &mut [f64],
+    ) {
         let clock = tenants[self.tenant()].clock;
         let seat_seconds = clock - self.since;
         self.since = clock;
