@@ -38,6 +38,9 @@ use fairgate_base::socket::Socket;
 /// The head that hyper gets in place of one that was dropped or too large.
 const REPLACEMENT_HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: none\r\n\r\n";
 
+/// The most bytes of a body that are read at a time.
+const READ_AT_ONCE: usize = 16 << 10;
+
 /// The reader of an HTTP/1 connection.
 pub(super) struct Http1Reader {
     messages: Arc<MessageState>,
@@ -154,7 +157,7 @@ impl Http1Reader {
     ) -> Poll<io::Result<usize>> {
         let before = buf.filled().len();
         if self.held.is_empty() {
-            ready!(Pin::new(socket).poll_read(cx, buf))?;
+            ready!(poll_read_little(socket, cx, buf))?;
             let taken = belongs(&buf.filled()[before..]);
             let taken = taken.inspect_err(|_| buf.set_filled(before))?;
             self.held.push(&buf.filled()[before + taken..]);
@@ -393,5 +396,57 @@ impl Http1Reader {
         let detail = "its head took too long";
         self.defence.record(Offence::TooSlow, self.remote, detail);
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, detail)))
+    }
+}
+/// Reads at most [`READ_AT_ONCE`] bytes. hyper doubles its buffer with each read that fills it, up to the length of the longest head,
+/// and keeps it while a request is queued: that was 1 MiB of each connection that nobody counts.
+fn poll_read_little(
+    socket: &mut Socket,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    if buf.remaining() <= READ_AT_ONCE {
+        return Pin::new(socket).poll_read(cx, buf);
+    }
+    let mut little = ReadBuf::new(buf.initialize_unfilled_to(READ_AT_ONCE));
+    ready!(Pin::new(socket).poll_read(cx, &mut little))?;
+    let read = little.filled().len();
+    buf.advance(read);
+    Poll::Ready(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::{
+        io::AsyncWriteExt as _,
+        net::{TcpListener, TcpStream},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn little_of_a_body_is_read_at_a_time_however_much_there_is_room_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(client, listener.accept());
+        let (mut client, mut socket) = (client.unwrap(), Socket::Plain(accepted.unwrap().0));
+        let sent: Vec<u8> = (0..=250_u8).cycle().take(8 * READ_AT_ONCE).collect();
+        let sending = client.write_all(&sent);
+        let reading = async {
+            let mut room = vec![0; sent.len()];
+            let mut buf = ReadBuf::new(&mut room);
+            while buf.filled().len() < sent.len() {
+                let before = buf.filled().len();
+                let read = poll_fn(|cx| poll_read_little(&mut socket, cx, &mut buf));
+                read.await.unwrap();
+                let read = buf.filled().len() - before;
+                assert!((1..=READ_AT_ONCE).contains(&read), "{read}");
+            }
+            assert!(buf.filled() == sent);
+        };
+        let (written, ()) = tokio::join!(sending, reading);
+        written.unwrap();
     }
 }
