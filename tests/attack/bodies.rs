@@ -45,6 +45,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         about: "60 POSTs of 100 KiB, a byte a second: each holds a seat until others need it",
         play: long,
     },
+    Attack {
+        name: "queued-bodies",
+        point: "27.2.3",
+        about: "2 000 POSTs of 2 MB over HTTP/1 by 20 users, of which few have a seat",
+        play: queued,
+    },
 ];
 
 const PATH: &str = "/api/v1/namespaces/a/configmaps";
@@ -169,6 +175,50 @@ fn long() -> Outcome {
     checked(played, None)
 }
 
+/// Bodies of requests that wait in the queues of their level. The others are in another one.
+fn queued() -> Outcome {
+    const EACH: usize = 100;
+    const LENGTH: usize = 2_000_000;
+    // What the read-ahead of two cores may hold, and as much for connections, seats and freed pages.
+    const MEMORY: u64 = (2 * 2 * 64) << 20;
+    let setup = Setup {
+        attacked_level: true,
+        more_attackers: USERS,
+        ..Setup::default()
+    };
+    let mut played = Scene::new(&setup, Mix::default()).play(async |scene| {
+        let goal = scene.goal(LASTS);
+        let mut open: Vec<_> = (0..USERS * EACH)
+            .filter_map(|number| begin_http1(scene, &attacker(number % USERS), LENGTH).ok())
+            .map(|stream| (stream, LENGTH - 9))
+            .collect();
+        let piece = vec![b'x'; 65_536];
+        let mut most = 0.0_f64;
+        while goal.is_open() {
+            for (stream, left) in &mut open {
+                // All but the last byte. A client whose request was refused goes on in vain.
+                let sent = stream.write(&piece[..piece.len().min(*left)]);
+                *left -= sent.unwrap_or_default();
+            }
+            let metrics = scene.gateway.metrics();
+            let waiting = "apiserver_flowcontrol_current_inqueue_requests";
+            most = most.max(metrics.of_level(waiting, "attacked"));
+            tokio::time::sleep(ms(5)).await;
+        }
+        most
+    });
+    played.check_other_clients();
+    let most = played.found;
+    played.outcome.check(
+        "requests of the attackers wait in queues",
+        most >= 200.0,
+        format!("at most {most}"),
+    );
+    played.outcome.note(format!("at most {most} waited"));
+    played.report_memory(MEMORY);
+    played.outcome
+}
+
 /// The frames of a POST of this many bytes, 8 of which are sent.
 fn unfinished(stream: u32, user: &str, length: usize) -> Vec<u8> {
     let mut head = block("POST", PATH, Some(user));
@@ -201,18 +251,19 @@ async fn abort_http2(scene: &Scene, goal: &Goal, user: String, at_once: usize) {
 async fn abort_http1(scene: &Scene, goal: &Goal, user: String) {
     while goal.is_open() {
         let open: Vec<_> = (0..AT_ONCE)
-            .filter_map(|_| begin_http1(scene, &user).ok())
+            .filter_map(|_| begin_http1(scene, &user, 1000).ok())
             .collect();
         tokio::time::sleep(OPEN).await;
         drop(open);
     }
 }
 
-fn begin_http1(scene: &Scene, user: &str) -> io::Result<TcpStream> {
+/// Sends the first eight bytes of a POST of `length`.
+fn begin_http1(scene: &Scene, user: &str, length: usize) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(scene.gateway.address)?;
     stream.set_nonblocking(true)?;
     let head = format!(
-        "POST {PATH} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {user}\r\nContent-Length: 1000\r\n\r\n12345678"
+        "POST {PATH} HTTP/1.1\r\nHost: gate\r\nAuthorization: Bearer {user}\r\nContent-Length: {length}\r\n\r\n12345678"
     );
     stream.write_all(head.as_bytes())?;
     Ok(stream)
@@ -256,7 +307,7 @@ async fn drip_http1(scene: &Scene, goal: &Goal, connections: usize) {
                 .as_mut()
                 .is_none_or(|stream| stream.write_all(b"x").is_err());
             if is_over {
-                *one = begin_http1(scene, &attacker(number % USERS)).ok();
+                *one = begin_http1(scene, &attacker(number % USERS), 1000).ok();
             }
         }
         pause(goal, ms(1000)).await;
