@@ -17,6 +17,7 @@ mod abuse;
 mod admission_forwarded;
 mod admission_log;
 mod admission_policies;
+mod admission_start;
 mod ceilings;
 mod demo;
 mod differential;

@@ -153,7 +153,7 @@ impl Drop for GatewayProcess {
     }
 }
 
-fn new_directory() -> PathBuf {
+pub fn new_directory() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("fairgate-process-{}-{number}", std::process::id());
