@@ -11,12 +11,12 @@ use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpSocket, TcpStream},
+    net::TcpStream,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    client::{self, TestClient, soon, status},
+    client::{self, TestClient, connect_from_elsewhere, soon, status},
     failures::until,
     pki::{Authority, Leaf},
     process::{GatewayProcess, ProcessOptions, get},
@@ -333,10 +333,7 @@ async fn the_plain_admin_port_is_unchanged_and_the_secure_one_has_no_plain_http(
 
 /// A connection from 127.0.0.2 that sends nothing.
 async fn silent_stranger(secured: &Secured) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-    let address = secured.gateway.secure_admin.unwrap();
-    soon(socket.connect(address)).await.unwrap()
+    connect_from_elsewhere(secured.gateway.secure_admin.unwrap()).await
 }
 
 /// Whether the gateway has not closed a connection yet. What it has sent is discarded.

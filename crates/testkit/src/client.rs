@@ -10,7 +10,10 @@ use hyper::{
     client::conn::{http1, http2},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::{net::TcpStream, task::JoinHandle};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    task::JoinHandle,
+};
 
 use crate::upstream::{TestBody, full};
 
@@ -195,10 +198,21 @@ pub async fn soon<F: Future>(happens: F) -> F::Output {
         .expect("this should have happened by now")
 }
 
+/// A connection from 127.0.0.2; most others come from 127.0.0.1.
+pub async fn connect_from_elsewhere(address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    soon(socket.connect(address)).await.unwrap()
+}
+
 /// Sends `bytes` unchanged and reads until the gateway closes the connection.
 pub fn raw(address: SocketAddr, bytes: &[u8]) -> String {
+    raw_on(std::net::TcpStream::connect(address).unwrap(), bytes)
+}
+
+/// [`raw`] on this connection.
+pub fn raw_on(mut stream: std::net::TcpStream, bytes: &[u8]) -> String {
     use std::io::Write as _;
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(HANG)).unwrap();
     // The gateway may respond before it has read everything.
     let _ = stream.write_all(bytes);

@@ -118,7 +118,7 @@ impl AddressLimit {
 }
 
 /// What is limited as one address: an IPv6 host has a network of 64 bits to choose addresses from.
-fn limited_address(address: IpAddr) -> IpAddr {
+pub(super) fn limited_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
         address @ IpAddr::V4(_) => address,

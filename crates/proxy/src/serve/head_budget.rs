@@ -2,25 +2,30 @@
 //!
 //! Until a head is complete its user is unknown, so its cost must not depend on how many connections there are.
 //! Every connection may hold a few KiB of a head; the rest counts against one budget for the whole process. When the
-//! budget is used up, heads are dropped until a quarter of it is free: those that have held the most bytes for the
-//! longest time. A client that sends a large head at normal speed holds it only for a moment, so others go first.
+//! budget is used up, heads are dropped until a quarter of it is free: of the addresses that have held the most bytes for the
+//! longest time, and of one address those that have. So a flood from one address drops no head of another, however slowly
+//! the gateway reads. Behind one address, a client that sends a large head at normal speed holds it only for a moment, so others
+//! go first.
 //!
 //! The bytes are kept in blocks of one allocation of the budget's size, which is freed when the last block is. The
 //! system provides only those pages of so large an allocation that are used, and takes all of them back at once;
 //! many small allocations would keep the process as large as it ever was.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BinaryHeap, HashMap},
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::task::AtomicWaker;
 use tokio::{io::ReadBuf, time::Instant};
 
+use super::client_connections::limited_address;
 use fairgate_core::sync::{Mutex, lock};
 
 /// Bytes of a head that every connection may hold without counting against the budget.
@@ -28,6 +33,10 @@ pub(crate) const FREE_BYTES_PER_CONNECTION: usize = 8 << 10;
 
 /// The size of a block, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 16 << 10;
+
+/// What counts at most of the time for which an address has had unfinished heads: one that many clients share may always have
+/// some.
+const ADDRESS_TIME: Duration = Duration::from_secs(1);
 
 /// The memory that all unfinished heads of a process may take together (`limits.unfinishedHeaderBytes`).
 #[derive(Debug)]
@@ -43,18 +52,45 @@ struct Ledger {
     most: usize,
     next: u64,
     heads: BTreeMap<u64, UnfinishedHead>,
+    /// Those that have unfinished heads.
+    addresses: HashMap<IpAddr, HeadsOfAddress>,
     pool: BlockPool,
 }
 
 #[derive(Debug)]
 struct UnfinishedHead {
-    /// Bytes that count against the budget.
-    bytes: usize,
-    since: Instant,
+    address: IpAddr,
+    usage: Usage,
     signal: Arc<DropSignal>,
     /// The numbers of the blocks in which it is kept, and its length.
     blocks: Vec<usize>,
     len: usize,
+}
+
+/// What the heads of one address hold.
+#[derive(Debug)]
+struct HeadsOfAddress {
+    heads: usize,
+    usage: Usage,
+}
+
+#[derive(Debug)]
+struct Usage {
+    /// Bytes that count against the budget.
+    bytes: usize,
+    since: Instant,
+}
+
+impl Usage {
+    const fn from(since: Instant) -> Self {
+        Self { bytes: 0, since }
+    }
+
+    /// What has the highest cost is dropped first. No more than `longest` counts of the time.
+    fn cost(&self, now: Instant, longest: Duration) -> u128 {
+        let time = now.saturating_duration_since(self.since).min(longest);
+        self.bytes as u128 * (time.as_millis() + 1)
+    }
 }
 
 /// The allocation that heads are kept in.
@@ -104,20 +140,18 @@ impl HeadBudget {
         ledger.shrink_to(self.limit - self.limit / 4, now)
     }
 
-    /// Begins to count a head.
-    pub(super) fn charge(self: &Arc<Self>, now: Instant) -> HeadCharge {
+    /// Begins to count a head that `remote` sends.
+    pub(super) fn charge(self: &Arc<Self>, remote: SocketAddr, now: Instant) -> HeadCharge {
         let signal = Arc::new(DropSignal::default());
-        let mut ledger = lock(&self.ledger);
-        let id = ledger.next;
-        ledger.next += 1;
+        let address = limited_address(remote.ip());
         let held = UnfinishedHead {
-            bytes: 0,
-            since: now,
+            address,
+            usage: Usage::from(now),
             signal: Arc::clone(&signal),
             blocks: Vec::new(),
             len: 0,
         };
-        ledger.heads.insert(id, held);
+        let id = lock(&self.ledger).add(held);
         HeadCharge {
             budget: Arc::clone(self),
             id,
@@ -151,6 +185,20 @@ impl BlockPool {
 }
 
 impl Ledger {
+    /// Adds a head that has no bytes yet. Returns its number.
+    fn add(&mut self, head: UnfinishedHead) -> u64 {
+        let all = self.addresses.entry(head.address);
+        let all = all.or_insert_with(|| HeadsOfAddress {
+            heads: 0,
+            usage: Usage::from(head.usage.since),
+        });
+        all.heads += 1;
+        let id = self.next;
+        self.next += 1;
+        self.heads.insert(id, head);
+        id
+    }
+
     /// Adds `bytes` to a head. They are counted already, so there are blocks for them.
     fn append(&mut self, id: u64, mut bytes: &[u8], block_count: usize) -> bool {
         let Self { heads, pool, .. } = self;
@@ -173,32 +221,52 @@ impl Ledger {
     /// Sets how many bytes a head counts for.
     fn set_bytes(&mut self, id: u64, bytes: usize) {
         if let Some(held) = self.heads.get_mut(&id) {
-            self.total = self.total - held.bytes + bytes;
-            held.bytes = bytes;
+            let before = std::mem::replace(&mut held.usage.bytes, bytes);
+            self.total = self.total - before + bytes;
+            if let Some(all) = self.addresses.get_mut(&held.address) {
+                all.usage.bytes = all.usage.bytes - before + bytes;
+            }
         }
     }
 
     fn remove(&mut self, id: u64) -> Option<Arc<DropSignal>> {
+        self.set_bytes(id, 0);
         let held = self.heads.remove(&id)?;
-        self.total -= held.bytes;
+        if let Some(all) = self.addresses.get_mut(&held.address) {
+            all.heads -= 1;
+            if all.heads == 0 {
+                self.addresses.remove(&held.address);
+            }
+        }
         self.pool.free(held.blocks);
         Some(held.signal)
     }
 
-    /// Drops the heads that have held the most bytes for the longest time, until no more than `limit` bytes are held.
-    /// It sorts all heads, but a quarter of the budget has to be filled again before the next time.
+    /// Drops heads of the addresses that have held the most bytes for the longest time, and of one address those that have,
+    /// until no more than `limit` bytes are held. It sorts all heads, but a quarter of the budget has to be filled again
+    /// before the next time.
     fn shrink_to(&mut self, limit: usize, now: Instant) -> Vec<Arc<DropSignal>> {
-        let cost = |held: &UnfinishedHead| {
-            let millis = now.saturating_duration_since(held.since).as_millis();
-            held.bytes as u128 * (millis + 1)
-        };
-        let mut order: Vec<_> = self.heads.iter().map(|(id, h)| (cost(h), *id)).collect();
-        order.sort_unstable();
+        let heads = self.heads.iter();
+        let mut heads: Vec<_> = heads
+            .map(|(id, held)| (held.usage.cost(now, Duration::MAX), *id, held.address))
+            .collect();
+        heads.sort_unstable();
+        let mut of_address: HashMap<_, Vec<_>> = HashMap::new();
+        for (_, id, address) in heads {
+            of_address.entry(address).or_default().push(id);
+        }
+        let addresses = self.addresses.iter();
+        let mut order: BinaryHeap<_> = addresses
+            .map(|(address, all)| (all.usage.cost(now, ADDRESS_TIME), *address))
+            .collect();
         let mut dropped = Vec::new();
         while self.total > limit
-            && let Some((_, id)) = order.pop()
+            && let Some((_, address)) = order.pop()
         {
-            dropped.extend(self.remove(id));
+            let costliest = of_address.get_mut(&address).and_then(Vec::pop);
+            dropped.extend(costliest.and_then(|id| self.remove(id)));
+            let left = self.addresses.get(&address);
+            order.extend(left.map(|all| (all.usage.cost(now, ADDRESS_TIME), address)));
         }
         dropped
     }
@@ -276,10 +344,12 @@ impl Drop for HeadCharge {
 
 #[cfg(test)]
 mod tests {
-    use std::{task::Waker, time::Duration};
+    use std::{net::Ipv4Addr, task::Waker};
 
     use super::*;
     use fairgate_base::clock::Clock;
+
+    const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1000);
 
     fn now() -> Instant {
         let clock = Clock::system();
@@ -295,7 +365,7 @@ mod tests {
     fn slow_large_heads_are_dropped_and_quick_ones_are_not() {
         let budget = HeadBudget::new(10 * BLOCK_BYTES);
         let start = now();
-        let old: Vec<_> = (0..10).map(|_| budget.charge(start)).collect();
+        let old: Vec<_> = (0..10).map(|_| budget.charge(CLIENT, start)).collect();
         for charge in &old {
             assert!(charge.keep(&[0; BLOCK_BYTES], start));
         }
@@ -304,7 +374,7 @@ mod tests {
             "the budget is full, but not exceeded"
         );
         let later = start + Duration::from_secs(1);
-        let new = budget.charge(later);
+        let new = budget.charge(CLIENT, later);
         assert!(new.keep(&vec![0; 2 * BLOCK_BYTES], later));
         assert!(!is_dropped(&new));
         assert_eq!(old.iter().filter(|charge| is_dropped(charge)).count(), 5);
@@ -313,11 +383,38 @@ mod tests {
         assert_eq!(budget.used(), 0);
     }
 
+    /// A flood keeps many heads for a moment each; another client's head is read slowly, because the gateway is busy.
+    #[test]
+    fn heads_of_the_address_that_holds_the_most_are_dropped() {
+        let budget = HeadBudget::new(100 * BLOCK_BYTES);
+        let start = now();
+        let mut flood = vec![budget.charge(CLIENT, start)];
+        assert!(flood[0].keep(&[0; BLOCK_BYTES], start));
+        let other = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 2).into(), 1000);
+        let other = budget.charge(other, start + Duration::from_millis(1));
+        for round in 0..1000 {
+            let later = start + Duration::from_millis(10 * round);
+            flood.push(budget.charge(CLIENT, later));
+            assert!(flood.last().unwrap().keep(&vec![0; 2 * BLOCK_BYTES], later));
+            if round < 20 {
+                assert!(other.keep(&[0; BLOCK_BYTES], later));
+            }
+        }
+        assert!(
+            !is_dropped(&other),
+            "it sent less than the flood, and later"
+        );
+        assert!(flood.iter().filter(|head| is_dropped(head)).count() > 950);
+        drop((flood, other));
+        let ledger = lock(&budget.ledger);
+        assert!(ledger.total == 0 && ledger.addresses.is_empty());
+    }
+
     #[test]
     fn stored_bytes_are_returned_unchanged_and_freed() {
         let budget = HeadBudget::new(1 << 20);
         let all: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
-        let (one, other) = (budget.charge(now()), budget.charge(now()));
+        let (one, other) = (budget.charge(CLIENT, now()), budget.charge(CLIENT, now()));
         for piece in all.chunks(7_777) {
             assert!(one.keep(piece, now()));
             assert!(other.keep(&[7; 5], now()));
@@ -338,7 +435,7 @@ mod tests {
     fn the_blocks_of_a_dropped_head_are_free_for_others() {
         let budget = HeadBudget::new(10 * BLOCK_BYTES);
         let start = now();
-        let (old, new) = (budget.charge(start), budget.charge(start));
+        let (old, new) = (budget.charge(CLIENT, start), budget.charge(CLIENT, start));
         assert!(old.keep(&vec![1; 6 * BLOCK_BYTES], start));
         let later = start + Duration::from_secs(1);
         assert!(new.keep(&vec![2; 5 * BLOCK_BYTES], later));

@@ -8,6 +8,7 @@
 use std::{
     future::Future as _,
     io,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -98,8 +99,14 @@ impl HeaderBlock {
         self.released
     }
 
-    /// Adds `bytes`. False if the budget was used up and this block was chosen to be dropped.
-    pub(super) fn keep(&mut self, bytes: &[u8], budget: &Arc<HeadBudget>, now: Instant) -> bool {
+    /// Adds `bytes` that `remote` sent. False if the budget was used up and this block was chosen to be dropped.
+    pub(super) fn keep(
+        &mut self,
+        bytes: &[u8],
+        budget: &Arc<HeadBudget>,
+        remote: SocketAddr,
+        now: Instant,
+    ) -> bool {
         let room = FREE_BYTES_PER_CONNECTION.saturating_sub(self.beginning.len());
         let (beginning, rest) = bytes.split_at(bytes.len().min(room));
         self.beginning.push(beginning);
@@ -107,7 +114,7 @@ impl HeaderBlock {
             return true;
         }
         let kept = self.rest.get_or_insert_with(|| LargePart {
-            charge: budget.charge(now),
+            charge: budget.charge(remote, now),
             len: 0,
             passed: 0,
         });

@@ -221,7 +221,7 @@ impl Http1Reader {
         }
         let now = self.defence.now();
         let large = self.large.get_or_insert_with(|| Large {
-            charge: self.defence.heads.charge(now),
+            charge: self.defence.heads.charge(self.remote, now),
             len: 0,
             passed: 0,
             after: HeldBytes::default(),
@@ -398,8 +398,9 @@ impl Http1Reader {
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, detail)))
     }
 }
-/// Reads at most [`READ_AT_ONCE`] bytes. hyper doubles its buffer with each read that fills it, up to the length of the longest head,
-/// and keeps it while a request is queued: that was 1 MiB of each connection that nobody counts.
+
+/// Reads at most [`READ_AT_ONCE`] bytes. hyper doubles its buffer with each read that fills it, up to the length of the longest
+/// head, and keeps it while a request is queued: that was 1 MiB of each connection that nobody counts.
 fn poll_read_little(
     socket: &mut Socket,
     cx: &mut Context<'_>,

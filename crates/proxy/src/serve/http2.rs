@@ -227,7 +227,7 @@ impl Http2Reader {
     fn keep(&mut self, bytes: &[u8]) {
         let now = self.defence.now();
         if let Some(block) = &mut self.block
-            && !block.keep(bytes, &self.defence.heads, now)
+            && !block.keep(bytes, &self.defence.heads, self.remote, now)
         {
             self.close(Offence::Memory, OUT_OF_MEMORY);
         }
