@@ -18,6 +18,9 @@ use fairgate_cel::{
     CelEnvironment, CelEnvironmentBuilder, CelLibrary, CelObjectType, CelType, CelVariable,
 };
 
+/// The variable for checks of whether the user may make the request.
+pub(crate) const REQUEST_RESOURCE: &str = "authorizer.requestResource";
+
 /// Words that have a meaning in expressions.
 pub(crate) const RESERVED: [&str; 21] = [
     "true",
@@ -115,7 +118,7 @@ impl PolicyVariableNumbers {
             variables: number("variables"),
             params: number("params"),
             authorizer: number("authorizer"),
-            resource_check: number("authorizer.requestResource"),
+            resource_check: number(REQUEST_RESOURCE),
         }
     }
 }
@@ -201,7 +204,7 @@ fn declared(
         if has_authorizer {
             builder = builder
                 .variable("authorizer", authorizer_type())
-                .variable("authorizer.requestResource", resource_check_type());
+                .variable(REQUEST_RESOURCE, resource_check_type());
         }
         builder.build()
     })

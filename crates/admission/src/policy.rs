@@ -11,7 +11,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicySpec, Validation,
 };
 
-use crate::environment::{PolicyEnvironment, PolicyVariableNumbers};
+use crate::environment::{PolicyEnvironment, PolicyVariableNumbers, REQUEST_RESOURCE};
 use crate::inputs::PolicyParamKind;
 use crate::matching::{LabelRule, MatchRequest, ResourceMatcher};
 
@@ -141,6 +141,8 @@ pub(crate) struct CompiledPolicy {
     pub(crate) annotations: Vec<PolicyAnnotation>,
     /// The fields of `request` that the conditions read, if they read nothing else.
     pub(crate) early_fields: Option<Vec<Box<str>>>,
+    /// Whether an expression may read the name of the object.
+    pub(crate) reads_name: bool,
     pub(crate) bindings: Vec<PolicyBinding>,
 }
 
@@ -205,6 +207,7 @@ impl CompiledPolicy {
                 })
                 .collect(),
             early_fields: None,
+            reads_name: false,
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
             numbers: PolicyVariableNumbers::default(),
             environment: PolicyEnvironment::for_bindings(spec.param_kind.is_some()),
@@ -212,6 +215,7 @@ impl CompiledPolicy {
         };
         compiled.numbers = compiled.used_variables();
         compiled.early_fields = compiled.read_of_request();
+        compiled.reads_name = compiled.may_read_name();
         compiled
     }
 
@@ -258,6 +262,17 @@ impl CompiledPolicy {
             fields.extend(program.fields_of("request")?.into_iter().map(Box::from));
         }
         Some(fields).filter(|_| !self.conditions.is_empty())
+    }
+
+    /// Variables are expressions themselves, so that it does not matter what is read of their values.
+    fn may_read_name(&self) -> bool {
+        self.expressions().any(|expression| {
+            expression.program.as_ref().is_ok_and(|program| {
+                program.may_read("object", &["metadata", "name"])
+                    || program.may_read("request", &["name"])
+                    || expression.uses(REQUEST_RESOURCE)
+            })
+        })
     }
 
     fn used_variables(&self) -> PolicyVariableNumbers {

@@ -25,6 +25,8 @@ use crate::verdict::{AdmissionAbort, AdmissionVerdict};
 pub struct PossiblePolicy<'p> {
     /// Its name.
     pub name: &'p str,
+    /// Whether its expressions may read the name of the object.
+    pub reads_name: bool,
 }
 
 /// A policy or binding that is not for a request.
@@ -157,7 +159,10 @@ impl PolicySet {
         let policies = self.candidate_policies(&request);
         policies
             .filter(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
-            .map(|policy| PossiblePolicy { name: &policy.name })
+            .map(|policy| PossiblePolicy {
+                name: &policy.name,
+                reads_name: policy.reads_name,
+            })
             .collect()
     }
 

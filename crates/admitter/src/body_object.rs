@@ -10,11 +10,12 @@ use fairgate_objects::{
     custom::{self, CustomSchema},
     metadata,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     facts::WriteFacts,
     judged_object::{Fresh, WriteStrategy},
+    object_name::{self, NameSource},
     objects::{self, PatchFormat},
     workers::LARGE,
 };
@@ -50,6 +51,8 @@ pub(crate) struct BodyObject {
     pub(crate) fresh: Fresh,
     /// Whether the request creates the object, which then may name it.
     pub(crate) is_new: bool,
+    /// Where that name is from.
+    pub(crate) name: NameSource,
 }
 
 impl BodyObject {
@@ -98,7 +101,7 @@ impl BodyObject {
             }
         };
         if self.is_new {
-            facts.name_by(&object, false);
+            self.name(&mut object, facts)?;
         }
         if self.fidelity > Fidelity::AsSent && object.get("metadata").is_some_and(Value::is_object)
         {
@@ -112,6 +115,26 @@ impl BodyObject {
             applied.map_err(|error| StatusError::bad_request(error.to_string()))?;
         }
         Ok(object)
+    }
+
+    /// Gives a new object the name that the server generates. One that no policy reads is only shown in messages.
+    fn name(&self, object: &mut Value, facts: &mut WriteFacts) -> Result<(), StatusError> {
+        let prefix = object_name::prefix_of(object).filter(|_| self.is_stored());
+        let prefix = prefix.map(str::to_owned);
+        if let (Some(_), NameSource::Server(name)) = (&prefix, &self.name) {
+            object["metadata"]["name"] = json!(name);
+        }
+        let is_generated = prefix.is_some() || self.name == NameSource::Gateway;
+        facts.name_by(object, is_generated);
+        if let (Some(prefix), NameSource::Client) = (prefix, &self.name) {
+            object["metadata"]["name"] = json!(fairgate_apiserver::generated_name(&prefix)?);
+        }
+        Ok(())
+    }
+
+    fn is_stored(&self) -> bool {
+        let is_stored = |strategy| matches!(strategy, WriteStrategy::Resource(of) if of.is_stored);
+        self.strategy.is_some_and(is_stored)
     }
 
     fn read_custom(&self, object: &mut Value) -> Result<(), StatusError> {

@@ -22,13 +22,15 @@ use crate::{
 use fairgate_admission::{AdmissionRecord, AdmissionRecorder, WriteGuard};
 
 /// How much is read of a response that the client does not get.
-const MAX_CONFLICT: usize = 1 << 20;
+pub(crate) const MAX_CONFLICT: usize = 1 << 20;
 
 /// What became of a request.
 pub(crate) enum CarriedOut {
     Reply(Reply),
     /// The stored object is not the one that it was judged by: it is to be judged again.
     Changed(Box<Call>, OldRead),
+    /// There is an object with the name that was chosen for it: it is to be judged again with another one.
+    NameTaken(Box<Call>),
     /// It is not carried out, because of what the gateway has read.
     Refused(Box<Call>, RefusedRequest),
 }
@@ -88,7 +90,12 @@ impl Evaluation {
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
         let condition = match &self.judged_version {
-            None => return Ok(CarriedOut::Reply(inner.call(call).await?)),
+            None => {
+                return match &self.chosen_name {
+                    Some(chosen) => self.forward_named(call, inner, record, chosen).await,
+                    None => Ok(CarriedOut::Reply(inner.call(call).await?)),
+                };
+            }
             Some(_) if !self.admitter.guard => WriteCondition::None,
             Some(judged) => self.condition(judged).await,
         };

@@ -80,10 +80,8 @@ impl WriteFacts {
         self.kind = [group, version, kind].map(str::to_owned);
     }
 
-    /// Without a name in the path, that of the object counts, also one that a dry run has generated: the object will have
-    /// another one of that form. A new namespace is in itself, unless its name is generated.
-    pub(crate) fn name_by(&mut self, object: &Value, is_dry: bool) {
-        let is_generated = is_dry && object["metadata"]["generateName"].is_string();
+    /// Without a name in the path, that of the object counts. A new namespace is in itself, unless its name is generated.
+    pub(crate) fn name_by(&mut self, object: &Value, is_generated: bool) {
         if self.name.is_empty() {
             let name = object["metadata"]["name"].as_str();
             name.unwrap_or_default().clone_into(&mut self.name);

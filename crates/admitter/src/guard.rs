@@ -179,37 +179,22 @@ impl JudgedVersion {
         Some(stated.with((body.into(), None)))
     }
 
-    /// A message that occurs twice is merged, so that the version can be appended.
     fn in_protobuf(
         &self,
         facts: &WriteFacts,
         body: &[u8],
         with_uid: bool,
     ) -> Option<WriteCondition> {
-        const METADATA: u8 = 0x0a;
-        const RESOURCE_VERSION: u8 = 0x32;
-        const UID: u8 = 0x2a;
+        const RESOURCE_VERSION: u32 = 6;
+        const UID: u32 = 5;
         let read = objects::decode(BodyFormat::Protobuf, body, facts, Fidelity::AsSent).ok()?;
         let own = &read["metadata"];
         let stated = self.stated(own.get("resourceVersion"))?;
-        let mut fields = vec![(RESOURCE_VERSION, &self.resource_version)];
+        let mut fields = vec![(RESOURCE_VERSION, &*self.resource_version)];
         if with_uid && own["uid"].as_str().is_none_or(str::is_empty) && !self.uid.is_empty() {
-            fields.push((UID, &self.uid));
+            fields.push((UID, &*self.uid));
         }
-        let mut metadata = Vec::new();
-        for (tag, text) in fields {
-            // Lengths below 128 take one byte.
-            let length = u8::try_from(text.len()).ok().filter(|length| *length < 128);
-            metadata.extend([tag, length?]);
-            metadata.extend(text.as_bytes());
-        }
-        let opened = envelope::open(body).ok()?;
-        let mut message = opened.raw.to_vec();
-        // At most two fields: the length takes at most two bytes.
-        message.push(METADATA);
-        push_length(&mut message, metadata.len());
-        message.extend(metadata);
-        let body = envelope::seal(&opened.api_version, &opened.kind, &message);
+        let body = envelope::with_metadata(body, &fields).ok()?;
         Some(stated.with((body.into(), None)))
     }
 
@@ -300,18 +285,6 @@ impl Stated {
             Self::Judged => WriteCondition::OfClient(Some(body)),
             Self::Other => WriteCondition::OtherVersion,
         }
-    }
-}
-
-/// Appends a length as protobuf writes it.
-fn push_length(message: &mut Vec<u8>, mut length: usize) {
-    while let Ok(low) = u8::try_from(length & 0x7f) {
-        length >>= 7;
-        if length == 0 {
-            message.push(low);
-            return;
-        }
-        message.push(low | 0x80);
     }
 }
 

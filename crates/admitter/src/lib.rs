@@ -24,8 +24,8 @@
 //! - Policies see requests before mutating admission and, without a dry run, before defaults. What else the server sets, keeps and
 //!   drops is known by tables (`judged_object`), and by the schemas of custom resources (`definitions`).
 //! - The stored object is read before the write: another client may change it in between, unless writes are guarded.
-//! - The name that a dry run generates is not the one that the object will have. Without a dry run, a request for a generated
-//!   name has none.
+//! - The name of an object that the server would generate is chosen before mutating admission, if a policy reads it
+//!   (`generated_name`). In audit mode it is the one in the response.
 //! - Of several versions of a resource, policies see the one that they name only for events, and for custom resources that
 //!   are not converted by a webhook. A policy for another version of other resources is configured wrongly for this request,
 //!   and its failure policy decides.
@@ -41,6 +41,7 @@ mod abort_on_drop;
 mod absent;
 mod admitter;
 mod applied;
+mod auditing;
 mod body_budget;
 mod body_object;
 mod cluster_state;
@@ -55,6 +56,7 @@ mod dry_run;
 mod early_refusals;
 mod evaluate;
 mod facts;
+mod generated_name;
 mod guard;
 mod json_patch_version;
 mod judge_inputs;
@@ -65,11 +67,13 @@ mod lack;
 mod late_errors;
 mod layer;
 mod match_inputs;
+mod object_name;
 mod objects;
 mod options;
 mod plan;
 mod published;
 mod recording;
+mod reply_copy;
 mod request_document;
 mod responses;
 mod side;

@@ -23,6 +23,8 @@ pub(crate) struct JudgePlan {
     pub(crate) query: QueryParameters,
     /// The greatest fidelity that one of the policies asks for.
     pub(crate) fidelity: Fidelity,
+    /// Whether a policy may read the name of the object.
+    pub(crate) reads_name: bool,
 }
 
 /// Whether any policy may match a request. Costs some searches in hash tables, and allocates nothing.
@@ -115,11 +117,14 @@ impl JudgePlan {
         let query = QueryParameters::parse(query);
         let mut facts = WriteFacts::new(write, user, served);
         facts.dry_run = query.is_dry_run();
+        // A namespace has its name as a label, too.
+        let reads_name = facts.is_namespace() || possible.iter().any(|policy| policy.reads_name);
         Self {
             policies: Arc::clone(policies),
             facts,
             query,
             fidelity,
+            reads_name,
         }
     }
 }

@@ -102,15 +102,15 @@ impl Evaluation {
         let read = tokio::time::timeout_at(until, reading).await;
         let read = read.unwrap_or(Err(Unjudged::Lacking(Lack::Time)))?;
         let document = read.map_err(|error| self.bad(&status_of(error)))?;
-        self.forward_instead(call, plan.media, document.text.into())?;
+        self.forward_instead(call, Some(plan.media), document.text.into())?;
         Ok(document.problems)
     }
 
-    /// Makes `text` the body of the request.
-    fn forward_instead(
+    /// Makes `text` the body of the request; `media` is its type, if that changes.
+    pub(crate) fn forward_instead(
         &mut self,
         call: &mut Call,
-        media: &'static str,
+        media: Option<&'static str>,
         text: Bytes,
     ) -> Result<(), Unjudged> {
         if text.len() > MAX_BODY {
@@ -122,9 +122,11 @@ impl Evaluation {
         }
         let headers = call.request.headers_mut();
         headers.insert(CONTENT_LENGTH, text.len().into());
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+        if let Some(media) = media {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+            media.clone_into(&mut self.content_type);
+        }
         *call.request.body_mut() = ClientBody::full(text.clone());
-        media.clone_into(&mut self.content_type);
         self.body = text;
         Ok(())
     }

@@ -13,14 +13,14 @@ use fairgate_core::{
 };
 use fairgate_upstream::{access_review::Attributes, path::push_segment};
 use http::{Method, StatusCode, header::UPGRADE};
-use tokio::{runtime::Handle, sync::oneshot, time::Instant};
+use tokio::{runtime::Handle, time::Instant};
 use tower::Service;
 
 use crate::{
     admitter::Admitter,
     body_budget::{self, BodyShare, BufferedBody},
     conditional::{CarriedOut, RecordAtEnd},
-    dry_run::{NoDryRuns, ThroughInner},
+    dry_run::ThroughInner,
     evaluate::{EarlyReply, Evaluated, Evaluation, OldRead, Unjudged},
     lack::Lack,
     objects,
@@ -32,10 +32,8 @@ use crate::{
     write_request::{ForwardedWrite, Subject, WriteVerb},
 };
 
-/// How many requests of a core may be judged while they are already forwarded.
-const MAX_AUDITS: usize = 256;
 /// How long a request without a deadline may be judged.
-const JUDGE_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const JUDGE_LIMIT: Duration = Duration::from_secs(30);
 /// How long after its deadline a request is still judged: a dry run then ends at the same deadline with the answer of the
 /// layers further inside, which know whether the upstream still executes it.
 const GRACE: Duration = Duration::from_secs(1);
@@ -47,7 +45,8 @@ pub(crate) struct AdmissionSide {
     pub(crate) hosted: HostedLayer,
     pub(crate) control: Handle,
     budget: Arc<ByteBudget>,
-    audits: Cell<usize>,
+    /// How many requests are judged while they are already forwarded.
+    pub(crate) audits: Cell<usize>,
 }
 
 /// What policies have to do with a request.
@@ -65,15 +64,6 @@ pub(crate) enum Concern {
     UnknownResource,
     /// A server that cleans paths would understand it as another request, which policies may match.
     Disguised,
-}
-
-/// A request while it is counted among those that are judged in the background.
-struct CountedAudit(Rc<AdmissionSide>);
-
-impl Drop for CountedAudit {
-    fn drop(&mut self) {
-        self.0.audits.set(self.0.audits.get() - 1);
-    }
 }
 
 impl AdmissionSide {
@@ -219,6 +209,9 @@ impl AdmissionSide {
             output,
             share: BodyShare::new(&self.budget, &digest.user),
             judged_version: None,
+            chosen_name: None,
+            answer: None,
+            answered_name: None,
             judged_items: Vec::new(),
             dry_warnings: Vec::new(),
             is_answered: Rc::default(),
@@ -256,7 +249,12 @@ impl AdmissionSide {
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
         let until = self.deadline(&call, evaluation.started);
-        let plan = self.admitter.guard.then(|| evaluation.plan.clone());
+        let read = match read {
+            Ok(()) => evaluation.choose_name(&mut call).await,
+            unjudged => unjudged,
+        };
+        let may_repeat = self.admitter.guard || evaluation.chosen_name.is_some();
+        let plan = may_repeat.then(|| evaluation.plan.clone());
         let mut end = if let Err(unjudged) = read {
             Err(unjudged)
         } else {
@@ -293,6 +291,19 @@ impl AdmissionSide {
                     }
                     end = judged(&mut evaluation, old, &call, &mut inner, until).await;
                 }
+                CarriedOut::NameTaken(returned) => {
+                    call = *returned;
+                    if let Some(plan) = &plan {
+                        evaluation.begin_again(plan);
+                    }
+                    end = match evaluation.choose_another_name(&mut call).await {
+                        Ok(()) => {
+                            let old = OldRead::None;
+                            judged(&mut evaluation, old, &call, &mut inner, until).await
+                        }
+                        Err(unjudged) => Err(unjudged),
+                    };
+                }
             }
         }
     }
@@ -323,6 +334,10 @@ impl AdmissionSide {
         let mut record = RecordAtEnd::new(recorder, record);
         let mut reply = match verdict.reply {
             Some(EarlyReply::DryRun(reply)) => reply.into_reply(),
+            Some(EarlyReply::Error(_)) if evaluation.may_choose_another_name() => {
+                record.cancel();
+                return Ok(CarriedOut::NameTaken(Box::new(call)));
+            }
             Some(EarlyReply::Error(late)) => {
                 let reply = late.reply(&judged.warnings, &call.context);
                 return Ok(CarriedOut::Reply(reply));
@@ -343,7 +358,9 @@ impl AdmissionSide {
                             self.authorized(&call, refused, &judged.warnings).await;
                         refused.reply(warnings, &call.context)
                     }
-                    changed @ CarriedOut::Changed(..) => return Ok(changed),
+                    again @ (CarriedOut::Changed(..) | CarriedOut::NameTaken(_)) => {
+                        return Ok(again);
+                    }
                 }
             }
         };
@@ -413,53 +430,6 @@ impl AdmissionSide {
         }
     }
 
-    /// Forwards a request whose body was read, and judges it meanwhile.
-    async fn audit<S>(
-        self: Rc<Self>,
-        call: Call,
-        mut evaluation: Evaluation,
-        read: Result<(), Unjudged>,
-        mut inner: S,
-    ) -> Result<Reply, Refusal>
-    where
-        S: Service<Call, Response = Reply, Error = Refusal>,
-    {
-        let is_busy = self.audits.get() >= MAX_AUDITS;
-        if let (Ok(()), false) = (&read, is_busy) {
-            self.audits.set(self.audits.get() + 1);
-            let is_answered = Rc::clone(&evaluation.is_answered);
-            let (sender, carried_out) = oneshot::channel();
-            evaluation.carried_out = Some(carried_out);
-            let old = evaluation.start_read();
-            let audit = BackgroundAudit {
-                counted: CountedAudit(Rc::clone(&self)),
-                evaluation,
-                is_done: false,
-            };
-            fairgate_base::turns::spawn_local_boxed(audit.judge(old));
-            let reply = inner.call(call).await;
-            // What the upstream refuses changes nothing.
-            let is_refused = |reply: &Reply| reply.status().is_client_error();
-            is_answered.set(!reply.as_ref().is_ok_and(is_refused));
-            let _ = sender.send(
-                reply
-                    .as_ref()
-                    .is_ok_and(|reply| reply.status().is_success()),
-            );
-            return reply;
-        }
-        let unjudged = match read {
-            Err(unjudged) => unjudged,
-            Ok(()) => Unjudged::Failed("too many requests are being judged".to_owned()),
-        };
-        let record = self.recorded(&evaluation, Err(&unjudged));
-        self.admitter.recorder.record(record);
-        if let Unjudged::Inner(refusal) = unjudged {
-            return Err(refusal);
-        }
-        inner.call(call).await
-    }
-
     /// Reads the body, which stays in the call.
     async fn read_body(
         &self,
@@ -518,7 +488,7 @@ impl AdmissionSide {
         self.admitter.recorder.record(record);
     }
 
-    fn recorded(
+    pub(crate) fn recorded(
         &self,
         evaluation: &Evaluation,
         end: Result<&Evaluated, &Unjudged>,
@@ -544,41 +514,6 @@ where
     let judging = evaluation.run(old, Some((&mut runs, call)));
     let judged = tokio::time::timeout_at(until + GRACE, judging).await;
     judged.unwrap_or_else(|_elapsed| Err(Unjudged::Lacking(Lack::Time)))
-}
-
-/// A request that is judged although it is already forwarded. It is recorded also if the gateway stops before that is done.
-struct BackgroundAudit {
-    counted: CountedAudit,
-    evaluation: Evaluation,
-    is_done: bool,
-}
-
-impl BackgroundAudit {
-    async fn judge(mut self, old: OldRead) {
-        let none = None::<(&mut NoDryRuns, &Call)>;
-        let judging = self.evaluation.run(old, none);
-        let end = tokio::time::timeout(JUDGE_LIMIT, judging).await;
-        let end = end.unwrap_or_else(|_elapsed| Err(Unjudged::Failed("timed out".to_owned())));
-        self.is_done = true;
-        if !matches!(end, Err(Unjudged::Absent)) {
-            self.record(end.as_ref());
-        }
-    }
-
-    fn record(&self, end: Result<&Evaluated, &Unjudged>) {
-        let side = &self.counted.0;
-        let record = side.recorded(&self.evaluation, end);
-        side.admitter.recorder.record(record);
-    }
-}
-
-impl Drop for BackgroundAudit {
-    fn drop(&mut self) {
-        if !self.is_done {
-            let why = "the gateway stopped before it was judged";
-            self.record(Err(&Unjudged::Failed(why.to_owned())));
-        }
-    }
 }
 
 /// Adds the warnings about the body of a request to its response, unless its user may not make it.

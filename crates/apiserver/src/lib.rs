@@ -71,6 +71,7 @@ pub use negotiate::{Media, Output, Representation};
 pub use ownership::ServedSubresource;
 pub use param_rights::ParamResources;
 pub use query::Query;
+pub use random::generated_name;
 pub use request::{ApiRequest, Caller, MAX_BODY};
 pub use response::{ApiBody, ApiResponse};
 pub use status_error::{StatusError, gateway_reasons};

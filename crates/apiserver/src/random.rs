@@ -30,12 +30,12 @@ pub(crate) fn uid() -> Result<String, StatusError> {
     Ok(random.into_uuid().to_string())
 }
 
-/// A name that begins with `prefix`.
+/// A name that begins with `prefix`, as a server generates it: at most 58 bytes of it, and five letters and digits.
 ///
 /// # Errors
 ///
 /// 500, when the system provides no random numbers.
-pub(crate) fn name(prefix: &str) -> Result<String, StatusError> {
+pub fn generated_name(prefix: &str) -> Result<String, StatusError> {
     let mut end = prefix.len().min(MAX_PREFIX);
     while !prefix.is_char_boundary(end) {
         end -= 1;
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn a_generated_name_fits_a_label() {
-        let name = name(&"a".repeat(100)).unwrap();
+        let name = generated_name(&"a".repeat(100)).unwrap();
         assert_eq!(name.len(), 63);
-        assert!(super::name("e2e-").unwrap().starts_with("e2e-"));
+        assert!(generated_name("e2e-").unwrap().starts_with("e2e-"));
     }
 }

@@ -107,3 +107,54 @@ fn what_is_wrong_before_the_conditions_still_counts() {
     });
     assert!(with_params.may_match(&attributes, &cluster));
 }
+
+/// Whether a policy with this validation may read the name of the object.
+fn reads_name(expression: &str) -> bool {
+    let user = User::new("alice", ["dev"]);
+    let set = policy_with(&[], |spec| {
+        spec["variables"] = json!([{"name": "meta", "expression": "object.spec"}]);
+        spec["validations"] = json!([{"expression": expression}]);
+    });
+    let possible = set.possible(&creation(&user), &Cluster::with("{}"));
+    possible[0].reads_name
+}
+
+#[test]
+fn policies_that_may_read_the_name_of_the_object_are_known() {
+    for expression in [
+        "object.metadata.name == 'web'",
+        "has(object.metadata.name)",
+        "object['metadata']['name'] == 'web'",
+        "object.?metadata.?name.orValue('') == ''",
+        "object.metadata.exists(key, key == 'name')",
+        "object == oldObject",
+        "object[request.operation].name == ''",
+        "(request.dryRun ? object : oldObject).metadata.labels.a == 'b'",
+        "[object].all(one, one.kind == 'Pod')",
+        "request.name.startsWith('web')",
+        "request == null",
+        "authorizer.requestResource.check('create').allowed()",
+    ] {
+        assert!(reads_name(expression), "{expression}");
+    }
+    for expression in [
+        "object.metadata.labels.name == 'web'",
+        "has(object.metadata)",
+        "object.metadata.generateName == 'web-'",
+        "object.spec.template.metadata.name == 'web'",
+        "oldObject.metadata.name == 'web'",
+        "namespaceObject.metadata.name == 'web'",
+        "request.namespace == 'web' && request.userInfo.username == 'alice'",
+        "variables.meta.name == 'web'",
+        "authorizer.group('').resource('pods').name('web').check('get').allowed()",
+        "object.spec.containers.all(one, one.name == 'web')",
+    ] {
+        assert!(!reads_name(expression), "{expression}");
+    }
+    let set = policy_with(&[], |spec| {
+        spec["variables"] = json!([{"name": "meta", "expression": "object.metadata"}]);
+        spec["validations"] = json!([{"expression": "true"}]);
+    });
+    let user = User::new("alice", ["dev"]);
+    assert!(set.possible(&creation(&user), &Cluster::with("{}"))[0].reads_name);
+}

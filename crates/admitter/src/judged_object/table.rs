@@ -13,7 +13,7 @@ pub(crate) struct ResourceStrategy {
     /// Members that an update does not change, apart from the status.
     pub(super) kept: &'static [&'static str],
     /// Whether objects are stored, or only answered.
-    pub(super) is_stored: bool,
+    pub(crate) is_stored: bool,
     pub(super) subresources: &'static [(&'static str, Taken)],
 }
 

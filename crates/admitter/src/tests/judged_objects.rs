@@ -17,6 +17,7 @@ use crate::{
     body_object::{BodyObject, BodyReading},
     facts::WriteFacts,
     judged_object::{self, Fresh},
+    object_name::NameSource,
     objects,
     write_request::Subject,
 };
@@ -94,6 +95,7 @@ fn completed(line: &Value) -> Result<Value, String> {
             seconds: 1_767_225_600,
         },
         is_new: text("method") == "POST",
+        name: NameSource::Client,
     };
     let object = body.read(&mut facts, stored);
     object.map_err(|error| format!("{error:?}"))

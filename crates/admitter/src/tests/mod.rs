@@ -7,6 +7,7 @@ mod custom_resources;
 mod documents;
 mod flow_control;
 mod forged;
+mod generated_names;
 mod guards;
 mod hot_path;
 mod judged_objects;

@@ -117,7 +117,7 @@ impl CallContext<'_> {
         let mut name = String::new();
         for _ in 0..tries {
             if generated {
-                metadata::set(&mut object, "name", json!(random::name(&prefix)?));
+                metadata::set(&mut object, "name", json!(random::generated_name(&prefix)?));
             }
             self.prepare_create(&mut object)?;
             metadata::name(&object).clone_into(&mut name);

@@ -106,6 +106,20 @@ impl CelProgram {
         Some(fields)
     }
 
+    /// Whether the expression may read what is at `path` of a variable: a member of it, and so on. It may if it uses something that
+    /// contains this as a whole, or computes the name of a member. Whether what contains it is there does not count.
+    pub fn may_read(&self, variable: &str, path: &[&str]) -> bool {
+        self.code.iter().any(|code| match code {
+            Code::Attribute(attribute) => {
+                let root = &attribute.root;
+                let is_variable = matches!(root, AttributeRoot::Variable(number)
+                    if *self.variables[*number as usize] == *variable);
+                is_variable && attribute.may_read(path)
+            }
+            _ => false,
+        })
+    }
+
     /// The maximum depth of recursion of an evaluation, in nested evaluations of a few hundred bytes of stack each.
     ///
     /// If lazy variables evaluate further programs, the host has to limit the sum of the heights.

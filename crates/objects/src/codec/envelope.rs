@@ -106,6 +106,24 @@ fn each_once(message: &[u8], most: u32) -> Result<&[u8], EnvelopeError> {
     Ok(first)
 }
 
+/// The body with these texts in the metadata of its object, by the numbers of their fields. A message that occurs twice is merged,
+/// and of a text that occurs twice the last counts, so that they can be appended.
+///
+/// # Errors
+///
+/// [`EnvelopeError`], if it is not an envelope.
+pub fn with_metadata(body: &[u8], fields: &[(u32, &str)]) -> Result<Vec<u8>, EnvelopeError> {
+    const METADATA: u32 = 1;
+    let opened = open(body)?;
+    let mut metadata = Vec::new();
+    for (number, text) in fields {
+        put_bytes(*number, text.as_bytes(), &mut metadata);
+    }
+    let mut message = opened.raw.to_vec();
+    put_bytes(METADATA, &metadata, &mut message);
+    Ok(seal(&opened.api_version, &opened.kind, &message))
+}
+
 /// The body of an object, given its message.
 pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut type_meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
