@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,10 +17,13 @@ import (
 // controlledBedFlags are those of an apiserver whose pods no other controller touches: no namespace has a service account.
 var controlledBedFlags = []string{uidFlag, "--enable-priority-and-fairness=false", "--disable-admission-plugins=ServiceAccount"}
 
-// StartControllerManager starts a kube-controller-manager at a further apiserver, with the disruption controller alone. It
+// disruptionController is the controller of kube-controller-manager that counts budgets.
+const disruptionController = "disruption-controller"
+
+// StartControllerManager starts a kube-controller-manager with these controllers alone, at an apiserver or before it. It
 // ends with the cluster.
-func (c *Cluster) StartControllerManager(at *Apiserver) (*process, error) {
-	kubeconfig, err := c.Kubeconfig(at.Endpoint, c.admin)
+func (c *Cluster) StartControllerManager(at Endpoint, controllers ...string) (*process, error) {
+	kubeconfig, err := c.Kubeconfig(at, c.admin)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +35,7 @@ func (c *Cluster) StartControllerManager(at *Apiserver) (*process, error) {
 	manager := &Apiserver{Endpoint: Endpoint{Name: name}}
 	manager.running, err = startProcess(c.Dir, name, filepath.Join(c.bin, "kube-controller-manager"),
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--controllers=disruption-controller", "--leader-elect=false", "--use-service-account-credentials=false",
+		"--controllers="+strings.Join(controllers, ","), "--leader-elect=false", "--use-service-account-credentials=false",
 		"--kube-api-qps=1000", "--kube-api-burst=1000", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--cert-dir="+filepath.Join(c.Dir, name))
 	if err != nil {

@@ -77,7 +77,7 @@ func TestCostsOfTheDisruptionController(t *testing.T) {
 			succeeds(t, gateway.Start())
 			running = gateway.running
 		} else {
-			running = must[*process](t)(shared.StartControllerManager(server))
+			running = must[*process](t)(shared.StartControllerManager(server.Endpoint, disruptionController))
 		}
 		from := time.Now()
 		succeeds(t, world.untilComputed(ctx, func(status policyv1.PodDisruptionBudgetStatus) bool { return status.ObservedGeneration > 0 }))

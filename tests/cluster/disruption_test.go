@@ -48,7 +48,7 @@ func TestBudgetsAreCountedAsByTheControllerManager(t *testing.T) {
 			pairs[worker][index] = &controlledSide{name: server.Name, namespace: name, admin: server.Admin, objects: objects, uids: map[string]types.UID{}}
 		}
 	}
-	must[*process](t)(shared.StartControllerManager(original))
+	must[*process](t)(shared.StartControllerManager(original.Endpoint, disruptionController))
 	gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", User: user, Upstream: ours.URL, Counts: true})
 	succeeds(t, gateway.Start())
 
