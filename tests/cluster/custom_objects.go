@@ -18,7 +18,7 @@ const (
 	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 )
 
-// customSchema has each of the extensions that decide what a server keeps of a body. Nothing has a default.
+// customSchema has each of the extensions that decide what a server keeps of a body, and defaults at all kinds of places.
 const customSchema = `{"type":"object","properties":{` +
 	`"metadata":{"type":"object","properties":{"name":{"type":"string","maxLength":63}}},` +
 	`"spec":{"type":"object","properties":{` + customMembers + `}},` +
@@ -39,6 +39,13 @@ const customMembers = `"t":{"type":"string"},` +
 	`"fl":{"type":"array","x-kubernetes-preserve-unknown-fields":true,"items":{"type":"object","properties":{"t":{"type":"string"},"o":{"type":"object","properties":{"t":{"type":"string"}}}}}},` +
 	`"o":{"type":"object","properties":{"t":{"type":"string"},"o":{"type":"object","nullable":true,"properties":{"t":{"type":"string"},"n":{"type":"boolean","nullable":true}}}}},` +
 	`"p":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"t":{"type":"string"},"o":{"type":"object","properties":{"t":{"type":"string"}}}}},` +
+	`"dt":{"type":"string","default":"dflt"},` +
+	`"dn":{"type":"string","nullable":true,"default":"dflt"},` +
+	`"do":{"type":"object","default":{},"properties":{"t":{"type":"string","default":"inner"},"o":{"type":"object","properties":{"n":{"type":"integer","default":7}}}}},` +
+	`"du":{"type":"object","properties":{"t":{"type":"string","default":"inner"}}},` +
+	`"dl":{"type":"array","default":[{"n":"first"}],"items":{"type":"object","properties":{"t":{"type":"string","default":"item"},"n":{"type":"string"}}}},` +
+	`"di":{"type":"array","items":{"type":"string","default":"item"}},` +
+	`"dm":{"type":"object","additionalProperties":{"type":"string","default":"each"}},` +
 	`"e":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true},` +
 	`"ec":{"type":"object","x-kubernetes-embedded-resource":true,"properties":{"spec":{"type":"object","properties":{"t":{"type":"string"}}}}},` +
 	`"el":{"type":"array","nullable":true,"items":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true,"properties":{"o":{"type":"object","properties":{"t":{"type":"string"}}}}}}`
@@ -205,6 +212,8 @@ func (c *customMaker) contents() any {
 		"ll": func() any { return c.list(func() any { return c.list(c.text) }) },
 		"f":  func() any { return c.any(3) }, "fl": func() any { return c.list(func() any { return c.item(1) }) },
 		"o": func() any { return c.item(1) }, "p": func() any { return c.item(1) },
+		"dt": c.text, "dn": func() any { return c.one(nil, "v") }, "do": func() any { return c.item(1) }, "du": func() any { return c.item(0) },
+		"dl": func() any { return c.list(func() any { return c.item(0) }) }, "di": func() any { return c.list(c.text) }, "dm": func() any { return c.texts() },
 		"e": c.embedded, "ec": c.embedded, "el": func() any { return c.list(c.embedded) },
 	})
 }

@@ -2,13 +2,14 @@
 //!
 //! Objects without a table are maps to the server, too, but not taken as they are. Their metadata goes through the Go type, as
 //! that of all objects: `labels: null` is no labels, `{"l": null}` a label with an empty value, unknown members are gone.
-//! The rest goes by the structural schema of the definition ([`CustomSchema`]): unknown members are *pruned*, and so are nulls where the
-//! schema does not have `nullable`. An embedded resource has its metadata read in the same way.
+//! The rest goes by the structural schema of the definition ([`CustomSchema`]): members that are missing, or null where the schema does
+//! not have `nullable`, get their defaults, what is null without one then is gone, and unknown members are *pruned*. An embedded
+//! resource has its metadata read in the same way.
 //!
 //! Source: Kubernetes `apiextensions-apiserver/pkg/apiserver`: `unstructuredSchemaCoercer` in `customresource_handler.go`, and
 //! `schema/{pruning,defaulting,objectmeta}`.
 //!
-//! Not here: the defaults of schemas, and validation. A null that the server replaces by a default is absent.
+//! Not here: validation.
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,9 @@ use crate::schema::{
 /// Members of every resource, which no schema prunes.
 const RESOURCE_MEMBERS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
+/// How long the defaults of one object may be together, in bytes: ten times the longest object that a server can store.
+const MAX_DEFAULTS: usize = 16 << 20;
+
 /// Why a body is no custom resource. The server refuses it, too.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CustomObjectError {
@@ -34,9 +38,12 @@ pub enum CustomObjectError {
     /// `apiVersion` or `kind` of an embedded resource.
     #[error("{0} of an embedded resource must be a string")]
     NotText(&'static str),
+    /// Its defaults take more room than any object may have.
+    #[error("the defaults of its definition make the object longer than 16 MiB")]
+    TooManyDefaults,
 }
 
-/// What the schema of one version of a custom resource says about which members are kept.
+/// What the schema of one version of a custom resource says about which members are kept and added.
 #[derive(Debug)]
 pub struct CustomSchema {
     root: SchemaNode,
@@ -53,9 +60,29 @@ struct SchemaNode {
     members: BTreeMap<Box<str>, SchemaNode>,
     others: OtherMembers,
     items: Option<Box<SchemaNode>>,
+    default: Option<SchemaDefault>,
     is_nullable: bool,
     keeps_unknown: bool,
     is_resource: bool,
+}
+
+#[derive(Debug)]
+struct SchemaDefault {
+    value: Value,
+    /// The length of its text.
+    bytes: usize,
+}
+
+/// How many bytes of defaults may still be added.
+struct DefaultRoom(usize);
+
+impl DefaultRoom {
+    /// A copy of a default.
+    fn take(&mut self, default: &SchemaDefault) -> Result<Value, CustomObjectError> {
+        let left = self.0.checked_sub(default.bytes);
+        self.0 = left.ok_or(CustomObjectError::TooManyDefaults)?;
+        Ok(default.value.clone())
+    }
 }
 
 /// `additionalProperties`.
@@ -111,6 +138,7 @@ impl CustomSchema {
     }
 
     fn apply(&self, object: &mut Value) -> Result<(), CustomObjectError> {
+        self.root.fill(object, &mut DefaultRoom(MAX_DEFAULTS))?;
         if !self.keeps_all {
             self.root.prune(object);
             self.root.drop_nulls(object);
@@ -171,7 +199,13 @@ impl SchemaNode {
         });
         let members: BTreeMap<Box<str>, Self> = members.collect();
         *bytes += members.keys().map(|key| key.len() + 16).sum::<usize>();
+        let default = schema.get("default").map(|value| SchemaDefault {
+            value: value.clone(),
+            bytes: value.to_string().len(),
+        });
+        *bytes += default.as_ref().map_or(0, |default| default.bytes);
         Self {
+            default,
             members,
             others,
             items,
@@ -190,6 +224,58 @@ impl SchemaNode {
             OtherMembers::Any => Member::Any,
             OtherMembers::Of(schema) => Member::Of(schema),
         }
+    }
+
+    /// Adds the defaults of members that are missing. A null that may not be one is as good as missing.
+    fn fill(&self, value: &mut Value, room: &mut DefaultRoom) -> Result<(), CustomObjectError> {
+        match value {
+            Value::Object(members) => {
+                for (key, schema) in &self.members {
+                    if let Some(default) = &schema.default
+                        && members
+                            .get(&**key)
+                            .is_none_or(|value| schema.refuses(value))
+                    {
+                        members.insert(key.to_string(), room.take(default)?);
+                    }
+                }
+                for (key, value) in members {
+                    if let Member::Of(schema) = self.member(key) {
+                        schema.fill_null(value, room)?;
+                        schema.fill(value, room)?;
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(schema) = &self.items {
+                    for item in items {
+                        schema.fill_null(item, room)?;
+                        schema.fill(item, room)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Replaces a null that may not be one by the default.
+    fn fill_null(
+        &self,
+        value: &mut Value,
+        room: &mut DefaultRoom,
+    ) -> Result<(), CustomObjectError> {
+        if self.refuses(value)
+            && let Some(default) = &self.default
+        {
+            *value = room.take(default)?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is a null that may not be one.
+    fn refuses(&self, value: &Value) -> bool {
+        value.is_null() && !self.is_nullable
     }
 
     fn prune(&self, value: &mut Value) {
@@ -231,7 +317,7 @@ impl SchemaNode {
                 let Member::Of(schema) = self.member(key) else {
                     return true;
                 };
-                let is_dropped = value.is_null() && !schema.is_nullable;
+                let is_dropped = schema.refuses(value);
                 if !is_dropped {
                     schema.drop_nulls(value);
                 }

@@ -53,6 +53,45 @@ fn nulls_are_dropped_where_the_schema_has_a_type_that_is_not_nullable() {
 }
 
 #[test]
+fn what_is_missing_gets_its_default() {
+    let item =
+        json!({"type": "object", "properties": {"t": {"type": "string", "default": "item"}}});
+    let spec = json!({"type": "object", "properties": {
+        "t": {"type": "string", "default": "text"},
+        "n": {"type": "string", "nullable": true, "default": "text"},
+        "o": {"type": "object", "default": {"a": 1}, "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 2}}},
+        "inner": {"type": "object", "properties": {"b": {"type": "integer", "default": 2}}},
+        "list": {"type": "array", "items": item},
+        "texts": {"type": "array", "items": {"type": "string", "default": "item"}},
+        "map": {"type": "object", "additionalProperties": {"type": "string", "default": "each"}},
+    }});
+    let expected = json!({"t": "text", "n": "text", "o": {"a": 1, "b": 2}});
+    assert_eq!(read(&spec, &json!({})), expected);
+    let body = json!({"t": null, "n": null, "o": null, "inner": {}, "list": [{}, null, {"t": "own"}], "texts": [null, "own"],
+        "map": {"a": null, "b": "own"}});
+    let expected = json!({"t": "text", "n": null, "o": {"a": 1, "b": 2}, "inner": {"b": 2}, "list": [{"t": "item"}, null, {"t": "own"}],
+        "texts": ["item", "own"], "map": {"a": "each", "b": "own"}});
+    assert_eq!(read(&spec, &body), expected);
+    let body = json!({"t": "own", "n": "own", "o": {"b": 7}, "inner": null});
+    let expected = json!({"t": "own", "n": "own", "o": {"b": 7}});
+    assert_eq!(read(&spec, &body), expected);
+    assert_eq!(read(&spec, &json!("text")), json!("text"));
+}
+
+#[test]
+fn defaults_take_bounded_memory() {
+    let long = "x".repeat(1 << 10);
+    let item = json!({"type": "object", "properties": {"t": {"type": "string", "default": long}}});
+    let root = json!({"properties": {"spec": {"type": "array", "items": item}}});
+    let schema = CustomSchema::of_version(&definition(&root), "v1").unwrap();
+    for (items, fits) in [(1_000, true), (20_000, false)] {
+        let mut object = json!({"spec": vec![json!({}); items]});
+        let read = as_read(&mut object, Some(&schema));
+        assert_eq!(read.is_ok(), fits, "{items}: {read:?}");
+    }
+}
+
+#[test]
 fn unknown_members_are_pruned_unless_the_schema_preserves_them() {
     let item = json!({"type": "object", "properties": {"x": {"type": "object", "properties": {"y": {"type": "string"}}}}});
     let spec = json!({"type": "object", "properties": {
