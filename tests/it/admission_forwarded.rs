@@ -4,6 +4,7 @@ mod documents;
 mod hosted;
 mod hosted_objects;
 mod hostile;
+mod staleness;
 
 use std::{
     collections::BTreeMap,

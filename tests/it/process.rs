@@ -14,6 +14,7 @@ use std::{
 };
 
 use fairgate_base::clock::Clock;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 
 use crate::client::{HANG, raw};
@@ -40,6 +41,8 @@ pub struct ProcessOptions {
     pub files: Vec<(&'static str, String)>,
     /// The limit on its descriptors.
     pub descriptors: Option<u32>,
+    /// Whether a write over the limit of [`GatewayProcess::limit_files`] fails. Otherwise it would end the process.
+    pub may_exceed_files: bool,
 }
 
 impl GatewayProcess {
@@ -65,9 +68,12 @@ impl GatewayProcess {
         for (name, content) in &options.files {
             std::fs::write(directory.join(name), content).unwrap();
         }
-        let limit = options
+        let mut limit = options
             .descriptors
             .map_or(String::new(), |limit| format!("ulimit -n {limit} && "));
+        if options.may_exceed_files {
+            limit += "trap '' XFSZ && ";
+        }
         let mut child = Command::new("sh")
             .arg("-c")
             .arg(format!("{limit}exec \"$1\" serve --config \"$2\""))
@@ -105,6 +111,16 @@ impl GatewayProcess {
     /// Writes a file in the directory of the configuration.
     pub fn write(&self, name: &str, content: &str) {
         write_at_once(&self.directory.join(name), content);
+    }
+
+    /// From now on, it can write to files only up to this length, in bytes; none: as far as it likes.
+    pub fn limit_files(&self, length: Option<u64>) {
+        let limit = Rlimit {
+            current: length,
+            maximum: None,
+        };
+        let process = Pid::from_child(&self.child);
+        prlimit(Some(process), Resource::Fsize, limit).unwrap();
     }
 
     /// A line of `/proc/PID/status` about memory, in MiB: `VmRSS` is the resident memory, `VmHWM` its maximum so far.

@@ -15,6 +15,7 @@ pub mod patterns;
 pub mod request_documents;
 pub mod request_info;
 pub mod selectors;
+pub mod small_patterns;
 
 use fairgate_objects::codec::BodyFormat;
 
@@ -37,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     request_documents::TARGET,
     request_info::TARGET,
     selectors::TARGET,
+    small_patterns::TARGET,
 ];
 
 /// The format of a body that the first byte of an input chooses.

@@ -132,7 +132,7 @@ fn run(data: &[u8]) -> Outcome {
 }
 
 /// The texts in the lists of a list.
-fn lists(value: &CelValue<'_>) -> Vec<Vec<String>> {
+pub(super) fn lists(value: &CelValue<'_>) -> Vec<Vec<String>> {
     let text = |value: CelValue<'_>| value.as_str().map(str::to_owned);
     let lists = items(value).into_iter();
     lists

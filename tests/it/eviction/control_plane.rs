@@ -42,6 +42,8 @@ struct Content {
     /// Method and target of every request.
     calls: Vec<(Method, String)>,
     failure: Option<Failure>,
+    /// Whether it reviews tokens and access.
+    reviews: bool,
 }
 
 impl ControlPlane {
@@ -150,6 +152,11 @@ impl ControlPlane {
         self.with(|content| content.failure = Some(Box::new(failure)));
     }
 
+    /// From now on, tokens are the names of their users, and users may do everything.
+    pub fn review(&self) {
+        self.with(|content| content.reviews = true);
+    }
+
     /// The number of requests with this method whose target has the prefix `begins`.
     pub fn count(&self, method: &Method, begins: &str) -> usize {
         self.with(|content| {
@@ -214,6 +221,9 @@ impl Content {
 
     fn serve(&mut self, method: &Method, target: &str, body: Value) -> TestReply {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        if self.reviews && path.ends_with("reviews") {
+            return Self::reviewed(body);
+        }
         if path == "/apis/test.dev" {
             let version =
                 |name: &str| json!({"groupVersion": format!("test.dev/{name}"), "version": name});
@@ -257,6 +267,12 @@ impl Content {
             }
             _ => status(404, "no such route"),
         }
+    }
+
+    fn reviewed(mut review: Value) -> TestReply {
+        let user = json!({"username": review["spec"]["token"]});
+        review["status"] = json!({"authenticated": true, "user": user, "allowed": true});
+        reply(201, &review)
     }
 
     fn object(&mut self, method: &Method, key: &Key, sub: Option<&str>, body: &Value) -> TestReply {

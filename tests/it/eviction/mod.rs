@@ -5,6 +5,7 @@
 //! here over HTTP, in `fairgate-eviction` without HTTP.
 
 mod authoritative;
+mod busy_controller;
 pub(crate) mod cluster;
 mod control_plane;
 mod disruption;

@@ -5,6 +5,7 @@ mod authorization;
 mod budgets;
 mod documents;
 mod hosted_policies;
+mod hosted_staleness;
 mod metrics;
 mod upstream;
 

@@ -72,6 +72,9 @@ pub fn open(body: &[u8]) -> Result<OpenedEnvelope<'_>, EnvelopeError> {
                 }
             }
             2 => opened.raw = wire.bytes("raw")?,
+            // Nothing depends on them, but the server refuses other types.
+            3 => _ = wire.bytes("contentEncoding")?,
+            4 => _ = wire.bytes("contentType")?,
             _ => {}
         }
     }

@@ -266,6 +266,10 @@ fn protobuf_is_read_by_its_envelope() {
              ({\"a\":1})",
         ),
         (b"k8s\0\x12\x05a", "unexpected EOF (6b387300120561)"),
+        (
+            b"k8s\0\x20\x00",
+            "proto: wrong wireType = 0 for field ContentType (6b3873002000)",
+        ),
     ] {
         assert_eq!(
             refused(BodyFormat::Protobuf, body),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::read::{Wire, WireError, WireReader};
+use super::read::{Wire, WireError, WireReader, low_bits, micro_moment, moment};
 use crate::{
     codec::json,
     schema::{List, Struct, Type},
@@ -40,6 +40,12 @@ pub enum CheckError {
     /// Raw JSON with duplicate keys.
     #[error("proto: {0} has duplicate keys; send JSON")]
     DuplicateKeys(&'static str),
+    /// A time or raw JSON that is there, but empty: Go tells it from one that is not, and JSON does not.
+    #[error("proto: {0} is there, but empty; leave it out")]
+    Empty(&'static str),
+    /// An `IntOrString` that is neither, or both: Go keeps more of it than JSON shows.
+    #[error("proto: {0} is not either a number or a string; send JSON")]
+    IntAndString(&'static str),
     /// Messages nest too deep.
     #[error("proto: messages nest too deep")]
     TooDeep,
@@ -103,6 +109,9 @@ fn fields(shape: &'static Struct, message: &[u8], depth: usize) -> Result<(), Ch
                 ty => {
                     seen.once(number)?;
                     value(field.name, ty, &wire, depth)?;
+                    if field.presence.is_pointer() && is_empty(field.name, ty, &wire)? {
+                        return Err(CheckError::Empty(field.name));
+                    }
                 }
             }
         } else if let Some(part) = shape.inline.iter().find(|part| part.number == number) {
@@ -157,7 +166,7 @@ fn value(
         Type::Object(shape) => fields(shape, wire.bytes(name)?, depth + 1),
         Type::List(list) if list.message => items(name, list, wire, depth),
         Type::Time | Type::MicroTime => small(name, wire, 2).map(drop),
-        Type::IntOrString => small(name, wire, 3).map(drop),
+        Type::IntOrString => int_or_string(name, wire),
         Type::Quantity => small(name, wire, 1).map(drop),
         Type::Raw | Type::RawExtension => raw(name, wire),
         Type::Int32 | Type::Int64 | Type::Flag | Type::Bytes | Type::List(_) | Type::Map(_) => {
@@ -202,9 +211,41 @@ fn small<'a>(name: &'static str, wire: &Wire<'a>, most: u32) -> Result<&'a [u8],
     Ok(last)
 }
 
+/// A number or a string, and which of both. The other one is zero.
+fn int_or_string(name: &'static str, wire: &Wire<'_>) -> Result<(), CheckError> {
+    let text = small(name, wire, 3)?;
+    let (mut ty, mut int) = (0, 0);
+    let mut reader = WireReader::new(wire.bytes(name)?);
+    while let Some((number, wire)) = reader.field()? {
+        match (number, wire) {
+            (1, Wire::Varint(number)) => ty = number,
+            (2, Wire::Varint(number)) => int = low_bits(number),
+            _ => {}
+        }
+    }
+    match (ty, int, text) {
+        (0, _, b"") | (1, 0, _) => Ok(()),
+        _ => Err(CheckError::IntAndString(name)),
+    }
+}
+
+/// Whether a field that Go has a pointer for points to what JSON writes as `null`.
+fn is_empty(name: &'static str, ty: &Type, wire: &Wire<'_>) -> Result<bool, CheckError> {
+    Ok(match ty {
+        Type::Time => moment(wire.bytes(name)?)?.is_none(),
+        Type::MicroTime => micro_moment(wire.bytes(name)?)?.is_none(),
+        Type::Raw | Type::RawExtension => wire.bytes(name)?.is_empty(),
+        _ => false,
+    })
+}
+
 /// Raw JSON, which the server keeps as it is.
 fn raw(name: &'static str, wire: &Wire<'_>) -> Result<(), CheckError> {
     let json = small(name, wire, 1)?;
+    let is_there = !wire.bytes(name)?.is_empty();
+    if is_there && matches!(json.trim_ascii(), b"" | b"null") {
+        return Err(CheckError::Empty(name));
+    }
     // What is no JSON is for the decoder to refuse.
     match json::read(json) {
         Ok(read) if read.has_duplicates() => Err(CheckError::DuplicateKeys(name)),

@@ -234,7 +234,7 @@ fn int32(number: u64) -> Value {
     Value::from(low_bits(number))
 }
 
-fn low_bits(number: u64) -> i32 {
+pub(super) fn low_bits(number: u64) -> i32 {
     let [a, b, c, d, ..] = number.to_le_bytes();
     i32::from_le_bytes([a, b, c, d])
 }
@@ -334,10 +334,12 @@ impl Decoder {
                 _ => {}
             }
         }
-        let value = value.unwrap_or_else(|| match ty {
-            Type::Bytes => Value::from(""),
-            ty => canonical::zero(ty),
-        });
+        let value = match (ty, value) {
+            (Type::Bytes, None) => Value::from(""),
+            // Go's decoder makes the list before it reads items, which only an entry shows.
+            (Type::List(_), None | Some(Value::Null)) => Value::Array(Vec::new()),
+            (ty, value) => value.unwrap_or_else(|| canonical::zero(ty)),
+        };
         Ok((key, value))
     }
 
@@ -400,7 +402,7 @@ impl Decoder {
 }
 
 /// A `Time`; nothing at all is the zero time.
-fn moment(message: &[u8]) -> Result<Option<Value>, WireError> {
+pub(super) fn moment(message: &[u8]) -> Result<Option<Value>, WireError> {
     let (seconds, _) = timestamp(message)?;
     if message.is_empty() || seconds == time::ZERO {
         return Ok(None);
@@ -410,7 +412,7 @@ fn moment(message: &[u8]) -> Result<Option<Value>, WireError> {
 }
 
 /// A `MicroTime`; nothing at all is the zero time.
-fn micro_moment(message: &[u8]) -> Result<Option<Value>, WireError> {
+pub(super) fn micro_moment(message: &[u8]) -> Result<Option<Value>, WireError> {
     let (seconds, nanos) = timestamp(message)?;
     let micros = nanos / 1000;
     if message.is_empty() || seconds == time::ZERO && micros == 0 {

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     codec::{envelope, json},
     schema::{
-        List, MapType, Struct, Type, TypePackage,
+        List, MapType, Struct, Type, TypePackage, built_in,
         canonical::MAX_OBJECTS,
         field,
         flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
@@ -202,4 +202,13 @@ fn the_number_of_objects_is_bounded() {
         decode(&FLOW_SCHEMA, &rules(MAX_OBJECTS)),
         Err(WireError::TooManyObjects)
     );
+}
+
+#[test]
+fn an_entry_of_a_map_without_its_list_has_an_empty_one() {
+    let review = built_in("authorization.k8s.io", "v1", "SubjectAccessReview").unwrap();
+    // `spec.extra` with the keys `a`, that has no value, and `b`, that has one without items.
+    let message = b"\x12\x0c\x2a\x03\x0a\x01a\x2a\x05\x0a\x01b\x12\x00";
+    let extra = &decode(review, message).unwrap()["spec"]["extra"];
+    assert_eq!(extra, &json!({"a": [], "b": []}));
 }

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{codec::built_in_types, schema::core_v1};
+use crate::{
+    codec::built_in_types,
+    schema::{built_in, core_v1},
+};
 
 const POD: DocumentType<'_> = DocumentType::Object(ExpectedType {
     group: "",
@@ -288,4 +291,46 @@ fn what_fairgate_encodes_of_every_kind_is_exact() {
         });
         assert_eq!(check_protobuf(&ty, &sealed), Ok(()), "{}", kind.kind);
     }
+}
+
+#[test]
+fn what_kubernetes_cannot_show_of_a_message_is_refused() {
+    let budget = DocumentType::Object(ExpectedType {
+        group: "policy",
+        version: "v1",
+        kind: "PodDisruptionBudget",
+        shape: built_in("policy", "v1", "PodDisruptionBudget").unwrap(),
+        scheme: &[],
+    });
+    // `spec.minAvailable`, of which the second byte says if it is a number or a text.
+    let min_available = |value: &[u8]| {
+        let length = u8::try_from(value.len()).unwrap();
+        let message = [&[0x12, length + 2, 0x0a, length][..], value].concat();
+        check_protobuf(&budget, &envelope::seal("policy/v1", "", &message))
+    };
+    for (value, is_either) in [
+        (&b"\x08\0\x10\x01\x1a\0"[..], true),
+        (b"\x08\x01\x10\0\x1a\x01a", true),
+        (b"\x08\x02\x10\x01", false),
+        (b"\x08\0\x10\x01\x1a\x01a", false),
+        (b"\x08\x01\x10\x01\x1a\x01a", false),
+    ] {
+        assert_eq!(min_available(value).is_ok(), is_either, "{value:?}");
+    }
+    // `metadata.managedFields[0]` with a `time`, and with `fieldsV1`, that are there, but are nothing.
+    for entry in [
+        &b"\x22\0"[..],
+        b"\x3a\0",
+        b"\x3a\x02\x0a\0",
+        b"\x3a\x06\x0a\x04null",
+    ] {
+        let length = u8::try_from(entry.len()).unwrap();
+        let metadata = [&[0x0a, length + 3, 0x8a, 1, length][..], entry].concat();
+        let refused = check_protobuf(&POD, &envelope::seal("v1", "Pod", &metadata));
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("is there, but empty"), "{refused}");
+    }
+    // `metadata.creationTimestamp` is no pointer.
+    let metadata = envelope::seal("v1", "Pod", b"\x0a\x02\x42\0");
+    assert_eq!(check_protobuf(&POD, &metadata), Ok(()));
 }
