@@ -37,6 +37,22 @@ impl<W: Copy> QueueSet<W> {
         Some(due.unwrap_or(first))
     }
 
+    /// The flow that goes before `next`, which holds so much that it has no turns, although it is not due: it is behind virtual
+    /// time, has turns, and its request fits. Otherwise it would wait until `next` has received what it has saved.
+    #[cold]
+    pub(super) fn behind_virtual_time(&self, next: u32) -> Option<u32> {
+        if !self.holds_enough(next) {
+            return None;
+        }
+        let free = self.limit - self.sums.seats_in_use;
+        let now = self.virtual_time.r();
+        self.turns.longest_waiting(now, Time::NEVER, |flow| {
+            self.flows.weight_of(flow) == Weight::ONE
+                && !self.holds_enough(flow)
+                && self.counted_width(self.flows.at(flow)) <= free
+        })
+    }
+
     /// Whether a flow holds so much that it has no turns.
     fn holds_enough(&self, flow: u32) -> bool {
         let known = self.flows.at(flow);

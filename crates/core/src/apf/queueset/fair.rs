@@ -237,12 +237,12 @@ impl<W: Copy> QueueSet<W> {
         if head.seats <= 1 || !self.fits(head.seats) {
             return;
         }
-        let Some(next) = self.next_flow() else {
+        let Some(first) = self.next_flow() else {
             return;
         };
-        let next = self.flows.at(next);
+        let next = self.flows.at(first);
         let latest = self.latest(next.start, known);
-        if known.start > latest || self.comes_first(next) {
+        if known.start > latest || self.comes_first(next) || self.holding_less(first).is_some() {
             return;
         }
         let free = self.limit - self.sums.seats_in_use;

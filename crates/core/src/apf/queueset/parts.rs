@@ -26,9 +26,9 @@ impl<W: Copy> QueueSet<W> {
         seats > 0 && seats.saturating_mul(self.flows.weight()) >= parts
     }
 
-    /// The first flow that would hold no more than `next` with the request that it has waiting, which fits into `free` seats.
-    fn first_holding_less(&self, next: u32, free: Seats) -> Option<u32> {
-        let hold = self.flows.held_for_weight(next, 0);
+    /// The first flow that would hold no more than `hold` sixteenths of a seat for its weight with the request that it has waiting, which
+    /// fits into `free` seats.
+    fn first_holding_less(&self, hold: u64, free: Seats) -> Option<u32> {
         let most = u32::try_from(hold).unwrap_or(u32::MAX);
         self.turns.first_holding(free, most, |flow| {
             let width = self.counted_width(self.flows.at(flow));
@@ -38,14 +38,18 @@ impl<W: Copy> QueueSet<W> {
 
     /// If `next` holds its part of the seats by weight: the flow that goes before it, because it would hold no more, and has not
     /// received more than `next` will have; or, if `next` weighs less than 1, not more by a usual request. If `next` holds [`MUCH`], one
-    /// that is within its share may have received more by the lag.
+    /// that is within its share may have received more by the lag. Otherwise one that has turns and is behind virtual time.
+    #[inline]
     pub(super) fn holding_less(&self, next: u32) -> Option<u32> {
         let held = self.flows.held_for_weight(next, 0);
         if !self.are_parts(held, 1) {
             return None;
         }
-        let other = self.first_holding_less(next, self.limit - self.sums.seats_in_use)?;
-        self.gives_way(next, held, other).then_some(other)
+        let other = self.first_holding_less(held, self.limit - self.sums.seats_in_use)?;
+        if self.gives_way(next, held, other) {
+            return Some(other);
+        }
+        self.behind_virtual_time(next)
     }
 
     /// If `next` holds [`MUCH`]: the flow for which seats are drained in its place, because its request does not fit, though it would go
@@ -55,7 +59,7 @@ impl<W: Copy> QueueSet<W> {
             return None;
         }
         let held = self.flows.held_for_weight(next, 0);
-        let other = self.first_holding_less(next, self.limit)?;
+        let other = self.first_holding_less(held, self.limit)?;
         let is_wide = self.flows.at(other).fresh
             && !self.fits(self.counted_width(self.flows.at(other)))
             && !self.drains_nothing_for(other);
@@ -107,7 +111,8 @@ impl<W: Copy> QueueSet<W> {
         let may = |flow: &u32| self.displaces(*flow);
         let next_may = Some(next).filter(|_| !self.lingers_its_part(next));
         let flow = next_may.filter(may);
-        let flow = flow.or_else(|| self.first_holding_less(next, room).filter(may))?;
+        let held = self.flows.held_for_weight(next, 0);
+        let flow = flow.or_else(|| self.first_holding_less(held, room).filter(may))?;
         let seats = self.counted_width(self.flows.at(flow));
         let in_use = self.seats_in_use();
         let more = (in_use + seats).saturating_sub(self.limit.max(in_use));
