@@ -49,7 +49,7 @@ pub(super) enum ClassOf {
 }
 
 impl ClassOf {
-    fn class(&self) -> &ClassUnicode {
+    pub(super) fn class(&self) -> &ClassUnicode {
         match self {
             Self::Named(named) => &named.class,
             Self::Own(class) => class,

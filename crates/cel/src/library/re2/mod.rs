@@ -286,3 +286,6 @@ impl CelFunction for MatchesConstant {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod unicode_tests;
