@@ -93,12 +93,8 @@ impl Checker<'_> {
         if name.trim_start_matches('.').starts_with(MESSAGES) {
             return None;
         }
-        if let Some(local) = self.locals.iter().rev().find(|local| local.name == name) {
-            let (name, of) = (name.to_owned(), local.of.clone());
-            return Some(NamedType { name, of });
-        }
         self.candidates(name).into_iter().find_map(|name| {
-            let (of, _) = self.lookup_full(&name)?;
+            let (of, _) = self.declared(&name)?;
             Some(NamedType { name, of })
         })
     }
