@@ -45,16 +45,12 @@ impl Checker<'_> {
         if let Some((of, value)) = self.scope.declarations.constants.get(name) {
             return Some((of.clone(), Reference::Constant(value.clone())));
         }
-        let of = if let Some(object) = self.scope.objects.get(name) {
-            CelType::Object(object.name.clone())
-        } else if let Some(of) = self.scope.declarations.types.get(name) {
-            of.clone()
-        } else {
-            let of = self.scope.checked_only(name)?;
-            return Some((CelType::type_of(of), Reference::Undefined(name.into())));
-        };
-        let value = CelValue::type_value(of.clone());
-        Some((CelType::type_of(of), Reference::Constant(value)))
+        if let Some(of) = self.scope.declarations.types.get(name) {
+            let value = CelValue::type_value(of.clone());
+            return Some((CelType::type_of(of.clone()), Reference::Constant(value)));
+        }
+        let of = self.scope.checked_only(name)?;
+        Some((CelType::type_of(of), Reference::Undefined(name.into())))
     }
 
     /// Makes names of types of the variables whose value is a type: the original takes every name of such a type for one.
