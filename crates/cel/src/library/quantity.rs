@@ -54,6 +54,10 @@ impl CelOpaque for QuantityValue {
         QUANTITY
     }
 
+    fn go_type(&self) -> &'static str {
+        "cel.Quantity"
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

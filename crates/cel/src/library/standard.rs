@@ -49,7 +49,10 @@ fn declare_types(to: &mut CelDeclarations) {
         to.type_name(of);
     }
     // Of protocol buffers, only names are there.
-    for message in ["google.protobuf.Empty", "google.protobuf.Struct.FieldsEntry"] {
+    for message in [
+        "google.protobuf.Empty",
+        "google.protobuf.Struct.FieldsEntry",
+    ] {
         to.type_name(CelType::object(message));
     }
     let no_value = "google.protobuf.NullValue.NULL_VALUE";
