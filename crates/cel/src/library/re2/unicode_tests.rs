@@ -9,6 +9,7 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use super::class::escaped;
 use super::tree::{PatternNode, TreeBuilder};
 use crate::library::go_text::go_quote;
+use crate::unicode::{fold, may_have_case};
 
 fn facts() -> Vec<serde_json::Value> {
     let corpus = include_str!("../../../tests/corpus/unicode.jsonl");
@@ -86,7 +87,7 @@ fn every_class_has_the_characters_that_it_has_in_go() {
             }
         }
     }
-    check(&differences, 408);
+    check(&differences, 0);
 }
 
 /// Names that the crate with our tables knows, and Go may not.
@@ -108,7 +109,7 @@ fn no_other_name_is_a_class() {
             differences.push(format!("{name} accepted: {accepted}"));
         }
     }
-    check(&differences, 7);
+    check(&differences, 0);
 }
 
 /// The characters that differ in case alone, as a pattern of one character and as a class of one character have them.
@@ -129,10 +130,11 @@ fn every_character_has_the_case_that_it_has_in_go() {
     for character in '\0'..=char::MAX {
         let expected = match others.get(&character) {
             Some(orbit) => orbit.clone(),
+            None if !may_have_case(character) => continue,
             None => BTreeSet::from([character]),
         };
         let mut class = ClassUnicode::new([ClassUnicodeRange::new(character, character)]);
-        super::tables::fold(&mut class);
+        fold(&mut class);
         let ranges = class.ranges().iter();
         let of_class: BTreeSet<char> = ranges.flat_map(|one| one.start()..=one.end()).collect();
         let mut tree = TreeBuilder::default();
@@ -153,7 +155,7 @@ fn every_character_has_the_case_that_it_has_in_go() {
             ));
         }
     }
-    check(&differences, 60);
+    check(&differences, 0);
 }
 
 #[test]
@@ -181,5 +183,5 @@ fn every_character_is_quoted_and_trimmed_as_in_go() {
             differences.push(format!("{:x}", u32::from(character)));
         }
     }
-    check(&differences, 10615);
+    check(&differences, 0);
 }
