@@ -148,6 +148,24 @@ fn of_others(at: usize, policy: &mut Value) {
     }
 }
 
+/// Makes a policy one that only its matchConditions exclude, which the request alone decides.
+fn of_other_users(at: usize, policy: &mut Value) {
+    let conditions = [
+        json!({"name": "user", "expression": format!("request.userInfo.username == 'user-{at}'")}),
+        json!({"name": "group", "expression": "!('system:masters' in request.userInfo.groups)"}),
+        json!({"name": "create", "expression": "request.operation == 'CREATE'"}),
+    ];
+    // Those that hold come first in some of them.
+    let conditions = if at.is_multiple_of(2) {
+        &conditions[..1]
+    } else {
+        &conditions
+    };
+    let mut conditions = conditions.to_vec();
+    conditions.reverse();
+    policy["spec"]["matchConditions"] = json!(conditions);
+}
+
 /// Makes a policy one with a single simple validation.
 fn simplify(_: usize, policy: &mut Value) {
     let expression = json!({"expression": "object.spec.replicas <= 5"});
@@ -177,9 +195,15 @@ fn judging<'a>(
     })
 }
 
-fn passing<'a>(text: &'a str, user: &'a User, count: usize) -> Case<'a> {
-    Case::new(format!("{count} policies, none matches"), move || {
-        let (policies, bindings) = policies(count, of_others);
+fn passing<'a>(
+    name: &str,
+    text: &'a str,
+    user: &'a User,
+    count: usize,
+    change: fn(usize, &mut Value),
+) -> Case<'a> {
+    Case::new(format!("{count} policies, {name}"), move || {
+        let (policies, bindings) = policies(count, change);
         let set = PolicySet::compile(&policies, &bindings);
         let cluster = Cluster::new(text);
         let attributes = creation(user);
@@ -262,9 +286,10 @@ fn main() {
                 1,
                 simplify,
             ),
-            passing(&text, &user, 20),
-            passing(&text, &user, 200),
-            passing(&text, &user, 2000),
+            passing("none matches", &text, &user, 20, of_others),
+            passing("none matches", &text, &user, 200, of_others),
+            passing("none matches", &text, &user, 2000, of_others),
+            passing("conditions exclude all", &text, &user, 200, of_other_users),
         ],
     );
     // Not while the instructions of one case are counted.

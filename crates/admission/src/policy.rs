@@ -13,7 +13,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 
 use crate::environment::{PolicyEnvironment, PolicyVariableNumbers};
 use crate::inputs::PolicyParamKind;
-use crate::matching::{LabelRule, MatchRequest, ResourceMatcher};
+use crate::matching::{EarlyMatch, LabelRule, MatchRequest, ResourceMatcher};
 
 /// What an error or a wrong configuration leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,10 +215,10 @@ impl CompiledPolicy {
         compiled
     }
 
-    /// Whether the policy may match a request. A wrong configuration counts as a match.
-    pub(crate) fn may_match(&self, request: &MatchRequest<'_>) -> bool {
+    /// What is known of a match with a request before its objects are. A wrong configuration may match.
+    pub(crate) fn early_match(&self, request: &MatchRequest<'_>) -> EarlyMatch {
         let matcher = self.matcher.as_ref();
-        matcher.map_or(true, |matcher| matcher.may_match(request))
+        matcher.map_or(EarlyMatch::Possible, |matcher| matcher.early_match(request))
     }
 
     /// Whether a request may match, or be bound, once other versions of its resource are known.

@@ -131,7 +131,7 @@ impl PolicySet {
         let request = MatchRequest::before_body(attributes, inputs);
         let conditions = EarlyConditions::new(&request);
         let mut policies = self.candidate_policies(&request);
-        policies.any(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
+        policies.any(|policy| conditions.may_match(policy))
     }
 
     /// Whether a policy or binding may match the request as another version of its resource, and does not as it is requested. To be
@@ -156,7 +156,7 @@ impl PolicySet {
         let conditions = EarlyConditions::new(&request);
         let policies = self.candidate_policies(&request);
         policies
-            .filter(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
+            .filter(|policy| conditions.may_match(policy))
             .map(|policy| PossiblePolicy { name: &policy.name })
             .collect()
     }

@@ -107,3 +107,40 @@ fn what_is_wrong_before_the_conditions_still_counts() {
     });
     assert!(with_params.may_match(&attributes, &cluster));
 }
+
+/// What is found for the constraints of one policy counts for others with the same, however many different ones there are.
+#[test]
+fn policies_are_told_apart_by_their_constraints() {
+    let user = User::new("alice", ["dev"]);
+    let attributes = creation(&user);
+    let cluster = Cluster::with("{}");
+    let unmet = json!([{"name": "c", "expression": "request.userInfo.username == 'bob'"}]);
+    let mut expected = Vec::new();
+    let policies: Vec<_> = (0..120)
+        .map(|at| {
+            let mut spec = json!({"validations": [{"expression": "true"}]});
+            if at % 2 == 0 {
+                spec["matchConditions"] = unmet.clone();
+            }
+            let mut constraints = resources("deployments", &json!({}));
+            // More different ones than are noted. Two thirds exclude the resource of the request.
+            let mut excluded = vec![format!("things{}", at % 40)];
+            if at % 3 != 0 {
+                excluded.push("deployments".to_owned());
+            }
+            constraints["excludeResourceRules"] = json!([{
+                "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": excluded,
+            }]);
+            let name = format!("p{at}");
+            if at % 6 == 3 {
+                expected.push(name.clone());
+            }
+            policy(&name, &constraints, &spec)
+        })
+        .collect();
+    let bindings: Vec<_> = (0..120).map(|at| binding(&format!("p{at}"))).collect();
+    let set = PolicySet::compile(&policies, &bindings);
+    let possible = set.possible(&attributes, &cluster).into_iter();
+    let possible: Vec<_> = possible.map(|one| one.name.to_owned()).collect();
+    assert_eq!(possible, expected);
+}
