@@ -1,7 +1,7 @@
 //! What do admission policies cost a request?
 //!
 //! Ten policies judge a Pod of 4 KiB that matches them all; 20 to 2000 policies are asked about a request that none
-//! matches. The baseline is decoding the Pod into `serde_json`'s `Value`. Bars: 10 µs judged, 1.2 times the baseline to
+//! matches, and 200 about one that only their matchConditions exclude. The baseline is decoding the Pod into `serde_json`'s `Value`. Bars: 10 µs judged, 1.2 times the baseline to
 //! decode for that, 0.5 µs for one simple validation, 1 µs and no allocation where none matches, 50 ms to compile 200
 //! policies.
 //!
@@ -148,21 +148,20 @@ fn of_others(at: usize, policy: &mut Value) {
     }
 }
 
-/// Makes a policy one that only its matchConditions exclude, which the request alone decides.
+/// Makes a policy one that only its matchConditions exclude, which the request alone decides: one that it has alone, and three
+/// that others have, too.
 fn of_other_users(at: usize, policy: &mut Value) {
-    let conditions = [
-        json!({"name": "user", "expression": format!("request.userInfo.username == 'user-{at}'")}),
-        json!({"name": "group", "expression": "!('system:masters' in request.userInfo.groups)"}),
-        json!({"name": "create", "expression": "request.operation == 'CREATE'"}),
+    let own = format!("request.userInfo.groups.exists(g, g == 'team-{at}')");
+    let expressions = [
+        "!request.userInfo.username.startsWith('system:')",
+        &own,
+        "request.namespace in ['shop', 'web', 'mail']",
+        "!request.userInfo.groups.exists(g, g.matches('^system:serviceaccounts:.*'))",
     ];
-    // Those that hold come first in some of them.
-    let conditions = if at.is_multiple_of(2) {
-        &conditions[..1]
-    } else {
-        &conditions
-    };
-    let mut conditions = conditions.to_vec();
-    conditions.reverse();
+    let conditions = expressions.iter().enumerate();
+    let conditions: Vec<_> = conditions
+        .map(|(at, one)| json!({"name": format!("c{at}"), "expression": one}))
+        .collect();
     policy["spec"]["matchConditions"] = json!(conditions);
 }
 

@@ -139,6 +139,9 @@ pub(crate) struct CompiledPolicy {
     pub(crate) conditions: Vec<PolicyExpression>,
     pub(crate) validations: Vec<PolicyValidation>,
     pub(crate) annotations: Vec<PolicyAnnotation>,
+    /// For each condition the number of all that have its source, if others of the set do; empty unless they read only
+    /// `request`.
+    pub(crate) shared_conditions: Vec<Option<u32>>,
     /// The fields of `request` that the conditions read, if they read nothing else.
     pub(crate) early_fields: Option<Vec<Box<str>>>,
     pub(crate) bindings: Vec<PolicyBinding>,
@@ -204,6 +207,7 @@ impl CompiledPolicy {
                     PolicyAnnotation::compile(&environment, &name, annotation, budget)
                 })
                 .collect(),
+            shared_conditions: Vec::new(),
             early_fields: None,
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
             numbers: PolicyVariableNumbers::default(),

@@ -144,3 +144,54 @@ fn policies_are_told_apart_by_their_constraints() {
     let possible: Vec<_> = possible.map(|one| one.name.to_owned()).collect();
     assert_eq!(possible, expected);
 }
+
+/// A condition that several policies have gives each what it gives when the policy is alone.
+#[test]
+fn shared_conditions_say_of_each_policy_what_they_say_of_it_alone() {
+    const POOL: [&str; 7] = [
+        "true",
+        "request.userInfo.username == 'bob'",
+        "request.userInfo.username == 'alice'",
+        "request.userInfo.groups[7] == 'dev'",
+        "request.namespace in ['other']",
+        "request.userInfo.groups.exists(one, one == 'dev')",
+        "object.spec.replicas == 1",
+    ];
+    let user = User::new("alice", ["dev"]);
+    let attributes = creation(&user);
+    let cluster = Cluster::with("{}");
+    let everything = resources("deployments", &json!({}));
+    // All sets of up to seven of them, in two orders, and some with one that no other policy has.
+    let policies: Vec<_> = (0..384_usize)
+        .map(|at| {
+            let mut chosen: Vec<_> = (0..POOL.len()).filter(|one| at >> one & 1 == 1).collect();
+            if at >= 128 {
+                chosen.reverse();
+            }
+            let mut expressions: Vec<_> = chosen.iter().map(|one| POOL[*one].to_owned()).collect();
+            if at >= 256 {
+                expressions.push(format!("request.name != 'only-{at}'"));
+            }
+            let conditions = expressions.iter().enumerate();
+            let conditions: Vec<_> = conditions
+                .map(|(at, one)| json!({"name": format!("c{at}"), "expression": one}))
+                .collect();
+            let spec =
+                json!({"matchConditions": conditions, "validations": [{"expression": "true"}]});
+            policy(&format!("p{at}"), &everything, &spec)
+        })
+        .collect();
+    let bindings: Vec<_> = (0..384).map(|at| binding(&format!("p{at}"))).collect();
+    let mut expected = Vec::new();
+    for (policy, binding) in policies.iter().zip(&bindings) {
+        let alone = PolicySet::compile(std::slice::from_ref(policy), std::slice::from_ref(binding));
+        if alone.may_match(&attributes, &cluster) {
+            expected.push(policy.metadata.name.clone().unwrap());
+        }
+    }
+    let set = PolicySet::compile(&policies, &bindings);
+    let possible = set.possible(&attributes, &cluster).into_iter();
+    let possible: Vec<_> = possible.map(|one| one.name.to_owned()).collect();
+    assert_eq!(possible, expected);
+    assert!((100..350).contains(&expected.len()), "{}", expected.len());
+}
