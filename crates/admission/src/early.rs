@@ -4,14 +4,15 @@
 //! A policy whose conditions are false needs no body. What is said here is what judging would say later; where that is
 //! not certain, the policy may match.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, LazyCell, OnceCell, RefCell};
 
 use fairgate_cel::CelJson;
+use smallvec::SmallVec;
 
 use crate::attributes::AdmissionObjects;
 use crate::evaluation::values::request_value;
-use crate::evaluation::{EvaluationBudgets, EvaluationContext, is_certainly_unmet};
-use crate::matching::MatchRequest;
+use crate::evaluation::{EarlyResult, EarlyRun, EvaluationBudgets, EvaluationContext};
+use crate::matching::{EarlyMatch, MatchRequest};
 use crate::policy::CompiledPolicy;
 
 /// The highest cost of the conditions of all policies that are evaluated for one request, in CEL cost units. Further ones
@@ -19,6 +20,8 @@ use crate::policy::CompiledPolicy;
 const BUDGET: u64 = 20_000;
 /// The steps that the conditions of one policy may take besides those that their cost allows.
 const WORK_LIMIT: u64 = 20_000;
+/// For so many different constraints of policies it is noted whether they match.
+const MOST_CONSTRAINTS: usize = 16;
 /// The fields of `request` that a body may tell.
 const OF_BODY: [&str; 2] = ["options", "dryRun"];
 
@@ -27,20 +30,51 @@ pub(crate) struct EarlyConditions<'r> {
     request: &'r MatchRequest<'r>,
     value: OnceCell<CelJson<'r>>,
     left: Cell<u64>,
+    /// What was found for the constraints with these numbers.
+    matches: RefCell<SmallVec<[(u32, EarlyMatch); MOST_CONSTRAINTS]>>,
+    /// What the conditions with these numbers gave, once one of them is asked.
+    shared: RefCell<Vec<Option<EarlyResult>>>,
+    shared_count: usize,
 }
 
 impl<'r> EarlyConditions<'r> {
-    pub(crate) fn new(request: &'r MatchRequest<'r>) -> Self {
+    /// For policies that share so many conditions.
+    pub(crate) fn new(request: &'r MatchRequest<'r>, shared_count: usize) -> Self {
         Self {
             request,
             value: OnceCell::new(),
             left: Cell::new(BUDGET),
+            matches: RefCell::default(),
+            shared: RefCell::default(),
+            shared_count,
         }
     }
 
-    /// Whether a condition of the policy is false, whatever the objects are. Allocates nothing unless the policy has such
-    /// conditions.
-    pub(crate) fn rule_out(&self, policy: &CompiledPolicy) -> bool {
+    /// Whether the policy may match, as far as that is known before the objects are. Allocates nothing unless the policy has
+    /// conditions that are false whatever the objects are.
+    pub(crate) fn may_match(&self, policy: &CompiledPolicy) -> bool {
+        match self.early_match(policy) {
+            EarlyMatch::No => false,
+            EarlyMatch::Possible => true,
+            EarlyMatch::Sound => !self.rule_out(policy),
+        }
+    }
+
+    /// Many policies have the constraints of others.
+    fn early_match(&self, policy: &CompiledPolicy) -> EarlyMatch {
+        let mut known = self.matches.borrow_mut();
+        if let Some((_, found)) = known.iter().find(|(of, _)| *of == policy.constraints) {
+            return *found;
+        }
+        let found = policy.early_match(self.request);
+        if known.len() < MOST_CONSTRAINTS {
+            known.push((policy.constraints, found));
+        }
+        found
+    }
+
+    /// Whether a condition of the policy is false, whatever the objects are.
+    fn rule_out(&self, policy: &CompiledPolicy) -> bool {
         let Some(fields) = &policy.early_fields else {
             return false;
         };
@@ -62,14 +96,12 @@ impl<'r> EarlyConditions<'r> {
         }
     }
 
-    /// Whether judging comes to the conditions without an error before them.
+    /// Whether judging comes to the conditions without an error before them, if the policy matches without one.
     fn is_sound(&self, policy: &CompiledPolicy) -> bool {
         let request = self.request;
         let attributes = request.attributes;
-        let matcher = policy.matcher.as_ref();
         let namespace = attributes.namespace;
         policy.param_kind.is_none()
-            && matcher.is_ok_and(|matcher| matcher.is_sound(request))
             && policy.bindings.iter().all(|binding| {
                 let matcher = binding.matcher.as_ref();
                 matcher.is_none_or(|of| of.as_ref().is_ok_and(|of| of.is_sound(request)))
@@ -77,13 +109,10 @@ impl<'r> EarlyConditions<'r> {
             && (namespace.is_empty() || request.inputs.cluster().namespace(namespace).is_ok())
     }
 
+    /// Whether one is false and none is an error. All are evaluated, because judging evaluates all, within a budget.
     fn is_false(&self, policy: &CompiledPolicy) -> bool {
         let attributes = self.request.attributes;
         let make = || request_value(attributes, attributes.resource, attributes.kind);
-        let budgets = EvaluationBudgets {
-            conditions: self.left.get(),
-            ..EvaluationBudgets::default()
-        };
         let context = EvaluationContext {
             inputs: self.request.inputs,
             objects: AdmissionObjects::default(),
@@ -93,11 +122,49 @@ impl<'r> EarlyConditions<'r> {
             full_namespace: None,
             authorizer: None,
             resource_check: None,
-            budgets,
-            work: WORK_LIMIT,
+            budgets: EvaluationBudgets::default(),
+            work: WORK_LIMIT / policy.conditions.len().max(1) as u64,
         };
-        let (is_unmet, left) = is_certainly_unmet(policy, &context);
-        self.left.set(left);
-        is_unmet
+        let run = LazyCell::new(|| EarlyRun::new(policy, &context));
+        let (mut is_false, mut cost) = (false, 0_u64);
+        for (index, shared) in policy.shared_conditions.iter().enumerate() {
+            let result = self.result(*shared, || run.condition(index, self.left.get()));
+            let Some(EarlyResult {
+                is_false: Some(one),
+                cost: of_one,
+            }) = result
+            else {
+                return false;
+            };
+            is_false |= one;
+            cost = cost.saturating_add(of_one);
+        }
+        is_false && cost <= BUDGET
+    }
+
+    /// The result of a condition, which is evaluated once if several policies have it, unless an observer is told of each.
+    fn result(
+        &self,
+        shared: Option<u32>,
+        evaluate: impl FnOnce() -> Option<EarlyResult>,
+    ) -> Option<EarlyResult> {
+        let mut shared_results = self.shared.borrow_mut();
+        if shared_results.is_empty() && self.request.inputs.observer().is_none() {
+            shared_results.resize(self.shared_count, None);
+        }
+        let place = shared.and_then(|number| shared_results.get_mut(number as usize));
+        if let Some(Some(known)) = place {
+            return Some(*known);
+        }
+        if self.left.get() == 0 {
+            return None;
+        }
+        let result = evaluate();
+        let cost = result.map_or(BUDGET, |result| result.cost);
+        self.left.set(self.left.get().saturating_sub(cost));
+        if let Some(place) = place {
+            *place = result;
+        }
+        result
     }
 }

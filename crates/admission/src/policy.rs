@@ -13,7 +13,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 
 use crate::environment::{PolicyEnvironment, PolicyVariableNumbers, REQUEST_RESOURCE};
 use crate::inputs::PolicyParamKind;
-use crate::matching::{LabelRule, MatchRequest, ResourceMatcher};
+use crate::matching::{EarlyMatch, LabelRule, MatchRequest, ResourceMatcher};
 
 /// What an error or a wrong configuration leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +139,9 @@ pub(crate) struct CompiledPolicy {
     pub(crate) conditions: Vec<PolicyExpression>,
     pub(crate) validations: Vec<PolicyValidation>,
     pub(crate) annotations: Vec<PolicyAnnotation>,
+    /// For each condition the number of all that have its source, if others of the set do; empty unless they read only
+    /// `request`.
+    pub(crate) shared_conditions: Vec<Option<u32>>,
     /// The fields of `request` that the conditions read, if they read nothing else.
     pub(crate) early_fields: Option<Vec<Box<str>>>,
     /// Whether an expression may read the name of the object.
@@ -206,6 +209,7 @@ impl CompiledPolicy {
                     PolicyAnnotation::compile(&environment, &name, annotation, budget)
                 })
                 .collect(),
+            shared_conditions: Vec::new(),
             early_fields: None,
             reads_name: false,
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
@@ -219,10 +223,10 @@ impl CompiledPolicy {
         compiled
     }
 
-    /// Whether the policy may match a request. A wrong configuration counts as a match.
-    pub(crate) fn may_match(&self, request: &MatchRequest<'_>) -> bool {
+    /// What is known of a match with a request before its objects are. A wrong configuration may match.
+    pub(crate) fn early_match(&self, request: &MatchRequest<'_>) -> EarlyMatch {
         let matcher = self.matcher.as_ref();
-        matcher.map_or(true, |matcher| matcher.may_match(request))
+        matcher.map_or(EarlyMatch::Possible, |matcher| matcher.early_match(request))
     }
 
     /// Whether a request may match, or be bound, once other versions of its resource are known.

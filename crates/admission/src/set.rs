@@ -45,6 +45,8 @@ pub struct PolicyMismatch<'p> {
 pub struct PolicySet {
     policies: Vec<CompiledPolicy>,
     index: PolicyIndex,
+    /// The number of conditions that several policies have.
+    shared_conditions: usize,
 }
 
 impl PolicySet {
@@ -63,6 +65,7 @@ impl PolicySet {
         let mut set = Self {
             policies: Vec::with_capacity(policies.len()),
             index: PolicyIndex::default(),
+            shared_conditions: 0,
         };
         let mut distinct = HashMap::new();
         let mut patterns = PatternBudget::new(pattern_limits::OF_SET);
@@ -86,7 +89,41 @@ impl PolicySet {
             set.index.insert(number, compiled.matcher.as_ref());
             set.policies.push(compiled);
         }
+        set.share_conditions();
         set
+    }
+
+    /// Numbers the conditions that several policies have and that read only `request`: they are evaluated once for a request.
+    fn share_conditions(&mut self) {
+        let early = |policy: &&CompiledPolicy| policy.early_fields.is_some();
+        let sources = self.policies.iter().filter(early);
+        let sources = sources.flat_map(|policy| &policy.conditions);
+        let mut counts: HashMap<Box<str>, (usize, u32)> = HashMap::new();
+        for condition in sources.filter(|condition| condition.program.is_ok()) {
+            counts
+                .entry(condition.source.as_str().into())
+                .or_default()
+                .0 += 1;
+        }
+        let mut next = 0;
+        for policy in &mut self.policies {
+            if policy.early_fields.is_none() {
+                continue;
+            }
+            let numbers = policy.conditions.iter().map(|condition| {
+                let (count, number) = counts.get_mut(condition.source.as_str())?;
+                if *count < 2 || condition.program.is_err() {
+                    return None;
+                }
+                if *number == 0 {
+                    next += 1;
+                    *number = next;
+                }
+                Some(*number - 1)
+            });
+            policy.shared_conditions = numbers.collect();
+        }
+        self.shared_conditions = next as usize;
     }
 
     /// Compiles policies and bindings that are given as JSON; see [`compile`](Self::compile).
@@ -131,9 +168,9 @@ impl PolicySet {
         inputs: &dyn AdmissionInputs,
     ) -> bool {
         let request = MatchRequest::before_body(attributes, inputs);
-        let conditions = EarlyConditions::new(&request);
+        let conditions = EarlyConditions::new(&request, self.shared_conditions);
         let mut policies = self.candidate_policies(&request);
-        policies.any(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
+        policies.any(|policy| conditions.may_match(policy))
     }
 
     /// Whether a policy or binding may match the request as another version of its resource, and does not as it is requested. To be
@@ -155,10 +192,10 @@ impl PolicySet {
         inputs: &dyn AdmissionInputs,
     ) -> Vec<PossiblePolicy<'a>> {
         let request = MatchRequest::before_body(attributes, inputs);
-        let conditions = EarlyConditions::new(&request);
+        let conditions = EarlyConditions::new(&request, self.shared_conditions);
         let policies = self.candidate_policies(&request);
         policies
-            .filter(|policy| policy.may_match(&request) && !conditions.rule_out(policy))
+            .filter(|policy| conditions.may_match(policy))
             .map(|policy| PossiblePolicy {
                 name: &policy.name,
                 reads_name: policy.reads_name,

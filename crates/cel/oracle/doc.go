@@ -3,6 +3,7 @@
 //	go run . conformance FILE             the conformance cases of cel-spec as JSON lines
 //	go run . [flags] differential FILE    expressions with the results of Kubernetes
 //	go run . [flags] patterns FILE        regular expressions and texts with the results of Go's package regexp
+//	go run . unicode FILE                 what Go's package unicode says of each code point
 //	go run . [flags] answer <CASES        the results of Kubernetes for the cases on standard input
 //
 // The conformance cases come from the text protocol buffers in the module cel.dev/expr. Each one is first run by

@@ -223,7 +223,11 @@ func (g *generator) ofType(t celType, depth int) string {
 		}
 	}
 	if len(known) > 0 && g.random.IntN(2) == 0 {
-		return known[g.random.IntN(len(known))]
+		name := known[g.random.IntN(len(known))]
+		if g.random.IntN(8) == 0 {
+			return "." + name
+		}
+		return name
 	}
 	if depth > 0 || !g.hasLiteral(t) {
 		if text, ok := g.produced(t, depth); ok {

@@ -18,12 +18,14 @@ func main() {
 		err = writeDifferential(flag.Arg(1), *seed, *count)
 	case flag.NArg() == 2 && flag.Arg(0) == "patterns":
 		err = writePatterns(flag.Arg(1), *seed, *count/4)
+	case flag.NArg() == 2 && flag.Arg(0) == "unicode":
+		err = writeUnicode(flag.Arg(1))
 	case flag.NArg() == 1 && flag.Arg(0) == "answer":
 		err = answerAll(os.Stdin, os.Stdout, *seed)
 	case flag.NArg() == 2 && flag.Arg(0) == "time":
 		err = writeTimings(flag.Arg(1), os.Stdout)
 	default:
-		err = fmt.Errorf("usage: oracle conformance FILE | oracle [-seed N] [-count N] differential FILE | oracle [-seed N] [-count N] patterns FILE | oracle [-seed N] answer | oracle time FILE")
+		err = fmt.Errorf("usage: oracle conformance FILE | oracle [-seed N] [-count N] differential FILE | oracle [-seed N] [-count N] patterns FILE | oracle unicode FILE | oracle [-seed N] answer | oracle time FILE")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "oracle:", err)

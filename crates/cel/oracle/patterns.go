@@ -273,6 +273,15 @@ func writtenPatterns() []patternCase {
 		answered(`((\pL{1,10}){1,10}){1,10}!`, [][]piece{{{"a", 999}, {"!", 1}}, {{"a", 1001}, {"!", 1}}, {{"a", 99}}}),
 		answered(`(?U)\pL{2,300}`, border("a", 1, 2, 3, 300, 7)),
 		answered(`\pL{2,300}?x|\pN{1,300}`, [][]piece{{{"a", 5}, {"x", 2}, {"1", 301}}}),
+		// An empty match within a character is none, and another one may begin there.
+		answered(`(?:𝒜|\B)(?:_|)`, [][]piece{{{"b𝒜_", 1}}, {{"b𝒜b", 1}}, {{"𝒜", 1}}, {{"é𝒜é", 2}}}),
+		answered(`𝒜_|\B`, [][]piece{{{"b𝒜_", 1}}, {{"b𝒜b", 1}}, {{"𝒜", 1}}, {{"é𝒜é", 2}}}),
+		answered(`(?:|\B)é?`, [][]piece{{{"bé", 1}}, {{"éé", 3}}, {{"b𝒜b", 1}}}),
+		// The characters beside the surrogates, which stand beside each other in a text.
+		answered(`[^\x{d7ff}\x{e000}]+`, [][]piece{{{"\ud7ff\ue000", 2}, {"a", 2}}, {{"\ud7fe\ue001", 1}}}),
+		answered(`(?i)[^\x{d7ff}-\x{e000}k]+`, [][]piece{{{"\ud7ff\ue000K", 2}, {"a", 2}}, {{"\ud7fe\ue001", 1}}}),
+		answered(`[\x{d700}-\x{d800}\x{dfff}-\x{e001}]+`, [][]piece{{{"a\ud7ff\ue000", 2}, {"\ue002", 1}}, {{"\ud6ff\ue001", 1}}}),
+		answered(`\P{C}+`, [][]piece{{{"a\ud7ff\ue000", 2}}, {{"\uf8ff", 1}, {"\uf900", 1}}}),
 		answered(`(\PL{0,500}|\pL{0,500}){0,2}`, [][]piece{{{"a", 501}, {"1", 501}, {"a", 2}}, {}}),
 	}
 }

@@ -77,6 +77,7 @@ mod short_texts;
 mod source;
 mod syntax;
 mod types;
+mod unicode;
 mod value;
 
 pub use declarations::{

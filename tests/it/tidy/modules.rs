@@ -162,10 +162,11 @@ const STORE: Edges = &[
 /// The Common Expression Language.
 const CEL: Edges = &[
     ("types", &[]),
+    ("unicode", &[]),
     ("short_texts", &[]),
     ("document", &["short_texts"]),
     ("source", &[]),
-    ("value", &["document", "short_texts", "types"]),
+    ("value", &["document", "short_texts", "types", "unicode"]),
     ("syntax", &["source", "value"]),
     ("pattern_budget", &["value"]),
     (
@@ -174,7 +175,14 @@ const CEL: Edges = &[
     ),
     (
         "library",
-        &["declarations", "pattern_budget", "syntax", "types", "value"],
+        &[
+            "declarations",
+            "pattern_budget",
+            "syntax",
+            "types",
+            "unicode",
+            "value",
+        ],
     ),
     (
         "checker",

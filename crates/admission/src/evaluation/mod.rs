@@ -3,6 +3,7 @@
 //! Source: Kubernetes `apiserver/pkg/admission/plugin/policy/validating/validator.go` and
 //! `webhook/matchconditions/matcher.go`.
 
+mod early_run;
 mod expression_clock;
 mod part;
 pub(crate) mod values;
@@ -20,6 +21,7 @@ use crate::observer::ExpressionRole;
 use crate::policy::{
     CompiledPolicy, FailurePolicy, PolicyAnnotation, PolicyExpression, PolicyValidation,
 };
+pub(crate) use early_run::{EarlyResult, EarlyRun};
 use expression_clock::ExpressionClock;
 pub(crate) use part::WORK_LIMIT;
 use part::{EvaluationPart, ExpressionError, OutOfBudget};
@@ -247,18 +249,6 @@ pub(crate) fn evaluate<'p: 'c, 'c>(
     result
 }
 
-/// Whether a condition of a policy is false and none is an error, and what is left of the conditions' budget. The context
-/// need not have what the conditions do not read.
-pub(crate) fn is_certainly_unmet<'p: 'c, 'c>(
-    policy: &'p CompiledPolicy,
-    context: &EvaluationContext<'c>,
-) -> (bool, u64) {
-    match PolicyRun::new(policy, context, None).condition_results() {
-        Ok(results) => (results.is_false && results.errors.is_empty(), results.left),
-        Err(OutOfBudget) => (false, 0),
-    }
-}
-
 enum ConditionResult {
     Met,
     NotMet,
@@ -374,10 +364,14 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         Ok(part.left())
     }
 
-    /// All conditions are evaluated, so that one that is false counts for more than an error before it.
-    fn condition_results(&mut self) -> Result<ConditionResults, OutOfBudget> {
+    fn bind_for_conditions(&mut self) {
         self.bind(self.policy.numbers.request, self.context.requested);
         self.bind(self.policy.numbers.namespace, None);
+    }
+
+    /// All conditions are evaluated, so that one that is false counts for more than an error before it.
+    fn condition_results(&mut self) -> Result<ConditionResults, OutOfBudget> {
+        self.bind_for_conditions();
         let budget = self.context.budgets.conditions;
         let (mut is_false, mut errors) = (false, Vec::new());
         let left = self.part(

@@ -153,8 +153,26 @@ impl ResourceMatcher {
 
     /// Whether a request whose objects are not known yet may match. An error counts as a match.
     pub(crate) fn may_match(&self, request: &MatchRequest<'_>) -> bool {
-        self.selects_namespace(request) != Ok(false)
-            && !matches!(self.matches_resource(request), Ok(None))
+        self.early_match(request) != EarlyMatch::No
+    }
+
+    /// What is known of a match before the objects are.
+    pub(crate) fn early_match(&self, request: &MatchRequest<'_>) -> EarlyMatch {
+        let namespaces = self.selects_namespace(request);
+        if namespaces == Ok(false) {
+            return EarlyMatch::No;
+        }
+        let resource = self.matches_resource(request);
+        if matches!(resource, Ok(None)) {
+            return EarlyMatch::No;
+        }
+        let kind = request.attributes.kind;
+        let is_same = resource.is_ok_and(|of| of.is_none_or(|of| of.kind == kind));
+        if self.objects.is_ok() && namespaces.is_ok() && is_same {
+            EarlyMatch::Sound
+        } else {
+            EarlyMatch::Possible
+        }
     }
 
     /// Whether a request for a resource of which no other versions are known may match once they are.
@@ -166,12 +184,7 @@ impl ResourceMatcher {
 
     /// Whether matching is certain not to end in an error, whatever the objects are, and a match is as the requested kind.
     pub(crate) fn is_sound(&self, request: &MatchRequest<'_>) -> bool {
-        let kind = request.attributes.kind;
-        let is_same =
-            |matched: Option<MatchedResource<'_>>| matched.is_none_or(|of| of.kind == kind);
-        self.objects.is_ok()
-            && self.selects_namespace(request).is_ok()
-            && self.matches_resource(request).is_ok_and(is_same)
+        self.early_match(request) != EarlyMatch::Possible
     }
 
     fn matches_resource<'a>(
@@ -220,6 +233,17 @@ impl ResourceMatcher {
     fn required_namespace_label(&self) -> Option<(&str, &[String])> {
         self.namespaces.as_ref().ok()?.required()
     }
+}
+
+/// What is known of a match before the objects of a request are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EarlyMatch {
+    /// The request does not match, whatever the objects are.
+    No,
+    /// It may match, be an error, or match as another kind.
+    Possible,
+    /// It may match, as the requested kind and without an error.
+    Sound,
 }
 
 /// The error text of a namespace that is not available.

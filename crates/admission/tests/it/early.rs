@@ -158,3 +158,91 @@ fn policies_that_may_read_the_name_of_the_object_are_known() {
     let user = User::new("alice", ["dev"]);
     assert!(set.possible(&creation(&user), &Cluster::with("{}"))[0].reads_name);
 }
+
+/// What is found for the constraints of one policy counts for others with the same, however many different ones there are.
+#[test]
+fn policies_are_told_apart_by_their_constraints() {
+    let user = User::new("alice", ["dev"]);
+    let attributes = creation(&user);
+    let cluster = Cluster::with("{}");
+    let unmet = json!([{"name": "c", "expression": "request.userInfo.username == 'bob'"}]);
+    let mut expected = Vec::new();
+    let policies: Vec<_> = (0..120)
+        .map(|at| {
+            let mut spec = json!({"validations": [{"expression": "true"}]});
+            if at % 2 == 0 {
+                spec["matchConditions"] = unmet.clone();
+            }
+            let mut constraints = resources("deployments", &json!({}));
+            // More different ones than are noted. Two thirds exclude the resource of the request.
+            let mut excluded = vec![format!("things{}", at % 40)];
+            if at % 3 != 0 {
+                excluded.push("deployments".to_owned());
+            }
+            constraints["excludeResourceRules"] = json!([{
+                "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": excluded,
+            }]);
+            let name = format!("p{at}");
+            if at % 6 == 3 {
+                expected.push(name.clone());
+            }
+            policy(&name, &constraints, &spec)
+        })
+        .collect();
+    let bindings: Vec<_> = (0..120).map(|at| binding(&format!("p{at}"))).collect();
+    let set = PolicySet::compile(&policies, &bindings);
+    let possible = set.possible(&attributes, &cluster).into_iter();
+    let possible: Vec<_> = possible.map(|one| one.name.to_owned()).collect();
+    assert_eq!(possible, expected);
+}
+
+/// A condition that several policies have gives each what it gives when the policy is alone.
+#[test]
+fn shared_conditions_say_of_each_policy_what_they_say_of_it_alone() {
+    const POOL: [&str; 7] = [
+        "true",
+        "request.userInfo.username == 'bob'",
+        "request.userInfo.username == 'alice'",
+        "request.userInfo.groups[7] == 'dev'",
+        "request.namespace in ['other']",
+        "request.userInfo.groups.exists(one, one == 'dev')",
+        "object.spec.replicas == 1",
+    ];
+    let user = User::new("alice", ["dev"]);
+    let attributes = creation(&user);
+    let cluster = Cluster::with("{}");
+    let everything = resources("deployments", &json!({}));
+    // All sets of up to seven of them, in two orders, and some with one that no other policy has.
+    let policies: Vec<_> = (0..384_usize)
+        .map(|at| {
+            let mut chosen: Vec<_> = (0..POOL.len()).filter(|one| at >> one & 1 == 1).collect();
+            if at >= 128 {
+                chosen.reverse();
+            }
+            let mut expressions: Vec<_> = chosen.iter().map(|one| POOL[*one].to_owned()).collect();
+            if at >= 256 {
+                expressions.push(format!("request.name != 'only-{at}'"));
+            }
+            let conditions = expressions.iter().enumerate();
+            let conditions: Vec<_> = conditions
+                .map(|(at, one)| json!({"name": format!("c{at}"), "expression": one}))
+                .collect();
+            let spec =
+                json!({"matchConditions": conditions, "validations": [{"expression": "true"}]});
+            policy(&format!("p{at}"), &everything, &spec)
+        })
+        .collect();
+    let bindings: Vec<_> = (0..384).map(|at| binding(&format!("p{at}"))).collect();
+    let mut expected = Vec::new();
+    for (policy, binding) in policies.iter().zip(&bindings) {
+        let alone = PolicySet::compile(std::slice::from_ref(policy), std::slice::from_ref(binding));
+        if alone.may_match(&attributes, &cluster) {
+            expected.push(policy.metadata.name.clone().unwrap());
+        }
+    }
+    let set = PolicySet::compile(&policies, &bindings);
+    let possible = set.possible(&attributes, &cluster).into_iter();
+    let possible: Vec<_> = possible.map(|one| one.name.to_owned()).collect();
+    assert_eq!(possible, expected);
+    assert!((100..350).contains(&expected.len()), "{}", expected.len());
+}

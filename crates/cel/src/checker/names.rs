@@ -20,35 +20,37 @@ impl Checker<'_> {
         candidates
     }
 
-    /// What a name refers to, and its type.
+    /// What a name refers to, and its type. A leading dot only says that no namespace is to be tried: variables of
+    /// comprehensions are found with it, too.
     fn lookup(&self, name: &str) -> Option<(CelType, Reference)> {
+        if self.scope.container.is_empty() {
+            return self.declared(name.strip_prefix('.').unwrap_or(name));
+        }
+        let candidates = self.candidates(name);
+        candidates.iter().find_map(|name| self.declared(name))
+    }
+
+    /// What a fully qualified name refers to, the innermost variable of a comprehension first.
+    pub(super) fn declared(&self, name: &str) -> Option<(CelType, Reference)> {
         if let Some(local) = self.locals.iter().rev().find(|local| local.name == name) {
             return Some((local.of.clone(), Reference::Local(local.number)));
         }
-        if self.scope.container.is_empty() {
-            return self.lookup_full(name.strip_prefix('.').unwrap_or(name));
-        }
-        let candidates = self.candidates(name);
-        candidates.iter().find_map(|name| self.lookup_full(name))
+        self.lookup_full(name)
     }
 
-    pub(super) fn lookup_full(&self, name: &str) -> Option<(CelType, Reference)> {
+    fn lookup_full(&self, name: &str) -> Option<(CelType, Reference)> {
         if let Some((number, of)) = self.scope.variables.get(name) {
             return Some((of.clone(), Reference::Variable(*number)));
         }
         if let Some((of, value)) = self.scope.declarations.constants.get(name) {
             return Some((of.clone(), Reference::Constant(value.clone())));
         }
-        let of = if let Some(object) = self.scope.objects.get(name) {
-            CelType::Object(object.name.clone())
-        } else if let Some(of) = self.scope.declarations.types.get(name) {
-            of.clone()
-        } else {
-            let of = self.scope.checked_only(name)?;
-            return Some((CelType::type_of(of), Reference::Undefined(name.into())));
-        };
-        let value = CelValue::type_value(of.clone());
-        Some((CelType::type_of(of), Reference::Constant(value)))
+        if let Some(of) = self.scope.declarations.types.get(name) {
+            let value = CelValue::type_value(of.clone());
+            return Some((CelType::type_of(of.clone()), Reference::Constant(value)));
+        }
+        let of = self.scope.checked_only(name)?;
+        Some((CelType::type_of(of), Reference::Undefined(name.into())))
     }
 
     /// Makes names of types of the variables whose value is a type: the original takes every name of such a type for one.
@@ -58,9 +60,10 @@ impl Checker<'_> {
                 return None;
             };
             let of = self.substitutions.substitute(&self.type_of(*id), true);
+            let name = name.strip_prefix('.').unwrap_or(name);
             matches!(of, CelType::Type(_)).then(|| match self.lookup_full(name) {
                 Some((_, constant @ Reference::Constant(_))) => (*id, constant),
-                _ => (*id, Reference::Undefined(name.clone())),
+                _ => (*id, Reference::Undefined(name.into())),
             })
         });
         let named: Vec<_> = named.collect();

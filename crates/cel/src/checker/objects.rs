@@ -9,6 +9,9 @@ use crate::types::CelType;
 const MESSAGES: &str = "google.protobuf.";
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";
+/// The types of messages that stand for any value, and for one that may be null. There are no values of them.
+const ANY: &str = "any";
+const WRAPPER: &str = "wrapper";
 
 /// What an object literal says about its name.
 struct NamedType {
@@ -27,11 +30,27 @@ enum FieldType {
 }
 
 impl CheckerScope {
-    /// A type whose name is known while types are checked, but not later.
+    /// A type whose name is known while types are checked, but not later: one with declared fields, and messages that
+    /// stand for other types.
     pub(super) fn checked_only(&self, name: &str) -> Option<CelType> {
-        match name {
-            "timestamp" if self.basic_types_are_objects => Some(CelType::Timestamp),
-            "duration" if self.basic_types_are_objects => Some(CelType::Duration),
+        if let Some(object) = self.objects.get(name) {
+            return Some(CelType::Object(object.name.clone()));
+        }
+        let wrapper = |of| Some(CelType::opaque_with(WRAPPER, [of]));
+        match name.strip_prefix(MESSAGES) {
+            Some("Any") => Some(CelType::opaque(ANY)),
+            Some("ListValue") => Some(CelType::list(CelType::Dyn)),
+            Some("Struct") => Some(CelType::map(CelType::String, CelType::Dyn)),
+            Some("Value") => Some(CelType::Dyn),
+            Some("BoolValue") => wrapper(CelType::Bool),
+            Some("BytesValue") => wrapper(CelType::Bytes),
+            Some("DoubleValue" | "FloatValue") => wrapper(CelType::Double),
+            Some("Int32Value" | "Int64Value") => wrapper(CelType::Int),
+            Some("StringValue") => wrapper(CelType::String),
+            Some("UInt32Value" | "UInt64Value") => wrapper(CelType::Uint),
+            None if !self.basic_types_are_objects => None,
+            None if name == "timestamp" => Some(CelType::Timestamp),
+            None if name == "duration" => Some(CelType::Duration),
             _ => None,
         }
     }
@@ -93,12 +112,8 @@ impl Checker<'_> {
         if name.trim_start_matches('.').starts_with(MESSAGES) {
             return None;
         }
-        if let Some(local) = self.locals.iter().rev().find(|local| local.name == name) {
-            let (name, of) = (name.to_owned(), local.of.clone());
-            return Some(NamedType { name, of });
-        }
         self.candidates(name).into_iter().find_map(|name| {
-            let (of, _) = self.lookup_full(&name)?;
+            let (of, _) = self.declared(&name)?;
             Some(NamedType { name, of })
         })
     }

@@ -309,7 +309,7 @@ pub(super) fn parse_network(text: &str) -> Result<Network, String> {
         return wrong("IPv6 zones cannot be present in a prefix");
     }
     let leading = length.len() > 1 && !matches!(length.as_bytes()[0], b'1'..=b'9');
-    let Some(bits) = length.parse::<i32>().ok().filter(|_| !leading) else {
+    let Some(bits) = length.parse::<i64>().ok().filter(|_| !leading) else {
         return wrong(&format!("bad bits after slash: {}", go_quote(length)));
     };
     let most = if address.is_ipv4() { 32 } else { 128 };

@@ -90,7 +90,7 @@ impl AuthorizationAnswer {
 
 /// Declares an opaque type whose values only have member functions.
 macro_rules! receiver {
-    ($name:ident, $inside:ty, $text:literal, $doc:literal) => {
+    ($name:ident, $inside:ty, $text:literal, $go:literal, $doc:literal) => {
         #[doc = $doc]
         #[derive(Clone)]
         struct $name($inside);
@@ -112,6 +112,10 @@ macro_rules! receiver {
         impl CelOpaque for $name {
             fn type_name(&self) -> &str {
                 Self::NAME
+            }
+
+            fn go_type(&self) -> &'static str {
+                concat!("library.", $go)
             }
 
             fn as_any(&self) -> &dyn Any {
@@ -137,30 +141,35 @@ receiver!(
     Authorizer,
     CheckBuilder,
     "Authorizer",
+    "authorizerVal",
     "The user or service account that checks are about."
 );
 receiver!(
     PathCheck,
     CheckBuilder,
     "PathCheck",
+    "pathCheckVal",
     "A check of a path, without a verb yet."
 );
 receiver!(
     GroupCheck,
     CheckBuilder,
     "GroupCheck",
+    "groupCheckVal",
     "A check of an API group, without a resource yet."
 );
 receiver!(
     ResourceCheck,
     CheckBuilder,
     "ResourceCheck",
+    "resourceCheckVal",
     "A check of a resource, without a verb yet."
 );
 receiver!(
     Decision,
     AuthorizationAnswer,
     "Decision",
+    "decisionVal",
     "The decision about a check."
 );
 

@@ -28,6 +28,10 @@ impl CelOpaque for CidrValue {
         NET_CIDR
     }
 
+    fn go_type(&self) -> &'static str {
+        "cel.CIDR"
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -108,6 +108,10 @@ impl CelOpaque for FormatValue {
         NAMED_FORMAT
     }
 
+    fn go_type(&self) -> &'static str {
+        "cel.Format"
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -28,6 +28,10 @@ impl CelOpaque for IpValue {
         NET_IP
     }
 
+    fn go_type(&self) -> &'static str {
+        "cel.IP"
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -54,6 +54,10 @@ impl CelOpaque for QuantityValue {
         QUANTITY
     }
 
+    fn go_type(&self) -> &'static str {
+        "cel.Quantity"
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -67,7 +71,10 @@ impl CelOpaque for QuantityValue {
     fn work(&self) -> u64 {
         match &self.amount {
             Amount::Small { .. } => 2,
-            Amount::Large { digits, .. } => 40 + square(digits.bits() / 64),
+            Amount::Large { digits, .. } => {
+                let words = digits.bits() / 64;
+                40 + 8 * words.saturating_sub(FEW_WORDS) + many_digits(words)
+            }
         }
     }
 
@@ -124,7 +131,8 @@ fn is_quantity<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'
 
 /// Reads a quantity; one with many digits takes the square of their number.
 fn parse_within(text: &str, work: &mut CelWork<'_>) -> Result<Result<Amount, String>, CelError> {
-    work.burn(4 + square(text.len() as u64 / 20))?;
+    let length = text.len() as u64;
+    work.burn(4 + length.saturating_sub(FEW_DIGITS) + many_digits(length / 20))?;
     let parsed = parse(text);
     if parsed.as_ref().is_err_and(|why| why == TOO_MANY_DIGITS) {
         return Err(CelError::own_limit(TOO_MANY_DIGITS));
@@ -135,8 +143,13 @@ fn parse_within(text: &str, work: &mut CelWork<'_>) -> Result<Result<Amount, Str
     Ok(parsed)
 }
 
-fn square(words: u64) -> u64 {
-    words.saturating_mul(words)
+/// So many digits, and so many machine words, take no longer than a function call.
+const FEW_DIGITS: u64 = 100;
+const FEW_WORDS: u64 = 8;
+
+/// The steps of what takes the square of a number of machine words.
+fn many_digits(words: u64) -> u64 {
+    words.saturating_mul(words) / 64
 }
 
 fn declare_views(to: &mut CelDeclarations) {

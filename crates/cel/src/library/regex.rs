@@ -128,7 +128,7 @@ fn find<'a>(args: &[CelValue<'a>], pattern: &Pattern, work: &mut CelWork<'_>) ->
 }
 
 /// The steps of making a value of a match.
-const MATCH: u64 = 20;
+const MATCH: u64 = 9;
 
 fn find_all<'a>(args: &[CelValue<'a>], pattern: &Pattern, work: &mut CelWork<'_>) -> CelResult<'a> {
     let of = re2::searched(args)?;

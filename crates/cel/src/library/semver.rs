@@ -43,6 +43,10 @@ impl CelOpaque for SemverValue {
         SEMVER
     }
 
+    fn go_type(&self) -> &'static str {
+        "cel.Semver"
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -48,6 +48,15 @@ fn declare_types(to: &mut CelDeclarations) {
     ] {
         to.type_name(of);
     }
+    // Of protocol buffers, only names are there.
+    for message in [
+        "google.protobuf.Empty",
+        "google.protobuf.Struct.FieldsEntry",
+    ] {
+        to.type_name(CelType::object(message));
+    }
+    let no_value = "google.protobuf.NullValue.NULL_VALUE";
+    to.constant(no_value, CelType::Int, CelValue::Int(0));
 }
 
 /// A function that the evaluator implements itself.

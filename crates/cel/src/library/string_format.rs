@@ -17,6 +17,11 @@ const PRECISION: usize = 6;
 /// The maximum length, in bytes, of a string that one call builds.
 const MOST_BYTES: usize = 20_000_000;
 
+/// The greatest number whose next digit the original reads: it takes a precision with a longer one for no number, and prints
+/// an error in place of the double.
+const MOST_BEFORE_LAST_DIGIT: usize = 1_000_000;
+const NO_VERB: &str = "%!(NOVERB)";
+
 /// The steps of printing a double, and of one digit after its point.
 const DOUBLE: u64 = 60;
 const DIGIT: u64 = 6;
@@ -222,6 +227,11 @@ impl FormatVerb {
         // Negative zero is printed without its sign.
         let value = if value == 0.0 { 0.0 } else { value };
         match self {
+            Self::Scientific(number) | Self::Fixed(number)
+                if number / 10 > MOST_BEFORE_LAST_DIGIT =>
+            {
+                out.push(NO_VERB)
+            }
             Self::Scientific(width) => {
                 let text = scientific(value);
                 // The original keeps the lowest 16 bits of a width.

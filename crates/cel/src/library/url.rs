@@ -27,6 +27,10 @@ impl CelOpaque for UrlValue {
         URL
     }
 
+    fn go_type(&self) -> &'static str {
+        "cel.URL"
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

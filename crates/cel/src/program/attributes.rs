@@ -272,7 +272,7 @@ impl<'a> Evaluator<'a, '_> {
             }
             QualifierKey::Const(key) => (find(value, key), Ok(key.borrowed())),
             QualifierKey::Code(id) => {
-                let key = self.part(*id).and_then(|key| self.check_key(key, *id));
+                let key = self.key(*id);
                 let reading = key.as_ref().map_or(0, CelValue::reading_work);
                 self.work.burn(LOOKUP + reading)?;
                 match &key {
@@ -286,6 +286,24 @@ impl<'a> Evaluator<'a, '_> {
         self.settle(found, key, list, optional, test)
     }
 
+    /// The key or index that `code` gives.
+    fn key(&mut self, code: CodeId) -> CelResult<'a> {
+        let program = self.program;
+        if let Code::Attribute(attribute) = &program.code[code.index()]
+            && attribute.qualifiers.is_empty()
+            && let AttributeRoot::Conditional { condition, yes, no } = &attribute.root
+        {
+            // What the error says depends on the branch.
+            return match self.eval(*condition)? {
+                CelValue::Bool(true) => self.key(*yes),
+                CelValue::Bool(false) => self.key(*no),
+                _ => Err(CelError::no_such_overload()),
+            };
+        }
+        let key = self.part(code)?;
+        self.check_key(key, code)
+    }
+
     /// Refuses values that cannot be keys or indexes. The error has the Go type of what `code` is.
     fn check_key(&self, key: CelValue<'a>, code: CodeId) -> CelResult<'a> {
         let of = match &key {
@@ -294,9 +312,11 @@ impl<'a> Evaluator<'a, '_> {
             | CelValue::Uint(_)
             | CelValue::Bool(_)
             | CelValue::Double(_) => return Ok(key),
+            CelValue::Map(_) if self.is_lazy_object(code) => "*lazy.MapValue",
             CelValue::List(_) | CelValue::Map(_) if !self.is_of_variable(code) => {
                 go_type_of_container(&key)
             }
+            CelValue::Null if self.is_of_variable(code) => "<nil>",
             other => go_type(other),
         };
         Err(CelError::new(format!("invalid qualifier type: {of}")))
@@ -308,12 +328,23 @@ impl<'a> Evaluator<'a, '_> {
             return false;
         };
         match &attribute.root {
-            AttributeRoot::Variable(_) => true,
+            AttributeRoot::Variable(number) => !self.bindings.is_lazy(*number),
             AttributeRoot::Conditional { yes, no, .. } => {
                 self.is_of_variable(*yes) && self.is_of_variable(*no)
             }
             AttributeRoot::Local(_) | AttributeRoot::Code(_) => false,
         }
+    }
+
+    /// Whether a value is all of the lazy variable.
+    fn is_lazy_object(&self, code: CodeId) -> bool {
+        let Code::Attribute(attribute) = &self.program.code[code.index()] else {
+            return false;
+        };
+        let AttributeRoot::Variable(number) = &attribute.root else {
+            return false;
+        };
+        attribute.qualifiers.is_empty() && self.bindings.is_lazy(*number)
     }
 
     /// Charges one qualifier, and turns an absent value into the result of a test, into `None` or into an error.
@@ -414,6 +445,7 @@ fn index_of(key: &CelValue<'_>) -> Result<i64, CelError> {
 fn go_type_of_container(value: &CelValue<'_>) -> &'static str {
     match value {
         CelValue::Map(_) => "*types.baseMap",
+        CelValue::List(list) if list.is_joined() => "*types.concatList",
         _ => "*types.baseList",
     }
 }
@@ -435,6 +467,6 @@ pub(super) fn go_type(value: &CelValue<'_>) -> &'static str {
         CelValue::List(_) | CelValue::Map(_) => go_type_of_container(value),
         CelValue::Type(_) => "*types.Type",
         CelValue::Optional(_) => "*types.Optional",
-        CelValue::Opaque(_) => "opaque value",
+        CelValue::Opaque(of) => of.go_type(),
     }
 }

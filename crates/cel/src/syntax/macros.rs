@@ -138,10 +138,13 @@ impl MacroExpansion<'_> {
         }
     }
 
-    /// Whether `id` is a constant, or the literal of a map or an object.
+    /// Whether `id` is a constant, the literal of a map or an object, or what has an error and is nothing.
     pub fn is_literal_or_map(&self, id: ExprId) -> bool {
         let expr = self.ast.expr(id);
-        matches!(expr, Expr::Literal(_) | Expr::Map(_) | Expr::Object { .. })
+        matches!(
+            expr,
+            Expr::Error | Expr::Literal(_) | Expr::Map(_) | Expr::Object { .. }
+        )
     }
 
     /// The operand and the field, if `id` is `operand.field`.

@@ -487,7 +487,7 @@ impl<'s> Parser<'s> {
                 Err(error) => {
                     let at = self.ast.offset(error.at);
                     self.report(at, error.message);
-                    return self.add(offset, Expr::Error);
+                    return self.add(at, Expr::Error);
                 }
             }
         }

@@ -27,6 +27,7 @@ enum ListKind<'a> {
 struct ListData<'a> {
     values: Vec<CelValue<'a>>,
     size: ValueSize,
+    is_joined: bool,
 }
 
 #[derive(Debug)]
@@ -46,8 +47,26 @@ impl<'a> CelList<'a> {
     /// If the list would nest deeper than [`MAX_DEPTH`](super::MAX_DEPTH) or have more than
     /// [`MAX_NODES`](super::MAX_NODES) parts.
     pub fn new(values: Vec<CelValue<'a>>) -> Result<Self, CelError> {
+        Self::of_values(values, false)
+    }
+
+    fn of_values(values: Vec<CelValue<'a>>, is_joined: bool) -> Result<Self, CelError> {
         let size = ValueSize::of(&values).check()?;
-        Ok(Self(ListKind::Shared(Arc::new(ListData { values, size }))))
+        Ok(Self(ListKind::Shared(Arc::new(ListData {
+            values,
+            size,
+            is_joined,
+        }))))
+    }
+
+    /// Whether `+` made the list of two that are not empty.
+    pub(crate) fn is_joined(&self) -> bool {
+        match &self.0 {
+            ListKind::Json(_) => false,
+            ListKind::Borrowed(data) => data.is_joined,
+            ListKind::Shared(data) => data.is_joined,
+            ListKind::Joined(_) => true,
+        }
     }
 
     /// The elements of a JSON array.
@@ -144,7 +163,7 @@ impl<'a> CelList<'a> {
             if len > 1_000_000 {
                 return Err(CelError::own_limit("list is too large"));
             }
-            return Self::new(self.iter().chain(other).collect());
+            return Self::of_values(self.iter().chain(other).collect(), true);
         }
         Ok(Self(ListKind::Joined(Arc::new(JoinedLists {
             first: self.clone(),

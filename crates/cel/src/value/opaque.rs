@@ -10,6 +10,11 @@ pub trait CelOpaque: Any + Debug + Send + Sync {
     /// The name of the type, as declared with [`CelType::opaque`](crate::CelType::opaque).
     fn type_name(&self) -> &str;
 
+    /// The name of the original's Go type, which some of its messages show.
+    fn go_type(&self) -> &'static str {
+        "opaque value"
+    }
+
     /// This value as `dyn Any`, which [`CelValue::as_opaque`](crate::CelValue::as_opaque) downcasts.
     fn as_any(&self) -> &dyn Any;
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::OnceLock;
 
 use super::{CelError, CelWork, work_of_bytes};
+use crate::unicode;
 
 /// How many bytes are quoted between two looks at the interrupt.
 const PIECE: usize = 64 << 10;
@@ -86,8 +87,8 @@ fn push_hex(to: &mut String, before: &str, c: char, digits: usize) {
     to.push_str(std::str::from_utf8(&text[..digits]).unwrap_or_default());
 }
 
-/// For each 256 characters, which of them are printable. Computing that for one character takes about 100 ns, because
-/// the standard library searches a list, so it is done once for all characters around one that is asked for.
+/// For each 256 characters, which of them are printable. Finding that of one character takes a search, so it is done once for all
+/// characters around one that is asked for.
 static PRINTABLE: [OnceLock<[u64; 4]>; 0x1100] = [const { OnceLock::new() }; 0x1100];
 
 /// Whether Go's `%q` prints the character as it is: letters, marks, numbers, punctuation, symbols and the ASCII space.
@@ -103,20 +104,11 @@ fn is_printable(c: char) -> bool {
 fn printable_block(block: u32) -> [u64; 4] {
     let mut printable = [0; 4];
     for low in 0..256 {
-        if char::from_u32(block << 8 | low).is_some_and(find_printable) {
+        if char::from_u32(block << 8 | low).is_some_and(unicode::is_printable) {
             printable[(low >> 6) as usize] |= 1 << (low & 63);
         }
     }
     printable
-}
-
-fn find_printable(c: char) -> bool {
-    // This is the only access to the standard library's table of printable characters. It counts marks as printable
-    // only after another character.
-    let mut buffer = [b'a'; 5];
-    let length = 1 + c.encode_utf8(&mut buffer[1..]).len();
-    let text = std::str::from_utf8(&buffer[..length]).unwrap_or_default();
-    text.escape_debug().nth(1) == Some(c)
 }
 
 /// Bytes as Go's `%q` prints them as a string: invalid UTF-8 as `\xff`.
@@ -153,7 +145,7 @@ mod tests {
     #[test]
     fn what_is_remembered_of_characters_is_what_was_found() {
         for c in ('\u{80}'..='\u{20ff}').chain('\u{1f000}'..='\u{1f2ff}') {
-            assert_eq!(is_printable(c), find_printable(c), "{c:?}");
+            assert_eq!(is_printable(c), unicode::is_printable(c), "{c:?}");
         }
     }
 }

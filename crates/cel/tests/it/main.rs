@@ -23,5 +23,6 @@ mod patterns;
 mod properties;
 mod values;
 mod variables;
+mod within_cost;
 mod work;
 mod worlds;

@@ -4,6 +4,7 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::refused::{INVALID_ESCAPE, INVALID_RANGE, Refused};
 use super::tables::{self, NamedClass};
+use crate::unicode::{fold, negate};
 use std::sync::Arc;
 
 /// The highest code point.
@@ -49,7 +50,7 @@ pub(super) enum ClassOf {
 }
 
 impl ClassOf {
-    fn class(&self) -> &ClassUnicode {
+    pub(super) fn class(&self) -> &ClassUnicode {
         match self {
             Self::Named(named) => &named.class,
             Self::Own(class) => class,
@@ -116,12 +117,12 @@ fn union(
     negated: bool,
 ) -> (ClassUnicode, u64) {
     let mut class = ClassUnicode::new(plain);
-    let steps = if folds { tables::fold(&mut class) } else { 0 };
+    let steps = if folds { fold(&mut class) } else { 0 };
     if !folded.is_empty() {
         class.union(&ClassUnicode::new(folded));
     }
     if negated {
-        class.negate();
+        negate(&mut class);
     }
     (class, steps)
 }

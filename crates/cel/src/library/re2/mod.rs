@@ -174,7 +174,7 @@ impl PatternSearch<'_, '_> {
     /// As [`find`](Self::find).
     fn is_match(&mut self, work: &mut CelWork<'_>) -> Result<bool, CelError> {
         match &mut self.engine {
-            SearchEngine::Small { regex, .. } => Ok(regex.is_match(self.text)),
+            SearchEngine::Small { regex, tree, .. } => Ok(small::is_match(regex, tree, self.text)),
             SearchEngine::Stepped(search) => Ok(search.find(0, true, work)?.is_some()),
             SearchEngine::Machine(machine) => Ok(machine.find(0, true, work)?.is_some()),
         }
@@ -286,3 +286,6 @@ impl CelFunction for MatchesConstant {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod unicode_tests;

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use regex_syntax::hir::ClassUnicode;
 
+use crate::unicode::negate;
+
 use super::{
     charset::CharSet,
     class::{self, ClassOf, ParsedClass, escape},
@@ -211,7 +213,7 @@ impl<'p> Parser<'p> {
         if !self.group.flags.any {
             class = tables::range('\n', '\n');
         }
-        class.negate();
+        negate(&mut class);
         let class = ClassOf::Own(class);
         self.push_class(ParsedClass { class, steps: 2 }, &self.rest[1..])
     }

@@ -14,9 +14,9 @@ const MAX_STEPS: u64 = 500_000;
 const MAX_INSTRUCTIONS: u64 = 300_000;
 
 /// The steps and the memory in bytes of a machine, and of each of its instructions.
-const MACHINE_STEPS: u64 = 200;
+const MACHINE_STEPS: u64 = 100;
 const MACHINE_BYTES: u64 = 200;
-const INSTRUCTION_STEPS: u64 = 2;
+const INSTRUCTION_STEPS: u64 = 1;
 const INSTRUCTION_BYTES: u64 = 12;
 
 /// So many ranges of a class count as one atom when a text is searched.

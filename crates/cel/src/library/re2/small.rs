@@ -76,6 +76,17 @@ pub(super) fn find(regex: &Regex, text: &str, from: usize) -> Option<(usize, usi
     Some((found.start(), found.end()))
 }
 
+/// Whether there is a match.
+///
+/// When the crate is asked only that, it ends at the first match, and if that is an empty one within a character, which is none, it
+/// does not see that a longer one began before.
+pub(super) fn is_match(regex: &Regex, tree: &PatternTree, text: &str) -> bool {
+    if tree.is_nullable(tree.root) {
+        return find(regex, text, 0).is_some();
+    }
+    regex.is_match(text)
+}
+
 /// The pattern below a node, as the crate takes it.
 pub(super) fn hir(tree: &PatternTree, id: NodeId) -> Hir {
     let all = |first| tree.list(first).map(|id| hir(tree, id)).collect();

@@ -170,8 +170,13 @@ impl SearchAutomata {
         read: &mut ReadBytes,
         work: &mut CelWork<'_>,
     ) -> Result<Option<(usize, usize)>, Stop> {
+        // Where the first end may be within a character, a longer match may have begun before.
+        let stops = any && !tree.is_nullable(tree.root);
         let end = loop {
-            let Some(end) = self.forward.run(text, from..text.len(), any, read, work)? else {
+            let Some(end) = self
+                .forward
+                .run(text, from..text.len(), stops, read, work)?
+            else {
                 return Ok(None);
             };
             if text.is_char_boundary(end) {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind};
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
 use super::charset::CharSet;
+use crate::unicode::{assigned, fold, negate, unassigned};
 
 /// A class that has a name.
 #[derive(Debug)]
@@ -28,10 +29,24 @@ type TableKey = (Box<str>, bool, bool);
 /// The classes that were named so far. There are some two hundred names, and each is kept in four forms at most: 3 MB.
 static TABLES: LazyLock<Mutex<HashMap<TableKey, Arc<NamedClass>>>> = LazyLock::new(Mutex::default);
 
+/// The scripts that have a class, by their long names. Go 1.25 and 1.26 do not find those whose names have an underscore or a capital
+/// letter within, and their Unicode has no newer ones.
+const SCRIPTS: &str = "adlam ahom arabic armenian avestan balinese bamum batak bengali bhaiksuki bopomofo brahmi \
+    braille buginese buhid carian chakma cham cherokee chorasmian common coptic cuneiform \
+    cypriot cyrillic deseret devanagari dogra duployan elbasan elymaic ethiopic georgian \
+    glagolitic gothic grantha greek gujarati gurmukhi han hangul hanunoo hatran hebrew \
+    hiragana inherited javanese kaithi kannada katakana kawi kharoshthi khmer khojki khudawadi \
+    lao latin lepcha limbu lisu lycian lydian mahajani makasar malayalam mandaic manichaean \
+    marchen medefaidrin miao modi mongolian mro multani myanmar nabataean nandinagari newa nko \
+    nushu ogham oriya osage osmanya palmyrene phoenician rejang runic samaritan saurashtra \
+    sharada shavian siddham sinhala sogdian soyombo sundanese syriac tagalog tagbanwa takri \
+    tamil tangsa tangut telugu thaana thai tibetan tifinagh tirhuta toto ugaritic vai vithkuqi \
+    wancho yezidi yi";
+
 /// The class of a general category or a script, or of all other characters.
 ///
 /// As in Go, the case of letters does not matter, nor do underscores, dashes and spaces. Categories have short and long
-/// names, scripts only long ones. (Go 1.25 and 1.26 do not find the scripts whose names have an underscore.)
+/// names, scripts only long ones.
 pub(super) fn property(name: &str, folds: bool, negated: bool) -> Option<Arc<NamedClass>> {
     let name = name.replace(['_', '-', ' '], "").to_ascii_lowercase();
     let key = (name.into(), folds, negated);
@@ -40,11 +55,12 @@ pub(super) fn property(name: &str, folds: bool, negated: bool) -> Option<Arc<Nam
         return Some(Arc::clone(known));
     }
     let mut class = named(&key.0)?;
-    if folds {
+    // Go has no characters that differ in case from those of the letters that have a case.
+    if folds && !["lc", "casedletter"].contains(&&*key.0) {
         fold(&mut class);
     }
     if negated {
-        class.negate();
+        negate(&mut class);
     }
     let made = NamedClass::new(class);
     tables().insert(key, Arc::clone(&made));
@@ -52,51 +68,37 @@ pub(super) fn property(name: &str, folds: bool, negated: bool) -> Option<Arc<Nam
 }
 
 fn named(name: &str) -> Option<ClassUnicode> {
-    /// The scripts whose long name has four letters, as all short names have.
-    const FOUR_LETTERS: [&str; 7] = ["ahom", "cham", "kawi", "lisu", "modi", "thai", "toto"];
+    /// Of another category since a later version.
+    const NONSPACING: char = '\u{1171e}';
 
     match name {
         "any" => return Some(range('\0', char::MAX)),
         "ascii" => return Some(range('\0', '\x7f')),
         "assigned" => {
-            let mut unassigned = of_crate("gc", "cn")?;
-            unassigned.negate();
-            return Some(unassigned);
+            let mut all = unassigned();
+            negate(&mut all);
+            return Some(all);
         }
         // No text has surrogates.
         "cs" | "surrogate" => return Some(ClassUnicode::empty()),
         _ => {}
+    }
+    if SCRIPTS.split(' ').any(|script| script == name) {
+        return of_crate("sc", name).map(assigned);
     }
     // The crate `regex-syntax` ignores a leading `is`, with which no name in Unicode begins.
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if name.is_empty() || !is_plain || name.starts_with("is") {
         return None;
     }
-    let is_script = name.len() != 4 || FOUR_LETTERS.contains(&name);
-    of_crate("gc", name).or_else(|| is_script.then(|| of_crate("sc", name)).flatten())
-}
-
-/// The characters that another one may differ from in case alone, and some that none does.
-static CASED: LazyLock<ClassUnicode> = LazyLock::new(|| {
-    let cased = r"[\p{Cased}\p{CWCM}\p{CWCF}]";
-    let parsed = regex_syntax::parse(cased).map(Hir::into_kind);
-    match parsed {
-        Ok(HirKind::Class(Class::Unicode(class))) => class,
-        // All characters, which takes longer.
-        _ => range('\0', char::MAX),
+    let mut category = assigned(of_crate("gc", name)?);
+    match name {
+        "c" | "other" | "cn" | "unassigned" => category.union(&unassigned()),
+        "mn" | "nonspacingmark" => category.union(&range(NONSPACING, NONSPACING)),
+        "mc" | "spacingmark" => category.difference(&range(NONSPACING, NONSPACING)),
+        _ => {}
     }
-});
-
-/// Adds the characters that differ from those of a class in case alone. Returns the steps that it took: one for each character
-/// that has a case. (The crate looks at every character of a class, which for a range of all of them takes 10 ms.)
-pub(super) fn fold(class: &mut ClassUnicode) -> u64 {
-    let mut cased = class.clone();
-    cased.intersect(&CASED);
-    let steps = cased.ranges().iter().map(ClassUnicodeRange::len);
-    let steps = steps.sum::<usize>() as u64;
-    cased.case_fold_simple();
-    class.union(&cased);
-    steps
+    Some(category)
 }
 
 pub(super) fn range(first: char, last: char) -> ClassUnicode {
@@ -120,28 +122,6 @@ fn of_crate(property: &str, value: &str) -> Option<ClassUnicode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_character_that_has_a_case_is_known() {
-        let has_case = |character: char| {
-            let mut class = range(character, character);
-            class.case_fold_simple();
-            class != range(character, character)
-        };
-        let set = CharSet::of(&CASED);
-        let mut count = 0;
-        for character in ('\0'..=char::MAX).filter(|one| has_case(*one)) {
-            assert!(set.contains(character), "{character:?}");
-            count += 1;
-        }
-        assert!(count > 2_000, "{count}");
-        let mut all = range('\0', char::MAX);
-        assert!((2_000..10_000).contains(&fold(&mut all)));
-        assert_eq!(all, range('\0', char::MAX));
-        let mut some = range('k', 'k');
-        assert_eq!(fold(&mut some), 1);
-        assert!(CharSet::of(&some).contains('\u{212a}'));
-    }
 
     #[test]
     fn a_class_is_made_once() {

@@ -51,6 +51,10 @@ fn matches(pattern: &str, text: &str) -> bool {
             Ok(found)
         );
     }
+    if let Some(mut search) = stepped(&compiled(pattern).unwrap(), text) {
+        let in_pieces = search.find(0, true, &mut plenty());
+        assert_eq!(in_pieces.map(|any| any.is_some()), Ok(found), "{pattern}");
+    }
     found
 }
 

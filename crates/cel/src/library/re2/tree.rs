@@ -10,6 +10,7 @@ use std::sync::Arc;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::charset::CharSet;
+use crate::unicode::{fold, may_have_case};
 
 /// The number of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,11 +158,14 @@ impl TreeBuilder {
     }
 
     fn folded(&mut self, character: char) -> Option<u32> {
+        if !may_have_case(character) {
+            return None;
+        }
         if let Some(known) = self.folded.get(&character) {
             return *known;
         }
         let mut class = ClassUnicode::new([ClassUnicodeRange::new(character, character)]);
-        class.case_fold_simple();
+        fold(&mut class);
         let has_case = class
             .ranges()
             .iter()
