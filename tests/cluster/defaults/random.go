@@ -6,7 +6,9 @@ import (
 	"math"
 	"math/rand"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -78,6 +80,10 @@ func (d drawer) thin(tree map[string]any, keep float64, depth int) {
 		}
 		switch value := tree[name].(type) {
 		case string:
+			// Random text stands where a type of its own does, which knows its values.
+			if values == nil && strings.ContainsFunc(value, func(letter rune) bool { return letter > unicode.MaxASCII }) {
+				values = texts
+			}
 			if values != nil {
 				tree[name] = values[d.random.Intn(len(values))]
 			}

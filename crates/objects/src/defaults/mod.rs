@@ -10,14 +10,46 @@
 //!
 //! Source: `SetDefaults_*` and `SetObjectDefaults_*` in `k8s.io/kubernetes/pkg/apis`.
 
+mod fields;
+mod image;
+mod pod;
+mod resources;
 #[cfg(test)]
 mod tests;
+mod volumes;
+mod workloads;
 
 use serde_json::Value;
+
+use fields::JsonObject;
 
 /// Sets the defaults of a built-in kind in an object of it; there are none for other kinds.
 ///
 /// Costs time linear in the size of the object.
 pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
-    let _ = (group, version, kind, object);
+    if let Some(defaults) = defaults_of(group, version, kind)
+        && let Some(object) = object.as_object_mut()
+    {
+        defaults(object);
+    }
+}
+
+/// What sets the defaults of a kind.
+type Defaults = fn(&mut JsonObject);
+
+fn defaults_of(group: &str, version: &str, kind: &str) -> Option<Defaults> {
+    Some(match (group, version, kind) {
+        ("", "v1", "PersistentVolume") => volumes::persistent_volume,
+        ("", "v1", "PersistentVolumeClaim") => volumes::claim,
+        ("", "v1", "Pod") => pod::pod,
+        ("", "v1", "PodTemplate") => |object| pod::template(object, "template"),
+        ("", "v1", "ReplicationController") => workloads::replication_controller,
+        ("apps", "v1", "DaemonSet") => workloads::daemon_set,
+        ("apps", "v1", "Deployment") => workloads::deployment,
+        ("apps", "v1", "ReplicaSet") => workloads::replica_set,
+        ("apps", "v1", "StatefulSet") => workloads::stateful_set,
+        ("batch", "v1", "CronJob") => workloads::cron_job,
+        ("batch", "v1", "Job") => workloads::job,
+        _ => return None,
+    })
 }
