@@ -71,11 +71,9 @@ fn of_pods_alone(spec: &mut JsonObject) {
 
 /// On the network of its node, a container's port is the node's.
 fn host_port(port: &mut JsonObject) {
-    if is_zero(port, "hostPort")
-        && !is_zero(port, "containerPort")
-        && let Some(number) = port.get("containerPort").cloned()
-    {
-        port.insert("hostPort".to_owned(), number);
+    let number = port.get("containerPort").and_then(Value::as_i64);
+    if let Some(number) = number.filter(|&number| number != 0) {
+        zero_to(port, "hostPort", number);
     }
 }
 
