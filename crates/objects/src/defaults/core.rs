@@ -111,7 +111,7 @@ pub(super) fn node(node: &mut JsonObject) {
     round(status, "allocatable");
 }
 
-/// The defaults of a LimitRange: a container's limits are at most the largest ones, its requests its limits.
+/// The defaults of a `LimitRange`: a container's limits are at most the largest ones, its requests its limits.
 pub(super) fn limit_range(range: &mut JsonObject) {
     let Some(spec) = object(range, "spec") else {
         return;
@@ -134,7 +134,7 @@ pub(super) fn limit_range(range: &mut JsonObject) {
     }
 }
 
-/// The defaults of a ResourceQuota.
+/// The defaults of a `ResourceQuota`.
 pub(super) fn resource_quota(quota: &mut JsonObject) {
     if let Some(spec) = object(quota, "spec") {
         round(spec, "hard");

@@ -1,6 +1,7 @@
 //! The defaults of claims for devices, and of devices.
 //!
-//! Version v1beta1 has in the request itself, and in `basic` of a device, what later versions have in `exactly` and in the device.
+//! What later versions have in `exactly` of a request and in the device itself, version v1beta1 has in the request and in
+//! `basic` of the device.
 
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use super::fields::{JsonObject, is_zero, items, nil_to, object, text, zero_to};
 /// One device, if no number is given.
 const EXACT_COUNT: &str = "ExactCount";
 
-/// The defaults of a ResourceClaim.
+/// The defaults of a `ResourceClaim`.
 pub(super) fn claim(claim: &mut JsonObject) {
     claim_with(claim, exact_request);
 }
@@ -31,7 +32,7 @@ fn claim_with(claim: &mut JsonObject, request: fn(&mut JsonObject)) {
     }
 }
 
-/// The defaults of a ResourceClaimTemplate.
+/// The defaults of a `ResourceClaimTemplate`.
 pub(super) fn claim_template(template: &mut JsonObject) {
     template_with(template, exact_request);
 }
@@ -90,7 +91,7 @@ fn tolerations(parent: &mut JsonObject) {
     }
 }
 
-/// The defaults of a ResourceSlice.
+/// The defaults of a `ResourceSlice`.
 pub(super) fn slice(slice: &mut JsonObject) {
     if let Some(spec) = object(slice, "spec") {
         items(spec, "devices").for_each(device);

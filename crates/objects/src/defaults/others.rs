@@ -15,21 +15,21 @@ const ZERO_SHARES: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-
 /// Shares of a priority level.
 const SHARES: i32 = 30;
 
-/// The defaults of a TokenRequest.
+/// The defaults of a `TokenRequest`.
 pub(super) fn token_request(request: &mut JsonObject) {
     if let Some(spec) = part(request, "spec") {
         nil_to(spec, "expirationSeconds", 3600);
     }
 }
 
-/// The defaults of a HorizontalPodAutoscaler of version v1.
+/// The defaults of a `HorizontalPodAutoscaler` of version v1.
 pub(super) fn autoscaler_v1(autoscaler: &mut JsonObject) {
     if let Some(spec) = part(autoscaler, "spec") {
         nil_to(spec, "minReplicas", 1);
     }
 }
 
-/// The defaults of a HorizontalPodAutoscaler of version v2.
+/// The defaults of a `HorizontalPodAutoscaler` of version v2.
 pub(super) fn autoscaler_v2(autoscaler: &mut JsonObject) {
     let Some(spec) = part(autoscaler, "spec") else {
         return;
@@ -60,14 +60,14 @@ fn scaling_policy(kind: &str, value: i32) -> Value {
     json!({"type": kind, "value": value, "periodSeconds": 15})
 }
 
-/// The defaults of a PodCertificateRequest.
+/// The defaults of a `PodCertificateRequest`.
 pub(super) fn pod_certificate_request(request: &mut JsonObject) {
     if let Some(spec) = part(request, "spec") {
         nil_to(spec, "maxExpirationSeconds", 86_400);
     }
 }
 
-/// The defaults of an EndpointSlice.
+/// The defaults of an `EndpointSlice`.
 pub(super) fn endpoint_slice(slice: &mut JsonObject) {
     for port in items(slice, "ports") {
         nil_to(port, "name", "");
@@ -75,14 +75,14 @@ pub(super) fn endpoint_slice(slice: &mut JsonObject) {
     }
 }
 
-/// The defaults of a FlowSchema.
+/// The defaults of a `FlowSchema`.
 pub(super) fn flow_schema(schema: &mut JsonObject) {
     if let Some(spec) = part(schema, "spec") {
         zero_to(spec, "matchingPrecedence", 1000);
     }
 }
 
-/// The defaults of a PriorityLevelConfiguration.
+/// The defaults of a `PriorityLevelConfiguration`.
 pub(super) fn priority_level(level: &mut JsonObject) {
     let Some(spec) = object(level, "spec") else {
         return;
@@ -128,7 +128,7 @@ fn priority_level_spec(spec: &mut JsonObject) {
     }
 }
 
-/// The defaults of a NetworkPolicy.
+/// The defaults of a `NetworkPolicy`.
 pub(super) fn network_policy(policy: &mut JsonObject) {
     let Some(spec) = part(policy, "spec") else {
         return;
@@ -150,7 +150,7 @@ pub(super) fn network_policy(policy: &mut JsonObject) {
     }
 }
 
-/// The defaults of an IngressClass.
+/// The defaults of an `IngressClass`.
 pub(super) fn ingress_class(class: &mut JsonObject) {
     if let Some(spec) = object(class, "spec")
         && let Some(parameters) = object(spec, "parameters")
@@ -159,7 +159,7 @@ pub(super) fn ingress_class(class: &mut JsonObject) {
     }
 }
 
-/// The defaults of a RoleBinding or a ClusterRoleBinding.
+/// The defaults of a `RoleBinding` or a `ClusterRoleBinding`.
 pub(super) fn role_binding(binding: &mut JsonObject) {
     if let Some(role) = part(binding, "roleRef") {
         zero_to(role, "apiGroup", RBAC);
@@ -171,13 +171,13 @@ pub(super) fn role_binding(binding: &mut JsonObject) {
     }
 }
 
-/// The defaults of a StorageClass.
+/// The defaults of a `StorageClass`.
 pub(super) fn storage_class(class: &mut JsonObject) {
     nil_to(class, "reclaimPolicy", "Delete");
     nil_to(class, "volumeBindingMode", "Immediate");
 }
 
-/// The defaults of a CSIDriver.
+/// The defaults of a `CSIDriver`.
 pub(super) fn csi_driver(driver: &mut JsonObject) {
     let Some(spec) = part(driver, "spec") else {
         return;
@@ -196,7 +196,7 @@ pub(super) fn csi_driver(driver: &mut JsonObject) {
     }
 }
 
-/// The defaults of a VolumeAttachment.
+/// The defaults of a `VolumeAttachment`.
 pub(super) fn volume_attachment(attachment: &mut JsonObject) {
     if let Some(spec) = object(attachment, "spec")
         && let Some(source) = object(spec, "source")

@@ -9,12 +9,12 @@ const WEBHOOK_SECONDS: i32 = 10;
 
 const HTTPS: i32 = 443;
 
-/// The defaults of a ValidatingWebhookConfiguration.
+/// The defaults of a `ValidatingWebhookConfiguration`.
 pub(super) fn validating_webhooks(configuration: &mut JsonObject) {
     items(configuration, "webhooks").for_each(webhook);
 }
 
-/// The defaults of a MutatingWebhookConfiguration.
+/// The defaults of a `MutatingWebhookConfiguration`.
 pub(super) fn mutating_webhooks(configuration: &mut JsonObject) {
     for hook in items(configuration, "webhooks") {
         webhook(hook);
@@ -52,7 +52,7 @@ fn service_port(parent: &mut JsonObject) {
     }
 }
 
-/// The defaults of a ValidatingAdmissionPolicy or a MutatingAdmissionPolicy.
+/// The defaults of a `ValidatingAdmissionPolicy` or a `MutatingAdmissionPolicy`.
 pub(super) fn policy(policy: &mut JsonObject) {
     if let Some(spec) = part(policy, "spec") {
         nil_to(spec, "failurePolicy", "Fail");
@@ -75,7 +75,7 @@ fn match_resources(spec: &mut JsonObject, name: &str) {
     }
 }
 
-/// The defaults of a CustomResourceDefinition.
+/// The defaults of a `CustomResourceDefinition`.
 pub(super) fn custom_resource_definition(definition: &mut JsonObject) {
     let Some(spec) = part(definition, "spec") else {
         return;
@@ -110,7 +110,7 @@ pub(super) fn custom_resource_definition(definition: &mut JsonObject) {
     }
 }
 
-/// The defaults of an APIService.
+/// The defaults of an `APIService`.
 pub(super) fn api_service(service: &mut JsonObject) {
     if let Some(spec) = object(service, "spec") {
         service_port(spec);

@@ -41,7 +41,7 @@ fn rolling_update(
     }
 }
 
-/// The defaults of a DaemonSet.
+/// The defaults of a `DaemonSet`.
 pub(super) fn daemon_set(object: &mut JsonObject) {
     let Some(spec) = part(object, "spec") else {
         return;
@@ -53,7 +53,7 @@ pub(super) fn daemon_set(object: &mut JsonObject) {
     pod::template(spec, "template");
 }
 
-/// The defaults of a ReplicaSet.
+/// The defaults of a `ReplicaSet`.
 pub(super) fn replica_set(object: &mut JsonObject) {
     if let Some(spec) = part(object, "spec") {
         nil_to(spec, "replicas", 1);
@@ -61,7 +61,7 @@ pub(super) fn replica_set(object: &mut JsonObject) {
     }
 }
 
-/// The defaults of a StatefulSet.
+/// The defaults of a `StatefulSet`.
 pub(super) fn stateful_set(object: &mut JsonObject) {
     let Some(spec) = part(object, "spec") else {
         return;
@@ -94,7 +94,7 @@ fn stateful_update(strategy: &mut JsonObject) {
     }
 }
 
-/// The defaults of a ReplicationController. Its selector and labels are those of its pods, if it has none.
+/// The defaults of a `ReplicationController`. Its selector and labels are those of its pods, if it has none.
 pub(super) fn replication_controller(controller: &mut JsonObject) {
     let Some(spec) = part(controller, "spec") else {
         return;
@@ -167,7 +167,7 @@ fn job_pods(spec: &mut JsonObject) {
     pod::template(spec, "template");
 }
 
-/// The defaults of a CronJob. Those of its Jobs are set when they are made.
+/// The defaults of a `CronJob`. Those of its Jobs are set when they are made.
 pub(super) fn cron_job(job: &mut JsonObject) {
     let Some(spec) = part(job, "spec") else {
         return;
