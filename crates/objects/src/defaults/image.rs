@@ -29,12 +29,8 @@ fn has_latest_tag(image: &str) -> bool {
     let (domain, remainder) = split_domain(image);
     // A path may be long, so it is not put together with what it is normalized to.
     let library = domain == HUB && !remainder.contains('/');
-    let name_end = remainder.rfind('/').map_or(0, |slash| slash + 1);
-    let suffix = remainder[name_end..].find([':', '@']);
-    let (path, suffix) = match suffix {
-        Some(at) => remainder.split_at(name_end + at),
-        None => (remainder, ""),
-    };
+    let path_end = remainder.find([':', '@']).unwrap_or(remainder.len());
+    let (path, suffix) = remainder.split_at(path_end);
     has_latest_suffix(suffix) && is_repository(domain, path, library)
 }
 
@@ -78,15 +74,15 @@ fn is_digest(text: &str) -> bool {
 
 /// Whether a domain and a path are the name of a repository, whose path is not too long.
 fn is_repository(domain: &str, path: &str, library: bool) -> bool {
-    let library = if library { LIBRARY.len() } else { 0 };
     if !path.split('/').all(is_path_component) {
         return false;
     }
     if is_domain(domain) {
+        let library = if library { LIBRARY.len() } else { 0 };
         library + path.len() <= LONGEST_PATH
     } else {
         // What cannot be a domain may be the first part of the path.
-        is_path_component(domain) && domain.len() + 1 + library + path.len() <= LONGEST_PATH
+        is_path_component(domain) && domain.len() + 1 + path.len() <= LONGEST_PATH
     }
 }
 

@@ -77,9 +77,6 @@ impl Summand {
             digits: digits.bytes().map(|digit| digit - b'0').collect(),
             exponent: NANO,
         };
-        if nanos == 0 {
-            amount.digits.clear();
-        }
         amount.strip();
         format!("{sign}{}", amount.text(form))
     }
@@ -111,6 +108,9 @@ mod tests {
         ] {
             assert_eq!(sum(one, other).as_deref(), Some(wanted), "{one} + {other}");
         }
+        let doubled = |sum: Option<Summand>| sum.and_then(|sum| sum.plus(sum));
+        let large = (0..20).fold(Summand::read("4Ei"), |sum, _| doubled(sum));
+        assert_eq!(large.map(Summand::text).as_deref(), Some("4194304Ei"));
         assert_eq!(sum("1e30", "1"), None);
         assert_eq!(sum("1e1000000000", "1"), None);
     }
