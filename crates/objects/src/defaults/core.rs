@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    fields::{JsonObject, is_nil, items, nil_to, object, part, text, zero_to},
+    fields::{FieldMap, is_nil, items, nil_to, object, part, text, zero_to},
     resources::{fill_from, round},
 };
 
@@ -14,7 +14,7 @@ const AFFINITY_SECONDS: i32 = 10_800;
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// The defaults of a Service.
-pub(super) fn service(service: &mut JsonObject) {
+pub(super) fn service(service: &mut FieldMap) {
     let Some(spec) = part(service, "spec") else {
         return;
     };
@@ -46,7 +46,7 @@ pub(super) fn service(service: &mut JsonObject) {
 }
 
 /// Whether requests of a client go to the same endpoint, and how long.
-fn affinity(spec: &mut JsonObject) {
+fn affinity(spec: &mut FieldMap) {
     zero_to(spec, "sessionAffinity", "None");
     match text(spec, "sessionAffinity") {
         "None" => _ = spec.remove("sessionAffinityConfig"),
@@ -63,7 +63,7 @@ fn affinity(spec: &mut JsonObject) {
     }
 }
 
-fn balancer_addresses(service: &mut JsonObject) {
+fn balancer_addresses(service: &mut FieldMap) {
     if let Some(status) = object(service, "status")
         && let Some(balancer) = object(status, "loadBalancer")
     {
@@ -76,7 +76,7 @@ fn balancer_addresses(service: &mut JsonObject) {
 }
 
 /// The defaults of Endpoints.
-pub(super) fn endpoints(endpoints: &mut JsonObject) {
+pub(super) fn endpoints(endpoints: &mut FieldMap) {
     for subset in items(endpoints, "subsets") {
         for port in items(subset, "ports") {
             zero_to(port, "protocol", "TCP");
@@ -85,7 +85,7 @@ pub(super) fn endpoints(endpoints: &mut JsonObject) {
 }
 
 /// The defaults of a Namespace. One whose name is still to be generated gets its label later.
-pub(super) fn namespace(namespace: &mut JsonObject) {
+pub(super) fn namespace(namespace: &mut FieldMap) {
     if let Some(metadata) = object(namespace, "metadata") {
         let name = text(metadata, "name").to_owned();
         if !name.is_empty()
@@ -100,7 +100,7 @@ pub(super) fn namespace(namespace: &mut JsonObject) {
 }
 
 /// The defaults of a Node.
-pub(super) fn node(node: &mut JsonObject) {
+pub(super) fn node(node: &mut FieldMap) {
     let Some(status) = object(node, "status") else {
         return;
     };
@@ -112,7 +112,7 @@ pub(super) fn node(node: &mut JsonObject) {
 }
 
 /// The defaults of a `LimitRange`: a container's limits are at most the largest ones, its requests its limits.
-pub(super) fn limit_range(range: &mut JsonObject) {
+pub(super) fn limit_range(range: &mut FieldMap) {
     let Some(spec) = object(range, "spec") else {
         return;
     };
@@ -135,7 +135,7 @@ pub(super) fn limit_range(range: &mut JsonObject) {
 }
 
 /// The defaults of a `ResourceQuota`.
-pub(super) fn resource_quota(quota: &mut JsonObject) {
+pub(super) fn resource_quota(quota: &mut FieldMap) {
     if let Some(spec) = object(quota, "spec") {
         round(spec, "hard");
     }

@@ -5,22 +5,22 @@
 
 use serde_json::Value;
 
-use super::fields::{JsonObject, is_zero, items, nil_to, object, text, zero_to};
+use super::fields::{FieldMap, is_zero, items, nil_to, object, text, zero_to};
 
 /// One device, if no number is given.
 const EXACT_COUNT: &str = "ExactCount";
 
 /// The defaults of a `ResourceClaim`.
-pub(super) fn claim(claim: &mut JsonObject) {
+pub(super) fn claim(claim: &mut FieldMap) {
     claim_with(claim, exact_request);
 }
 
 /// The same in version v1beta1.
-pub(super) fn claim_v1beta1(claim: &mut JsonObject) {
+pub(super) fn claim_v1beta1(claim: &mut FieldMap) {
     claim_with(claim, plain_request);
 }
 
-fn claim_with(claim: &mut JsonObject, request: fn(&mut JsonObject)) {
+fn claim_with(claim: &mut FieldMap, request: fn(&mut FieldMap)) {
     if let Some(spec) = object(claim, "spec") {
         requests(spec, request);
     }
@@ -33,16 +33,16 @@ fn claim_with(claim: &mut JsonObject, request: fn(&mut JsonObject)) {
 }
 
 /// The defaults of a `ResourceClaimTemplate`.
-pub(super) fn claim_template(template: &mut JsonObject) {
+pub(super) fn claim_template(template: &mut FieldMap) {
     template_with(template, exact_request);
 }
 
 /// The same in version v1beta1.
-pub(super) fn claim_template_v1beta1(template: &mut JsonObject) {
+pub(super) fn claim_template_v1beta1(template: &mut FieldMap) {
     template_with(template, plain_request);
 }
 
-fn template_with(template: &mut JsonObject, request: fn(&mut JsonObject)) {
+fn template_with(template: &mut FieldMap, request: fn(&mut FieldMap)) {
     if let Some(template) = object(template, "spec")
         && let Some(spec) = object(template, "spec")
     {
@@ -50,7 +50,7 @@ fn template_with(template: &mut JsonObject, request: fn(&mut JsonObject)) {
     }
 }
 
-fn requests(spec: &mut JsonObject, request_defaults: fn(&mut JsonObject)) {
+fn requests(spec: &mut FieldMap, request_defaults: fn(&mut FieldMap)) {
     let Some(devices) = object(spec, "devices") else {
         return;
     };
@@ -63,7 +63,7 @@ fn requests(spec: &mut JsonObject, request_defaults: fn(&mut JsonObject)) {
     }
 }
 
-fn exact_request(request: &mut JsonObject) {
+fn exact_request(request: &mut FieldMap) {
     if let Some(exact) = object(request, "exactly") {
         count(exact);
         tolerations(exact);
@@ -71,35 +71,35 @@ fn exact_request(request: &mut JsonObject) {
 }
 
 /// A request without a class of devices has alternatives, and no number of devices.
-fn plain_request(request: &mut JsonObject) {
+fn plain_request(request: &mut FieldMap) {
     if !is_zero(request, "deviceClassName") {
         count(request);
     }
     tolerations(request);
 }
 
-fn count(request: &mut JsonObject) {
+fn count(request: &mut FieldMap) {
     zero_to(request, "allocationMode", EXACT_COUNT);
     if text(request, "allocationMode") == EXACT_COUNT {
         zero_to(request, "count", 1);
     }
 }
 
-fn tolerations(parent: &mut JsonObject) {
+fn tolerations(parent: &mut FieldMap) {
     for toleration in items(parent, "tolerations") {
         zero_to(toleration, "operator", "Equal");
     }
 }
 
 /// The defaults of a `ResourceSlice`.
-pub(super) fn slice(slice: &mut JsonObject) {
+pub(super) fn slice(slice: &mut FieldMap) {
     if let Some(spec) = object(slice, "spec") {
         items(spec, "devices").for_each(device);
     }
 }
 
 /// The same in version v1beta1.
-pub(super) fn slice_v1beta1(slice: &mut JsonObject) {
+pub(super) fn slice_v1beta1(slice: &mut FieldMap) {
     if let Some(spec) = object(slice, "spec") {
         (items(spec, "devices"))
             .filter_map(|device| object(device, "basic"))
@@ -107,7 +107,7 @@ pub(super) fn slice_v1beta1(slice: &mut JsonObject) {
     }
 }
 
-fn device(device: &mut JsonObject) {
+fn device(device: &mut FieldMap) {
     let Some(mappings) = object(device, "nodeAllocatableResourceMappings") else {
         return;
     };

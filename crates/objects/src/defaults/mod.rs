@@ -25,7 +25,7 @@ mod workloads;
 
 use serde_json::Value;
 
-use fields::{JsonObject, nil_to, zero_to};
+use fields::{FieldMap, nil_to, zero_to};
 
 /// Sets the defaults of a built-in kind in an object of it; there are none for other kinds.
 ///
@@ -39,7 +39,7 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
 }
 
 /// What sets the defaults of a kind.
-type Defaults = fn(&mut JsonObject);
+type Defaults = fn(&mut FieldMap);
 
 fn defaults_of(group: &str, version: &str, kind: &str) -> Option<Defaults> {
     Some(match (group, version) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    fields::{JsonObject, is_zero, items, nil_to, object, part, set_if_nil, text, zero_to},
+    fields::{FieldMap, is_zero, items, nil_to, object, part, set_if_nil, text, zero_to},
     volumes,
 };
 
@@ -16,21 +16,21 @@ const ZERO_SHARES: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-
 const SHARES: i32 = 30;
 
 /// The defaults of a `TokenRequest`.
-pub(super) fn token_request(request: &mut JsonObject) {
+pub(super) fn token_request(request: &mut FieldMap) {
     if let Some(spec) = part(request, "spec") {
         nil_to(spec, "expirationSeconds", 3600);
     }
 }
 
 /// The defaults of a `HorizontalPodAutoscaler` of version v1.
-pub(super) fn autoscaler_v1(autoscaler: &mut JsonObject) {
+pub(super) fn autoscaler_v1(autoscaler: &mut FieldMap) {
     if let Some(spec) = part(autoscaler, "spec") {
         nil_to(spec, "minReplicas", 1);
     }
 }
 
 /// The defaults of a `HorizontalPodAutoscaler` of version v2.
-pub(super) fn autoscaler_v2(autoscaler: &mut JsonObject) {
+pub(super) fn autoscaler_v2(autoscaler: &mut FieldMap) {
     let Some(spec) = part(autoscaler, "spec") else {
         return;
     };
@@ -61,14 +61,14 @@ fn scaling_policy(kind: &str, value: i32) -> Value {
 }
 
 /// The defaults of a `PodCertificateRequest`.
-pub(super) fn pod_certificate_request(request: &mut JsonObject) {
+pub(super) fn pod_certificate_request(request: &mut FieldMap) {
     if let Some(spec) = part(request, "spec") {
         nil_to(spec, "maxExpirationSeconds", 86_400);
     }
 }
 
 /// The defaults of an `EndpointSlice`.
-pub(super) fn endpoint_slice(slice: &mut JsonObject) {
+pub(super) fn endpoint_slice(slice: &mut FieldMap) {
     for port in items(slice, "ports") {
         nil_to(port, "name", "");
         nil_to(port, "protocol", "TCP");
@@ -76,14 +76,14 @@ pub(super) fn endpoint_slice(slice: &mut JsonObject) {
 }
 
 /// The defaults of a `FlowSchema`.
-pub(super) fn flow_schema(schema: &mut JsonObject) {
+pub(super) fn flow_schema(schema: &mut FieldMap) {
     if let Some(spec) = part(schema, "spec") {
         zero_to(spec, "matchingPrecedence", 1000);
     }
 }
 
 /// The defaults of a `PriorityLevelConfiguration`.
-pub(super) fn priority_level(level: &mut JsonObject) {
+pub(super) fn priority_level(level: &mut FieldMap) {
     let Some(spec) = object(level, "spec") else {
         return;
     };
@@ -94,7 +94,7 @@ pub(super) fn priority_level(level: &mut JsonObject) {
 }
 
 /// The same in version v1beta3, in which the absence of shares is zero.
-pub(super) fn priority_level_v1beta3(level: &mut JsonObject) {
+pub(super) fn priority_level_v1beta3(level: &mut FieldMap) {
     let annotations = level
         .get("metadata")
         .and_then(|meta| meta.get("annotations"));
@@ -111,7 +111,7 @@ pub(super) fn priority_level_v1beta3(level: &mut JsonObject) {
     priority_level_spec(spec);
 }
 
-fn priority_level_spec(spec: &mut JsonObject) {
+fn priority_level_spec(spec: &mut FieldMap) {
     if let Some(limited) = object(spec, "limited") {
         nil_to(limited, "lendablePercent", 0);
         if let Some(response) = object(limited, "limitResponse")
@@ -129,7 +129,7 @@ fn priority_level_spec(spec: &mut JsonObject) {
 }
 
 /// The defaults of a `NetworkPolicy`.
-pub(super) fn network_policy(policy: &mut JsonObject) {
+pub(super) fn network_policy(policy: &mut FieldMap) {
     let Some(spec) = part(policy, "spec") else {
         return;
     };
@@ -151,7 +151,7 @@ pub(super) fn network_policy(policy: &mut JsonObject) {
 }
 
 /// The defaults of an `IngressClass`.
-pub(super) fn ingress_class(class: &mut JsonObject) {
+pub(super) fn ingress_class(class: &mut FieldMap) {
     if let Some(spec) = object(class, "spec")
         && let Some(parameters) = object(spec, "parameters")
     {
@@ -160,7 +160,7 @@ pub(super) fn ingress_class(class: &mut JsonObject) {
 }
 
 /// The defaults of a `RoleBinding` or a `ClusterRoleBinding`.
-pub(super) fn role_binding(binding: &mut JsonObject) {
+pub(super) fn role_binding(binding: &mut FieldMap) {
     if let Some(role) = part(binding, "roleRef") {
         zero_to(role, "apiGroup", RBAC);
     }
@@ -172,13 +172,13 @@ pub(super) fn role_binding(binding: &mut JsonObject) {
 }
 
 /// The defaults of a `StorageClass`.
-pub(super) fn storage_class(class: &mut JsonObject) {
+pub(super) fn storage_class(class: &mut FieldMap) {
     nil_to(class, "reclaimPolicy", "Delete");
     nil_to(class, "volumeBindingMode", "Immediate");
 }
 
 /// The defaults of a `CSIDriver`.
-pub(super) fn csi_driver(driver: &mut JsonObject) {
+pub(super) fn csi_driver(driver: &mut FieldMap) {
     let Some(spec) = part(driver, "spec") else {
         return;
     };
@@ -197,7 +197,7 @@ pub(super) fn csi_driver(driver: &mut JsonObject) {
 }
 
 /// The defaults of a `VolumeAttachment`.
-pub(super) fn volume_attachment(attachment: &mut JsonObject) {
+pub(super) fn volume_attachment(attachment: &mut FieldMap) {
     if let Some(spec) = object(attachment, "spec")
         && let Some(source) = object(spec, "source")
         && let Some(volume) = object(source, "inlineVolumeSpec")

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    fields::{JsonObject, is_zero, items, nil_to, object, part, set_if_nil, text, zero_to},
+    fields::{FieldMap, is_zero, items, nil_to, object, part, set_if_nil, text, zero_to},
     image::default_pull_policy,
     resources::{self, round, round_requirements},
     volumes::{field_selector, volume},
@@ -23,7 +23,7 @@ const STATUSES: [&str; 3] = [
 ];
 
 /// The defaults of a pod.
-pub(super) fn pod(pod: &mut JsonObject) {
+pub(super) fn pod(pod: &mut FieldMap) {
     if let Some(spec) = part(pod, "spec") {
         of_pods_alone(spec);
         pod_spec(spec);
@@ -42,7 +42,7 @@ pub(super) fn pod(pod: &mut JsonObject) {
 }
 
 /// The defaults of the pods that are made from a template.
-pub(super) fn template(parent: &mut JsonObject, name: &str) {
+pub(super) fn template(parent: &mut FieldMap, name: &str) {
     if let Some(template) = part(parent, name)
         && let Some(spec) = part(template, "spec")
     {
@@ -51,7 +51,7 @@ pub(super) fn template(parent: &mut JsonObject, name: &str) {
 }
 
 /// Defaults that templates do not get. They come before all others: sums are those of amounts that are not rounded.
-fn of_pods_alone(spec: &mut JsonObject) {
+fn of_pods_alone(spec: &mut FieldMap) {
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for name in ["containers", "initContainers"] {
         for container in items(spec, name) {
@@ -70,7 +70,7 @@ fn of_pods_alone(spec: &mut JsonObject) {
 }
 
 /// On the network of its node, a container's port is the node's.
-fn host_port(port: &mut JsonObject) {
+fn host_port(port: &mut FieldMap) {
     let number = port.get("containerPort").and_then(Value::as_i64);
     if let Some(number) = number.filter(|&number| number != 0) {
         zero_to(port, "hostPort", number);
@@ -78,7 +78,7 @@ fn host_port(port: &mut JsonObject) {
 }
 
 /// The defaults of a pod's specification.
-fn pod_spec(spec: &mut JsonObject) {
+fn pod_spec(spec: &mut FieldMap) {
     zero_to(spec, "dnsPolicy", "ClusterFirst");
     zero_to(spec, "restartPolicy", "Always");
     set_if_nil(spec, "securityContext", Map::new);
@@ -95,7 +95,7 @@ fn pod_spec(spec: &mut JsonObject) {
 }
 
 /// The defaults of a container of any kind.
-fn container(container: &mut JsonObject) {
+fn container(container: &mut FieldMap) {
     if is_zero(container, "imagePullPolicy") {
         let policy = default_pull_policy(text(container, "image"));
         container.insert("imagePullPolicy".to_owned(), policy.into());
@@ -125,7 +125,7 @@ fn container(container: &mut JsonObject) {
     }
 }
 
-fn variable_source(source: &mut JsonObject) {
+fn variable_source(source: &mut FieldMap) {
     if let Some(field) = object(source, "fieldRef") {
         field_selector(field);
     }
@@ -134,7 +134,7 @@ fn variable_source(source: &mut JsonObject) {
     }
 }
 
-fn probe(probe: &mut JsonObject) {
+fn probe(probe: &mut FieldMap) {
     zero_to(probe, "timeoutSeconds", 1);
     zero_to(probe, "periodSeconds", 10);
     zero_to(probe, "successThreshold", 1);
@@ -146,7 +146,7 @@ fn probe(probe: &mut JsonObject) {
 }
 
 /// The defaults of a request that a probe or a hook makes.
-fn http_get(handler: &mut JsonObject) {
+fn http_get(handler: &mut FieldMap) {
     if let Some(request) = object(handler, "httpGet") {
         zero_to(request, "path", "/");
         zero_to(request, "scheme", "HTTP");

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, json};
 
-use super::fields::{JsonObject, is_nil, items, nil_to, object, part, set_if_nil, text, zero_to};
+use super::fields::{FieldMap, is_nil, items, nil_to, object, part, set_if_nil, text, zero_to};
 
 /// How long a webhook may take, in seconds.
 const WEBHOOK_SECONDS: i32 = 10;
@@ -10,19 +10,19 @@ const WEBHOOK_SECONDS: i32 = 10;
 const HTTPS: i32 = 443;
 
 /// The defaults of a `ValidatingWebhookConfiguration`.
-pub(super) fn validating_webhooks(configuration: &mut JsonObject) {
+pub(super) fn validating_webhooks(configuration: &mut FieldMap) {
     items(configuration, "webhooks").for_each(webhook);
 }
 
 /// The defaults of a `MutatingWebhookConfiguration`.
-pub(super) fn mutating_webhooks(configuration: &mut JsonObject) {
+pub(super) fn mutating_webhooks(configuration: &mut FieldMap) {
     for hook in items(configuration, "webhooks") {
         webhook(hook);
         nil_to(hook, "reinvocationPolicy", "Never");
     }
 }
 
-fn webhook(webhook: &mut JsonObject) {
+fn webhook(webhook: &mut FieldMap) {
     nil_to(webhook, "failurePolicy", "Fail");
     matching(webhook);
     nil_to(webhook, "timeoutSeconds", WEBHOOK_SECONDS);
@@ -33,27 +33,27 @@ fn webhook(webhook: &mut JsonObject) {
 }
 
 /// Which objects a webhook or a policy is for: all, in all versions.
-fn matching(parent: &mut JsonObject) {
+fn matching(parent: &mut FieldMap) {
     nil_to(parent, "matchPolicy", "Equivalent");
     set_if_nil(parent, "namespaceSelector", Map::new);
     set_if_nil(parent, "objectSelector", Map::new);
 }
 
-fn scopes(parent: &mut JsonObject, rules: &str) {
+fn scopes(parent: &mut FieldMap, rules: &str) {
     for rule in items(parent, rules) {
         nil_to(rule, "scope", "*");
     }
 }
 
 /// The port of the service that a server calls.
-fn service_port(parent: &mut JsonObject) {
+fn service_port(parent: &mut FieldMap) {
     if let Some(service) = object(parent, "service") {
         nil_to(service, "port", HTTPS);
     }
 }
 
 /// The defaults of a `ValidatingAdmissionPolicy` or a `MutatingAdmissionPolicy`.
-pub(super) fn policy(policy: &mut JsonObject) {
+pub(super) fn policy(policy: &mut FieldMap) {
     if let Some(spec) = part(policy, "spec") {
         nil_to(spec, "failurePolicy", "Fail");
         match_resources(spec, "matchConstraints");
@@ -61,13 +61,13 @@ pub(super) fn policy(policy: &mut JsonObject) {
 }
 
 /// The defaults of the binding of such a policy.
-pub(super) fn policy_binding(binding: &mut JsonObject) {
+pub(super) fn policy_binding(binding: &mut FieldMap) {
     if let Some(spec) = object(binding, "spec") {
         match_resources(spec, "matchResources");
     }
 }
 
-fn match_resources(spec: &mut JsonObject, name: &str) {
+fn match_resources(spec: &mut FieldMap, name: &str) {
     if let Some(resources) = object(spec, name) {
         matching(resources);
         scopes(resources, "resourceRules");
@@ -76,7 +76,7 @@ fn match_resources(spec: &mut JsonObject, name: &str) {
 }
 
 /// The defaults of a `CustomResourceDefinition`.
-pub(super) fn custom_resource_definition(definition: &mut JsonObject) {
+pub(super) fn custom_resource_definition(definition: &mut FieldMap) {
     let Some(spec) = part(definition, "spec") else {
         return;
     };
@@ -111,7 +111,7 @@ pub(super) fn custom_resource_definition(definition: &mut JsonObject) {
 }
 
 /// The defaults of an `APIService`.
-pub(super) fn api_service(service: &mut JsonObject) {
+pub(super) fn api_service(service: &mut FieldMap) {
     if let Some(spec) = object(service, "spec") {
         service_port(spec);
     }

@@ -6,7 +6,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use serde_json::Value;
 
-use super::fields::{JsonObject, is_zero, object, part, text};
+use super::fields::{FieldMap, is_zero, object, part, text};
 use crate::schema::canonical::quantity::{arithmetic::Summand, rounded_to_milli};
 
 const HUGE_PAGES: &str = "hugepages-";
@@ -15,7 +15,7 @@ const HUGE_PAGES: &str = "hugepages-";
 type Totals = BTreeMap<String, Option<Summand>>;
 
 /// Rounds the amounts in a map up to thousandths.
-pub(super) fn round(parent: &mut JsonObject, name: &str) {
+pub(super) fn round(parent: &mut FieldMap, name: &str) {
     let Some(amounts) = object(parent, name) else {
         return;
     };
@@ -28,7 +28,7 @@ pub(super) fn round(parent: &mut JsonObject, name: &str) {
 }
 
 /// Rounds the limits and requests in a field that is there.
-pub(super) fn round_requirements(parent: &mut JsonObject, name: &str) {
+pub(super) fn round_requirements(parent: &mut FieldMap, name: &str) {
     if let Some(resources) = object(parent, name) {
         round(resources, "limits");
         round(resources, "requests");
@@ -36,7 +36,7 @@ pub(super) fn round_requirements(parent: &mut JsonObject, name: &str) {
 }
 
 /// Copies the amounts of one map to another in which they are absent.
-pub(super) fn fill_from(parent: &mut JsonObject, source: &str, target: &str) {
+pub(super) fn fill_from(parent: &mut FieldMap, source: &str, target: &str) {
     if !parent.get(source).is_some_and(Value::is_object) || is_zero(parent, source) {
         return;
     }
@@ -57,7 +57,7 @@ pub(super) fn fill_from(parent: &mut JsonObject, source: &str, target: &str) {
 }
 
 /// Sets limits and requests of a pod as a whole, if some are set already.
-pub(super) fn of_pod(spec: &mut JsonObject) {
+pub(super) fn of_pod(spec: &mut FieldMap) {
     let Some(resources) = spec.get("resources").and_then(Value::as_object) else {
         return;
     };
@@ -104,7 +104,7 @@ fn is_overcommitted(name: &str) -> bool {
 }
 
 /// Adds amounts to a map in which they are absent.
-fn add_missing(parent: &mut JsonObject, name: &str, totals: &Totals) {
+fn add_missing(parent: &mut FieldMap, name: &str, totals: &Totals) {
     if totals.is_empty() {
         return;
     }
@@ -122,7 +122,7 @@ fn add_missing(parent: &mut JsonObject, name: &str, totals: &Totals) {
 
 /// What the containers of a pod ask for together: all at once, or more if an init container needs it. Init containers
 /// that are restarted run along with all that start after them.
-fn totals(spec: &JsonObject, what: &str) -> Totals {
+fn totals(spec: &FieldMap, what: &str) -> Totals {
     let mut sum = Totals::new();
     for container in containers(spec, "containers") {
         add(&mut sum, &asked(container, what));
@@ -144,13 +144,13 @@ fn totals(spec: &JsonObject, what: &str) -> Totals {
     sum
 }
 
-fn containers<'o>(spec: &'o JsonObject, name: &str) -> impl Iterator<Item = &'o JsonObject> {
+fn containers<'o>(spec: &'o FieldMap, name: &str) -> impl Iterator<Item = &'o FieldMap> {
     let containers = spec.get(name).and_then(Value::as_array);
     (containers.into_iter().flatten()).filter_map(Value::as_object)
 }
 
 /// What a container asks for.
-fn asked(container: &JsonObject, what: &str) -> Totals {
+fn asked(container: &FieldMap, what: &str) -> Totals {
     let amounts = container.get("resources").and_then(|all| all.get(what));
     let amounts = amounts.and_then(Value::as_object);
     (amounts.into_iter().flatten())

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    fields::{JsonObject, is_zero, items, nil_to, object, part, text, zero_to},
+    fields::{FieldMap, is_zero, items, nil_to, object, part, text, zero_to},
     image::default_pull_policy,
     resources::{round, round_requirements},
 };
@@ -15,7 +15,7 @@ const MODE: i32 = 0o644;
 const TOKEN_SECONDS: i64 = 3600;
 
 /// The defaults of a pod's volume.
-pub(super) fn volume(volume: &mut JsonObject) {
+pub(super) fn volume(volume: &mut FieldMap) {
     let has_source = (volume.iter()).any(|(name, source)| name != "name" && !source.is_null());
     if !has_source {
         volume.insert("emptyDir".to_owned(), Value::Object(Map::new()));
@@ -54,7 +54,7 @@ pub(super) fn volume(volume: &mut JsonObject) {
     }
 }
 
-fn downward_files(source: &mut JsonObject) {
+fn downward_files(source: &mut FieldMap) {
     for file in items(source, "items") {
         if let Some(field) = object(file, "fieldRef") {
             field_selector(field);
@@ -63,12 +63,12 @@ fn downward_files(source: &mut JsonObject) {
 }
 
 /// The defaults of a reference to a field of a pod.
-pub(super) fn field_selector(field: &mut JsonObject) {
+pub(super) fn field_selector(field: &mut FieldMap) {
     zero_to(field, "apiVersion", "v1");
 }
 
 /// The defaults of sources that both pods' volumes and persistent volumes may have.
-pub(super) fn disks(source: &mut JsonObject) {
+pub(super) fn disks(source: &mut FieldMap) {
     if let Some(path) = object(source, "hostPath") {
         nil_to(path, "type", "");
     }
@@ -93,13 +93,13 @@ pub(super) fn disks(source: &mut JsonObject) {
 }
 
 /// The defaults of what a claim asks for.
-fn claim_spec(spec: &mut JsonObject) {
+fn claim_spec(spec: &mut FieldMap) {
     nil_to(spec, "volumeMode", "Filesystem");
     round_requirements(spec, "resources");
 }
 
 /// The defaults of a claim.
-pub(super) fn claim(claim: &mut JsonObject) {
+pub(super) fn claim(claim: &mut FieldMap) {
     if let Some(spec) = part(claim, "spec") {
         claim_spec(spec);
     }
@@ -111,7 +111,7 @@ pub(super) fn claim(claim: &mut JsonObject) {
 }
 
 /// The defaults of a persistent volume.
-pub(super) fn persistent_volume(volume: &mut JsonObject) {
+pub(super) fn persistent_volume(volume: &mut FieldMap) {
     if let Some(status) = part(volume, "status") {
         zero_to(status, "phase", "Pending");
     }
@@ -123,7 +123,7 @@ pub(super) fn persistent_volume(volume: &mut JsonObject) {
 }
 
 /// The defaults of a persistent volume that may be part of another object.
-pub(super) fn persistent_source(spec: &mut JsonObject) {
+pub(super) fn persistent_source(spec: &mut FieldMap) {
     round(spec, "capacity");
     disks(spec);
 }

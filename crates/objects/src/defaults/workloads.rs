@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    fields::{JsonObject, is_nil, is_zero, items, nil_to, object, part, text, zero_to},
+    fields::{FieldMap, is_nil, is_zero, items, nil_to, object, part, text, zero_to},
     pod, volumes,
 };
 
@@ -13,7 +13,7 @@ const REVISIONS: i32 = 10;
 const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// The defaults of a Deployment.
-pub(super) fn deployment(object: &mut JsonObject) {
+pub(super) fn deployment(object: &mut FieldMap) {
     let Some(spec) = part(object, "spec") else {
         return;
     };
@@ -27,11 +27,7 @@ pub(super) fn deployment(object: &mut JsonObject) {
 }
 
 /// How pods are replaced: some at a time, if nothing else is wanted.
-fn rolling_update(
-    strategy: &mut JsonObject,
-    unavailable: impl Into<Value>,
-    surge: impl Into<Value>,
-) {
+fn rolling_update(strategy: &mut FieldMap, unavailable: impl Into<Value>, surge: impl Into<Value>) {
     zero_to(strategy, "type", ROLLING_UPDATE);
     if text(strategy, "type") == ROLLING_UPDATE
         && let Some(update) = part(strategy, "rollingUpdate")
@@ -42,7 +38,7 @@ fn rolling_update(
 }
 
 /// The defaults of a `DaemonSet`.
-pub(super) fn daemon_set(object: &mut JsonObject) {
+pub(super) fn daemon_set(object: &mut FieldMap) {
     let Some(spec) = part(object, "spec") else {
         return;
     };
@@ -54,7 +50,7 @@ pub(super) fn daemon_set(object: &mut JsonObject) {
 }
 
 /// The defaults of a `ReplicaSet`.
-pub(super) fn replica_set(object: &mut JsonObject) {
+pub(super) fn replica_set(object: &mut FieldMap) {
     if let Some(spec) = part(object, "spec") {
         nil_to(spec, "replicas", 1);
         pod::template(spec, "template");
@@ -62,7 +58,7 @@ pub(super) fn replica_set(object: &mut JsonObject) {
 }
 
 /// The defaults of a `StatefulSet`.
-pub(super) fn stateful_set(object: &mut JsonObject) {
+pub(super) fn stateful_set(object: &mut FieldMap) {
     let Some(spec) = part(object, "spec") else {
         return;
     };
@@ -81,7 +77,7 @@ pub(super) fn stateful_set(object: &mut JsonObject) {
 }
 
 /// Unlike others, a rolling update that is asked for has no parameters unless some are given.
-fn stateful_update(strategy: &mut JsonObject) {
+fn stateful_update(strategy: &mut FieldMap) {
     if is_zero(strategy, "type") {
         strategy.insert("type".to_owned(), ROLLING_UPDATE.into());
         part(strategy, "rollingUpdate");
@@ -95,7 +91,7 @@ fn stateful_update(strategy: &mut JsonObject) {
 }
 
 /// The defaults of a `ReplicationController`. Its selector and labels are those of its pods, if it has none.
-pub(super) fn replication_controller(controller: &mut JsonObject) {
+pub(super) fn replication_controller(controller: &mut FieldMap) {
     let Some(spec) = part(controller, "spec") else {
         return;
     };
@@ -111,14 +107,14 @@ pub(super) fn replication_controller(controller: &mut JsonObject) {
 }
 
 /// The labels of the pods that a template makes, if there are any.
-fn template_labels(spec: &JsonObject) -> Option<Value> {
+fn template_labels(spec: &FieldMap) -> Option<Value> {
     let labels = spec.get("template")?.get("metadata")?.get("labels")?;
     let some = labels.as_object().is_some_and(|labels| !labels.is_empty());
     some.then(|| labels.clone())
 }
 
 /// Labels an object that has no labels.
-fn own_labels(object: &mut JsonObject, labels: Option<Value>) {
+fn own_labels(object: &mut FieldMap, labels: Option<Value>) {
     if let Some(labels) = labels
         && let Some(metadata) = part(object, "metadata")
     {
@@ -127,7 +123,7 @@ fn own_labels(object: &mut JsonObject, labels: Option<Value>) {
 }
 
 /// The defaults of a Job.
-pub(super) fn job(job: &mut JsonObject) {
+pub(super) fn job(job: &mut FieldMap) {
     let Some(spec) = part(job, "spec") else {
         return;
     };
@@ -156,7 +152,7 @@ pub(super) fn job(job: &mut JsonObject) {
 }
 
 /// What Jobs and the templates of Jobs have in common.
-fn job_pods(spec: &mut JsonObject) {
+fn job_pods(spec: &mut FieldMap) {
     if let Some(policy) = object(spec, "podFailurePolicy") {
         for rule in items(policy, "rules") {
             for pattern in items(rule, "onPodConditions") {
@@ -168,7 +164,7 @@ fn job_pods(spec: &mut JsonObject) {
 }
 
 /// The defaults of a `CronJob`. Those of its Jobs are set when they are made.
-pub(super) fn cron_job(job: &mut JsonObject) {
+pub(super) fn cron_job(job: &mut FieldMap) {
     let Some(spec) = part(job, "spec") else {
         return;
     };
