@@ -5,7 +5,7 @@
 //! A [`kind::Kind`] adds versions and rules to a table; [`kinds`] lists all kinds there are. Everything
 //! else works on any kind: [`codec`] reads and writes JSON, YAML and protobuf, [`patch`] and [`ssa`]
 //! change objects, [`selector`] selects them, [`metadata`] has the rules for names, labels and owners,
-//! [`table`] prints objects as rows.
+//! [`table`] prints objects as rows, [`defaults`] has the defaults of Kubernetes' kinds.
 //!
 //! Everything is pure: no clock, no random numbers, no I/O, no logging. Errors carry the texts of
 //! kube-apiserver, because clients see them.
@@ -17,6 +17,7 @@ pub mod codec;
 pub mod conditions;
 pub mod conversion;
 pub mod custom;
+pub mod defaults;
 pub mod disruption_budget;
 pub mod field_error;
 pub mod go;

@@ -316,6 +316,7 @@ const OBJECTS: Edges = &[
     ("codec", &["go", "schema"]),
     ("conversion", &["codec", "schema"]),
     ("custom", &["schema"]),
+    ("defaults", &["schema"]),
     ("internal_form", &["codec", "schema"]),
     (
         "disruption_budget",

@@ -6,9 +6,11 @@
 //!
 //! Costs time linear in the length of a text; no number is ever written out to its exponent.
 //!
-//! Not here: arithmetic with amounts.
+//! [`rounded_to_milli`] and [`arithmetic`] are what defaults need of amounts.
 //!
 //! Source: `k8s.io/apimachinery/pkg/api/resource`.
+
+pub(crate) mod arithmetic;
 
 /// The largest exponent, and the negative of the smallest one. Beyond it Go's arithmetic overflows.
 const MAX_EXPONENT: i64 = 1 << 30;
@@ -18,6 +20,9 @@ const DIGITS: i64 = 18;
 
 /// The smallest exponent of ten: more precise amounts are rounded up.
 const NANO: i64 = -9;
+
+/// The exponent of ten that defaults round the resources of an object to.
+const MILLI: i64 = -3;
 
 /// Why a text is not an amount. The messages are Go's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,13 +80,40 @@ pub(crate) fn canonical(text: &str) -> Result<String, QuantityError> {
     } else {
         amount.exponent += exponent;
     }
-    amount.round_up();
+    amount.round_up(NANO);
     let text = amount.text(form);
     Ok(if parts.negative && text != "0" {
         format!("-{text}")
     } else {
         text
     })
+}
+
+/// The text of an amount that is rounded to thousandths, away from zero; none if it has no smaller parts.
+pub(crate) fn rounded_to_milli(text: &str) -> Option<String> {
+    let (mut amount, form, negative) = exact(text)?;
+    if amount.digits.is_empty() || amount.exponent >= MILLI {
+        return None;
+    }
+    amount.round_up(MILLI);
+    let sign = if negative { "-" } else { "" };
+    Some(format!("{sign}{}", amount.text(form)))
+}
+
+/// An amount without its sign, how it is written, and whether it is negative.
+fn exact(text: &str) -> Option<(Amount, Form, bool)> {
+    let parts = Parts::of(text).ok()?;
+    let (exponent, form) = suffix(parts.suffix)?;
+    if exponent.abs() > MAX_EXPONENT {
+        return None;
+    }
+    let mut amount = Amount::of(&parts);
+    if form == Form::Binary {
+        amount.double(exponent);
+    } else {
+        amount.exponent += exponent;
+    }
+    Some((amount, form, parts.negative))
 }
 
 /// The parts of a text; all digits are ASCII.
@@ -253,16 +285,16 @@ impl Amount {
         self.strip();
     }
 
-    /// Rounds up to a multiple of 10⁻⁹.
-    fn round_up(&mut self) {
-        let excess = NANO.saturating_sub(self.exponent);
+    /// Rounds up to a multiple of ten to the power of `to`.
+    fn round_up(&mut self, to: i64) {
+        let excess = to.saturating_sub(self.exponent);
         if excess <= 0 || self.digits.is_empty() {
             return;
         }
         // The last digit is not zero, so there is always something to round.
         let kept = i64::try_from(self.digits.len()).unwrap_or(i64::MAX) - excess;
         self.digits.truncate(usize::try_from(kept).unwrap_or(0));
-        self.exponent = NANO;
+        self.exponent = to;
         self.increment();
         self.strip();
     }

@@ -1,0 +1,119 @@
+//! The defaults of claims for devices, and of devices.
+//!
+//! What later versions have in `exactly` of a request and in the device itself, version v1beta1 has in the request and in
+//! `basic` of the device.
+
+use serde_json::Value;
+
+use super::fields::{FieldMap, is_zero, items, nil_to, object, text, zero_to};
+
+/// One device, if no number is given.
+const EXACT_COUNT: &str = "ExactCount";
+
+/// The defaults of a `ResourceClaim`.
+pub(super) fn claim(claim: &mut FieldMap) {
+    claim_with(claim, exact_request);
+}
+
+/// The same in version v1beta1.
+pub(super) fn claim_v1beta1(claim: &mut FieldMap) {
+    claim_with(claim, plain_request);
+}
+
+fn claim_with(claim: &mut FieldMap, request: fn(&mut FieldMap)) {
+    if let Some(spec) = object(claim, "spec") {
+        requests(spec, request);
+    }
+    if let Some(status) = object(claim, "status")
+        && let Some(allocation) = object(status, "allocation")
+        && let Some(devices) = object(allocation, "devices")
+    {
+        items(devices, "results").for_each(tolerations);
+    }
+}
+
+/// The defaults of a `ResourceClaimTemplate`.
+pub(super) fn claim_template(template: &mut FieldMap) {
+    template_with(template, exact_request);
+}
+
+/// The same in version v1beta1.
+pub(super) fn claim_template_v1beta1(template: &mut FieldMap) {
+    template_with(template, plain_request);
+}
+
+fn template_with(template: &mut FieldMap, request: fn(&mut FieldMap)) {
+    if let Some(template) = object(template, "spec")
+        && let Some(spec) = object(template, "spec")
+    {
+        requests(spec, request);
+    }
+}
+
+fn requests(spec: &mut FieldMap, request_defaults: fn(&mut FieldMap)) {
+    let Some(devices) = object(spec, "devices") else {
+        return;
+    };
+    for request in items(devices, "requests") {
+        request_defaults(request);
+        for alternative in items(request, "firstAvailable") {
+            count(alternative);
+            tolerations(alternative);
+        }
+    }
+}
+
+fn exact_request(request: &mut FieldMap) {
+    if let Some(exact) = object(request, "exactly") {
+        count(exact);
+        tolerations(exact);
+    }
+}
+
+/// A request without a class of devices has alternatives, and no number of devices.
+fn plain_request(request: &mut FieldMap) {
+    if !is_zero(request, "deviceClassName") {
+        count(request);
+    }
+    tolerations(request);
+}
+
+fn count(request: &mut FieldMap) {
+    zero_to(request, "allocationMode", EXACT_COUNT);
+    if text(request, "allocationMode") == EXACT_COUNT {
+        zero_to(request, "count", 1);
+    }
+}
+
+fn tolerations(parent: &mut FieldMap) {
+    for toleration in items(parent, "tolerations") {
+        zero_to(toleration, "operator", "Equal");
+    }
+}
+
+/// The defaults of a `ResourceSlice`.
+pub(super) fn slice(slice: &mut FieldMap) {
+    if let Some(spec) = object(slice, "spec") {
+        items(spec, "devices").for_each(device);
+    }
+}
+
+/// The same in version v1beta1.
+pub(super) fn slice_v1beta1(slice: &mut FieldMap) {
+    if let Some(spec) = object(slice, "spec") {
+        (items(spec, "devices"))
+            .filter_map(|device| object(device, "basic"))
+            .for_each(device);
+    }
+}
+
+fn device(device: &mut FieldMap) {
+    let Some(mappings) = object(device, "nodeAllocatableResourceMappings") else {
+        return;
+    };
+    for (_, mapping) in mappings.iter_mut() {
+        if let Value::Object(mapping) = mapping {
+            nil_to(mapping, "allocationMultiplier", "1");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `cases.jsonl.gz` is what Kubernetes' defaults make of objects; tests/cluster/defaults writes it.
+
+use std::{collections::BTreeMap, io::Read as _};
+
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+
+use super::apply;
+use crate::schema::{Presence, Struct, Type, built_in, canonical};
+
+/// A line of the corpus.
+struct DefaultedObject {
+    group: String,
+    version: String,
+    kind: String,
+    object: Value,
+    defaulted: Value,
+}
+
+impl DefaultedObject {
+    fn read(line: &str) -> Self {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let [api_version, kind] =
+            ["apiVersion", "kind"].map(|name| case["object"][name].as_str().unwrap());
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let in_canonical_form = |object: &Value| match built_in(group, version, kind) {
+            Some(shape) => canonical::decode(shape, object).unwrap().value,
+            // Kinds of servers that extend Kubernetes have no table.
+            None => object.clone(),
+        };
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            object: in_canonical_form(&case["object"]),
+            defaulted: in_canonical_form(&case["defaulted"]),
+        }
+    }
+
+    fn apply_to(&self, object: &mut Value) {
+        apply(&self.group, &self.version, &self.kind, object);
+    }
+
+    fn name(&self) -> String {
+        format!("{}/{} {}", self.group, self.version, self.kind)
+    }
+}
+
+fn corpus() -> Vec<DefaultedObject> {
+    let mut text = String::new();
+    let mut corpus = GzDecoder::new(&include_bytes!("cases.jsonl.gz")[..]);
+    corpus.read_to_string(&mut text).unwrap();
+    text.lines().map(DefaultedObject::read).collect()
+}
+
+#[test]
+fn objects_get_the_defaults_that_kubernetes_gives_them() {
+    let mut kinds: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for case in corpus() {
+        let (equal, total) = kinds.entry(case.name()).or_default();
+        let mut object = case.object.clone();
+        case.apply_to(&mut object);
+        *total += 1;
+        if object == case.defaulted {
+            *equal += 1;
+        } else {
+            let (is, wanted) = (&object, &case.defaulted);
+            faults.push(format!(
+                "{}: {}\n  is     {is}\n  wanted {wanted}",
+                case.name(),
+                case.object
+            ));
+        }
+    }
+    for (kind, (equal, total)) in &kinds {
+        println!("{equal:>4} of {total:>4}: {kind}");
+    }
+    let (equal, total) =
+        (kinds.values()).fold((0, 0), |sum, kind| (sum.0 + kind.0, sum.1 + kind.1));
+    println!("{equal} of {total} in {} kinds", kinds.len());
+    assert!(total > 2_500, "{total} cases");
+    let some = faults[..faults.len().min(5)].join("\n");
+    assert!(
+        faults.is_empty(),
+        "{} differ, such as\n{some}",
+        faults.len()
+    );
+}
+
+/// The places of all values in a value, as JSON pointers.
+fn places(value: &Value, place: &str, places: &mut Vec<String>) {
+    let inner: Vec<(String, &Value)> = match value {
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items
+                .map(|(index, item)| (index.to_string(), item))
+                .collect()
+        }
+        Value::Object(entries) => (entries.iter())
+            .map(|(name, entry)| (name.replace('~', "~0").replace('/', "~1"), entry))
+            .collect(),
+        _ => Vec::new(),
+    };
+    for (name, inner) in inner {
+        let place = format!("{place}/{name}");
+        self::places(inner, &place, places);
+        places.push(place);
+    }
+}
+
+/// Whether defaults set a field whatever it has.
+fn is_overwritten(place: &str) -> bool {
+    place.contains("/sessionAffinityConfig") || place.ends_with("~1metadata.name")
+}
+
+#[test]
+fn what_has_another_type_is_left_as_it_is() {
+    let plain = [json!(true), json!(7), json!("x")];
+    let odd = [
+        json!([null, 1, "", [], {}, {"name": 1}]),
+        json!({"": {"b": ""}, "cpu": 1, "spec": []}),
+        json!({}),
+        json!(null),
+    ];
+    let mut checked = 0;
+    for (index, case) in corpus().iter().enumerate() {
+        let mut all = Vec::new();
+        places(&case.object, "", &mut all);
+        // Another quarter of the places in each object, because all would take long.
+        for (number, place) in all.iter().enumerate().skip(index % 4).step_by(4) {
+            let turn = index / 4 + number / 4;
+            let with = |value: &Value| {
+                let mut object = case.object.clone();
+                *object.pointer_mut(place).unwrap() = value.clone();
+                case.apply_to(&mut object);
+                object
+            };
+            // That it ends is enough: what is in these may have defaults.
+            with(&odd[turn % odd.len()]);
+            let value = &plain[turn % plain.len()];
+            let object = with(value);
+            if !is_overwritten(place) {
+                checked += 1;
+                let what = case.name();
+                assert_eq!(
+                    object.pointer(place),
+                    Some(value),
+                    "{what}: {place}: {object}"
+                );
+            }
+        }
+    }
+    assert!(checked > 15_000, "{checked} values");
+    for value in plain.iter().chain(&odd) {
+        let mut object = value.clone();
+        apply("", "v1", "Secret", &mut object);
+        assert_eq!(object.is_object(), value.is_object());
+    }
+}
+
+/// Removes what canonical form has without being asked for.
+fn shorten(shape: &Struct, object: &mut Value) {
+    let Value::Object(object) = object else {
+        return;
+    };
+    for field in shape.fields {
+        let Some(value) = object.get_mut(field.name) else {
+            continue;
+        };
+        match (&field.ty, &mut *value) {
+            (Type::Object(shape), value) => shorten(shape, value),
+            (Type::List(list), Value::Array(items)) => {
+                if let Type::Object(shape) = list.item {
+                    for item in items {
+                        shorten(shape, item);
+                    }
+                }
+            }
+            _ => {}
+        }
+        if field.presence == Presence::Always && *value == canonical::zero(&field.ty) {
+            object.remove(field.name);
+        }
+    }
+}
+
+#[test]
+fn objects_that_lack_parts_get_the_same_defaults() {
+    let mut shorter = 0;
+    for case in corpus() {
+        let Some(shape) = built_in(&case.group, &case.version, &case.kind) else {
+            continue;
+        };
+        let mut object = case.object.clone();
+        shorten(shape, &mut object);
+        shorter += usize::from(object != case.object);
+        case.apply_to(&mut object);
+        let object = canonical::decode(shape, &object).unwrap().value;
+        assert_eq!(object, case.defaulted, "{}: {}", case.name(), case.object);
+    }
+    assert!(shorter > 2_000, "{shorter} objects");
+}
+
+#[test]
+fn an_object_with_its_defaults_is_not_changed() {
+    for case in corpus() {
+        let mut object = case.defaulted.clone();
+        case.apply_to(&mut object);
+        assert_eq!(object, case.defaulted, "{}", case.name());
+    }
+}
