@@ -146,6 +146,8 @@ pub(crate) struct CompiledPolicy {
     pub(crate) early_fields: Option<Vec<Box<str>>>,
     /// Whether an expression may read the name of the object.
     pub(crate) reads_name: bool,
+    /// Whether an expression may read a field of the object that has a default, or that depends on one.
+    pub(crate) reads_defaults: bool,
     pub(crate) bindings: Vec<PolicyBinding>,
 }
 
@@ -212,6 +214,7 @@ impl CompiledPolicy {
             shared_conditions: Vec::new(),
             early_fields: None,
             reads_name: false,
+            reads_defaults: false,
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
             numbers: PolicyVariableNumbers::default(),
             environment: PolicyEnvironment::for_bindings(spec.param_kind.is_some()),
@@ -220,6 +223,7 @@ impl CompiledPolicy {
         compiled.numbers = compiled.used_variables();
         compiled.early_fields = compiled.read_of_request();
         compiled.reads_name = compiled.may_read_name();
+        compiled.reads_defaults = compiled.may_read_defaults();
         compiled
     }
 
@@ -275,6 +279,18 @@ impl CompiledPolicy {
                 program.may_read("object", &["metadata", "name"])
                     || program.may_read("request", &["name"])
                     || expression.uses(REQUEST_RESOURCE)
+            })
+        })
+    }
+
+    /// Metadata has no defaults, but whether they are there decides whether the generation changes.
+    fn may_read_defaults(&self) -> bool {
+        const WITHOUT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+        self.expressions().any(|expression| {
+            expression.program.as_ref().is_ok_and(|program| {
+                let fields = program.fields_of("object");
+                fields.is_none_or(|all| all.iter().any(|field| !WITHOUT.contains(field)))
+                    || program.may_read("object", &["metadata", "generation"])
             })
         })
     }

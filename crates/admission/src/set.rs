@@ -27,6 +27,8 @@ pub struct PossiblePolicy<'p> {
     pub name: &'p str,
     /// Whether its expressions may read the name of the object.
     pub reads_name: bool,
+    /// Whether its expressions may read a field of the object that has a default, or that depends on one.
+    pub reads_defaults: bool,
 }
 
 /// A policy or binding that is not for a request.
@@ -199,6 +201,7 @@ impl PolicySet {
             .map(|policy| PossiblePolicy {
                 name: &policy.name,
                 reads_name: policy.reads_name,
+                reads_defaults: policy.reads_defaults,
             })
             .collect()
     }

@@ -8,7 +8,7 @@ use fairgate_apiserver::StatusError;
 use fairgate_objects::{
     codec::BodyFormat,
     custom::{self, CustomSchema},
-    metadata,
+    defaults, metadata,
 };
 use serde_json::{Value, json};
 
@@ -53,6 +53,8 @@ pub(crate) struct BodyObject {
     pub(crate) is_new: bool,
     /// Where that name is from.
     pub(crate) name: NameSource,
+    /// Whether the defaults of its kind are set. If no policy reads them, that is left out.
+    pub(crate) has_defaults: bool,
 }
 
 impl BodyObject {
@@ -100,6 +102,10 @@ impl BodyObject {
                 object
             }
         };
+        if self.has_defaults && self.fidelity > Fidelity::AsSent {
+            let kind = facts.group_version_kind();
+            defaults::apply(kind.group, kind.version, kind.kind, &mut object);
+        }
         if self.is_new {
             self.name(&mut object, facts)?;
         }

@@ -366,6 +366,7 @@ impl Evaluation {
             fresh: Fresh::new(self.admitter.clock.unix_seconds()),
             is_new: self.plan.facts.verb == WriteVerb::Create,
             name: self.name_source(),
+            has_defaults: self.plan.reads_defaults,
         })
     }
 

@@ -21,8 +21,8 @@
 //!
 //! # Differences from kube-apiserver
 //!
-//! - Policies see requests before mutating admission and, without a dry run, before defaults. What else the server sets, keeps and
-//!   drops is known by tables (`judged_object`), and by the schemas of custom resources (`definitions`).
+//! - Policies see requests before mutating admission. What the server sets, keeps and drops is known by tables (`judged_object`), by
+//!   the defaults of built-in kinds, and by the schemas of custom resources (`definitions`).
 //! - The stored object is read before the write: another client may change it in between, unless writes are guarded.
 //! - The name of an object that the server would generate is chosen before mutating admission, if a policy reads it
 //!   (`generated_name`). In audit mode it is the one in the response.

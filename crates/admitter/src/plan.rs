@@ -25,6 +25,8 @@ pub(crate) struct JudgePlan {
     pub(crate) fidelity: Fidelity,
     /// Whether a policy may read the name of the object.
     pub(crate) reads_name: bool,
+    /// Whether a policy may read what has a default.
+    pub(crate) reads_defaults: bool,
 }
 
 /// Whether any policy may match a request. Costs some searches in hash tables, and allocates nothing.
@@ -117,6 +119,9 @@ impl JudgePlan {
         let query = QueryParameters::parse(query);
         let mut facts = WriteFacts::new(write, user, served);
         facts.dry_run = query.is_dry_run();
+        // Its labels are those of its template, if it has none.
+        let is_in_metadata = facts.group.is_empty() && facts.resource == "replicationcontrollers";
+        let reads_defaults = is_in_metadata || possible.iter().any(|policy| policy.reads_defaults);
         // A namespace has its name as a label, too.
         let reads_name = facts.is_namespace() || possible.iter().any(|policy| policy.reads_name);
         Self {
@@ -125,6 +130,7 @@ impl JudgePlan {
             query,
             fidelity,
             reads_name,
+            reads_defaults,
         }
     }
 }

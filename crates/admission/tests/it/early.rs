@@ -108,15 +108,45 @@ fn what_is_wrong_before_the_conditions_still_counts() {
     assert!(with_params.may_match(&attributes, &cluster));
 }
 
-/// Whether a policy with this validation may read the name of the object.
-fn reads_name(expression: &str) -> bool {
+#[test]
+fn policies_that_read_nothing_with_a_default_are_known() {
+    for expression in [
+        "object.spec.replicas == 1",
+        "has(object.status)",
+        "object == oldObject",
+        "object.metadata == oldObject.metadata",
+        "object.metadata.generation == 1",
+        "object[request.operation] == 1",
+        "[object].all(one, one.kind == 'Pod')",
+    ] {
+        assert!(reads(expression).1, "{expression}");
+    }
+    for expression in [
+        "object.metadata.labels.a == 'b' && object.metadata.name != 'c'",
+        "object.kind == 'Pod' && object.apiVersion == 'v1'",
+        "oldObject.spec.replicas == 1",
+        "request.namespace == 'web' || params == null",
+    ] {
+        // The variable of the policy reads the spec.
+        assert!(reads(expression).1, "{expression}");
+        let set = policy_with(&[expression], |spec| {
+            spec["validations"] = json!([{"expression": "true"}]);
+        });
+        let user = User::new("alice", ["dev"]);
+        let possible = set.possible(&creation(&user), &Cluster::with("{}"));
+        assert!(!possible[0].reads_defaults, "{expression}");
+    }
+}
+
+/// Whether a policy with this validation may read the name of the object, and fields with defaults.
+fn reads(expression: &str) -> (bool, bool) {
     let user = User::new("alice", ["dev"]);
     let set = policy_with(&[], |spec| {
         spec["variables"] = json!([{"name": "meta", "expression": "object.spec"}]);
         spec["validations"] = json!([{"expression": expression}]);
     });
     let possible = set.possible(&creation(&user), &Cluster::with("{}"));
-    possible[0].reads_name
+    (possible[0].reads_name, possible[0].reads_defaults)
 }
 
 #[test]
@@ -135,7 +165,7 @@ fn policies_that_may_read_the_name_of_the_object_are_known() {
         "request == null",
         "authorizer.requestResource.check('create').allowed()",
     ] {
-        assert!(reads_name(expression), "{expression}");
+        assert!(reads(expression).0, "{expression}");
     }
     for expression in [
         "object.metadata.labels.name == 'web'",
@@ -149,7 +179,7 @@ fn policies_that_may_read_the_name_of_the_object_are_known() {
         "authorizer.group('').resource('pods').name('web').check('get').allowed()",
         "object.spec.containers.all(one, one.name == 'web')",
     ] {
-        assert!(!reads_name(expression), "{expression}");
+        assert!(!reads(expression).0, "{expression}");
     }
     let set = policy_with(&[], |spec| {
         spec["variables"] = json!([{"name": "meta", "expression": "object.metadata"}]);

@@ -8,8 +8,8 @@
 //! Source: Kubernetes `apiserver/pkg/registry/rest/{create,update,meta}.go`, the files `strategy.go` in
 //! `kubernetes/pkg/registry` and the ones of `apiextensions-apiserver` and `kube-aggregator`.
 //!
-//! Not here: defaults, fields of features that are off, and what mutating admission changes. Policies with `fidelity: dryRun`
-//! see these.
+//! Not here: defaults (`fairgate_objects::defaults`), fields of features that are off, and what mutating admission changes. Policies
+//! with `fidelity: dryRun` see these.
 
 mod changes;
 mod creation;

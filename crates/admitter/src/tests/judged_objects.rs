@@ -1,8 +1,7 @@
 //! Completed objects beside those that a real server shows its policies for the same requests
 //! (`corpus/judged_objects.jsonl`; tests/cluster/README.md says how it is recorded).
 //!
-//! What the server adds as a default is not asked for. All else must be the same: nothing is shown that the server does not show,
-//! and nothing of the body or of the stored object is missing that it shows.
+//! They must be the same, but for what only a server can know.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -27,27 +26,53 @@ const CORPUS: &str = include_str!("../../corpus/judged_objects.jsonl");
 /// Custom kinds without the subresource `status`.
 const WITHOUT_STATUS: [&str; 2] = ["limits", "ceilings"];
 
-/// What differs on purpose: a part of the path of the request, the place, and why.
-const KNOWN: [(&str, &str, &str); 6] = [
-    ("/storageclasses/", "/reclaimPolicy", "a default"),
-    ("/storageclasses/", "/volumeBindingMode", "a default"),
-    ("/priorityclasses/", "/preemptionPolicy", "a default"),
+/// What differs: a part of the path of the request, the place, and why.
+const KNOWN: [(&str, &str, &str); 19] = [
     (
         "/certificatesigningrequests/",
         "/status/conditions/",
         "times that the server adds",
     ),
     (
-        "/customresourcedefinitions/",
-        "/status/storedVersions/",
-        "a default",
-    ),
-    (
         "/apiservices",
         "/status/conditions/",
         "one of the server's own happens to have a value of the body",
     ),
+    ("/volumeattributesclasses", "/metadata/finalizers/", PLUGIN),
+    ("/persistentvolumeclaims", "/metadata/finalizers/", PLUGIN),
+    ("/nodes", "/spec/taints/", PLUGIN),
+    ("/pods", "/spec/preemptionPolicy", PLUGIN),
+    ("/pods", "/spec/tolerations/", PLUGIN),
+    ("/services", "/spec/ipFamilies/", ALLOCATED),
+    ("/services", "/spec/ipFamilyPolicy", ALLOCATED),
+    ("/pods", "/status/qosClass", DERIVED),
+    ("/jobs", "/spec/selector/", DERIVED),
+    ("/jobs", "/spec/template/metadata/labels/", DERIVED),
+    (
+        "/customresourcedefinitions",
+        "/status/storedVersions/",
+        DERIVED,
+    ),
+    ("/daemonsets", "/metadata/annotations/deprecated", CONVERTED),
+    (
+        "autoscaling/v1/",
+        "/spec/targetCPUUtilizationPercentage",
+        CONVERTED,
+    ),
+    ("/things", "/spec/replicas", SCHEMA),
+    ("/things", "/spec/size", SCHEMA),
+    ("/persistentvolumes", "/metadata/finalizers/", PLUGIN),
+    (
+        "/persistentvolumes",
+        "/status/lastPhaseTransitionTime",
+        DERIVED,
+    ),
 ];
+const PLUGIN: &str = "an admission plugin sets it";
+const ALLOCATED: &str = "the server allocates it";
+const DERIVED: &str = "the server derives it from the object";
+const CONVERTED: &str = "it comes from the form in which the server has the object";
+const SCHEMA: &str = "a default of the definition, which is not read here";
 
 fn user(line: &Value) -> User {
     let of = &line["user"];
@@ -96,6 +121,7 @@ fn completed(line: &Value) -> Result<Value, String> {
         },
         is_new: text("method") == "POST",
         name: NameSource::Client,
+        has_defaults: true,
     };
     let object = body.read(&mut facts, stored);
     object.map_err(|error| format!("{error:?}"))
@@ -135,19 +161,14 @@ fn differences(line: &Value, ours: &Value) -> Vec<(String, String)> {
     let is_new = line["operation"] == "CREATE";
     let [theirs, ours] = [&line["object"], ours].map(leaves_of);
     let body: Value = serde_json::from_str(line["body"].as_str().unwrap()).unwrap();
-    let given = [leaves_of(&body), leaves_of(&line["stored"])];
+    let given = leaves_of(&body);
     let is_fresh =
         |place: &str| is_new && ["/metadata/uid", "/metadata/creationTimestamp"].contains(&place);
     let mut found = Vec::new();
-    let defaults_count = line["method"] == "PUT";
     for (place, value) in &ours {
         let is_same = match theirs.get(place) {
-            // A body without defaults looks like a change.
-            Some(theirs) if defaults_count && place == "/metadata/generation" => {
-                theirs == value || theirs.as_i64().map(|of| of + 1) == value.as_i64()
-            }
-            Some(theirs) if is_fresh(place) && given[0].get(place) != Some(theirs) => {
-                given[0].get(place) != Some(value)
+            Some(theirs) if is_fresh(place) && given.get(place) != Some(theirs) => {
+                given.get(place) != Some(value)
             }
             theirs => theirs == Some(value),
         };
@@ -158,16 +179,8 @@ fn differences(line: &Value, ours: &Value) -> Vec<(String, String)> {
             ));
         }
     }
-    // What a body replaces may have got defaults again, which are those of the stored object.
-    let is_stored = |place: &str| {
-        let member = place.split('/').nth(1).unwrap_or_default();
-        ["metadata", "status"].contains(&member) || body.get(member).is_none()
-    };
     for (place, value) in &theirs {
-        let is_given = given[0].get(place) == Some(value)
-            || is_fresh(place)
-            || (is_stored(place) && given[1].get(place) == Some(value));
-        if is_given && !ours.contains_key(place) {
+        if !ours.contains_key(place) {
             found.push((place.clone(), format!("missing, server {value}")));
         }
     }

@@ -40,15 +40,16 @@ async fn create(world: &World) -> Got {
 }
 
 #[test]
-fn g01_only_a_dry_run_shows_defaults() {
+fn g01_defaults_are_shown_unless_the_object_is_judged_as_it_was_sent() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
         world.inside.answer = Rc::new(defaulted);
         for (fidelity, code, requests) in [
             ("asSent", 422, 0),
-            ("completed", 422, 0),
+            ("completed", 200, 1),
             ("dryRun", 200, 2),
         ] {
+            world.inside.sent.borrow_mut().clear();
             let mut one = policy("p", "apps deployments", "object.spec.replicas == 1");
             one["fidelity"] = json!(fidelity);
             world.enforce(&[one]);
