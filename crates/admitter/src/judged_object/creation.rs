@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 
 use fairgate_core::digest::User;
+use fairgate_objects::schema::{Presence, Type, built_in, canonical};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -77,7 +78,7 @@ impl ResourceStrategy {
         if self.begins_at_one() {
             metadata.insert("generation".to_owned(), json!(1));
         }
-        self.create_status(object);
+        self.create_status(object, facts);
         match (self.group, self.resource) {
             ("", "namespaces") => namespace(object),
             ("", "serviceaccounts") => secret_names(object),
@@ -94,7 +95,7 @@ impl ResourceStrategy {
         counted.is_some_and(|spec| !matches!(spec, Spec::OnUpdate))
     }
 
-    fn create_status(&self, object: &mut Value) {
+    fn create_status(&self, object: &mut Value, facts: &WriteFacts) {
         let Some(members) = object.as_object_mut() else {
             return;
         };
@@ -102,12 +103,25 @@ impl ResourceStrategy {
             CreatedStatus::Ordinary | CreatedStatus::Sent => {}
             CreatedStatus::Dropped => {
                 members.remove("status");
+                members.extend(empty_status(facts).map(|empty| ("status".to_owned(), empty)));
             }
             CreatedStatus::Phase(phase) => {
                 members.insert("status".to_owned(), json!({"phase": phase}));
             }
         }
     }
+}
+
+/// The status that an object without one is written with: some numbers in it are always there. `None` if there is none.
+fn empty_status(facts: &WriteFacts) -> Option<Value> {
+    let kind = facts.group_version_kind();
+    let shape = built_in(kind.group, kind.version, kind.kind)?;
+    let status = shape.fields.iter().find(|field| field.name == "status")?;
+    let Type::Object(shape) = status.ty else {
+        return None;
+    };
+    let empty = canonical::decode(shape, &json!({})).ok()?;
+    (status.presence == Presence::Always).then_some(empty.value)
 }
 
 impl Posted {
