@@ -26,8 +26,9 @@ use crate::schema::{
 /// Members of every resource, which no schema prunes.
 const RESOURCE_MEMBERS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// How long the defaults of one object may be together, in bytes: ten times the longest object that a server can store.
-const MAX_DEFAULTS: usize = 16 << 20;
+/// How long the text of the members that defaults add to one object may be, in bytes: no request has a longer body, and no server can
+/// store so long an object.
+const MAX_DEFAULTS: usize = 3 << 20;
 
 /// Why a body is no custom resource. The server refuses it, too.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum CustomObjectError {
     #[error("{0} of an embedded resource must be a string")]
     NotText(&'static str),
     /// Its defaults take more room than any object may have.
-    #[error("the defaults of its definition make the object longer than 16 MiB")]
+    #[error("the defaults of its definition make the object longer than 3 MiB")]
     TooManyDefaults,
 }
 
@@ -51,6 +52,8 @@ pub struct CustomSchema {
     keeps_all: bool,
     /// Whether the status is written by a subresource of its own.
     has_status: bool,
+    /// Whether items of lists, or members of any name, may have defaults.
+    repeats_defaults: bool,
     bytes: usize,
 }
 
@@ -77,9 +80,10 @@ struct SchemaDefault {
 struct DefaultRoom(usize);
 
 impl DefaultRoom {
-    /// A copy of a default.
-    fn take(&mut self, default: &SchemaDefault) -> Result<Value, CustomObjectError> {
-        let left = self.0.checked_sub(default.bytes);
+    /// A copy of the default of a member; `key` is empty for an item of a list.
+    fn take(&mut self, key: &str, default: &SchemaDefault) -> Result<Value, CustomObjectError> {
+        const PUNCTUATION: usize = 4;
+        let left = self.0.checked_sub(key.len() + PUNCTUATION + default.bytes);
         self.0 = left.ok_or(CustomObjectError::TooManyDefaults)?;
         Ok(default.value.clone())
     }
@@ -120,6 +124,7 @@ impl CustomSchema {
         });
         root.is_resource = true;
         Some(Self {
+            repeats_defaults: root.repeats_defaults(false),
             root,
             keeps_all: spec["preserveUnknownFields"] == true,
             has_status: version["subresources"]["status"].is_object(),
@@ -130,6 +135,11 @@ impl CustomSchema {
     /// Whether the version has the subresource `status`, so that writes of the object itself leave the status as it is.
     pub fn has_status(&self) -> bool {
         self.has_status
+    }
+
+    /// Whether a short object may have long defaults, because items of lists, or members of any name, have some.
+    pub fn repeats_defaults(&self) -> bool {
+        self.repeats_defaults
     }
 
     /// About how many bytes it takes.
@@ -226,6 +236,21 @@ impl SchemaNode {
         }
     }
 
+    /// Whether it has defaults that an object may get several times; `is_repeated` if the schema itself is for several values.
+    fn repeats_defaults(&self, is_repeated: bool) -> bool {
+        let others = match &self.others {
+            OtherMembers::Of(schema) => Some(&**schema),
+            OtherMembers::Unknown | OtherMembers::Any => None,
+        };
+        let mut repeated = others.into_iter().chain(self.items.as_deref());
+        is_repeated && self.default.is_some()
+            || self
+                .members
+                .values()
+                .any(|schema| schema.repeats_defaults(is_repeated))
+            || repeated.any(|schema| schema.repeats_defaults(true))
+    }
+
     /// Adds the defaults of members that are missing. A null that may not be one is as good as missing.
     fn fill(&self, value: &mut Value, room: &mut DefaultRoom) -> Result<(), CustomObjectError> {
         match value {
@@ -236,7 +261,8 @@ impl SchemaNode {
                             .get(&**key)
                             .is_none_or(|value| schema.refuses(value))
                     {
-                        members.insert(key.to_string(), room.take(default)?);
+                        let default = room.take(key, default)?;
+                        members.insert(key.to_string(), default);
                     }
                 }
                 for (key, value) in members {
@@ -268,7 +294,7 @@ impl SchemaNode {
         if self.refuses(value)
             && let Some(default) = &self.default
         {
-            *value = room.take(default)?;
+            *value = room.take("", default)?;
         }
         Ok(())
     }

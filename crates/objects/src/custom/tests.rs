@@ -80,15 +80,25 @@ fn what_is_missing_gets_its_default() {
 
 #[test]
 fn defaults_take_bounded_memory() {
-    let long = "x".repeat(1 << 10);
-    let item = json!({"type": "object", "properties": {"t": {"type": "string", "default": long}}});
-    let root = json!({"properties": {"spec": {"type": "array", "items": item}}});
-    let schema = CustomSchema::of_version(&definition(&root), "v1").unwrap();
-    for (items, fits) in [(1_000, true), (20_000, false)] {
-        let mut object = json!({"spec": vec![json!({}); items]});
-        let read = as_read(&mut object, Some(&schema));
-        assert_eq!(read.is_ok(), fits, "{items}: {read:?}");
+    // Names count as well as values.
+    for (name, default, fits) in [
+        ("t", "x".repeat(1 << 10), 2_000),
+        (&*"n".repeat(100), String::new(), 20_000),
+    ] {
+        let item =
+            json!({"type": "object", "properties": {name: {"type": "string", "default": default}}});
+        let root = json!({"properties": {"spec": {"type": "array", "items": item}}});
+        let schema = CustomSchema::of_version(&definition(&root), "v1").unwrap();
+        assert!(schema.repeats_defaults());
+        for items in [fits, 2 * fits] {
+            let mut object = json!({"spec": vec![json!({}); items]});
+            let read = as_read(&mut object, Some(&schema));
+            assert_eq!(read.is_ok(), items == fits, "{items}: {read:?}");
+        }
     }
+    let root = json!({"properties": {"spec": {"type": "object", "default": {}, "properties": {"a": {"type": "array", "items": {"type": "string"}}}}}});
+    let schema = CustomSchema::of_version(&definition(&root), "v1").unwrap();
+    assert!(!schema.repeats_defaults());
 }
 
 #[test]

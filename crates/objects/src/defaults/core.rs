@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    fields::{FieldMap, is_nil, items, nil_to, object, part, text, zero_to},
+    fields::{
+        FieldMap, default_if_nil, default_if_zero, is_nil, items, object, object_or_insert, text,
+    },
     resources::{fill_from, round},
 };
 
@@ -15,15 +17,15 @@ const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// The defaults of a Service.
 pub(super) fn service(service: &mut FieldMap) {
-    let Some(spec) = part(service, "spec") else {
+    let Some(spec) = object_or_insert(service, "spec") else {
         return;
     };
     affinity(spec);
-    zero_to(spec, "type", "ClusterIP");
+    default_if_zero(spec, "type", "ClusterIP");
     for port in items(spec, "ports") {
-        zero_to(port, "protocol", "TCP");
+        default_if_zero(port, "protocol", "TCP");
         let number = port.get("port").and_then(Value::as_i64);
-        zero_to(port, "targetPort", number.unwrap_or(0));
+        default_if_zero(port, "targetPort", number.unwrap_or(0));
     }
     let external_addresses = (spec.get("externalIPs").and_then(Value::as_array))
         .is_some_and(|addresses| !addresses.is_empty());
@@ -34,20 +36,20 @@ pub(super) fn service(service: &mut FieldMap) {
         _ => (false, false, false),
     };
     if is_external {
-        zero_to(spec, "externalTrafficPolicy", "Cluster");
+        default_if_zero(spec, "externalTrafficPolicy", "Cluster");
     }
     if is_local {
-        nil_to(spec, "internalTrafficPolicy", "Cluster");
+        default_if_nil(spec, "internalTrafficPolicy", "Cluster");
     }
     if is_balanced {
-        nil_to(spec, "allocateLoadBalancerNodePorts", true);
+        default_if_nil(spec, "allocateLoadBalancerNodePorts", true);
         balancer_addresses(service);
     }
 }
 
 /// Whether requests of a client go to the same endpoint, and how long.
 fn affinity(spec: &mut FieldMap) {
-    zero_to(spec, "sessionAffinity", "None");
+    default_if_zero(spec, "sessionAffinity", "None");
     match text(spec, "sessionAffinity") {
         "None" => _ = spec.remove("sessionAffinityConfig"),
         "ClientIP" => {
@@ -69,7 +71,7 @@ fn balancer_addresses(service: &mut FieldMap) {
     {
         for address in items(balancer, "ingress") {
             if !text(address, "ip").is_empty() {
-                nil_to(address, "ipMode", "VIP");
+                default_if_nil(address, "ipMode", "VIP");
             }
         }
     }
@@ -79,7 +81,7 @@ fn balancer_addresses(service: &mut FieldMap) {
 pub(super) fn endpoints(endpoints: &mut FieldMap) {
     for subset in items(endpoints, "subsets") {
         for port in items(subset, "ports") {
-            zero_to(port, "protocol", "TCP");
+            default_if_zero(port, "protocol", "TCP");
         }
     }
 }
@@ -89,13 +91,13 @@ pub(super) fn namespace(namespace: &mut FieldMap) {
     if let Some(metadata) = object(namespace, "metadata") {
         let name = text(metadata, "name").to_owned();
         if !name.is_empty()
-            && let Some(labels) = part(metadata, "labels")
+            && let Some(labels) = object_or_insert(metadata, "labels")
         {
             labels.insert(NAMESPACE_LABEL.to_owned(), Value::String(name));
         }
     }
-    if let Some(status) = part(namespace, "status") {
-        zero_to(status, "phase", "Active");
+    if let Some(status) = object_or_insert(namespace, "status") {
+        default_if_zero(status, "phase", "Active");
     }
 }
 

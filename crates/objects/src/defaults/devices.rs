@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::fields::{FieldMap, is_zero, items, nil_to, object, text, zero_to};
+use super::fields::{FieldMap, default_if_nil, default_if_zero, is_zero, items, object, text};
 
 /// One device, if no number is given.
 const EXACT_COUNT: &str = "ExactCount";
@@ -79,15 +79,15 @@ fn plain_request(request: &mut FieldMap) {
 }
 
 fn count(request: &mut FieldMap) {
-    zero_to(request, "allocationMode", EXACT_COUNT);
+    default_if_zero(request, "allocationMode", EXACT_COUNT);
     if text(request, "allocationMode") == EXACT_COUNT {
-        zero_to(request, "count", 1);
+        default_if_zero(request, "count", 1);
     }
 }
 
 fn tolerations(parent: &mut FieldMap) {
     for toleration in items(parent, "tolerations") {
-        zero_to(toleration, "operator", "Equal");
+        default_if_zero(toleration, "operator", "Equal");
     }
 }
 
@@ -113,7 +113,7 @@ fn device(device: &mut FieldMap) {
     };
     for (_, mapping) in mappings.iter_mut() {
         if let Value::Object(mapping) = mapping {
-            nil_to(mapping, "allocationMultiplier", "1");
+            default_if_nil(mapping, "allocationMultiplier", "1");
         }
     }
 }

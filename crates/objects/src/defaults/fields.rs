@@ -11,7 +11,10 @@ pub(super) fn object<'o>(parent: &'o mut FieldMap, name: &str) -> Option<&'o mut
 }
 
 /// The object in a field that always has one: it is made if it is absent. None if the field has another type.
-pub(super) fn part<'o>(parent: &'o mut FieldMap, name: &str) -> Option<&'o mut FieldMap> {
+pub(super) fn object_or_insert<'o>(
+    parent: &'o mut FieldMap,
+    name: &str,
+) -> Option<&'o mut FieldMap> {
     set_if_nil(parent, name, Map::new);
     object(parent, name)
 }
@@ -59,12 +62,12 @@ pub(super) fn set_if_nil<V: Into<Value>>(
 }
 
 /// Sets a field that is nil to a plain value.
-pub(super) fn nil_to(parent: &mut FieldMap, name: &str, value: impl Into<Value>) {
+pub(super) fn default_if_nil(parent: &mut FieldMap, name: &str, value: impl Into<Value>) {
     set_if_nil(parent, name, || value);
 }
 
 /// Sets a field that is zero.
-pub(super) fn zero_to(parent: &mut FieldMap, name: &str, value: impl Into<Value>) {
+pub(super) fn default_if_zero(parent: &mut FieldMap, name: &str, value: impl Into<Value>) {
     if is_zero(parent, name) {
         parent.insert(name.to_owned(), value.into());
     }

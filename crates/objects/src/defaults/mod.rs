@@ -25,7 +25,7 @@ mod workloads;
 
 use serde_json::Value;
 
-use fields::{FieldMap, nil_to, zero_to};
+use fields::{FieldMap, default_if_nil, default_if_zero};
 
 /// Sets the defaults of a built-in kind in an object of it; there are none for other kinds.
 ///
@@ -36,6 +36,14 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
     {
         defaults(object);
     }
+}
+
+/// Whether the defaults of a kind may change the metadata of its objects: their labels.
+pub fn change_metadata(group: &str, kind: &str) -> bool {
+    matches!(
+        (group, kind),
+        ("", "Namespace" | "ReplicationController") | ("batch", "Job")
+    )
 }
 
 /// What sets the defaults of a kind.
@@ -73,7 +81,7 @@ fn defaults_of(group: &str, version: &str, kind: &str) -> Option<Defaults> {
                 others::role_binding
             }
             ("scheduling.k8s.io", "v1", "PriorityClass") => {
-                |class| nil_to(class, "preemptionPolicy", "PreemptLowerPriority")
+                |class| default_if_nil(class, "preemptionPolicy", "PreemptLowerPriority")
             }
             ("storage.k8s.io", "v1", "CSIDriver") => others::csi_driver,
             ("storage.k8s.io", "v1", "StorageClass") => others::storage_class,
@@ -96,7 +104,7 @@ fn of_core(kind: &str) -> Option<Defaults> {
         "PodTemplate" => |object| pod::template(object, "template"),
         "ReplicationController" => workloads::replication_controller,
         "ResourceQuota" => core::resource_quota,
-        "Secret" => |secret| zero_to(secret, "type", "Opaque"),
+        "Secret" => |secret| default_if_zero(secret, "type", "Opaque"),
         "Service" => core::service,
         _ => return None,
     })

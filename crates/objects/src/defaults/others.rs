@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    fields::{FieldMap, is_zero, items, nil_to, object, part, set_if_nil, text, zero_to},
+    fields::{
+        FieldMap, default_if_nil, default_if_zero, is_zero, items, object, object_or_insert,
+        set_if_nil, text,
+    },
     volumes,
 };
 
@@ -17,24 +20,24 @@ const SHARES: i32 = 30;
 
 /// The defaults of a `TokenRequest`.
 pub(super) fn token_request(request: &mut FieldMap) {
-    if let Some(spec) = part(request, "spec") {
-        nil_to(spec, "expirationSeconds", 3600);
+    if let Some(spec) = object_or_insert(request, "spec") {
+        default_if_nil(spec, "expirationSeconds", 3600);
     }
 }
 
 /// The defaults of a `HorizontalPodAutoscaler` of version v1.
 pub(super) fn autoscaler_v1(autoscaler: &mut FieldMap) {
-    if let Some(spec) = part(autoscaler, "spec") {
-        nil_to(spec, "minReplicas", 1);
+    if let Some(spec) = object_or_insert(autoscaler, "spec") {
+        default_if_nil(spec, "minReplicas", 1);
     }
 }
 
 /// The defaults of a `HorizontalPodAutoscaler` of version v2.
 pub(super) fn autoscaler_v2(autoscaler: &mut FieldMap) {
-    let Some(spec) = part(autoscaler, "spec") else {
+    let Some(spec) = object_or_insert(autoscaler, "spec") else {
         return;
     };
-    nil_to(spec, "minReplicas", 1);
+    default_if_nil(spec, "minReplicas", 1);
     if is_zero(spec, "metrics") {
         let target = json!({"type": "Utilization", "averageUtilization": 80});
         let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
@@ -43,16 +46,16 @@ pub(super) fn autoscaler_v2(autoscaler: &mut FieldMap) {
     let Some(behavior) = object(spec, "behavior") else {
         return;
     };
-    if let Some(rules) = part(behavior, "scaleUp") {
-        nil_to(rules, "stabilizationWindowSeconds", 0);
+    if let Some(rules) = object_or_insert(behavior, "scaleUp") {
+        default_if_nil(rules, "stabilizationWindowSeconds", 0);
         let policies = || vec![scaling_policy("Pods", 4), scaling_policy("Percent", 100)];
         set_if_nil(rules, "policies", policies);
-        nil_to(rules, "selectPolicy", "Max");
+        default_if_nil(rules, "selectPolicy", "Max");
     }
-    if let Some(rules) = part(behavior, "scaleDown") {
+    if let Some(rules) = object_or_insert(behavior, "scaleDown") {
         let policies = || vec![scaling_policy("Percent", 100)];
         set_if_nil(rules, "policies", policies);
-        nil_to(rules, "selectPolicy", "Max");
+        default_if_nil(rules, "selectPolicy", "Max");
     }
 }
 
@@ -62,23 +65,23 @@ fn scaling_policy(kind: &str, value: i32) -> Value {
 
 /// The defaults of a `PodCertificateRequest`.
 pub(super) fn pod_certificate_request(request: &mut FieldMap) {
-    if let Some(spec) = part(request, "spec") {
-        nil_to(spec, "maxExpirationSeconds", 86_400);
+    if let Some(spec) = object_or_insert(request, "spec") {
+        default_if_nil(spec, "maxExpirationSeconds", 86_400);
     }
 }
 
 /// The defaults of an `EndpointSlice`.
 pub(super) fn endpoint_slice(slice: &mut FieldMap) {
     for port in items(slice, "ports") {
-        nil_to(port, "name", "");
-        nil_to(port, "protocol", "TCP");
+        default_if_nil(port, "name", "");
+        default_if_nil(port, "protocol", "TCP");
     }
 }
 
 /// The defaults of a `FlowSchema`.
 pub(super) fn flow_schema(schema: &mut FieldMap) {
-    if let Some(spec) = part(schema, "spec") {
-        zero_to(spec, "matchingPrecedence", 1000);
+    if let Some(spec) = object_or_insert(schema, "spec") {
+        default_if_zero(spec, "matchingPrecedence", 1000);
     }
 }
 
@@ -88,7 +91,7 @@ pub(super) fn priority_level(level: &mut FieldMap) {
         return;
     };
     if let Some(limited) = object(spec, "limited") {
-        nil_to(limited, "nominalConcurrencyShares", SHARES);
+        default_if_nil(limited, "nominalConcurrencyShares", SHARES);
     }
     priority_level_spec(spec);
 }
@@ -106,31 +109,31 @@ pub(super) fn priority_level_v1beta3(level: &mut FieldMap) {
     if let Some(limited) = object(spec, "limited")
         && !zero_is_meant
     {
-        zero_to(limited, "nominalConcurrencyShares", SHARES);
+        default_if_zero(limited, "nominalConcurrencyShares", SHARES);
     }
     priority_level_spec(spec);
 }
 
 fn priority_level_spec(spec: &mut FieldMap) {
     if let Some(limited) = object(spec, "limited") {
-        nil_to(limited, "lendablePercent", 0);
+        default_if_nil(limited, "lendablePercent", 0);
         if let Some(response) = object(limited, "limitResponse")
             && let Some(queuing) = object(response, "queuing")
         {
-            zero_to(queuing, "handSize", 8);
-            zero_to(queuing, "queues", 64);
-            zero_to(queuing, "queueLengthLimit", 50);
+            default_if_zero(queuing, "handSize", 8);
+            default_if_zero(queuing, "queues", 64);
+            default_if_zero(queuing, "queueLengthLimit", 50);
         }
     }
     if let Some(exempt) = object(spec, "exempt") {
-        nil_to(exempt, "nominalConcurrencyShares", 0);
-        nil_to(exempt, "lendablePercent", 0);
+        default_if_nil(exempt, "nominalConcurrencyShares", 0);
+        default_if_nil(exempt, "lendablePercent", 0);
     }
 }
 
 /// The defaults of a `NetworkPolicy`.
 pub(super) fn network_policy(policy: &mut FieldMap) {
-    let Some(spec) = part(policy, "spec") else {
+    let Some(spec) = object_or_insert(policy, "spec") else {
         return;
     };
     if is_zero(spec, "policyTypes") {
@@ -144,7 +147,7 @@ pub(super) fn network_policy(policy: &mut FieldMap) {
     for direction in ["ingress", "egress"] {
         for rule in items(spec, direction) {
             for port in items(rule, "ports") {
-                nil_to(port, "protocol", "TCP");
+                default_if_nil(port, "protocol", "TCP");
             }
         }
     }
@@ -155,36 +158,36 @@ pub(super) fn ingress_class(class: &mut FieldMap) {
     if let Some(spec) = object(class, "spec")
         && let Some(parameters) = object(spec, "parameters")
     {
-        nil_to(parameters, "scope", "Cluster");
+        default_if_nil(parameters, "scope", "Cluster");
     }
 }
 
 /// The defaults of a `RoleBinding` or a `ClusterRoleBinding`.
 pub(super) fn role_binding(binding: &mut FieldMap) {
-    if let Some(role) = part(binding, "roleRef") {
-        zero_to(role, "apiGroup", RBAC);
+    if let Some(role) = object_or_insert(binding, "roleRef") {
+        default_if_zero(role, "apiGroup", RBAC);
     }
     for subject in items(binding, "subjects") {
         if matches!(text(subject, "kind"), "User" | "Group") {
-            zero_to(subject, "apiGroup", RBAC);
+            default_if_zero(subject, "apiGroup", RBAC);
         }
     }
 }
 
 /// The defaults of a `StorageClass`.
 pub(super) fn storage_class(class: &mut FieldMap) {
-    nil_to(class, "reclaimPolicy", "Delete");
-    nil_to(class, "volumeBindingMode", "Immediate");
+    default_if_nil(class, "reclaimPolicy", "Delete");
+    default_if_nil(class, "volumeBindingMode", "Immediate");
 }
 
 /// The defaults of a `CSIDriver`.
 pub(super) fn csi_driver(driver: &mut FieldMap) {
-    let Some(spec) = part(driver, "spec") else {
+    let Some(spec) = object_or_insert(driver, "spec") else {
         return;
     };
-    nil_to(spec, "attachRequired", true);
-    nil_to(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
-    zero_to(spec, "volumeLifecycleModes", json!(["Persistent"]));
+    default_if_nil(spec, "attachRequired", true);
+    default_if_nil(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    default_if_zero(spec, "volumeLifecycleModes", json!(["Persistent"]));
     // Not preventPodSchedulingIfMissing: the feature gate VolumeLimitScaling is off by default.
     for name in [
         "podInfoOnMount",
@@ -192,7 +195,7 @@ pub(super) fn csi_driver(driver: &mut FieldMap) {
         "requiresRepublish",
         "seLinuxMount",
     ] {
-        nil_to(spec, name, false);
+        default_if_nil(spec, name, false);
     }
 }
 

@@ -5,7 +5,10 @@
 use serde_json::{Map, Value};
 
 use super::{
-    fields::{FieldMap, is_zero, items, nil_to, object, part, set_if_nil, text, zero_to},
+    fields::{
+        FieldMap, default_if_nil, default_if_zero, is_zero, items, object, object_or_insert,
+        set_if_nil, text,
+    },
     image::default_pull_policy,
     resources::{self, round, round_requirements},
     volumes::{field_selector, volume},
@@ -24,11 +27,11 @@ const STATUSES: [&str; 3] = [
 
 /// The defaults of a pod.
 pub(super) fn pod(pod: &mut FieldMap) {
-    if let Some(spec) = part(pod, "spec") {
+    if let Some(spec) = object_or_insert(pod, "spec") {
         of_pods_alone(spec);
         pod_spec(spec);
     }
-    let Some(status) = part(pod, "status") else {
+    let Some(status) = object_or_insert(pod, "status") else {
         return;
     };
     for name in STATUSES {
@@ -43,8 +46,8 @@ pub(super) fn pod(pod: &mut FieldMap) {
 
 /// The defaults of the pods that are made from a template.
 pub(super) fn template(parent: &mut FieldMap, name: &str) {
-    if let Some(template) = part(parent, name)
-        && let Some(spec) = part(template, "spec")
+    if let Some(template) = object_or_insert(parent, name)
+        && let Some(spec) = object_or_insert(template, "spec")
     {
         pod_spec(spec);
     }
@@ -66,24 +69,24 @@ fn of_pods_alone(spec: &mut FieldMap) {
         }
     }
     resources::of_pod(spec);
-    nil_to(spec, "enableServiceLinks", true);
+    default_if_nil(spec, "enableServiceLinks", true);
 }
 
 /// On the network of its node, a container's port is the node's.
 fn host_port(port: &mut FieldMap) {
     let number = port.get("containerPort").and_then(Value::as_i64);
     if let Some(number) = number.filter(|&number| number != 0) {
-        zero_to(port, "hostPort", number);
+        default_if_zero(port, "hostPort", number);
     }
 }
 
 /// The defaults of a pod's specification.
 fn pod_spec(spec: &mut FieldMap) {
-    zero_to(spec, "dnsPolicy", "ClusterFirst");
-    zero_to(spec, "restartPolicy", "Always");
+    default_if_zero(spec, "dnsPolicy", "ClusterFirst");
+    default_if_zero(spec, "restartPolicy", "Always");
     set_if_nil(spec, "securityContext", Map::new);
-    nil_to(spec, "terminationGracePeriodSeconds", GRACE_SECONDS);
-    zero_to(spec, "schedulerName", "default-scheduler");
+    default_if_nil(spec, "terminationGracePeriodSeconds", GRACE_SECONDS);
+    default_if_zero(spec, "schedulerName", "default-scheduler");
     for source in items(spec, "volumes") {
         volume(source);
     }
@@ -100,10 +103,10 @@ fn container(container: &mut FieldMap) {
         let policy = default_pull_policy(text(container, "image"));
         container.insert("imagePullPolicy".to_owned(), policy.into());
     }
-    zero_to(container, "terminationMessagePath", "/dev/termination-log");
-    zero_to(container, "terminationMessagePolicy", "File");
+    default_if_zero(container, "terminationMessagePath", "/dev/termination-log");
+    default_if_zero(container, "terminationMessagePolicy", "File");
     for port in items(container, "ports") {
-        zero_to(port, "protocol", "TCP");
+        default_if_zero(port, "protocol", "TCP");
     }
     for variable in items(container, "env") {
         if let Some(source) = object(variable, "valueFrom") {
@@ -130,25 +133,25 @@ fn variable_source(source: &mut FieldMap) {
         field_selector(field);
     }
     if let Some(key) = object(source, "fileKeyRef") {
-        nil_to(key, "optional", false);
+        default_if_nil(key, "optional", false);
     }
 }
 
 fn probe(probe: &mut FieldMap) {
-    zero_to(probe, "timeoutSeconds", 1);
-    zero_to(probe, "periodSeconds", 10);
-    zero_to(probe, "successThreshold", 1);
-    zero_to(probe, "failureThreshold", 3);
+    default_if_zero(probe, "timeoutSeconds", 1);
+    default_if_zero(probe, "periodSeconds", 10);
+    default_if_zero(probe, "successThreshold", 1);
+    default_if_zero(probe, "failureThreshold", 3);
     http_get(probe);
     if let Some(call) = object(probe, "grpc") {
-        nil_to(call, "service", "");
+        default_if_nil(call, "service", "");
     }
 }
 
 /// The defaults of a request that a probe or a hook makes.
 fn http_get(handler: &mut FieldMap) {
     if let Some(request) = object(handler, "httpGet") {
-        zero_to(request, "path", "/");
-        zero_to(request, "scheme", "HTTP");
+        default_if_zero(request, "path", "/");
+        default_if_zero(request, "scheme", "HTTP");
     }
 }

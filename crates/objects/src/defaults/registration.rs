@@ -2,7 +2,10 @@
 
 use serde_json::{Map, json};
 
-use super::fields::{FieldMap, is_nil, items, nil_to, object, part, set_if_nil, text, zero_to};
+use super::fields::{
+    FieldMap, default_if_nil, default_if_zero, is_nil, items, object, object_or_insert, set_if_nil,
+    text,
+};
 
 /// How long a webhook may take, in seconds.
 const WEBHOOK_SECONDS: i32 = 10;
@@ -18,14 +21,14 @@ pub(super) fn validating_webhooks(configuration: &mut FieldMap) {
 pub(super) fn mutating_webhooks(configuration: &mut FieldMap) {
     for hook in items(configuration, "webhooks") {
         webhook(hook);
-        nil_to(hook, "reinvocationPolicy", "Never");
+        default_if_nil(hook, "reinvocationPolicy", "Never");
     }
 }
 
 fn webhook(webhook: &mut FieldMap) {
-    nil_to(webhook, "failurePolicy", "Fail");
+    default_if_nil(webhook, "failurePolicy", "Fail");
     matching(webhook);
-    nil_to(webhook, "timeoutSeconds", WEBHOOK_SECONDS);
+    default_if_nil(webhook, "timeoutSeconds", WEBHOOK_SECONDS);
     if let Some(config) = object(webhook, "clientConfig") {
         service_port(config);
     }
@@ -34,28 +37,28 @@ fn webhook(webhook: &mut FieldMap) {
 
 /// Which objects a webhook or a policy is for: all, in all versions.
 fn matching(parent: &mut FieldMap) {
-    nil_to(parent, "matchPolicy", "Equivalent");
+    default_if_nil(parent, "matchPolicy", "Equivalent");
     set_if_nil(parent, "namespaceSelector", Map::new);
     set_if_nil(parent, "objectSelector", Map::new);
 }
 
 fn scopes(parent: &mut FieldMap, rules: &str) {
     for rule in items(parent, rules) {
-        nil_to(rule, "scope", "*");
+        default_if_nil(rule, "scope", "*");
     }
 }
 
 /// The port of the service that a server calls.
 fn service_port(parent: &mut FieldMap) {
     if let Some(service) = object(parent, "service") {
-        nil_to(service, "port", HTTPS);
+        default_if_nil(service, "port", HTTPS);
     }
 }
 
 /// The defaults of a `ValidatingAdmissionPolicy` or a `MutatingAdmissionPolicy`.
 pub(super) fn policy(policy: &mut FieldMap) {
-    if let Some(spec) = part(policy, "spec") {
-        nil_to(spec, "failurePolicy", "Fail");
+    if let Some(spec) = object_or_insert(policy, "spec") {
+        default_if_nil(spec, "failurePolicy", "Fail");
         match_resources(spec, "matchConstraints");
     }
 }
@@ -77,7 +80,7 @@ fn match_resources(spec: &mut FieldMap, name: &str) {
 
 /// The defaults of a `CustomResourceDefinition`.
 pub(super) fn custom_resource_definition(definition: &mut FieldMap) {
-    let Some(spec) = part(definition, "spec") else {
+    let Some(spec) = object_or_insert(definition, "spec") else {
         return;
     };
     if let Some(names) = object(spec, "names") {
@@ -88,8 +91,8 @@ pub(super) fn custom_resource_definition(definition: &mut FieldMap) {
                 .filter_map(|letter| letter.to_lowercase().next())
                 .collect();
             let list_kind = format!("{kind}List");
-            zero_to(names, "singular", singular);
-            zero_to(names, "listKind", list_kind);
+            default_if_zero(names, "singular", singular);
+            default_if_zero(names, "listKind", list_kind);
         }
     }
     if is_nil(spec, "conversion") {
@@ -104,9 +107,9 @@ pub(super) fn custom_resource_definition(definition: &mut FieldMap) {
         items(spec, "versions").find(|version| version.get("storage") == Some(&true.into()));
     let stored = stored.map(|version| text(version, "name").to_owned());
     if let Some(name) = stored
-        && let Some(status) = part(definition, "status")
+        && let Some(status) = object_or_insert(definition, "status")
     {
-        zero_to(status, "storedVersions", vec![name]);
+        default_if_zero(status, "storedVersions", vec![name]);
     }
 }
 

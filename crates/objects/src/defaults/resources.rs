@@ -6,7 +6,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use serde_json::Value;
 
-use super::fields::{FieldMap, is_zero, object, part, text};
+use super::fields::{FieldMap, is_zero, object, object_or_insert, text};
 use crate::schema::canonical::quantity::{arithmetic::Summand, rounded_to_milli};
 
 const HUGE_PAGES: &str = "hugepages-";
@@ -44,7 +44,7 @@ pub(super) fn fill_from(parent: &mut FieldMap, source: &str, target: &str) {
     let Some(source_amounts) = parent.remove(source) else {
         return;
     };
-    if let Some(target) = part(parent, target)
+    if let Some(target) = object_or_insert(parent, target)
         && let Some(amounts) = source_amounts.as_object()
     {
         for (name, amount) in amounts {
@@ -90,7 +90,7 @@ pub(super) fn of_pod(spec: &mut FieldMap) {
         .map(|(name, amount)| (name.clone(), amount.clone()))
         .collect();
     if !limits.is_empty()
-        && let Some(requests) = part(resources, "requests")
+        && let Some(requests) = object_or_insert(resources, "requests")
     {
         for (name, amount) in limits {
             requests.entry(name).or_insert(amount);
@@ -108,7 +108,7 @@ fn add_missing(parent: &mut FieldMap, name: &str, totals: &Totals) {
     if totals.is_empty() {
         return;
     }
-    let Some(target) = part(parent, name) else {
+    let Some(target) = object_or_insert(parent, name) else {
         return;
     };
     for (resource, total) in totals {
@@ -134,11 +134,12 @@ fn totals(spec: &FieldMap, what: &str) -> Totals {
         if text(container, "restartPolicy") == "Always" {
             add(&mut sum, &asked);
             add(&mut restarted, &asked);
-            keep_larger(&mut most, &restarted);
+            take(&mut asked, &restarted);
         } else {
-            add(&mut asked, &restarted);
-            keep_larger(&mut most, &asked);
+            add_known(&mut asked, &restarted);
         }
+        // What else runs along was compared when it was added; to compare it each time would cost the square of their number.
+        keep_larger(&mut most, &asked);
     }
     keep_larger(&mut sum, &most);
     sum
@@ -163,6 +164,24 @@ fn add(sum: &mut Totals, other: &Totals) {
         match sum.get_mut(name) {
             Some(sum) => *sum = sum.zip(*amount).and_then(|(sum, amount)| sum.plus(amount)),
             None => _ = sum.insert(name.clone(), *amount),
+        }
+    }
+}
+
+/// [`add`], to resources that `sum` has.
+fn add_known(sum: &mut Totals, other: &Totals) {
+    for (name, sum) in sum {
+        if let Some(amount) = other.get(name) {
+            *sum = sum.zip(*amount).and_then(|(sum, amount)| sum.plus(amount));
+        }
+    }
+}
+
+/// Replaces the amounts of `some` by those in `from`.
+fn take(some: &mut Totals, from: &Totals) {
+    for (name, amount) in some {
+        if let Some(from) = from.get(name) {
+            *amount = *from;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Read as _};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use super::apply;
+use super::{apply, change_metadata};
 use crate::schema::{Presence, Struct, Type, built_in, canonical};
 
 /// A line of the corpus.
@@ -209,4 +209,40 @@ fn an_object_with_its_defaults_is_not_changed() {
         case.apply_to(&mut object);
         assert_eq!(object, case.defaulted, "{}", case.name());
     }
+}
+
+#[test]
+fn kinds_whose_metadata_has_defaults_are_known() {
+    let mut changed = BTreeMap::new();
+    for case in corpus() {
+        if case.object["metadata"] != case.defaulted["metadata"] {
+            assert!(
+                change_metadata(&case.group, &case.kind),
+                "{}: {}",
+                case.name(),
+                case.object
+            );
+            *changed.entry(case.kind).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(
+        changed.into_keys().collect::<Vec<_>>(),
+        ["Job", "Namespace", "ReplicationController"]
+    );
+}
+
+/// Each of these runs along with all that come after it. Adding them up anew for each would take minutes here.
+#[test]
+fn what_many_init_containers_ask_for_is_added_up_once() {
+    let init: Vec<_> = (0..20_000)
+        .map(|number| {
+            let requests = json!({"cpu": "1", format!("hugepages-{number}"): "1"});
+            json!({"restartPolicy": "Always", "resources": {"requests": requests, "limits": requests}})
+        })
+        .collect();
+    let mut pod = json!({"spec": {"containers": [], "initContainers": init, "resources": {"limits": {"memory": "1"}}}});
+    apply("", "v1", "Pod", &mut pod);
+    let resources = &pod["spec"]["resources"];
+    assert_eq!(resources["requests"]["cpu"], "20k");
+    assert_eq!(resources["limits"]["hugepages-19999"], "1");
 }

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::{
-    fields::{FieldMap, is_zero, items, nil_to, object, part, text, zero_to},
+    fields::{
+        FieldMap, default_if_nil, default_if_zero, is_zero, items, object, object_or_insert, text,
+    },
     image::default_pull_policy,
     resources::{round, round_requirements},
 };
@@ -29,7 +31,7 @@ pub(super) fn volume(volume: &mut FieldMap) {
     }
     for name in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = object(volume, name) {
-            nil_to(source, "defaultMode", MODE);
+            default_if_nil(source, "defaultMode", MODE);
         }
     }
     if let Some(source) = object(volume, "downwardAPI") {
@@ -41,14 +43,14 @@ pub(super) fn volume(volume: &mut FieldMap) {
                 downward_files(source);
             }
             if let Some(token) = object(source, "serviceAccountToken") {
-                nil_to(token, "expirationSeconds", TOKEN_SECONDS);
+                default_if_nil(token, "expirationSeconds", TOKEN_SECONDS);
             }
         }
     }
     disks(volume);
     if let Some(ephemeral) = object(volume, "ephemeral")
         && let Some(template) = object(ephemeral, "volumeClaimTemplate")
-        && let Some(spec) = part(template, "spec")
+        && let Some(spec) = object_or_insert(template, "spec")
     {
         claim_spec(spec);
     }
@@ -64,47 +66,47 @@ fn downward_files(source: &mut FieldMap) {
 
 /// The defaults of a reference to a field of a pod.
 pub(super) fn field_selector(field: &mut FieldMap) {
-    zero_to(field, "apiVersion", "v1");
+    default_if_zero(field, "apiVersion", "v1");
 }
 
 /// The defaults of sources that both pods' volumes and persistent volumes may have.
 pub(super) fn disks(source: &mut FieldMap) {
     if let Some(path) = object(source, "hostPath") {
-        nil_to(path, "type", "");
+        default_if_nil(path, "type", "");
     }
     if let Some(disk) = object(source, "iscsi") {
-        zero_to(disk, "iscsiInterface", "default");
+        default_if_zero(disk, "iscsiInterface", "default");
     }
     if let Some(disk) = object(source, "rbd") {
-        zero_to(disk, "pool", "rbd");
-        zero_to(disk, "user", "admin");
-        zero_to(disk, "keyring", "/etc/ceph/keyring");
+        default_if_zero(disk, "pool", "rbd");
+        default_if_zero(disk, "user", "admin");
+        default_if_zero(disk, "keyring", "/etc/ceph/keyring");
     }
     if let Some(disk) = object(source, "azureDisk") {
-        nil_to(disk, "cachingMode", "ReadWrite");
-        nil_to(disk, "fsType", "ext4");
-        nil_to(disk, "readOnly", false);
-        nil_to(disk, "kind", "Shared");
+        default_if_nil(disk, "cachingMode", "ReadWrite");
+        default_if_nil(disk, "fsType", "ext4");
+        default_if_nil(disk, "readOnly", false);
+        default_if_nil(disk, "kind", "Shared");
     }
     if let Some(disk) = object(source, "scaleIO") {
-        zero_to(disk, "storageMode", "ThinProvisioned");
-        zero_to(disk, "fsType", "xfs");
+        default_if_zero(disk, "storageMode", "ThinProvisioned");
+        default_if_zero(disk, "fsType", "xfs");
     }
 }
 
 /// The defaults of what a claim asks for.
 fn claim_spec(spec: &mut FieldMap) {
-    nil_to(spec, "volumeMode", "Filesystem");
+    default_if_nil(spec, "volumeMode", "Filesystem");
     round_requirements(spec, "resources");
 }
 
 /// The defaults of a claim.
 pub(super) fn claim(claim: &mut FieldMap) {
-    if let Some(spec) = part(claim, "spec") {
+    if let Some(spec) = object_or_insert(claim, "spec") {
         claim_spec(spec);
     }
-    if let Some(status) = part(claim, "status") {
-        zero_to(status, "phase", "Pending");
+    if let Some(status) = object_or_insert(claim, "status") {
+        default_if_zero(status, "phase", "Pending");
         round(status, "capacity");
         round(status, "allocatedResources");
     }
@@ -112,12 +114,12 @@ pub(super) fn claim(claim: &mut FieldMap) {
 
 /// The defaults of a persistent volume.
 pub(super) fn persistent_volume(volume: &mut FieldMap) {
-    if let Some(status) = part(volume, "status") {
-        zero_to(status, "phase", "Pending");
+    if let Some(status) = object_or_insert(volume, "status") {
+        default_if_zero(status, "phase", "Pending");
     }
-    if let Some(spec) = part(volume, "spec") {
-        zero_to(spec, "persistentVolumeReclaimPolicy", "Retain");
-        nil_to(spec, "volumeMode", "Filesystem");
+    if let Some(spec) = object_or_insert(volume, "spec") {
+        default_if_zero(spec, "persistentVolumeReclaimPolicy", "Retain");
+        default_if_nil(spec, "volumeMode", "Filesystem");
         persistent_source(spec);
     }
 }

@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::{
-    fields::{FieldMap, is_nil, is_zero, items, nil_to, object, part, text, zero_to},
+    fields::{
+        FieldMap, default_if_nil, default_if_zero, is_nil, is_zero, items, object,
+        object_or_insert, text,
+    },
     pod, volumes,
 };
 
@@ -14,64 +17,64 @@ const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// The defaults of a Deployment.
 pub(super) fn deployment(object: &mut FieldMap) {
-    let Some(spec) = part(object, "spec") else {
+    let Some(spec) = object_or_insert(object, "spec") else {
         return;
     };
-    nil_to(spec, "replicas", 1);
-    if let Some(strategy) = part(spec, "strategy") {
+    default_if_nil(spec, "replicas", 1);
+    if let Some(strategy) = object_or_insert(spec, "strategy") {
         rolling_update(strategy, "25%", "25%");
     }
-    nil_to(spec, "revisionHistoryLimit", REVISIONS);
-    nil_to(spec, "progressDeadlineSeconds", 600);
+    default_if_nil(spec, "revisionHistoryLimit", REVISIONS);
+    default_if_nil(spec, "progressDeadlineSeconds", 600);
     pod::template(spec, "template");
 }
 
 /// How pods are replaced: some at a time, if nothing else is wanted.
 fn rolling_update(strategy: &mut FieldMap, unavailable: impl Into<Value>, surge: impl Into<Value>) {
-    zero_to(strategy, "type", ROLLING_UPDATE);
+    default_if_zero(strategy, "type", ROLLING_UPDATE);
     if text(strategy, "type") == ROLLING_UPDATE
-        && let Some(update) = part(strategy, "rollingUpdate")
+        && let Some(update) = object_or_insert(strategy, "rollingUpdate")
     {
-        nil_to(update, "maxUnavailable", unavailable);
-        nil_to(update, "maxSurge", surge);
+        default_if_nil(update, "maxUnavailable", unavailable);
+        default_if_nil(update, "maxSurge", surge);
     }
 }
 
 /// The defaults of a `DaemonSet`.
 pub(super) fn daemon_set(object: &mut FieldMap) {
-    let Some(spec) = part(object, "spec") else {
+    let Some(spec) = object_or_insert(object, "spec") else {
         return;
     };
-    if let Some(strategy) = part(spec, "updateStrategy") {
+    if let Some(strategy) = object_or_insert(spec, "updateStrategy") {
         rolling_update(strategy, 1, 0);
     }
-    nil_to(spec, "revisionHistoryLimit", REVISIONS);
+    default_if_nil(spec, "revisionHistoryLimit", REVISIONS);
     pod::template(spec, "template");
 }
 
 /// The defaults of a `ReplicaSet`.
 pub(super) fn replica_set(object: &mut FieldMap) {
-    if let Some(spec) = part(object, "spec") {
-        nil_to(spec, "replicas", 1);
+    if let Some(spec) = object_or_insert(object, "spec") {
+        default_if_nil(spec, "replicas", 1);
         pod::template(spec, "template");
     }
 }
 
 /// The defaults of a `StatefulSet`.
 pub(super) fn stateful_set(object: &mut FieldMap) {
-    let Some(spec) = part(object, "spec") else {
+    let Some(spec) = object_or_insert(object, "spec") else {
         return;
     };
-    zero_to(spec, "podManagementPolicy", "OrderedReady");
-    if let Some(strategy) = part(spec, "updateStrategy") {
+    default_if_zero(spec, "podManagementPolicy", "OrderedReady");
+    if let Some(strategy) = object_or_insert(spec, "updateStrategy") {
         stateful_update(strategy);
     }
-    if let Some(policy) = part(spec, "persistentVolumeClaimRetentionPolicy") {
-        zero_to(policy, "whenDeleted", "Retain");
-        zero_to(policy, "whenScaled", "Retain");
+    if let Some(policy) = object_or_insert(spec, "persistentVolumeClaimRetentionPolicy") {
+        default_if_zero(policy, "whenDeleted", "Retain");
+        default_if_zero(policy, "whenScaled", "Retain");
     }
-    nil_to(spec, "replicas", 1);
-    nil_to(spec, "revisionHistoryLimit", REVISIONS);
+    default_if_nil(spec, "replicas", 1);
+    default_if_nil(spec, "revisionHistoryLimit", REVISIONS);
     pod::template(spec, "template");
     items(spec, "volumeClaimTemplates").for_each(volumes::claim);
 }
@@ -80,26 +83,26 @@ pub(super) fn stateful_set(object: &mut FieldMap) {
 fn stateful_update(strategy: &mut FieldMap) {
     if is_zero(strategy, "type") {
         strategy.insert("type".to_owned(), ROLLING_UPDATE.into());
-        part(strategy, "rollingUpdate");
+        object_or_insert(strategy, "rollingUpdate");
     }
     if text(strategy, "type") == ROLLING_UPDATE
         && let Some(update) = object(strategy, "rollingUpdate")
     {
         // Not maxUnavailable: the feature gate MaxUnavailableStatefulSet is off by default.
-        nil_to(update, "partition", 0);
+        default_if_nil(update, "partition", 0);
     }
 }
 
 /// The defaults of a `ReplicationController`. Its selector and labels are those of its pods, if it has none.
 pub(super) fn replication_controller(controller: &mut FieldMap) {
-    let Some(spec) = part(controller, "spec") else {
+    let Some(spec) = object_or_insert(controller, "spec") else {
         return;
     };
     let labels = template_labels(spec);
     if let Some(labels) = &labels {
-        zero_to(spec, "selector", labels.clone());
+        default_if_zero(spec, "selector", labels.clone());
     }
-    nil_to(spec, "replicas", 1);
+    default_if_nil(spec, "replicas", 1);
     if !is_nil(spec, "template") {
         pod::template(spec, "template");
     }
@@ -116,36 +119,36 @@ fn template_labels(spec: &FieldMap) -> Option<Value> {
 /// Labels an object that has no labels.
 fn own_labels(object: &mut FieldMap, labels: Option<Value>) {
     if let Some(labels) = labels
-        && let Some(metadata) = part(object, "metadata")
+        && let Some(metadata) = object_or_insert(object, "metadata")
     {
-        zero_to(metadata, "labels", labels);
+        default_if_zero(metadata, "labels", labels);
     }
 }
 
 /// The defaults of a Job.
 pub(super) fn job(job: &mut FieldMap) {
-    let Some(spec) = part(job, "spec") else {
+    let Some(spec) = object_or_insert(job, "spec") else {
         return;
     };
     if is_nil(spec, "parallelism") {
-        nil_to(spec, "completions", 1);
-        nil_to(spec, "parallelism", 1);
+        default_if_nil(spec, "completions", 1);
+        default_if_nil(spec, "parallelism", 1);
     }
     let retries = if is_nil(spec, "backoffLimitPerIndex") {
         6
     } else {
         i32::MAX
     };
-    nil_to(spec, "backoffLimit", retries);
-    nil_to(spec, "completionMode", "NonIndexed");
-    nil_to(spec, "suspend", false);
+    default_if_nil(spec, "backoffLimit", retries);
+    default_if_nil(spec, "completionMode", "NonIndexed");
+    default_if_nil(spec, "suspend", false);
     let replacement = if is_nil(spec, "podFailurePolicy") {
         "TerminatingOrFailed"
     } else {
         "Failed"
     };
-    nil_to(spec, "podReplacementPolicy", replacement);
-    nil_to(spec, "manualSelector", false);
+    default_if_nil(spec, "podReplacementPolicy", replacement);
+    default_if_nil(spec, "manualSelector", false);
     job_pods(spec);
     let labels = template_labels(spec);
     own_labels(job, labels);
@@ -156,7 +159,7 @@ fn job_pods(spec: &mut FieldMap) {
     if let Some(policy) = object(spec, "podFailurePolicy") {
         for rule in items(policy, "rules") {
             for pattern in items(rule, "onPodConditions") {
-                zero_to(pattern, "status", "True");
+                default_if_zero(pattern, "status", "True");
             }
         }
     }
@@ -165,15 +168,15 @@ fn job_pods(spec: &mut FieldMap) {
 
 /// The defaults of a `CronJob`. Those of its Jobs are set when they are made.
 pub(super) fn cron_job(job: &mut FieldMap) {
-    let Some(spec) = part(job, "spec") else {
+    let Some(spec) = object_or_insert(job, "spec") else {
         return;
     };
-    zero_to(spec, "concurrencyPolicy", "Allow");
-    nil_to(spec, "suspend", false);
-    nil_to(spec, "successfulJobsHistoryLimit", 3);
-    nil_to(spec, "failedJobsHistoryLimit", 1);
-    if let Some(template) = part(spec, "jobTemplate")
-        && let Some(spec) = part(template, "spec")
+    default_if_zero(spec, "concurrencyPolicy", "Allow");
+    default_if_nil(spec, "suspend", false);
+    default_if_nil(spec, "successfulJobsHistoryLimit", 3);
+    default_if_nil(spec, "failedJobsHistoryLimit", 1);
+    if let Some(template) = object_or_insert(spec, "jobTemplate")
+        && let Some(spec) = object_or_insert(template, "spec")
     {
         job_pods(spec);
     }
