@@ -283,7 +283,7 @@ impl CompiledPolicy {
         })
     }
 
-    /// Metadata has no defaults, but whether they are there decides whether the generation changes.
+    /// Metadata has no defaults, but for the labels of some kinds. Whether the others are there decides whether the generation changes.
     fn may_read_defaults(&self) -> bool {
         const WITHOUT: [&str; 3] = ["apiVersion", "kind", "metadata"];
         self.expressions().any(|expression| {

@@ -49,7 +49,7 @@ impl AdmissionSide {
             let is_answered = Rc::clone(&evaluation.is_answered);
             let (sender, carried_out) = oneshot::channel();
             evaluation.carried_out = Some(carried_out);
-            let named_by = evaluation.await_name().await;
+            let named_by = evaluation.await_name();
             let old = evaluation.start_read();
             let audit = BackgroundAudit {
                 counted,
@@ -58,19 +58,15 @@ impl AdmissionSide {
             };
             fairgate_base::turns::spawn_local_boxed(audit.judge(old));
             let mut reply = inner.call(call).await;
-            if let (Ok(reply), Some(copy)) = (&mut reply, named_by)
-                && reply.status().is_success()
-            {
+            let is_success = |reply: &Reply| reply.status().is_success();
+            let is_done = reply.as_ref().is_ok_and(is_success);
+            if let (Ok(reply), Some(copy), true) = (&mut reply, named_by, is_done) {
                 reply.body_mut().hold(copy);
             }
             // What the upstream refuses changes nothing.
             let is_refused = |reply: &Reply| reply.status().is_client_error();
             is_answered.set(!reply.as_ref().is_ok_and(is_refused));
-            let _ = sender.send(
-                reply
-                    .as_ref()
-                    .is_ok_and(|reply| reply.status().is_success()),
-            );
+            let _ = sender.send(is_done);
             return reply;
         }
         let unjudged = match read {

@@ -28,6 +28,11 @@ const LARGE_JSON_PATCH: usize = 512;
 /// The same for patches whose lists are merged.
 const LARGE_PATCH: usize = 4 << 10;
 
+/// It takes about a microsecond to give an object in a body its defaults: so many may take too long on a data core.
+const MANY_OBJECTS: usize = 1_000;
+/// A body that is no longer has few objects, whatever is in it.
+const FEW_OBJECTS: usize = 4 << 10;
+
 /// How a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyReading {
@@ -66,7 +71,22 @@ impl BodyObject {
             BodyReading::Patch(PatchFormat::Json) => LARGE_JSON_PATCH,
             BodyReading::Patch(_) => LARGE_PATCH,
         };
-        self.bytes.len() > limit
+        self.bytes.len() > limit || self.may_have_many_defaults()
+    }
+
+    /// Whether setting the defaults may take long, though the body is short: of many small objects each gets some.
+    fn may_have_many_defaults(&self) -> bool {
+        let repeats = |schema: &CustomSchema| schema.repeats_defaults();
+        if self.schema.as_deref().is_some_and(repeats) {
+            return self.bytes.len() > FEW_OBJECTS;
+        }
+        self.has_defaults
+            && match self.reading {
+                BodyReading::Object(BodyFormat::Json) => {
+                    memchr::memchr_iter(b'{', &self.bytes).count() > MANY_OBJECTS
+                }
+                _ => self.bytes.len() > 2 * FEW_OBJECTS,
+            }
     }
 
     /// The object as policies are to see it. Adds what it says of the request to `facts`.
@@ -102,8 +122,9 @@ impl BodyObject {
                 object
             }
         };
-        if self.has_defaults && self.fidelity > Fidelity::AsSent {
-            let kind = facts.group_version_kind();
+        let kind = facts.group_version_kind();
+        let has_defaults = self.has_defaults || defaults::change_metadata(kind.group, kind.kind);
+        if has_defaults && self.fidelity > Fidelity::AsSent {
             defaults::apply(kind.group, kind.version, kind.kind, &mut object);
         }
         if self.is_new {

@@ -91,7 +91,7 @@ impl Evaluation {
     {
         let condition = match &self.judged_version {
             None => {
-                return match &self.chosen_name {
+                return match self.chosen_name() {
                     Some(chosen) => self.forward_named(call, inner, record, chosen).await,
                     None => Ok(CarriedOut::Reply(inner.call(call).await?)),
                 };

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The largest response that is read, in bytes.
-const MAX_RESPONSE: usize = 16 << 20;
+pub(crate) const MAX_RESPONSE: usize = 16 << 20;
 
 /// The result of a dry run.
 #[derive(Debug)]

@@ -31,11 +31,10 @@ use crate::{
     judged_object::Fresh,
     judging::JudgeFailure,
     lack::Lack,
-    object_name::ChosenName,
+    object_name::ObjectName,
     objects::{self, PatchFormat},
     options,
     plan::JudgePlan,
-    reply_copy::CountedReply,
     responses::{RefusedRequest, reasons},
     upstream_objects::StoredObject,
     workers::LARGE,
@@ -62,12 +61,7 @@ pub(crate) struct Evaluation {
     pub(crate) share: BodyShare,
     /// The stored object by which it is judged.
     pub(crate) judged_version: Option<JudgedVersion>,
-    /// The name that was chosen for the object.
-    pub(crate) chosen_name: Option<ChosenName>,
-    /// In audit mode, receives the response that names the object.
-    pub(crate) answer: Option<oneshot::Receiver<CountedReply>>,
-    /// The name in it.
-    pub(crate) answered_name: Option<String>,
+    pub(crate) object_name: ObjectName,
     /// The stored objects of a collection by which its guarded deletion is judged.
     pub(crate) judged_items: Vec<JudgedItem>,
     /// The warnings of the upstream about the dry run.
@@ -194,7 +188,7 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
-        self.read_answered_name().await?;
+        self.read_awaited_name().await?;
         let mut dry = dry;
         let first = dry.as_mut().map(|(runs, call)| (&mut **runs, *call));
         let seen = self.dry_object(first).await?;
@@ -210,10 +204,7 @@ impl Evaluation {
                 return Ok(end);
             }
         };
-        // A dry run may have generated it.
-        let is_dry = self.plan.fidelity == Fidelity::DryRun;
-        let is_generated = is_dry && object["metadata"]["generateName"].is_string();
-        let is_generated = is_generated || self.chosen_name.is_some();
+        let is_generated = !matches!(self.object_name, ObjectName::OfClient);
         self.plan.facts.name_by(&object, is_generated);
         let mut end = self.judge(Some(object), None).await?;
         end.reply = reply;

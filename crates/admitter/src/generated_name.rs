@@ -4,9 +4,12 @@
 //! keeps its `generateName`. If an object has that name already, another one is chosen and the request is judged again, as often
 //! as the server tries. Webhooks of the server see a name that they would not see otherwise.
 //!
-//! An audited request and a client's dry run stay as they are: their name is the one in the response.
+//! An audited request and a client's dry run stay as they are: their name is the one in the response. Responses in YAML or CBOR are
+//! not read.
 //!
 //! Source: Kubernetes `apiserver/pkg/registry/generic/registry/store.go` and `apiserver/pkg/storage/names/generate.go`.
+
+use std::time::Duration;
 
 use fairgate_admission::Fidelity;
 use fairgate_apiserver::generated_name;
@@ -16,16 +19,19 @@ use http::{Response, StatusCode};
 use tower::Service;
 
 use crate::{
-    body_budget,
+    body_budget::{self, ReadFailure},
     conditional::{CarriedOut, MAX_CONFLICT, RecordAtEnd, guarded},
     evaluate::{Evaluation, Unjudged},
     judged_object::WriteStrategy,
-    object_name::{ChosenName, NameSource, name_in, prefix_of, says_taken, with_name},
+    object_name::{ChosenName, NameSource, ObjectName, name_in, prefix_of, says_taken, with_name},
     objects,
     reply_copy::ReplyCopy,
     responses::RefusedRequest,
     write_request::WriteVerb,
 };
+
+/// How long the name of an audited object is awaited.
+const NAME_LIMIT: Duration = Duration::from_secs(15);
 
 impl Evaluation {
     /// Chooses the name of the object, if a server would generate it and a policy reads it.
@@ -39,12 +45,13 @@ impl Evaluation {
         };
         if self.plan.facts.dry_run {
             self.plan.fidelity = Fidelity::DryRun;
+            self.object_name = ObjectName::OfDryRun;
             return Ok(());
         }
         if !self.share.take(self.body.len()) {
             return Err(RefusedRequest::no_room(self.output).into());
         }
-        self.chosen_name = Some(ChosenName {
+        self.object_name = ObjectName::Chosen(ChosenName {
             name: String::new(),
             prefix,
             unnamed: self.body.clone(),
@@ -59,7 +66,7 @@ impl Evaluation {
     ///
     /// What is lacking for that.
     pub(crate) async fn choose_another_name(&mut self, call: &mut Call) -> Result<(), Unjudged> {
-        let Some(chosen) = &self.chosen_name else {
+        let Some(chosen) = self.chosen_name() else {
             return Ok(());
         };
         let name = generated_name(&chosen.prefix).map_err(|error| self.bad(&error))?;
@@ -70,44 +77,62 @@ impl Evaluation {
         let unnameable = || Unjudged::Failed("the object cannot be given a name".to_owned());
         let media = (format == BodyFormat::Json).then_some("application/json");
         self.forward_instead(call, media, named.ok_or_else(unnameable)?.into())?;
-        if let Some(chosen) = &mut self.chosen_name {
+        if let ObjectName::Chosen(chosen) = &mut self.object_name {
             chosen.name = name;
             chosen.attempts += 1;
         }
         Ok(())
     }
 
+    /// The name that was chosen for the object.
+    pub(crate) fn chosen_name(&self) -> Option<&ChosenName> {
+        match &self.object_name {
+            ObjectName::Chosen(chosen) => Some(chosen),
+            _ => None,
+        }
+    }
+
     /// Whether the request is to be tried with another name, if the one that was chosen for it is taken.
     pub(crate) fn may_choose_another_name(&self) -> bool {
-        let chosen = self.chosen_name.as_ref();
-        chosen.is_some_and(|chosen| !chosen.is_last())
+        self.chosen_name().is_some_and(|chosen| !chosen.is_last())
     }
 
     /// Where the name of the object is from, if it is a new one.
     pub(crate) fn name_source(&self) -> NameSource {
-        match (&self.chosen_name, &self.answered_name) {
-            (Some(_), _) => NameSource::Gateway,
-            (None, Some(name)) => NameSource::Server(name.clone()),
-            (None, None) => NameSource::Client,
+        match &self.object_name {
+            ObjectName::Chosen(_) => NameSource::Gateway,
+            ObjectName::OfServer(name) => NameSource::Server(name.clone()),
+            ObjectName::OfClient | ObjectName::OfDryRun | ObjectName::Awaited(_) => {
+                NameSource::Client
+            }
         }
+    }
+
+    /// Whether a server may generate the name of the object, and a policy reads it; found without decoding the body.
+    fn may_be_unnamed(&self) -> bool {
+        let facts = &self.plan.facts;
+        let is_creation = facts.verb == WriteVerb::Create && facts.subresource.is_empty();
+        // In protobuf a field has no name, and where a text has escapes it may be written otherwise.
+        let has_prefix = || {
+            matches!(
+                objects::body_format(&self.content_type),
+                Ok(BodyFormat::Protobuf)
+            ) || memchr::memmem::find(&self.body, b"generateName").is_some()
+                || memchr::memchr(b'\\', &self.body).is_some()
+        };
+        self.plan.reads_name && is_creation && has_prefix() && self.may_be_stored()
     }
 
     /// What the name of the object is to begin with, if a server generates it and a policy reads it.
     async fn prefix_of_read_name(&self) -> Result<Option<String>, Unjudged> {
-        let facts = &self.plan.facts;
-        let is_creation = facts.verb == WriteVerb::Create && facts.subresource.is_empty();
-        if !(self.plan.reads_name && is_creation && self.may_be_stored()) {
-            return Ok(None);
-        }
         // Other content types are refused later.
         let Ok(format) = objects::body_format(&self.content_type) else {
             return Ok(None);
         };
-        let is_text = format != BodyFormat::Protobuf;
-        if is_text && memchr::memmem::find(&self.body, b"generateName").is_none() {
+        if !self.may_be_unnamed() {
             return Ok(None);
         }
-        let (facts, body) = (facts.clone(), self.body.clone());
+        let (facts, body) = (self.plan.facts.clone(), self.body.clone());
         let read = move || {
             let object = objects::decode(format, &body, &facts, Fidelity::AsSent).ok()?;
             prefix_of(&object).map(str::to_owned)
@@ -141,10 +166,15 @@ impl Evaluation {
         }
         let (head, body) = reply.into_parts();
         let body = body_budget::collect(body, MAX_CONFLICT, &mut self.share.another()).await;
-        let Ok(body) = body else {
-            let why = "the response of the upstream is incomplete or too long";
-            let refused = RefusedRequest::failed(why, self.output);
-            return Ok(CarriedOut::Refused(Box::new(call), refused));
+        let body = match body {
+            Ok(body) => body,
+            Err(failure) => {
+                let refused = match failure {
+                    ReadFailure::NoRoom => RefusedRequest::no_room(self.output),
+                    failure => RefusedRequest::failed(&failure.to_string(), self.output),
+                };
+                return Ok(CarriedOut::Refused(Box::new(call), refused));
+            }
         };
         if !says_taken(&body, &chosen.name) {
             let reply = Response::from_parts(head, ReplyBody::full(body));
@@ -156,30 +186,42 @@ impl Evaluation {
         Ok(CarriedOut::NameTaken(Box::new(call)))
     }
 
-    /// Prepares to take the name of an audited object from the response. Returns what is to be held with that, if the server
-    /// generates the name and a policy reads it.
-    pub(crate) async fn await_name(&mut self) -> Option<Box<ReplyCopy>> {
-        self.prefix_of_read_name().await.ok()??;
-        let (copy, answer) = ReplyCopy::new(self.share.another());
-        self.answer = Some(answer);
+    /// If a server may generate the name of an audited object, and a policy reads it: has the name taken from the response. Returns what
+    /// copies that.
+    pub(crate) fn await_name(&mut self) -> Option<Box<ReplyCopy>> {
+        if !self.may_be_unnamed() {
+            return None;
+        }
+        let (copy, reply) = ReplyCopy::new(self.share.another());
+        self.object_name = ObjectName::Awaited(reply);
         Some(copy)
     }
 
-    /// Waits for the response that names an audited object. What is refused has no name; any other is as good.
-    pub(crate) async fn read_answered_name(&mut self) -> Result<(), Unjudged> {
-        let Some(answer) = self.answer.take() else {
+    /// Waits for the response that names an audited object. Where that has no name, because the request is refused for example,
+    /// the object gets one here, as a server would have given it one.
+    pub(crate) async fn read_awaited_name(&mut self) -> Result<(), Unjudged> {
+        let reply = match std::mem::take(&mut self.object_name) {
+            ObjectName::Awaited(reply) => reply,
+            other => {
+                self.object_name = other;
+                return Ok(());
+            }
+        };
+        let Some(prefix) = self.prefix_of_read_name().await? else {
             return Ok(());
         };
-        if let Ok((bytes, _counted)) = answer.await {
+        let mut found = None;
+        if let Ok(Ok((bytes, _counted))) = tokio::time::timeout(NAME_LIMIT, reply).await {
             let facts = self.plan.facts.clone();
             let length = bytes.len();
             let read = move || name_in(&bytes, &facts);
-            self.answered_name = self.off_core(length, read).await?;
+            found = self.off_core(length, read).await?;
         }
-        if self.answered_name.is_none() {
-            let prefix = self.prefix_of_read_name().await?.unwrap_or_default();
-            self.answered_name = generated_name(&prefix).ok();
-        }
+        let name = match found {
+            Some(name) => name,
+            None => generated_name(&prefix).map_err(|error| self.bad(&error))?,
+        };
+        self.object_name = ObjectName::OfServer(name);
         Ok(())
     }
 }

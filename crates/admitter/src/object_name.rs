@@ -7,8 +7,9 @@ use fairgate_objects::{
     schema::meta_v1,
 };
 use serde_json::Value;
+use tokio::sync::oneshot;
 
-use crate::{facts::WriteFacts, objects};
+use crate::{facts::WriteFacts, objects, reply_copy::CountedReply};
 
 /// How many names a server tries.
 const ATTEMPTS: u32 = 8;
@@ -31,6 +32,22 @@ impl ChosenName {
     pub(crate) fn is_last(&self) -> bool {
         self.attempts >= ATTEMPTS
     }
+}
+
+/// The name of the object of a request, as far as a server generates it and a policy reads it.
+#[derive(Debug, Default)]
+pub(crate) enum ObjectName {
+    /// The client names the object, or no policy reads the name.
+    #[default]
+    OfClient,
+    /// It was chosen here, and is in the body.
+    Chosen(ChosenName),
+    /// It will be in the response to the client's own dry run.
+    OfDryRun,
+    /// It will be in the response to the audited request.
+    Awaited(oneshot::Receiver<CountedReply>),
+    /// The server has generated it.
+    OfServer(String),
 }
 
 /// Where the name of a new object is from.
@@ -83,6 +100,9 @@ pub(crate) fn name_in(body: &[u8], facts: &WriteFacts) -> Option<String> {
         BodyFormat::Json
     };
     let object = objects::decode(format, body, facts, Fidelity::AsSent).ok()?;
-    let name = objects::name_of(&object);
-    (!name.is_empty()).then(|| name.to_owned())
+    // A table has the metadata of each object.
+    let objects = [&object, &object["rows"][0]["object"]];
+    let names = objects.map(objects::name_of);
+    let name = names.into_iter().find(|name| !name.is_empty());
+    name.map(str::to_owned)
 }

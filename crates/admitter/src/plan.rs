@@ -119,9 +119,7 @@ impl JudgePlan {
         let query = QueryParameters::parse(query);
         let mut facts = WriteFacts::new(write, user, served);
         facts.dry_run = query.is_dry_run();
-        // Its labels are those of its template, if it has none.
-        let is_in_metadata = facts.group.is_empty() && facts.resource == "replicationcontrollers";
-        let reads_defaults = is_in_metadata || possible.iter().any(|policy| policy.reads_defaults);
+        let reads_defaults = possible.iter().any(|policy| policy.reads_defaults);
         // A namespace has its name as a label, too.
         let reads_name = facts.is_namespace() || possible.iter().any(|policy| policy.reads_name);
         Self {

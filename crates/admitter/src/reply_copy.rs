@@ -4,10 +4,7 @@ use bytes::Bytes;
 use fairgate_call::{BodyEnd, ReplyGuard};
 use tokio::sync::oneshot;
 
-use crate::body_budget::BodyShare;
-
-/// The longest response that is copied, in bytes.
-const MAX_RESPONSE: usize = 16 << 20;
+use crate::{body_budget::BodyShare, dry_run::MAX_RESPONSE};
 
 /// A response, with what counts its bytes.
 pub(crate) type CountedReply = (Bytes, BodyShare);
@@ -40,6 +37,7 @@ impl ReplyGuard for ReplyCopy {
         } else {
             self.sender = None;
             self.bytes = Vec::new();
+            self.share = self.share.another();
         }
     }
 

@@ -23,6 +23,7 @@ use crate::{
     dry_run::ThroughInner,
     evaluate::{EarlyReply, Evaluated, Evaluation, OldRead, Unjudged},
     lack::Lack,
+    object_name::ObjectName,
     objects,
     plan::{self, JudgePlan},
     published::ForwardedPolicies,
@@ -209,9 +210,7 @@ impl AdmissionSide {
             output,
             share: BodyShare::new(&self.budget, &digest.user),
             judged_version: None,
-            chosen_name: None,
-            answer: None,
-            answered_name: None,
+            object_name: ObjectName::default(),
             judged_items: Vec::new(),
             dry_warnings: Vec::new(),
             is_answered: Rc::default(),
@@ -250,10 +249,10 @@ impl AdmissionSide {
     {
         let until = self.deadline(&call, evaluation.started);
         let read = match read {
-            Ok(()) => evaluation.choose_name(&mut call).await,
+            Ok(()) => in_time(until, evaluation.choose_name(&mut call)).await,
             unjudged => unjudged,
         };
-        let may_repeat = self.admitter.guard || evaluation.chosen_name.is_some();
+        let may_repeat = self.admitter.guard || evaluation.chosen_name().is_some();
         let plan = may_repeat.then(|| evaluation.plan.clone());
         let mut end = if let Err(unjudged) = read {
             Err(unjudged)
@@ -296,7 +295,8 @@ impl AdmissionSide {
                     if let Some(plan) = &plan {
                         evaluation.begin_again(plan);
                     }
-                    end = match evaluation.choose_another_name(&mut call).await {
+                    let choosing = evaluation.choose_another_name(&mut call);
+                    end = match in_time(until, choosing).await {
                         Ok(()) => {
                             let old = OldRead::None;
                             judged(&mut evaluation, old, &call, &mut inner, until).await
@@ -496,6 +496,15 @@ impl AdmissionSide {
         let (id, started) = (evaluation.id, evaluation.started);
         record_of(&self.admitter, &evaluation.plan, id, started, end)
     }
+}
+
+/// What is to be done until `until`.
+async fn in_time<T>(
+    until: Instant,
+    work: impl Future<Output = Result<T, Unjudged>>,
+) -> Result<T, Unjudged> {
+    let done = tokio::time::timeout_at(until, work).await;
+    done.unwrap_or(Err(Unjudged::Lacking(Lack::Time)))
 }
 
 /// Judges a request, until shortly after its deadline.

@@ -25,8 +25,8 @@ pub(super) const ADMITTER: Edges = &[
     ("published", &[]),
     ("objects", &["facts"]),
     ("judged_object", &["facts", "write_request"]),
-    ("object_name", &["facts", "objects"]),
-    ("reply_copy", &["body_budget"]),
+    ("reply_copy", &["body_budget", "dry_run"]),
+    ("object_name", &["facts", "objects", "reply_copy"]),
     (
         "body_object",
         &[
@@ -121,7 +121,6 @@ pub(super) const ADMITTER: Edges = &[
             "objects",
             "options",
             "plan",
-            "reply_copy",
             "responses",
             "upstream_objects",
             "workers",
@@ -222,6 +221,7 @@ pub(super) const ADMITTER: Edges = &[
             "dry_run",
             "evaluate",
             "lack",
+            "object_name",
             "objects",
             "plan",
             "published",

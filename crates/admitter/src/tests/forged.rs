@@ -241,3 +241,29 @@ fn what_an_overloaded_upstream_cannot_dry_run_is_not_forwarded_either() {
         }
     });
 }
+
+/// A server labels a Job, and a `ReplicationController`, like their pods.
+#[test]
+fn labels_that_an_object_gets_by_default_select_it() {
+    World::run(|| async {
+        let template = json!({"metadata": {"labels": {"env": "prod"}}, "spec": {"containers": []}});
+        for (group, resource, kind, path) in [
+            ("batch", "jobs", "Job", "/apis/batch/v1"),
+            (
+                "",
+                "replicationcontrollers",
+                "ReplicationController",
+                "/api/v1",
+            ),
+        ] {
+            let world = World::new(AdmissionMode::Enforce);
+            let expression = "!has(object.metadata.labels) || object.metadata.labels.env != 'prod'";
+            world.enforce(&[policy("p", &format!("{group} {resource}"), expression)]);
+            let version = if group.is_empty() { "v1" } else { "batch/v1" };
+            let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": {"template": template}});
+            let target = format!("{path}/namespaces/ns/{resource}");
+            let got = world.json("POST", &target, &body).await;
+            assert_eq!(got.code, 422, "{kind}: {got:?}");
+        }
+    });
+}

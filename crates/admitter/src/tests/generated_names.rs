@@ -159,10 +159,9 @@ fn another_name_may_be_denied() {
             publish();
             taken_name(name)
         });
-        let mut keep = policy("p", " configmaps", "request.name == params.data.name");
+        let expression = "params.data.open == 'yes' || request.name == ''";
+        let mut keep = policy("p", " configmaps", expression);
         keep["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-        keep["spec"]["validations"][0]["expression"] =
-            json!("params.data.open == 'yes' || request.name == ''");
         keep["paramRef"] = json!({"name": "state", "parameterNotFoundAction": "Deny"});
         world.enforce(&[keep]);
         let param = |open: &str| json!({"metadata": {"namespace": "ns", "name": "state"}, "data": {"open": open}});
@@ -363,5 +362,115 @@ fn the_label_of_a_namespace_has_its_generated_name() {
         let got = world.json("POST", "/api/v1/namespaces", &body).await;
         assert_eq!(got.code, 200, "{got:?}");
         assert_eq!(names(&world)[0].len(), 7);
+    });
+}
+
+/// Each is `generateName: admin-` to a server.
+#[test]
+fn however_a_prefix_is_written_policies_see_the_name() {
+    World::run(|| async {
+        for mode in [AdmissionMode::Enforce, AdmissionMode::Audit] {
+            for (media, body) in [
+                (
+                    "application/json",
+                    r#"{"metadata":{"generate\u004eame":"admin-"}}"#,
+                ),
+                (
+                    "application/json",
+                    r#"{"metadata":{"generateName":"admin-","name":""}}"#,
+                ),
+                ("application/yaml", "metadata: {generateName: admin-}"),
+                (
+                    "application/yaml",
+                    "metadata: {\"generate\\x4eame\": admin-}",
+                ),
+            ] {
+                let world = World::new(mode);
+                let of_admins = "request.name.startsWith('admin-')";
+                let expression =
+                    format!("{of_admins} != {of_admins} || object.metadata.name != request.name");
+                world.enforce(&[policy("p", " configmaps", &expression)]);
+                let call = world.call("POST", MAPS, media, body.into());
+                let got = world.send(call).await;
+                let expected = if mode == AdmissionMode::Enforce {
+                    422
+                } else {
+                    200
+                };
+                assert_eq!(got.code, expected, "{body}: {got:?}");
+                world.records.at_least(1).await;
+                let record = world.records.all().pop().unwrap();
+                assert_eq!(record.decision, AdmissionDecision::Denied, "{body}");
+                assert!(
+                    record.request.name.starts_with("admin-"),
+                    "{body}: {record:?}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn the_name_in_a_table_is_that_of_the_object() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Audit);
+        world.inside.answer = Rc::new(|_: &Sent| {
+            let row = json!({"cells": [], "object": {"metadata": {"name": "m-serve"}}});
+            Response::new(json!({"kind": "Table", "rows": [row]}).to_string())
+        });
+        world.enforce(&[policy("p", " configmaps", "request.name == 'm-serve'")]);
+        assert_eq!(create(&world).await.code, 200);
+        world.records.at_least(1).await;
+        let record = world.records.all().pop().unwrap();
+        assert_eq!(record.decision, AdmissionDecision::Allowed, "{record:?}");
+    });
+}
+
+#[test]
+fn a_guarded_creation_is_tried_with_another_name() {
+    World::run(|| async {
+        let mut world = World::guarded();
+        world.inside.answer = with_taken(AdmissionMode::Enforce, 2).inside.answer;
+        world.enforce(&[reads_name()]);
+        let got = create(&world).await;
+        assert_eq!((got.code, world.sent().len()), (200, 3), "{got:?}");
+        assert_eq!(world.records.all().len(), 1);
+    });
+}
+
+/// It has a name, so it is in itself, as in a server.
+#[test]
+fn a_prefix_does_not_hide_the_namespace_of_a_namespace() {
+    World::run(|| async {
+        for target in ["/api/v1/namespaces", "/api/v1/namespaces?dryRun=All"] {
+            for fidelity in ["completed", "dryRun"] {
+                let mut world = World::new(AdmissionMode::Enforce);
+                world.inside.answer = Rc::new(|sent: &Sent| {
+                    Response::new(String::from_utf8(sent.body.to_vec()).unwrap())
+                });
+                let mut one = policy("p", " namespaces", "request.namespace != 'prod'");
+                one["fidelity"] = json!(fidelity);
+                world.enforce(&[one]);
+                let body = json!({"metadata": {"name": "prod", "generateName": "x-"}});
+                let got = world.json("POST", target, &body).await;
+                assert_eq!(got.code, 422, "{target} {fidelity}: {got:?}");
+            }
+        }
+    });
+}
+
+/// A body that waits for a thread does not hold an audited request up.
+#[test]
+fn an_audited_request_is_forwarded_before_its_name_is_known() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Audit);
+        world.enforce(&[reads_name()]);
+        // Nobody judges it before it was answered.
+        let mut body = unnamed();
+        body["data"]["long"] = json!("x".repeat(1 << 20));
+        assert_eq!(world.json("POST", MAPS, &body).await.code, 200);
+        assert_eq!(world.sent().len(), 1);
+        world.records.at_least(1).await;
+        assert_eq!(world.records.all()[0].decision, AdmissionDecision::Allowed);
     });
 }
