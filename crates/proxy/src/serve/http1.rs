@@ -20,7 +20,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead as _, ReadBuf},
+    io::{AsyncRead as _, AsyncReadExt as _, ReadBuf},
     time::Sleep,
 };
 
@@ -157,7 +157,7 @@ impl Http1Reader {
     ) -> Poll<io::Result<usize>> {
         let before = buf.filled().len();
         if self.held.is_empty() {
-            ready!(poll_read_little(socket, cx, buf))?;
+            ready!(poll_read_limited(socket, cx, buf))?;
             let taken = belongs(&buf.filled()[before..]);
             let taken = taken.inspect_err(|_| buf.set_filled(before))?;
             self.held.push(&buf.filled()[before + taken..]);
@@ -400,20 +400,14 @@ impl Http1Reader {
 }
 
 /// Reads at most [`READ_AT_ONCE`] bytes. hyper doubles its buffer with each read that fills it, up to the length of the longest
-/// head, and keeps it while a request is queued: that was 1 MiB of each connection that nobody counts.
-fn poll_read_little(
+/// head, and keeps it while a request is queued, where nobody counts it.
+fn poll_read_limited(
     socket: &mut Socket,
     cx: &mut Context<'_>,
     buf: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
-    if buf.remaining() <= READ_AT_ONCE {
-        return Pin::new(socket).poll_read(cx, buf);
-    }
-    let mut little = ReadBuf::new(buf.initialize_unfilled_to(READ_AT_ONCE));
-    ready!(Pin::new(socket).poll_read(cx, &mut little))?;
-    let read = little.filled().len();
-    buf.advance(read);
-    Poll::Ready(Ok(()))
+    let mut limited = socket.take(READ_AT_ONCE as u64);
+    Pin::new(&mut limited).poll_read(cx, buf)
 }
 
 #[cfg(test)]
@@ -440,7 +434,7 @@ mod tests {
             let mut buf = ReadBuf::new(&mut room);
             while buf.filled().len() < sent.len() {
                 let before = buf.filled().len();
-                let read = poll_fn(|cx| poll_read_little(&mut socket, cx, &mut buf));
+                let read = poll_fn(|cx| poll_read_limited(&mut socket, cx, &mut buf));
                 read.await.unwrap();
                 let read = buf.filled().len() - before;
                 assert!((1..=READ_AT_ONCE).contains(&read), "{read}");
