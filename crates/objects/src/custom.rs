@@ -26,8 +26,8 @@ use crate::schema::{
 /// Members of every resource, which no schema prunes.
 const RESOURCE_MEMBERS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// How long the text of the members that defaults add to one object may be, in bytes: no request has a longer body, and no server can
-/// store so long an object.
+/// How long the text of the members that defaults add to one object may be, in bytes: as long as the longest body. etcd by default
+/// stores half as much.
 const MAX_DEFAULTS: usize = 3 << 20;
 
 /// Why a body is no custom resource. The server refuses it, too.
