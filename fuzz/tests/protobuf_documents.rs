@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Read as _};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fairgate_objects::{
     codec::{
-        BodyFormat, ExpectedType, built_in_types, decode_body, decode_options, json,
+        BodyFormat, EmptyValues, ExpectedType, built_in_types, decode_body, decode_options, json,
         request_document::{self, DocumentType},
     },
     schema::{Struct, built_in, meta_v1::DELETE_OPTIONS},
@@ -132,6 +132,7 @@ fn judged([group, version, kind]: [&str; 3], body: &[u8]) -> Result<String, Stri
         kind,
         shape,
         scheme: built_in_types(),
+        empty: EmptyValues::Null,
     };
     let ty = if is_options {
         DocumentType::DeleteOptions

@@ -48,22 +48,43 @@ pub fn file_texts(path: &Path) -> Vec<FileText> {
     }
 }
 
-/// The files of `directory` that may hold documents, in the order of their names: `*.yaml`, `*.yml` and `*.json`, hidden
-/// ones left out.
+/// The files of `directory` that may hold documents, in the order of their names: `*.yaml`, `*.yml` and `*.json`, without hidden
+/// ones and [`kustomize_files`].
 ///
 /// # Errors
 ///
 /// When the directory cannot be read.
 pub fn manifest_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    files_that(directory, |path| {
+        is_manifest_name(path) && !is_of_kustomize(path)
+    })
+}
+
+/// The files of `directory` that are for kustomize, and describe no object: those that have the name by which it finds them.
+///
+/// # Errors
+///
+/// When the directory cannot be read.
+pub fn kustomize_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    files_that(directory, is_of_kustomize)
+}
+
+fn files_that(directory: &Path, is_wanted: impl Fn(&Path) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        if is_manifest_name(&path) && !path.is_dir() {
+        if is_wanted(&path) && !path.is_dir() {
             paths.push(path);
         }
     }
     paths.sort();
     Ok(paths)
+}
+
+fn is_of_kustomize(path: &Path) -> bool {
+    const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+    path.file_name()
+        .is_some_and(|name| NAMES.iter().any(|known| name == *known))
 }
 
 fn is_manifest_name(path: &Path) -> bool {
@@ -108,11 +129,14 @@ mod tests {
             ".hidden.yaml",
             "a.yaml~",
             "README.md",
+            "kustomization.yaml",
+            "Kustomization",
         ] {
             fs::write(directory.join(name), name).unwrap();
         }
 
         let texts = file_texts(&directory);
+        let of_kustomize = kustomize_files(&directory).unwrap();
         let missing = file_texts(&directory.join("absent.yaml"));
 
         fs::remove_dir_all(&directory).unwrap();
@@ -121,6 +145,9 @@ mod tests {
             .map(|(_, text)| String::from_utf8(text.unwrap()).unwrap())
             .collect();
         assert_eq!(contents, ["a.yaml", "b.yml", "c.json"]);
+        let names = of_kustomize.iter().map(|path| path.file_name().unwrap());
+        let names: Vec<&OsStr> = names.collect();
+        assert_eq!(names, ["Kustomization", "kustomization.yaml"]);
         assert!(matches!(missing.as_slice(), [(name, Err(_))] if name.ends_with("absent.yaml")));
     }
 }

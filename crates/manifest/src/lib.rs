@@ -3,4 +3,4 @@
 mod files;
 pub mod yaml;
 
-pub use files::{FileText, file_texts, manifest_files, read_bounded, read_files};
+pub use files::{FileText, file_texts, kustomize_files, manifest_files, read_bounded, read_files};

@@ -13,11 +13,13 @@
 
 #[cfg(test)]
 mod tests;
+mod unknown_fields;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::{Map, Value};
 
+use self::unknown_fields::UnknownFields;
 use crate::schema::{
     canonical::{self, TypeError},
     meta_v1::OBJECT_META,
@@ -147,45 +149,69 @@ impl CustomSchema {
         self.bytes
     }
 
-    fn apply(&self, object: &mut Value) -> Result<(), CustomObjectError> {
+    /// Returns the paths of unknown fields.
+    fn apply(&self, object: &mut Value) -> Result<Vec<String>, CustomObjectError> {
+        let (mut unknown, mut all) = (UnknownFields::default(), Vec::new());
         self.root.fill(object, &mut DefaultRoom(MAX_DEFAULTS))?;
         if !self.keeps_all {
-            self.root.prune(object);
+            self.root.prune(object, &mut unknown);
+            all = unknown.take_sorted();
             self.root.drop_nulls(object);
         }
-        self.root.read_embedded(object, true)
+        self.root.read_embedded(object, &mut unknown)?;
+        all.extend(unknown.take_sorted());
+        Ok(all)
     }
 }
 
-/// Makes of a decoded body what the server does. Without a schema only the metadata is read.
+/// Makes of a decoded body what the server does. Without a schema only the metadata is read. Returns a text for each unknown field, as
+/// strict decoding words it and in its order, at most 64 KiB of them.
 ///
 /// Costs time linear in the size of the object.
 ///
 /// # Errors
 ///
 /// The body is none of a custom resource.
-pub fn as_read(object: &mut Value, schema: Option<&CustomSchema>) -> Result<(), CustomObjectError> {
-    let metadata = object.get("metadata").map(read_metadata).transpose()?;
+pub fn as_read(
+    object: &mut Value,
+    schema: Option<&CustomSchema>,
+) -> Result<Vec<String>, CustomObjectError> {
+    let mut unknown = UnknownFields::default();
+    let metadata = object.get("metadata");
+    let metadata = metadata.map(|metadata| read_metadata(metadata, &mut unknown));
+    let metadata = metadata.transpose()?;
+    let mut all = unknown.take_found();
     if let Some(schema) = schema {
-        schema.apply(object)?;
+        all.extend(schema.apply(object)?);
     }
     if let (Some(metadata), Value::Object(members)) = (metadata, object) {
         members.insert("metadata".to_owned(), metadata);
     }
-    Ok(())
+    let texts = all.iter().map(|path| format!("unknown field \"{path}\""));
+    Ok(texts.collect())
 }
 
 /// Metadata has no `apiVersion` and `kind`, which decoding keeps at the top of what it reads.
-fn read_metadata(metadata: &Value) -> Result<Value, TypeError> {
+fn read_metadata(metadata: &Value, unknown: &mut UnknownFields) -> Result<Value, TypeError> {
+    unknown.enter_member("metadata");
     let mut metadata = Cow::Borrowed(metadata);
-    if ["apiVersion", "kind"]
-        .iter()
-        .any(|key| metadata.get(key).is_some())
-        && let Value::Object(members) = metadata.to_mut()
-    {
-        members.retain(|key, _| key != "apiVersion" && key != "kind");
+    for key in ["apiVersion", "kind"] {
+        if metadata.get(key).is_some()
+            && let Value::Object(members) = metadata.to_mut()
+        {
+            unknown.record(key);
+            members.remove(key);
+        }
     }
-    canonical::decode(&OBJECT_META, &*metadata).map(|read| read.value)
+    let read = canonical::decode(&OBJECT_META, &*metadata)?;
+    for problem in &read.problems {
+        let field = problem.strip_prefix("unknown field \"");
+        if let Some(field) = field.and_then(|field| field.strip_suffix('"')) {
+            unknown.record(field);
+        }
+    }
+    unknown.leave();
+    Ok(read.value)
 }
 
 impl SchemaNode {
@@ -304,32 +330,45 @@ impl SchemaNode {
         value.is_null() && !self.is_nullable
     }
 
-    fn prune(&self, value: &mut Value) {
-        self.prune_keeping(value, self.keeps_unknown);
+    fn prune(&self, value: &mut Value, unknown: &mut UnknownFields) {
+        self.prune_keeping(value, self.keeps_unknown, unknown);
     }
 
     /// Removes unknown members, unless they are kept. What is kept does not go by any schema.
-    fn prune_keeping(&self, value: &mut Value, keeps: bool) {
+    fn prune_keeping(&self, value: &mut Value, keeps: bool, unknown: &mut UnknownFields) {
         match value {
             Value::Object(members) => members.retain(|key, value| {
                 if self.is_resource && RESOURCE_MEMBERS.contains(&&**key) {
                     return true;
                 }
-                match self.member(key) {
-                    Member::Unknown => return keeps,
-                    Member::Any => prune_all(value),
-                    Member::Of(schema) => schema.prune(value),
+                let member = self.member(key);
+                if matches!(member, Member::Unknown) {
+                    if !keeps {
+                        unknown.record(key);
+                    }
+                    return keeps;
                 }
+                unknown.enter_member(key);
+                if let Member::Of(schema) = member {
+                    schema.prune(value, unknown);
+                } else {
+                    prune_all(value, unknown);
+                }
+                unknown.leave();
                 true
             }),
             Value::Array(items) => {
-                for item in items {
+                for (index, item) in items.iter_mut().enumerate() {
+                    unknown.enter_item(index);
                     match &self.items {
                         // Lists hand on that unknown members are kept.
-                        Some(schema) => schema.prune_keeping(item, keeps || schema.keeps_unknown),
+                        Some(schema) => {
+                            schema.prune_keeping(item, keeps || schema.keeps_unknown, unknown);
+                        }
                         None if keeps => {}
-                        None => prune_all(item),
+                        None => prune_all(item, unknown),
                     }
+                    unknown.leave();
                 }
             }
             _ => {}
@@ -361,26 +400,34 @@ impl SchemaNode {
     }
 
     /// Reads the metadata of resources in an object.
-    fn read_embedded(&self, value: &mut Value, is_root: bool) -> Result<(), CustomObjectError> {
+    fn read_embedded(
+        &self,
+        value: &mut Value,
+        unknown: &mut UnknownFields,
+    ) -> Result<(), CustomObjectError> {
         match value {
             Value::Object(members) => {
-                let is_embedded = self.is_resource && !is_root;
+                let is_embedded = self.is_resource && !unknown.is_at_root();
                 if is_embedded {
-                    read_type_and_metadata(members)?;
+                    read_type_and_metadata(members, unknown)?;
                 }
                 for (key, value) in members.iter_mut() {
                     let is_read = is_embedded && key == "metadata";
                     if let Member::Of(schema) = self.member(key)
                         && !is_read
                     {
-                        schema.read_embedded(value, false)?;
+                        unknown.enter_member(key);
+                        schema.read_embedded(value, unknown)?;
+                        unknown.leave();
                     }
                 }
             }
             Value::Array(items) => {
                 if let Some(schema) = &self.items {
-                    for item in items {
-                        schema.read_embedded(item, false)?;
+                    for (index, item) in items.iter_mut().enumerate() {
+                        unknown.enter_item(index);
+                        schema.read_embedded(item, unknown)?;
+                        unknown.leave();
                     }
                 }
             }
@@ -391,22 +438,36 @@ impl SchemaNode {
 }
 
 /// Removes all members of objects where nothing is known.
-fn prune_all(value: &mut Value) {
+fn prune_all(value: &mut Value, unknown: &mut UnknownFields) {
     match value {
-        Value::Object(members) => members.clear(),
-        Value::Array(items) => items.iter_mut().for_each(prune_all),
+        Value::Object(members) => {
+            for key in members.keys() {
+                unknown.record(key);
+            }
+            members.clear();
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                unknown.enter_item(index);
+                prune_all(item, unknown);
+                unknown.leave();
+            }
+        }
         _ => {}
     }
 }
 
-fn read_type_and_metadata(members: &mut Map<String, Value>) -> Result<(), CustomObjectError> {
+fn read_type_and_metadata(
+    members: &mut Map<String, Value>,
+    unknown: &mut UnknownFields,
+) -> Result<(), CustomObjectError> {
     for key in ["apiVersion", "kind"] {
         if members.get(key).is_some_and(|value| !value.is_string()) {
             return Err(CustomObjectError::NotText(key));
         }
     }
     if let Some(metadata) = members.get_mut("metadata") {
-        *metadata = read_metadata(metadata)?;
+        *metadata = read_metadata(metadata, unknown)?;
     }
     Ok(())
 }

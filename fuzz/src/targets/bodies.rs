@@ -4,7 +4,7 @@
 //! without problems; the object is bounded by the length of the body.
 
 use fairgate_objects::{
-    codec::{BodyFormat, ExpectedType, decode_body, envelope, json, protobuf, yaml},
+    codec::{BodyFormat, EmptyValues, ExpectedType, decode_body, envelope, json, protobuf, yaml},
     kind::{Kind, KindVersion},
     kinds::KINDS,
 };
@@ -103,6 +103,7 @@ fn decode(
         kind: kind.kind,
         shape: version.shape,
         scheme: &[],
+        empty: EmptyValues::Null,
     };
     let body = decode_body(format, body, &expect, strict).map_err(|error| error.to_string())?;
     Ok((body.value, body.problems))

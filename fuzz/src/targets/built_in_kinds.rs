@@ -4,7 +4,7 @@
 //! length of the body.
 
 use fairgate_objects::{
-    codec::{BodyFormat, ExpectedType, decode_body, envelope, json, protobuf},
+    codec::{BodyFormat, EmptyValues, ExpectedType, decode_body, envelope, json, protobuf},
     schema::{BuiltInKind, built_in_kinds},
 };
 use serde_json::Value;
@@ -85,6 +85,7 @@ fn decode(format: BodyFormat, body: &[u8], kind: &BuiltInKind) -> Result<Value, 
         kind: kind.kind,
         shape: kind.shape,
         scheme: &[],
+        empty: EmptyValues::Null,
     };
     let body = decode_body(format, body, &expect, false);
     body.map(|body| body.value)

@@ -7,9 +7,9 @@
 
 use fairgate_objects::{
     codec::{
-        BodyFormat, ExpectedType, FieldValidation, built_in_types, decode_body, envelope, json,
-        protobuf,
-        request_document::{self, DocumentType, RequestDocument},
+        BodyFormat, EmptyValues, ExpectedType, FieldValidation, built_in_types, decode_body,
+        envelope, json, protobuf,
+        request_document::{self, DocumentError, DocumentType, RequestDocument},
     },
     schema::core_v1,
 };
@@ -64,12 +64,14 @@ const POD: ExpectedType<'static> = ExpectedType {
     kind: "Pod",
     shape: &core_v1::POD,
     scheme: &[],
+    empty: EmptyValues::Null,
 };
 
 /// What the body of an input is, by its first byte.
 pub fn document_type(control: u8) -> DocumentType<'static> {
     let expect = ExpectedType {
         scheme: built_in_types(),
+        empty: EmptyValues::Null,
         ..POD
     };
     [
@@ -93,9 +95,7 @@ fn run(data: &[u8]) -> Outcome {
         return message(body);
     }
     let ty = document_type(control);
-    let read =
-        |format, body: &[u8]| request_document::read(&ty, format, body, FieldValidation::Warn);
-    let document = match read(format, body) {
+    let mut document = match read(&ty, format, body) {
         Ok(document) => document,
         Err(error) => {
             assert!(!error.to_string().is_empty());
@@ -103,17 +103,21 @@ fn run(data: &[u8]) -> Outcome {
         }
     };
     assert!(document.text.len() <= 12 * body.len() + 200);
-    let same = RequestDocument {
-        text: document.text.clone(),
-        problems: Vec::new(),
+    let is_same = |again: Result<RequestDocument<'_>, DocumentError>| {
+        let again = again.expect("a document is one");
+        assert_eq!(again.text, document.text);
+        assert!(again.problems.is_empty() && again.refusal.is_none());
     };
-    assert_eq!(read(BodyFormat::Json, &document.text).as_ref(), Ok(&same));
+    is_same(read(&ty, BodyFormat::Json, &document.text));
     // YAML bounds the length of keys, and reads numbers otherwise than JSON.
     if matches!(ty, DocumentType::Apply) && body.len() < 150 {
-        assert_eq!(read(BodyFormat::Yaml, &document.text), Ok(same));
+        is_same(read(&ty, BodyFormat::Yaml, &document.text));
     }
     if let DocumentType::Object(expect) = ty {
         let judged = decode_body(BodyFormat::Json, &document.text, &expect, false);
+        if let Some(object) = document.take_object(&expect) {
+            assert_eq!(judged.as_ref(), Ok(&object));
+        }
         let sent = decode_body(format, body, &expect, false);
         match (judged, sent) {
             (Ok(judged), Ok(sent)) => assert_eq!(judged.value, sent.value),
@@ -123,6 +127,14 @@ fn run(data: &[u8]) -> Outcome {
         json::parse(&document.text).expect("a document is JSON");
     }
     Outcome::of((control % 21, true, document.problems.len().min(3)))
+}
+
+fn read<'a>(
+    ty: &DocumentType<'_>,
+    format: BodyFormat,
+    body: &'a [u8],
+) -> Result<RequestDocument<'a>, DocumentError> {
+    request_document::read(ty, format, body, FieldValidation::Warn)
 }
 
 /// A body in protobuf that says nothing in two ways.

@@ -51,6 +51,8 @@ fn json(text: &str) -> Option<Value> {
     Some(value)
 }
 
+const TOO_LONG_NUMBER: &str = "a whole number of more than 64 bits; put it in quotes if it is text";
+
 /// Builds one value. A repeated key is an error.
 #[derive(Clone, Copy)]
 struct StrictVisitor<'a> {
@@ -91,6 +93,15 @@ impl<'de> Visitor<'de> for StrictVisitor<'_> {
 
     fn visit_u64<E: de::Error>(self, v: u64) -> Result<Value, E> {
         self.budget.spend(1).map(|()| v.into())
+    }
+
+    /// The number is not shown: it may be a secret that is not quoted.
+    fn visit_i128<E: de::Error>(self, _: i128) -> Result<Value, E> {
+        Err(E::custom(TOO_LONG_NUMBER))
+    }
+
+    fn visit_u128<E: de::Error>(self, _: u128) -> Result<Value, E> {
+        Err(E::custom(TOO_LONG_NUMBER))
     }
 
     fn visit_f64<E: de::Error>(self, v: f64) -> Result<Value, E> {
@@ -186,6 +197,21 @@ mod tests {
         for text in [&b"a: 1\na: 2\n"[..], b"{\"a\": 1, \"a\": 2}"] {
             let error = documents(text).unwrap_err().to_string();
             assert!(error.contains("\"a\" is given twice"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_too_long_is_not_shown() {
+        for text in [
+            "a: 12345678901234567890123456789012",
+            "a: -12345678901234567890123456789012",
+        ] {
+            let error = documents(text.as_bytes()).unwrap_err().to_string();
+            assert!(
+                error.contains("put it in quotes") && error.contains("line 1"),
+                "{error}"
+            );
+            assert!(!error.contains("12345"), "{error}");
         }
     }
 

@@ -24,16 +24,20 @@ pub struct LocatedDocument {
 impl LocatedDocument {
     /// The line of a path, or of the nearest one above it that has a line; 1 if there is none.
     pub fn line(&self, path: &str) -> usize {
+        let line = self.line_within(path);
+        line.or_else(|| self.lines.get("").copied()).unwrap_or(1)
+    }
+
+    /// The line of a path, or of the nearest one above it that has a line, other than the document itself.
+    pub fn line_within(&self, path: &str) -> Option<usize> {
         let mut path = path;
-        loop {
+        while !path.is_empty() {
             if let Some(line) = self.lines.get(path) {
-                return *line;
+                return Some(*line);
             }
-            match path.rfind(['.', '[']) {
-                Some(end) => path = &path[..end],
-                None => return self.lines.get("").copied().unwrap_or(1),
-            }
+            path = &path[..path.rfind(['.', '[']).unwrap_or(0)];
         }
+        None
     }
 }
 

@@ -18,7 +18,7 @@ use crate::schema::canonical::Source;
 
 pub(crate) use scan::MAX_DEPTH;
 pub use scan::SyntaxError;
-pub(super) use scan::push_utf8;
+pub(super) use scan::{push_utf8, read as scan};
 pub use spacing::{compact, indent, indent_at};
 pub(crate) use write::encode_part;
 pub use write::{encode, encode_list, encode_plain, encode_raw};
@@ -46,7 +46,11 @@ pub fn parse(text: &[u8]) -> Result<ParsedText, SyntaxError> {
     let node = read(text)?;
     Ok(ParsedText {
         value: node.to_value(),
-        duplicates: node.duplicates(),
+        duplicates: if node.has_duplicates() {
+            node.duplicates()
+        } else {
+            Vec::new()
+        },
     })
 }
 
@@ -55,6 +59,6 @@ pub fn parse(text: &[u8]) -> Result<ParsedText, SyntaxError> {
 /// # Errors
 ///
 /// As [`parse`].
-pub(crate) fn read(text: &[u8]) -> Result<JsonNode, SyntaxError> {
-    scan::read(text)
+pub(crate) fn read(text: &[u8]) -> Result<JsonNode<'_>, SyntaxError> {
+    scan::read(text).map(|scanned| scanned.node)
 }

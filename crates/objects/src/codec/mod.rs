@@ -15,17 +15,19 @@ pub mod json;
 #[cfg(test)]
 mod memory_tests;
 pub mod protobuf;
+mod registered;
 pub mod request_document;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;
+mod type_meta;
 pub mod unstructured;
 pub mod yaml;
 
-pub use decode::{
-    BodyFormat, DecodeError, DecodedObject, ExpectedType, RegisteredType, built_in_types,
-    check_type, decode_body, decode_options,
-};
+pub use crate::schema::canonical::EmptyValues;
+pub use decode::{DecodedObject, ExpectedType, decode_body, decode_options};
+pub use registered::{BodyFormat, DecodeError, RegisteredType, built_in_types};
+pub use type_meta::{check_custom_type, check_patched_type, check_type, unreadable};
 
 /// How unknown and duplicate fields are handled: the parameter `fieldValidation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,6 +16,8 @@ mod numbers;
 mod tests;
 mod write;
 
+use std::borrow::Cow;
+
 use serde_json::json;
 
 pub use self::insert::{enclose, insert_text};
@@ -24,8 +26,8 @@ use self::{
     numbers::{has_long_number, infinite_number},
 };
 use super::{
-    BodyFormat, ExpectedType, FieldValidation, decode_body, decode_options, envelope, json,
-    protobuf, tree::JsonNode, yaml,
+    BodyFormat, DecodedObject, ExpectedType, FieldValidation, decode::decode_node, decode_body,
+    decode_options, envelope, json, protobuf, tree::JsonNode, type_meta::unreadable, yaml,
 };
 use crate::{
     go::Quoted,
@@ -60,12 +62,25 @@ pub enum DocumentType<'a> {
 }
 
 /// A document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestDocument {
-    /// JSON that every reader reads alike, also one of YAML.
-    pub text: Vec<u8>,
-    /// What the server would have warned of if the body had been forwarded: a warning each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestDocument<'a> {
+    /// JSON that every reader reads alike, also one of YAML. It is the body itself, or most of it, where that is such JSON already.
+    pub text: Cow<'a, [u8]>,
+    /// What strict decoding would have said of the body if it had been forwarded: a warning each. Empty if validation ignores it.
     pub problems: Vec<String>,
+    /// Why strict validation refuses the body for these. The server comes to that once the body was read as what it describes, and names unknown
+    /// fields, too.
+    pub refusal: Option<DocumentError>,
+    /// What `text` says, if it is that of a body in JSON without duplicate fields.
+    node: Option<JsonNode<'a>>,
+}
+
+impl RequestDocument<'_> {
+    /// What [`decode_body`] makes of the text, without reading it again; `None` if that is to be asked: about an error, or because what
+    /// was read of the body was not kept. A second call returns `None`.
+    pub fn take_object(&mut self, expect: &ExpectedType<'_>) -> Option<DecodedObject> {
+        decode_node(self.node.take()?, &self.text, expect).ok()
+    }
 }
 
 /// Why a body is refused. The text is the message of the response.
@@ -91,21 +106,22 @@ impl From<String> for DocumentError {
 ///
 /// # Errors
 ///
-/// [`DocumentError`]: the body is no document, is refused by strict validation, or may be read in another way.
-pub fn read(
+/// [`DocumentError`]: the body is no document, an object of a kind with a table that strict validation refuses, or may be read in another way.
+pub fn read<'a>(
     ty: &DocumentType<'_>,
     format: BodyFormat,
-    body: &[u8],
+    body: &'a [u8],
     validation: FieldValidation,
-) -> Result<RequestDocument, DocumentError> {
+) -> Result<RequestDocument<'a>, DocumentError> {
     // Patches other than an apply are JSON, whatever the format.
     let is_patch = ty.is_json_patch();
     let is_yaml = format == BodyFormat::Yaml && !is_patch || matches!(ty, DocumentType::Apply);
     if is_yaml {
         return read_yaml(ty, body, validation);
     }
-    let mut node =
-        json::read(body).map_err(|error| ty.unreadable(format, body, validation, &error))?;
+    let scanned =
+        json::scan(body).map_err(|error| ty.unreadable(format, body, validation, &error))?;
+    let mut node = scanned.node;
     check_type_keys(ty, &node)?;
     // Patches are applied to values whose numbers are no longer text.
     if is_patch && has_long_number(&node) {
@@ -126,8 +142,16 @@ pub fn read(
     }
     match remove_duplicates(&mut node, matches!(ty, DocumentType::JsonPatch)) {
         KeyDuplicates::None => Ok(RequestDocument {
-            text: write::text(&node),
+            text: scanned.plain.map_or_else(
+                || write::text(&node).into(),
+                |plain| {
+                    debug_assert_eq!(plain, write::text(&node), "it is what would be written");
+                    plain.into()
+                },
+            ),
             problems: Vec::new(),
+            refusal: None,
+            node: Some(node),
         }),
         KeyDuplicates::Ambiguous => Err("a value of the JSON patch has duplicate fields"
             .to_owned()
@@ -140,7 +164,7 @@ fn read_yaml(
     ty: &DocumentType<'_>,
     body: &[u8],
     validation: FieldValidation,
-) -> Result<RequestDocument, DocumentError> {
+) -> Result<RequestDocument<'static>, DocumentError> {
     let parsed = yaml::parse_exactly(body);
     let parsed = parsed.map_err(|error| match error {
         yaml::ExactBodyError::Yaml(error) => {
@@ -151,21 +175,21 @@ fn read_yaml(
     check_type_keys(ty, &parsed.value)?;
     let text = write::text(&parsed.value);
     let problems = parsed.duplicates;
-    if problems.is_empty() {
-        return Ok(RequestDocument { text, problems });
-    }
-    if validation == FieldValidation::Strict {
-        let lines = problems.join("\n  ");
-        ty.refuse_strictly(
-            BodyFormat::Yaml,
-            body,
-            &format!("yaml: unmarshal errors:\n  {lines}"),
-        )?;
+    let mut refusal = None;
+    if validation == FieldValidation::Strict && !problems.is_empty() {
+        refusal = ty.strict_refusal(BodyFormat::Yaml, body, &yaml_problems(&problems))?;
     }
     Ok(RequestDocument {
-        text,
+        text: text.into(),
         problems: reported(problems, validation),
+        refusal,
+        node: None,
     })
+}
+
+/// How strict decoding lists duplicate keys of YAML.
+pub fn yaml_problems(duplicates: &[String]) -> String {
+    format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  "))
 }
 
 fn reported(problems: Vec<String>, validation: FieldValidation) -> Vec<String> {
@@ -217,10 +241,10 @@ impl DocumentType<'_> {
     /// The document of a body in JSON with duplicate fields, which `node` no longer has.
     fn without_duplicates(
         &self,
-        node: &JsonNode,
+        node: &JsonNode<'_>,
         body: &[u8],
         validation: FieldValidation,
-    ) -> Result<RequestDocument, DocumentError> {
+    ) -> Result<RequestDocument<'static>, DocumentError> {
         let problems = json::read(body)
             .map(|read| read.duplicates())
             .unwrap_or_default();
@@ -231,8 +255,10 @@ impl DocumentType<'_> {
                 let decoded = decode_body(BodyFormat::Json, body, expect, strict);
                 let decoded = decoded.map_err(|error| error.to_string())?;
                 return Ok(RequestDocument {
-                    text: write::text(&decoded.value),
+                    text: write::text(&decoded.value).into(),
                     problems: reported(decoded.problems, validation),
+                    refusal: None,
+                    node: None,
                 });
             }
             Self::DeleteOptions => {
@@ -242,8 +268,10 @@ impl DocumentType<'_> {
                 options["kind"] = json!("DeleteOptions");
                 // No validation is about options.
                 return Ok(RequestDocument {
-                    text: write::text(&options),
+                    text: write::text(&options).into(),
                     problems: Vec::new(),
+                    refusal: None,
+                    node: None,
                 });
             }
             _ => write::text(node),
@@ -255,41 +283,49 @@ impl DocumentType<'_> {
                 .collect(),
             _ => problems,
         };
+        let mut refusal = None;
         if validation == FieldValidation::Strict {
-            self.refuse_strictly(BodyFormat::Json, body, &problems.join(", "))?;
+            refusal = self.strict_refusal(BodyFormat::Json, body, &problems.join(", "))?;
         }
         Ok(RequestDocument {
-            text,
+            text: text.into(),
             problems: reported(problems, validation),
+            refusal,
+            node: None,
         })
     }
 
     /// The refusal of strict validation, if it is about documents of this type.
-    fn refuse_strictly(
+    ///
+    /// # Errors
+    ///
+    /// That refusal, where no more can be said than it does.
+    fn strict_refusal(
         &self,
         format: BodyFormat,
         body: &[u8],
         problems: &str,
-    ) -> Result<(), DocumentError> {
-        match self {
+    ) -> Result<Option<DocumentError>, DocumentError> {
+        Ok(Some(match self {
             Self::Object(expect) => {
                 let refused = decode_body(format, body, expect, true);
-                refused.map(drop).map_err(|error| error.to_string().into())
+                let refused = refused.map(|_| None);
+                return refused.map_err(|error| error.to_string().into());
             }
-            Self::Unstructured { version, kind } => Err(format!(
+            Self::Unstructured { version, kind } => format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {problems}"
             )
-            .into()),
-            Self::DeleteOptions => Ok(()),
+            .into(),
+            Self::DeleteOptions => return Ok(None),
             Self::JsonPatch | Self::MergePatch | Self::StrategicPatch => {
                 let problems = format!("strict decoding error: {problems}");
-                Err(DocumentError::InvalidPatch(problems, protobuf::text(body)))
+                DocumentError::InvalidPatch(problems, protobuf::text(body))
             }
-            Self::Apply => Err(format!(
+            Self::Apply => format!(
                 "error strict decoding YAML: error converting YAML to JSON: {problems}"
             )
-            .into()),
-        }
+            .into(),
+        }))
     }
 
     /// The error for a body with a syntax error, in kube-apiserver's words.
@@ -313,7 +349,8 @@ impl DocumentType<'_> {
                 format!("error decoding patch: {error}")
             }
             Self::MergePatch => "Invalid JSON Patch".to_owned(),
-            Self::Unstructured { .. } | Self::JsonPatch | Self::StrategicPatch => error.to_string(),
+            Self::Unstructured { kind, .. } => unreadable(format, error, body, kind),
+            Self::JsonPatch | Self::StrategicPatch => error.to_string(),
             Self::Apply => {
                 format!("error decoding YAML: error converting YAML to JSON: {error}")
             }

@@ -40,6 +40,7 @@ const EXPECT: ExpectedType<'_> = ExpectedType {
     kind: "FlowSchema",
     shape: &FLOW_SCHEMA,
     scheme: SCHEME,
+    empty: EmptyValues::Null,
 };
 
 fn lenient(format: BodyFormat, body: &[u8]) -> Result<DecodedObject, DecodeError> {

@@ -8,27 +8,46 @@ use serde_json::{Map, Number, Value};
 
 use crate::{
     go::Quoted,
-    schema::canonical::{MAX_PROBLEMS, Source, View},
+    schema::canonical::{MAX_PATHS, MAX_PROBLEMS, Source, View},
 };
 
-/// One JSON value.
+/// One JSON value. It borrows the texts that stand in the source as they are.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum JsonNode {
+pub(crate) enum JsonNode<'a> {
     /// Null.
     Null,
     /// A boolean.
     Flag(bool),
     /// The text of a number, valid as JSON.
-    Number(Box<str>),
+    Number(&'a str),
     /// A string.
-    Text(String),
+    Text(Cow<'a, str>),
     /// A list.
-    List(Vec<JsonNode>),
+    List(Vec<JsonNode<'a>>),
     /// An object.
-    Object(Vec<(String, JsonNode)>),
+    Object(Vec<JsonMember<'a>>),
 }
 
-impl Source for JsonNode {
+/// A member of an object.
+pub(crate) type JsonMember<'a> = (Cow<'a, str>, JsonNode<'a>);
+
+/// The members of an object, in their order.
+pub(crate) struct NodeMembers<'m, 'a>(std::slice::Iter<'m, JsonMember<'a>>);
+
+impl<'m, 'a> Iterator for NodeMembers<'m, 'a> {
+    type Item = (&'m str, &'m JsonNode<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|(key, node)| (&**key, node))
+    }
+}
+
+impl<'a> Source for JsonNode<'a> {
+    type Members<'m>
+        = NodeMembers<'m, 'a>
+    where
+        Self: 'm;
+
     fn view(&self) -> View<'_, Self> {
         match self {
             Self::Null => View::Null,
@@ -36,9 +55,7 @@ impl Source for JsonNode {
             Self::Number(text) => View::Number(Cow::Borrowed(text)),
             Self::Text(text) => View::Text(text),
             Self::List(items) => View::List(items),
-            Self::Object(members) => View::Object(Box::new(
-                members.iter().map(|(key, node)| (key.as_str(), node)),
-            )),
+            Self::Object(members) => View::Object(NodeMembers(members.iter())),
         }
     }
 
@@ -47,27 +64,43 @@ impl Source for JsonNode {
             Self::Null => Value::Null,
             Self::Flag(flag) => Value::Bool(*flag),
             Self::Number(text) => number(text),
-            Self::Text(text) => Value::String(text.clone()),
+            Self::Text(text) => Value::String(text.clone().into_owned()),
             Self::List(items) => items.iter().map(Self::to_value).collect(),
             Self::Object(members) => Value::Object(
                 members
                     .iter()
-                    .map(|(key, node)| (key.clone(), node.to_value()))
+                    .map(|(key, node)| (key.clone().into_owned(), node.to_value()))
                     .collect::<Map<_, _>>(),
             ),
         }
     }
 }
 
-impl JsonNode {
+/// Of so few members each is compared with each.
+const FEW_MEMBERS: usize = 16;
+
+/// Whether a key occurs twice among the members of one object.
+pub(crate) fn repeats_key(members: &[JsonMember<'_>]) -> bool {
+    if members.len() > FEW_MEMBERS {
+        let mut seen = BTreeSet::new();
+        return !members.iter().all(|(key, _)| seen.insert(&**key));
+    }
+    let mut later = members.iter();
+    while let Some((key, _)) = later.next() {
+        if later.as_slice().iter().any(|(other, _)| other == key) {
+            return true;
+        }
+    }
+    false
+}
+
+impl JsonNode<'_> {
     /// Whether a key occurs twice in an object.
     pub(crate) fn has_duplicates(&self) -> bool {
         match self {
             Self::List(items) => items.iter().any(Self::has_duplicates),
             Self::Object(members) => {
-                let mut seen = BTreeSet::new();
-                let is_unique = members.iter().all(|(key, _)| seen.insert(key.as_str()));
-                !is_unique || members.iter().any(|(_, node)| node.has_duplicates())
+                repeats_key(members) || members.iter().any(|(_, node)| node.has_duplicates())
             }
             _ => false,
         }
@@ -97,9 +130,6 @@ fn number(text: &str) -> Value {
     Number::from_f64(float).map_or(Value::Null, Value::Number)
 }
 
-/// The limit for `spent`. The same path may occur many times, and may be long.
-const MAX_PATHS: usize = 1 << 20;
-
 #[derive(Default)]
 struct DuplicateKeys {
     path: String,
@@ -109,7 +139,7 @@ struct DuplicateKeys {
 }
 
 impl DuplicateKeys {
-    fn visit(&mut self, node: &JsonNode) {
+    fn visit(&mut self, node: &JsonNode<'_>) {
         let length = self.path.len();
         match node {
             JsonNode::List(items) => {
@@ -139,7 +169,8 @@ impl DuplicateKeys {
 
     fn report(&mut self) {
         self.spent = self.spent.saturating_add(self.path.len());
-        if self.problems.len() >= MAX_PROBLEMS || self.spent > MAX_PATHS {
+        let is_spent = self.spent > MAX_PATHS && !self.problems.is_empty();
+        if self.problems.len() >= MAX_PROBLEMS || is_spent {
             return;
         }
         let problem = format!("duplicate field {}", Quoted(&self.path));

@@ -1,9 +1,43 @@
-//! `cases.jsonl` is what Kubernetes converts; tests/cluster/conversions writes it.
+//! `cases.jsonl.gz` is what Kubernetes converts; tests/cluster/conversions writes it.
 
+use std::{collections::BTreeMap, io::Read as _};
+
+use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use super::BuiltInConversion;
-use crate::schema::canonical;
+use super::{BuiltInConversion, KINDS};
+use crate::{
+    defaults,
+    schema::{MapType, Struct, Type, canonical},
+};
+
+/// A line of the corpus, whose objects are in canonical form.
+struct ConvertedObject {
+    kinds: [[String; 3]; 2],
+    conversion: BuiltInConversion,
+    object: Value,
+    converted: Value,
+    /// What it is converted to with the defaults of its own version.
+    defaulted: Value,
+}
+
+impl ConvertedObject {
+    fn read(line: &str) -> Self {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let kinds = ["object", "converted"].map(|name| kind_of(&case[name]));
+        let conversion = BuiltInConversion::between(parts(&kinds[0]), parts(&kinds[1]));
+        let conversion = conversion.unwrap_or_else(|| panic!("no conversion: {kinds:?}"));
+        // In canonical form, an empty list is null.
+        let canonical = |name: &str, shape| canonical::decode(shape, &case[name]).unwrap().value;
+        Self {
+            kinds,
+            conversion,
+            object: canonical("object", conversion.from.shape),
+            converted: canonical("converted", conversion.to.shape),
+            defaulted: canonical("defaulted", conversion.to.shape),
+        }
+    }
+}
 
 fn kind_of(object: &Value) -> [String; 3] {
     let api_version = object["apiVersion"].as_str().unwrap();
@@ -11,26 +45,103 @@ fn kind_of(object: &Value) -> [String; 3] {
     [group, version, object["kind"].as_str().unwrap()].map(str::to_owned)
 }
 
+fn parts(kind: &[String; 3]) -> [&str; 3] {
+    kind.each_ref().map(String::as_str)
+}
+
+fn corpus() -> Vec<ConvertedObject> {
+    let mut text = String::new();
+    let mut corpus = GzDecoder::new(&include_bytes!("cases.jsonl.gz")[..]);
+    corpus.read_to_string(&mut text).unwrap();
+    text.lines().map(ConvertedObject::read).collect()
+}
+
 #[test]
 fn objects_are_converted_as_kubernetes_converts_them() {
-    let mut count = 0;
-    for line in include_str!("cases.jsonl").lines() {
-        let case: Value = serde_json::from_str(line).unwrap();
-        let (object, wanted) = (&case["object"], &case["converted"]);
-        let kinds = [object, wanted].map(kind_of);
-        let [from, to] = kinds
-            .each_ref()
-            .map(|kind| kind.each_ref().map(String::as_str));
-        let conversion = BuiltInConversion::between(from, to).unwrap();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut changed, mut with_defaults) = (0, 0);
+    for case in corpus() {
+        let (conversion, object) = (case.conversion, &case.object);
         let converted = conversion.convert(object).unwrap();
-        // In canonical form, an empty list is null.
-        let wanted = canonical::decode(conversion.to.shape, wanted)
-            .unwrap()
-            .value;
-        assert_eq!(converted, wanted, "{conversion:?} of {object}");
-        count += 1;
+        assert_eq!(converted, case.converted, "{conversion:?} of {object}");
+        let mut object = object.clone();
+        let [group, version, kind] = parts(&case.kinds[0]);
+        defaults::apply(group, version, kind, &mut object);
+        let defaulted = conversion.convert(&object).unwrap();
+        assert_eq!(defaulted, case.defaulted, "{conversion:?} of {object}");
+        changed += usize::from(case.object["spec"] != case.converted["spec"]);
+        with_defaults += usize::from(case.converted != case.defaulted);
+        *counts.entry(format!("{conversion:?}")).or_default() += 1;
     }
-    assert!(count > 100, "{count} cases");
+    for (conversion, count) in &counts {
+        println!("{count:>4} {conversion}");
+    }
+    println!("{changed} with other fields, {with_defaults} with defaults");
+    assert!(
+        changed > 500 && with_defaults > 300,
+        "{changed} {with_defaults}"
+    );
+    let within = KINDS.iter().map(|(_, _, versions)| versions.len());
+    let pairs: usize = within.map(|count| count * (count - 1)).sum();
+    assert_eq!(counts.len(), pairs + 2, "all pairs, and events");
+    assert!(counts.values().all(|count| *count >= 20), "{counts:?}");
+}
+
+/// Where a table differs from another: the first such field.
+fn difference(one: &Struct, other: &Struct) -> Option<String> {
+    let named = |of: &Struct, name| of.fields.iter().find(|field| field.name == name).copied();
+    if one.fields.len() != other.fields.len() {
+        return Some(format!("the number of fields of {}", one.name));
+    }
+    one.fields.iter().find_map(|field| {
+        let place = format!("{}.{}", one.name, field.name);
+        let Some(found) = named(other, field.name) else {
+            return Some(place);
+        };
+        if found.presence != field.presence {
+            return Some(place);
+        }
+        type_difference(&field.ty, &found.ty, &place)
+    })
+}
+
+fn type_difference(one: &Type, other: &Type, place: &str) -> Option<String> {
+    match (one, other) {
+        (Type::Object(one), Type::Object(other)) => difference(one, other),
+        (Type::List(one), Type::List(other)) => type_difference(&one.item, &other.item, place),
+        (Type::Map(MapType { value: one, .. }), Type::Map(MapType { value: other, .. })) => {
+            type_difference(one, other, place)
+        }
+        _ => {
+            let same = std::mem::discriminant(one) == std::mem::discriminant(other);
+            (!same).then(|| place.to_owned())
+        }
+    }
+}
+
+#[test]
+fn versions_without_a_conversion_of_their_own_have_the_same_fields() {
+    let mut same = 0;
+    for (group, kind, versions) in KINDS {
+        for (from, to) in versions
+            .iter()
+            .flat_map(|from| versions.iter().map(move |to| (from, to)))
+        {
+            let between = BuiltInConversion::between([group, from, kind], [group, to, kind]);
+            let Some(conversion) = between else {
+                assert_eq!(from, to, "{kind}");
+                continue;
+            };
+            let difference = difference(conversion.from.shape, conversion.to.shape);
+            assert_eq!(
+                conversion.convert.is_some(),
+                difference.is_some(),
+                "{conversion:?}: {difference:?}"
+            );
+            same += usize::from(difference.is_none());
+        }
+    }
+    assert!(same > 20, "{same}");
 }
 
 #[test]
@@ -41,6 +152,16 @@ fn what_is_of_another_type_is_not_converted() {
     let error = conversion.convert(&json!({"spec": {"maxReplicas": "three"}}));
     let error = error.unwrap_err().to_string();
     assert!(error.contains("spec.maxReplicas"), "{error}");
-    assert!(BuiltInConversion::between(v1, v1).is_none());
-    assert!(BuiltInConversion::between(v1, ["", "v1", "Event"]).is_none());
+    for (from, to) in [
+        (v1, v1),
+        (v1, ["", "v1", "Event"]),
+        (["", "v1", "Event"], ["", "v1", "Event"]),
+        (v1, ["autoscaling", "v2beta2", "HorizontalPodAutoscaler"]),
+        (
+            ["apps", "v1beta1", "Deployment"],
+            ["apps", "v1", "Deployment"],
+        ),
+    ] {
+        assert!(BuiltInConversion::between(from, to).is_none());
+    }
 }

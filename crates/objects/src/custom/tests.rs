@@ -159,3 +159,49 @@ fn a_version_without_a_schema_keeps_only_what_every_resource_has() {
     as_read(&mut object, Some(&schema)).unwrap();
     assert_eq!(object, json!({"spec": {"a": null}}));
 }
+
+/// What strict decoding says of an object whose schema has only these members in its `spec`.
+fn unknown_in(object: &Value) -> Vec<String> {
+    let root = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "size": {"type": "integer"},
+        "list": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "string"}}}},
+        "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"y": {"type": "string"}}}},
+        "free": {"x-kubernetes-preserve-unknown-fields": true},
+        "pod": {"type": "object", "x-kubernetes-embedded-resource": true, "properties": {"z": {"type": "string"}}},
+    }}}});
+    let schema = CustomSchema::of_version(&definition(&root), "v1").unwrap();
+    as_read(&mut object.clone(), Some(&schema)).unwrap()
+}
+
+#[test]
+fn unknown_fields_are_listed_as_strict_decoding_lists_them() {
+    let object = json!({"apiVersion": "a/v1", "kind": "A", "metadata": {"name": "n", "no": 1, "kind": 2, "ownerReferences": [{"no": 3}]},
+        "spec": {"size": 1, "sizes": {"a": 1}, "list": [{"x": "1"}, {"w": 1}], "map": {"k": {"y": "1", "w": 2}}, "free": {"a": {"b": 1}},
+            "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "no": 1}, "w": 1}}, "what": 1});
+    let expected = [
+        "metadata.kind",
+        "metadata.no",
+        "metadata.ownerReferences[0].no",
+        "spec.list[1].w",
+        "spec.map.k.w",
+        "spec.pod.w",
+        "spec.sizes",
+        "what",
+        "spec.pod.metadata.no",
+    ];
+    assert_eq!(
+        unknown_in(&object),
+        expected.map(|path| format!("unknown field \"{path}\""))
+    );
+    assert!(unknown_in(&json!({"spec": {"size": 1}})).is_empty());
+}
+
+#[test]
+fn the_texts_of_unknown_fields_are_bounded() {
+    let key = "k".repeat(50_000);
+    let many: Map<String, Value> = (0..1_000)
+        .map(|number| (format!("u{number}"), json!(1)))
+        .collect();
+    let unknown = unknown_in(&json!({"spec": {"map": {key: many}}}));
+    assert_eq!(unknown.len(), 2, "each is 50 KB long");
+}

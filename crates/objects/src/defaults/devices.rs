@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
-use super::fields::{FieldMap, default_if_nil, default_if_zero, is_zero, items, object, text};
+use super::fields::{
+    FieldMap, default_if_nil, default_if_zero, is_zero, items, object, object_or_insert, text,
+};
 
 /// One device, if no number is given.
 const EXACT_COUNT: &str = "ExactCount";
@@ -116,4 +118,43 @@ fn device(device: &mut FieldMap) {
             default_if_nil(mapping, "allocationMultiplier", "1");
         }
     }
+}
+
+/// The defaults of a `ResourcePoolStatusRequest`, which has a spec always.
+pub(super) fn pool_status_request(request: &mut FieldMap) {
+    if let Some(spec) = object_or_insert(request, "spec") {
+        default_if_nil(spec, "limit", 100);
+    }
+}
+
+/// When a device was tainted, in kinds that taint devices.
+pub(super) fn taint_times(version: &str, kind: &str, owner: &mut FieldMap, now: &str) {
+    let added = |taint: &mut FieldMap| default_if_nil(taint, "timeAdded", now);
+    match (version, kind) {
+        // A rule has a spec and a taint always.
+        ("v1alpha3" | "v1beta2", "DeviceTaintRule") => {
+            if let Some(spec) = object_or_insert(owner, "spec")
+                && let Some(taint) = object_or_insert(spec, "taint")
+            {
+                added(taint);
+            }
+        }
+        ("v1" | "v1beta2", "ResourceSlice") => {
+            for device in devices(owner) {
+                items(device, "taints").for_each(added);
+            }
+        }
+        ("v1beta1", "ResourceSlice") => {
+            for device in devices(owner).filter_map(|device| object(device, "basic")) {
+                items(device, "taints").for_each(added);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The devices of a `ResourceSlice`.
+fn devices(slice: &mut FieldMap) -> impl Iterator<Item = &mut FieldMap> {
+    let spec = object(slice, "spec").into_iter();
+    spec.flat_map(|spec| items(spec, "devices"))
 }

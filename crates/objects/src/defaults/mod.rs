@@ -5,7 +5,7 @@
 //! another type than its field is left as it is.
 //!
 //! Not here: defaults of custom resources ([`crate::custom`]), of fields that a server sets when it stores an object
-//! (addresses of a service, tolerations of a pod), and what depends on the time (`timeAdded` of a taint of a device).
+//! (addresses of a service, tolerations of a pod).
 //! Lists of objects have no defaults here: no server takes one.
 //!
 //! Source: `SetDefaults_*` and `SetObjectDefaults_*` in `k8s.io/kubernetes/pkg/apis`.
@@ -35,6 +35,18 @@ pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
         && let Some(object) = object.as_object_mut()
     {
         defaults(object);
+    }
+}
+
+/// Sets the defaults of a built-in kind that are the time of the request: when a device was tainted. `now` is RFC 3339 in whole seconds
+/// of UTC.
+///
+/// Costs time linear in the number of taints.
+pub fn apply_times(group: &str, version: &str, kind: &str, object: &mut Value, now: &str) {
+    if group == "resource.k8s.io"
+        && let Some(object) = object.as_object_mut()
+    {
+        devices::taint_times(version, kind, object, now);
     }
 }
 
@@ -83,6 +95,7 @@ fn defaults_of(group: &str, version: &str, kind: &str) -> Option<Defaults> {
             ("scheduling.k8s.io", "v1", "PriorityClass") => {
                 |class| default_if_nil(class, "preemptionPolicy", "PreemptLowerPriority")
             }
+            ("scheduling.k8s.io", "v1alpha2", "PodGroup") => others::pod_group,
             ("storage.k8s.io", "v1", "CSIDriver") => others::csi_driver,
             ("storage.k8s.io", "v1", "StorageClass") => others::storage_class,
             ("storage.k8s.io", "v1", "VolumeAttachment") => others::volume_attachment,
@@ -145,6 +158,7 @@ fn of_devices(version: &str, kind: &str) -> Option<Defaults> {
         ("v1beta1", "ResourceClaim") => devices::claim_v1beta1,
         ("v1beta1", "ResourceClaimTemplate") => devices::claim_template_v1beta1,
         ("v1beta1", "ResourceSlice") => devices::slice_v1beta1,
+        ("v1alpha3", "ResourcePoolStatusRequest") => devices::pool_status_request,
         _ => return None,
     })
 }

@@ -208,3 +208,10 @@ pub(super) fn volume_attachment(attachment: &mut FieldMap) {
         volumes::persistent_source(volume);
     }
 }
+
+/// The defaults of a `PodGroup`.
+pub(super) fn pod_group(group: &mut FieldMap) {
+    if let Some(spec) = object_or_insert(group, "spec") {
+        default_if_nil(spec, "disruptionMode", "Pod");
+    }
+}

@@ -5,8 +5,11 @@ use std::{collections::BTreeMap, io::Read as _};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use super::{apply, change_metadata};
+use super::{apply, apply_times, change_metadata};
 use crate::schema::{Presence, Struct, Type, built_in, canonical};
+
+/// The time of defaulting in the corpus.
+const NOW: &str = "2001-02-03T04:05:06Z";
 
 /// A line of the corpus.
 struct DefaultedObject {
@@ -39,6 +42,7 @@ impl DefaultedObject {
 
     fn apply_to(&self, object: &mut Value) {
         apply(&self.group, &self.version, &self.kind, object);
+        apply_times(&self.group, &self.version, &self.kind, object, NOW);
     }
 
     fn name(&self) -> String {

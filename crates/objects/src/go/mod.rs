@@ -7,6 +7,7 @@
 //! ([`crate::codec::json`]).
 
 mod json;
+mod later_characters;
 mod quote;
 mod value;
 

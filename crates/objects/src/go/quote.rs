@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use super::later_characters::is_later;
+
 /// Text that is printed in double quotes, with characters that are not printable escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
@@ -46,8 +48,13 @@ fn escape(c: char, quote: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the plain space.
+/// Whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the plain space, of Unicode 15.0.
 pub fn is_printable(c: char) -> bool {
+    is_printable_now(c) && !is_later(c)
+}
+
+/// The same of the Unicode of the standard library.
+fn is_printable_now(c: char) -> bool {
     // Not `char::escape_debug`, which escapes a mark that stands alone.
     matches!(c, '\'' | '"' | '\\') || {
         let mut text = [0; 5];
@@ -85,5 +92,31 @@ mod tests {
         assert_eq!(QuotedChar('\'').to_string(), r"'\''");
         assert_eq!(QuotedChar('"').to_string(), "'\"'");
         assert_eq!(QuotedChar('\0').to_string(), r"'\x00'");
+    }
+
+    /// What Go's package `unicode` says of each character.
+    const UNICODE: &str = include_str!("../../../cel/tests/corpus/unicode.jsonl");
+
+    #[test]
+    fn the_characters_that_are_printed_are_those_of_go() {
+        let line = UNICODE.lines().find(|line| line.contains("printable"));
+        let line: serde_json::Value = serde_json::from_str(line.unwrap()).unwrap();
+        let ranges = line["printable"].as_str().unwrap();
+        let number = |text: &str| u32::from_str_radix(text, 16).unwrap();
+        let mut expected = std::collections::BTreeSet::new();
+        for range in ranges.split(' ') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            expected.extend(number(first)..=number(last));
+        }
+        let differ = |c: &char| is_printable(*c) != expected.contains(&u32::from(*c));
+        let wrong: Vec<char> = (' '..=char::MAX).filter(differ).collect();
+        let mut found: Vec<(u32, u32)> = Vec::new();
+        for c in wrong.iter().map(|c| u32::from(*c)) {
+            match found.last_mut() {
+                Some((_, last)) if *last + 1 == c => *last = c,
+                _ => found.push((c, c)),
+            }
+        }
+        assert!(found.is_empty(), "{found:x?}");
     }
 }

@@ -12,7 +12,10 @@ use super::{
     unless_ignored,
 };
 use crate::{
-    codec::{FieldValidation, json, tree::JsonNode},
+    codec::{
+        FieldValidation, json,
+        tree::{JsonMember, JsonNode},
+    },
     go::Quoted,
     schema::canonical::{MAX_PROBLEMS, Source as _},
 };
@@ -96,7 +99,7 @@ fn check_types(operations: &[Value], validation: FieldValidation) -> Result<(), 
 
 /// What is reported to a strict caller: unknown and repeated members of operations;
 /// in the order of the text.
-fn problems(patch: &JsonNode) -> Vec<String> {
+fn problems(patch: &JsonNode<'_>) -> Vec<String> {
     let JsonNode::List(operations) = patch else {
         return Vec::new();
     };
@@ -117,7 +120,7 @@ fn problems(patch: &JsonNode) -> Vec<String> {
 
 fn operation_problems(
     index: usize,
-    members: &[(String, JsonNode)],
+    members: &[JsonMember<'_>],
     duplicates: &mut Peekable<impl Iterator<Item = String>>,
     problems: &mut Vec<String>,
 ) {
@@ -132,7 +135,7 @@ fn operation_problems(
             let rest = text.strip_prefix(stem);
             rest.is_some_and(|rest| rest.starts_with(['.', '[']))
         };
-        if MEMBERS.contains(&name.as_str()) {
+        if MEMBERS.contains(&&**name) {
             if !first {
                 problems.extend(duplicates.next_if_eq(&itself).map(|text| reported(&text)));
             }

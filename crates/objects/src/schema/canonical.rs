@@ -10,6 +10,7 @@
 //!
 //! Not here: reading bytes ([`crate::codec`]), defaults of a kind, validation.
 
+mod complete;
 mod go_types;
 pub(crate) mod number;
 pub(crate) mod quantity;
@@ -21,9 +22,13 @@ use std::{borrow::Cow, collections::BTreeSet, fmt::Write};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
+use smallvec::SmallVec;
 
-use super::{Presence, Struct, Type};
+use super::{Struct, Type};
 use crate::go::Quoted;
+pub(crate) use complete::complete;
+use complete::complete_with;
+pub use complete::{EmptyValues, zero};
 use quantity::QuantityError;
 use time::TimeError;
 
@@ -35,11 +40,20 @@ pub(crate) const MAX_OBJECTS: usize = 65_536;
 /// The most strict problems that one decoding reports, as in Go's decoder.
 pub(crate) const MAX_PROBLEMS: usize = 100;
 
+/// From so many bytes of paths on, no further problem is noted: the same path may occur many times, and be long. The first is noted
+/// in any case, since a strict reading refuses what has one.
+pub(crate) const MAX_PATHS: usize = 1 << 20;
+
 /// The version whose package name errors show by default.
 const VERSION: &str = "v1";
 
 /// Something that can be decoded: a tree of JSON values.
 pub trait Source: Sized {
+    /// The members of an object, in their order.
+    type Members<'a>: Iterator<Item = (&'a str, &'a Self)>
+    where
+        Self: 'a;
+
     /// The JSON type of the value, with its contents.
     fn view(&self) -> View<'_, Self>;
 
@@ -48,7 +62,7 @@ pub trait Source: Sized {
 }
 
 /// What a [`Source`] is.
-pub enum View<'a, S> {
+pub enum View<'a, S: Source> {
     /// Null.
     Null,
     /// A boolean.
@@ -60,11 +74,8 @@ pub enum View<'a, S> {
     /// A list.
     List(&'a [S]),
     /// An object: its members in their order.
-    Object(Members<'a, S>),
+    Object(S::Members<'a>),
 }
-
-/// The members of an object.
-pub type Members<'a, S> = Box<dyn Iterator<Item = (&'a str, &'a S)> + 'a>;
 
 /// An object in canonical form.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -124,6 +135,20 @@ pub fn decode_version<S: Source>(
     version: &str,
     raw: &S,
 ) -> Result<Decoded, TypeError> {
+    decode_with(shape, version, raw, EmptyValues::Null)
+}
+
+/// As [`decode_version`], with another form of empty values.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub fn decode_with<S: Source>(
+    shape: &'static Struct,
+    version: &str,
+    raw: &S,
+    empty: EmptyValues,
+) -> Result<Decoded, TypeError> {
     let mut decoder = Decoder {
         version,
         ..Decoder::default()
@@ -131,7 +156,7 @@ pub fn decode_version<S: Source>(
     let mut object = Map::new();
     match raw.view() {
         View::Null => {}
-        View::Object(members) => decoder.object(shape, members, &mut object)?,
+        View::Object(members) => decoder.object::<S>(shape, members, &mut object)?,
         other => {
             let wanted = go_types::type_name(&Type::Object(shape), version);
             decoder.keep(found(&other).to_owned(), wanted);
@@ -140,101 +165,15 @@ pub fn decode_version<S: Source>(
     if let Some(error) = decoder.first {
         return Err(error);
     }
-    complete(shape, &mut object);
+    complete_with(shape, &mut object, empty);
     Ok(Decoded {
         value: Value::Object(object),
         problems: decoder.problems,
     })
 }
 
-/// Brings an object whose values have the right types into canonical form, for example after
-/// something was set or removed in it. Keys without a field stay.
-pub(crate) fn complete(shape: &Struct, object: &mut Map<String, Value>) {
-    for field in shape.fields {
-        if let Type::Object(_) = field.ty
-            && !field.presence.is_pointer()
-            && object.get(field.name).is_none_or(Value::is_null)
-        {
-            object.insert(field.name.to_owned(), Value::Object(Map::new()));
-        }
-        if let Some(value) = object.get_mut(field.name) {
-            complete_value(&field.ty, value);
-        }
-        settle(field.name, &field.ty, field.presence, object);
-    }
-}
-
-/// Brings a value of type `ty` into canonical form.
-fn complete_value(ty: &Type, value: &mut Value) {
-    match (ty, value) {
-        (Type::Object(shape), Value::Object(object)) => complete(shape, object),
-        (Type::List(list), Value::Array(items)) => {
-            for item in items {
-                complete_value(&list.item, item);
-            }
-        }
-        (Type::Map(map), Value::Object(entries)) => {
-            for (_, value) in entries.iter_mut() {
-                complete_value(&map.value, value);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Inserts or removes an empty value, as the field's presence requires.
-fn settle(name: &str, ty: &Type, presence: Presence, object: &mut Map<String, Value>) {
-    let value = object.get(name);
-    match presence {
-        Presence::Pointer | Presence::Nullable if value.is_some_and(Value::is_null) => {
-            object.remove(name);
-        }
-        Presence::NonZero if value.is_some_and(is_zero) => {
-            object.remove(name);
-        }
-        Presence::Always if value.is_none_or(|value| is_nothing(ty, value)) => {
-            object.insert(name.to_owned(), zero(ty));
-        }
-        _ => {}
-    }
-}
-
-/// Whether a mandatory value is to be written as its zero: an empty list is null, as after storage.
-fn is_nothing(ty: &Type, value: &Value) -> bool {
-    value.is_null() || matches!(ty, Type::List(_) | Type::Map(_)) && is_zero(value)
-}
-
-fn is_zero(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(flag) => !flag,
-        Value::Number(number) => number.as_i64() == Some(0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(entries) => entries.is_empty(),
-    }
-}
-
-/// What a Go value of this type is before something is decoded into it.
-pub fn zero(ty: &Type) -> Value {
-    match ty {
-        Type::Text => Value::String(String::new()),
-        Type::Int32 | Type::Int64 | Type::IntOrString => Value::from(0),
-        Type::Flag => Value::Bool(false),
-        Type::Quantity => Value::from("0"),
-        Type::Bytes
-        | Type::Time
-        | Type::MicroTime
-        | Type::Raw
-        | Type::RawExtension
-        | Type::List(_)
-        | Type::Map(_) => Value::Null,
-        Type::Object(_) => Value::Object(Map::new()),
-    }
-}
-
 /// What Go's decoder calls a value.
-pub fn found<S>(view: &View<'_, S>) -> &'static str {
+pub fn found<S: Source>(view: &View<'_, S>) -> &'static str {
     match view {
         View::Null => "null",
         View::Flag(_) => "bool",
@@ -246,7 +185,7 @@ pub fn found<S>(view: &View<'_, S>) -> &'static str {
 }
 
 /// The same, where a number is wanted: with the text of one that does not fit.
-fn found_for_number<S>(view: &View<'_, S>) -> String {
+fn found_for_number<S: Source>(view: &View<'_, S>) -> String {
     match view {
         View::Number(text) => format!("number {text}"),
         other => found(other).to_owned(),
@@ -258,71 +197,71 @@ fn found_for_number<S>(view: &View<'_, S>) -> String {
 struct Decoder<'v> {
     version: &'v str,
     problems: Vec<String>,
+    /// The bytes of all paths to problems; see [`MAX_PATHS`].
+    spent: usize,
     /// The first error that does not end the decoding at once.
     first: Option<TypeError>,
-    /// Path for strict problems, with indices and map keys.
-    path: String,
-    /// Path for type errors: fields only.
-    fields: Vec<&'static str>,
-    /// The struct that the last of `fields` belongs to.
-    owner: &'static str,
+    /// The way to what is being decoded.
+    path: Vec<PathStep<'v>>,
     objects: usize,
 }
 
-impl Decoder<'_> {
-    fn object<S: Source>(
+/// A step of the way to a value.
+#[derive(Clone, Copy)]
+enum PathStep<'v> {
+    /// A field, with the struct that it belongs to.
+    Field(&'static Struct, &'static str),
+    /// A key of a map.
+    Key(&'v str),
+    /// An index of a list.
+    Item(usize),
+}
+
+impl<'v> Decoder<'v> {
+    fn object<S: Source + 'v>(
         &mut self,
         shape: &'static Struct,
-        members: Members<'_, S>,
+        members: S::Members<'v>,
         into: &mut Map<String, Value>,
     ) -> Result<(), TypeError> {
         self.objects += 1;
         if self.objects > MAX_OBJECTS {
             return Err(TypeError::TooManyObjects);
         }
-        let top = self.fields.is_empty();
-        let mut seen: Vec<&'static str> = Vec::new();
+        let is_top = self.path.is_empty();
+        let is_new = into.is_empty();
+        let mut seen: SmallVec<[usize; 16]> = SmallVec::new();
         for (key, node) in members {
-            let (name, ty, pointer) = if let Some(field) = shape.field(key) {
-                let pointer = field.presence.is_pointer();
-                (field.name, &field.ty, pointer)
-            } else if let Some(name) = type_meta(key).filter(|_| top) {
-                (name, &Type::Text, false)
+            let at = shape.fields.iter().position(|field| field.name == key);
+            let (number, name, ty, pointer) = if let Some(at) = at {
+                let field = &shape.fields[at];
+                (at, field.name, &field.ty, field.presence.is_pointer())
+            } else if let Some((at, name)) = type_meta(key).filter(|_| is_top) {
+                (shape.fields.len() + at, name, &Type::Text, false)
             } else {
                 self.problem("unknown", key);
                 continue;
             };
-            if seen.contains(&name) {
+            let is_repeated = seen.contains(&number);
+            if is_repeated {
                 self.problem("duplicate", key);
             } else {
-                seen.push(name);
+                seen.push(number);
             }
-            let old = into.remove(name);
-            if let Some(value) =
-                self.member(shape, name, |decoder| decoder.value(ty, pointer, node, old))?
-            {
+            let old = if is_new && !is_repeated {
+                None
+            } else {
+                into.remove(name)
+            };
+            self.path.push(PathStep::Field(shape, name));
+            // After an error the path stays, because it is no longer used.
+            let value = self.value(ty, pointer, node, old)?;
+            self.path.pop();
+            if let Some(value) = value {
                 into.insert(name.to_owned(), value);
             }
         }
         Ok(())
-    }
-
-    /// Runs `decode` with its paths one field deeper. After an error they stay, because they are no longer used.
-    fn member<T>(
-        &mut self,
-        shape: &'static Struct,
-        name: &'static str,
-        decode: impl FnOnce(&mut Self) -> Result<T, TypeError>,
-    ) -> Result<T, TypeError> {
-        let (owner, path) = (self.owner, self.path.len());
-        self.owner = shape.name;
-        self.fields.push(name);
-        self.push_key(name);
-        let value = decode(self)?;
-        self.owner = owner;
-        self.fields.pop();
-        self.path.truncate(path);
-        Ok(value)
     }
 
     /// The value `old` with `node` decoded into it; `None` if it is absent then.
@@ -330,7 +269,7 @@ impl Decoder<'_> {
         &mut self,
         ty: &'static Type,
         pointer: bool,
-        node: &S,
+        node: &'v S,
         old: Option<Value>,
     ) -> Result<Option<Value>, TypeError> {
         Ok(match (ty, node.view()) {
@@ -385,11 +324,13 @@ impl Decoder<'_> {
                     Some(Value::Object(object)) => object,
                     _ => Map::new(),
                 };
-                self.object(shape, members, &mut object)?;
+                self.object::<S>(shape, members, &mut object)?;
                 Some(Value::Object(object))
             }
             (Type::List(list), View::List(items)) => Some(self.list(&list.item, items, old)?),
-            (Type::Map(map), View::Object(members)) => Some(self.map(&map.value, members, old)?),
+            (Type::Map(map), View::Object(members)) => {
+                Some(self.map::<S>(&map.value, members, old)?)
+            }
             (_, other) => self.unfit(ty, &other, old),
         })
     }
@@ -398,7 +339,7 @@ impl Decoder<'_> {
     fn list<S: Source>(
         &mut self,
         ty: &'static Type,
-        items: &[S],
+        items: &'v [S],
         old: Option<Value>,
     ) -> Result<Value, TypeError> {
         let mut old = match old {
@@ -406,12 +347,11 @@ impl Decoder<'_> {
             _ => Vec::new().into_iter(),
         };
         let mut list = Vec::with_capacity(items.len());
-        let path = self.path.len();
         for (index, item) in items.iter().enumerate() {
-            write!(self.path, "[{index}]").expect("writing to a string cannot fail");
+            self.path.push(PathStep::Item(index));
             let value = self.value(ty, false, item, old.next())?;
             list.push(value.map_or_else(|| self.zero_item(ty), Ok)?);
-            self.path.truncate(path);
+            self.path.pop();
         }
         Ok(Value::Array(list))
     }
@@ -424,32 +364,36 @@ impl Decoder<'_> {
         Ok(zero(ty))
     }
 
-    fn map<S: Source>(
+    fn map<S: Source + 'v>(
         &mut self,
         ty: &'static Type,
-        members: Members<'_, S>,
+        members: S::Members<'v>,
         old: Option<Value>,
     ) -> Result<Value, TypeError> {
         let mut map = match old {
             Some(Value::Object(map)) => map,
             _ => Map::new(),
         };
-        let mut seen = BTreeSet::new();
-        let path = self.path.len();
+        // Where nothing was before, what is there already was given twice.
+        let mut seen = (!map.is_empty()).then(BTreeSet::new);
         for (key, node) in members {
-            if !seen.insert(key) {
+            let is_repeated = match &mut seen {
+                Some(seen) => !seen.insert(key),
+                None => map.contains_key(key),
+            };
+            if is_repeated {
                 self.problem("duplicate", key);
             }
-            self.push_key(key);
+            self.path.push(PathStep::Key(key));
             let value = self.value(ty, false, node, None)?;
             map.insert(key.to_owned(), value.unwrap_or_else(|| zero(ty)));
-            self.path.truncate(path);
+            self.path.pop();
         }
         Ok(Value::Object(map))
     }
 
     /// One of the numbers that stand for bytes.
-    fn byte<S>(&mut self, view: &View<'_, S>) -> u8 {
+    fn byte<S: Source>(&mut self, view: &View<'_, S>) -> u8 {
         let byte = match view {
             View::Null => Some(0),
             View::Number(text) => text.parse().ok(),
@@ -461,7 +405,7 @@ impl Decoder<'_> {
         })
     }
 
-    fn int<S>(&self, view: &View<'_, S>) -> Result<Value, TypeError> {
+    fn int<S: Source>(&self, view: &View<'_, S>) -> Result<Value, TypeError> {
         if let View::Number(text) = view
             && let Ok(number) = text.parse::<i32>()
         {
@@ -471,14 +415,19 @@ impl Decoder<'_> {
     }
 
     /// Notes a wrong type, and keeps the old value.
-    fn unfit<S>(&mut self, ty: &Type, view: &View<'_, S>, old: Option<Value>) -> Option<Value> {
+    fn unfit<S: Source>(
+        &mut self,
+        ty: &Type,
+        view: &View<'_, S>,
+        old: Option<Value>,
+    ) -> Option<Value> {
         let found = match ty {
             Type::Int32 | Type::Int64 => found_for_number(view),
             _ => found(view).to_owned(),
         };
-        let wanted = match (ty, self.fields.last()) {
-            (Type::Text, Some(field)) => go_types::text_name(self.owner, field, self.version),
-            _ => go_types::type_name(ty, self.version),
+        let wanted = match self.fields().last() {
+            Some((owner, field)) => go_types::field_name(ty, owner.name, field, self.version),
+            None => go_types::type_name(ty, self.version),
         };
         self.keep(found, wanted);
         old
@@ -491,12 +440,18 @@ impl Decoder<'_> {
     }
 
     fn error(&self, found: String, wanted: String) -> TypeError {
-        let place = match self.fields.as_slice() {
+        let place = match self.fields().as_slice() {
             [] => "value".to_owned(),
-            [name] if type_meta(name).is_some() => {
-                format!("struct field {}.TypeMeta.{name}", self.owner)
+            [(owner, name)] if type_meta(name).is_some() => {
+                format!("struct field {}.TypeMeta.{name}", owner.name)
             }
-            fields => format!("struct field {}.{}", self.owner, fields.join(".")),
+            fields @ [.., (owner, _)] => {
+                let mut place = format!("struct field {}", owner.name);
+                for (shape, name) in fields {
+                    go_types::push_path(shape, name, &mut place);
+                }
+                place
+            }
         };
         TypeError::Unfit {
             found,
@@ -505,25 +460,49 @@ impl Decoder<'_> {
         }
     }
 
+    /// The fields on the way to what is being decoded, each with its struct, as type errors show it.
+    fn fields(&self) -> Vec<(&'static Struct, &'static str)> {
+        let field = |step: &PathStep<'_>| match step {
+            PathStep::Field(shape, name) => Some((*shape, *name)),
+            PathStep::Key(_) | PathStep::Item(_) => None,
+        };
+        self.path.iter().filter_map(field).collect()
+    }
+
+    /// Whether the paths to problems, with that to this member, take too many bytes.
+    fn is_spent(&mut self, key: &str) -> bool {
+        let length = |step: &PathStep<'_>| match step {
+            PathStep::Field(_, name) | PathStep::Key(name) => name.len() + 1,
+            PathStep::Item(_) => 8,
+        };
+        let path: usize = self.path.iter().map(length).sum();
+        self.spent = self.spent.saturating_add(path + key.len());
+        self.spent > MAX_PATHS && !self.problems.is_empty()
+    }
+
+    /// Notes a strict problem of a member of what is being decoded. Its path has indices and keys of maps, too.
     fn problem(&mut self, what: &str, key: &str) {
-        if self.problems.len() >= MAX_PROBLEMS {
+        if self.problems.len() >= MAX_PROBLEMS || self.is_spent(key) {
             return;
         }
-        let problem = if self.path.is_empty() {
-            format!("{what} field {}", Quoted(key))
-        } else {
-            format!("{what} field {}", Quoted(&format!("{}.{key}", self.path)))
-        };
+        let mut path = String::new();
+        for step in self.path.iter().copied().chain([PathStep::Key(key)]) {
+            match step {
+                PathStep::Field(_, name) | PathStep::Key(name) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(name);
+                }
+                PathStep::Item(index) => {
+                    write!(path, "[{index}]").expect("writing to a string cannot fail");
+                }
+            }
+        }
+        let problem = format!("{what} field {}", Quoted(&path));
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
-    }
-
-    fn push_key(&mut self, key: &str) {
-        if !self.path.is_empty() {
-            self.path.push('.');
-        }
-        self.path.push_str(key);
     }
 }
 
@@ -541,12 +520,26 @@ fn bytes(text: &str) -> Result<String, TypeError> {
     }
 }
 
-/// The keys that every object has at its top, in no table.
-fn type_meta(key: &str) -> Option<&'static str> {
-    ["kind", "apiVersion"].into_iter().find(|name| *name == key)
+/// The keys that every object has at its top, in no table, numbered.
+fn type_meta(key: &str) -> Option<(usize, &'static str)> {
+    let mut names = ["kind", "apiVersion"].into_iter().enumerate();
+    names.find(|(_, name)| *name == key)
+}
+
+/// The members of an object in `serde_json`, by key.
+pub struct ValueMembers<'a>(serde_json::map::Iter<'a>);
+
+impl<'a> Iterator for ValueMembers<'a> {
+    type Item = (&'a str, &'a Value);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|(key, value)| (key.as_str(), value))
+    }
 }
 
 impl Source for Value {
+    type Members<'a> = ValueMembers<'a>;
+
     fn view(&self) -> View<'_, Self> {
         match self {
             Self::Null => View::Null,
@@ -554,9 +547,7 @@ impl Source for Value {
             Self::Number(number) => View::Number(Cow::Owned(number::text(number))),
             Self::String(text) => View::Text(text),
             Self::Array(items) => View::List(items),
-            Self::Object(members) => View::Object(Box::new(
-                members.iter().map(|(key, node)| (key.as_str(), node)),
-            )),
+            Self::Object(members) => View::Object(ValueMembers(members.iter())),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Reading JSON text, with the errors that Go's `encoding/json` gives.
 
+use std::borrow::Cow;
+
 use crate::{codec::tree::JsonNode, go::QuotedChar, schema::canonical::MAX_OBJECTS};
 
 /// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
@@ -25,29 +27,47 @@ pub enum SyntaxError {
     TooManyObjects,
 }
 
+/// A text that was read.
+pub(in super::super) struct ScannedText<'a> {
+    pub(in super::super) node: JsonNode<'a>,
+    /// The part of the text that is the value, if it is in its plainest form: printable ASCII without escapes, and no white space between
+    /// tokens.
+    pub(in super::super) plain: Option<&'a [u8]>,
+}
+
 /// The value of the whole `text`.
-pub(super) fn read(text: &[u8]) -> Result<JsonNode, SyntaxError> {
+pub(in super::super) fn read(text: &[u8]) -> Result<ScannedText<'_>, SyntaxError> {
     let mut scanner = Scanner {
         text,
+        utf8: std::str::from_utf8(text).ok(),
         at: 0,
         depth: 0,
         objects: 0,
+        is_plain: true,
     };
+    scanner.next_token();
+    let start = scanner.at;
+    scanner.is_plain = text.iter().all(|byte| *byte < 0x7f);
     let node = scanner.value()?;
+    let plain = scanner.is_plain.then(|| &text[start..scanner.at]);
     match scanner.next_token() {
-        None => Ok(node),
+        None => Ok(ScannedText { node, plain }),
         Some(_) => Err(scanner.unexpected("after top-level value")),
     }
 }
 
 struct Scanner<'a> {
     text: &'a [u8],
+    /// The same, if all of it is UTF-8.
+    utf8: Option<&'a str>,
     at: usize,
     depth: usize,
     objects: usize,
+    /// Whether neither an escape nor white space between tokens has been found.
+    is_plain: bool,
 }
 
-impl Scanner<'_> {
+impl<'a> Scanner<'a> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -56,6 +76,7 @@ impl Scanner<'_> {
     fn next_token(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\r' | b'\n') = self.peek() {
             self.at += 1;
+            self.is_plain = false;
         }
         self.peek()
     }
@@ -77,7 +98,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn value(&mut self) -> Result<JsonNode, SyntaxError> {
+    fn value(&mut self) -> Result<JsonNode<'a>, SyntaxError> {
         match self.next_token() {
             Some(b'{') => self.object(),
             Some(b'[') => self.list(),
@@ -116,8 +137,8 @@ impl Scanner<'_> {
         &mut self,
         rest: &[u8],
         contexts: &[&'static str],
-        node: JsonNode,
-    ) -> Result<JsonNode, SyntaxError> {
+        node: JsonNode<'a>,
+    ) -> Result<JsonNode<'a>, SyntaxError> {
         self.at += 1;
         for (byte, context) in rest.iter().zip(contexts) {
             if self.peek() != Some(*byte) {
@@ -142,7 +163,7 @@ impl Scanner<'_> {
         self.at += 1;
     }
 
-    fn list(&mut self) -> Result<JsonNode, SyntaxError> {
+    fn list(&mut self) -> Result<JsonNode<'a>, SyntaxError> {
         self.open()?;
         let mut items = Vec::new();
         if self.next_token() == Some(b']') {
@@ -162,7 +183,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn object(&mut self) -> Result<JsonNode, SyntaxError> {
+    fn object(&mut self) -> Result<JsonNode<'a>, SyntaxError> {
         self.open()?;
         self.objects += 1;
         if self.objects > MAX_OBJECTS {
@@ -194,7 +215,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn number(&mut self) -> Result<JsonNode, SyntaxError> {
+    fn number(&mut self) -> Result<JsonNode<'a>, SyntaxError> {
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -215,8 +236,8 @@ impl Scanner<'_> {
             }
             self.digits("in exponent of numeric literal")?;
         }
-        let text = self.text[start..self.at].iter().copied().map(char::from);
-        Ok(JsonNode::Number(text.collect::<String>().into_boxed_str()))
+        let text = std::str::from_utf8(&self.text[start..self.at]);
+        Ok(JsonNode::Number(text.expect("a number is ASCII")))
     }
 
     /// One digit or more.
@@ -230,17 +251,34 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn string(&mut self) -> Result<String, SyntaxError> {
+    fn string(&mut self) -> Result<Cow<'a, str>, SyntaxError> {
         self.at += 1;
+        let start = self.at;
+        self.skip_ordinary();
+        if self.peek() == Some(b'"')
+            && let Some(utf8) = self.utf8
+        {
+            let string = &utf8[start..self.at];
+            self.at += 1;
+            return Ok(Cow::Borrowed(string));
+        }
+        self.at = start;
+        self.unescaped().map(Cow::Owned)
+    }
+
+    /// Takes the bytes of a string that stand for themselves.
+    fn skip_ordinary(&mut self) {
+        let is_special = |byte: &u8| *byte < b' ' || matches!(byte, b'"' | b'\\');
+        let rest = &self.text[self.at..];
+        self.at += rest.iter().position(is_special).unwrap_or(rest.len());
+    }
+
+    /// The rest of a string that may have escapes, or bytes that are not UTF-8.
+    fn unescaped(&mut self) -> Result<String, SyntaxError> {
         let mut string = String::new();
         loop {
             let start = self.at;
-            while self
-                .peek()
-                .is_some_and(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\'))
-            {
-                self.at += 1;
-            }
+            self.skip_ordinary();
             push_utf8(&mut string, &self.text[start..self.at]);
             match self.peek() {
                 Some(b'"') => {
@@ -249,6 +287,7 @@ impl Scanner<'_> {
                 }
                 Some(b'\\') => {
                     self.at += 1;
+                    self.is_plain = false;
                     self.escape(&mut string)?;
                 }
                 _ => return Err(self.unexpected("in string literal")),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::codec::tree::JsonNode;
+use crate::codec::tree::{JsonMember, JsonNode, repeats_key};
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum KeyDuplicates {
 
 /// Leaves the last member of each key in every object. In a JSON patch only the operations themselves may have such
 /// members, because the server decodes their values later along the table of the object.
-pub(super) fn remove_duplicates(document: &mut JsonNode, is_json_patch: bool) -> KeyDuplicates {
+pub(super) fn remove_duplicates(document: &mut JsonNode<'_>, is_json_patch: bool) -> KeyDuplicates {
     if !is_json_patch {
         return if remove(document) {
             KeyDuplicates::Removed
@@ -48,7 +48,7 @@ pub(super) fn remove_duplicates(document: &mut JsonNode, is_json_patch: bool) ->
 }
 
 /// Returns whether something was removed.
-fn remove(node: &mut JsonNode) -> bool {
+fn remove(node: &mut JsonNode<'_>) -> bool {
     let mut removed = false;
     match node {
         JsonNode::List(items) => {
@@ -67,16 +67,16 @@ fn remove(node: &mut JsonNode) -> bool {
     removed
 }
 
-fn remove_members(members: &mut Vec<(String, JsonNode)>) -> bool {
+fn remove_members(members: &mut Vec<JsonMember<'_>>) -> bool {
+    if !repeats_key(members) {
+        return false;
+    }
     let mut seen = BTreeSet::new();
     let is_last: Vec<bool> = members
         .iter()
         .rev()
-        .map(|(key, _)| seen.insert(key.as_str()))
+        .map(|(key, _)| seen.insert(&**key))
         .collect();
-    if is_last.iter().all(|is_last| *is_last) {
-        return false;
-    }
     let mut is_last = is_last.into_iter().rev();
     members.retain(|_| is_last.next().unwrap_or(true));
     true

@@ -20,12 +20,12 @@ pub fn insert_text(document: &[u8], path: &[&str], text: &str) -> Option<Vec<u8>
         };
         let at = members.iter().position(|(key, _)| key == name);
         let at = at.unwrap_or_else(|| {
-            members.push(((*name).to_owned(), JsonNode::Null));
+            members.push(((*name).into(), JsonNode::Null));
             members.len() - 1
         });
         node = &mut members[at].1;
     }
-    *node = JsonNode::Text(text.to_owned());
+    *node = JsonNode::Text(text.into());
     Some(write::text(&root))
 }
 

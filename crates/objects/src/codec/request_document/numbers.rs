@@ -8,7 +8,7 @@ const EXACT_DIGITS: usize = 15;
 const EXPONENT_DIGITS: usize = 2;
 
 /// Whether a document has a number that neither a 64-bit integer nor a float holds exactly as it was written.
-pub(super) fn has_long_number(document: &JsonNode) -> bool {
+pub(super) fn has_long_number(document: &JsonNode<'_>) -> bool {
     match document {
         JsonNode::Number(text) => text.parse::<i64>().is_err() && !is_short(text),
         JsonNode::List(items) => items.iter().any(has_long_number),
@@ -18,9 +18,9 @@ pub(super) fn has_long_number(document: &JsonNode) -> bool {
 }
 
 /// The first number of a document that is beyond all floats.
-pub(super) fn infinite_number(document: &JsonNode) -> Option<&str> {
+pub(super) fn infinite_number<'a>(document: &JsonNode<'a>) -> Option<&'a str> {
     let is_infinite = |text: &str| text.parse::<f64>().is_ok_and(f64::is_infinite);
-    let mut inner: Vec<&JsonNode> = vec![document];
+    let mut inner = vec![document];
     while let Some(node) = inner.pop() {
         match node {
             JsonNode::Number(text) if is_infinite(text) => return Some(text),
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn numbers_that_are_kept_are_told_from_others() {
-        let is_long = |text: &str| has_long_number(&JsonNode::Number(text.into()));
+        let is_long = |text: &str| has_long_number(&JsonNode::Number(text));
         for text in [
             "0",
             "-1",

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::schema::canonical::EmptyValues;
+
 use super::*;
 use crate::{
     codec::built_in_types,
@@ -14,6 +16,7 @@ const POD: DocumentType<'_> = DocumentType::Object(ExpectedType {
     kind: "Pod",
     shape: &core_v1::POD,
     scheme: &[],
+    empty: EmptyValues::Null,
 });
 const WIDGET: DocumentType<'_> = DocumentType::Unstructured {
     version: "v1",
@@ -29,7 +32,7 @@ const ALL: [DocumentType<'_>; 7] = [
     DocumentType::Apply,
 ];
 
-fn json(ty: DocumentType<'_>, body: &str) -> Result<RequestDocument, DocumentError> {
+fn json<'a>(ty: DocumentType<'_>, body: &'a str) -> Result<RequestDocument<'a>, DocumentError> {
     read(
         &ty,
         BodyFormat::Json,
@@ -38,7 +41,7 @@ fn json(ty: DocumentType<'_>, body: &str) -> Result<RequestDocument, DocumentErr
     )
 }
 
-fn text(document: &RequestDocument) -> &str {
+fn text<'d>(document: &'d RequestDocument<'_>) -> &'d str {
     std::str::from_utf8(&document.text).unwrap()
 }
 
@@ -141,17 +144,22 @@ fn duplicate_fields_of_a_json_patch_are_reported_or_refused() {
         body.as_bytes(),
         FieldValidation::Strict,
     );
+    let refusal = strict.unwrap().refusal;
     assert!(
-        matches!(strict, Err(DocumentError::InvalidPatch(..))),
-        "{strict:?}"
+        matches!(refusal, Some(DocumentError::InvalidPatch(..))),
+        "{refusal:?}"
     );
 }
 
 #[test]
 fn yaml_becomes_json_or_is_refused() {
-    let read = |ty: DocumentType<'_>, body: &str, validation| {
-        read(&ty, BodyFormat::Yaml, body.as_bytes(), validation)
-    };
+    fn read<'a>(
+        ty: DocumentType<'_>,
+        body: &'a str,
+        validation: FieldValidation,
+    ) -> Result<RequestDocument<'a>, DocumentError> {
+        super::read(&ty, BodyFormat::Yaml, body.as_bytes(), validation)
+    }
     let document = read(
         POD,
         "spec: {hostNetwork: yes, replicas: 010}",
@@ -185,8 +193,10 @@ fn yaml_becomes_json_or_is_refused() {
     let document = read(WIDGET, twice, FieldValidation::Warn).unwrap();
     assert_eq!(text(&document), r#"{"a":2}"#);
     assert_eq!(document.problems, [r#"line 2: key "a" already set in map"#]);
-    for ty in [POD, WIDGET, DocumentType::Apply] {
-        assert!(read(ty, twice, FieldValidation::Strict).is_err());
+    assert!(read(POD, twice, FieldValidation::Strict).is_err());
+    for ty in [WIDGET, DocumentType::Apply] {
+        let strict = read(ty, twice, FieldValidation::Strict).unwrap();
+        assert!(strict.refusal.is_some() && strict.problems.len() == 1);
     }
     let apply = "a: 1e30\nb: \"\\u2028\\x7f\"\n";
     let document = read(DocumentType::Apply, apply, FieldValidation::Warn).unwrap();
@@ -288,6 +298,7 @@ fn what_fairgate_encodes_of_every_kind_is_exact() {
             kind: kind.kind,
             shape,
             scheme: &[],
+            empty: EmptyValues::Null,
         });
         assert_eq!(check_protobuf(&ty, &sealed), Ok(()), "{}", kind.kind);
     }
@@ -301,6 +312,7 @@ fn what_kubernetes_cannot_show_of_a_message_is_refused() {
         kind: "PodDisruptionBudget",
         shape: built_in("policy", "v1", "PodDisruptionBudget").unwrap(),
         scheme: &[],
+        empty: EmptyValues::Null,
     });
     // `spec.minAvailable`, of which the second byte says if it is a number or a text.
     let min_available = |value: &[u8]| {
@@ -333,4 +345,43 @@ fn what_kubernetes_cannot_show_of_a_message_is_refused() {
     // `metadata.creationTimestamp` is no pointer.
     let metadata = envelope::seal("v1", "Pod", b"\x0a\x02\x42\0");
     assert_eq!(check_protobuf(&POD, &metadata), Ok(()));
+}
+
+#[test]
+fn a_body_in_the_form_of_a_document_is_not_written_again() {
+    let plain = r#"{"kind":"Pod","apiVersion":"v1","spec":{"nodeName":"a/b","x":[1.50,-0,[],{}]}}"#;
+    for (body, is_kept) in [
+        (plain.to_owned(), true),
+        (format!("\n {plain}\r\n"), true),
+        (plain.replacen(':', ": ", 1), false),
+        (plain.replace("a/b", "a\\/b"), false),
+        (plain.replace("a/b", "a\u{7f}b"), false),
+        (plain.replace("a/b", "\u{e9}"), false),
+    ] {
+        let document = json(POD, &body).unwrap();
+        assert_eq!(matches!(document.text, Cow::Borrowed(_)), is_kept, "{body}");
+        assert!(!document.text.starts_with(b"\n") && document.text.ends_with(b"}}"));
+    }
+}
+
+#[test]
+fn an_object_is_decoded_from_what_was_read() {
+    let DocumentType::Object(expect) = POD else {
+        panic!("a kind with a table");
+    };
+    for body in [
+        r#"{"kind":"Pod","apiVersion":"v1","spec":{"nodeName":"\u0061"},"x":1}"#,
+        "{}",
+    ] {
+        let mut document = json(POD, body).unwrap();
+        let object = document.take_object(&expect).unwrap();
+        let read = decode_body(BodyFormat::Json, &document.text, &expect, false);
+        assert_eq!(object, read.unwrap());
+        assert_eq!(document.take_object(&expect), None);
+    }
+    // Errors are found where the text is read.
+    let mut wrong = json(POD, r#"{"spec":1}"#).unwrap();
+    assert_eq!(wrong.take_object(&expect), None);
+    let mut twice = json(POD, r#"{"spec":{},"spec":{}}"#).unwrap();
+    assert_eq!(twice.take_object(&expect), None);
 }

@@ -48,7 +48,13 @@ fn value<S: Source>(node: &S, text: &mut Vec<u8>) {
 
 fn quoted(string: &str, text: &mut Vec<u8>) {
     text.push(b'"');
+    // Nearly all texts are printable ASCII.
+    let is_plain = |byte: u8| (b' '..0x7f).contains(&byte) && !matches!(byte, b'"' | b'\\');
     let mut rest = string;
+    if string.bytes().all(is_plain) {
+        text.extend_from_slice(rest.as_bytes());
+        rest = "";
+    }
     while let Some(at) = rest.find(needs_escape) {
         let (plain, from) = rest.split_at(at);
         text.extend_from_slice(plain.as_bytes());

@@ -30,12 +30,56 @@ fn struct_name(shape: &Struct, version: &str) -> String {
     }
 }
 
+/// The Go name of the type `ty` of a field, or of what is in it.
+pub(super) fn field_name(ty: &Type, owner: &str, field: &str, version: &str) -> String {
+    match ty {
+        Type::Text => text_name(owner, field, version),
+        Type::List(list) if matches!(list.item, Type::Text) => {
+            format!("[]{}", text_name(owner, field, version))
+        }
+        _ => type_name(ty, version),
+    }
+}
+
+/// Adds a field to a path, after the structs in which it is embedded.
+pub(super) fn push_path(mut shape: &Struct, field: &str, path: &mut String) {
+    let is_embedded = |shape: &Struct| {
+        let known = shape.fields.iter().find(|one| one.name == field);
+        known.is_some_and(|known| known.number == 0)
+    };
+    while is_embedded(shape) {
+        let mut parts = shape.inline.iter().map(|part| part.shape);
+        let Some(part) = parts.find(|part| part.fields.iter().any(|one| one.name == field)) else {
+            break;
+        };
+        path.push('.');
+        path.push_str(part.name);
+        shape = part;
+    }
+    path.push('.');
+    path.push_str(field);
+}
+
 /// The Go name of a text field: many have a type of their own.
-pub(super) fn text_name(owner: &str, field: &str, version: &str) -> String {
+fn text_name(owner: &str, field: &str, version: &str) -> String {
     let name = match (owner, field) {
         (_, "uid") => return "types.UID".to_owned(),
         ("ManagedFieldsEntry", "operation") => return "v1.ManagedFieldsOperationType".to_owned(),
         ("DeleteOptions", "propagationPolicy") => return "v1.DeletionPropagation".to_owned(),
+        ("LabelSelectorRequirement", "operator") => return "v1.LabelSelectorOperator".to_owned(),
+        ("Condition", "status") => return "v1.ConditionStatus".to_owned(),
+        ("Validation", "reason") => return "v1.StatusReason".to_owned(),
+        ("ValidatingAdmissionPolicySpec" | "MutatingAdmissionPolicySpec", "failurePolicy") => {
+            "FailurePolicyType"
+        }
+        ("MatchResources", "matchPolicy") => "MatchPolicyType",
+        ("NamedRuleWithOperations" | "RuleWithOperations", "operations") => "OperationType",
+        ("NamedRuleWithOperations" | "RuleWithOperations" | "Rule", "scope") => "ScopeType",
+        ("ParamRef", "parameterNotFoundAction") => "ParameterNotFoundActionType",
+        ("ValidatingAdmissionPolicyBindingSpec", "validationActions") => "ValidationAction",
+        ("PodDisruptionBudgetSpec", "unhealthyPodEvictionPolicy") => {
+            "UnhealthyPodEvictionPolicyType"
+        }
         ("FlowDistinguisherMethod", "type") => "FlowDistinguisherMethodType",
         ("Subject", "kind") => "SubjectKind",
         ("LimitResponse", "type") => "LimitResponseType",

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     codec::json,
     schema::{
-        List, TypePackage,
+        List, TypePackage, built_in,
         core_v1::SECRET,
         field,
         flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
@@ -392,4 +392,50 @@ fn int_or_string_accepts_numbers_and_strings() {
         value(&OTHERS, &json!({"numbers": [1, null]})),
         json!({"numbers": [1, 0]})
     );
+}
+
+/// What Kubernetes' decoder says of values of the wrong type (tests/cluster/wrongtypes).
+const RECORDED_WRONG_TYPES: &str = include_str!("../../../corpus/wrong_types.jsonl");
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_as_go_names_it() {
+    let mut wrong = Vec::new();
+    for line in RECORDED_WRONG_TYPES.lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let text = |key: &str| case[key].as_str().unwrap();
+        let shape = built_in(text("group"), text("version"), text("kind")).unwrap();
+        let found = decode_version(shape, text("version"), &case["body"]);
+        let found = found.map_or_else(|error| error.to_string(), |_| "no error".to_owned());
+        if found != text("message") {
+            wrong.push(format!(
+                "{}\n  {found}\n  {}",
+                case["body"],
+                text("message")
+            ));
+        }
+    }
+    assert!(RECORDED_WRONG_TYPES.lines().count() > 1_000);
+    assert!(
+        wrong.is_empty(),
+        "{} of them:\n{}",
+        wrong.len(),
+        wrong[..20.min(wrong.len())].join("\n")
+    );
+}
+
+#[test]
+fn long_paths_to_many_problems_are_not_all_kept() {
+    let key = "k".repeat(MAX_PATHS);
+    let unknown: Vec<_> = (0..50).map(|at| format!("\"x{at}\":0")).collect();
+    for members in [unknown.join(","), vec!["\"x\":0"; 1_000].join(",")] {
+        let text = format!(
+            r#"{{"metadata":{{"managedFields":[{{"{key}":0}}],"ownerReferences":[{{{members}}}]}}}}"#
+        );
+        let problems = of_text(&text).problems;
+        // A strict reading needs one.
+        assert_eq!(problems.len(), 1);
+        let text = format!(r#"{{"metadata":{{"ownerReferences":[{{{members},"{key}":0}}]}}}}"#);
+        let bytes: usize = of_text(&text).problems.iter().map(String::len).sum();
+        assert!(bytes < 2 * MAX_PATHS, "{bytes}");
+    }
 }
