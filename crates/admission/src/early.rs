@@ -4,14 +4,13 @@
 //! A policy whose conditions are false needs no body. What is said here is what judging would say later; where that is
 //! not certain, the policy may match.
 
-use std::cell::{Cell, LazyCell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use fairgate_cel::CelJson;
 use smallvec::SmallVec;
 
-use crate::attributes::AdmissionObjects;
 use crate::evaluation::values::request_value;
-use crate::evaluation::{EarlyResult, EarlyRun, EvaluationBudgets, EvaluationContext};
+use crate::evaluation::{EarlyResult, EarlyRun};
 use crate::matching::{EarlyMatch, MatchRequest};
 use crate::policy::CompiledPolicy;
 
@@ -28,7 +27,10 @@ const OF_BODY: [&str; 2] = ["options", "dryRun"];
 /// The conditions of the policies that may match one request.
 pub(crate) struct EarlyConditions<'r> {
     request: &'r MatchRequest<'r>,
-    value: OnceCell<CelJson<'r>>,
+    value: &'r OnceCell<CelJson<'r>>,
+    run: OnceCell<EarlyRun<'r>>,
+    /// Whether the namespace of the request is known, where that was asked.
+    has_namespace: OnceCell<bool>,
     left: Cell<u64>,
     /// What was found for the constraints with these numbers.
     matches: RefCell<SmallVec<[(u32, EarlyMatch); MOST_CONSTRAINTS]>>,
@@ -38,11 +40,17 @@ pub(crate) struct EarlyConditions<'r> {
 }
 
 impl<'r> EarlyConditions<'r> {
-    /// For policies that share so many conditions.
-    pub(crate) fn new(request: &'r MatchRequest<'r>, shared_count: usize) -> Self {
+    /// For policies that share so many conditions. `value` holds the value of `request`, once it is needed.
+    pub(crate) fn new(
+        request: &'r MatchRequest<'r>,
+        value: &'r OnceCell<CelJson<'r>>,
+        shared_count: usize,
+    ) -> Self {
         Self {
             request,
-            value: OnceCell::new(),
+            value,
+            run: OnceCell::new(),
+            has_namespace: OnceCell::new(),
             left: Cell::new(BUDGET),
             matches: RefCell::default(),
             shared: RefCell::default(),
@@ -52,7 +60,7 @@ impl<'r> EarlyConditions<'r> {
 
     /// Whether the policy may match, as far as that is known before the objects are. Allocates nothing unless the policy has
     /// conditions that are false whatever the objects are.
-    pub(crate) fn may_match(&self, policy: &CompiledPolicy) -> bool {
+    pub(crate) fn may_match(&self, policy: &'r CompiledPolicy) -> bool {
         match self.early_match(policy) {
             EarlyMatch::No => false,
             EarlyMatch::Possible => true,
@@ -74,7 +82,7 @@ impl<'r> EarlyConditions<'r> {
     }
 
     /// Whether a condition of the policy is false, whatever the objects are.
-    fn rule_out(&self, policy: &CompiledPolicy) -> bool {
+    fn rule_out(&self, policy: &'r CompiledPolicy) -> bool {
         let Some(fields) = &policy.early_fields else {
             return false;
         };
@@ -106,29 +114,33 @@ impl<'r> EarlyConditions<'r> {
                 let matcher = binding.matcher.as_ref();
                 matcher.is_none_or(|of| of.as_ref().is_ok_and(|of| of.is_sound(request)))
             })
-            && (namespace.is_empty() || request.inputs.cluster().namespace(namespace).is_ok())
+            && (namespace.is_empty() || self.has_namespace(namespace))
+    }
+
+    fn has_namespace(&self, name: &str) -> bool {
+        let find = || self.request.inputs.cluster().namespace(name).is_ok();
+        *self.has_namespace.get_or_init(find)
+    }
+
+    fn run(&self) -> &EarlyRun<'r> {
+        self.run.get_or_init(|| {
+            let attributes = self.request.attributes;
+            let make = || request_value(attributes, attributes.resource, attributes.kind);
+            EarlyRun::new(self.request.inputs, self.value.get_or_init(make))
+        })
     }
 
     /// Whether one is false and none is an error. All are evaluated, because judging evaluates all, within a budget.
-    fn is_false(&self, policy: &CompiledPolicy) -> bool {
-        let attributes = self.request.attributes;
-        let make = || request_value(attributes, attributes.resource, attributes.kind);
-        let context = EvaluationContext {
-            inputs: self.request.inputs,
-            objects: AdmissionObjects::default(),
-            requested: Some(self.value.get_or_init(make)),
-            request: None,
-            namespace: None,
-            full_namespace: None,
-            authorizer: None,
-            resource_check: None,
-            budgets: EvaluationBudgets::default(),
-            work: WORK_LIMIT / policy.conditions.len().max(1) as u64,
-        };
-        let run = LazyCell::new(|| EarlyRun::new(policy, &context));
+    fn is_false(&self, policy: &'r CompiledPolicy) -> bool {
+        let work = WORK_LIMIT / policy.conditions.len().max(1) as u64;
         let (mut is_false, mut cost) = (false, 0_u64);
-        for (index, shared) in policy.shared_conditions.iter().enumerate() {
-            let result = self.result(*shared, || run.condition(index, self.left.get()));
+        let conditions = policy.conditions.iter().zip(&policy.shared_conditions);
+        for (index, (condition, shared)) in conditions.enumerate() {
+            let evaluate = || {
+                let limits = (self.left.get(), work);
+                self.run().condition(index, condition, limits)
+            };
+            let result = self.result(*shared, evaluate);
             let Some(EarlyResult {
                 is_false: Some(one),
                 cost: of_one,

@@ -46,8 +46,11 @@ pub(crate) const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// The name of the type of `variables`.
-const VARIABLES: &str = "kubernetes.variables";
+/// The variable whose members are the variables of the policy.
+pub(crate) const VARIABLES: &str = "variables";
+
+/// The name of its type.
+const VARIABLES_TYPE: &str = "kubernetes.variables";
 
 /// The environments of one policy. `variables` has the fields that were added.
 pub(crate) struct PolicyEnvironment {
@@ -88,8 +91,8 @@ impl PolicyEnvironment {
     /// Adds a variable of the policy.
     pub(crate) fn add_variable(&mut self, name: &str, of: &CelType) {
         let of = field_type(of);
-        self.full.declare_field(VARIABLES, name, of.clone());
-        self.unauthorized.declare_field(VARIABLES, name, of);
+        self.full.declare_field(VARIABLES_TYPE, name, of.clone());
+        self.unauthorized.declare_field(VARIABLES_TYPE, name, of);
     }
 }
 
@@ -115,7 +118,7 @@ impl PolicyVariableNumbers {
             old_object: number("oldObject"),
             namespace: number("namespaceObject"),
             request: number("request"),
-            variables: number("variables"),
+            variables: number(VARIABLES),
             params: number("params"),
             authorizer: number("authorizer"),
             resource_check: number(REQUEST_RESOURCE),
@@ -136,12 +139,12 @@ pub(crate) struct TypedValues {
 /// The environment of the type checker. As in the original, it has no `authorizer.requestResource`.
 pub(crate) fn typed(values: TypedValues) -> CelEnvironment {
     let mut builder = request_types(namespace_types(base()))
-        .object_type(CelObjectType::new(VARIABLES))
+        .object_type(CelObjectType::new(VARIABLES_TYPE))
         .variable("object", values.object.clone())
         .variable("oldObject", values.object)
         .variable("namespaceObject", CelType::object("kubernetes.Namespace"))
         .variable("request", CelType::object("kubernetes.AdmissionRequest"))
-        .variable("variables", CelType::object(VARIABLES))
+        .variable(VARIABLES, CelType::object(VARIABLES_TYPE))
         .variable("authorizer", authorizer_type());
     if let Some(params) = values.params {
         builder = builder.variable("params", params);
@@ -154,7 +157,7 @@ pub(crate) fn typed(values: TypedValues) -> CelEnvironment {
 
 /// Adds a variable of a policy to an environment.
 pub(crate) fn declare_variable(environment: &mut CelEnvironment, name: &str, of: &CelType) {
-    environment.declare_field(VARIABLES, name, field_type(of));
+    environment.declare_field(VARIABLES_TYPE, name, field_type(of));
 }
 
 /// The type that a variable is declared with. Any type but simple ones, lists and maps is checked only when the variable
@@ -190,13 +193,13 @@ fn declared(
     let at = bit(has_params) * 4 + bit(has_authorizer) * 2 + bit(has_variables);
     KNOWN[at].get_or_init(|| {
         let mut builder = request_types(namespace_types(base()))
-            .object_type(CelObjectType::new(VARIABLES))
+            .object_type(CelObjectType::new(VARIABLES_TYPE))
             .variable("object", CelType::Dyn)
             .variable("oldObject", CelType::Dyn)
             .variable("namespaceObject", CelType::object("kubernetes.Namespace"))
             .variable("request", CelType::object("kubernetes.AdmissionRequest"));
         if has_variables {
-            builder = builder.variable("variables", CelType::object(VARIABLES));
+            builder = builder.variable(VARIABLES, CelType::object(VARIABLES_TYPE));
         }
         if has_params {
             builder = builder.variable("params", CelType::Dyn);

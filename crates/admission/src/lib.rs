@@ -37,9 +37,11 @@ mod attributes;
 pub mod audit;
 mod built_in;
 mod cluster_objects;
+mod declared_type;
 mod early;
 mod environment;
 mod evaluation;
+mod expression;
 mod inputs;
 mod judge;
 pub mod kinds;
@@ -50,8 +52,11 @@ mod observer;
 mod params;
 mod pattern_limits;
 mod policy;
+mod reads;
 mod record;
 mod set;
+mod set_by_server;
+mod set_fields;
 mod type_checking;
 pub mod validate;
 mod verdict;
@@ -66,6 +71,7 @@ pub use cluster_objects::{
     ClusterObjects, KnownFuture, ListFuture, LookupFuture, SharedObject, object_bytes,
     unknown_param_kind,
 };
+pub use declared_type::{CheckedKind, DeclaredType, DeclaredTypeError, OpenApiDocument};
 pub use evaluation::{
     AnnotationResult, DecisionKind, EvaluationBudgets, EvaluationCosts, PartCost,
     PolicyAnnotationResult, PolicyDecision, PolicyDecisions, PolicyEvaluation,
@@ -78,11 +84,16 @@ pub use lookups::{ClusterLookups, KnownLookups, MissingLookup};
 pub use mode::{AdmissionMode, Fidelity};
 pub use observer::{ExpressionRole, ExpressionStep, JudgeObserver};
 pub use record::{
-    AdmissionDecision, AdmissionRecord, AdmissionRecorder, RecordedCheck, RecordedRequest,
-    WriteGuard,
+    AdmissionDecision, AdmissionRecord, AdmissionRecorder, PolicyFields, RecordedCheck,
+    RecordedRequest, WriteGuard,
 };
 pub use set::{PolicyMismatch, PolicySet, PossiblePolicy};
-pub use type_checking::expression_warnings;
+pub use set_by_server::FieldSetByServer;
+pub use set_fields::{ExpressionFields, expressions_about_set_fields};
+pub use type_checking::{
+    KindSchema, PolicyKinds, expression_warnings, further_expression_warnings, object_kinds,
+    params_kind,
+};
 pub use verdict::{
     AdmissionAbort, AdmissionVerdict, EnforcementAction, PolicyCheck, PolicyDenial, PolicyUsage,
     VALIDATION_FAILURE,

@@ -103,6 +103,13 @@ impl KnownLookups {
         }
     }
 
+    /// A namespace that was read for the request, or why it could not be; `None` if it was not read.
+    pub fn namespace(&self, name: &str) -> Option<Result<&CelJson<'static>, &InputFailure>> {
+        let mut read = self.namespaces.iter();
+        let (_, found) = read.find(|(known, _)| known == name)?;
+        Some(found.as_ref().map(|object| &**object))
+    }
+
     fn keep(&mut self, found: FoundLookup) {
         match found {
             FoundLookup::Namespace(name, found) => self.namespaces.push((name, found)),

@@ -37,6 +37,9 @@ pub enum Fidelity {
 }
 
 impl Fidelity {
+    /// The annotation of a policy that says how the objects it judges are obtained.
+    pub const ANNOTATION: &str = "fairgate.dev/fidelity";
+
     /// All of them, in ascending order.
     pub const ALL: [Self; 3] = [Self::AsSent, Self::Completed, Self::DryRun];
 

@@ -17,6 +17,25 @@ pub enum ExpressionRole {
     Annotation,
 }
 
+impl ExpressionRole {
+    /// The list of the policy's `spec`, and the member of its items that is the expression.
+    pub fn members(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Condition => ("matchConditions", "expression"),
+            Self::Variable => ("variables", "expression"),
+            Self::Validation => ("validations", "expression"),
+            Self::Message => ("validations", "messageExpression"),
+            Self::Annotation => ("auditAnnotations", "valueExpression"),
+        }
+    }
+
+    /// The field of the expression at an index of its list, such as `spec.validations[0].expression`.
+    pub fn field(self, index: usize) -> String {
+        let (list, member) = self.members();
+        format!("spec.{list}[{index}].{member}")
+    }
+}
+
 /// An expression that has been evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpressionStep<'s> {

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairgate_cel::{
-    CelCompileError, CelEnvironment, CelProgram, CelType, PatternBudget, PatternLimit,
-};
+use fairgate_cel::{CelEnvironment, CelReads, PatternBudget};
 use fairgate_core::names;
 use k8s_openapi::api::admissionregistration::v1::{
     AuditAnnotation, ParamRef, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -12,8 +10,13 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 
 use crate::environment::{PolicyEnvironment, PolicyVariableNumbers, REQUEST_RESOURCE};
+use crate::expression::{PolicyExpression, expression_types};
 use crate::inputs::PolicyParamKind;
 use crate::matching::{EarlyMatch, LabelRule, MatchRequest, ResourceMatcher};
+use crate::observer::ExpressionRole;
+use crate::pattern_limits;
+use crate::reads;
+use crate::set_by_server::FieldSetByServer;
 
 /// What an error or a wrong configuration leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,79 +35,6 @@ impl FailurePolicy {
             Some(other) => Self::Unknown(other.to_owned()),
         }
     }
-}
-
-/// What expressions must evaluate to.
-pub(crate) mod expression_types {
-    use fairgate_cel::CelType;
-
-    /// The types of conditions and validations.
-    pub(crate) const CONDITION: &[CelType] = &[CelType::Bool];
-    /// The types of messages.
-    pub(crate) const MESSAGE: &[CelType] = &[CelType::String];
-    /// The types of audit annotations.
-    pub(crate) const ANNOTATION: &[CelType] = &[CelType::String, CelType::Null];
-}
-
-/// An expression, compiled, or why it does not compile.
-pub(crate) struct PolicyExpression {
-    pub(crate) source: String,
-    pub(crate) program: Result<CelProgram, String>,
-}
-
-impl PolicyExpression {
-    /// Compiles an expression, whose patterns take from `budget`.
-    pub(crate) fn compile(
-        environment: &CelEnvironment,
-        source: &str,
-        types: &[CelType],
-        budget: &mut PatternBudget,
-    ) -> Self {
-        let compiled = budget.within(PatternLimit::EXPRESSION, |budget| {
-            environment.compile_within(source, budget)
-        });
-        let program = match compiled {
-            Ok(program) => of_type(program, types),
-            Err(CelCompileError::Issues(issues)) => Err(format!("compilation failed: {issues}")),
-            Err(CelCompileError::Program(error)) => {
-                Err(format!("program instantiation failed: {error}"))
-            }
-        };
-        Self {
-            source: source.to_owned(),
-            program,
-        }
-    }
-
-    /// The static type of its value; `dyn` if it does not compile.
-    pub(crate) fn result_type(&self) -> &CelType {
-        match &self.program {
-            Ok(program) => program.result_type(),
-            Err(_) => &CelType::Dyn,
-        }
-    }
-
-    fn uses(&self, name: &str) -> bool {
-        let program = self.program.as_ref();
-        program.is_ok_and(|program| program.variables().any(|of| of == name))
-    }
-}
-
-/// Refuses a program whose static type is none of `types`. If `types` is empty, every type is accepted.
-fn of_type(program: CelProgram, types: &[CelType]) -> Result<CelProgram, String> {
-    let found = program.result_type();
-    if types.is_empty() || types.contains(found) {
-        return Ok(program);
-    }
-    let found = found.full_name();
-    let expected: Vec<_> = types.iter().map(CelType::full_name).collect();
-    Err(match expected.as_slice() {
-        [only] => format!("must evaluate to {only} but got {found}"),
-        all => format!(
-            "must evaluate to one of [{}] but got {found}",
-            all.join(" ")
-        ),
-    })
 }
 
 /// A validation with its message.
@@ -148,6 +78,10 @@ pub(crate) struct CompiledPolicy {
     pub(crate) reads_name: bool,
     /// Whether an expression may read a field of the object that has a default, or that depends on one.
     pub(crate) reads_defaults: bool,
+    /// Whether an expression may read who owns the fields of the object.
+    pub(crate) reads_owners: bool,
+    /// The fields which a server sets, of any kind, that an expression may read.
+    pub(crate) set_by_server: Box<[&'static FieldSetByServer]>,
     pub(crate) bindings: Vec<PolicyBinding>,
 }
 
@@ -171,6 +105,15 @@ pub(crate) struct BindingParams {
 }
 
 impl CompiledPolicy {
+    /// Compiles a policy without bindings.
+    pub(crate) fn unbound(policy: &ValidatingAdmissionPolicy) -> Self {
+        Self::compile(
+            policy,
+            &[],
+            &mut PatternBudget::new(pattern_limits::OF_POLICY),
+        )
+    }
+
     /// Compiles a policy, whose patterns take from `budget`. Expressions that do not compile become errors when they are
     /// needed.
     pub(crate) fn compile(
@@ -215,6 +158,8 @@ impl CompiledPolicy {
             early_fields: None,
             reads_name: false,
             reads_defaults: false,
+            reads_owners: false,
+            set_by_server: Box::default(),
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
             numbers: PolicyVariableNumbers::default(),
             environment: PolicyEnvironment::for_bindings(spec.param_kind.is_some()),
@@ -222,8 +167,13 @@ impl CompiledPolicy {
         };
         compiled.numbers = compiled.used_variables();
         compiled.early_fields = compiled.read_of_request();
-        compiled.reads_name = compiled.may_read_name();
-        compiled.reads_defaults = compiled.may_read_defaults();
+        let mut reads = CelReads::default();
+        compiled.visit_reads(spec, &mut |_, one| reads.add(one));
+        compiled.reads_name = reads::may_read_name(&reads)
+            || compiled.expressions().any(|one| one.uses(REQUEST_RESOURCE));
+        compiled.reads_defaults = reads::may_read_defaults(&reads);
+        compiled.reads_owners = reads::may_read_owners(&reads);
+        compiled.set_by_server = FieldSetByServer::read_by(&reads).collect();
         compiled
     }
 
@@ -249,15 +199,29 @@ impl CompiledPolicy {
 
     fn expressions(&self) -> impl Iterator<Item = &PolicyExpression> {
         let variables = self.variables.iter().map(|(_, expression)| expression);
-        let validations = self
-            .validations
-            .iter()
-            .flat_map(|one| [Some(&one.expression), one.message_expression.as_ref()]);
-        let annotations = self.annotations.iter().map(|one| &one.expression);
-        variables
-            .chain(&self.conditions)
-            .chain(validations.flatten())
-            .chain(annotations)
+        let own = self.own_expressions();
+        variables.chain(own.map(|(_, expression)| expression))
+    }
+
+    /// The expressions but for the variables, each with its role and its index in its list.
+    pub(crate) fn own_expressions(
+        &self,
+    ) -> impl Iterator<Item = ((ExpressionRole, usize), &PolicyExpression)> {
+        let conditions = self.conditions.iter().enumerate();
+        let validations = self.validations.iter().enumerate();
+        let annotations = self.annotations.iter().enumerate();
+        let conditions = conditions.map(|(at, one)| ((ExpressionRole::Condition, at), one));
+        let validations = validations.flat_map(|(at, one)| {
+            let message = one.message_expression.as_ref();
+            let message = message.map(|message| ((ExpressionRole::Message, at), message));
+            [
+                Some(((ExpressionRole::Validation, at), &one.expression)),
+                message,
+            ]
+        });
+        let annotations =
+            annotations.map(|(at, one)| ((ExpressionRole::Annotation, at), &one.expression));
+        conditions.chain(validations.flatten()).chain(annotations)
     }
 
     fn read_of_request(&self) -> Option<Vec<Box<str>>> {
@@ -269,30 +233,23 @@ impl CompiledPolicy {
             }
             fields.extend(program.fields_of("request")?.into_iter().map(Box::from));
         }
+        fields.sort_unstable();
+        fields.dedup();
         Some(fields).filter(|_| !self.conditions.is_empty())
     }
 
-    /// Variables are expressions themselves, so that it does not matter what is read of their values.
-    fn may_read_name(&self) -> bool {
-        self.expressions().any(|expression| {
-            expression.program.as_ref().is_ok_and(|program| {
-                program.may_read("object", &["metadata", "name"])
-                    || program.may_read("request", &["name"])
-                    || expression.uses(REQUEST_RESOURCE)
-            })
-        })
-    }
-
-    /// Metadata has no defaults, but for the labels of some kinds. Whether the others are there decides whether the generation changes.
-    fn may_read_defaults(&self) -> bool {
-        const WITHOUT: [&str; 3] = ["apiVersion", "kind", "metadata"];
-        self.expressions().any(|expression| {
-            expression.program.as_ref().is_ok_and(|program| {
-                let fields = program.fields_of("object");
-                fields.is_none_or(|all| all.iter().any(|field| !WITHOUT.contains(field)))
-                    || program.may_read("object", &["metadata", "generation"])
-            })
-        })
+    /// Shows what each expression may read. `spec` has the variables in their order.
+    pub(crate) fn visit_reads(
+        &self,
+        spec: &ValidatingAdmissionPolicySpec,
+        visit: &mut dyn FnMut((ExpressionRole, usize), CelReads),
+    ) {
+        let variables = spec.variables.iter().flatten().filter_map(|variable| {
+            let name = &variable.name;
+            let known = self.variables.binary_search_by(|(of, _)| of.cmp(name));
+            known.ok().map(|at| &self.variables[at])
+        });
+        reads::visit(variables, self.own_expressions(), visit);
     }
 
     fn used_variables(&self) -> PolicyVariableNumbers {

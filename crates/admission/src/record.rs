@@ -5,9 +5,10 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    attributes::AdmissionOperation,
+    attributes::{AdmissionAttributes, AdmissionObjects, AdmissionOperation},
     evaluation::PolicyEvaluation,
     mode::{AdmissionMode, Fidelity},
+    set_by_server::FieldSetByServer,
     verdict::{AdmissionVerdict, EnforcementAction, PolicyUsage},
 };
 
@@ -144,6 +145,8 @@ pub struct AdmissionRecord {
     pub usage: Vec<PolicyUsage>,
     /// The policies whose params are Secrets.
     pub secret_params: Vec<String>,
+    /// What of a forwarded object a policy may read and a server may set, by policies that did something.
+    pub set_by_server: Vec<PolicyFields>,
     /// How long judging took, without waiting for the body and for the upstream.
     pub judging: Duration,
     /// How long it took in all.
@@ -158,6 +161,46 @@ impl AdmissionRecord {
                 Some(policy) => self.secret_params.iter().any(|one| one == policy),
                 None => !self.secret_params.is_empty(),
             }
+    }
+}
+
+/// What a policy may read of an object and a server may set in it.
+#[derive(Clone, Debug)]
+pub struct PolicyFields {
+    /// The name of the policy.
+    pub policy: String,
+    /// The fields; at least one.
+    pub fields: Vec<&'static FieldSetByServer>,
+}
+
+impl PolicyFields {
+    /// Those of the policies that acted or made annotations, for a forwarded request.
+    pub fn of(
+        verdict: &AdmissionVerdict<'_>,
+        attributes: &AdmissionAttributes<'_>,
+        objects: AdmissionObjects<'_>,
+    ) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        let Some(object) = objects.object else {
+            return all;
+        };
+        for evaluation in &verdict.evaluations {
+            let policy = evaluation.policy;
+            let acted = || verdict.checks.iter().any(|check| check.policy == policy);
+            let is_known = all.iter().any(|one| one.policy == policy);
+            if is_known || evaluation.annotations.is_empty() && !acted() {
+                continue;
+            }
+            let read = evaluation.set_by_server.iter().copied();
+            let fields: Vec<_> = read
+                .filter(|field| field.may_be_set(attributes, object))
+                .collect();
+            if !fields.is_empty() {
+                let policy = policy.to_owned();
+                all.push(Self { policy, fields });
+            }
+        }
+        all
     }
 }
 

@@ -1,5 +1,6 @@
 //! The policies that are in force, and judging a request by them.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use fairgate_cel::PatternBudget;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use crate::attributes::AdmissionAttributes;
 use crate::early::EarlyConditions;
 use crate::evaluation::EvaluationBudgets;
-use crate::inputs::AdmissionInputs;
+use crate::inputs::{AdmissionInputs, PolicyParamKind};
 use crate::judge::{Judge, SharedValues};
 use crate::matching::index::{Candidates, PolicyIndex};
 use crate::matching::{MatchRequest, ResourceMatcher};
@@ -29,6 +30,10 @@ pub struct PossiblePolicy<'p> {
     pub reads_name: bool,
     /// Whether its expressions may read a field of the object that has a default, or that depends on one.
     pub reads_defaults: bool,
+    /// Whether its expressions may read who owns the fields of the object.
+    pub reads_owners: bool,
+    /// The kind of its params; `None` if it has none.
+    pub param_kind: Option<&'p PolicyParamKind>,
 }
 
 /// A policy or binding that is not for a request.
@@ -170,7 +175,8 @@ impl PolicySet {
         inputs: &dyn AdmissionInputs,
     ) -> bool {
         let request = MatchRequest::before_body(attributes, inputs);
-        let conditions = EarlyConditions::new(&request, self.shared_conditions);
+        let value = OnceCell::new();
+        let conditions = EarlyConditions::new(&request, &value, self.shared_conditions);
         let mut policies = self.candidate_policies(&request);
         policies.any(|policy| conditions.may_match(policy))
     }
@@ -194,7 +200,8 @@ impl PolicySet {
         inputs: &dyn AdmissionInputs,
     ) -> Vec<PossiblePolicy<'a>> {
         let request = MatchRequest::before_body(attributes, inputs);
-        let conditions = EarlyConditions::new(&request, self.shared_conditions);
+        let value = OnceCell::new();
+        let conditions = EarlyConditions::new(&request, &value, self.shared_conditions);
         let policies = self.candidate_policies(&request);
         policies
             .filter(|policy| conditions.may_match(policy))
@@ -202,6 +209,8 @@ impl PolicySet {
                 name: &policy.name,
                 reads_name: policy.reads_name,
                 reads_defaults: policy.reads_defaults,
+                reads_owners: policy.reads_owners,
+                param_kind: policy.param_kind.as_ref(),
             })
             .collect()
     }

@@ -7,73 +7,148 @@
 //! Source: Kubernetes `apiserver/pkg/admission/plugin/policy/validating/typechecking.go` and
 //! `apiserver/pkg/cel/common/schemas.go`.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use fairgate_cel::{CelCompileError, CelEnvironment, CelObjectType, CelType, PatternBudget};
 use serde_json::{Value, json};
 
+use crate::declared_type::{CheckedKind, DeclaredType};
 use crate::environment::{self, RESERVED, TypedValues};
 use crate::pattern_limits;
 use fairgate_objects::{
-    kind::{Kind, KindVersion},
+    kind::Kind,
     schema::{Struct, Type},
 };
 
 /// Kinds of one rule that are checked at most.
 const MAX_KINDS: usize = 10;
+/// How many resources of a policy are looked up at most: a rule is about all combinations of its groups, versions and names.
+const MAX_LOOKUPS: usize = 10_000;
+
+/// The fields of the objects of a kind.
+#[derive(Clone, Debug)]
+pub enum KindSchema {
+    /// A table of a built-in kind.
+    Table(&'static Struct),
+    /// What the server declares in its `OpenAPI` documents.
+    Declared(Arc<DeclaredType>),
+}
+
+/// The kinds that a server has.
+pub trait PolicyKinds: Send + Sync {
+    /// The kinds of a resource, whose name may be in the plural or singular, and in any case. An empty group counts as any.
+    ///
+    /// Source: Kubernetes `apimachinery/pkg/api/meta/restmapper.go`, `KindsFor`.
+    fn named(&self, group: &str, version: &str, resource: &str) -> Vec<CheckedKind>;
+
+    /// The fields of a kind; `None` if the server tells none, so that nothing is checked against it.
+    fn schema(&self, kind: &CheckedKind) -> Option<KindSchema>;
+}
+
+/// The kinds in these tables.
+impl PolicyKinds for Vec<&'static Kind> {
+    fn named(&self, group: &str, version: &str, resource: &str) -> Vec<CheckedKind> {
+        let resource = resource.to_lowercase();
+        let named = self.iter().filter(|kind| {
+            (group.is_empty() || kind.group == group)
+                && (kind.plural == resource || kind.singular == resource)
+        });
+        let in_version = named.filter(|kind| kind.version(version).is_some());
+        in_version
+            .map(|kind| CheckedKind {
+                group: kind.group.to_owned(),
+                version: version.to_owned(),
+                kind: kind.kind.to_owned(),
+            })
+            .collect()
+    }
+
+    fn schema(&self, kind: &CheckedKind) -> Option<KindSchema> {
+        let mut named = self
+            .iter()
+            .filter(|one| one.group == kind.group && one.kind == kind.kind);
+        let version = named.find_map(|one| one.version(&kind.version))?;
+        Some(KindSchema::Table(version.shape))
+    }
+}
 
 /// The `status.typeChecking.expressionWarnings` of a policy: for each validation and messageExpression with errors its
 /// field and the errors, by kind.
 ///
-/// `kinds` are those that the server has. Rules with wildcards and subresources are not checked, nor are other kinds.
-/// It costs about a millisecond for each kind.
-pub fn expression_warnings(policy: &Value, kinds: &[&'static Kind]) -> Vec<Value> {
+/// Rules with wildcards and subresources are not checked, nor are kinds that `kinds` does not have. It costs about a millisecond for each
+/// kind.
+pub fn expression_warnings(policy: &Value, kinds: &dyn PolicyKinds) -> Vec<Value> {
+    let mut expressions = Vec::new();
+    for (index, validation) in items(&policy["spec"]["validations"]).enumerate() {
+        for member in ["expression", "messageExpression"] {
+            let expression = text(&validation[member]);
+            if !expression.is_empty() || member == "expression" {
+                let field = format!("spec.validations[{index}].{member}");
+                expressions.push((field, expression));
+            }
+        }
+    }
+    warnings_of(policy, kinds, expressions)
+}
+
+/// The same of the expressions that a server does not check: variables, match conditions and audit annotations.
+pub fn further_expression_warnings(policy: &Value, kinds: &dyn PolicyKinds) -> Vec<Value> {
+    let mut expressions = Vec::new();
+    for (list, member) in [
+        ("variables", "expression"),
+        ("matchConditions", "expression"),
+        ("auditAnnotations", "valueExpression"),
+    ] {
+        for (index, one) in items(&policy["spec"][list]).enumerate() {
+            let field = format!("spec.{list}[{index}].{member}");
+            expressions.push((field, text(&one[member])));
+        }
+    }
+    warnings_of(policy, kinds, expressions)
+}
+
+/// What is wrong with the types of expressions, which are given with their fields.
+fn warnings_of(
+    policy: &Value,
+    kinds: &dyn PolicyKinds,
+    expressions: Vec<(String, &str)>,
+) -> Vec<Value> {
     let spec = &policy["spec"];
-    let params = ParamsType::of(&spec["paramKind"], kinds);
-    let environments: Vec<(String, CelEnvironment)> = kinds_to_check(spec, kinds)
-        .into_iter()
-        .map(|(group, version, kind)| {
-            let title = format!("{group}/{version}, Kind={kind}");
-            let object = declared(kinds, group, version, kind);
-            (title, environment(object, &params, &spec["variables"]))
+    let params = ParamsType::of(spec, kinds);
+    let environments: Vec<(String, CelEnvironment)> = object_kinds(policy, kinds)
+        .iter()
+        .filter_map(|kind| {
+            let title = format!("{}/{}, Kind={}", kind.group, kind.version, kind.kind);
+            let object = kinds.schema(kind)?;
+            let object = (kind.kind.as_str(), object);
+            Some((title, environment(&object, &params, &spec["variables"])))
         })
         .collect();
     let mut warnings = Vec::new();
     let mut patterns = PatternBudget::new(pattern_limits::OF_POLICY);
-    for (index, validation) in items(&spec["validations"]).enumerate() {
-        for member in ["expression", "messageExpression"] {
-            let expression = text(&validation[member]);
-            if expression.is_empty() && member == "messageExpression" {
-                continue;
-            }
-            let found: Vec<String> = environments
-                .iter()
-                .filter_map(|(title, environment)| {
-                    match environment.compile_within(expression, &mut patterns) {
-                        Err(CelCompileError::Issues(issues)) => {
-                            Some(format!("{title}: {issues}\n"))
-                        }
-                        // The type checker stops before there is a program.
-                        Ok(_) | Err(CelCompileError::Program(_)) => None,
-                    }
-                })
-                .collect();
-            if !found.is_empty() {
-                let field = format!("spec.validations[{index}].{member}");
-                warnings.push(json!({"fieldRef": field, "warning": found.join("\n")}));
-            }
+    for (field, expression) in expressions {
+        let found: Vec<String> = environments
+            .iter()
+            .filter_map(|(title, environment)| {
+                match environment.compile_within(expression, &mut patterns) {
+                    Err(CelCompileError::Issues(issues)) => Some(format!("{title}: {issues}\n")),
+                    // The type checker stops before there is a program.
+                    Ok(_) | Err(CelCompileError::Program(_)) => None,
+                }
+            })
+            .collect();
+        if !found.is_empty() {
+            warnings.push(json!({"fieldRef": field, "warning": found.join("\n")}));
         }
     }
     warnings
 }
 
-/// Group, version and kind.
-type KindName = (&'static str, &'static str, &'static str);
-
-/// The kinds that the rules name, in order.
-fn kinds_to_check(spec: &Value, kinds: &[&'static Kind]) -> BTreeSet<KindName> {
+/// The kinds of objects that the rules of a policy name, in order.
+pub fn object_kinds(policy: &Value, kinds: &dyn PolicyKinds) -> BTreeSet<CheckedKind> {
     let mut found = BTreeSet::new();
-    for rule in items(&spec["matchConstraints"]["resourceRules"]) {
+    let mut lookups = 0;
+    for rule in items(&policy["spec"]["matchConstraints"]["resourceRules"]) {
         let sorted = |member: &str| -> BTreeSet<&str> { items(&rule[member]).map(text).collect() };
         let (groups, versions) = (sorted("apiGroups"), sorted("apiVersions"));
         if groups
@@ -83,15 +158,18 @@ fn kinds_to_check(spec: &Value, kinds: &[&'static Kind]) -> BTreeSet<KindName> {
         {
             continue;
         }
+        let mut resources = sorted("resources");
+        resources.retain(|resource| !resource.contains(['*', '/']));
         let mut count = 0;
         for group in groups {
             for version in &versions {
-                for resource in sorted("resources") {
-                    if resource.contains(['*', '/']) {
-                        continue;
+                for resource in &resources {
+                    lookups += 1;
+                    if lookups > MAX_LOOKUPS {
+                        return found;
                     }
-                    for name in named(kinds, group, version, resource) {
-                        found.insert(name);
+                    for kind in kinds.named(group, version, resource) {
+                        found.insert(kind);
                         count += 1;
                         if count == MAX_KINDS {
                             return found;
@@ -104,32 +182,19 @@ fn kinds_to_check(spec: &Value, kinds: &[&'static Kind]) -> BTreeSet<KindName> {
     found
 }
 
-/// The kinds of a resource. The core group counts as any, as in the original.
-fn named<'k>(
-    kinds: &'k [&'static Kind],
-    group: &'k str,
-    version: &'k str,
-    resource: &str,
-) -> impl Iterator<Item = KindName> + 'k {
-    let resource = resource.to_lowercase();
-    let named = kinds.iter().filter(move |kind| {
-        (group.is_empty() || kind.group == group)
-            && (kind.plural == resource || kind.singular == resource)
-    });
-    named.filter_map(move |kind| Some((kind.group, kind.version(version)?.name, kind.kind)))
-}
-
-/// The version of a kind, if the server has it.
-fn declared(
-    kinds: &[&'static Kind],
-    group: &str,
-    version: &str,
-    kind: &str,
-) -> Option<(&'static Kind, &'static KindVersion)> {
-    let mut named = kinds
-        .iter()
-        .filter(|one| one.group == group && one.kind == kind);
-    named.find_map(|one| Some((*one, one.version(version)?)))
+/// The kind of the params of a policy; `None` if it has none, or names none.
+pub fn params_kind(policy: &Value) -> Option<CheckedKind> {
+    let kind = &policy["spec"]["paramKind"];
+    let whole = text(&kind["apiVersion"]);
+    if kind.is_null() || whole.matches('/').count() > 1 {
+        return None;
+    }
+    let (group, version) = whole.split_once('/').unwrap_or(("", whole));
+    Some(CheckedKind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: text(&kind["kind"]).to_owned(),
+    })
 }
 
 /// What a policy says about params.
@@ -139,45 +204,37 @@ enum ParamsType {
     /// Of a kind that is not known.
     Unknown,
     /// Of this kind.
-    Known(&'static Kind, &'static KindVersion),
+    Known(String, KindSchema),
 }
 
 impl ParamsType {
-    fn of(kind: &Value, kinds: &[&'static Kind]) -> Self {
-        let whole = text(&kind["apiVersion"]);
-        if kind.is_null() || whole.matches('/').count() > 1 {
+    fn of(spec: &Value, kinds: &dyn PolicyKinds) -> Self {
+        let Some(kind) = params_kind(&json!({"spec": {"paramKind": spec["paramKind"]}})) else {
             return Self::Absent;
-        }
-        let (group, version) = whole.split_once('/').unwrap_or(("", whole));
-        declared(kinds, group, version, text(&kind["kind"]))
-            .map_or(Self::Unknown, |(kind, version)| Self::Known(kind, version))
+        };
+        let schema = kinds.schema(&kind);
+        schema.map_or(Self::Unknown, |schema| Self::Known(kind.kind, schema))
     }
 }
 
 fn environment(
-    object: Option<(&'static Kind, &'static KindVersion)>,
+    (kind, object): &(&str, KindSchema),
     params: &ParamsType,
     variables: &Value,
 ) -> CelEnvironment {
-    let mut values = TypedValues {
-        object: CelType::Dyn,
-        params: None,
-        types: Vec::new(),
-    };
-    if let Some((kind, version)) = object {
-        let name = format!("{}1", kind.kind);
-        values.object = root_type(&name, version.shape, &mut values.types);
-    }
-    values.params = match params {
+    let mut types = Vec::new();
+    let object = object.root_type(&format!("{kind}1"), &mut types);
+    let params = match params {
         ParamsType::Absent => None,
         ParamsType::Unknown => Some(CelType::Dyn),
-        ParamsType::Known(kind, version) => {
-            // The object may be of the same kind. The original gives each type a number of its own.
-            let name = format!("{}2", kind.kind);
-            Some(root_type(&name, version.shape, &mut values.types))
-        }
+        // The object may be of the same kind. The original gives each type a number of its own.
+        ParamsType::Known(kind, schema) => Some(schema.root_type(&format!("{kind}2"), &mut types)),
     };
-    let mut environment = environment::typed(values);
+    let mut environment = environment::typed(TypedValues {
+        object,
+        params,
+        types,
+    });
     for variable in items(variables) {
         let compiled = environment.compile(text(&variable["expression"]));
         let of = compiled
@@ -186,6 +243,16 @@ fn environment(
         environment::declare_variable(&mut environment, text(&variable["name"]), of);
     }
     environment
+}
+
+impl KindSchema {
+    /// The type of the objects, which gets this name. Adds the types of the objects within.
+    fn root_type(&self, name: &str, types: &mut Vec<CelObjectType>) -> CelType {
+        match self {
+            Self::Table(shape) => root_type(name, shape, types),
+            Self::Declared(declared) => declared.named(name, types),
+        }
+    }
 }
 
 /// The type of objects of a kind: the fields of its table, and those that say what it is.

@@ -107,6 +107,8 @@ pub type CelCostFn = fn(args: &[CelValue<'_>], result: &CelValue<'_>) -> Option<
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CostRule {
     Function(CelCostFn),
+    /// The same where it may be negative, by the arguments alone.
+    Signed(fn(args: &[CelValue<'_>]) -> i64),
     /// By all parts of the first argument, however deep they are.
     Traversal,
 }
@@ -231,6 +233,13 @@ impl CelOverload {
     #[must_use]
     pub fn cost(mut self, cost: CelCostFn) -> Self {
         self.cost = Some(CostRule::Function(cost));
+        self
+    }
+
+    /// The same with a cost that may be negative.
+    #[must_use]
+    pub(crate) fn signed_cost(mut self, cost: fn(args: &[CelValue<'_>]) -> i64) -> Self {
+        self.cost = Some(CostRule::Signed(cost));
         self
     }
 

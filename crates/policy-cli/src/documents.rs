@@ -210,7 +210,7 @@ fn take_apart(
     }
     for field in ["apiVersion", "kind"] {
         if object.text(&[field]).is_empty() {
-            let remedy = "say which kind of object it is";
+            let remedy = "say which kind of object it is, or move what is no object elsewhere";
             findings.push(object.error(field, "it is missing", remedy));
         }
     }

@@ -384,13 +384,7 @@ fn annotation_errors(evaluation: &PolicyEvaluation<'_>) -> impl Iterator<Item = 
 
 fn expression(spec: &Value, traced: TracedExpression) -> JudgedExpression {
     let index = traced.index;
-    let (list, member) = match traced.role {
-        ExpressionRole::Condition => ("matchConditions", "expression"),
-        ExpressionRole::Variable => ("variables", "expression"),
-        ExpressionRole::Validation => ("validations", "expression"),
-        ExpressionRole::Message => ("validations", "messageExpression"),
-        ExpressionRole::Annotation => ("auditAnnotations", "valueExpression"),
-    };
+    let (list, member) = traced.role.members();
     let items = spec[list].as_array();
     let index = if traced.role == ExpressionRole::Variable {
         // Of several with one name, the last counts.
@@ -410,7 +404,7 @@ fn expression(spec: &Value, traced: TracedExpression) -> JudgedExpression {
         Err(error) => (None, Some(error)),
     };
     JudgedExpression {
-        field: format!("spec.{list}[{index}].{member}"),
+        field: traced.role.field(index),
         expression: source.to_owned(),
         value,
         error,

@@ -21,9 +21,12 @@ mod judged;
 mod junit;
 mod report;
 mod requests;
+mod resource_names;
 mod resources;
 mod results;
 mod review;
+mod rules;
+mod set_fields;
 mod test;
 mod text;
 mod vital;
@@ -47,7 +50,8 @@ Examples:
   What do these policies say about these manifests?
     fairgate policy test -f policies/ -f manifests/
   Do they say what they should? For CI:
-    fairgate policy test -f policies/ --cases cases.yaml --output junit > report.xml
+    fairgate policy test -f policies/ --cases cases.yaml \\
+      --output junit > report.xml
   What did they find on live traffic, before they deny anybody?
     fairgate policy report /var/log/fairgate/admission.jsonl")]
 pub struct PolicyCommand {

@@ -1,7 +1,7 @@
 //! `fairgate policy report`: what the audit log of admission policies says, counted.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fs::File,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
@@ -19,6 +19,9 @@ const MAX_LINE: u64 = 1 << 20;
 /// The most groups that are kept in memory; rarer ones are then dropped.
 const MAX_KEPT: usize = 50_000;
 
+/// The most fields that are kept for a group.
+const MAX_FIELDS: usize = 50;
+
 /// The most characters of an example that are shown as text.
 const MAX_EXAMPLE: usize = 120;
 
@@ -33,7 +36,8 @@ Examples:
   Only by policy, the five most frequent:
     fairgate policy report --by policy --top 5 admission.jsonl
   Who would be denied if policy replica-limit were enforced?
-    fairgate policy report --policy replica-limit --by user,namespace admission.jsonl
+    fairgate policy report --policy replica-limit --by user,namespace \\
+      admission.jsonl
   From a container that logs to standard output:
     kubectl logs deploy/fairgate | fairgate policy report -
 
@@ -100,6 +104,9 @@ struct ReportGroup {
     example: String,
     /// Such as `CREATE deployments.apps shop/web`.
     example_request: String,
+    /// Fields that the policy reads and a server may have set in some of the objects: its verdicts may be other ones.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    set_by_server: BTreeSet<String>,
 }
 
 /// The result.
@@ -243,7 +250,8 @@ impl<'a> AuditCounting<'a> {
             action: check.action.clone(),
             ..self.key_of(entry)
         };
-        self.count_in(key, entry, &check.message);
+        let fields = entry.set_by_server.get(&check.policy);
+        self.count_in(key, entry, &check.message, fields.map_or(&[], |all| all));
     }
 
     fn count_failure(&mut self, entry: &AuditEntry) {
@@ -252,7 +260,7 @@ impl<'a> AuditCounting<'a> {
             reason: self.by(GroupBy::Policy, &entry.failure),
             ..self.key_of(entry)
         };
-        self.count_in(key, entry, &entry.failure);
+        self.count_in(key, entry, &entry.failure, &[]);
     }
 
     fn by(&self, what: GroupBy, text: &str) -> Option<String> {
@@ -268,7 +276,13 @@ impl<'a> AuditCounting<'a> {
         }
     }
 
-    fn count_in(&mut self, key: ReportKey, entry: &AuditEntry, message: &str) {
+    fn count_in(
+        &mut self,
+        key: ReportKey,
+        entry: &AuditEntry,
+        message: &str,
+        set_by_server: &[String],
+    ) {
         let group = self
             .groups
             .entry(key)
@@ -279,8 +293,14 @@ impl<'a> AuditCounting<'a> {
                 last_seen: String::new(),
                 example: String::new(),
                 example_request: String::new(),
+                set_by_server: BTreeSet::new(),
             });
         group.count += 1;
+        for field in set_by_server {
+            if group.set_by_server.len() < MAX_FIELDS && !group.set_by_server.contains(field) {
+                group.set_by_server.insert(field.clone());
+            }
+        }
         if entry.time < group.first_seen {
             group.first_seen.clone_from(&entry.time);
         }
@@ -382,6 +402,14 @@ impl AuditReport {
             let words: Vec<&str> = group.example.split_whitespace().collect();
             let example: String = words.join(" ").chars().take(MAX_EXAMPLE).collect();
             writeln!(out, "          {}: {example}", group.example_request)?;
+            if !group.set_by_server.is_empty() {
+                let fields: Vec<&str> = group.set_by_server.iter().map(|one| &**one).collect();
+                writeln!(
+                    out,
+                    "          a server may decide otherwise: it sets {}",
+                    fields.join(", ")
+                )?;
+            }
         }
         if self.further_groups > 0 {
             writeln!(
@@ -465,6 +493,7 @@ mod tests {
                 user: user.to_owned(),
                 ..RecordedRequest::default()
             },
+            set_by_server: [("p".to_owned(), vec![format!("spec.field{second}")])].into(),
             policies: vec![check],
             ..AuditEntry::default()
         };
@@ -490,6 +519,8 @@ mod tests {
         assert_eq!(first.first_seen, "2026-01-01T00:00:03.000Z");
         assert_eq!(first.example, "message 5");
         assert_eq!(first.example_request, "CREATE pods shop/web");
+        let set: Vec<_> = first.set_by_server.iter().collect();
+        assert_eq!(set, ["spec.field3", "spec.field5"]);
     }
 
     #[test]

@@ -221,7 +221,8 @@ impl KnownResources {
             let mut one = of.clone();
             group.clone_into(&mut one.group);
             version.clone_into(&mut one.version);
-            if of.subresource.is_empty() {
+            // The objects of most subresources are those of the resource.
+            if of.subresource.is_empty() || of.kind[2] == kind {
                 one.kind = [group, version, kind].map(str::to_owned);
             }
             if !all.contains(&one) {

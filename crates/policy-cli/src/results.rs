@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::judged::{JudgedRequest, TestVerdict};
+use crate::judged::{JudgedRequest, PolicyOutcome, TestVerdict};
 use fairgate_core::finding::Finding;
 
 /// A request with its verdict, compared with what was expected.
@@ -19,11 +19,21 @@ pub(super) struct TestResult {
     pub(super) request: JudgedRequest,
 }
 
+impl TestResult {
+    /// Whether a policy is about the request.
+    pub(super) fn is_judged(&self) -> bool {
+        let mut policies = self.request.policies.iter();
+        policies.any(|policy| policy.outcome != PolicyOutcome::NotMatched)
+    }
+}
+
 /// The results of a run.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TestReport {
     pub(super) ok: bool,
+    /// Whether a policy is about any of the requests.
+    pub(super) is_any_judged: bool,
     /// Whether the requests are cases, which say what they expect.
     #[serde(skip)]
     pub(super) has_cases: bool,

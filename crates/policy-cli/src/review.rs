@@ -7,9 +7,12 @@ use serde_json::Value;
 use crate::{
     bundle::PolicyBundle,
     documents::{self, FileObject, items},
-    expression_cost, vital,
+    expression_cost, resource_names, set_fields, vital,
 };
-use fairgate_admission::{expression_warnings, typed_kinds};
+use fairgate_admission::{
+    Fidelity, expression_warnings, further_expression_warnings, kinds::VALIDATING_ADMISSION_POLICY,
+    typed_kinds,
+};
 use fairgate_core::finding::{Finding, Severity};
 
 /// Resources that policies never judge.
@@ -23,11 +26,15 @@ const EXEMPT: [(&str, &str); 6] = [
 ];
 
 /// Reviews the policies and bindings in files, directories and standard input (`-`). Other objects are skipped.
-pub fn review(paths: &[PathBuf], input: &mut dyn Read) -> Vec<Finding> {
+///
+/// `fidelity` is how the gateway obtains the objects of policies that do not say so themselves.
+pub fn review(paths: &[PathBuf], input: &mut dyn Read, fidelity: Fidelity) -> Vec<Finding> {
     let mut findings = Vec::new();
     let objects = documents::read(paths, input, &mut findings);
     let mut bundle = PolicyBundle::default();
-    bundle.take(objects, &mut findings);
+    for other in bundle.take(objects, &mut findings) {
+        findings.extend(misspelt_kind(&other));
+    }
     if bundle.policies.is_empty() && bundle.bindings.is_empty() && findings.is_empty() {
         let paths: Vec<String> = paths
             .iter()
@@ -45,6 +52,7 @@ pub fn review(paths: &[PathBuf], input: &mut dyn Read) -> Vec<Finding> {
     }
     for policy in &bundle.policies {
         review_policy(policy, &bundle, &mut findings);
+        findings.extend(set_fields::warnings(policy, fidelity));
     }
     for binding in &bundle.bindings {
         review_binding(binding, &bundle, &mut findings);
@@ -52,12 +60,35 @@ pub fn review(paths: &[PathBuf], input: &mut dyn Read) -> Vec<Finding> {
     findings
 }
 
+/// That an object of the group of policies is of no kind that the group has.
+fn misspelt_kind(object: &FileObject) -> Option<Finding> {
+    const OTHERS: [&str; 4] = [
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    ];
+    let (group, _) = object.group_version();
+    let kind = object.kind();
+    if group != VALIDATING_ADMISSION_POLICY.group || OTHERS.contains(&kind) {
+        return None;
+    }
+    let message = format!("there is no kind {kind:?} in {group}");
+    let remedy = "write ValidatingAdmissionPolicy or ValidatingAdmissionPolicyBinding";
+    Some(object.error("kind", message, remedy))
+}
+
 fn review_policy(policy: &FileObject, bundle: &PolicyBundle, findings: &mut Vec<Finding>) {
     if !bundle.is_bound(policy.name()) {
         let remedy = "add a ValidatingAdmissionPolicyBinding, unless there is one elsewhere";
         findings.push(policy.warning("", "no binding names it: it judges nothing", remedy));
     }
-    for warning in expression_warnings(&policy.value, typed_kinds()) {
+    let kinds = typed_kinds().to_vec();
+    let further = further_expression_warnings(&policy.value, &kinds);
+    for warning in expression_warnings(&policy.value, &kinds)
+        .iter()
+        .chain(&further)
+    {
         let field = warning["fieldRef"].as_str().unwrap_or_default();
         let text = warning["warning"].as_str().unwrap_or_default().trim_end();
         let remedy = "correct the expression: objects of this kind have other types";
@@ -71,6 +102,7 @@ fn review_policy(policy: &FileObject, bundle: &PolicyBundle, findings: &mut Vec<
         let remedy = "make it cheaper; fairgate policy test shows what it costs for an object";
         findings.push(policy.warning(&field, problem, remedy));
     }
+    findings.extend(resource_names::warnings(policy));
     review_exempt(policy, findings);
     review_vital(policy, findings);
 }

@@ -35,19 +35,22 @@ Examples:
   What do these policies say about these manifests?
     fairgate policy test -f policies/ -f deployment.yaml
   As whom, in which namespace, with which params:
-    fairgate policy test -f policies/ -f deployment.yaml --as alice --as-group system:authenticated \\
+    fairgate policy test -f policies/ -f deployment.yaml \\
+      --as alice --as-group system:authenticated \\
       --namespace-object namespace.yaml --params limits.yaml
   An update, and a deletion:
     fairgate policy test -f policies/ -f new.yaml --old old.yaml
     fairgate policy test -f policies/ -f old.yaml --operation DELETE
   What the cluster has now:
-    kubectl get deployments -A -o yaml | fairgate policy test -f policies/ -f -
+    kubectl get deployments -A -o yaml |
+      fairgate policy test -f policies/ -f -
   Cases for CI:
-    fairgate policy test -f policies/ --cases cases.yaml --output junit > report.xml
+    fairgate policy test -f policies/ --cases cases.yaml \\
+      --output junit > report.xml
 
 A file of cases:
-  policies: [policies/]           # besides those of -f; paths begin beside the file
-  params: [limits.yaml]           # files or objects; so are object and oldObject
+  policies: [policies/]           # besides those of -f; relative to the file
+  params: [limits.yaml]           # files or objects, as object and oldObject
   user: {name: alice, groups: ['system:authenticated']}
   resources: {Goose: geese}       # of kinds whose plural cannot be guessed
   cases:
@@ -62,7 +65,8 @@ A file of cases:
     dryRun: true
     expect: allowed
 
-Exit codes: 0 all cases passed, or all objects are allowed; 1 otherwise; 2 wrong usage, or files that cannot be used.")]
+Exit codes: 0 all cases passed, or all objects are allowed; 1 otherwise, and if no policy is about any of them; 2 wrong usage,
+or files that cannot be used.")]
 pub(super) struct TestArgs {
     /// Policies, bindings and objects: a file, a directory, or standard input with `-`; can be repeated.
     #[arg(
@@ -170,6 +174,9 @@ pub(super) fn run(args: &TestArgs, streams: &mut CommandStreams<'_>) -> io::Resu
             writeln!(streams.out)?;
         }
         TestFormat::Junit => junit::write(streams.out, &report)?,
+    }
+    if !report.is_any_judged && args.output != TestFormat::Text {
+        writeln!(streams.err, "error: {}", text::NOTHING_JUDGED)?;
     }
     Ok(if report.ok {
         CommandOutcome::Success
@@ -325,8 +332,10 @@ impl TestFiles {
         if findings.iter().any(Finding::is_error) {
             return None;
         }
+        let is_any_judged = results.iter().any(TestResult::is_judged);
         Some(TestReport {
-            ok: results.iter().all(|result| result.surprises.is_empty()),
+            ok: is_any_judged && results.iter().all(|result| result.surprises.is_empty()),
+            is_any_judged,
             has_cases: false,
             policies_without_binding: compiled.assumed,
             results,

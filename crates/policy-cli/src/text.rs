@@ -12,6 +12,10 @@ use fairgate_core::finding::Finding;
 /// The most characters of an expression or a value that are shown.
 const MAX_SHOWN: usize = 160;
 
+/// What is wrong with a test in which no policy was about a request.
+pub(super) const NOTHING_JUDGED: &str =
+    "no policy is about any of them: are its rules for other resources or operations?";
+
 /// Writes a finding. The lines that a compiler shows below its message are indented.
 ///
 /// # Errors
@@ -56,12 +60,27 @@ pub(super) fn write(out: &mut dyn Write, report: &TestReport) -> io::Result<()> 
         (false, _) => "requests",
     };
     let as_expected = total - failed;
+    let unjudged = report
+        .results
+        .iter()
+        .filter(|result| !result.is_judged())
+        .count();
+    if !report.is_any_judged {
+        return writeln!(out, "{total} {noun}: {NOTHING_JUDGED}");
+    }
+    let unjudged = match unjudged {
+        0 => String::new(),
+        unjudged => format!("; {unjudged} judged by no policy"),
+    };
     if report.has_cases {
-        writeln!(out, "{total} {noun}: {as_expected} passed, {failed} failed")
+        writeln!(
+            out,
+            "{total} {noun}: {as_expected} passed, {failed} failed{unjudged}"
+        )
     } else {
         writeln!(
             out,
-            "{total} {noun}: {as_expected} allowed, {failed} denied"
+            "{total} {noun}: {as_expected} allowed, {failed} denied{unjudged}"
         )
     }
 }
@@ -83,7 +102,11 @@ fn write_result(out: &mut dyn Write, result: &TestResult, is_case: bool) -> io::
         }
         writeln!(out, "  {} {}", request.verdict.as_str(), title(request))?;
     } else {
-        let verdict = request.verdict.as_str();
+        let verdict = if result.is_judged() {
+            request.verdict.as_str()
+        } else {
+            "no policy"
+        };
         writeln!(out, "{verdict:<8} {} ({})", result.name, result.origin)?;
     }
     write_request(out, request)?;

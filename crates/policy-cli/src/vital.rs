@@ -3,7 +3,7 @@
 use fairgate_objects::selector::LabelSelector;
 use serde_json::Value;
 
-use crate::documents::items;
+use crate::{documents::items, rules};
 
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const EVENTS_LOST: &str = "what controllers report is lost";
@@ -154,17 +154,8 @@ impl Vital {
 
     /// Whether a rule is for writes of it, whatever the name.
     fn is_in(&self, rule: &Value) -> bool {
-        let any = |list: &Value, wanted: &[&str]| {
-            items(list).any(|item| item == "*" || wanted.iter().any(|one| item == one))
-        };
-        let takes = |pattern: &Value| {
-            let pattern = pattern.as_str().unwrap_or_default();
-            let (main, sub) = pattern.split_once('/').unwrap_or((pattern, ""));
-            (main == "*" || main == self.resource) && (sub == "*" || sub == self.subresource)
-        };
-        any(&rule["operations"], self.operations)
-            && any(&rule["apiGroups"], &[self.group])
-            && items(&rule["resources"]).any(takes)
+        let resource = [self.group, self.resource, self.subresource];
+        rules::takes(rule, self.operations, resource)
             && items(&rule["resourceNames"]).next().is_none()
     }
 }

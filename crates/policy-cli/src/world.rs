@@ -20,6 +20,7 @@ use fairgate_cel::{
     library::authorizer::{AuthorizationAnswer, AuthorizationCheck, CelAuthorizer},
 };
 use fairgate_core::digest::User;
+use fairgate_objects::conversion::BuiltInConversion;
 
 /// An authorization check with its answer. Attributes that it does not name may have any value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,6 +99,15 @@ fn kind_of(of: &TestedResource) -> GroupVersionKind<'_> {
 /// A number that is none in JSON.
 pub(super) fn node(value: &Value) -> Result<CelJson<'_>, String> {
     CelJson::deserialize(value).map_err(|error| error.to_string())
+}
+
+fn as_admission_objects<'a>(
+    [object, old_object]: &'a [Option<CelJson<'a>>; 2],
+) -> AdmissionObjects<'a> {
+    AdmissionObjects {
+        object: object.as_ref(),
+        old_object: old_object.as_ref(),
+    }
 }
 
 /// The default of a namespace that is not given.
@@ -181,9 +191,14 @@ impl JudgeObserver for JudgeTrace {
     }
 }
 
+/// The object and the old object of a request in another version, or why they cannot be converted.
+type ConvertedDocuments = Result<[Option<Value>; 2], String>;
+
 /// Values that [`TestInputs`] borrows from.
 pub(super) struct TestDocuments {
     equivalents: Vec<TestedResource>,
+    /// By kind, what the request has in other versions.
+    converted: Vec<([String; 3], ConvertedDocuments)>,
     namespace: Value,
     /// Whether the namespace of the request is made up.
     is_assumed: bool,
@@ -193,8 +208,22 @@ impl TestDocuments {
     pub(super) fn of(request: &TestRequest, known: &KnownResources) -> Self {
         let mut namespaces = request.namespaces.iter();
         let found = namespaces.find(|one| one["metadata"]["name"] == *request.namespace);
+        let equivalents = known.equivalents(&request.resource);
+        let converted = equivalents.iter().filter_map(|other| {
+            let kinds = [&request.resource.kind, &other.kind];
+            let [from, to] = kinds.map(|kind| kind.each_ref().map(|part| &**part));
+            let conversion = BuiltInConversion::between(from, to)?;
+            let objects = [&request.object, &request.old_object].map(|object| {
+                let object = object.as_ref().map(|object| conversion.convert(object));
+                object.transpose().map_err(|error| error.to_string())
+            });
+            let [object, old_object] = objects;
+            let both = object.and_then(|object| Ok([object, old_object?]));
+            Some((other.kind.clone(), both))
+        });
         Self {
-            equivalents: known.equivalents(&request.resource),
+            converted: converted.collect(),
+            equivalents,
             namespace: found
                 .cloned()
                 .unwrap_or_else(|| assumed_namespace(&request.namespace)),
@@ -203,11 +232,15 @@ impl TestDocuments {
     }
 }
 
+/// The same as expressions see it.
+type ConvertedNodes<'w> = Result<[Option<CelJson<'w>>; 2], &'w str>;
+
 /// All that judging a request may ask for.
 pub(super) struct TestInputs<'w> {
     request: &'w TestRequest,
     known: &'w KnownResources,
     objects: [Option<CelJson<'w>>; 2],
+    converted: Vec<(GroupVersionKind<'w>, ConvertedNodes<'w>)>,
     equivalents: Vec<EquivalentResource<'w>>,
     namespace: CelJson<'w>,
     params: Vec<CelJson<'w>>,
@@ -228,6 +261,19 @@ impl<'w> TestInputs<'w> {
     ) -> Result<Self, String> {
         let optional = |value: &'w Option<Value>| value.as_ref().map(node).transpose();
         let params = request.params.iter().map(node);
+        let mut converted = Vec::new();
+        for ([group, version, kind], objects) in &documents.converted {
+            let kind = GroupVersionKind {
+                group,
+                version,
+                kind,
+            };
+            let nodes = match objects {
+                Ok([object, old_object]) => Ok([optional(object)?, optional(old_object)?]),
+                Err(why) => Err(&**why),
+            };
+            converted.push((kind, nodes));
+        }
         let equivalents = documents.equivalents.iter();
         let equivalents = equivalents.map(|one| EquivalentResource {
             resource: resource_of(one),
@@ -237,6 +283,7 @@ impl<'w> TestInputs<'w> {
             request,
             known,
             objects: [optional(&request.object)?, optional(&request.old_object)?],
+            converted,
             equivalents: equivalents.collect(),
             namespace: node(&documents.namespace)?,
             params: params.collect::<Result<_, _>>()?,
@@ -252,11 +299,7 @@ impl<'w> TestInputs<'w> {
 
     /// The objects of the request.
     pub(super) fn requested(&self) -> AdmissionObjects<'_> {
-        let [object, old_object] = &self.objects;
-        AdmissionObjects {
-            object: object.as_ref(),
-            old_object: old_object.as_ref(),
-        }
+        as_admission_objects(&self.objects)
     }
 
     /// The checks that nothing answers.
@@ -279,6 +322,12 @@ impl AdmissionInputs for TestInputs<'_> {
         let own = kind_of(&self.request.resource);
         if kind == own {
             return Ok(self.requested());
+        }
+        if let Some((_, found)) = self.converted.iter().find(|(of, _)| *of == kind) {
+            return match found {
+                Ok(objects) => Ok(as_admission_objects(objects)),
+                Err(why) => Err(ConversionFailure::Failed((*why).to_owned())),
+            };
         }
         Err(ConversionFailure::Failed(format!(
             "without a server, objects are not converted from version {:?} of group {:?} to version {:?} of group {:?}; \

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     mode::Fidelity,
     record::{AdmissionDecision, AdmissionRecord, RecordedCheck, RecordedRequest},
+    set_by_server::FieldSetByServer,
 };
 
 /// The most bytes of a text.
@@ -71,6 +72,10 @@ pub struct AuditEntry {
     pub warnings: Vec<String>,
     /// The audit annotations, with the keys that kube-apiserver gives them.
     pub annotations: BTreeMap<String, String>,
+    /// By policy, fields that its expressions may read and that a server may set in this object, by what only the server knows, such as
+    /// `spec.tolerations`: its verdict, or what it annotates, may be another one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub set_by_server: BTreeMap<String, Vec<String>>,
     /// How long judging took, in seconds, without waiting for the body and for the upstream.
     pub judging_seconds: f64,
 }
@@ -80,6 +85,8 @@ impl AuditEntry {
     /// did anything about the request.
     pub fn of(record: AdmissionRecord, time: String) -> Option<Self> {
         let of_any = record.may_quote_a_secret(None);
+        // The server has set them in the response to a dry run. What is hosted here is judged as it is stored.
+        let is_guessed = !matches!(record.fidelity, Some(Fidelity::DryRun) | None);
         let checks = record.checks.iter();
         let acting = checks.filter_map(|check| {
             let may_quote = record.may_quote_a_secret(Some(&check.policy));
@@ -93,6 +100,13 @@ impl AuditEntry {
         if is_quiet {
             return None;
         }
+        let shown = |field: &&FieldSetByServer| field.to_string();
+        let fields = record.set_by_server.into_iter().filter(|_| is_guessed);
+        let fields = fields.take(MAX_ITEMS).map(|one| {
+            let fields = one.fields.iter().map(shown).collect();
+            (cut(one.policy), fields)
+        });
+        let set_by_server = fields.collect();
         let warnings = record.warnings.into_iter().take(MAX_ITEMS);
         let warnings = warnings.map(|text| kept(text, of_any));
         let annotations = record.annotations.into_iter().take(MAX_ITEMS);
@@ -110,6 +124,7 @@ impl AuditEntry {
             annotations: annotations
                 .map(|(key, value)| (cut(key), kept(value, of_any)))
                 .collect(),
+            set_by_server,
             judging_seconds: record.judging.as_secs_f64(),
         })
     }
@@ -217,6 +232,7 @@ mod tests {
                 took: Duration::from_micros(9),
             }],
             secret_params: Vec::new(),
+            set_by_server: Vec::new(),
             judging: Duration::from_micros(1500),
             total: Duration::from_millis(2),
         }

@@ -1,10 +1,12 @@
-//! The conditions of a policy one by one, before the objects of a request are known.
+//! The conditions of policies one by one, before the objects of a request are known.
 
-use fairgate_cel::CelValue;
+use fairgate_cel::{CelBindings, CelJson, CelValue};
 
-use super::{EvaluationContext, ExpressionClock, PolicyRun};
+use super::part::EvaluationPart;
+use crate::environment::PolicyEnvironment;
+use crate::expression::PolicyExpression;
+use crate::inputs::AdmissionInputs;
 use crate::observer::ExpressionRole;
-use crate::policy::CompiledPolicy;
 
 /// What a condition gave before the objects are known, and its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,28 +16,42 @@ pub(crate) struct EarlyResult {
     pub(crate) cost: u64,
 }
 
-/// The conditions of one policy, evaluated one by one. The context need not have what they do not read.
-pub(crate) struct EarlyRun<'p, 'c, 'e>(PolicyRun<'p, 'c, 'e>);
+/// Evaluates conditions that read nothing but `request`, of policies without params.
+pub(crate) struct EarlyRun<'c> {
+    inputs: &'c dyn AdmissionInputs,
+    bindings: CelBindings<'c>,
+}
 
-impl<'p: 'c, 'c, 'e> EarlyRun<'p, 'c, 'e> {
-    pub(crate) fn new(policy: &'p CompiledPolicy, context: &'e EvaluationContext<'c>) -> Self {
-        let mut run = PolicyRun::new(policy, context, None);
-        run.bind_for_conditions();
-        Self(run)
+impl<'c> EarlyRun<'c> {
+    pub(crate) fn new(inputs: &'c dyn AdmissionInputs, request: &'c CelJson<'c>) -> Self {
+        let environment = PolicyEnvironment::for_bindings(false);
+        let mut bindings = environment.bindings();
+        if let Some(variable) = environment.variable("request") {
+            bindings.bind(variable, Some(CelValue::json(request)));
+        }
+        Self { inputs, bindings }
     }
 
-    /// The result of the condition with this index; `None` if it costs more than `budget`.
-    pub(crate) fn condition(&self, index: usize, budget: u64) -> Option<EarlyResult> {
-        let mut is_false = None;
-        let condition = self.0.policy.conditions.get(index)?;
-        let left = self.0.part(
-            ExpressionRole::Condition,
-            std::iter::once((index, condition)),
-            budget,
-            &mut ExpressionClock::stopped(),
-            |result, _| is_false = result.ok().map(|of| matches!(of, CelValue::Bool(false))),
+    /// The result of the condition with this index in its policy; `None` if it costs more than `budget`. It may take so many steps
+    /// (`work`) besides those that its cost allows.
+    pub(crate) fn condition(
+        &self,
+        index: usize,
+        condition: &'c PolicyExpression,
+        (budget, work): (u64, u64),
+    ) -> Option<EarlyResult> {
+        let interrupted = || self.inputs.is_interrupted();
+        let mut part = EvaluationPart::new(
+            &[],
+            &self.bindings,
+            self.inputs,
+            &interrupted,
+            (ExpressionRole::Condition, budget, work),
         );
-        let cost = budget - left.ok()?;
-        Some(EarlyResult { is_false, cost })
+        let result = part.evaluate(index, condition).ok()?;
+        Some(EarlyResult {
+            is_false: result.ok().map(|of| matches!(of, CelValue::Bool(false))),
+            cost: budget - part.left(),
+        })
     }
 }

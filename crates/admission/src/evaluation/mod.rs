@@ -16,11 +16,11 @@ use fairgate_core::time::Time;
 use smallvec::{SmallVec, smallvec};
 
 use crate::attributes::AdmissionObjects;
+use crate::expression::PolicyExpression;
 use crate::inputs::AdmissionInputs;
 use crate::observer::ExpressionRole;
-use crate::policy::{
-    CompiledPolicy, FailurePolicy, PolicyAnnotation, PolicyExpression, PolicyValidation,
-};
+use crate::policy::{CompiledPolicy, FailurePolicy, PolicyAnnotation, PolicyValidation};
+use crate::set_by_server::FieldSetByServer;
 pub(crate) use early_run::{EarlyResult, EarlyRun};
 use expression_clock::ExpressionClock;
 pub(crate) use part::WORK_LIMIT;
@@ -185,6 +185,8 @@ pub struct PolicyEvaluation<'p> {
     pub annotations: Vec<PolicyAnnotationResult<'p>>,
     /// How long it took, by the clock of [`AdmissionInputs::now`].
     pub took: Duration,
+    /// Fields that a server sets, of any resource, that the policy may read.
+    pub set_by_server: &'p [&'static FieldSetByServer],
 }
 
 /// The values of what expressions see. Those that the policy does not use may be absent.
@@ -215,6 +217,7 @@ pub(crate) fn evaluate<'p: 'c, 'c>(
 ) -> PolicyEvaluation<'p> {
     let mut result = PolicyEvaluation {
         policy: &policy.name,
+        set_by_server: &policy.set_by_server,
         ..PolicyEvaluation::default()
     };
     let mut run = PolicyRun::new(policy, context, param);

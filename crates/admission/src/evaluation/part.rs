@@ -3,9 +3,9 @@
 use fairgate_cel::{CelBindings, CelError, CelErrorKind, CelValue, DEFAULT_WORK_LIMIT};
 
 use super::variables::PolicyVariables;
+use crate::expression::PolicyExpression;
 use crate::inputs::AdmissionInputs;
 use crate::observer::{ExpressionRole, ExpressionStep};
-use crate::policy::PolicyExpression;
 
 /// The steps that all expressions of a part may take besides those that their cost allows: as many as four expressions
 /// may. Only work that costs nothing takes them.

@@ -11,8 +11,8 @@ use fairgate_cel::{
 use smallvec::SmallVec;
 
 use crate::environment::RESERVED;
+use crate::expression::PolicyExpression;
 use crate::observer::{ExpressionRole, ExpressionStep, JudgeObserver};
-use crate::policy::PolicyExpression;
 
 /// The maximum nesting depth of an expression together with the variables that it uses. The original has no limit, and
 /// grows its stack instead.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{items, match_resources, text};
 use crate::{
     environment::{PolicyEnvironment, RESERVED},
+    expression::{PolicyExpression, expression_types},
     pattern_limits,
-    policy::{PolicyExpression, expression_types},
 };
 use fairgate_cel::PatternBudget;
 use fairgate_core::names;

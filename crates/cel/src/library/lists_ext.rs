@@ -76,7 +76,7 @@ fn declare_parts(to: &mut CelDeclarations) {
                     list,
                     Metered(flatten),
                 )
-                .cost(flatten_cost)
+                .signed_cost(flatten_cost)
                 .unguarded(),
             )
             .overload(
@@ -86,7 +86,7 @@ fn declare_parts(to: &mut CelDeclarations) {
                     dynamic,
                     Metered(flatten),
                 )
-                .cost(flatten_cost)
+                .signed_cost(flatten_cost)
                 .unguarded(),
             ),
     );
@@ -151,14 +151,12 @@ fn result_size(_: &[CelValue<'_>], result: &CelValue<'_>) -> Option<u64> {
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "as the original computes it"
 )]
-fn flatten_cost(args: &[CelValue<'_>], _: &CelValue<'_>) -> Option<u64> {
+fn flatten_cost(args: &[CelValue<'_>]) -> i64 {
     let depth = args.get(1).map_or(1, |depth| depth.as_int().unwrap_or(0));
-    // In the original, a negative depth makes the cost negative. Here it is at least 0.
     let amount = args[0].cost_size() as f64 * depth as f64;
-    Some((amount + 11.0).max(0.0) as u64)
+    (amount + 11.0) as i64
 }
 
 /// The cost of comparing each element of a list with all others.

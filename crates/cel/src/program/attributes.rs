@@ -206,7 +206,15 @@ impl<'a> Evaluator<'a, '_> {
         if let Slot::Set(value) = &self.slots[at] {
             return value.clone();
         }
-        let init = self.program.inits[at];
+        let program = self.program;
+        let init = program.inits[at];
+        if let Some(init) = init
+            && let Code::Const(CelValue::Bool(flag)) = program.code[init.index()]
+        {
+            self.work.burn(1)?;
+            self.slots[at] = Slot::Set(Ok(CelValue::Bool(flag)));
+            return Ok(CelValue::Bool(flag));
+        }
         let value = match init {
             Some(init) => self.eval(init),
             None => Err(CelError::new("no such attribute(s)")),

@@ -2,7 +2,7 @@
 
 use super::plan::{CallCost, OperatorCost};
 use crate::declarations::CostRule;
-use crate::value::{CelError, CelStr, CelValue, CelWork};
+use crate::value::{CelError, CelValue, CelWork, code_points};
 
 /// The cost of a list literal.
 pub(super) const LIST: u64 = 10;
@@ -37,16 +37,22 @@ pub(super) fn of_operator(cost: OperatorCost, left: &CelValue<'_>, right: &CelVa
 
 #[inline]
 fn smaller(left: &CelValue<'_>, right: &CelValue<'_>) -> u64 {
-    tenth(match (left, right) {
-        (CelValue::String(left), CelValue::String(right)) => fewer_code_points(left, right),
-        _ => left.cost_size().min(right.cost_size()),
-    })
+    match (left, right) {
+        (CelValue::String(left), CelValue::String(right)) => of_texts(left, right),
+        _ => tenth(left.cost_size().min(right.cost_size())),
+    }
+}
+
+/// The cost of comparing texts.
+#[inline]
+pub(super) fn of_texts(left: &str, right: &str) -> u64 {
+    tenth(fewer_code_points(left, right))
 }
 
 /// The code points of the text that has fewer. It costs `O(n)` in the shorter text: a long one is not read each time that
 /// something short is compared with it.
 #[inline]
-fn fewer_code_points(one: &CelStr<'_>, other: &CelStr<'_>) -> u64 {
+fn fewer_code_points(one: &str, other: &str) -> u64 {
     /// Bytes of a code point.
     const MOST: usize = 4;
     let (short, long) = if one.len() <= other.len() {
@@ -54,11 +60,11 @@ fn fewer_code_points(one: &CelStr<'_>, other: &CelStr<'_>) -> u64 {
     } else {
         (other, one)
     };
-    let points = short.code_points();
+    let points = code_points(short);
     if (long.len() / MOST) as u64 >= points {
         points
     } else {
-        points.min(long.code_points())
+        points.min(code_points(long))
     }
 }
 
@@ -77,12 +83,23 @@ pub(super) fn of_call(
     let mut by = |rule: Option<CostRule>| match rule {
         None => Ok(None),
         Some(CostRule::Function(cost)) => Ok(cost(args, result)),
+        Some(CostRule::Signed(cost)) => Ok(Some(cost(args).cast_unsigned())),
         Some(CostRule::Traversal) => traversal(&args[0], work).map(Some),
     };
     if let Some(cost) = by(cost.overload)? {
         return Ok(cost);
     }
     Ok(by(cost.function)?.unwrap_or(1))
+}
+
+/// What a call takes back of the cost; `None` if it has a cost.
+#[inline]
+pub(super) fn refund_of_call(cost: CallCost, args: &[CelValue<'_>]) -> Option<u64> {
+    let Some(CostRule::Signed(cost)) = cost.overload else {
+        return None;
+    };
+    let cost = cost(args);
+    (cost < 0).then(|| cost.unsigned_abs())
 }
 
 /// The cost of traversing a value and all that it contains: for strings and bytes a tenth of the length in bytes,
@@ -121,9 +138,9 @@ mod tests {
 
     #[test]
     fn two_texts_cost_as_much_as_the_one_with_fewer_code_points() {
-        let texts: Vec<CelStr<'_>> = ["", "a", "ab", "ä", "🦀", "🦀🦀", "aaaa", "aaaaa", "ääää"]
+        let texts: Vec<String> = ["", "a", "ab", "ä", "🦀", "🦀🦀", "aaaa", "aaaaa", "ääää"]
             .into_iter()
-            .flat_map(|text| [1, 3, 40].map(|times| CelStr::from(text.repeat(times))))
+            .flat_map(|text| [1, 3, 40].map(|times| text.repeat(times)))
             .collect();
         for one in &texts {
             for other in &texts {

@@ -2,9 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::plan::{CallCode, Code, CodeId, EntryCode, OperatorCost};
+use super::plan::{BinaryOperator, CallCode, Code, CodeId, EntryCode, OperatorCost};
 use super::{CelBindings, CelLazyObject, CelProgram, EvaluationLimits, cost, operators};
-use crate::value::{CelError, CelMap, CelResult, CelValue, CelWork, LOOKUP, is_same_within};
+use crate::value::{
+    CelError, CelMap, CelResult, CelStr, CelValue, CelWork, LOOKUP, is_same_within, same_bytes,
+    work_of_bytes,
+};
 
 /// The steps of calling a function, besides those of reading its arguments.
 const CALL: u64 = 4;
@@ -80,6 +83,17 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         self.charge(times.min(left.saturating_add(1)))
     }
 
+    /// Takes back cost, as one call of the original does. Its steps remain.
+    ///
+    /// # Errors
+    ///
+    /// When more is taken back than there is: the original's cost, which has no sign, then is over any limit.
+    fn refund(&mut self, cost: u64) -> Result<(), CelError> {
+        let left = self.cost.checked_sub(cost);
+        self.cost = left.ok_or_else(CelError::cost_limit)?;
+        Ok(())
+    }
+
     /// Takes back one unit of cost, for a presence test.
     pub(super) fn refund_one(&mut self) {
         self.cost = self.cost.saturating_sub(1);
@@ -130,11 +144,16 @@ impl<'a, 'i> Evaluator<'a, 'i> {
     #[inline(never)]
     fn binary(
         &mut self,
-        operator: super::plan::BinaryOperator,
+        operator: BinaryOperator,
         cost: OperatorCost,
         left: CodeId,
         right: CodeId,
     ) -> CelResult<'a> {
+        if let Some((left, right)) = self.texts(operator, left, right) {
+            let equal = self.compare_texts(cost, left, right)?;
+            let wanted = matches!(operator, BinaryOperator::Equals);
+            return Ok(CelValue::Bool(equal == wanted));
+        }
         let left = self.eval(left);
         if is_final(&left) {
             return left;
@@ -162,10 +181,70 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         result
     }
 
+    /// The operands of `==` or `!=` if they are a text in a variable of a comprehension and a constant one, as in nearly each
+    /// `exists`: then no values need be made of them.
+    #[inline]
+    fn texts(
+        &self,
+        operator: BinaryOperator,
+        left: CodeId,
+        right: CodeId,
+    ) -> Option<(&'a str, &'a str)> {
+        let program = self.program;
+        if let Code::Local(number) = program.code[left.index()]
+            && let Code::Const(CelValue::String(right)) = &program.code[right.index()]
+            && let Slot::Set(Ok(CelValue::String(CelStr::Borrowed(left)))) =
+                &self.slots[number as usize]
+            && matches!(operator, BinaryOperator::Equals | BinaryOperator::NotEquals)
+        {
+            return Some((left, right));
+        }
+        None
+    }
+
+    /// Whether both [`texts`](Self::texts) are equal, with the cost and the steps of the general case, in its order.
+    fn compare_texts(
+        &mut self,
+        cost: OperatorCost,
+        left: &str,
+        right: &str,
+    ) -> Result<bool, CelError> {
+        debug_assert_eq!(cost, OperatorCost::Equality, "that of == and !=");
+        self.work.burn(1)?;
+        self.charge(1)?;
+        self.work.burn(1)?;
+        let bytes = [left, right].map(|text| work_of_bytes(text.len()));
+        self.work.burn(bytes[0].saturating_add(bytes[1]))?;
+        self.work.burn(1)?;
+        let equal = same_bytes(left.as_bytes(), right.as_bytes(), &mut self.work)?;
+        self.charge(cost::of_texts(left, right))?;
+        Ok(equal)
+    }
+
+    /// The value of a comprehension's variable that is a boolean, with the cost of referring to it.
+    #[inline]
+    pub(super) fn local_flag(&mut self, code: CodeId) -> Result<Option<bool>, CelError> {
+        let Code::Local(number) = self.program.code[code.index()] else {
+            return Ok(None);
+        };
+        let Slot::Set(Ok(CelValue::Bool(flag))) = self.slots[number as usize] else {
+            return Ok(None);
+        };
+        self.work.burn(1)?;
+        self.charge(1)?;
+        Ok(Some(flag))
+    }
+
     /// `&&` with `stop` false, `||` with `stop` true. A term equal to `stop` decides the result, even if others fail.
     fn logic(&mut self, terms: &[CodeId], stop: bool) -> CelResult<'a> {
         let mut failed = None;
         for term in terms {
+            if let Some(flag) = self.local_flag(*term)? {
+                if flag == stop {
+                    return Ok(CelValue::Bool(stop));
+                }
+                continue;
+            }
             let error = match self.eval(*term) {
                 Ok(CelValue::Bool(value)) if value == stop => return Ok(CelValue::Bool(stop)),
                 Ok(CelValue::Bool(_)) => continue,
@@ -207,6 +286,10 @@ impl<'a, 'i> Evaluator<'a, 'i> {
             None => invoke(call, &args, &mut self.work),
         };
         if is_final(&result) {
+            return result;
+        }
+        if let Some(refund) = cost::refund_of_call(call.cost, &args) {
+            self.refund(refund)?;
             return result;
         }
         let cost = cost::of_call(call.cost, &args, or_null(&result), &mut self.work)?;

@@ -47,7 +47,10 @@ impl<'a> Evaluator<'a, '_> {
             self.slots[fold.accumulator as usize] = Slot::Set(next);
             self.check_interrupt()?;
         }
-        let result = self.eval(fold.result);
+        let result = match self.local_flag(fold.result)? {
+            Some(flag) => Ok(CelValue::Bool(flag)),
+            None => self.eval(fold.result),
+        };
         self.slots[fold.accumulator as usize] = Slot::Unset;
         result
     }

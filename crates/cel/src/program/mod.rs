@@ -10,6 +10,7 @@ mod folds;
 mod height;
 mod operators;
 mod plan;
+mod reads;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use eval::Evaluator;
 use plan::{AttributeRoot, Code, CodeId, QualifierKey};
 
 pub use bindings::{CelBindings, CelLazyObject, CelVariable};
+pub use reads::{CelOrigins, CelReads, CelStep};
 
 /// The default cost limit of one evaluation, in the original's cost units.
 pub const DEFAULT_COST_LIMIT: u64 = 1_000_000;
@@ -104,20 +106,6 @@ impl CelProgram {
             }
         }
         Some(fields)
-    }
-
-    /// Whether the expression may read what is at `path` of a variable: a member of it, and so on. It may if it uses something that
-    /// contains this as a whole, or computes the name of a member. Whether what contains it is there does not count.
-    pub fn may_read(&self, variable: &str, path: &[&str]) -> bool {
-        self.code.iter().any(|code| match code {
-            Code::Attribute(attribute) => {
-                let root = &attribute.root;
-                let is_variable = matches!(root, AttributeRoot::Variable(number)
-                    if *self.variables[*number as usize] == *variable);
-                is_variable && attribute.may_read(path)
-            }
-            _ => false,
-        })
     }
 
     /// The maximum depth of recursion of an evaluation, in nested evaluations of a few hundred bytes of stack each.

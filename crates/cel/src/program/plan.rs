@@ -78,19 +78,6 @@ pub(super) struct Attribute {
     pub(super) test_only: bool,
 }
 
-impl Attribute {
-    /// Whether it may read what is at `path` of its root.
-    pub(super) fn may_read(&self, path: &[&str]) -> bool {
-        let is_on_path = self.qualifiers.iter().zip(path).all(|(one, name)| {
-            let QualifierKey::Field(field) = &one.key else {
-                return true;
-            };
-            **field == **name
-        });
-        is_on_path && !(self.test_only && self.qualifiers.len() < path.len())
-    }
-}
-
 pub(super) enum AttributeRoot {
     Variable(u32),
     Local(u32),

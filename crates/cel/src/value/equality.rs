@@ -70,7 +70,12 @@ pub(crate) fn is_same_within(
     }
 }
 
-fn same_bytes(a: &[u8], b: &[u8], work: &mut CelWork<'_>) -> Result<bool, CelError> {
+/// Whether the bytes of two values are equal.
+///
+/// # Errors
+///
+/// If the work is used up.
+pub(crate) fn same_bytes(a: &[u8], b: &[u8], work: &mut CelWork<'_>) -> Result<bool, CelError> {
     if a.len() != b.len() {
         return Ok(false);
     }

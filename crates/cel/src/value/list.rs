@@ -69,6 +69,17 @@ impl<'a> CelList<'a> {
         }
     }
 
+    /// Whether both are one list in memory.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let address = |list: &Self| match &list.0 {
+            ListKind::Json(_) => None,
+            ListKind::Borrowed(data) => Some(std::ptr::from_ref::<ListData<'_>>(data).cast::<()>()),
+            ListKind::Shared(data) => Some(Arc::as_ptr(data).cast::<()>()),
+            ListKind::Joined(data) => Some(Arc::as_ptr(data).cast::<()>()),
+        };
+        address(self).is_some_and(|one| address(other) == Some(one))
+    }
+
     /// The elements of a JSON array.
     #[inline]
     pub fn json(elements: &'a [CelJson<'a>]) -> Self {

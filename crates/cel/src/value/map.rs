@@ -254,7 +254,7 @@ impl<'a> CelMap<'a> {
         work: &mut CelWork<'_>,
     ) -> Result<(), CelError> {
         work.burn(LOOKUP + key.reading_work())?;
-        if self.get(&key).is_some() {
+        if self.get(&key).is_some() || self.has_itself(&key, work)? {
             return Err(work.error(&[("insert failed: key ", &key)], " already exists"));
         }
         if let MapKind::Shared(data) = &mut self.0
@@ -272,6 +272,31 @@ impl<'a> CelMap<'a> {
         entries.push((key, value));
         *self = Self::new(entries)?;
         Ok(())
+    }
+
+    /// Whether a key is this very list or map. In the original they are compared by their addresses, so equal ones are different keys, but
+    /// a constant is the same key each time.
+    fn has_itself(&self, key: &CelValue<'a>, work: &mut CelWork<'_>) -> Result<bool, CelError> {
+        if !matches!(key, CelValue::List(_) | CelValue::Map(_)) {
+            return Ok(false);
+        }
+        work.burn(self.len() as u64)?;
+        let mut keys = (0..self.len()).filter_map(|at| self.key_at(at));
+        Ok(keys.any(|known| match (&known, key) {
+            (CelValue::List(one), CelValue::List(other)) => one.is_same(other),
+            (CelValue::Map(one), CelValue::Map(other)) => one.is_same(other),
+            _ => false,
+        }))
+    }
+
+    /// Whether both are one map in memory.
+    fn is_same(&self, other: &Self) -> bool {
+        let address = |map: &Self| match &map.0 {
+            MapKind::Json(_) => None,
+            MapKind::Borrowed(data) => Some(std::ptr::from_ref::<MapData<'_>>(data).cast::<()>()),
+            MapKind::Shared(data) => Some(Arc::as_ptr(data).cast::<()>()),
+        };
+        address(self).is_some_and(|one| address(other) == Some(one))
     }
 
     #[inline]

@@ -22,13 +22,14 @@ pub use list::{CelList, CelListIter};
 pub use map::CelMap;
 pub(crate) use numbers::go_float;
 pub use opaque::CelOpaque;
+pub(crate) use text::code_points;
 pub use text::{CelBytes, CelStr};
 pub use time::{CelDuration, CelTimestamp};
 pub use work::{CelWork, DEFAULT_WORK_LIMIT};
 
 pub(crate) use time::CivilTime;
 
-pub(crate) use equality::{equal_within, is_same_within};
+pub(crate) use equality::{equal_within, is_same_within, same_bytes};
 pub(crate) use map::MapKey;
 pub(crate) use numbers::{double_to_int, double_to_uint};
 pub(crate) use quote::{go_quote, go_quote_bytes, go_quote_in_steps};

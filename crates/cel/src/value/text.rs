@@ -13,14 +13,20 @@ pub enum CelStr<'a> {
     Shared(Arc<str>),
 }
 
+/// The number of code points of a text. It costs `O(n)`, and is fast for ASCII.
+#[inline]
+pub(crate) fn code_points(text: &str) -> u64 {
+    if text.is_ascii() {
+        return text.len() as u64;
+    }
+    text.chars().count() as u64
+}
+
 impl CelStr<'_> {
     /// The number of code points. It costs `O(n)`, and is fast for ASCII.
     #[inline]
     pub(crate) fn code_points(&self) -> u64 {
-        if self.is_ascii() {
-            return self.len() as u64;
-        }
-        self.chars().count() as u64
+        code_points(self)
     }
 
     pub(super) fn into_owned(self) -> CelStr<'static> {

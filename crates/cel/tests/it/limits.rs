@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use fairgate_cel::{CelEnvironment, CelErrorKind, CelType, CelValue, EvaluationLimits, library};
+use fairgate_cel::{
+    CelEnvironment, CelErrorKind, CelJson, CelType, CelValue, EvaluationLimits, library,
+};
 
 use super::environments::{NEWEST, base};
 use super::interrupts::{judged_time, report, thread_time};
@@ -313,4 +315,40 @@ fn a_type_that_is_exponentially_large_is_refused() {
     let source = format!("[1]{}", ".map(a,{a:a})".repeat(40));
     let error = environment.compile(&source).unwrap_err().to_string();
     assert!(error.contains("too complex"), "{error}");
+}
+
+/// A constant on the right of `==` is compared in another way than one on the left.
+#[test]
+fn a_text_is_compared_with_a_constant_at_the_same_cost_on_either_side() {
+    let environment = environment();
+    let texts = ["", "b", "bb", "ä", "🦀🦀", "bbbbbbbbbbbbbbbbbbbbb"];
+    let long = "b".repeat(70);
+    let list = serde_json::to_string(&[&texts[..], &[&long]].concat()).unwrap();
+    let list: CelJson<'_> = serde_json::from_str(&list).unwrap();
+    let bindings = environment.bindings();
+    let bindings = bindings.with("a", CelValue::json(&list));
+    for constant in texts.into_iter().chain([&*long, "c"]) {
+        for (macro_name, operator) in [("exists", "=="), ("all", "!="), ("filter", "==")] {
+            let compile = |left: &str, right: &str| {
+                let source = format!("a.{macro_name}(x, {left} {operator} {right})");
+                environment.compile(&source).unwrap()
+            };
+            let constant = format!("'{constant}'");
+            let programs = [compile("x", &constant), compile(&constant, "x")];
+            let whole = programs[0].evaluate(&bindings);
+            for cost in 0..=whole.cost {
+                let limits = EvaluationLimits {
+                    cost,
+                    ..EvaluationLimits::default()
+                };
+                let [one, other] = programs.each_ref().map(|program| {
+                    let evaluation = program.evaluate_within(&bindings, &limits);
+                    (format!("{:?}", evaluation.result), evaluation.cost)
+                });
+                assert_eq!(one, other, "{constant} {operator} {cost}");
+            }
+            let other = programs[1].evaluate(&bindings);
+            assert_eq!((whole.cost, whole.work), (other.cost, other.work));
+        }
+    }
 }

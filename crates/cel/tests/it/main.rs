@@ -21,6 +21,7 @@ mod limits;
 mod nesting;
 mod patterns;
 mod properties;
+mod reads;
 mod values;
 mod variables;
 mod within_cost;
