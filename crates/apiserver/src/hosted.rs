@@ -12,6 +12,7 @@ use crate::{
     authorize::{self, Authorizer},
     calls, compression,
     documents::Documents,
+    hosted_bodies::HostedBodies,
     merged_documents::MergedDocuments,
     metrics_memory::MetricsMemory,
     namespaces::Namespaces,
@@ -31,7 +32,7 @@ use crate::{
 };
 use bytes::Bytes;
 use fairgate_base::{
-    account::{HeavyTurn, HeavyTurns},
+    account::{BytesHeld, HeavyTurn, HeavyTurns},
     clock::Clock,
 };
 use fairgate_call::{ResponseMemory, ResponseShare};
@@ -91,6 +92,8 @@ pub struct Hosted {
     admin: Arc<dyn AdminEndpoints>,
     /// Bounds heavy requests, so that they do not occupy all threads.
     heavy: HeavyTurns,
+    /// The memory for bodies of clients' requests.
+    pub(crate) bodies: HostedBodies,
     /// Bounds the merged metrics that are in memory at a time.
     pub(crate) metrics_memory: MetricsMemory,
     /// The memory for all other responses.
@@ -145,6 +148,7 @@ impl Hosted {
             authorizer: settings.authorizer,
             admin: settings.admin,
             heavy: HeavyTurns::new(HEAVY_AT_ONCE),
+            bodies: HostedBodies::default(),
             metrics_memory: MetricsMemory::default(),
             responses: settings.responses,
         })
@@ -159,6 +163,11 @@ impl Hosted {
     /// The quotas of objects.
     pub fn quotas(&self) -> &HostedQuota {
         &self.state.quotas
+    }
+
+    /// The bytes of bodies of requests in progress, and the most there ever were.
+    pub fn held_bodies(&self) -> BytesHeld {
+        self.bodies.held()
     }
 
     /// The number of writes to objects of a kind that a quota refused.

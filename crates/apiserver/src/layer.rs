@@ -14,15 +14,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::{Body, Frame};
-use http_body_util::BodyExt as _;
 use tokio::runtime::Handle;
 use tower::{Layer, Service};
 
 use crate::{
     hosted::{Hosted, ServedResponse},
+    hosted_bodies::{self, ReceivedBody},
     merged_metrics::{self, MetricsRequest},
     merging::{MergeRequest, Merger},
     negotiate::Output,
@@ -32,7 +32,7 @@ use crate::{
     status_error::StatusError,
     watch_stream::WatchStream,
 };
-use fairgate_base::{clock::Clock, tasks};
+use fairgate_base::{account::ByteShare, clock::Clock, tasks};
 use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody, ResponseShare};
 use fairgate_core::digest::{normalized_path, readable};
 
@@ -56,6 +56,14 @@ struct Shared {
     control: Handle,
     clock: Clock,
     ownership: Ownership,
+}
+
+/// A request as a whole, with what its body takes of the memory for bodies.
+#[derive(Debug)]
+struct ReceivedRequest {
+    request: ApiRequest,
+    /// `None` if it has none.
+    _body: Option<ByteShare>,
 }
 
 /// Which paths are served here.
@@ -254,6 +262,10 @@ fn timed_out() -> ApiResponse {
     ApiResponse::error(&StatusError::timeout(), Output::JSON)
 }
 
+fn no_room() -> ApiResponse {
+    ApiResponse::error(&StatusError::no_body_memory(), Output::JSON)
+}
+
 impl Shared {
     /// Authorizes a request, and only then reads its body and serves it. A request without a body is sent
     /// to the control runtime once; others twice.
@@ -265,11 +277,14 @@ impl Shared {
         let limit = self.hosted.takes_body(&request);
         let share = self.hosted.responses.share(&request.digest.user);
         if limit.is_none() && !self.hosted.is_heavy(&request) {
-            let (hosted, request) = (Arc::clone(&self.hosted), Arc::new(request));
-            let sent = Arc::clone(&request);
+            let request = Arc::new(ReceivedRequest {
+                request,
+                _body: None,
+            });
+            let (hosted, sent) = (Arc::clone(&self.hosted), Arc::clone(&request));
             let served = tasks::spawn_with_result(&self.control, async move {
-                match hosted.admit(&sent).await {
-                    Ok(()) => hosted.serve_client(&sent, share).await,
+                match hosted.admit(&sent.request).await {
+                    Ok(()) => hosted.serve_client(&sent.request, share).await,
                     Err(refused) => ServedResponse::short(refused),
                 }
             });
@@ -284,13 +299,22 @@ impl Shared {
         if let Err(refused) = admitted {
             return Ok(refused);
         }
+        let mut held = self.hosted.bodies.share(&request.digest.user);
         if let Some(limit) = limit {
-            match tokio::time::timeout(BODY_WITHIN, read(body, limit)).await {
-                Ok(body) => request.body = body?,
+            let reading = hosted_bodies::read(body, limit, &mut held);
+            match tokio::time::timeout(BODY_WITHIN, reading).await {
+                Ok(received) => match received? {
+                    ReceivedBody::Whole(body) => request.body = Some(body),
+                    ReceivedBody::TooLong => request.body = None,
+                    ReceivedBody::NoRoom => return Ok(no_room()),
+                },
                 Err(_) => return Ok(timed_out()),
             }
         }
-        let request = Arc::new(request);
+        let request = Arc::new(ReceivedRequest {
+            request,
+            _body: Some(held),
+        });
         let served = self.serve(&request, share).await?;
         self.once_there_is_room(&request, served).await
     }
@@ -298,18 +322,19 @@ impl Shared {
     /// If there was no room in memory for the response to an admitted request, waits for some and serves the request again.
     async fn once_there_is_room(
         &self,
-        request: &Arc<ApiRequest>,
+        received: &Arc<ReceivedRequest>,
         mut served: ServedResponse,
     ) -> Result<ApiResponse, Refusal> {
         for _ in 0..TRIES {
             let Some(bytes) = served.missing else {
                 break;
             };
-            let room = self.hosted.responses.room(&request.digest.user, bytes);
+            let user = &received.request.digest.user;
+            let room = self.hosted.responses.room(user, bytes);
             let Some(share) = room.await else {
                 return Ok(served.response);
             };
-            served = self.serve(request, share).await?;
+            served = self.serve(received, share).await?;
         }
         if served.missing.is_some() {
             self.hosted.responses.count_refused();
@@ -320,21 +345,22 @@ impl Shared {
     /// Serves an admitted request; an expensive one on the blocking pool, so that it does not delay others.
     async fn serve(
         &self,
-        request: &Arc<ApiRequest>,
+        received: &Arc<ReceivedRequest>,
         share: ResponseShare,
     ) -> Result<ServedResponse, Refusal> {
-        let (hosted, request) = (Arc::clone(&self.hosted), Arc::clone(request));
-        let served = if hosted.is_heavy(&request) {
-            let turn = hosted.heavy_turn(&request).await;
+        // Held to the end, also if the client has disconnected: the body is in memory until then.
+        let (hosted, received) = (Arc::clone(&self.hosted), Arc::clone(received));
+        let served = if hosted.is_heavy(&received.request) {
+            let turn = hosted.heavy_turn(&received.request).await;
             let control = self.control.clone();
             self.control.spawn_blocking(move || {
                 // Held to the end, also if the client has disconnected: the thread is in use until then.
                 let _turn = turn;
-                control.block_on(hosted.serve_client(&request, share))
+                control.block_on(hosted.serve_client(&received.request, share))
             })
         } else {
             tasks::spawn_with_result(&self.control, async move {
-                hosted.serve_client(&request, share).await
+                hosted.serve_client(&received.request, share).await
             })
         };
         served.await.map_err(|error| internal(&error))
@@ -349,21 +375,6 @@ fn internal(error: &tokio::task::JoinError) -> Refusal {
 fn audit_id(headers: &HeaderMap) -> Option<HeaderValue> {
     let given = headers.get(&AUDIT_ID).cloned();
     given.or_else(|| HeaderValue::from_str(&random::uid().ok()?).ok())
-}
-
-/// The whole body; `None` if it has more than `limit` bytes.
-async fn read(mut body: ClientBody, limit: usize) -> Result<Option<Bytes>, Refusal> {
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Refusal::ClientGone)?;
-        if let Ok(data) = frame.into_data() {
-            if whole.len() + data.len() > limit {
-                return Ok(None);
-            }
-            whole.extend_from_slice(&data);
-        }
-    }
-    Ok(Some(whole.freeze()))
 }
 
 fn reply(response: ApiResponse, clock: &Clock) -> Reply {

@@ -50,12 +50,10 @@ pub(crate) async fn check(
     };
     match namespaces.state(namespace).await {
         Ok(NamespaceState::Active { uid }) => Ok(Some(uid)),
-        Ok(NamespaceState::Terminating) => Err(terminating(kind, namespace, name)),
-        Ok(NamespaceState::Absent) => {
-            let message = format!("namespaces {} not found", Quoted(namespace));
-            let error = StatusError::new(StatusCode::NOT_FOUND, "NotFound", message);
-            Err(error.with_details(details(namespace, "", "namespaces")))
+        Ok(NamespaceState::Terminating) => {
+            Err(terminating((kind.group, kind.plural), namespace, name))
         }
+        Ok(NamespaceState::Absent) => Err(absent(namespace)),
         Err(why) => Err(StatusError::internal(format!(
             "the namespace {} cannot be read from the upstream: {why}",
             Quoted(namespace)
@@ -63,15 +61,25 @@ pub(crate) async fn check(
     }
 }
 
+/// The error of kube-apiserver for an object in a namespace that does not exist.
+pub fn absent(namespace: &str) -> StatusError {
+    let message = format!("namespaces {} not found", Quoted(namespace));
+    let error = StatusError::new(StatusCode::NOT_FOUND, "NotFound", message);
+    error.with_details(details(namespace, "", "namespaces"))
+}
+
 /// The error of kube-apiserver for an object in a namespace that is being deleted.
-fn terminating(kind: &Kind, namespace: &str, name: &str) -> StatusError {
+pub fn terminating((group, plural): (&str, &str), namespace: &str, name: &str) -> StatusError {
+    let resource = match group {
+        "" => plural.to_owned(),
+        group => format!("{plural}.{group}"),
+    };
     let message = format!(
-        "{} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
+        "{resource} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
          terminated",
-        kind.group_resource(),
         Quoted(name)
     );
-    let mut details = details(name, kind.group, kind.plural);
+    let mut details = details(name, group, plural);
     details["causes"] = json!([{
         "reason": "NamespaceTerminating",
         "message": format!("namespace {namespace} is being terminated"),

@@ -114,6 +114,32 @@ pub(crate) fn output(
     if !routed(accept, produces) {
         return Err(no_route(produces));
     }
+    unrouted_output(accept, produces, query, user_agent)
+}
+
+/// [`output`] for a custom resource, which is not behind the router, and which no object in protobuf describes.
+///
+/// # Errors
+///
+/// 406.
+pub(crate) fn custom_output(
+    accept: &str,
+    query: &Query,
+    user_agent: &str,
+) -> Result<Output, StatusError> {
+    let output = unrouted_output(accept, Produces::Objects, query, user_agent)?;
+    if output.media == Media::Protobuf && output.form.is_none() {
+        return Err(none_accepted());
+    }
+    Ok(output)
+}
+
+fn unrouted_output(
+    accept: &str,
+    produces: Produces,
+    query: &Query,
+    user_agent: &str,
+) -> Result<Output, StatusError> {
     let human = is_pretty(query, user_agent);
     if accept.is_empty() {
         return Ok(Output {
@@ -132,10 +158,14 @@ pub(crate) fn output(
             }
         }
     }
-    Err(StatusError::not_acceptable(format!(
+    Err(none_accepted())
+}
+
+fn none_accepted() -> StatusError {
+    StatusError::not_acceptable(format!(
         "only the following media types are accepted: {}",
         MEDIA_TYPES.join(", ")
-    )))
+    ))
 }
 
 /// Whether the router accepts the request: the exact name of a type, or `*/*`.

@@ -1,4 +1,5 @@
-//! The options in the headers and the query of a `POST`, for objects that are returned but not stored.
+//! The options in the headers and the query of a write: of a `POST` of an object that is returned but not stored, and of writes that others
+//! carry out.
 
 use crate::{
     negotiate::{self, Media, Output, Produces},
@@ -28,6 +29,23 @@ pub fn output(request: &ApiRequest) -> Result<Output, StatusError> {
     let query = Query::parse(&request.query);
     let (accept, agent) = (request.header("accept"), request.header("user-agent"));
     negotiate::output(accept, Produces::Objects, &query, agent)
+}
+
+/// Checks the format of the response to a write, and its options, as kube-apiserver does before it reads the body. `is_custom` is whether the
+/// resource is a custom one, which has no router in front.
+///
+/// # Errors
+///
+/// 406 or 422.
+pub fn check_write(request: &ApiRequest, write: Write, is_custom: bool) -> Result<(), StatusError> {
+    let query = Query::parse(&request.query);
+    let (accept, agent) = (request.header("accept"), request.header("user-agent"));
+    if is_custom {
+        negotiate::custom_output(accept, &query, agent)?;
+    } else {
+        negotiate::output(accept, Produces::Objects, &query, agent)?;
+    }
+    WriteOptions::read(&query, write, agent).map(drop)
 }
 
 impl PostOptions {

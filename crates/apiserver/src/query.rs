@@ -90,7 +90,7 @@ pub(crate) struct WriteOptions {
 
 /// The type of a write; errors of its options name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Write {
+pub enum Write {
     /// `POST`
     Create,
     /// `PUT`
@@ -175,7 +175,7 @@ pub(crate) fn check_dry_run(values: &[&str], errors: &mut Vec<ApiFieldError>) {
 }
 
 /// The field manager for a user agent: the part before the first slash.
-fn manager_of(user_agent: &str) -> String {
+pub fn manager_of(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
     let mut manager = String::new();
     for c in name.chars().filter(|c| is_printable(*c)) {

@@ -76,6 +76,7 @@ impl ApiState {
             kind: kind.kind,
             shape: version.shape,
             scheme: &scheme,
+            empty: codec::EmptyValues::Null,
         };
         codec::decode_body(format, body, &expect, strict).map(|body| (body.value, body.problems))
     }

@@ -17,6 +17,8 @@ pub mod gateway_reasons {
     pub const ADMISSION_NOT_READY: &str = "admission-not-ready";
     /// The write would exceed a quota of hosted objects.
     pub const EXCEEDED_QUOTA: &str = "exceeded-quota";
+    /// The bodies of the user's requests for hosted objects take as much memory as they may.
+    pub const BODY_MEMORY: &str = "body-memory";
     /// Responses to the user that were not read yet take as much memory as they may.
     pub const RESPONSE_MEMORY: &str = "response-memory";
 }
@@ -270,6 +272,14 @@ impl StatusError {
     /// 500 without a reason.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// 429: there is no room in memory for the body, because those of the user, or of all users, are being served.
+    pub(crate) fn no_body_memory() -> Self {
+        let message = "the gateway holds too many bytes of requests that are being served, please try again later";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+            .with_details(json!({"retryAfterSeconds": 1}))
+            .because(gateway_reasons::BODY_MEMORY)
     }
 
     /// 429: there is no room in memory for the response, because those to the user, or to all users, were not read yet.

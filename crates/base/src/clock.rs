@@ -26,9 +26,17 @@ static EPOCH: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| {
 
 /// A clock. Cheap to clone; reading it makes no system call.
 #[derive(Clone, Debug, Default)]
-pub struct Clock {
-    /// For tests; `None` is the machine's clock.
-    manual: Option<Arc<Manual>>,
+pub struct Clock(ClockSource);
+
+/// What a clock reads.
+#[derive(Clone, Debug, Default)]
+enum ClockSource {
+    #[default]
+    Machine,
+    /// For tests whose runtime has paused its time.
+    Runtime,
+    /// For tests that set the time.
+    Manual(Arc<Manual>),
 }
 
 /// The state of a manual clock, which its clones share.
@@ -49,6 +57,12 @@ impl Clock {
         Self::default()
     }
 
+    /// The clock of the runtime that reads it: it shows the time of timers even where a test has paused that.
+    pub fn runtime() -> Self {
+        LazyLock::force(&EPOCH);
+        Self(ClockSource::Runtime)
+    }
+
     /// A manual clock, which stays at `start` until [`advance`](Self::advance) moves it.
     pub fn manual(start: Time) -> Self {
         #[expect(
@@ -57,38 +71,36 @@ impl Clock {
         )]
         let made = Instant::now();
         let nanos = AtomicU64::new(start.as_nanos());
-        Self {
-            manual: Some(Arc::new(Manual { nanos, start, made })),
-        }
+        Self(ClockSource::Manual(Arc::new(Manual { nanos, start, made })))
     }
 
     /// Monotonic time.
     pub fn now(&self) -> Time {
-        match &self.manual {
-            None => {
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "only this file may read the machine's clock"
-                )]
-                let now = Instant::now();
-                Time::ZERO.plus(now.saturating_duration_since(EPOCH.0))
-            }
-            Some(manual) => manual.now(),
-        }
+        let now = match &self.0 {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "only this file may read the machine's clock"
+            )]
+            ClockSource::Machine => Instant::now(),
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "only this file may read the runtime's clock"
+            )]
+            ClockSource::Runtime => tokio::time::Instant::now().into_std(),
+            ClockSource::Manual(manual) => return manual.now(),
+        };
+        Time::ZERO.plus(now.saturating_duration_since(EPOCH.0))
     }
 
     /// Wall-clock time. It may jump; where that would matter, use [`now`](Self::now).
     pub fn wall(&self) -> SystemTime {
-        match &self.manual {
-            None =>
-            {
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "only this file may read the machine's clock"
-                )]
-                SystemTime::now()
-            }
-            Some(manual) => EPOCH.1 + manual.now().since(Time::ZERO),
+        match &self.0 {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "only this file may read the machine's clock"
+            )]
+            ClockSource::Machine => SystemTime::now(),
+            ClockSource::Runtime | ClockSource::Manual(_) => EPOCH.1 + self.now().since(Time::ZERO),
         }
     }
 
@@ -102,16 +114,16 @@ impl Clock {
     /// clock (of a manual clock: its creation), and at most 30 years after that.
     pub fn instant(&self, at: Time) -> tokio::time::Instant {
         const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
-        let (from, zero) = match &self.manual {
-            None => (EPOCH.0, Time::ZERO),
-            Some(manual) => (manual.made, manual.start),
+        let (from, zero) = match &self.0 {
+            ClockSource::Machine | ClockSource::Runtime => (EPOCH.0, Time::ZERO),
+            ClockSource::Manual(manual) => (manual.made, manual.start),
         };
         tokio::time::Instant::from_std(from + at.since(zero).min(FAR))
     }
 
-    /// Moves a manual clock. Has no effect on the machine's clock.
+    /// Moves a manual clock. Has no effect on others.
     pub fn advance(&self, by: Duration) {
-        if let Some(manual) = &self.manual {
+        if let ClockSource::Manual(manual) = &self.0 {
             manual
                 .nanos
                 .fetch_add(fairgate_core::time::nanos(by), Ordering::Relaxed);

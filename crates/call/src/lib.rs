@@ -55,13 +55,13 @@ pub use peer_identity::{
     CachedVerification, CertificateError, ChainError, FrontProxyError, PeerIdentityCache,
     SubjectError, Verification,
 };
-pub use read_ahead_budget::ReadAheadBudget;
+pub use read_ahead_budget::{ReadAheadBudget, ReadAheadMeter};
 pub use refusal::{FlowRejection, Refusal};
 pub use reply_body::{ReplyBody, TunnelGuard};
 pub use reply_guard::ReplyGuard;
 pub use reply_pipe::{ReaderPace, ReplyPipe, UpstreamGuard};
 pub use request_context::{
-    BodyActivity, FlowUids, RequestContext, RequestObserver, RequestProgress,
+    BodyActivity, FlowUids, RequestContext, RequestObserver, RequestProgress, UnenforcedDecision,
 };
 pub use request_kind::RequestKind;
 pub use reset_limits::ResetLimits;

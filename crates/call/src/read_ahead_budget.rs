@@ -7,15 +7,21 @@
 //!
 //! A body whose request does not have to wait is charged to nobody. That costs neither an allocation nor a lock.
 
-use std::{cell::Cell, rc::Rc, sync::Arc};
+use std::{
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use fairgate_base::account::{ByteBudget, ByteShare};
+use fairgate_base::account::{ByteBudget, ByteShare, BytesHeld};
 use fairgate_core::digest::User;
 
 /// How many bytes of waiting requests one core may hold.
 #[derive(Debug)]
 pub struct ReadAheadBudget {
-    used: Cell<usize>,
+    used: Arc<ReadAheadMeter>,
     total: usize,
     small: usize,
     large: usize,
@@ -23,12 +29,46 @@ pub struct ReadAheadBudget {
     waiting: Arc<ByteBudget>,
 }
 
+/// The bytes of bodies that one core has read ahead. Written by that core alone, so plain loads and stores do; read by metrics.
+#[derive(Debug, Default)]
+pub struct ReadAheadMeter {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl ReadAheadMeter {
+    /// The bytes that are held, and the most that ever were.
+    pub fn held(&self) -> BytesHeld {
+        BytesHeld {
+            now: self.now.load(Ordering::Relaxed),
+            most: self.most.load(Ordering::Relaxed),
+        }
+    }
+
+    fn set(&self, bytes: usize) {
+        self.now.store(bytes, Ordering::Relaxed);
+        if bytes > self.most.load(Ordering::Relaxed) {
+            self.most.store(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
 impl ReadAheadBudget {
     /// A budget of `total` bytes, of which one request takes up to `small`, or up to `large` while at most
     /// half of the total is used.
     pub fn new(total: usize, small: usize, large: usize) -> Rc<Self> {
+        Self::metered(total, small, large, Arc::default())
+    }
+
+    /// The same, which `used` shows.
+    pub fn metered(
+        total: usize,
+        small: usize,
+        large: usize,
+        used: Arc<ReadAheadMeter>,
+    ) -> Rc<Self> {
         Rc::new(Self {
-            used: Cell::new(0),
+            used,
             total,
             small,
             large,
@@ -38,19 +78,19 @@ impl ReadAheadBudget {
 
     /// The number of bytes held now.
     pub fn used(&self) -> usize {
-        self.used.get()
+        self.used.held().now
     }
 
     /// Whether a request that has `held` bytes may have more.
     pub(super) fn has_room(&self, held: usize) -> bool {
-        let used = self.used.get();
+        let used = self.used();
         (held < self.small && used < self.total) || (held < self.large && used < self.total / 2)
     }
 
     /// The same for a request of this user that is not queued yet.
     pub(super) fn has_room_for(&self, user: &User, held: usize) -> bool {
         // While half is left, nobody can have more than that.
-        let is_quiet = self.used.get() < self.total / 2;
+        let is_quiet = self.used() < self.total / 2;
         self.has_room(held) && (is_quiet || self.waiting.has_room(&user.name, 1))
     }
 
@@ -62,11 +102,11 @@ impl ReadAheadBudget {
     }
 
     pub(super) fn take(&self, bytes: usize) {
-        self.used.set(self.used.get() + bytes);
+        self.used.set(self.used() + bytes);
     }
 
     pub(super) fn give_back(&self, bytes: usize) {
-        self.used.set(self.used.get().saturating_sub(bytes));
+        self.used.set(self.used().saturating_sub(bytes));
     }
 }
 
@@ -85,7 +125,7 @@ mod tests {
         budget.take(50);
         assert!(!budget.has_room(0), "nothing left");
         budget.give_back(100);
-        assert_eq!(budget.used(), 0);
+        assert_eq!(budget.used.held(), BytesHeld { now: 0, most: 100 });
     }
 
     #[test]

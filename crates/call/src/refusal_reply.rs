@@ -12,10 +12,14 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER},
 };
 
+use uuid::{Uuid, fmt::Hyphenated};
+
 use super::{Refusal, Reply, ReplyBody, RequestContext, RequestKind, status::Status};
 
 /// Marks replies of the gateway itself; its value is the reason of the refusal.
 pub const REASON_HEADER: HeaderName = HeaderName::from_static("x-fairgate-reason");
+/// The id by which the log and the upstream's audit log name the request.
+const AUDIT_ID_HEADER: HeaderName = HeaderName::from_static("audit-id");
 /// UID of the FlowSchema that matched the request.
 const SCHEMA_UID_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 /// UID of the request's priority level.
@@ -142,7 +146,12 @@ fn unclassifiable(refusal: &Refusal, context: &RequestContext) -> String {
 pub fn reply(refusal: &Refusal, context: &RequestContext) -> Reply {
     let rendered = reply_to(refusal, context.kind.get(), context);
     context.trace.reason.set(Some(refusal.reason()));
-    let reply = render(&rendered, refusal.reason());
+    let mut reply = render(&rendered, refusal.reason());
+    let mut id = [0; Hyphenated::LENGTH];
+    let id = Hyphenated::from_uuid(Uuid::from_u128(context.id)).encode_lower(&mut id);
+    if let Ok(id) = HeaderValue::from_str(id) {
+        reply.headers_mut().insert(AUDIT_ID_HEADER, id);
+    }
     if context.method == Method::HEAD {
         without_body(reply)
     } else {
@@ -216,6 +225,16 @@ mod tests {
             .map(|v| v.to_str().unwrap().to_owned());
         assert_eq!(reply.headers()[REASON_HEADER], refusal.reason());
         (reply.status().as_u16(), retry)
+    }
+
+    #[test]
+    fn a_refusal_has_the_id_by_which_the_log_names_the_request() {
+        for refusal in [Refusal::Unauthorized, Refusal::UpstreamUnreachable] {
+            let context = RequestContext::new(Method::GET, None, 0x1234);
+            let reply = reply(&refusal, &context);
+            let id = "00000000-0000-0000-0000-000000001234";
+            assert_eq!(reply.headers()["audit-id"], id, "{refusal}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
     fmt,
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 
 use http::{HeaderValue, Method, uri::PathAndQuery};
@@ -57,8 +58,20 @@ pub struct FlowUids {
     pub level: HeaderValue,
 }
 
-/// Is notified when requests end.
+/// What flow control decided about a request without enforcing it, where that was not to let it pass at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnenforcedDecision {
+    /// How long it would have waited.
+    pub wait: Duration,
+    /// Why it would have been refused, as [`Refusal::reason`](crate::Refusal::reason) has it; `None` if it would have executed.
+    pub refused: Option<&'static str>,
+}
+
+/// Is notified when requests end, and of what was not done with them.
 pub trait RequestObserver: fmt::Debug {
+    /// A decision about the request is not enforced. The request may have ended before.
+    fn not_enforced(&self, request: &RequestContext, decision: &UnenforcedDecision);
+
     /// The request has ended: its reply including the body, or, while the trace has no status, because
     /// the client disconnected before there was one.
     fn ended(&self, request: &RequestContext, how: BodyEnd);
@@ -122,10 +135,20 @@ impl RequestContext {
 
     /// The request has ended. Only the first call has an effect.
     pub fn end(&self, how: BodyEnd) {
-        self.ended.set(true);
-        let observer = self.observer.take();
+        if self.ended.replace(true) {
+            return;
+        }
+        let observer = self.observer.borrow().clone();
         if let Some(observer) = observer {
             observer.ended(self, how);
+        }
+    }
+
+    /// Notifies the observer of a decision that is not enforced.
+    pub fn not_enforced(&self, decision: &UnenforcedDecision) {
+        let observer = self.observer.borrow().clone();
+        if let Some(observer) = observer {
+            observer.not_enforced(self, decision);
         }
     }
 

@@ -3,7 +3,7 @@
 use fairgate_apiserver::{StatusError, posted::PostOptions};
 use fairgate_eviction::procedure::{refusal::EvictionRefusal, request::EvictionRequest};
 use fairgate_objects::{
-    codec::{self, DecodeError, DecodedObject, ExpectedType, FieldValidation},
+    codec::{self, DecodeError, DecodedObject, EmptyValues, ExpectedType, FieldValidation},
     schema::{Struct, policy_v1, policy_v1beta1},
 };
 
@@ -62,6 +62,7 @@ fn decode_any(options: &PostOptions, body: &[u8]) -> Result<DecodedObject, Decod
             kind: KIND,
             shape,
             scheme: codec::built_in_types(),
+            empty: EmptyValues::Null,
         };
         let strict = options.validation == FieldValidation::Strict;
         codec::decode_body(options.format, body, &expect, strict)

@@ -77,6 +77,7 @@ impl<'a> HostedWrite<'a> {
             checks: Vec::new(),
             usage: Vec::new(),
             secret_params: Vec::new(),
+            set_by_server: Vec::new(),
             warnings: Vec::new(),
             annotations: Vec::new(),
             judging: Duration::ZERO,

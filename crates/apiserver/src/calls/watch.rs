@@ -52,6 +52,10 @@ impl CallContext<'_> {
             },
             bytes::Bytes::new(),
         );
+        // A watch whose time is over before it begins says nothing but that it cannot begin.
+        if options.timeout_seconds < 0 && !matches!(start, WatchStart::Failed(_)) {
+            return Ok(response);
+        }
         let stream = WatchStream::new(writer, options, start, duration);
         response.body = ApiBody::Watch(Box::new(stream));
         Ok(response)
@@ -111,7 +115,7 @@ impl CallContext<'_> {
     }
 }
 
-/// How long a watch runs before the server ends it.
+/// How long a watch runs before the server ends it. One whose time is negative ends immediately.
 fn duration(options: &ListParameters) -> Duration {
     match u64::try_from(options.timeout_seconds) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),

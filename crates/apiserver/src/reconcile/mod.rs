@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use bootstrap::Bootstrapper;
 pub use conditions::{ConditionWriter, UnreachableSchema};
-pub use type_checks::TypeCheckWriter;
+pub use type_checks::{KnownPolicyKinds, PolicyKindSource, TypeCheckWriter};
 
 use crate::{
     calls::GATEWAY_USER,

@@ -1,69 +1,157 @@
 //! Writes what the type checker finds into the status of admission policies.
 //!
-//! kube-controller-manager does this for the policies of a cluster: each generation of a policy is checked once.
+//! kube-controller-manager does this for the policies of a cluster: each generation of a policy is checked once. Here it is checked
+//! again when the kinds change that it is about, and not before they are known.
 
-use std::sync::Arc;
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use http::Method;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
-use super::{Hosted, ReconcileError, changes::ChangedObjects, path};
-use fairgate_admission::{expression_warnings, kinds::VALIDATING_ADMISSION_POLICY};
+use super::{
+    Hosted, ReconcileError,
+    changes::{ChangedObject, ChangedObjects},
+    path,
+};
+use fairgate_admission::{PolicyKinds, expression_warnings, kinds::VALIDATING_ADMISSION_POLICY};
 use fairgate_base::background;
 use fairgate_objects::{kind::Kind, metadata, object::Object};
 
 /// The field manager; kube-controller-manager uses the same name.
 const MANAGER: &str = "validatingadmissionpolicy-status";
 
+/// What is known of the kinds that policies are about.
+pub trait PolicyKindSource: fmt::Debug + Send + Sync {
+    /// The kinds that a policy names. Answers from memory.
+    ///
+    /// # Errors
+    ///
+    /// Why they are not known yet. They will be looked for.
+    fn kinds_of(&self, policy: &Value) -> Result<KnownPolicyKinds, String>;
+
+    /// Changes whenever another answer is possible.
+    fn changes(&self) -> watch::Receiver<u64>;
+}
+
+/// The kinds that a policy names.
+pub struct KnownPolicyKinds {
+    /// The kinds with their fields.
+    pub kinds: Arc<dyn PolicyKinds>,
+    /// Changes with the kinds; `None` if they never change.
+    pub version: Option<u64>,
+}
+
+impl fmt::Debug for KnownPolicyKinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KnownPolicyKinds")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Checks the types of the expressions of all policies.
 #[derive(Debug)]
 pub struct TypeCheckWriter {
     hosted: Arc<Hosted>,
     changed: ChangedObjects,
-    kinds: Vec<&'static Kind>,
+    kinds: Arc<dyn PolicyKindSource>,
+    changes: watch::Receiver<u64>,
+    /// The policies whose kinds may change, with the version of the kinds that they were checked against.
+    followed: HashMap<String, u64>,
+}
+
+/// What became of a policy that has changed, or whose kinds have.
+enum Checked {
+    Done,
+    /// Its kinds are not known, for this reason.
+    Waits(String),
 }
 
 impl TypeCheckWriter {
     /// Writes through `hosted`. Expressions are checked against these kinds.
-    pub fn new(hosted: Arc<Hosted>, kinds: Vec<&'static Kind>) -> Self {
+    pub fn new(hosted: Arc<Hosted>, kinds: Arc<dyn PolicyKindSource>) -> Self {
         let store = Arc::clone(&hosted.state.store);
         Self {
             hosted,
             changed: ChangedObjects::new(store, vec![&VALIDATING_ADMISSION_POLICY]),
+            changes: kinds.changes(),
             kinds,
+            followed: HashMap::new(),
         }
     }
 
-    /// Checks every policy that has changed since the last call and whose generation was not checked yet.
+    /// Changes whenever policies may have to be checked that have not changed themselves.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
+    /// Checks every policy that has changed since the last call and whose generation was not checked yet, and those whose kinds have
+    /// changed. Returns why policies could not be checked yet; they are tried again by the next call.
     ///
     /// # Errors
     ///
     /// [`ReconcileError`], of the first write that failed.
-    pub async fn reconcile(&mut self) -> Result<(), ReconcileError> {
+    pub async fn reconcile(&mut self) -> Result<Option<String>, ReconcileError> {
         self.changed.collect().await?;
-        while let Some(changed) = self.changed.next(None).await? {
-            if let Some(policy) = changed.object.as_ref().map(Object::stored)
-                && metadata::generation(policy) > observed(policy)
-            {
-                match self.write(&changed.name, policy).await {
-                    Err(error) if !error.is_race() => return Err(error),
-                    _ => {}
-                }
+        if self.changes.has_changed().unwrap_or_default() {
+            self.changes.borrow_and_update();
+            let mut names: Vec<&String> = self.followed.keys().collect();
+            names.sort_unstable();
+            for name in names {
+                self.changed.add(&VALIDATING_ADMISSION_POLICY, name);
             }
-            self.changed.done(&changed);
         }
-        Ok(())
+        let (mut last, mut lack) = (None, None);
+        while let Some(changed) = self.changed.next(last.as_ref()).await? {
+            match self.check(&changed).await? {
+                Checked::Done => self.changed.done(&changed),
+                Checked::Waits(why) => lack = Some(format!("{}: {why}", changed.name)),
+            }
+            last = Some(changed);
+            // There may be many policies, and reading one is work.
+            tokio::task::yield_now().await;
+        }
+        Ok(lack)
     }
 
-    async fn write(&self, name: &str, policy: &Value) -> Result<(), ReconcileError> {
-        let kind = &VALIDATING_ADMISSION_POLICY;
+    async fn check(&mut self, changed: &ChangedObject) -> Result<Checked, ReconcileError> {
+        let Some(policy) = changed.object.as_ref().map(Object::stored) else {
+            self.followed.remove(&changed.name);
+            return Ok(Checked::Done);
+        };
+        let is_observed = metadata::generation(policy) <= observed(policy);
+        let known = match self.kinds.kinds_of(policy) {
+            Ok(known) => known,
+            Err(why) => return Ok(Checked::Waits(why)),
+        };
+        let checked = self.followed.get(&changed.name).copied();
+        if is_observed && (known.version.is_none() || known.version == checked) {
+            return Ok(Checked::Done);
+        }
+        let warnings = warnings(&changed.name, policy, known.kinds).await?;
+        if !is_observed || warnings != stored_warnings(policy) {
+            match self.write(&changed.name, policy, &warnings).await {
+                // The watch tells that it has changed.
+                Err(error) if error.is_race() => return Ok(Checked::Done),
+                written => written?,
+            }
+        }
+        match known.version {
+            Some(version) => self.followed.insert(changed.name.clone(), version),
+            None => self.followed.remove(&changed.name),
+        };
+        Ok(Checked::Done)
+    }
+
+    async fn write(
+        &self,
+        name: &str,
+        policy: &Value,
+        warnings: &[Value],
+    ) -> Result<(), ReconcileError> {
+        let kind: &Kind = &VALIDATING_ADMISSION_POLICY;
         let mut checked = json!({});
-        let (copy, kinds) = (policy.clone(), self.kinds.clone());
-        let checking = background::run(move || expression_warnings(&copy, &kinds));
-        let warnings = checking.await.map_err(|error| ReconcileError::TypeChecks {
-            policy: name.to_owned(),
-            why: error.to_string(),
-        })?;
         if !warnings.is_empty() {
             checked["expressionWarnings"] = json!(warnings);
         }
@@ -83,6 +171,25 @@ impl TypeCheckWriter {
             .call(Method::PATCH, &path, &query, apply, Some(&body))
             .await
     }
+}
+
+/// What the checker says about a policy, on a thread of its own.
+async fn warnings(
+    name: &str,
+    policy: &Value,
+    kinds: Arc<dyn PolicyKinds>,
+) -> Result<Vec<Value>, ReconcileError> {
+    let copy = policy.clone();
+    let checking = background::run(move || expression_warnings(&copy, &*kinds));
+    checking.await.map_err(|error| ReconcileError::TypeChecks {
+        policy: name.to_owned(),
+        why: error.to_string(),
+    })
+}
+
+fn stored_warnings(policy: &Value) -> &[Value] {
+    let stored = &policy["status"]["typeChecking"]["expressionWarnings"];
+    stored.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The generation that was checked last.
