@@ -12,8 +12,9 @@ use fairgate_core::sync::{Mutex, lock};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 use crate::{
-    cluster_state::ClusterState, definitions::CustomDefinitions, published::PublishedPolicies,
-    upstream_objects::UpstreamReader, waiting_places::WaitingPlaces, workers::WorkerPool,
+    cluster_state::ClusterState, definitions::CustomDefinitions, known_revisions::KnownRevisions,
+    published::PublishedPolicies, upstream_objects::UpstreamReader, waiting_places::WaitingPlaces,
+    workers::WorkerPool,
 };
 use fairgate_admission::{AdmissionMode, AdmissionRecorder};
 
@@ -63,6 +64,8 @@ pub struct Admitter {
     /// How long a request waits until the policies, or its resource, are known.
     pub(crate) ready_limit: Duration,
     pub(crate) failures: LogLimit,
+    /// Revisions of the upstream.
+    pub(crate) revisions: KnownRevisions,
     /// Requests that wait for discovery.
     pub(crate) waiting: Arc<WaitingPlaces>,
 }
@@ -81,11 +84,13 @@ impl Admitter {
             definitions: Arc::default(),
             body_budget: settings.body_budget,
             budgets: Mutex::default(),
-            guard: settings.guard,
+            // Only what is enforced can be guarded.
+            guard: settings.guard && settings.mode == AdmissionMode::Enforce,
             clock: settings.clock,
             workers,
             ready_limit: READY_LIMIT,
             failures: LogLimit::new(10),
+            revisions: KnownRevisions::default(),
             waiting: Arc::default(),
         })
     }

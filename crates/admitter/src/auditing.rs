@@ -1,35 +1,38 @@
-//! Audit mode: a request is forwarded at once, and judged meanwhile.
+//! Audit mode: a request is forwarded at once, and judged meanwhile, by what was stored before it.
+//!
+//! A request that waits for the upstream's answer holds its body and what was read for it, which are counted, but no
+//! [place](crate::audit_places) among those that are judged.
 
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc, sync::Arc};
 
+use fairgate_apiserver::ApiResponse;
 use fairgate_call::{Call, Refusal, Reply};
-use tokio::sync::oneshot;
+use http::StatusCode;
+use serde_json::Value;
 use tower::Service;
 
 use crate::{
+    audit_answer::{AnswerSender, AnsweredObject, AuditAnswer, ReadBodies},
+    audit_places::AuditPlace,
+    body_budget::ReadFailure,
+    decoded::decoded_bytes,
+    deletions,
     dry_run::NoDryRuns,
-    evaluate::{Evaluated, Evaluation, OldRead, Unjudged},
+    evaluate::{Evaluated, Evaluation, Unjudged},
+    known_revisions::KnownRevision,
+    late_errors,
+    object_name::ObjectName,
+    old_read::OldRead,
+    reply_copy::CountedReply,
+    responses::RefusedRequest,
     side::{AdmissionSide, JUDGE_LIMIT},
+    upstream_objects::StoredObject,
+    write_request::WriteVerb,
 };
 
-/// How many requests of a core may be judged while they are already forwarded.
-const MAX_AUDITS: usize = 256;
-
-/// A request while it is counted among those that are judged in the background.
-struct CountedAudit(Rc<AdmissionSide>);
-
-impl CountedAudit {
-    fn new(side: &Rc<AdmissionSide>) -> Self {
-        side.audits.set(side.audits.get() + 1);
-        Self(Rc::clone(side))
-    }
-}
-
-impl Drop for CountedAudit {
-    fn drop(&mut self) {
-        self.0.audits.set(self.0.audits.get() - 1);
-    }
-}
+/// What an audited request holds in memory besides its body and its objects, at most, in bytes.
+const AUDIT_BYTES: usize = 4 << 10;
+const TOO_MANY: &str = "too many requests are being judged";
 
 impl AdmissionSide {
     /// Forwards a request whose body was read, and judges it meanwhile.
@@ -43,68 +46,416 @@ impl AdmissionSide {
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        let is_busy = self.audits.get() >= MAX_AUDITS;
-        if let (Ok(()), false) = (&read, is_busy) {
-            let counted = CountedAudit::new(&self);
-            let is_answered = Rc::clone(&evaluation.is_answered);
-            let (sender, carried_out) = oneshot::channel();
-            evaluation.carried_out = Some(carried_out);
-            let named_by = evaluation.await_name();
-            let old = evaluation.start_read();
-            let audit = BackgroundAudit {
-                counted,
-                evaluation,
-                is_done: false,
-            };
-            fairgate_base::turns::spawn_local_boxed(audit.judge(old));
-            let mut reply = inner.call(call).await;
-            let is_success = |reply: &Reply| reply.status().is_success();
-            let is_done = reply.as_ref().is_ok_and(is_success);
-            if let (Ok(reply), Some(copy), true) = (&mut reply, named_by, is_done) {
-                reply.body_mut().hold(copy);
+        let read = read.and_then(|()| {
+            let has_room = evaluation.share.take_decoded(AUDIT_BYTES);
+            let no_room = || RefusedRequest::no_room(evaluation.output).into();
+            has_room.then_some(()).ok_or_else(no_room)
+        });
+        if let Err(unjudged) = read {
+            let record = self.recorded(&evaluation, Err(&unjudged));
+            self.admitter.recorder.record(record);
+            if let Unjudged::Inner(refusal) = unjudged {
+                return Err(refusal);
             }
-            // What the upstream refuses changes nothing.
-            let is_refused = |reply: &Reply| reply.status().is_client_error();
-            is_answered.set(!reply.as_ref().is_ok_and(is_refused));
-            let _ = sender.send(is_done);
-            return reply;
+            return inner.call(call).await;
         }
-        let unjudged = match read {
-            Err(unjudged) => unjudged,
-            Ok(()) => Unjudged::Failed("too many requests are being judged".to_owned()),
+        let bodies = read_bodies(&evaluation);
+        let now = self.admitter.clock.now();
+        let facts = &evaluation.plan.facts;
+        let known = self
+            .admitter
+            .revisions
+            .of(&facts.group, &facts.resource, now);
+        let (sender, answer) = AnswerSender::new(bodies, evaluation.share.another());
+        let is_answered = Rc::clone(&evaluation.is_answered);
+        let place = self.audits.try_take(&call.digest.user);
+        let old = place.as_ref().map(|_| evaluation.start_read());
+        let audit = BackgroundAudit {
+            side: Rc::clone(&self),
+            evaluation,
+            answer,
+            answered: None,
+            known,
+            is_done: false,
         };
-        let record = self.recorded(&evaluation, Err(&unjudged));
-        self.admitter.recorder.record(record);
-        if let Unjudged::Inner(refusal) = unjudged {
-            return Err(refusal);
-        }
-        inner.call(call).await
+        fairgate_base::turns::spawn_local_boxed(audit.judge(place, old));
+        let mut call_end = CallEnd {
+            is_answered,
+            is_refused: false,
+        };
+        let mut reply = inner.call(call).await;
+        call_end.is_refused = (reply.as_ref()).is_ok_and(|reply| reply.status().is_client_error());
+        drop(call_end);
+        sender.send(&mut reply);
+        reply
+    }
+}
+
+/// Notes at the end of a call that the upstream may have carried it out, also if the client left meanwhile. What it refuses changes
+/// nothing.
+struct CallEnd {
+    is_answered: Rc<Cell<bool>>,
+    is_refused: bool,
+}
+
+impl Drop for CallEnd {
+    fn drop(&mut self) {
+        self.is_answered.set(!self.is_refused);
+    }
+}
+
+/// Which bodies of the upstream's responses tell something of a request.
+fn read_bodies(evaluation: &Evaluation) -> ReadBodies {
+    match evaluation.plan.facts.verb {
+        WriteVerb::Update | WriteVerb::Patch | WriteVerb::Delete => ReadBodies::Successes,
+        WriteVerb::Create if evaluation.may_be_unnamed() => ReadBodies::Successes,
+        WriteVerb::Create => ReadBodies::Refusals,
+        WriteVerb::DeleteCollection | WriteVerb::Connect => ReadBodies::Never,
     }
 }
 
 /// A request that is judged although it is already forwarded. It is recorded also if the gateway stops before that is done.
 struct BackgroundAudit {
-    counted: CountedAudit,
+    side: Rc<AdmissionSide>,
     evaluation: Evaluation,
+    answer: AuditAnswer,
+    /// What the body of the answer says, once it was read.
+    answered: Option<AnsweredObject>,
+    /// The revisions that were known when the request began.
+    known: KnownRevision,
     is_done: bool,
 }
 
 impl BackgroundAudit {
-    async fn judge(mut self, old: OldRead) {
-        let none = None::<(&mut NoDryRuns, &Call)>;
-        let judging = self.evaluation.run(old, none);
-        let end = tokio::time::timeout(JUDGE_LIMIT, judging).await;
-        let end = end.unwrap_or_else(|_elapsed| Err(Unjudged::Failed("timed out".to_owned())));
+    /// `old` is being read if there was a place for that.
+    async fn judge(mut self, place: Option<AuditPlace>, old: Option<OldRead>) {
+        let end = self.verdict(place, old).await;
+        let end = self.settled(end).await;
         self.is_done = true;
         if !matches!(end, Err(Unjudged::Absent)) {
             self.record(end.as_ref());
         }
     }
 
+    /// What policies say of the request, whatever becomes of it.
+    async fn verdict(
+        &mut self,
+        place: Option<AuditPlace>,
+        old: Option<OldRead>,
+    ) -> Result<Evaluated, Unjudged> {
+        match self.evaluation.plan.facts.verb {
+            WriteVerb::Update | WriteVerb::Patch | WriteVerb::Delete => {
+                self.judge_change(place, old).await
+            }
+            WriteVerb::Create if self.evaluation.may_be_unnamed() => {
+                drop(place);
+                let reply = self.read_body().await?;
+                let _place = self.place(None).await?;
+                self.evaluation.take_name(reply).await?;
+                self.run(OldRead::None).await
+            }
+            WriteVerb::Create | WriteVerb::DeleteCollection | WriteVerb::Connect => {
+                let _place = self.place(place).await?;
+                self.run(OldRead::None).await
+            }
+        }
+    }
+
+    /// Judges a write of an object that was stored before.
+    async fn judge_change(
+        &mut self,
+        place: Option<AuditPlace>,
+        old: Option<OldRead>,
+    ) -> Result<Evaluated, Unjudged> {
+        let stated = self.evaluation.stated_version().await?;
+        let early = match old {
+            Some(old) => self.evaluation.stored(old).await,
+            None => Err(Unjudged::Failed(TOO_MANY.to_owned())),
+        };
+        let is_unanswered = self.answer.is_awaited();
+        if let Ok(Some(early)) = &early {
+            self.note_version(early.version());
+        }
+        if self.evaluation.is_apply() {
+            drop(place);
+            return self.judge_apply(early, is_unanswered).await;
+        }
+        let is_stated = |early: &StoredObject| Some(early.version()) == stated;
+        if self.evaluation.plan.facts.dry_run
+            || matches!(&early, Ok(Some(early)) if is_stated(early))
+        {
+            let _place = self.place(place).await?;
+            return self.run(OldRead::Known(early?)).await;
+        }
+        drop(place);
+        if let Some(stated) = stated {
+            drop(early);
+            return self.judge_stated(stated).await;
+        }
+        let status = self.answer.status().await;
+        self.check_refusal(status)?;
+        if status.is_some_and(|status| status.is_success()) {
+            self.read_body().await?;
+        }
+        let _place = self.place(None).await?;
+        let (mut early, failure) = match early {
+            Ok(early) => (early, None),
+            Err(failure) => (None, Some(failure)),
+        };
+        let read = early.as_ref().map(StoredObject::version);
+        let why = match self.bases(&mut early, status).await {
+            Ok(bases) => return self.run_each(bases, None).await,
+            Err(why) => why,
+        };
+        // What the upstream refuses changes nothing.
+        let is_refused = status.is_some_and(|status| status.is_client_error());
+        let version = self.answered.as_ref().and_then(|answered| answered.version);
+        let is_before = match (read, version) {
+            (Some(read), Some(version)) => read < version,
+            _ => true,
+        };
+        // It may have been taken as one of several bases of which the others could not be read.
+        let is_there = early.is_some() == read.is_some();
+        match failure {
+            Some(failure) => Err(failure),
+            None if is_there && (is_refused || is_unanswered && is_before) => {
+                self.run_by_early(early).await
+            }
+            None => Err(Unjudged::Failed(why)),
+        }
+    }
+
+    /// Judges a request by what was stored when it was forwarded, or shortly after that.
+    async fn run_by_early(&mut self, early: Option<StoredObject>) -> Result<Evaluated, Unjudged> {
+        let facts = &self.evaluation.plan.facts;
+        let is_marked = |pod: &StoredObject| deletions::may_be_under_way(&pod.value, facts);
+        if facts.verb == WriteVerb::Delete && early.as_ref().is_some_and(is_marked) {
+            let why = "the pod was already being deleted when it was read";
+            return Err(Unjudged::Failed(why.to_owned()));
+        }
+        self.run(OldRead::Known(early)).await
+    }
+
+    /// Judges a write that states a version of its object, but was carried out, or another one was, before the object was read.
+    async fn judge_stated(&mut self, stated: u64) -> Result<Evaluated, Unjudged> {
+        let status = self.answer.status().await;
+        self.check_refusal(status)?;
+        let _place = self.place(None).await?;
+        match self.evaluation.object_at(stated).await {
+            Ok(Some(found)) if found.version() == stated => {
+                self.run(OldRead::Known(Some(found))).await
+            }
+            Ok(_) => {
+                let why = "the stored object did not have the version that the request states";
+                Err(Unjudged::Failed(why.to_owned()))
+            }
+            Err(failure) => Err(Unjudged::Failed(too_late(&failure))),
+        }
+    }
+
+    /// Judges a server-side apply by the object that it has made.
+    async fn judge_apply(
+        &mut self,
+        early: Result<Option<StoredObject>, Unjudged>,
+        is_unanswered: bool,
+    ) -> Result<Evaluated, Unjudged> {
+        if self.evaluation.plan.facts.dry_run {
+            let why = "a dry run of server-side apply cannot be judged in audit mode";
+            return Err(Unjudged::Failed(why.to_owned()));
+        }
+        let status = self.answer.status().await;
+        let Some(status) = status.filter(StatusCode::is_success) else {
+            return Err(Unjudged::Absent);
+        };
+        self.read_body().await?;
+        let version = self.answered.as_ref().and_then(|answered| answered.version);
+        let _place = self.place(None).await?;
+        let change =
+            self.evaluation
+                .applied_change(early, is_unanswered, status, version, self.known);
+        let (bases, made) = in_time(change).await?;
+        self.evaluation.share.join(made.share);
+        self.run_each(bases, Some(made.value)).await
+    }
+
+    /// What a successful write may be based on, or why that is not known.
+    async fn bases(
+        &mut self,
+        early: &mut Option<StoredObject>,
+        status: Option<StatusCode>,
+    ) -> Result<Vec<Option<StoredObject>>, String> {
+        let unknown = || "the request was carried out before the stored object was read".to_owned();
+        let is_deletion = self.evaluation.plan.facts.verb == WriteVerb::Delete;
+        if status == Some(StatusCode::CREATED) && !is_deletion {
+            return Ok(vec![None]);
+        }
+        let Some(answered) = &self.answered else {
+            return Err(unknown());
+        };
+        let found = if let Some(version) = answered.version {
+            in_time(self.evaluation.possible_bases(early, version, self.known)).await
+        } else if is_deletion && answered.is_status {
+            in_time(self.evaluation.last_state(early, &answered.uid, self.known)).await
+        } else {
+            return Err(unknown());
+        };
+        let bases = found.map_err(|failure| too_late(&failure))?;
+        if bases.is_empty() {
+            return Err(unknown());
+        }
+        Ok(bases.into_iter().map(Some).collect())
+    }
+
+    /// Judges the request by each of the objects that it may be based on. Where the verdicts are not the same, there is none.
+    async fn run_each(
+        &mut self,
+        bases: Vec<Option<StoredObject>>,
+        made: Option<Value>,
+    ) -> Result<Evaluated, Unjudged> {
+        let plan = (bases.len() > 1).then(|| self.evaluation.plan.clone());
+        let mut first = None::<Result<Evaluated, Unjudged>>;
+        for base in bases {
+            if let (Some(_), Some(plan)) = (&first, &plan) {
+                self.evaluation.begin_again(plan);
+            }
+            if let (Some(made), Some(_)) = (&made, &plan)
+                && !self.evaluation.share.take_decoded(decoded_bytes(made))
+            {
+                return Err(RefusedRequest::no_room(self.evaluation.output).into());
+            }
+            self.evaluation.applied.clone_from(&made);
+            let end = self.run(OldRead::Known(base)).await;
+            match &first {
+                Some(first) if !says_same(first, &end) => {
+                    let why =
+                        "it is not known which version of the stored object it was carried out on";
+                    return Err(Unjudged::Failed(why.to_owned()));
+                }
+                Some(_) => {}
+                None => first = Some(end),
+            }
+        }
+        first.unwrap_or(Err(Unjudged::Absent))
+    }
+
+    /// Judges the request by a stored object.
+    async fn run(&mut self, old: OldRead) -> Result<Evaluated, Unjudged> {
+        let none = None::<(&mut NoDryRuns, &Call)>;
+        in_time(self.evaluation.run(old, none)).await
+    }
+
+    /// A place among the requests that are judged, if there is none yet.
+    async fn place(&self, place: Option<AuditPlace>) -> Result<AuditPlace, Unjudged> {
+        if let Some(place) = place {
+            return Ok(place);
+        }
+        let user = Arc::clone(&self.evaluation.plan.facts.user);
+        let taking = Rc::clone(&self.side.audits).take(user);
+        let taken = tokio::time::timeout(JUDGE_LIMIT, taking).await;
+        let too_many = || Unjudged::Failed(TOO_MANY.to_owned());
+        taken.ok().flatten().ok_or_else(too_many)
+    }
+
+    /// Reads the body of the answer, once the client has it. Returns it.
+    async fn read_body(&mut self) -> Result<Option<CountedReply>, Unjudged> {
+        let Some((body, share)) = self.answer.body().await else {
+            return Ok(None);
+        };
+        let (bytes, facts) = (body.clone(), self.evaluation.plan.facts.clone());
+        let read = move || AnsweredObject::read(&bytes, &facts);
+        let answered = self.evaluation.off_core(body.len(), read).await?;
+        if let Some(version) = answered.version {
+            self.note_version(version);
+        }
+        self.answered = Some(answered);
+        Ok(Some((body, share)))
+    }
+
+    /// The verdict, unless the upstream refuses the request before a server would ask its policies.
+    async fn settled(&mut self, end: Result<Evaluated, Unjudged>) -> Result<Evaluated, Unjudged> {
+        let end = end?;
+        let status = self.answer.status().await;
+        if self.answered.is_none() {
+            // It says what is stored now, or what was wrong.
+            self.read_body().await?;
+        }
+        if end.judged.checks.is_empty() && status != Some(StatusCode::NOT_FOUND) {
+            return Ok(end);
+        }
+        self.check_refusal(status)?;
+        if end.judged.refusal.is_some()
+            && status.is_some_and(|status| status.is_client_error())
+            && let Some(error) = self.evaluation.body_error(&end.judged).await
+        {
+            // Not the policies would have refused it. What the upstream has accepted was no error, whatever is known here.
+            let response = ApiResponse::error(&error, self.evaluation.output);
+            return Err(RefusedRequest::earlier(response).into());
+        }
+        Ok(end)
+    }
+
+    /// Whether the upstream's answer is one that a server gives before it asks its policies.
+    fn check_refusal(&self, status: Option<StatusCode>) -> Result<(), Unjudged> {
+        let facts = &self.evaluation.plan.facts;
+        let is_creation = facts.verb == WriteVerb::Create;
+        let answered = self.answered.as_ref();
+        let failed = |why: &str| Err(Unjudged::Failed(why.to_owned()));
+        match status {
+            Some(StatusCode::CONFLICT) if !is_creation => failed(
+                "the upstream refused it because of a conflict, which it finds before policies",
+            ),
+            Some(StatusCode::CONFLICT) if !late_errors::is_about_pods(facts) => {
+                if answered.is_none_or(|answered| answered.reason != "AlreadyExists") {
+                    return failed("the upstream refused it because of a conflict");
+                }
+                if matches!(self.evaluation.object_name, ObjectName::OfServer(_)) {
+                    return failed("the names that the upstream has tried are not known");
+                }
+                Ok(())
+            }
+            Some(StatusCode::UNPROCESSABLE_ENTITY)
+                if answered.is_some_and(|answered| answered.is_validation) =>
+            {
+                failed("the upstream found the object invalid, which it does before policies")
+            }
+            Some(StatusCode::NOT_FOUND) if !is_creation => Err(Unjudged::Absent),
+            Some(StatusCode::NOT_FOUND) if facts.subresource.is_empty() => {
+                failed("the upstream found no such resource or namespace")
+            }
+            Some(StatusCode::FORBIDDEN)
+                if answered.is_some_and(|answered| answered.is_unauthorized) =>
+            {
+                failed(
+                    "the upstream does not permit it to the user, which it finds before policies",
+                )
+            }
+            // Budgets say it after policies, flow control before.
+            Some(StatusCode::TOO_MANY_REQUESTS) if !late_errors::is_about_pods(facts) => {
+                failed("the upstream had no room for it before it came to policies")
+            }
+            Some(
+                StatusCode::UNAUTHORIZED
+                | StatusCode::PAYLOAD_TOO_LARGE
+                | StatusCode::METHOD_NOT_ALLOWED
+                | StatusCode::NOT_ACCEPTABLE
+                | StatusCode::UNSUPPORTED_MEDIA_TYPE
+                | StatusCode::SERVICE_UNAVAILABLE,
+            ) => failed("the upstream refused it before it came to policies"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the upstream has come to this revision.
+    fn note_version(&self, version: u64) {
+        let admitter = &self.side.admitter;
+        let (facts, now) = (&self.evaluation.plan.facts, admitter.clock.now());
+        let (group, resource) = (&facts.group, &facts.resource);
+        admitter.revisions.note(group, resource, version, now);
+    }
+
     fn record(&self, end: Result<&Evaluated, &Unjudged>) {
-        let side = &self.counted.0;
-        let record = side.recorded(&self.evaluation, end);
-        side.admitter.recorder.record(record);
+        let record = self.side.recorded(&self.evaluation, end);
+        self.side.admitter.recorder.record(record);
     }
 }
 
@@ -114,5 +465,26 @@ impl Drop for BackgroundAudit {
             let why = "the gateway stopped before it was judged";
             self.record(Err(&Unjudged::Failed(why.to_owned())));
         }
+    }
+}
+
+/// What is done while a place is taken.
+async fn in_time<T, E: From<String>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let done = tokio::time::timeout(JUDGE_LIMIT, work).await;
+    done.unwrap_or_else(|_elapsed| Err("timed out".to_owned().into()))
+}
+
+fn too_late(failure: &ReadFailure) -> String {
+    format!(
+        "the request was carried out before the stored object was read, which cannot be read as it was: {failure}"
+    )
+}
+
+/// Whether policies say the same of a request, by two objects that it may be based on.
+fn says_same(one: &Result<Evaluated, Unjudged>, other: &Result<Evaluated, Unjudged>) -> bool {
+    match (one, other) {
+        (Ok(one), Ok(other)) => one.judged.says_same(&other.judged),
+        (Err(Unjudged::Absent), Err(Unjudged::Absent)) => true,
+        _ => false,
     }
 }

@@ -46,6 +46,9 @@ pub trait ClusterState: ClusterObjects {
         subresource: &str,
     ) -> Option<Arc<ServedResource>>;
 
+    /// Whether the resources have been read at least once. Until then, [`resource`](Self::resource) finds none.
+    fn are_resources_known(&self) -> bool;
+
     /// Waits until the resources have been read by requests that began after this call, or fails with why they could not be read.
     /// All who wait share one reading. It may take longer than a request should wait.
     fn resources_read(&self) -> ResourcesRead<'_>;

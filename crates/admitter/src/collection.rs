@@ -1,6 +1,5 @@
 //! Deletions of collections: judges the stored objects page by page.
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
 };
 use fairgate_admission::AdmissionMode;
 use fairgate_base::tasks;
+use fairgate_core::digest::is_parameter;
 
 impl Evaluation {
     /// Judges each object of a collection. The request is refused if one of them must not be deleted; the objects after it
@@ -106,13 +106,12 @@ impl Evaluation {
 
     fn not_listed(&self, failure: ListFailure) -> Unjudged {
         match failure {
-            ListFailure::BadRequest(body) => {
+            ListFailure::Refused(code, body) => {
                 let refusal = DryRunRefusal {
                     retry_after: None,
                     warnings: Vec::new(),
                     body,
                 };
-                let code = StatusCode::BAD_REQUEST;
                 let mut refused = RefusedRequest::by_upstream(code, refusal, self.output);
                 refused.reason = reasons::MALFORMED;
                 refused.into()
@@ -124,10 +123,8 @@ impl Evaluation {
     /// The parameters of a collection's query that select objects.
     fn selectors(&self) -> String {
         let pairs = self.raw_query.split('&');
-        let selecting = pairs.filter(|pair| {
-            let key = pair.split('=').next().unwrap_or_default();
-            matches!(key, "labelSelector" | "fieldSelector")
-        });
+        let selecting =
+            pairs.filter(|pair| is_parameter(pair, &["labelSelector", "fieldSelector"]));
         selecting.collect::<Vec<_>>().join("&")
     }
 }

@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
+use fairgate_core::digest::is_parameter;
 use fairgate_upstream::path::push_segment;
 use http::{
     HeaderValue, Response, StatusCode, Uri,
@@ -19,9 +20,10 @@ use tower::Service;
 
 use crate::{
     conditional::{CarriedOut, RecordAtEnd, forget, guarded},
-    evaluate::{Evaluation, OldRead},
+    evaluate::Evaluation,
     guard::{JudgedItem, MAX_RETRIES},
     lack::Lack,
+    old_read::OldRead,
     responses::{RefusedRequest, reasons},
 };
 use fairgate_admission::WriteGuard;
@@ -108,17 +110,15 @@ impl Evaluation {
         let query = uri.query().unwrap_or_default();
         // What says which of the objects are meant, and by which list, has been taken into account.
         let replaced = [
-            "",
             "fieldSelector",
             "limit",
             "continue",
             "resourceVersion",
             "resourceVersionMatch",
         ];
-        let key = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
         let kept = query
             .split('&')
-            .filter(|pair| !replaced.contains(&key(pair).as_str()));
+            .filter(|pair| !pair.is_empty() && !is_parameter(pair, &replaced));
         let mut target = uri.path().to_owned();
         target.push('?');
         for pair in kept {

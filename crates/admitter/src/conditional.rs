@@ -11,10 +11,11 @@ use http_body_util::{BodyExt as _, Limited};
 use tower::Service;
 
 use crate::{
-    absent,
     dry_run::with_body,
-    evaluate::{Evaluation, OldRead},
+    evaluate::Evaluation,
     guard::{JudgedVersion, MAX_RETRIES, WriteCondition},
+    object_errors,
+    old_read::OldRead,
     plan::JudgePlan,
     responses::{RefusedRequest, reasons},
     workers::LARGE,
@@ -122,7 +123,7 @@ impl Evaluation {
                     record.cancel();
                     return Ok(CarriedOut::Changed(Box::new(call), old));
                 }
-                Ok(self.refuse(call, &self.modified()))
+                Ok(self.refuse(call, &object_errors::modified(&self.plan.facts)))
             }
             WriteCondition::Inserted((body, content_type)) => {
                 let guarded = guarded(&call, &body, content_type);
@@ -171,12 +172,6 @@ impl Evaluation {
             "the body cannot be made conditional on the stored object (admission.guard of fairgate): \
              send JSON without duplicate members",
         )
-    }
-
-    /// What the server says if a client states a version that is not that of the object.
-    fn modified(&self) -> StatusError {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
-        absent::conflict(&self.plan.facts, why)
     }
 }
 

@@ -1,18 +1,20 @@
 //! Objects in another version than the one of the request: policies see the version that their rules name.
 //!
-//! Known are the built-in kinds that have several versions on servers without alpha and beta versions, and custom resources whose
-//! versions have the same fields. Others are converted by code that only the upstream has.
+//! Known are the built-in kinds that a server can serve in several versions, and custom resources whose versions have the same
+//! fields. Others are converted by code that only the upstream has.
 //!
 //! Source: Kubernetes `apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go`.
 
 use std::sync::Arc;
 
 use fairgate_objects::conversion::BuiltInConversion;
+use fairgate_upstream::path::push_segment;
 use serde_json::{Value, json};
 
 use crate::{
     body_budget::{BodyShare, ReadFailure},
     facts::WriteFacts,
+    objects::name_of,
     upstream_objects::UpstreamReader,
 };
 
@@ -33,17 +35,45 @@ pub(crate) enum Conversion {
     /// All fields have the same names.
     SameFields,
     /// Of a built-in kind.
-    BuiltIn(&'static BuiltInConversion),
+    BuiltIn(BuiltInConversion),
 }
 
-/// Finds out how objects of a request are converted. For custom resources, their definition is read from the upstream.
+/// What is needed to convert the objects of a request.
+#[derive(Debug)]
+pub(crate) struct FoundConversion {
+    pub(crate) conversion: Conversion,
+    /// The old object in the other version, if that was read.
+    pub(crate) stored: Option<Value>,
+}
+
+/// Finds out how the objects of a request are converted, and reads what that takes from the upstream.
 ///
 /// The inner error is why they cannot be converted.
 ///
 /// # Errors
 ///
-/// The definition could not be read.
-pub(crate) async fn conversion(
+/// The definition of a custom resource, or the stored object, could not be read.
+pub(crate) async fn find(
+    upstream: &UpstreamReader,
+    facts: &WriteFacts,
+    old: Option<&Value>,
+    to: &KindParts,
+    share: BodyShare,
+) -> Result<Result<FoundConversion, String>, ReadFailure> {
+    let another = share.another();
+    let conversion = match conversion(upstream, facts, to, share).await? {
+        Ok(conversion) => conversion,
+        Err(why) => return Ok(Err(why)),
+    };
+    let stored = match old.filter(|_| conversion.is_from_narrower()) {
+        Some(old) => stored(upstream, facts, old, to, another).await?,
+        None => None,
+    };
+    Ok(Ok(FoundConversion { conversion, stored }))
+}
+
+/// How objects are converted. For custom resources, their definition is read.
+async fn conversion(
     upstream: &UpstreamReader,
     facts: &WriteFacts,
     to: &KindParts,
@@ -70,7 +100,49 @@ pub(crate) async fn conversion(
     )
 }
 
+/// The stored object in the other version as the upstream has it. `None` if it is not any more the one that was read as `old`.
+async fn stored(
+    upstream: &UpstreamReader,
+    facts: &WriteFacts,
+    old: &Value,
+    [group, version, _]: &KindParts,
+    share: BodyShare,
+) -> Result<Option<Value>, ReadFailure> {
+    let mut path = format!("/apis/{group}/{version}");
+    for (prefix, segment) in [
+        ("/namespaces/", &*facts.namespace),
+        (&*format!("/{}/", facts.resource), name_of(old)),
+    ] {
+        path.push_str(prefix);
+        push_segment(&mut path, segment);
+    }
+    let read = upstream.object(&path, share).await?;
+    let version = |of: &Value| of["metadata"]["resourceVersion"].clone();
+    let stored = read.map(|stored| stored.value);
+    Ok(stored.filter(|stored| version(stored) == version(old)))
+}
+
 impl Conversion {
+    /// Whether a stored object has something that the version of the request lacks.
+    fn is_from_narrower(self) -> bool {
+        matches!(self, Self::BuiltIn(conversion) if conversion.is_from_narrower())
+    }
+
+    /// An object that is of the other version already, as policies see it.
+    ///
+    /// # Errors
+    ///
+    /// It is not of that version.
+    pub(crate) fn read(self, object: Value) -> Result<Value, String> {
+        match self {
+            Self::BuiltIn(conversion) => {
+                let read = conversion.read(&object);
+                read.map_err(|error| error.to_string())
+            }
+            Self::SameFields => Ok(object),
+        }
+    }
+
     /// An object in the other version.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub(crate) fn choose(options: &mut Value, old: &Value, facts: &WriteFacts) {
     if grace_period(options).is_some_and(|period| period < 0) {
         set_grace_period(options, 1);
     }
-    let is_pod = facts.group.is_empty() && facts.resource == "pods" && facts.subresource.is_empty();
+    let is_pod = is_of_pod(facts);
     let metadata = &old["metadata"];
     if is_pod && metadata["deletionTimestamp"].is_null() {
         let period = grace_period_of_pod(options, old);
@@ -42,6 +42,32 @@ pub(crate) fn choose(options: &mut Value, old: &Value, facts: &WriteFacts) {
             set_grace_period(options, pending);
         }
     }
+}
+
+/// Whether the server may be about to delete a pod immediately, which it marks before: by the deletion that is judged, or another one.
+pub(crate) fn may_be_under_way(pod: &Value, facts: &WriteFacts) -> bool {
+    let metadata = &pod["metadata"];
+    is_of_pod(facts)
+        && !metadata["deletionTimestamp"].is_null()
+        && metadata["deletionGracePeriodSeconds"] == 0
+}
+
+/// Whether the deletion of a pod or a namespace that is being deleted already changes nothing: only a shorter grace period does.
+pub(crate) fn changes_nothing(options: Option<&Value>, old: &Value, facts: &WriteFacts) -> bool {
+    if old["metadata"]["deletionTimestamp"].is_null() {
+        return false;
+    }
+    if is_of_namespace(facts) {
+        let finalizers = old["spec"]["finalizers"].as_array();
+        return finalizers.is_some_and(|finalizers| !finalizers.is_empty());
+    }
+    let pending = old["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    let pending = pending.map_or(0, |pending| if pending < 0 { 1 } else { pending });
+    if !is_of_pod(facts) || pending == 0 {
+        return false;
+    }
+    let wanted = options.and_then(grace_period);
+    wanted.is_none_or(|wanted| if wanted < 0 { 1 } else { wanted } >= pending)
 }
 
 /// The grace period of a pod that is not being deleted yet: none for one that does not run.
@@ -68,6 +94,10 @@ fn grace_period(options: &Value) -> Option<i64> {
 
 fn set_grace_period(options: &mut Value, seconds: i64) {
     options["gracePeriodSeconds"] = json!(seconds);
+}
+
+fn is_of_pod(facts: &WriteFacts) -> bool {
+    facts.group.is_empty() && facts.resource == "pods" && facts.subresource.is_empty()
 }
 
 fn is_of_namespace(facts: &WriteFacts) -> bool {

@@ -6,6 +6,7 @@ use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fairgate_call::{Call, ClientBody, Refusal, Reply, ReplyBody, RequestProgress};
+use fairgate_core::digest::query_pairs;
 use http::{
     HeaderValue, Request, Response, StatusCode, Uri,
     header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WARNING},
@@ -183,7 +184,7 @@ fn call_is_dry(call: &Call) -> bool {
     call.request
         .uri()
         .query()
-        .is_some_and(|query| query.contains("dryRun"))
+        .is_some_and(|query| query_pairs(query).any(|(key, _)| key == "dryRun"))
 }
 
 /// The request as a dry run, whose response is JSON; `None` if its target would be too long.
@@ -257,6 +258,8 @@ impl DryRuns for NoDryRuns {
 
 #[cfg(test)]
 mod tests {
+    use fairgate_core::digest::MAX_PARAMETERS;
+
     use super::*;
 
     #[test]
@@ -271,5 +274,15 @@ mod tests {
         ] {
             assert_eq!(dry_target(&Uri::from_static(target)).unwrap(), dry);
         }
+    }
+
+    #[test]
+    fn no_number_of_parameters_makes_a_server_ignore_that_it_is_a_dry_run() {
+        let target = format!("/a?{}", vec!["a"; MAX_PARAMETERS].join("&"));
+        let dry = dry_target(&target.parse().unwrap()).unwrap();
+        let query = dry.query().unwrap();
+        // Go reads so many, or none.
+        assert!(query.split('&').count() <= 10_000);
+        assert!(query_pairs(query).any(|pair| pair == ("dryRun".to_owned(), "All".to_owned())));
     }
 }

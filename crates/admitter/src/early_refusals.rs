@@ -23,6 +23,14 @@ impl AdmissionSide {
         refused.reply(&[], &call.context)
     }
 
+    /// The reply to a request that is refused because the upstream has not told its resources.
+    pub(crate) fn unread(call: &Call) -> Reply {
+        let error = StatusError::unavailable(
+            "fairgate: the resources of the upstream have not been read yet, so it is not known what this request is about".to_owned(),
+        );
+        RefusedRequest::error(&error, reasons::FAILED, output(call)).reply(&[], &call.context)
+    }
+
     /// The reply to a request that is refused because the policies in force have not been confirmed for too long.
     pub(crate) fn stale(call: &Call) -> Reply {
         let error = StatusError::unavailable(

@@ -9,14 +9,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate_admission::{AdmissionOperation, Fidelity};
+use fairgate_admission::{AdmissionMode, AdmissionOperation, Fidelity};
 use fairgate_apiserver::{KnownAnswers, Output, StatusError, deletion_checks};
 use fairgate_base::tasks;
 use fairgate_call::{Call, Refusal};
 use fairgate_core::{digest::RequestInfo, time::Time};
+use fairgate_objects::codec::DecodedObject;
 use http::HeaderValue;
 use serde_json::{Value, json};
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::runtime::Handle;
 
 use crate::{
     abort_on_drop::AbortOnDrop,
@@ -33,6 +34,7 @@ use crate::{
     lack::Lack,
     object_name::ObjectName,
     objects::{self, PatchFormat},
+    old_read::OldRead,
     options,
     plan::JudgePlan,
     responses::{RefusedRequest, reasons},
@@ -57,6 +59,16 @@ pub(crate) struct Evaluation {
     /// The query as it was sent, or empty.
     pub(crate) raw_query: String,
     pub(crate) body: Bytes,
+    /// The object in the body, if it was decoded when the body was read, and is judged next.
+    pub(crate) decoded: Option<DecodedObject>,
+    /// What was said of the duplicate fields that were removed from the body.
+    pub(crate) duplicates: Vec<String>,
+    /// Whether these are keys of YAML.
+    pub(crate) are_yaml: bool,
+    /// The refusal of strict validation for these.
+    pub(crate) strict_refusal: Option<StatusError>,
+    /// Whether the response says nothing of the body's fields, since the server would not have come to them.
+    pub(crate) is_silent: Cell<bool>,
     pub(crate) output: Output,
     pub(crate) share: BodyShare,
     /// The stored object by which it is judged.
@@ -69,8 +81,8 @@ pub(crate) struct Evaluation {
     /// Whether the upstream has carried out the request itself: what is read from then on is too new, unless the request is
     /// a dry run.
     pub(crate) is_answered: Rc<Cell<bool>>,
-    /// In audit mode, receives whether the upstream has carried out the request successfully.
-    pub(crate) carried_out: Option<oneshot::Receiver<bool>>,
+    /// In audit mode, the object that an apply has made.
+    pub(crate) applied: Option<Value>,
 }
 
 /// What policies say, and how that was found out.
@@ -113,33 +125,15 @@ pub(crate) enum Unjudged {
     Inner(Refusal),
 }
 
-impl From<RefusedRequest> for Unjudged {
-    fn from(refused: RefusedRequest) -> Self {
-        Self::Refused(Box::new(refused))
+impl From<String> for Unjudged {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
     }
 }
 
-/// The stored object, which is being read.
-pub(crate) enum OldRead {
-    /// The request has none.
-    None,
-    Reading(ReadTask),
-    /// It has been read already.
-    Known(Option<StoredObject>),
-}
-
-pub(crate) type ReadTask = AbortOnDrop<Result<Option<StoredObject>, ReadFailure>>;
-
-impl OldRead {
-    pub(crate) async fn end(self) -> Result<Option<StoredObject>, ReadFailure> {
-        match self {
-            Self::None => Ok(None),
-            Self::Known(object) => Ok(object),
-            Self::Reading(mut task) => {
-                let read = (&mut task.0).await;
-                read.unwrap_or_else(|error| Err(error.to_string().into()))
-            }
-        }
+impl From<RefusedRequest> for Unjudged {
+    fn from(refused: RefusedRequest) -> Self {
+        Self::Refused(Box::new(refused))
     }
 }
 
@@ -188,7 +182,6 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
-        self.read_awaited_name().await?;
         let mut dry = dry;
         let first = dry.as_mut().map(|(runs, call)| (&mut **runs, *call));
         let seen = self.dry_object(first).await?;
@@ -236,13 +229,12 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<Evaluated, Unjudged> {
         self.set_write_options();
-        let format = objects::patch_format(&self.content_type);
-        let is_apply = matches!(format, Ok(PatchFormat::Apply));
-        if is_apply && let Some(carried_out) = self.carried_out.take() {
-            return self.after_apply(old, carried_out).await;
-        }
         let old = self.old(old).await?;
-        if is_apply {
+        if let Some(applied) = self.applied.take() {
+            self.plan.fidelity = Fidelity::Completed;
+            return self.judge(Some(applied), old).await;
+        }
+        if self.is_apply() {
             let (object, reply) = self.applied(dry).await?;
             let mut end = self.judge(Some(object), old).await?;
             end.reply = reply;
@@ -255,6 +247,7 @@ impl Evaluation {
         let mut end = if let Some(found) = seen.object {
             self.judge(Some(found), Some(old)).await?
         } else {
+            let format = objects::patch_format(&self.content_type);
             let format = format.map_err(|error| self.bad(&error))?;
             let reading = BodyReading::Patch(format);
             self.judge_body(reading, Some(old)).await?
@@ -269,6 +262,12 @@ impl Evaluation {
             return Err(Unjudged::Absent);
         };
         self.check_deletion(&old)?;
+        let is_audit = self.admitter.mode == AdmissionMode::Audit;
+        let options = self.plan.facts.options.as_ref();
+        if is_audit && deletions::changes_nothing(options, &old, &self.plan.facts) {
+            // The server does not ask its policies.
+            return Err(Unjudged::Absent);
+        }
         if let Some(mut options) = self.plan.facts.options.take() {
             deletions::choose(&mut options, &old, &self.plan.facts);
             self.plan.facts.options = Some(options);
@@ -291,6 +290,12 @@ impl Evaluation {
             self.plan.facts.set_kind("v1", kind);
         }
         self.judge(Some(object), None).await
+    }
+
+    /// Whether it is a server-side apply.
+    pub(crate) fn is_apply(&self) -> bool {
+        let format = objects::patch_format(&self.content_type);
+        self.plan.facts.verb == WriteVerb::Patch && matches!(format, Ok(PatchFormat::Apply))
     }
 
     fn set_write_options(&mut self) {
@@ -350,6 +355,7 @@ impl Evaluation {
         let schema = self.custom_schema().await?;
         Ok(BodyObject {
             bytes: self.body.clone(),
+            decoded: None,
             reading,
             fidelity: self.plan.fidelity,
             strategy: self.strategy(schema.as_deref()),
@@ -357,7 +363,9 @@ impl Evaluation {
             fresh: Fresh::new(self.admitter.clock.unix_seconds()),
             is_new: self.plan.facts.verb == WriteVerb::Create,
             name: self.name_source(),
+            owner: self.plan.owner.clone(),
             has_defaults: self.plan.reads_defaults,
+            strictness: self.strictness(),
         })
     }
 
@@ -380,12 +388,16 @@ impl Evaluation {
         reading: BodyReading,
         old: Option<Value>,
     ) -> Result<Evaluated, Unjudged> {
-        let body = self.body_object(reading).await?;
+        let mut body = self.body_object(reading).await?;
+        let decoded = self.decoded.take();
         if !body.is_large() && self.share.text_bytes() <= LARGE {
+            body.decoded = decoded;
             let read = body.read(&mut self.plan.facts, old.as_ref());
             let object = read.map_err(|error| self.bad(&error))?;
             return self.judge(Some(object), old).await;
         }
+        // It is read again on the thread, and not held decoded until then.
+        drop(decoded);
         let mut job = self.job(None, old);
         job.body = Some(body);
         let end = self.admitter.judge(job, true, &self.control).await;
@@ -407,7 +419,6 @@ impl Evaluation {
     /// The stored object. If there is none, the request creates it.
     async fn old(&mut self, read: OldRead) -> Result<Option<Value>, Unjudged> {
         let stored = self.stored(read).await?;
-        self.check_unanswered()?;
         Ok(self.as_old(stored))
     }
 
@@ -442,9 +453,12 @@ impl Evaluation {
         if self.plan.fidelity < Fidelity::DryRun && !is_unknown {
             return Ok(DrySeen::default());
         }
+        // What the dry run shows is judged.
+        self.decoded = None;
         if is_unknown {
             self.check_dry_runs()?;
         }
+        self.check_duplicates()?;
         let seen = match dry {
             Some((dry, call)) => self.dry_run(dry, call).await?,
             None => DrySeen::default(),
@@ -470,7 +484,10 @@ impl Evaluation {
             return Err(failed("server-side apply can only be judged by a dry run"));
         };
         self.plan.fidelity = Fidelity::DryRun;
-        let seen = self.dry_run(dry, call).await?;
+        // An apply that fails says nothing of duplicate fields.
+        let seen = self.dry_run(dry, call).await;
+        let seen = seen.inspect_err(|_| self.is_silent.set(true))?;
+        self.check_duplicates()?;
         let applied = seen.object;
         let applied = applied.ok_or_else(|| failed("the dry run of the apply returned no object"));
         Ok((applied?, seen.reply))

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use crate::{
     cluster_state::{ResourceKind, ServedResource},
+    findings::BodyFindings,
     write_request::{ForwardedWrite, WriteVerb},
 };
 
@@ -37,10 +38,14 @@ pub(crate) struct WriteFacts {
     pub(crate) kind: [String; 3],
     pub(crate) user: Arc<User>,
     pub(crate) dry_run: bool,
+    /// Whether the body states a version that the stored object must have; false before it was read.
+    pub(crate) states_version: bool,
     /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`; none for upgrades.
     pub(crate) options: Option<Value>,
     /// The resource as the upstream serves it, if that is known.
     pub(crate) served: Option<Arc<ServedResource>>,
+    /// What the server would say of the body before it asks its policies.
+    pub(crate) findings: BodyFindings,
 }
 
 impl WriteFacts {
@@ -62,8 +67,10 @@ impl WriteFacts {
             kind: [kind.group, kind.version, kind.kind].map(str::to_owned),
             user: Arc::clone(user),
             dry_run: false,
+            states_version: false,
             options: None,
             served,
+            findings: BodyFindings::default(),
         }
     }
 

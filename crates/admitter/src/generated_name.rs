@@ -9,8 +9,6 @@
 //!
 //! Source: Kubernetes `apiserver/pkg/registry/generic/registry/store.go` and `apiserver/pkg/storage/names/generate.go`.
 
-use std::time::Duration;
-
 use fairgate_admission::Fidelity;
 use fairgate_apiserver::generated_name;
 use fairgate_call::{Call, Refusal, Reply, ReplyBody, RequestProgress};
@@ -25,13 +23,10 @@ use crate::{
     judged_object::WriteStrategy,
     object_name::{ChosenName, NameSource, ObjectName, name_in, prefix_of, says_taken, with_name},
     objects,
-    reply_copy::ReplyCopy,
+    reply_copy::CountedReply,
     responses::RefusedRequest,
     write_request::WriteVerb,
 };
-
-/// How long the name of an audited object is awaited.
-const NAME_LIMIT: Duration = Duration::from_secs(15);
 
 impl Evaluation {
     /// Chooses the name of the object, if a server would generate it and a policy reads it.
@@ -102,14 +97,12 @@ impl Evaluation {
         match &self.object_name {
             ObjectName::Chosen(_) => NameSource::Gateway,
             ObjectName::OfServer(name) => NameSource::Server(name.clone()),
-            ObjectName::OfClient | ObjectName::OfDryRun | ObjectName::Awaited(_) => {
-                NameSource::Client
-            }
+            ObjectName::OfClient | ObjectName::OfDryRun => NameSource::Client,
         }
     }
 
     /// Whether a server may generate the name of the object, and a policy reads it; found without decoding the body.
-    fn may_be_unnamed(&self) -> bool {
+    pub(crate) fn may_be_unnamed(&self) -> bool {
         let facts = &self.plan.facts;
         let is_creation = facts.verb == WriteVerb::Create && facts.subresource.is_empty();
         // In protobuf a field has no name, and where a text has escapes it may be written otherwise.
@@ -186,32 +179,18 @@ impl Evaluation {
         Ok(CarriedOut::NameTaken(Box::new(call)))
     }
 
-    /// If a server may generate the name of an audited object, and a policy reads it: has the name taken from the response. Returns what
-    /// copies that.
-    pub(crate) fn await_name(&mut self) -> Option<Box<ReplyCopy>> {
-        if !self.may_be_unnamed() {
-            return None;
-        }
-        let (copy, reply) = ReplyCopy::new(self.share.another());
-        self.object_name = ObjectName::Awaited(reply);
-        Some(copy)
-    }
-
-    /// Waits for the response that names an audited object. Where that has no name, because the request is refused for example,
-    /// the object gets one here, as a server would have given it one.
-    pub(crate) async fn read_awaited_name(&mut self) -> Result<(), Unjudged> {
-        let reply = match std::mem::take(&mut self.object_name) {
-            ObjectName::Awaited(reply) => reply,
-            other => {
-                self.object_name = other;
-                return Ok(());
-            }
-        };
+    /// Takes the name of an audited object from the response, if a server generates it and a policy reads it. Where that has no name,
+    /// because the request is refused for example, the object gets one here, as a server would have given it one.
+    ///
+    /// # Errors
+    ///
+    /// What is lacking for that.
+    pub(crate) async fn take_name(&mut self, reply: Option<CountedReply>) -> Result<(), Unjudged> {
         let Some(prefix) = self.prefix_of_read_name().await? else {
             return Ok(());
         };
         let mut found = None;
-        if let Ok(Ok((bytes, _counted))) = tokio::time::timeout(NAME_LIMIT, reply).await {
+        if let Some((bytes, _counted)) = reply {
             let facts = self.plan.facts.clone();
             let length = bytes.len();
             let read = move || name_in(&bytes, &facts);

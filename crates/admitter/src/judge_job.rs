@@ -11,14 +11,13 @@ use std::{
 
 use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, ClusterLookups,
-    EvaluationBudgets, PolicyUsage, RecordedCheck,
+    EvaluationBudgets, PolicyFields, PolicyUsage, RecordedCheck,
 };
 use fairgate_apiserver::{KnownAnswers, StatusError};
 use fairgate_base::clock::Clock;
-use fairgate_cel::CelJson;
+use fairgate_cel::{CelJson, JsonObject};
 use fairgate_core::time::Time;
 use http::StatusCode;
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
@@ -27,6 +26,7 @@ use crate::{
     cluster_state::ClusterState,
     decoded::decoded_bytes,
     facts::{WriteFacts, equivalents},
+    findings::FoundNamespace,
     judge_inputs::{JudgeInputs, MissingInputs, ReadInputs},
     published::ForwardedPolicies,
 };
@@ -70,9 +70,31 @@ pub(crate) struct JudgedWrite {
     pub(crate) warnings: Vec<String>,
     pub(crate) annotations: Vec<(String, String)>,
     pub(crate) checks: Vec<RecordedCheck>,
+    /// What policies may read of the object and a server may set in it.
+    pub(crate) set_by_server: Vec<PolicyFields>,
     pub(crate) usage: Vec<PolicyUsage>,
     /// The policies whose texts may quote a Secret.
     pub(crate) secret_params: Vec<String>,
+    /// The namespace of the request, if it was read for it.
+    pub(crate) namespace: Option<FoundNamespace>,
+}
+
+impl JudgedWrite {
+    /// Whether another one is recorded in the same words.
+    pub(crate) fn says_same(&self, other: &Self) -> bool {
+        let checks = |of: &Self| -> Vec<_> {
+            let checks = of.checks.iter();
+            let told = |check: &RecordedCheck| {
+                let texts = [&check.policy, &check.binding, &check.message, &check.reason];
+                (check.action, texts.map(String::clone))
+            };
+            checks.map(told).collect()
+        };
+        self.refusal == other.refusal
+            && self.warnings == other.warnings
+            && self.annotations == other.annotations
+            && checks(self) == checks(other)
+    }
 }
 
 impl JudgeJob {
@@ -82,7 +104,7 @@ impl JudgeJob {
     ///
     /// What the client gets if it cannot be read.
     pub(crate) fn read_body(&mut self) -> Result<(), StatusError> {
-        if let Some(body) = self.body.take() {
+        if let Some(mut body) = self.body.take() {
             let facts = Arc::make_mut(&mut self.facts);
             let object = body.read(facts, self.old_object.as_deref())?;
             self.object = Some(Arc::new(object));
@@ -147,10 +169,12 @@ impl JudgeJob {
             object: object.as_ref(),
             old_object: old_object.as_ref(),
         };
-        let judged = match verdict {
+        let mut judged = match verdict {
             Ok(verdict) => JudgedWrite::of(verdict, &attributes, objects),
             Err(abort) => JudgedWrite::aborted(&abort),
         };
+        let namespace = self.read.lookups.namespace(&facts.namespace);
+        judged.namespace = namespace.map(FoundNamespace::of);
         if inputs.was_stopped.get() {
             JudgePass::Interrupted
         } else {
@@ -161,7 +185,22 @@ impl JudgeJob {
 
 /// A value as expressions see it; it borrows the texts.
 fn read(value: &Value) -> CelJson<'_> {
-    CelJson::deserialize(value).unwrap_or(CelJson::Null)
+    match value {
+        Value::Null => CelJson::Null,
+        Value::Bool(flag) => CelJson::Bool(*flag),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => CelJson::Int(integer),
+            (None, Some(float)) => CelJson::Double(float),
+            (None, None) => CelJson::Null,
+        },
+        Value::String(text) => CelJson::String(text.into()),
+        Value::Array(items) => CelJson::Array(items.iter().map(read).collect()),
+        Value::Object(members) => {
+            let members = members.iter();
+            let members = members.map(|(name, value)| (name.into(), read(value)));
+            CelJson::Object(JsonObject::of_distinct(members.collect()))
+        }
+    }
 }
 
 impl JudgedWrite {
@@ -178,10 +217,12 @@ impl JudgedWrite {
         Self {
             refusal,
             checks: RecordedCheck::of(&verdict),
+            set_by_server: PolicyFields::of(&verdict, attributes, objects),
             usage: verdict.usage(),
             secret_params: verdict.secret_params,
             warnings: verdict.warnings,
             annotations: verdict.audit_annotations,
+            namespace: None,
         }
     }
 
@@ -208,7 +249,9 @@ impl JudgedWrite {
             let texts = [&check.policy, &check.binding, &check.message, &check.reason];
             size_of::<RecordedCheck>() + texts.into_iter().map(String::len).sum::<usize>()
         });
-        warnings + annotations + checks.sum::<usize>()
+        let fields = self.set_by_server.iter();
+        let fields = fields.map(|one| one.policy.len() + 48 + 8 * one.fields.len());
+        warnings + annotations + checks.sum::<usize>() + fields.sum::<usize>()
     }
 
     /// Keeps only the refusal and the sums for each policy.
@@ -216,6 +259,7 @@ impl JudgedWrite {
         self.warnings.clear();
         self.annotations.clear();
         self.checks.clear();
+        self.set_by_server.clear();
     }
 
     /// Adds what policies say about another object of the same request. The first refusal counts.
@@ -223,6 +267,7 @@ impl JudgedWrite {
         self.refusal = self.refusal.take().or(other.refusal);
         self.warnings.extend(other.warnings);
         self.checks.extend(other.checks);
+        self.set_by_server.extend(other.set_by_server);
         for policy in other.secret_params {
             if !self.secret_params.contains(&policy) {
                 self.secret_params.push(policy);
@@ -236,5 +281,30 @@ impl JudgedWrite {
         for one in other.usage {
             one.add_to(&mut self.usage);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize as _;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_read_as_its_text_is() {
+        let many: Value = (0..40)
+            .map(|at| (format!("k{}", at * 7 % 40), json!(at)))
+            .collect();
+        let value = json!({
+            "numbers": [0, -1, i64::MIN, i64::MAX, u64::MAX, 1.0, -0.0, 1e300, 1.5],
+            "texts": ["", "é", "\n"],
+            "others": [null, true, false, [], {}],
+            "many": many,
+        });
+        assert_eq!(
+            Ok(read(&value)),
+            CelJson::deserialize(&value).map_err(|_| ())
+        );
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     abort_on_drop::AbortOnDrop,
     admitter::Admitter,
     body_budget::ReadFailure,
-    conversion::{self, ConvertedObjects, KindParts},
+    conversion::{self, ConvertedObjects, FoundConversion, KindParts},
     decoded::decoded_bytes,
     facts::WriteFacts,
     judge_inputs::MissingInputs,
@@ -229,13 +229,14 @@ impl Admitter {
         control: &Handle,
     ) -> Result<ConvertedObjects, JudgeFailure> {
         let (upstream, facts, to) = (self.upstream.clone(), Arc::clone(&job.facts), kind.clone());
-        let share = job.share.another();
-        let finding = async move { conversion::conversion(&upstream, &facts, &to, share).await };
+        let (share, old) = (job.share.another(), job.old_object.clone());
+        let finding =
+            async move { conversion::find(&upstream, &facts, old.as_deref(), &to, share).await };
         let mut task = AbortOnDrop(tasks::spawn_with_result(control, finding));
         let found = (&mut task.0).await;
         let found = found.map_err(|error| JudgeFailure::Unread(error.to_string()))?;
-        let conversion = match found? {
-            Ok(conversion) => conversion,
+        let FoundConversion { conversion, stored } = match found? {
+            Ok(found) => found,
             Err(why) => {
                 let objects = Err(why);
                 return Ok(ConvertedObjects { kind, objects });
@@ -248,11 +249,14 @@ impl Admitter {
         }
         let to = kind.clone();
         let convert = move || {
-            let [object, old_object] = objects.map(|object| {
-                let object = object.map(|object| conversion.convert(&object, &to).map(Arc::new));
-                object.transpose()
-            });
-            Ok([object?, old_object?])
+            let [object, old_object] = objects;
+            let converted = |object: Arc<_>| conversion.convert(&object, &to);
+            let old_object = match stored {
+                Some(stored) => Some(conversion.read(stored)),
+                None => old_object.map(converted),
+            };
+            let object = object.map(converted).transpose()?;
+            Ok([object, old_object.transpose()?].map(|one| one.map(Arc::new)))
         };
         let objects = if bytes > LARGE {
             let user = Arc::clone(&job.facts.user);

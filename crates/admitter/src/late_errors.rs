@@ -113,7 +113,7 @@ fn is_late(facts: &WriteFacts, status: StatusCode, body: &[u8]) -> bool {
 }
 
 /// Whether a request evicts or binds a pod. Its body is no stored object.
-fn is_about_pods(facts: &WriteFacts) -> bool {
+pub(crate) fn is_about_pods(facts: &WriteFacts) -> bool {
     facts.group.is_empty()
         && matches!(
             (&*facts.resource, &*facts.subresource),

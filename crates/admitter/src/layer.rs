@@ -106,6 +106,12 @@ where
                     answer: Box::pin(std::future::ready(Ok(reply))),
                 };
             }
+            Concern::UnknownResource if !shared.admitter.cluster.are_resources_known() => {
+                let reply = AdmissionSide::unread(&call);
+                return Admitting::Judging {
+                    answer: Box::pin(std::future::ready(Ok(reply))),
+                };
+            }
             Concern::NotReady => false,
             Concern::Disguised | Concern::UnknownResource => true,
         };

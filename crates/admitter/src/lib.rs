@@ -15,7 +15,8 @@
 //! stored: from the body, from the patch, or by a dry run of the upstream. `judging` judges it, in several passes if the
 //! policies need what is not known, and on a worker thread if that takes long. The request is then refused, or forwarded.
 //!
-//! In audit mode the request is forwarded at once, and judged in the meantime. Nothing is refused, and there are no dry runs.
+//! In audit mode the request is forwarded at once, and judged in the meantime (`auditing`), by what was stored before it (`past_objects`). Nothing is
+//! refused, and there are no dry runs.
 //!
 //! [`AdmissionWaitLayer`] is outside of flow control: until the policies are known, requests wait there without a seat.
 //!
@@ -26,12 +27,13 @@
 //! - The stored object is read before the write: another client may change it in between, unless writes are guarded.
 //! - The name of an object that the server would generate is chosen before mutating admission, if a policy reads it
 //!   (`generated_name`). In audit mode it is the one in the response.
-//! - Of several versions of a resource, policies see the one that they name only for events, and for custom resources that
-//!   are not converted by a webhook. A policy for another version of other resources is configured wrongly for this request,
-//!   and its failure policy decides.
-//! - Deletions of pods and namespaces that are already being deleted are judged. kube-apiserver changes nothing then, and asks
-//!   no policy.
-//! - Without a dry run, policies come before the validation of the object. With one, an object that exists already is shown
+//! - Of several versions of a resource, policies see the one that they name only for the built-in kinds of Kubernetes 1.36, and for
+//!   custom resources that are not converted by a webhook. A policy for another version of other resources is configured wrongly
+//!   for this request, and the request is refused whatever its failure policy is.
+//! - Deletions of pods and namespaces that are already being deleted are judged, but not in audit mode. kube-apiserver changes nothing then,
+//!   and asks no policy.
+//! - Without a dry run, policies come before the validation of the object; what else a server finds out before them comes before a denial here, too
+//!   (`earlier`, `body_checks`). With one, an object that exists already is shown
 //!   to policies under another name, which is changed back.
 //! - Objects nest at most 512 levels deep.
 //!
@@ -41,8 +43,11 @@ mod abort_on_drop;
 mod absent;
 mod admitter;
 mod applied;
+mod audit_answer;
+mod audit_places;
 mod auditing;
 mod body_budget;
+mod body_checks;
 mod body_object;
 mod cluster_state;
 mod collection;
@@ -53,9 +58,11 @@ mod decoded;
 mod definitions;
 mod deletions;
 mod dry_run;
+mod earlier;
 mod early_refusals;
 mod evaluate;
 mod facts;
+mod findings;
 mod generated_name;
 mod guard;
 mod json_patch_version;
@@ -63,20 +70,26 @@ mod judge_inputs;
 mod judge_job;
 mod judged_object;
 mod judging;
+mod known_revisions;
 mod lack;
 mod late_errors;
 mod layer;
 mod match_inputs;
+mod object_errors;
 mod object_name;
 mod objects;
+mod old_read;
 mod options;
+mod past_objects;
 mod plan;
 mod published;
 mod recording;
+mod refusing;
 mod reply_copy;
 mod request_document;
 mod responses;
 mod side;
+mod static_resources;
 #[cfg(test)]
 mod tests;
 mod unknown_writes;

@@ -7,9 +7,8 @@ use fairgate_objects::{
     schema::meta_v1,
 };
 use serde_json::Value;
-use tokio::sync::oneshot;
 
-use crate::{facts::WriteFacts, objects, reply_copy::CountedReply};
+use crate::{facts::WriteFacts, objects};
 
 /// How many names a server tries.
 const ATTEMPTS: u32 = 8;
@@ -44,8 +43,6 @@ pub(crate) enum ObjectName {
     Chosen(ChosenName),
     /// It will be in the response to the client's own dry run.
     OfDryRun,
-    /// It will be in the response to the audited request.
-    Awaited(oneshot::Receiver<CountedReply>),
     /// The server has generated it.
     OfServer(String),
 }

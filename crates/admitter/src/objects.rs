@@ -6,7 +6,7 @@
 use fairgate_apiserver::StatusError;
 use fairgate_core::digest::RequestInfo;
 use fairgate_objects::{
-    codec::{self, BodyFormat, ExpectedType, json, yaml},
+    codec::{self, BodyFormat, EmptyValues, ExpectedType, FieldValidation, json, yaml},
     field_error::ApiFieldError,
     patch::{self, PatchError, Patched},
     schema::{Struct, built_in, canonical},
@@ -107,9 +107,24 @@ pub(crate) fn decode(
     facts: &WriteFacts,
     fidelity: Fidelity,
 ) -> Result<Value, StatusError> {
+    decode_strictly(format, body, facts, fidelity).map(|(value, _)| value)
+}
+
+/// The object in a body, and what strict decoding says of its fields. A body in JSON that is judged as it was sent, and kinds without a table
+/// have no unknown fields.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub(crate) fn decode_strictly(
+    format: BodyFormat,
+    body: &[u8],
+    facts: &WriteFacts,
+    fidelity: Fidelity,
+) -> Result<(Value, Vec<String>), StatusError> {
     let kind = facts.group_version_kind();
     let Some(shape) = built_in(kind.group, kind.version, kind.kind) else {
-        return decode_plain(format, body);
+        return decode_plain(format, body, kind.kind).map(|value| (value, Vec::new()));
     };
     if fidelity == Fidelity::AsSent && format == BodyFormat::Json {
         // Where a member is there twice, kube-apiserver merges both values, and so does the table.
@@ -117,7 +132,7 @@ pub(crate) fn decode(
             && read.duplicates.is_empty()
             && read.value.is_object()
         {
-            return Ok(read.value);
+            return Ok((read.value, Vec::new()));
         }
     }
     let decoded = decode_as(format, body, shape, [kind.group, kind.version, kind.kind]);
@@ -126,9 +141,9 @@ pub(crate) fn decode(
         let other = built_in("policy", "v1beta1", "Eviction").filter(|_| kind.kind == "Eviction");
         let other = other.map(|shape| {
             let read = decode_as(format, body, shape, ["policy", "v1beta1", "Eviction"]);
-            read.map(|mut value| {
+            read.map(|(mut value, problems)| {
                 value["apiVersion"] = json!(facts.api_version());
-                value
+                (value, problems)
             })
         });
         other.and_then(Result::ok).ok_or(error)
@@ -141,22 +156,23 @@ fn decode_as(
     body: &[u8],
     shape: &'static Struct,
     [group, version, kind]: [&str; 3],
-) -> Result<Value, String> {
+) -> Result<(Value, Vec<String>), String> {
     let expect = ExpectedType {
         group,
         version,
         kind,
         shape,
         scheme: codec::built_in_types(),
+        empty: EmptyValues::Kept,
     };
     let decoded = codec::decode_body(format, body, &expect, false);
     decoded
-        .map(|decoded| decoded.value)
+        .map(|decoded| (decoded.value, decoded.problems))
         .map_err(|error| error.to_string())
 }
 
 /// An object of a kind without a table.
-fn decode_plain(format: BodyFormat, body: &[u8]) -> Result<Value, StatusError> {
+fn decode_plain(format: BodyFormat, body: &[u8], kind: &str) -> Result<Value, StatusError> {
     let value = match format {
         BodyFormat::Json => json::parse(body)
             .map(|read| read.value)
@@ -168,13 +184,15 @@ fn decode_plain(format: BodyFormat, body: &[u8]) -> Result<Value, StatusError> {
             return Err(no_protobuf());
         }
     };
-    let value = value.map_err(StatusError::bad_request)?;
+    let value = value
+        .map_err(|error| StatusError::bad_request(codec::unreadable(format, &error, body, kind)))?;
     if value.is_object() {
         return Ok(value);
     }
-    Err(StatusError::bad_request(
-        "the body of the request is not an object",
-    ))
+    let checked = codec::check_custom_type(&value, body, ["", "", kind]);
+    let error = checked.err().map(|error| error.to_string());
+    let error = error.unwrap_or_else(|| "the body of the request is not an object".to_owned());
+    Err(StatusError::bad_request(error))
 }
 
 /// 415 for protobuf of a kind without a table.
@@ -192,6 +210,26 @@ pub(crate) fn delete_options(content_type: &str, body: &[u8]) -> Result<Value, S
     codec::decode_options(format, body).map_err(|error| StatusError::bad_request(error.to_string()))
 }
 
+/// The object that a patch makes of the stored one.
+pub(crate) struct PatchedObject {
+    pub(crate) value: Value,
+    /// What strict decoding says of the patch, and then of the object.
+    pub(crate) problems: Vec<String>,
+    patched: Patched,
+}
+
+impl PatchedObject {
+    /// The refusal of what the patch makes of the object.
+    pub(crate) fn refused(&self, why: String) -> StatusError {
+        refused_patch(&self.patched, why)
+    }
+}
+
+fn refused_patch(patched: &Patched, why: String) -> StatusError {
+    let error = ApiFieldError::patched(&patched.quoted(), why);
+    StatusError::invalid("", "", "", &[error])
+}
+
 /// Applies a patch to the stored object.
 ///
 /// # Errors
@@ -202,26 +240,40 @@ pub(crate) fn patched(
     old: &Value,
     body: &[u8],
     facts: &WriteFacts,
-) -> Result<Value, StatusError> {
-    const VALIDATION: codec::FieldValidation = codec::FieldValidation::Ignore;
+    validation: FieldValidation,
+) -> Result<PatchedObject, StatusError> {
     let kind = facts.group_version_kind();
     let shape = built_in(kind.group, kind.version, kind.kind);
     let patched = match (how, shape) {
-        (PatchFormat::Json, _) => patch::json_patch(old, body, VALIDATION),
-        (PatchFormat::Merge, _) => patch::merge_patch(old, body, VALIDATION),
-        (PatchFormat::Strategic, Some(shape)) => patch::strategic(shape, old, body, VALIDATION),
+        (PatchFormat::Json, _) => patch::json_patch(old, body, validation),
+        (PatchFormat::Merge, _) => patch::merge_patch(old, body, validation),
+        (PatchFormat::Strategic, Some(shape)) => patch::strategic(shape, old, body, validation),
         (PatchFormat::Strategic | PatchFormat::Apply, _) => return Err(unknown_patch()),
     };
-    let patched = patched.map_err(|error| match error {
+    let mut patched = patched.map_err(|error| match error {
         PatchError::BadRequest(text) => StatusError::bad_request(text),
         PatchError::TooLarge(text) => StatusError::too_large(&text),
         PatchError::Unprocessable => StatusError::unprocessable(),
         PatchError::Internal(text) => StatusError::internal(text),
     })?;
-    let Some(shape) = shape else {
-        return Ok(patched.value);
+    let mut problems = std::mem::take(&mut patched.problems);
+    let value = if let Some(shape) = shape {
+        let (value, unknown) = decode_patched(how, shape, &patched, facts)?;
+        problems.extend(unknown);
+        value
+    } else {
+        let value = patched.value.clone();
+        if !value.is_object() {
+            let checked = codec::check_type(&value, &facts.api_version(), kind.kind);
+            checked.map_err(|why| refused_patch(&patched, why))?;
+        }
+        value
     };
-    decode_patched(how, shape, &patched, facts)
+    Ok(PatchedObject {
+        value,
+        problems,
+        patched,
+    })
 }
 
 fn decode_patched(
@@ -229,27 +281,25 @@ fn decode_patched(
     shape: &'static Struct,
     patched: &Patched,
     facts: &WriteFacts,
-) -> Result<Value, StatusError> {
-    let refuse = |text: String| {
-        let error = ApiFieldError::patched(&patched.quoted(), text);
-        StatusError::invalid("", "", "", &[error])
-    };
+) -> Result<(Value, Vec<String>), StatusError> {
+    let refuse = |text: String| refused_patch(patched, text);
     let mut value = patched.value.clone();
     if how == PatchFormat::Strategic {
         codec::unstructured::restore(shape, &mut value).map_err(refuse)?;
     }
-    let [_, version, kind] = &facts.kind;
+    let [group, version, kind] = &facts.kind;
     if how != PatchFormat::Strategic {
-        codec::check_type(&value, &facts.api_version(), kind).map_err(refuse)?;
+        codec::check_patched_type(&value, [group, version, kind]).map_err(refuse)?;
     }
     let decoded = canonical::decode_version(shape, version, &value);
-    let mut value = decoded.map_err(|error| refuse(error.to_string()))?.value;
+    let decoded = decoded.map_err(|error| refuse(error.to_string()))?;
+    let mut value = decoded.value;
     value["apiVersion"] = json!(facts.api_version());
     value["kind"] = json!(kind);
-    Ok(value)
+    Ok((value, decoded.problems))
 }
 
-/// Adds what the gateway itself knows of an object that is written: version, kind and namespace of the URL.
+/// Adds version and kind to an object that states none.
 pub(crate) fn complete(object: &mut Value, facts: &WriteFacts) {
     let Value::Object(members) = object else {
         return;
@@ -261,14 +311,25 @@ pub(crate) fn complete(object: &mut Value, facts: &WriteFacts) {
             members.insert(key.to_owned(), json!(text));
         }
     }
+}
+
+/// Gives an object the namespace of the URL if it has none, and takes it from one that has no namespace, as the server does before
+/// it asks its policies, of patched objects too. Another namespace is an error that is found elsewhere.
+pub(crate) fn settle_namespace(object: &mut Value, facts: &WriteFacts) {
+    let Value::Object(members) = object else {
+        return;
+    };
     if facts.namespace.is_empty() || facts.is_namespace() {
+        if let Some(Value::Object(metadata)) = members.get_mut("metadata") {
+            metadata.remove("namespace");
+        }
         return;
     }
     let metadata = members.entry("metadata").or_insert_with(|| json!({}));
     if let Value::Object(metadata) = metadata {
-        let is_missing = metadata.get("namespace").is_none_or(|value| value == "");
-        if is_missing {
-            metadata.insert("namespace".to_owned(), json!(facts.namespace));
+        let namespace = metadata.entry("namespace").or_insert(Value::Null);
+        if namespace.is_null() || namespace == "" {
+            *namespace = json!(facts.namespace);
         }
     }
 }
@@ -278,9 +339,9 @@ pub(crate) fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// The content type of a request; empty if it has none, or if it is not UTF-8.
-pub(crate) fn content_type(headers: &http::HeaderMap) -> &str {
-    let value = headers.get(http::header::CONTENT_TYPE);
+/// A header of a request; empty if it has none, or if it is not UTF-8.
+pub(crate) fn header<'h>(headers: &'h http::HeaderMap, name: &http::HeaderName) -> &'h str {
+    let value = headers.get(name);
     value
         .and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
         .unwrap_or_default()
@@ -290,7 +351,7 @@ pub(crate) fn content_type(headers: &http::HeaderMap) -> &str {
 pub(crate) fn stored_path(path: &str, info: &RequestInfo) -> String {
     // The one subresource that can be written but not read.
     match info.subresource() {
-        b"finalize" => path.trim_end_matches("/finalize").to_owned(),
+        b"finalize" => path.strip_suffix("/finalize").unwrap_or(path).to_owned(),
         _ => path.to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! The options of a request, as policies see them: `request.options` of writes, and the object of upgrades.
 
-use fairgate_apiserver::Query;
+use fairgate_apiserver::{Query, StatusError, list_version};
 use fairgate_core::digest::RequestInfo;
 use fairgate_objects::codec::FieldValidation;
 use serde_json::{Map, Value, json};
@@ -24,13 +24,43 @@ impl QueryParameters {
         self.0.first("fieldManager").unwrap_or_default()
     }
 
-    /// How unknown and duplicate fields are handled. The upstream refuses values that it does not know.
+    /// The name by which the client owns the fields that it writes. Without one, the server takes the product in the user agent.
+    pub(crate) fn manager(&self, user_agent: &str) -> String {
+        match self.field_manager() {
+            "" => fairgate_apiserver::manager_of(user_agent),
+            named => named.to_owned(),
+        }
+    }
+
+    /// How unknown and duplicate fields are handled. The upstream refuses values that it does not know, before it says anything of fields.
     pub(crate) fn field_validation(&self) -> FieldValidation {
         match self.0.first("fieldValidation") {
-            Some("Ignore") => FieldValidation::Ignore,
+            None | Some("" | "Warn") => FieldValidation::Warn,
             Some("Strict") => FieldValidation::Strict,
-            _ => FieldValidation::Warn,
+            Some(_) => FieldValidation::Ignore,
         }
+    }
+
+    /// Checks what the options of a deletion without a body are read from, and where a collection is read.
+    ///
+    /// # Errors
+    ///
+    /// 400.
+    pub(crate) fn check_delete(&self, verb: WriteVerb, has_body: bool) -> Result<(), StatusError> {
+        if !has_body {
+            self.0.number("gracePeriodSeconds")?;
+        }
+        if verb == WriteVerb::DeleteCollection {
+            self.0.number("limit")?;
+            self.0.number("timeoutSeconds")?;
+        }
+        if verb == WriteVerb::DeleteCollection
+            && let Err(why) = list_version(self.0.text("resourceVersion"))
+        {
+            let message = format!("invalid resource version: {why}");
+            return Err(StatusError::bad_request(message));
+        }
+        Ok(())
     }
 
     /// The selector of fields; empty if there is none.

@@ -12,6 +12,7 @@ use crate::{
     match_inputs::MatchInputs,
     options::QueryParameters,
     published::ForwardedPolicies,
+    static_resources::static_resource,
     write_request::ForwardedWrite,
 };
 
@@ -27,6 +28,8 @@ pub(crate) struct JudgePlan {
     pub(crate) reads_name: bool,
     /// Whether a policy may read what has a default.
     pub(crate) reads_defaults: bool,
+    /// Who owns the fields of an object that the request creates; `None` if no policy reads that.
+    pub(crate) owner: Option<String>,
 }
 
 /// Whether any policy may match a request. Costs some searches in hash tables, and allocates nothing.
@@ -50,8 +53,10 @@ pub(crate) fn may_match(
     })
 }
 
-/// Whether a request is for a resource that is not known, and a policy may be about it as another version of one that is. Costs a
-/// search in a table if it is known.
+/// Whether a policy may be about a request, and the upstream must have told its resources for that to be judged. It must if the
+/// policy may be about it as another version of its resource, which is not known. Until the resources have been read for the first time,
+/// it must also if the resource is none of Kubernetes itself, or if the policy has params of a kind that is not known. Costs a search in
+/// a table if the upstream has told the resource.
 pub(crate) fn needs_discovery(
     admitter: &Admitter,
     policies: &ForwardedPolicies,
@@ -62,17 +67,32 @@ pub(crate) fn needs_discovery(
     if policies.set.is_empty() || is_known(cluster, write) {
         return false;
     }
-    let inputs = MatchInputs::new(cluster, &[]);
+    let served = served(cluster, write);
+    let served = served.as_deref();
+    let equivalents = equivalents(served);
+    let inputs = MatchInputs::new(cluster, &equivalents);
     operations(write).any(|operation| {
-        let attributes = write.attributes(operation, kind_of(None), user);
+        let attributes = write.attributes(operation, kind_of(served), user);
+        let lacks_resources = || {
+            let possible = policies.set.possible(&attributes, &inputs);
+            possible
+                .iter()
+                .any(|policy| served.is_none() || has_unknown_params(cluster, policy))
+        };
         !is_exempt(policies, &attributes)
-            && policies.set.may_match_another_version(&attributes, &inputs)
+            && (policies.set.may_match_another_version(&attributes, &inputs)
+                || !cluster.are_resources_known() && lacks_resources())
     })
+}
+
+fn has_unknown_params(cluster: &dyn ClusterState, policy: &PossiblePolicy<'_>) -> bool {
+    let mut kind = policy.param_kind.iter();
+    kind.any(|kind| cluster.param_scope(kind).is_err())
 }
 
 /// Whether the upstream is known to serve the resource of a request.
 pub(crate) fn is_known(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -> bool {
-    served(cluster, write).is_some()
+    discovered(cluster, write).is_some()
 }
 
 /// Whether no policy is about a request, whatever its rules say.
@@ -87,9 +107,23 @@ fn operations(write: &ForwardedWrite<'_>) -> impl Iterator<Item = AdmissionOpera
     std::iter::once(write.operation).chain(creates)
 }
 
-fn served(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -> Option<Arc<ServedResource>> {
+fn discovered(
+    cluster: &dyn ClusterState,
+    write: &ForwardedWrite<'_>,
+) -> Option<Arc<ServedResource>> {
     let of = write.resource;
     cluster.resource(of.group, of.version, of.resource, write.subresource)
+}
+
+/// The resource of a request as the upstream serves it; until its resources have been read, as every server of Kubernetes does.
+fn served(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -> Option<Arc<ServedResource>> {
+    let of = write.resource;
+    discovered(cluster, write).or_else(|| {
+        let is_unread = !cluster.are_resources_known();
+        is_unread
+            .then(|| static_resource(of.group, of.version, of.resource, write.subresource))
+            .flatten()
+    })
 }
 
 impl JudgePlan {
@@ -100,6 +134,7 @@ impl JudgePlan {
         write: &ForwardedWrite<'_>,
         user: &Arc<User>,
         query: &str,
+        user_agent: &str,
     ) -> Self {
         let served = served(cluster, write);
         let mut possible: Vec<PossiblePolicy<'_>> = Vec::new();
@@ -120,15 +155,17 @@ impl JudgePlan {
         let mut facts = WriteFacts::new(write, user, served);
         facts.dry_run = query.is_dry_run();
         let reads_defaults = possible.iter().any(|policy| policy.reads_defaults);
+        let reads_owners = possible.iter().any(|policy| policy.reads_owners);
         // A namespace has its name as a label, too.
         let reads_name = facts.is_namespace() || possible.iter().any(|policy| policy.reads_name);
         Self {
             policies: Arc::clone(policies),
             facts,
-            query,
             fidelity,
             reads_name,
             reads_defaults,
+            owner: reads_owners.then(|| query.manager(user_agent)),
+            query,
         }
     }
 }

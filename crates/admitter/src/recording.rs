@@ -56,6 +56,7 @@ pub(crate) fn record_of(
         annotations: judged.annotations,
         usage: judged.usage,
         secret_params: judged.secret_params,
+        set_by_server: judged.set_by_server,
         judging: end.map(|end| end.judging).unwrap_or_default(),
         total: admitter.clock.now().since(started),
     }

@@ -32,7 +32,11 @@ impl ReplyCopy {
 impl ReplyGuard for ReplyCopy {
     fn data(&mut self, data: &Bytes) {
         let fits = self.bytes.len() + data.len() <= MAX_RESPONSE;
-        if self.sender.is_some() && fits && self.share.take(data.len()) {
+        let is_wanted = self
+            .sender
+            .as_ref()
+            .is_some_and(|sender| !sender.is_closed());
+        if is_wanted && fits && self.share.take(data.len()) {
             self.bytes.extend_from_slice(data);
         } else {
             self.sender = None;

@@ -5,12 +5,15 @@
 //!
 //! Not here: what a document is ([`fairgate_objects::codec::request_document`]).
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
+use fairgate_admission::Fidelity;
 use fairgate_apiserver::StatusError;
 use fairgate_call::{Call, ClientBody};
 use fairgate_objects::{
     codec::{
-        self, BodyFormat, ExpectedType,
+        self, BodyFormat, DecodedObject, EmptyValues, ExpectedType,
         request_document::{self, DocumentError, DocumentType},
     },
     field_error::ApiFieldError,
@@ -24,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::{
     body_budget::MAX_BODY,
-    body_object::LARGE_YAML,
+    body_object::{BodyStrictness, LARGE_YAML},
     evaluate::{Evaluation, Unjudged},
     facts::WriteFacts,
     lack::Lack,
@@ -70,8 +73,16 @@ impl BodyPlan {
     }
 }
 
+/// A document that was read of a body.
+struct ReadDocument {
+    text: Bytes,
+    problems: Vec<String>,
+    refusal: Option<DocumentError>,
+    object: Option<DecodedObject>,
+}
+
 impl Evaluation {
-    /// Replaces the body of the request by its document. Returns what the client is to be warned of.
+    /// Replaces the body of the request by its document, and notes the duplicate fields that it no longer has.
     ///
     /// # Errors
     ///
@@ -80,30 +91,79 @@ impl Evaluation {
         &mut self,
         call: &mut Call,
         until: Instant,
-    ) -> Result<Vec<String>, Unjudged> {
+    ) -> Result<(), Unjudged> {
         let verb = self.plan.facts.verb;
         if verb == WriteVerb::Connect || self.body.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let plan = BodyPlan::of(verb, &self.content_type).map_err(|error| self.bad(&error))?;
         if plan.format == BodyFormat::Protobuf {
-            self.check_protobuf()?;
-            return Ok(Vec::new());
+            return self.check_protobuf();
         }
         let (facts, body) = (self.plan.facts.clone(), self.body.clone());
         let validation = self.plan.query.field_validation();
         let large = if plan.is_yaml() { LARGE_YAML } else { LARGE };
         let (format, patch) = (plan.format, plan.patch);
+        let decodes = self.is_judged_at_once();
         let read = move || {
             let ty = document_type(&facts, patch);
-            request_document::read(&ty, format, &body, validation)
+            let mut document = request_document::read(&ty, format, &body, validation)?;
+            let object = match ty {
+                DocumentType::Object(expect) if decodes => document.take_object(&expect),
+                _ => None,
+            };
+            Ok(ReadDocument {
+                text: match document.text {
+                    Cow::Borrowed(part) => body.slice_ref(part),
+                    Cow::Owned(text) => text.into(),
+                },
+                problems: document.problems,
+                refusal: document.refusal,
+                object,
+            })
         };
         let reading = self.off_core_above(large, self.body.len(), read);
         let read = tokio::time::timeout_at(until, reading).await;
         let read = read.unwrap_or(Err(Unjudged::Lacking(Lack::Time)))?;
         let document = read.map_err(|error| self.bad(&status_of(error)))?;
-        self.forward_instead(call, Some(plan.media), document.text.into())?;
-        Ok(document.problems)
+        self.forward_instead(call, Some(plan.media), document.text)?;
+        self.decoded = document.object;
+        self.duplicates = document.problems;
+        self.are_yaml = plan.is_yaml();
+        self.strict_refusal = document.refusal.map(status_of);
+        Ok(())
+    }
+
+    /// Whether the object in the body is judged before anything is waited for: so it may be decoded while the body is read, and is not
+    /// held decoded.
+    fn is_judged_at_once(&self) -> bool {
+        self.plan.facts.verb == WriteVerb::Create
+            && self.plan.fidelity == Fidelity::Completed
+            && self.body.len() <= LARGE
+    }
+
+    /// What becomes of unknown and duplicate fields when the body is read.
+    pub(crate) fn strictness(&self) -> BodyStrictness {
+        let is_one = self.are_yaml && !self.duplicates.is_empty();
+        BodyStrictness {
+            validation: self.plan.query.field_validation(),
+            duplicates: if is_one {
+                vec![request_document::yaml_problems(&self.duplicates)]
+            } else {
+                self.duplicates.clone()
+            },
+        }
+    }
+
+    /// Refuses a request for its duplicate fields, if strict validation does. Where the body is read here, that is done then.
+    ///
+    /// # Errors
+    ///
+    /// The refusal.
+    pub(crate) fn check_duplicates(&self) -> Result<(), Unjudged> {
+        self.strict_refusal
+            .as_ref()
+            .map_or(Ok(()), |error| Err(self.bad(error)))
     }
 
     /// Makes `text` the body of the request; `media` is its type, if that changes.
@@ -128,6 +188,7 @@ impl Evaluation {
         }
         *call.request.body_mut() = ClientBody::full(text.clone());
         self.body = text;
+        self.decoded = None;
         Ok(())
     }
 
@@ -163,6 +224,7 @@ fn document_type(facts: &WriteFacts, patch: Option<PatchFormat>) -> DocumentType
             kind: kind.kind,
             shape,
             scheme: codec::built_in_types(),
+            empty: EmptyValues::Kept,
         }),
         (None, _, None) => DocumentType::Unstructured {
             version: &facts.version,

@@ -47,6 +47,14 @@ impl RefusedRequest {
         }
     }
 
+    /// What a server says before it asks its policies.
+    pub(crate) fn earlier(response: ApiResponse) -> Self {
+        Self {
+            response,
+            reason: reasons::MALFORMED,
+        }
+    }
+
     /// The body is too long.
     pub(crate) fn too_long(output: Output) -> Self {
         let error = StatusError::too_large(&format!("limit is {MAX_BODY}"));

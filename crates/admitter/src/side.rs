@@ -4,27 +4,30 @@ use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fairgate_admission::{AdmissionMode, AdmissionRecord, Fidelity, GroupVersionKind};
-use fairgate_apiserver::{ApiRequest, HostedLayer, Output, StatusError, access, posted};
+use fairgate_apiserver::{ApiRequest, HostedLayer, Output, StatusError, posted};
 use fairgate_base::account::ByteBudget;
 use fairgate_call::{Call, Refusal, Reply, refusal_reply::REASON_HEADER};
 use fairgate_core::{
     digest::{RequestInfo, normalized_path, readable},
     time::Time,
 };
-use fairgate_upstream::{access_review::Attributes, path::push_segment};
+use fairgate_objects::codec::FieldValidation;
+use fairgate_upstream::path::push_segment;
 use http::{Method, StatusCode, header::UPGRADE};
 use tokio::{runtime::Handle, time::Instant};
 use tower::Service;
 
 use crate::{
     admitter::Admitter,
+    audit_places::AuditPlaces,
     body_budget::{self, BodyShare, BufferedBody},
     conditional::{CarriedOut, RecordAtEnd},
     dry_run::ThroughInner,
-    evaluate::{EarlyReply, Evaluated, Evaluation, OldRead, Unjudged},
+    evaluate::{EarlyReply, Evaluated, Evaluation, Unjudged},
     lack::Lack,
     object_name::ObjectName,
     objects,
+    old_read::OldRead,
     plan::{self, JudgePlan},
     published::ForwardedPolicies,
     recording::record_of,
@@ -37,7 +40,7 @@ use crate::{
 pub(crate) const JUDGE_LIMIT: Duration = Duration::from_secs(30);
 /// How long after its deadline a request is still judged: a dry run then ends at the same deadline with the answer of the
 /// layers further inside, which know whether the upstream still executes it.
-const GRACE: Duration = Duration::from_secs(1);
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// What the requests of one core share.
 #[derive(Debug)]
@@ -46,8 +49,8 @@ pub(crate) struct AdmissionSide {
     pub(crate) hosted: HostedLayer,
     pub(crate) control: Handle,
     budget: Arc<ByteBudget>,
-    /// How many requests are judged while they are already forwarded.
-    pub(crate) audits: Cell<usize>,
+    /// The places of requests that are judged while they are already forwarded.
+    pub(crate) audits: Rc<AuditPlaces>,
 }
 
 /// What policies have to do with a request.
@@ -74,7 +77,7 @@ impl AdmissionSide {
             admitter,
             hosted,
             control,
-            audits: Cell::new(0),
+            audits: AuditPlaces::new(),
         })
     }
 
@@ -194,7 +197,14 @@ impl AdmissionSide {
         };
         let query = call.request.uri().query().unwrap_or_default();
         let cluster = &*self.admitter.cluster;
-        let plan = JudgePlan::new(&policies, cluster, &write, &digest.user, query);
+        let plan = JudgePlan::new(
+            &policies,
+            cluster,
+            &write,
+            &digest.user,
+            query,
+            objects::header(call.request.headers(), &http::header::USER_AGENT),
+        );
         let output = output(&call);
         let mut evaluation = Evaluation {
             admitter: Arc::clone(&self.admitter),
@@ -203,10 +213,16 @@ impl AdmissionSide {
             started: self.admitter.clock.now(),
             plan,
             info: digest.info.clone(),
-            content_type: objects::content_type(call.request.headers()).to_owned(),
+            content_type: objects::header(call.request.headers(), &http::header::CONTENT_TYPE)
+                .to_owned(),
             path: call.request.uri().path().trim_end_matches('/').to_owned(),
             raw_query: query.to_owned(),
             body: Bytes::new(),
+            decoded: None,
+            duplicates: Vec::new(),
+            are_yaml: false,
+            strict_refusal: None,
+            is_silent: Cell::new(false),
             output,
             share: BodyShare::new(&self.budget, &digest.user),
             judged_version: None,
@@ -214,23 +230,19 @@ impl AdmissionSide {
             judged_items: Vec::new(),
             dry_warnings: Vec::new(),
             is_answered: Rc::default(),
-            carried_out: None,
+            applied: None,
         };
         let until = self.deadline(&call, evaluation.started);
         let read = self.read_body(&mut call, &mut evaluation, until).await;
         match self.admitter.mode {
             AdmissionMode::Audit => self.audit(call, evaluation, read, inner).await,
             AdmissionMode::Enforce => {
-                let document = match read {
+                let read = match read {
                     Ok(()) => evaluation.replace_body(&mut call, until).await,
                     Err(unjudged) => Err(unjudged),
                 };
-                let (read, problems) = match document {
-                    Ok(problems) => (Ok(()), problems),
-                    Err(unjudged) => (Err(unjudged), Vec::new()),
-                };
-                let mut reply = self.enforce(call, evaluation, read, inner).await?;
-                warn_of_body(&mut reply, &problems);
+                let mut reply = self.enforce(call, &mut evaluation, read, inner).await?;
+                warn_of_body(&mut reply, &evaluation);
                 Ok(reply)
             }
         }
@@ -240,7 +252,7 @@ impl AdmissionSide {
     async fn enforce<S>(
         &self,
         mut call: Call,
-        mut evaluation: Evaluation,
+        evaluation: &mut Evaluation,
         read: Result<(), Unjudged>,
         mut inner: S,
     ) -> Result<Reply, Refusal>
@@ -258,25 +270,18 @@ impl AdmissionSide {
             Err(unjudged)
         } else {
             let old = evaluation.start_read();
-            judged(&mut evaluation, old, &call, &mut inner, until).await
+            judged(evaluation, old, &call, &mut inner, until).await
         };
         let mut retries = 0;
         loop {
             let verdict = match end {
                 Ok(verdict) => verdict,
                 Err(unjudged) => {
-                    if !matches!(
-                        unjudged,
-                        Unjudged::Absent | Unjudged::Inner(Refusal::ClientGone)
-                    ) {
-                        let record = self.recorded(&evaluation, Err(&unjudged));
-                        self.admitter.recorder.record(record);
-                    }
-                    return self.not_judged(unjudged, call, &evaluation, inner).await;
+                    return self.not_judged(unjudged, call, evaluation, inner).await;
                 }
             };
-            let record = self.recorded(&evaluation, Ok(&verdict));
-            let carried = self.carry_out(verdict, record, &evaluation, call, &mut inner, retries);
+            let record = self.recorded(evaluation, Ok(&verdict));
+            let carried = self.carry_out(verdict, record, evaluation, call, &mut inner, retries);
             match carried.await? {
                 CarriedOut::Reply(reply) => return Ok(reply),
                 CarriedOut::Refused(call, refused) => {
@@ -288,7 +293,7 @@ impl AdmissionSide {
                     if let Some(plan) = &plan {
                         evaluation.begin_again(plan);
                     }
-                    end = judged(&mut evaluation, old, &call, &mut inner, until).await;
+                    end = judged(evaluation, old, &call, &mut inner, until).await;
                 }
                 CarriedOut::NameTaken(returned) => {
                     call = *returned;
@@ -299,7 +304,7 @@ impl AdmissionSide {
                     end = match in_time(until, choosing).await {
                         Ok(()) => {
                             let old = OldRead::None;
-                            judged(&mut evaluation, old, &call, &mut inner, until).await
+                            judged(evaluation, old, &call, &mut inner, until).await
                         }
                         Err(unjudged) => Err(unjudged),
                     };
@@ -322,14 +327,10 @@ impl AdmissionSide {
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
         let recorder = &*self.admitter.recorder;
-        let (judged, output) = (verdict.judged, evaluation.output);
-        if let Some((code, status)) = judged.refusal {
-            let warnings = &evaluation.dry_warnings;
-            let refused = RefusedRequest::denied(code, &status, warnings, output);
-            let (refused, warnings) = self.authorized(&call, refused, &judged.warnings).await;
-            recorder.record(record);
-            let reply = refused.reply(warnings, &call.context);
-            return Ok(CarriedOut::Reply(reply));
+        let judged = verdict.judged;
+        if let Some((code, status)) = &judged.refusal {
+            let reply = self.deny(&call, evaluation, (*code, status), &judged, record);
+            return Ok(CarriedOut::Reply(reply.await));
         }
         let mut record = RecordAtEnd::new(recorder, record);
         let mut reply = match verdict.reply {
@@ -354,9 +355,11 @@ impl AdmissionSide {
                 match carried? {
                     CarriedOut::Reply(reply) => reply,
                     CarriedOut::Refused(call, refused) => {
-                        let (refused, warnings) =
-                            self.authorized(&call, refused, &judged.warnings).await;
-                        refused.reply(warnings, &call.context)
+                        let until = self.deadline(&call, evaluation.started) + GRACE;
+                        match self.authorized(&call, evaluation, until).await {
+                            Ok(()) => refused.reply(&judged.warnings, &call.context),
+                            Err(forbidden) => forbidden.reply(&[], &call.context),
+                        }
                     }
                     again @ (CarriedOut::Changed(..) | CarriedOut::NameTaken(_)) => {
                         return Ok(again);
@@ -365,69 +368,15 @@ impl AdmissionSide {
             }
         };
         // A user who may not make the request learns nothing of policies.
-        let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+        let refusals = [
+            StatusCode::UNAUTHORIZED,
+            StatusCode::FORBIDDEN,
+            StatusCode::METHOD_NOT_ALLOWED,
+        ];
         if !refusals.contains(&reply.status()) {
             warnings::merge(reply.headers_mut(), &judged.warnings);
         }
         Ok(CarriedOut::Reply(reply))
-    }
-
-    /// What becomes of a request without a verdict.
-    async fn not_judged<S>(
-        &self,
-        unjudged: Unjudged,
-        call: Call,
-        evaluation: &Evaluation,
-        mut inner: S,
-    ) -> Result<Reply, Refusal>
-    where
-        S: Service<Call, Response = Reply, Error = Refusal>,
-    {
-        match unjudged {
-            // The gateway has read what the user may not know, such as the UID of the object.
-            Unjudged::Refused(refused) if refused.reason == reasons::MALFORMED => {
-                let (refused, _) = self.authorized(&call, *refused, &[]).await;
-                Ok(refused.reply(&[], &call.context))
-            }
-            Unjudged::Refused(refused) => Ok(refused.reply(&[], &call.context)),
-            Unjudged::Absent if self.admitter.guard => {
-                let (refused, _) = self.authorized(&call, evaluation.absent(), &[]).await;
-                Ok(refused.reply(&[], &call.context))
-            }
-            Unjudged::Absent => inner.call(call).await,
-            Unjudged::Inner(refusal) => Err(refusal),
-            Unjudged::Lacking(lack) => {
-                let error = lack.status();
-                let refused = RefusedRequest::error(&error, reasons::FAILED, evaluation.output);
-                Ok(refused.reply(&[], &call.context))
-            }
-            Unjudged::Failed(why) => {
-                if let Some(left_out) = self.admitter.failures.admit(self.admitter.clock.now()) {
-                    tracing::warn!(%why, left_out, "cannot evaluate the admission policies for a request");
-                }
-                let refused = RefusedRequest::failed(&why, evaluation.output);
-                Ok(refused.reply(&[], &call.context))
-            }
-        }
-    }
-
-    /// A refusal, or if the user is not allowed to make the request at all, that refusal: messages of policies may
-    /// contain what only users who are allowed to write the object may see.
-    async fn authorized<'w>(
-        &self,
-        call: &Call,
-        refused: RefusedRequest,
-        warnings: &'w [String],
-    ) -> (RefusedRequest, &'w [String]) {
-        let attributes = Attributes::of(&call.digest.info);
-        let request = ApiRequest::of(call);
-        match access::authorize(&self.admitter.authorizer, &request, &attributes).await {
-            Ok(()) => (refused, warnings),
-            Err(response) => {
-                let reason = reasons::FORBIDDEN;
-                (RefusedRequest { response, reason }, &[])
-            }
-        }
     }
 
     /// Reads the body, which stays in the call.
@@ -468,7 +417,7 @@ impl AdmissionSide {
         }
     }
 
-    fn deadline(&self, call: &Call, started: Time) -> Instant {
+    pub(crate) fn deadline(&self, call: &Call, started: Time) -> Instant {
         let until = call.deadline.unwrap_or_else(|| started.plus(JUDGE_LIMIT));
         self.admitter.clock.instant(until)
     }
@@ -480,7 +429,7 @@ impl AdmissionSide {
         };
         let policies = Arc::new(ForwardedPolicies::default());
         let (cluster, user) = (&*self.admitter.cluster, &call.digest.user);
-        let plan = JudgePlan::new(&policies, cluster, &write, user, "");
+        let plan = JudgePlan::new(&policies, cluster, &write, user, "", "");
         let unjudged = Unjudged::Failed("the policies are not known yet".to_owned());
         let now = self.admitter.clock.now();
         let id = call.context.id;
@@ -525,15 +474,17 @@ where
     judged.unwrap_or_else(|_elapsed| Err(Unjudged::Lacking(Lack::Time)))
 }
 
-/// Adds the warnings about the body of a request to its response, unless its user may not make it.
-fn warn_of_body(reply: &mut Reply, problems: &[String]) {
+/// Adds the warnings about duplicate fields of a request to its response, unless its user may not make it.
+fn warn_of_body(reply: &mut Reply, evaluation: &Evaluation) {
     let is_denied = |reply: &Reply| {
         let reason = reply.headers().get(REASON_HEADER);
         reason.is_some_and(|reason| reason == reasons::DENIED)
     };
     let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-    if !refusals.contains(&reply.status()) || is_denied(reply) {
-        warnings::put_first(reply.headers_mut(), problems);
+    let is_about_body = !evaluation.is_silent.get()
+        && evaluation.plan.query.field_validation() == FieldValidation::Warn;
+    if is_about_body && (!refusals.contains(&reply.status()) || is_denied(reply)) {
+        warnings::put_first(reply.headers_mut(), &evaluation.duplicates);
     }
 }
 

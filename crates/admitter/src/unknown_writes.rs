@@ -45,6 +45,16 @@ impl Evaluation {
         if is_as_sent || judged_object::is_of_kubernetes(&facts.group) || facts.has_table() {
             return Ok(None);
         }
+        self.definition().await
+    }
+
+    /// The schema of a custom resource, also of one whose subresource it is; `None` if it is no custom resource.
+    ///
+    /// # Errors
+    ///
+    /// It could not be read.
+    pub(crate) async fn definition(&self) -> Result<Option<Arc<CustomSchema>>, Unjudged> {
+        let facts = &self.plan.facts;
         let (upstream, share) = (self.admitter.upstream.clone(), self.share.another());
         let definitions = Arc::clone(&self.admitter.definitions);
         let key = (facts.definition_path(), facts.version.clone());

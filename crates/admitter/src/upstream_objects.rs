@@ -1,7 +1,7 @@
 //! Reads the stored objects of requests, in the gateway's own name: policies see them even where the user may not read
 //! them, as in kube-apiserver.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fairgate_upstream::{client::ApiClient, path::push_segment};
@@ -44,8 +44,8 @@ pub(crate) struct StoredObject {
 /// Why a page could not be read.
 #[derive(Debug)]
 pub(crate) enum ListFailure {
-    /// The upstream does not understand the query: its `Status`.
-    BadRequest(Bytes),
+    /// The upstream does not understand the query, or has no such collection: its `Status`.
+    Refused(StatusCode, Bytes),
     /// Anything else.
     Unread(ReadFailure),
 }
@@ -73,6 +73,16 @@ pub(crate) struct UpstreamPage {
     pub(crate) continue_token: String,
     /// Counts them.
     pub(crate) _share: BodyShare,
+}
+
+impl StoredObject {
+    /// Its version; 0 if it has none, or not one of etcd.
+    pub(crate) fn version(&self) -> u64 {
+        let version = self.value["metadata"]["resourceVersion"].as_str();
+        version
+            .and_then(|version| version.parse().ok())
+            .unwrap_or(0)
+    }
 }
 
 impl UpstreamReader {
@@ -174,7 +184,9 @@ impl UpstreamReader {
         let (status, body) = self.get(&target, JSON, &mut share).await?;
         match status {
             StatusCode::OK => {}
-            StatusCode::BAD_REQUEST => return Err(ListFailure::BadRequest(body)),
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => {
+                return Err(ListFailure::Refused(status, body));
+            }
             status => return Err(refused(status, &body).into()),
         }
         let mut list = self.decoded(body, &mut share).await?;
@@ -190,6 +202,58 @@ impl UpstreamReader {
             continue_token: text(&list["metadata"]["continue"]),
             _share: share,
         })
+    }
+
+    /// The object with a name in the collection at a path, as it was stored at a revision, or is now: with the revision; `None` if there
+    /// was none. It is counted in `share`.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be read: the revision may be compacted, or the upstream list no objects as they were.
+    pub(crate) async fn object_at(
+        &self,
+        collection: &str,
+        name: &str,
+        revision: Option<u64>,
+        mut share: BodyShare,
+    ) -> Result<(u64, Option<StoredObject>), ReadFailure> {
+        let mut target = format!("{collection}?fieldSelector=metadata.name");
+        push_segment(&mut target, &format!("={}", escaped(name)));
+        if let Some(revision) = revision {
+            let _ = write!(
+                target,
+                "&resourceVersionMatch=Exact&resourceVersion={revision}"
+            );
+        }
+        let (status, body) = self.get(&target, JSON, &mut share).await?;
+        if status != StatusCode::OK {
+            return Err(refused(status, &body).into());
+        }
+        let mut list = self.decoded(body, &mut share).await?;
+        let listed = list["metadata"]["resourceVersion"].as_str();
+        let listed = listed.and_then(|listed| listed.parse::<u64>().ok());
+        let listed = listed.filter(|listed| revision.is_none_or(|revision| revision == *listed));
+        let Some(listed) = listed else {
+            return Err("the upstream does not list objects as they were"
+                .to_owned()
+                .into());
+        };
+        let [api_version, kind] = ["apiVersion", "kind"].map(|key| list[key].take());
+        let Value::Array(items) = list["items"].take() else {
+            return Err("the response is not a list".to_owned().into());
+        };
+        let mut items = items.into_iter();
+        let Some(mut value) = items.find(|item| item["metadata"]["name"] == name) else {
+            return Ok((listed, None));
+        };
+        if let Some(members) = value.as_object_mut() {
+            // Items of built-in kinds do not have them.
+            let kind = kind.as_str().unwrap_or_default();
+            let kind = kind.strip_suffix("List").unwrap_or(kind);
+            members.entry("apiVersion").or_insert(api_version);
+            members.entry("kind").or_insert(kind.into());
+        }
+        Ok((listed, Some(StoredObject { value, share })))
     }
 
     async fn get(
@@ -221,6 +285,18 @@ impl UpstreamReader {
             .await?
             .map_err(|error| format!("the response is not valid JSON: {error}").into())
     }
+}
+
+/// A value of a field selector.
+fn escaped(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    for character in value.chars() {
+        if matches!(character, '\\' | ',' | '=') {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
 }
 
 fn refused(status: StatusCode, body: &[u8]) -> String {

@@ -145,7 +145,10 @@ where
                 let why = format!("fairgate: the resources of the upstream cannot be read: {why}");
                 return Ok(unknown_resource(&call, &StatusError::unavailable(why)));
             }
-            Err(_elapsed) => return Ok(unknown_resource(&call, &Lack::Time.status())),
+            Err(_elapsed) if admitter.cluster.are_resources_known() => {
+                return Ok(unknown_resource(&call, &Lack::Time.status()));
+            }
+            Err(_elapsed) => return Ok(AdmissionSide::unread(&call)),
         }
         if shared.awaited(&call) == Some(Awaited::Resources) {
             // The upstream does not serve it. Forwarded, it would be carried out if it was defined just now.

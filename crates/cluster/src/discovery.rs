@@ -9,6 +9,7 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use fairgate_admission::PolicyParamKind;
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     sync::{Mutex, lock},
@@ -19,7 +20,9 @@ use http::{HeaderValue, StatusCode, uri::PathAndQuery};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-use crate::resources::{ListedResource, ResourceTable, items, of_groups, of_version, text};
+use crate::resources::{
+    ListedResource, ResourceTable, ServedKind, built_in_kind, items, of_groups, of_version, text,
+};
 
 /// How often the table is read if nobody misses a resource.
 const REFRESH: Duration = Duration::from_secs(30);
@@ -97,6 +100,14 @@ impl ResourceDiscovery {
     /// The table; empty until it was read.
     pub(crate) fn table(&self) -> arc_swap::Guard<Arc<ResourceTable>> {
         self.table.load()
+    }
+
+    /// The resource whose objects are params of this kind. Until the table was read, that of Kubernetes itself, which every server has.
+    pub(crate) fn of_params(&self, kind: &PolicyParamKind) -> Option<ServedKind> {
+        if self.is_read() {
+            return self.table().of_kind(kind).cloned();
+        }
+        built_in_kind(kind)
     }
 
     /// Whether the table was read.

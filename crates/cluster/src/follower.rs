@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
-use fairgate_admission::{ParamScope, PolicyParamKind};
+use fairgate_admission::PolicyParamKind;
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_core::time::Time;
 use fairgate_upstream::{
@@ -27,12 +27,11 @@ use tokio::{runtime::Handle, task::AbortHandle};
 use crate::{
     discovery::ResourceDiscovery,
     objects::{KeptForm, KindObjects},
+    resources::ServedKind,
     watch_health::WatchHealth,
 };
 
-/// After how many seconds the upstream should end a watch, which is then opened again.
-const WATCH_SECONDS: u32 = 120;
-/// How long after that a watch counts as dead on which nothing has arrived: it is given up, and the objects are listed again.
+/// How long after its end a watch counts as dead on which nothing has arrived: it is given up, and the objects are listed again.
 const DEAD_AFTER: Duration = Duration::from_secs(1);
 /// For how many times the time between lists one may take.
 const RELISTS: u32 = 3;
@@ -51,16 +50,69 @@ pub(crate) struct FollowSettings {
     pub(crate) discovery: Arc<ResourceDiscovery>,
     /// How often objects are listed again although they are watched: an open watch does not prove that nothing is missing. `None`: never.
     pub(crate) relisted_every: Option<Duration>,
+    pub(crate) watches: WatchTimes,
+}
+
+/// How long watches are open, and may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WatchTimes {
+    /// After how many seconds the upstream should end a watch, which is then opened again where it ended, without a list. A
+    /// kube-apiserver sends a bookmark once a minute, and two seconds before that end.
+    pub(crate) seconds: u32,
+    /// After how long without an event, a bookmark or a list the objects are listed again, although watches are opened and end in time.
+    /// `None`: never.
+    pub(crate) told_within: Option<Duration>,
+}
+
+impl WatchTimes {
+    /// For objects of which there may be many.
+    pub(crate) const USUAL: Self = Self {
+        seconds: 120,
+        told_within: None,
+    };
+    /// For objects that nobody may miss for long. One bookmark may be missing. A server that sends none is asked for a list each minute;
+    /// so is a kube-apiserver without news of etcd, as it sends no bookmark with the revision at which the watch began.
+    pub(crate) const SHORT: Self = Self {
+        seconds: 30,
+        told_within: Some(Duration::from_secs(62)),
+    };
+
+    /// After how long without anything an open watch is dead.
+    pub(crate) fn dead_after(self) -> Duration {
+        Duration::from_secs(self.seconds.into()) + DEAD_AFTER
+    }
+
+    /// Whether the objects are to be listed again, where nothing was heard on the open watch for `silence`, and it is unknown for
+    /// `untold` how far the server is.
+    pub(crate) fn verdict(self, silence: Duration, untold: Duration) -> WatchVerdict {
+        if silence > self.dead_after() {
+            return WatchVerdict::Dead;
+        }
+        match self.told_within {
+            Some(within) if untold > within => WatchVerdict::Untold,
+            _ => WatchVerdict::Fine,
+        }
+    }
+}
+
+/// What an open watch is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WatchVerdict {
+    Fine,
+    /// Nothing arrives any more, not even its end.
+    Dead,
+    /// It is opened and ends, but tells nothing: events may be missing.
+    Untold,
 }
 
 /// The pauses after failures. They stay short: who lists a few objects again each second is no load for a server, and what
 /// is not known meanwhile may be a policy.
 #[derive(Debug)]
-struct ShortPauses(Duration);
+pub(crate) struct ShortPauses(Duration);
 
 impl ShortPauses {
     const FIRST: Duration = Duration::from_millis(100);
-    const LONGEST: Duration = Duration::from_secs(1);
+    pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 }
 
 impl Default for ShortPauses {
@@ -106,9 +158,6 @@ impl FollowedKind {
         }
     }
 }
-
-/// The resource of a kind, and where its objects are.
-type ServedKind = (ApiResource, ParamScope);
 
 /// Follows the objects of one kind until it is dropped.
 pub(crate) struct Follower<T> {
@@ -196,7 +245,9 @@ impl<T: KeptForm> Following<T> {
         let mut readings = discovery.readings();
         loop {
             let is_read = *readings.borrow_and_update() > 0;
-            let found = {
+            let found = if let FollowedKind::Params(kind) = &self.kind {
+                discovery.of_params(kind)
+            } else {
                 let table = discovery.table();
                 let mut found = kinds.iter().filter_map(|kind| table.of_kind(kind));
                 found.next().cloned()
@@ -244,6 +295,15 @@ impl<T: KeptForm> Following<T> {
         every.is_some_and(|every| age > if is_complete { every } else { RELISTS * every })
     }
 
+    /// What the watch is worth. One that is not open is tried again anyway.
+    fn verdict(&self) -> WatchVerdict {
+        if !self.health.is_open() {
+            return WatchVerdict::Fine;
+        }
+        let (silence, untold) = (self.health.silence(), self.health.untold());
+        self.settings.watches.verdict(silence, untold)
+    }
+
     /// Lists and watches the objects. Returns the pause after which to look for the kind again, and `None` if they are to be listed
     /// again at once.
     async fn list_and_watch(&self, resource: &ApiResource) -> Option<Duration> {
@@ -251,10 +311,9 @@ impl<T: KeptForm> Following<T> {
         let health = Arc::clone(&self.health);
         let client = KubeTransport::new(streams.clone(), clock.clone(), health).into_client();
         let api = Api::<WatchedObject<Whole>>::all_with(client, resource);
-        let settings = watcher::Config::default().timeout(WATCH_SECONDS);
+        let settings = watcher::Config::default().timeout(self.settings.watches.seconds);
         let pauses = ShortPauses::default();
         let mut events = watcher(api, settings).backoff(pauses).boxed();
-        let silence = Duration::from_secs(WATCH_SECONDS.into()) + DEAD_AFTER;
         let (api_version, kind) = (&resource.api_version, &resource.kind);
         let (mut listed, mut is_complete) = (clock.now(), false);
         loop {
@@ -264,12 +323,16 @@ impl<T: KeptForm> Following<T> {
             let event = match tokio::time::timeout(DEAD_AFTER, events.next()).await {
                 Ok(Some(event)) => event,
                 Ok(None) => return Some(ABSENT_PAUSE),
-                Err(_) if self.health.silence() > silence && self.health.is_open() => {
-                    let why = format!("nothing was received for {} s", silence.as_secs());
-                    self.health.failed(kind, why, false);
-                    return Some(Duration::ZERO);
-                }
-                Err(_) => continue,
+                Err(_) => match self.verdict() {
+                    WatchVerdict::Fine => continue,
+                    WatchVerdict::Untold => return None,
+                    WatchVerdict::Dead => {
+                        let silence = self.settings.watches.dead_after().as_secs();
+                        let why = format!("nothing was received for {silence} s");
+                        self.health.failed(kind, why, false);
+                        return Some(Duration::ZERO);
+                    }
+                },
             };
             match event.map_err(WatchError::from) {
                 Ok(event) => {

@@ -7,6 +7,8 @@
 //! [`PolicyPublisher`] compiles what a [`PolicyFeed`] yields to [`PublishedPolicies`](fairgate_admitter::PublishedPolicies). [`UpstreamPolicies`] is the feed of the upstream's own objects; those of files and of the hosted API are
 //! the host's.
 //!
+//! [`KindSchemas`] knows the fields of the kinds that policies are about, for checking the types of expressions.
+//!
 //! Everything here runs on the control runtime. Data cores only read: a search in a table behind a lock that writers
 //! hold for one insertion.
 //!
@@ -14,11 +16,13 @@
 
 mod discovery;
 mod follower;
+mod kind_schemas;
 mod live_reads;
 mod objects;
 mod policy_documents;
 mod publisher;
 mod resources;
+mod schema_cache;
 mod shared_reads;
 mod state;
 #[cfg(test)]
@@ -26,7 +30,8 @@ mod tests;
 mod upstream_policies;
 mod watch_health;
 
+pub use kind_schemas::{KindSchemas, NamedKinds};
 pub use policy_documents::{PolicyDocument, PolicyDocuments, PreparedPolicies};
-pub use publisher::{PolicyFeed, PolicyPublisher, PublishingStatus};
+pub use publisher::{KeepPolicies, PolicyFeed, PolicyPublisher, PublishingStatus};
 pub use state::{ClusterNeeds, ClusterSettings, FollowedCluster};
 pub use upstream_policies::UpstreamPolicies;

@@ -1,5 +1,8 @@
 //! Policies and bindings as a source yields them, and what is compiled from them.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -12,7 +15,7 @@ use fairgate_admission::{
 use fairgate_admitter::ForwardedPolicies;
 use fairgate_core::finding::{Finding, Severity};
 use fairgate_objects::{
-    codec::{BodyFormat, ExpectedType, decode_body},
+    codec::{BodyFormat, EmptyValues, ExpectedType, decode_body},
     kind::Kind,
     metadata,
 };
@@ -23,9 +26,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{resources::text, state::ClusterNeeds};
-
-/// The annotation of a policy that says how the objects it judges are obtained.
-pub(crate) const FIDELITY_ANNOTATION: &str = "fairgate.dev/fidelity";
 
 /// The versions in which objects are taken; they have the same fields.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -52,6 +52,8 @@ pub struct PolicyDocuments {
     /// Whether the documents are files: they have not been validated, and their policies may judge admission policies,
     /// too. Objects of an API are taken as they are.
     pub are_files: bool,
+    /// Whether these are the last good ones of files that have errors now.
+    pub are_last_good: bool,
 }
 
 /// Compiled policies.
@@ -116,6 +118,11 @@ impl PolicyDocuments {
     }
 }
 
+/// Whether a document is for kustomize, which keeps it beside the objects that it is about.
+fn is_of_kustomize(object: &Value) -> bool {
+    text(&object["apiVersion"]).starts_with("kustomize.config.k8s.io/")
+}
+
 /// The object of a document with its defaults. If it is invalid, there are findings, and perhaps no object.
 fn prepared_object(
     document: PolicyDocument,
@@ -123,9 +130,14 @@ fn prepared_object(
     findings: &mut Vec<Finding>,
 ) -> Option<PreparedObject> {
     let PolicyDocument { origin, mut object } = document;
+    if is_of_kustomize(&object) {
+        let message = "skipped: it is for kustomize".to_owned();
+        findings.push(finding(Severity::Warning, origin, &object, "", message));
+        return None;
+    }
     let Some(kind) = kind_of(&object) else {
         let message = format!(
-            "{} {} is neither a ValidatingAdmissionPolicy nor a ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1",
+            "{} {} is neither a ValidatingAdmissionPolicy nor a ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1; move it to a file that admission.policies.files does not name",
             text(&object["apiVersion"]),
             text(&object["kind"])
         );
@@ -163,7 +175,7 @@ fn prepared_object(
     }));
     if let Err(message) = own_fidelity(&object) {
         problems.push((
-            format!("metadata.annotations[{FIDELITY_ANNOTATION}]"),
+            format!("metadata.annotations[{}]", Fidelity::ANNOTATION),
             message,
         ));
     }
@@ -206,6 +218,7 @@ fn decoded(kind: &'static Kind, object: &Value) -> Result<(Value, Vec<String>), 
         kind: kind.kind,
         shape: version.shape,
         scheme: &[],
+        empty: EmptyValues::Null,
     };
     let text = object.to_string();
     let decoded = decode_body(BodyFormat::Json, text.as_bytes(), &expected, false);
@@ -394,7 +407,7 @@ impl Compiling {
 
 /// The fidelity that the annotation of a policy asks for, if it has one.
 fn own_fidelity(policy: &Value) -> Result<Option<Fidelity>, String> {
-    let Some(text) = metadata::entry(policy, "annotations", FIDELITY_ANNOTATION) else {
+    let Some(text) = metadata::entry(policy, "annotations", Fidelity::ANNOTATION) else {
         return Ok(None);
     };
     Fidelity::of_name(text).map(Some).ok_or_else(|| {
@@ -426,164 +439,4 @@ fn param_kinds(
             kind: kind.kind.clone().unwrap_or_default(),
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn policy(name: &str, expression: &str) -> Value {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name},
-            "spec": {
-                "matchConstraints": {"resourceRules": [{
-                    "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]},
-                "validations": [{"expression": expression}],
-            },
-        })
-    }
-
-    fn binding(name: &str, policy: &str) -> Value {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name}, "spec": {"policyName": policy, "validationActions": ["Deny"]},
-        })
-    }
-
-    fn prepared(objects: &[Value], are_files: bool) -> Result<PreparedPolicies, Vec<Finding>> {
-        let numbered = objects.iter().enumerate();
-        let documents = PolicyDocuments {
-            documents: numbered
-                .map(|(at, object)| PolicyDocument {
-                    origin: format!("f{at}"),
-                    object: object.clone(),
-                })
-                .collect(),
-            findings: Vec::new(),
-            are_files,
-        };
-        documents.prepare(Fidelity::Completed)
-    }
-
-    #[test]
-    fn bound_policies_are_compiled_with_their_fidelity() {
-        let mut exact = policy("exact", "true");
-        exact["metadata"]["annotations"] = json!({FIDELITY_ANNOTATION: "dryRun"});
-        let list =
-            json!({"apiVersion": "v1", "kind": "List", "items": [exact, binding("b", "exact")]});
-        let objects = [policy("a", "1 < 2"), list, binding("a", "a")];
-        let prepared = prepared(&objects, true).unwrap();
-        assert_eq!(prepared.findings, []);
-        assert_eq!(prepared.policies.set.len(), 2);
-        assert!(prepared.policies.are_static);
-        let fidelity = [("a", Fidelity::Completed), ("exact", Fidelity::DryRun)];
-        assert_eq!(
-            prepared.policies.fidelity,
-            fidelity.map(|(name, of)| (name.to_owned(), of))
-        );
-        let needs = ClusterNeeds {
-            namespaces: true,
-            params: BTreeSet::new(),
-        };
-        assert_eq!(prepared.needs, needs);
-    }
-
-    #[test]
-    fn all_errors_of_all_files_are_reported_and_nothing_is_compiled() {
-        let mut unknown = policy("b", "object.spec.x == 1");
-        unknown["spec"]["rules"] = json!([]);
-        unknown["metadata"]["annotations"] = json!({FIDELITY_ANNOTATION: "best"});
-        let objects = [
-            policy("a", "1 +"),
-            unknown,
-            policy("a", "true"),
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
-        ];
-        let findings = prepared(&objects, true).unwrap_err();
-        let shown: Vec<String> = findings.iter().map(ToString::to_string).collect();
-        assert_eq!(shown.len(), 5, "{shown:#?}");
-        let begin = "error: f0: ValidatingAdmissionPolicy \"a\": spec.validations[0].expression: Invalid value";
-        assert!(shown[0].starts_with(begin), "{}", shown[0]);
-        for (at, text) in [
-            (0, "compilation failed"),
-            (1, "unknown field \"spec.rules\""),
-            (2, "write one of asSent, completed, dryRun"),
-            (3, "defined more than once; also in f0"),
-            (4, "v1 ConfigMap is neither"),
-        ] {
-            assert!(shown[at].contains(text), "{}", shown[at]);
-        }
-    }
-
-    #[test]
-    fn loose_ends_in_files_are_warnings() {
-        let prepared = prepared(&[policy("a", "true"), binding("b", "c")], true).unwrap();
-        let fields: Vec<_> = prepared
-            .findings
-            .iter()
-            .map(|one| (one.severity, one.field.as_str()))
-            .collect();
-        assert_eq!(
-            fields,
-            [
-                (Severity::Warning, ""),
-                (Severity::Warning, "spec.policyName")
-            ]
-        );
-        assert!(prepared.policies.set.is_empty() && !prepared.needs.namespaces);
-    }
-
-    #[test]
-    fn objects_of_an_api_are_taken_as_they_are() {
-        let mut old = policy("old", "nonsense(");
-        old["apiVersion"] = json!("admissionregistration.k8s.io/v1beta1");
-        let mut odd = policy("odd", "true");
-        odd["spec"]["validations"] = json!("none");
-        let objects = [
-            old,
-            odd,
-            binding("b", "old"),
-            binding("c", "odd"),
-            binding("d", "absent"),
-        ];
-        let prepared = prepared(&objects, false).unwrap();
-        assert_eq!(prepared.policies.set.len(), 1);
-        assert!(!prepared.policies.are_static);
-        let warned = |name: &str, text: &str| {
-            let mut of = prepared.findings.iter().filter(|one| one.name == name);
-            of.any(|one| !one.is_error() && one.message.contains(text))
-        };
-        assert!(
-            warned("old", "compilation failed"),
-            "{:?}",
-            prepared.findings
-        );
-        assert!(warned("odd", "cannot be read"), "{:?}", prepared.findings);
-    }
-
-    #[test]
-    fn params_are_needed_if_a_binding_names_any() {
-        let with_params = |name: &str, kind: &str| {
-            let mut policy = policy(name, "params.x == 1");
-            policy["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": kind});
-            policy
-        };
-        let mut referring = binding("b", "used");
-        referring["spec"]["paramRef"] = json!({"name": "p", "parameterNotFoundAction": "Deny"});
-        let objects = [
-            with_params("used", "ConfigMap"),
-            with_params("unused", "Secret"),
-            referring,
-            binding("c", "unused"),
-        ];
-        let needs = prepared(&objects, true).unwrap().needs;
-        let kind = PolicyParamKind {
-            api_version: "v1".to_owned(),
-            kind: "ConfigMap".to_owned(),
-        };
-        assert_eq!(needs.params, BTreeSet::from([kind]));
-    }
 }

@@ -12,12 +12,12 @@ use fairgate_core::{
 };
 
 use crate::{
-    policy_documents::{PolicyDocuments, PreparedPolicies},
+    policy_documents::{PolicyDocument, PolicyDocuments, PreparedPolicies},
     state::{ClusterNeeds, FollowedCluster},
 };
 
 /// How long new policies wait for their params. Those in force stay until then.
-const PARAMS_LIMIT: Duration = Duration::from_millis(500);
+pub(crate) const PARAMS_LIMIT: Duration = Duration::from_millis(500);
 /// How often it is checked whether requests still use policies that are no longer in force.
 const RETIRED_CHECK: Duration = Duration::from_millis(100);
 /// A source that was up to date a shorter time ago counts as up to date.
@@ -140,6 +140,15 @@ impl PublishingStatus {
         lock(&self.state).is_rejected = true;
     }
 
+    /// Policies came into force that are not the newest of their source, because those are invalid.
+    fn published_last_good(&self, policies: usize) {
+        let now = self.clock.now();
+        let mut state = lock(&self.state);
+        state.policies = Some(policies);
+        state.behind_since.get_or_insert(now);
+        state.is_rejected = true;
+    }
+
     fn published(&self, policies: usize) {
         *lock(&self.state) = PublishingState {
             policies: Some(policies),
@@ -150,7 +159,6 @@ impl PublishingStatus {
 }
 
 /// Publishes the policies of a source.
-#[derive(Debug)]
 pub struct PolicyPublisher {
     /// Where they are published.
     pub published: Arc<PublishedPolicies>,
@@ -162,6 +170,26 @@ pub struct PolicyPublisher {
     pub status: Arc<PublishingStatus>,
     /// For how long requests may be judged by policies that are not certain to be those of the source; `None`: for any time.
     pub max_staleness: Option<Duration>,
+    /// What keeps the policies for the next start; `None`: nothing does.
+    pub keep: Option<KeepPolicies>,
+}
+
+/// Is called with the documents of each set that comes into force. Must not block.
+pub type KeepPolicies = Box<dyn Fn(Vec<PolicyDocument>) + Send + Sync>;
+
+/// Valid policies that wait for what they need.
+struct ValidSet {
+    prepared: PreparedPolicies,
+    /// The documents as they were, if they are to be kept.
+    originals: Option<Vec<PolicyDocument>>,
+    /// Whether they are the newest of their source; otherwise the newest are invalid.
+    is_current: bool,
+}
+
+impl fmt::Debug for PolicyPublisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyPublisher").finish_non_exhaustive()
+    }
 }
 
 impl PolicyPublisher {
@@ -211,33 +239,52 @@ impl PolicyPublisher {
     async fn publish(&self, mut feed: impl PolicyFeed) {
         let mut logged = LoggedFindings::default();
         let mut in_force = ClusterNeeds::default();
-        let mut documents = feed.next().await;
+        let mut waiting: Option<ValidSet> = None;
         loop {
-            self.status.received();
-            let Some(prepared) = self.prepare(documents, &mut logged).await else {
-                documents = feed.next().await;
-                continue;
-            };
-            let needs = prepared.needs.clone();
-            // Until the new policies are in force, the old ones need what they needed.
-            self.state.follow(&in_force.or(&needs));
-            tokio::select! {
-                biased;
-                newer = feed.next() => {
-                    documents = newer;
-                    continue;
+            let newer = if waiting.is_none() {
+                Some(feed.next().await)
+            } else {
+                tokio::select! {
+                    biased;
+                    newer = feed.next() => Some(newer),
+                    () = self.ready() => None,
                 }
-                () = self.ready() => {}
+            };
+            if let Some(documents) = newer {
+                self.status.received();
+                if let Some(newer) = self.prepare(documents, &mut logged).await {
+                    // Until the new policies are in force, the old ones need what they needed.
+                    self.state.follow(&in_force.or(&newer.prepared.needs));
+                    waiting = Some(newer);
+                } else if let Some(older) = &mut waiting {
+                    // The last good policies come into force, although they have not been yet.
+                    older.is_current = false;
+                }
+            } else if let Some(valid) = waiting.take() {
+                in_force = self.put_in_force(valid);
             }
-            let count = prepared.policies.set.len();
-            let retired = self.published.publish(prepared.policies);
-            tasks::spawn(&tokio::runtime::Handle::current(), freed(retired));
-            self.status.published(count);
-            tracing::info!(policies = count, "admission policies applied");
-            self.state.follow(&needs);
-            in_force = needs;
-            documents = feed.next().await;
         }
+    }
+
+    /// Publishes policies. Returns what they need.
+    fn put_in_force(&self, valid: ValidSet) -> ClusterNeeds {
+        let PreparedPolicies {
+            policies, needs, ..
+        } = valid.prepared;
+        let count = policies.set.len();
+        let retired = self.published.publish(policies);
+        tasks::spawn(&tokio::runtime::Handle::current(), freed(retired));
+        if valid.is_current {
+            self.status.published(count);
+        } else {
+            self.status.published_last_good(count);
+        }
+        tracing::info!(policies = count, "admission policies applied");
+        if let (Some(keep), Some(originals)) = (&self.keep, valid.originals) {
+            keep(originals);
+        }
+        self.state.follow(&needs);
+        needs
     }
 
     /// Waits until what the policies need is known: the namespaces, and the params for a short time.
@@ -252,13 +299,21 @@ impl PolicyPublisher {
         &self,
         documents: PolicyDocuments,
         logged: &mut LoggedFindings,
-    ) -> Option<PreparedPolicies> {
+    ) -> Option<ValidSet> {
         let fidelity = self.fidelity;
+        let is_current = !documents.are_last_good;
+        // Those of the last good set are kept already.
+        let is_kept = self.keep.is_some() && is_current;
+        let originals = is_kept.then(|| documents.documents.clone());
         let prepared = background::run(move || documents.prepare(fidelity)).await;
         match prepared {
             Ok(Ok(prepared)) => {
                 logged.log(&prepared.findings);
-                Some(prepared)
+                Some(ValidSet {
+                    prepared,
+                    originals,
+                    is_current,
+                })
             }
             Ok(Err(findings)) => {
                 self.status.rejected();
@@ -332,6 +387,22 @@ mod tests {
         let problem = "invalid for 4 s; the last good policies stay in force";
         assert_eq!(status.problem().as_deref(), Some(problem));
         assert_eq!(status.policies(), 2);
+        status.published(1);
+        assert_eq!(status.problem(), None);
+    }
+
+    #[test]
+    fn last_good_policies_in_force_do_not_hide_that_the_source_is_invalid() {
+        let clock = Clock::manual(Time::ZERO);
+        let status = PublishingStatus::new(clock.clone(), || Duration::ZERO);
+        clock.advance(Duration::from_secs(3));
+        status.published_last_good(2);
+        let problem = "invalid for 3 s; the last good policies stay in force";
+        assert_eq!(status.problem().as_deref(), Some(problem));
+        assert_eq!((status.policies(), status.staleness()), (2, None));
+        status.received();
+        status.rejected();
+        assert_eq!(status.problem().as_deref(), Some(problem));
         status.published(1);
         assert_eq!(status.problem(), None);
     }

@@ -1,9 +1,12 @@
 //! The resources that the upstream serves.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
-use fairgate_admission::{ParamScope, PolicyParamKind};
+use fairgate_admission::{CheckedKind, ParamScope, PolicyParamKind, built_in_resources};
 use fairgate_admitter::{ResourceKind, ServedResource};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
@@ -26,10 +29,15 @@ const MOVED: [(&str, &str, &str); 7] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListedResource {
     pub(crate) resource: ResourceKind,
+    /// The name of the resource in the singular, if it has one.
+    pub(crate) singular: String,
     /// The subresource, or empty.
     pub(crate) subresource: String,
     pub(crate) is_namespaced: bool,
 }
+
+/// The resource of a kind, and where its objects are.
+pub(crate) type ServedKind = (ApiResource, ParamScope);
 
 /// The resources that the upstream serves.
 #[derive(Debug, Default)]
@@ -37,7 +45,11 @@ pub(crate) struct ResourceTable {
     /// By the name of the resource: its versions, groups and subresources, in the order of discovery.
     by_name: HashMap<Box<str>, Vec<TableEntry>>,
     /// Resources, without subresources, by the kind of their objects.
-    kinds: HashMap<PolicyParamKind, (ApiResource, ParamScope)>,
+    kinds: HashMap<PolicyParamKind, ServedKind>,
+    /// The names in the plural by those in the singular.
+    singulars: HashMap<Box<str>, Vec<Box<str>>>,
+    /// Changes with what is in the table.
+    fingerprint: u64,
 }
 
 #[derive(Debug)]
@@ -50,12 +62,19 @@ impl ResourceTable {
     /// The table of these resources.
     pub(crate) fn new(mut discovered: Vec<ListedResource>) -> Self {
         discovered.truncate(MAX_RESOURCES);
+        let mut fingerprint = DefaultHasher::new();
         let mut families: BTreeMap<(String, String, String), Vec<ResourceKind>> = BTreeMap::new();
         for one in &discovered {
             let family = families.entry(family(one)).or_default();
             family.push(one.resource.clone());
+            let ResourceKind { group, version, .. } = &one.resource;
+            let resource = (group, version, &one.resource.resource, &one.resource.kind);
+            (resource, &one.singular, &one.subresource, one.is_namespaced).hash(&mut fingerprint);
         }
-        let mut table = Self::default();
+        let mut table = Self {
+            fingerprint: fingerprint.finish(),
+            ..Self::default()
+        };
         for one in discovered {
             let equivalents = families.get(&family(&one)).cloned().unwrap_or_default();
             table.insert(one, equivalents);
@@ -66,17 +85,20 @@ impl ResourceTable {
     fn insert(&mut self, one: ListedResource, equivalents: Vec<ResourceKind>) {
         let ListedResource {
             resource,
+            singular,
             subresource,
             is_namespaced,
         } = one;
+        if subresource.is_empty() && !singular.is_empty() && singular != resource.resource {
+            let plurals = self.singulars.entry(singular.into()).or_default();
+            if !plurals.iter().any(|one| **one == *resource.resource) {
+                plurals.push(resource.resource.as_str().into());
+            }
+        }
         if let (true, Some([group, version, kind])) = (subresource.is_empty(), &resource.kind) {
             let kind = GroupVersionKind::gvk(group, version, kind);
             let api = ApiResource::from_gvk_with_plural(&kind, &resource.resource);
-            let scope = if is_namespaced {
-                ParamScope::Namespaced
-            } else {
-                ParamScope::Cluster
-            };
+            let scope = scope(is_namespaced);
             let kind = PolicyParamKind {
                 api_version: api.api_version.clone(),
                 kind: api.kind.clone(),
@@ -113,13 +135,63 @@ impl ResourceTable {
     }
 
     /// The resource whose objects are of this kind.
-    pub(crate) fn of_kind(&self, kind: &PolicyParamKind) -> Option<&(ApiResource, ParamScope)> {
+    pub(crate) fn of_kind(&self, kind: &PolicyParamKind) -> Option<&ServedKind> {
         self.kinds.get(kind)
+    }
+
+    /// Changes with what is in the table.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// The kinds of a resource, which is named in the plural or singular; an empty group counts as any.
+    pub(crate) fn named(&self, group: &str, version: &str, resource: &str) -> Vec<CheckedKind> {
+        let resource = resource.to_lowercase();
+        let singular = self.singulars.get(&*resource);
+        let names = singular.into_iter().flatten().map(|name| &**name);
+        let entries = names
+            .chain([&*resource])
+            .filter_map(|name| self.by_name.get(name));
+        let found = entries.flatten().filter(|entry| {
+            let of = &entry.served.resource;
+            entry.subresource.is_empty()
+                && (group.is_empty() || of.group == group)
+                && of.version == version
+        });
+        let kinds = found.filter_map(|entry| {
+            let of = &entry.served.resource;
+            Some(CheckedKind {
+                group: of.group.clone(),
+                version: of.version.clone(),
+                kind: of.kind.as_ref()?[2].clone(),
+            })
+        });
+        kinds.collect()
     }
 
     /// The number of resources and subresources in all versions.
     pub(crate) fn len(&self) -> usize {
         self.by_name.values().map(Vec::len).sum()
+    }
+}
+
+/// The resource of a kind of Kubernetes itself.
+pub(crate) fn built_in_kind(kind: &PolicyParamKind) -> Option<ServedKind> {
+    let whole = &*kind.api_version;
+    let (group, version) = whole.split_once('/').unwrap_or(("", whole));
+    let mut all = built_in_resources().iter();
+    let found =
+        all.find(|one| (one.group, one.version, one.kind) == (group, version, &*kind.kind))?;
+    let names = GroupVersionKind::gvk(group, version, found.kind);
+    let resource = ApiResource::from_gvk_with_plural(&names, found.plural);
+    Some((resource, scope(found.namespaced)))
+}
+
+fn scope(is_namespaced: bool) -> ParamScope {
+    if is_namespaced {
+        ParamScope::Namespaced
+    } else {
+        ParamScope::Cluster
     }
 }
 
@@ -152,6 +224,7 @@ pub(crate) fn of_groups(list: &Value) -> Vec<ListedResource> {
                             resource: plural.to_owned(),
                             kind: response_kind(kind, of),
                         },
+                        singular: text(&resource["singularResource"]).to_owned(),
                         subresource: subresource.to_owned(),
                         is_namespaced: scope == "Namespaced",
                     });
@@ -203,6 +276,7 @@ pub(crate) fn of_version(list: &Value, group: &str, version: &str) -> Vec<Listed
                 resource: resource.to_owned(),
                 kind,
             },
+            singular: text(&one["singularName"]).to_owned(),
             subresource: subresource.to_owned(),
             is_namespaced: one["namespaced"] == true,
         }
@@ -227,7 +301,7 @@ mod tests {
     fn aggregated() -> Value {
         json!({"kind": "APIGroupDiscoveryList", "items": [
             {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": [
-                {"resource": "pods", "responseKind": {"group": "", "version": "v1", "kind": "Pod"}, "scope": "Namespaced",
+                {"resource": "pods", "singularResource": "pod", "responseKind": {"group": "", "version": "v1", "kind": "Pod"}, "scope": "Namespaced",
                  "subresources": [
                     {"subresource": "exec", "responseKind": {"group": "", "version": "v1", "kind": "PodExecOptions"}},
                     {"subresource": "eviction", "responseKind": {"group": "policy", "version": "v1", "kind": "Eviction"}}]},
@@ -269,6 +343,26 @@ mod tests {
         );
         assert!(table.resource("", "v2", "pods", "").is_none());
         assert!(table.resource("apps", "v1", "pods", "").is_none());
+    }
+
+    #[test]
+    fn kinds_are_found_by_both_names_of_their_resources() {
+        let table = ResourceTable::new(of_groups(&aggregated()));
+        let named = |group, version, resource| {
+            let found = table.named(group, version, resource).into_iter();
+            let shown = found.map(|one| format!("{} {} {}", one.group, one.version, one.kind));
+            shown.collect::<Vec<_>>()
+        };
+        assert_eq!(named("", "v1", "pods"), [" v1 Pod"]);
+        assert_eq!(named("", "v1", "Pod"), [" v1 Pod"]);
+        // The core group counts as any.
+        let events = [" v1 Event", "events.k8s.io v1 Event"];
+        assert_eq!(named("", "v1", "events"), events);
+        let limit = ["rules.example.com v2 Limit"];
+        assert_eq!(named("rules.example.com", "v2", "LIMITS"), limit);
+        assert_eq!(named("rules.example.com", "v3", "limits").len(), 0);
+        assert_eq!(named("x.io", "v1", "pods").len(), 0);
+        assert_eq!(named("", "v1", "odd").len(), 0);
     }
 
     #[test]

@@ -14,13 +14,15 @@ use fairgate_admission::{
 };
 use fairgate_admitter::{ClusterState, ResourcesRead, ServedResource, WorkerPool};
 use fairgate_base::{clock::Clock, tasks};
+use fairgate_objects::kind::Kind;
 use fairgate_upstream::client::ApiClient;
 use kube::core::{ApiResource, GroupVersionKind};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
     discovery::ResourceDiscovery,
-    follower::{FollowSettings, FollowedKind, Follower},
+    follower::{FollowSettings, FollowedKind, Follower, WatchTimes},
+    kind_schemas::KindSchemas,
     live_reads::LiveReads,
 };
 
@@ -72,6 +74,8 @@ type ParamFollowers = BTreeMap<PolicyParamKind, Arc<Follower<SharedObject>>>;
 /// What is known of an upstream, kept up to date by watches of what policies need.
 pub struct FollowedCluster {
     following: FollowSettings,
+    /// Sends short requests.
+    client: ApiClient,
     reads: LiveReads,
     reads_now: bool,
     namespaces: ArcSwapOption<Follower<SharedObject>>,
@@ -108,6 +112,7 @@ impl FollowedCluster {
         let discovery = Arc::new(ResourceDiscovery::new(client.clone(), clock.clone()));
         let discovering = tasks::spawn(&control, Arc::clone(&discovery).run()).abort_handle();
         Arc::new(Self {
+            client: client.clone(),
             reads: LiveReads::new(client, control.clone(), clock.clone(), workers),
             reads_now,
             following: FollowSettings {
@@ -116,11 +121,24 @@ impl FollowedCluster {
                 clock,
                 discovery,
                 relisted_every: None,
+                watches: WatchTimes::USUAL,
             },
             namespaces: ArcSwapOption::empty(),
             params: ArcSwap::default(),
             discovering,
         })
+    }
+
+    /// The kinds of this upstream with their fields; `own` are kinds that the gateway has itself.
+    pub fn kind_schemas(&self, own: Vec<&'static Kind>) -> KindSchemas {
+        let following = &self.following;
+        KindSchemas::with_discovery(
+            Arc::clone(&following.discovery),
+            self.client.clone(),
+            following.clock.clone(),
+            &following.control,
+            own,
+        )
     }
 
     pub(crate) fn following(&self) -> &FollowSettings {
@@ -165,8 +183,8 @@ impl FollowedCluster {
     /// The resource of a kind of params, and where its objects are; what was last known of it while policies need it.
     fn param_kind(&self, kind: &PolicyParamKind) -> Option<(ApiResource, ParamScope)> {
         let discovery = &self.following.discovery;
-        if let Some(found) = discovery.table().of_kind(kind) {
-            return Some(found.clone());
+        if let Some(found) = discovery.of_params(kind) {
+            return Some(found);
         }
         discovery.miss();
         let served = self.params.load().get(kind)?.served()?;
@@ -225,6 +243,10 @@ impl ClusterState for FollowedCluster {
             discovery.miss();
         }
         found.cloned()
+    }
+
+    fn are_resources_known(&self) -> bool {
+        self.following.discovery.is_read()
     }
 
     fn resources_read(&self) -> ResourcesRead<'_> {

@@ -33,9 +33,11 @@ use crate::{
 };
 
 mod consistent_reads;
+mod kind_schemas;
 mod param_kinds;
 mod resources;
 mod staleness;
+mod watches;
 
 type WatchSender = UnboundedSender<std::io::Result<Bytes>>;
 
@@ -505,6 +507,7 @@ async fn policies_of_the_upstream_are_published_once_the_namespaces_are_known() 
         fidelity: Fidelity::Completed,
         status: Arc::clone(&status),
         max_staleness: None,
+        keep: None,
     };
     let task = tokio::spawn(publisher.run(feed));
     let count = || published.current().map(|policies| policies.set.len());

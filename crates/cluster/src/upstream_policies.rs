@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    follower::{FollowedKind, Follower},
+    follower::{FollowedKind, Follower, WatchTimes},
     policy_documents::{PolicyDocument, PolicyDocuments},
     publisher::PolicyFeed,
     resources::text,
@@ -32,7 +32,7 @@ const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 /// A change is reported when no event has arrived for this long, but after [`BURST`] at the latest.
 const QUIET: Duration = Duration::from_millis(50);
 /// The longest time for which a change waits for others.
-const BURST: Duration = Duration::from_millis(400);
+pub(crate) const BURST: Duration = Duration::from_millis(400);
 
 /// The policies and bindings of an upstream.
 pub struct UpstreamPolicies {
@@ -74,6 +74,7 @@ impl UpstreamPolicies {
     ) -> Self {
         let mut following = state.following().clone();
         following.relisted_every = max_staleness.map(|max| max / 3);
+        following.watches = WatchTimes::SHORT;
         let kinds = KINDS.map(|(kind, what)| {
             let versions = VERSIONS.map(|version| PolicyParamKind {
                 api_version: format!("admissionregistration.k8s.io/{version}"),
@@ -214,6 +215,7 @@ impl PolicyFeed for UpstreamPolicies {
             documents,
             findings: Vec::new(),
             are_files: false,
+            are_last_good: false,
         }
     }
 }

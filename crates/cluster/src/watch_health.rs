@@ -31,6 +31,8 @@ struct HealthState {
     last: Time,
     /// When anything was last heard of the server on a watch: it was opened, or something was received.
     heard: Time,
+    /// When the server last told how far it is: by an event, a bookmark or a complete list; the start if it never did.
+    told: Time,
     /// When the last complete list was asked for; the start if there was none.
     listed: Time,
     /// The failure that was logged last, until a watch is open again.
@@ -49,6 +51,7 @@ impl WatchHealth {
                 open: 0,
                 last,
                 heard: last,
+                told: last,
                 listed: last,
                 failure: None,
                 is_final: false,
@@ -58,7 +61,9 @@ impl WatchHealth {
 
     /// The objects are those of a list that was asked for at this time.
     pub(crate) fn listed(&self, asked: Time) {
-        lock(&self.state).listed = asked;
+        let now = self.clock.now();
+        let mut state = lock(&self.state);
+        (state.listed, state.told) = (asked, now);
     }
 
     /// When the last complete list was asked for. Nothing that happened before is unknown.
@@ -71,6 +76,12 @@ impl WatchHealth {
     pub(crate) fn silence(&self) -> Duration {
         let heard = lock(&self.state).heard;
         self.clock.now().since(heard)
+    }
+
+    /// The time since the server told how far it is. That watches are opened and end says nothing about it.
+    pub(crate) fn untold(&self) -> Duration {
+        let told = lock(&self.state).told;
+        self.clock.now().since(told)
     }
 
     /// Whether a watch is open.
@@ -158,6 +169,8 @@ impl ObservedWatch for OpenWatch {
 
     fn heard(&mut self) {
         self.health.hear();
+        let now = self.health.clock.now();
+        lock(&self.health.state).told = now;
     }
 }
 
@@ -189,6 +202,14 @@ mod tests {
         open.received();
         drop(open);
         assert_eq!(health.silence(), second, "its end says nothing");
+        let _open = Arc::clone(&health).opened();
+        assert_eq!(
+            (health.silence(), health.untold()),
+            (Duration::ZERO, second),
+            "that it is opened tells nothing"
+        );
+        health.listed(clock.now());
+        assert_eq!(health.untold(), Duration::ZERO);
     }
 
     #[test]

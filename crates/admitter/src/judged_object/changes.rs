@@ -58,6 +58,49 @@ pub(super) fn count(counted: Option<Spec>, object: &mut Value, old: &Value) {
     };
 }
 
+/// The annotation that counts the templates of a daemon set, which is a field of its own in the server.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// Gives a new daemon set the annotation that counts its templates.
+pub(super) fn first_template_generation(object: &mut Value) {
+    let pointer = format!("/metadata/annotations/{TEMPLATE_GENERATION}");
+    let sent = object.pointer(&pointer).and_then(Value::as_str);
+    let sent: i64 = sent.and_then(|sent| sent.parse().ok()).unwrap_or(0);
+    set_template_generation(object, Some(json!(sent.max(1).to_string())));
+}
+
+/// Keeps the annotation that counts the templates of a daemon set, and counts another template.
+pub(super) fn count_templates(object: &mut Value, old: &Value) {
+    const TEMPLATE: &str = "/spec/template";
+    let stored = old.pointer(&format!("/metadata/annotations/{TEMPLATE_GENERATION}"));
+    let counted = stored
+        .and_then(Value::as_str)
+        .and_then(|stored| stored.parse::<i64>().ok());
+    let is_another = differ(object.pointer(TEMPLATE), old.pointer(TEMPLATE));
+    let generation = match counted {
+        Some(counted) if is_another => Some(json!(counted.wrapping_add(1).to_string())),
+        _ => stored.cloned(),
+    };
+    set_template_generation(object, generation);
+}
+
+fn set_template_generation(object: &mut Value, generation: Option<Value>) {
+    let Some(metadata) = super::metadata_mut(object) else {
+        return;
+    };
+    let annotations = metadata.entry("annotations");
+    let annotations = annotations.or_insert_with(|| json!({}));
+    if annotations.is_null() {
+        *annotations = json!({});
+    }
+    if let Value::Object(annotations) = annotations {
+        match generation {
+            Some(generation) => annotations.insert(TEMPLATE_GENERATION.to_owned(), generation),
+            None => annotations.remove(TEMPLATE_GENERATION),
+        };
+    }
+}
+
 /// Whether any member but the metadata differs.
 fn others_differ(new: &Value, old: &Value) -> bool {
     let others = |of: &Value| -> Map<String, Value> {
@@ -68,18 +111,54 @@ fn others_differ(new: &Value, old: &Value) -> bool {
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     };
-    others(new) != others(old)
+    let [new, old] = [new, old].map(|of| Value::Object(others(of)));
+    differ(Some(&new), Some(&old))
 }
 
-/// Whether two values differ. Absent and empty are the same, as in the server's types.
+/// Whether two values differ. Absent and empty are the same at any depth, as in the server's types.
 fn differ(new: Option<&Value>, old: Option<&Value>) -> bool {
-    fn filled(value: Option<&Value>) -> Option<&Value> {
-        value.filter(|value| match value {
-            Value::Null => false,
-            Value::Object(members) => !members.is_empty(),
-            Value::Array(items) => !items.is_empty(),
-            _ => true,
-        })
+    match (filled(new), filled(old)) {
+        (Some(Value::Object(new)), Some(Value::Object(old))) => {
+            let is_gone = |key: &&String| !new.contains_key(*key);
+            let gone = old.keys().filter(is_gone);
+            let mut all = new.keys().chain(gone);
+            all.any(|key| differ(new.get(key), old.get(key)))
+        }
+        (Some(Value::Array(new)), Some(Value::Array(old))) => {
+            let mut both = new.iter().zip(old);
+            new.len() != old.len() || both.any(|(new, old)| differ(Some(new), Some(old)))
+        }
+        (new, old) => new != old,
     }
-    filled(new) != filled(old)
+}
+
+/// The value, unless it is empty.
+fn filled(value: Option<&Value>) -> Option<&Value> {
+    value.filter(|value| match value {
+        Value::Null => false,
+        Value::Object(members) => !members.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_empty_at_any_depth_is_as_what_is_absent() {
+        let differ = |new: Value, old: Value| super::differ(Some(&new), Some(&old));
+        let with = |rules: Value| json!({"a": {"rules": rules, "b": [{"c": 1}]}});
+        assert!(!differ(with(json!([])), with(Value::Null)));
+        assert!(!differ(
+            with(json!({})),
+            json!({"a": {"b": [{"c": 1, "d": []}]}})
+        ));
+        assert!(differ(with(json!([1])), with(Value::Null)));
+        assert!(differ(with(json!([])), json!({"a": {"b": [{"c": 2}]}})));
+        assert!(differ(json!({"a": [1]}), json!({"a": [1, 2]})));
+        assert!(differ(json!({"a": 1}), json!({"b": 1})));
+        assert!(differ(json!({}), json!({"b": 1})));
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{
-    changes::Spec,
+    changes::{Spec, first_template_generation},
     metadata_mut,
     table::{CreatedStatus, Posted, ResourceStrategy},
 };
@@ -43,10 +43,15 @@ impl Fresh {
     }
 
     fn fill(self, metadata: &mut Map<String, Value>) {
+        metadata.insert("uid".to_owned(), json!(self.uid.to_string()));
+        metadata.insert("creationTimestamp".to_owned(), json!(self.time()));
+    }
+
+    /// When the object is created: RFC 3339.
+    pub(crate) fn time(self) -> String {
         let seconds = i64::try_from(self.seconds).unwrap_or_default();
         let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
-        metadata.insert("uid".to_owned(), json!(self.uid.to_string()));
-        metadata.insert("creationTimestamp".to_owned(), json!(time.to_string()));
+        time.to_string()
     }
 }
 
@@ -85,6 +90,9 @@ impl ResourceStrategy {
             ("certificates.k8s.io", "certificatesigningrequests") => {
                 requested_by(object, &facts.user);
             }
+            ("apps", "daemonsets") => first_template_generation(object),
+            ("apiextensions.k8s.io", "customresourcedefinitions") => definition_status(object),
+            ("apiregistration.k8s.io", "apiservices") => api_service_status(object, fresh),
             _ => {}
         }
     }
@@ -179,6 +187,37 @@ pub(super) fn named(object: &mut Value) {
     }
     if let Value::Object(labels) = labels {
         labels.insert(NAME_LABEL.to_owned(), name);
+    }
+}
+
+/// The status that a new definition of custom resources is written with: the version in which its objects are stored.
+fn definition_status(object: &mut Value) {
+    let versions = object.pointer("/spec/versions").and_then(Value::as_array);
+    let mut versions = versions.into_iter().flatten();
+    let stored = versions.find(|version| version["storage"] == true);
+    let stored = stored.map_or(Value::Null, |version| json!([version["name"]]));
+    if let Some(members) = object.as_object_mut() {
+        let status = json!({
+            "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,
+        });
+        members.insert("status".to_owned(), status);
+    }
+}
+
+/// The status that a new `APIService` is written with: one that the server itself serves is available.
+fn api_service_status(object: &mut Value, fresh: &Fresh) {
+    let is_local = object.pointer("/spec/service").is_none_or(Value::is_null);
+    let conditions = json!([{
+        "type": "Available", "status": "True", "lastTransitionTime": fresh.time(),
+        "reason": "Local", "message": "Local APIServices are always available",
+    }]);
+    if let Some(members) = object.as_object_mut() {
+        let status = if is_local {
+            json!({"conditions": conditions})
+        } else {
+            json!({})
+        };
+        members.insert("status".to_owned(), status);
     }
 }
 

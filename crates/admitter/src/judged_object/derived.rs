@@ -2,7 +2,7 @@
 //!
 //! Source: Kubernetes `pkg/registry/core/pod/strategy.go` (`applyAppArmorVersionSkew`, `mutatePodAffinity`,
 //! `mutateTopologySpreadConstraints`), `pkg/api/persistentvolumeclaim/util.go` (`EnforceDataSourceBackwardsCompatibility`,
-//! `NormalizeDataSources`) and `pkg/registry/core/service/storage/storage.go` (`normalizeClusterIPs`).
+//! `NormalizeDataSources`).
 
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,6 @@ pub(super) fn fill(
             selected_label_keys(object)?;
         }
         ("", "persistentvolumeclaims") => data_sources(object, old),
-        ("", "services") => cluster_ips(object, old),
         _ => {}
     }
     Ok(())
@@ -49,7 +48,7 @@ fn list_mut<'a>(object: &'a mut Value, path: &str) -> impl Iterator<Item = &'a m
 }
 
 /// A text that is neither missing nor empty.
-fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
     let text = object.pointer(path).and_then(Value::as_str);
     text.filter(|text| !text.is_empty())
 }
@@ -242,66 +241,6 @@ fn reference(source: &Value) -> Option<Value> {
     Some(reference)
 }
 
-/// `clusterIPs` of a service follows `clusterIP`, which older clients write alone, and an update that leaves out the addresses
-/// keeps them.
-fn cluster_ips(service: &mut Value, old: Option<&Value>) {
-    let (Some(mut ip), Some(mut all)) = (cluster_ip(service), all_cluster_ips(service)) else {
-        return;
-    };
-    let kept = old.map(|old| {
-        let ip = cluster_ip(old).unwrap_or_default();
-        (ip, all_cluster_ips(old).unwrap_or_default())
-    });
-    match kept {
-        None if all.is_empty() && !ip.is_empty() => all.push(json!(ip)),
-        None => {}
-        Some((kept, kept_all)) => {
-            let has_ips = |service| text(service, "/spec/type") != Some("ExternalName");
-            if has_ips(service) && old.is_some_and(has_ips) {
-                ip = if ip.is_empty() { kept.clone() } else { ip };
-                all = if all.is_empty() {
-                    kept_all.clone()
-                } else {
-                    all
-                };
-            }
-            if ip == kept && all.is_empty() {
-                all = kept_all;
-            } else if ip != kept && all == kept_all {
-                all = ([&ip].into_iter().filter(|ip| !ip.is_empty()))
-                    .map(|ip| json!(ip))
-                    .collect();
-            }
-        }
-    }
-    let Some(Value::Object(spec)) = service.get_mut("spec") else {
-        return;
-    };
-    spec.remove("clusterIPs");
-    if !ip.is_empty() {
-        spec.insert("clusterIP".to_owned(), ip.into());
-    }
-    if !all.is_empty() {
-        spec.insert("clusterIPs".to_owned(), all.into());
-    }
-}
-
-/// Empty if there is none; `None` if it is no text.
-fn cluster_ip(service: &Value) -> Option<String> {
-    match service.pointer("/spec/clusterIP") {
-        None | Some(Value::Null) => Some(String::new()),
-        Some(ip) => ip.as_str().map(str::to_owned),
-    }
-}
-
-/// Empty if there are none; `None` if they are no list.
-fn all_cluster_ips(service: &Value) -> Option<Vec<Value>> {
-    match service.pointer("/spec/clusterIPs") {
-        None | Some(Value::Null) => Some(Vec::new()),
-        Some(all) => all.as_array().cloned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -479,50 +418,6 @@ mod tests {
         ] {
             let seen_of = filled("persistentvolumeclaims", &sent, old);
             assert_eq!(seen_of, seen, "{sent} {old:?}");
-        }
-    }
-
-    #[test]
-    fn all_addresses_of_a_service_follow_its_first() {
-        let of = |ip: &str, all: &[&str]| {
-            let mut spec = json!({});
-            if !ip.is_empty() {
-                spec["clusterIP"] = json!(ip);
-            }
-            if !all.is_empty() {
-                spec["clusterIPs"] = json!(all);
-            }
-            json!({"spec": spec})
-        };
-        let external = |service: Value| {
-            let mut service = service;
-            service["spec"]["type"] = json!("ExternalName");
-            service
-        };
-        let none = of("", &[]);
-        let kept = of("a", &["a", "x"]);
-        for (sent, old, seen) in [
-            (of("a", &[]), None, of("a", &["a"])),
-            (of("", &["a"]), None, of("", &["a"])),
-            (of("a", &["b"]), None, of("a", &["b"])),
-            (none.clone(), None, none.clone()),
-            (none.clone(), Some(&kept), kept.clone()),
-            (of("a", &[]), Some(&kept), kept.clone()),
-            (of("b", &["a", "x"]), Some(&kept), of("b", &["b"])),
-            (of("b", &["b"]), Some(&kept), of("b", &["b"])),
-            (
-                external(of("", &["a", "x"])),
-                Some(&kept),
-                external(none.clone()),
-            ),
-            (external(none.clone()), Some(&kept), external(none.clone())),
-            (
-                json!({"spec": {"clusterIP": 1}}),
-                None,
-                json!({"spec": {"clusterIP": 1}}),
-            ),
-        ] {
-            assert_eq!(filled("services", &sent, old), seen, "{sent} {old:?}");
         }
     }
 }

@@ -14,6 +14,8 @@
 mod changes;
 mod creation;
 mod derived;
+mod ownership;
+mod services;
 mod subresource;
 mod table;
 mod two_names;
@@ -53,6 +55,15 @@ pub(crate) fn strategy(facts: &WriteFacts, has_status: bool) -> Option<WriteStra
     Some(WriteStrategy::Subresource(*taken))
 }
 
+/// The subresources of a built-in resource by which its objects are written.
+pub(crate) fn subresources(group: &str, resource: &str) -> impl Iterator<Item = &'static str> {
+    let of = BUILT_IN
+        .iter()
+        .find(|one| one.group == group && one.resource == resource);
+    let all = of.map_or(&[][..], |of| of.subresources);
+    all.iter().map(|(name, _)| *name)
+}
+
 /// Whether a group is one of those that kube-apiserver itself has.
 pub(crate) fn is_of_kubernetes(group: &str) -> bool {
     const OTHERS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
@@ -77,7 +88,21 @@ fn custom(subresource: &str, has_status: bool) -> Option<WriteStrategy> {
 }
 
 impl WriteStrategy {
-    /// Makes the object in the body the one that policies see. `old` is the stored object, if there is one.
+    /// Whether the body is a whole object of the resource, which is stored.
+    pub(crate) fn is_whole(&self) -> bool {
+        match self {
+            Self::Resource(strategy) => strategy.is_stored,
+            Self::Subresource(taken) => !matches!(taken, Taken::Scale | Taken::Posted(_)),
+        }
+    }
+
+    /// Whether a subresource takes nothing but a `POST`. The others take none.
+    pub(crate) fn is_posted(&self) -> bool {
+        matches!(self, Self::Subresource(Taken::Posted(_)))
+    }
+
+    /// Makes the object in the body the one that policies see. `old` is the stored object, if there is one; `owner` owns what the
+    /// request changes, if that is to be shown.
     ///
     /// # Errors
     ///
@@ -88,20 +113,35 @@ impl WriteStrategy {
         old: Option<&Value>,
         facts: &WriteFacts,
         fresh: &Fresh,
+        owner: Option<&str>,
     ) -> Result<(), TooManyRequirements> {
         two_names::unite(object, &facts.group, &facts.resource);
         if matches!(self, Self::Resource(_)) {
             derived::fill(object, old, &facts.group, &facts.resource)?;
+            if (&*facts.group, &*facts.resource) == ("", "services") {
+                services::fill(object, old);
+            }
         }
+        let sent = owner.and_then(|_| object["metadata"].get("managedFields").cloned());
         match (self, old) {
-            (Self::Resource(strategy), None) => strategy.create(object, facts, fresh),
-            (Self::Resource(strategy), Some(old)) => strategy.update(object, old),
+            (Self::Resource(strategy), None) => {
+                strategy.create(object, facts, fresh);
+                if let Some(owner) = owner {
+                    strategy.owned(object, facts, owner, fresh);
+                }
+            }
+            (Self::Resource(strategy), Some(old)) => strategy.update(object, old, fresh),
             (Self::Subresource(taken), None) => match taken {
                 Taken::Posted(posted) => posted.create(object, fresh),
                 // Nothing but what the subresource takes is the client's.
                 _ => taken.update(object, &json!({})),
             },
             (Self::Subresource(taken), Some(old)) => taken.update(object, old),
+        }
+        if let (Some(old), Some(owner)) = (old, owner)
+            && self.is_whole()
+        {
+            ownership::note_changes(object, old, sent, facts, (owner, fresh));
         }
         Ok(())
     }

@@ -58,10 +58,10 @@ fn status(object: &mut Value, old: &Value, stored: &[&str], kept: &[&str]) {
     {
         super::creation::named(object);
     }
-    if old["kind"] == "DaemonSet" {
-        super::update::template_generation(object, old);
-    }
     all_but_metadata(object, old);
+    if old["kind"] == "DaemonSet" {
+        super::changes::count_templates(object, old);
+    }
     if let (Some(Value::Object(new)), Some(old)) = (&mut status, old.get("status")) {
         for key in kept {
             if !new.contains_key(*key) {

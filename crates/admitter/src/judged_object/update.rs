@@ -1,10 +1,10 @@
 //! Changes of stored objects.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     changes,
-    creation::{named, secret_names},
+    creation::{Fresh, named, secret_names},
     metadata_mut,
     table::{CreatedStatus, ResourceStrategy},
     take,
@@ -12,7 +12,7 @@ use super::{
 
 impl ResourceStrategy {
     /// The object of a PUT or patch.
-    pub(super) fn update(&self, object: &mut Value, old: &Value) {
+    pub(super) fn update(&self, object: &mut Value, old: &Value, fresh: &Fresh) {
         settle_metadata(object, old, &[]);
         if let Some(members) = object.as_object_mut() {
             if self.status != CreatedStatus::Ordinary {
@@ -30,10 +30,23 @@ impl ResourceStrategy {
                     fill(members, "type", Some(old), &[""]);
                 }
             }
-            ("apps", "daemonsets") => template_generation(object, old),
+            ("apps", "daemonsets") => changes::count_templates(object, old),
+            ("resource.k8s.io", "devicetaintrules") => taint_again(object, old, fresh),
             _ => {}
         }
         changes::count(self.counted, object, old);
+    }
+}
+
+/// Another effect of a taint was added now, unless the client says when.
+fn taint_again(rule: &mut Value, old: &Value, fresh: &Fresh) {
+    let taint = |of: &Value, key: &str| of.pointer("/spec/taint").map(|taint| taint[key].clone());
+    let is_other = |key| taint(rule, key) != taint(old, key);
+    if is_other("effect")
+        && !is_other("timeAdded")
+        && let Some(Value::Object(taint)) = rule.pointer_mut("/spec/taint")
+    {
+        taint.insert("timeAdded".to_owned(), json!(fresh.time()));
     }
 }
 
@@ -63,24 +76,36 @@ pub(super) fn settle_metadata(object: &mut Value, old: &Value, stored: &[&str]) 
     }
 }
 
-/// Keeps the annotation that counts the templates of a daemon set, which is a field of its own in the server.
-pub(super) fn template_generation(object: &mut Value, old: &Value) {
-    const ANNOTATION: &str = "deprecated.daemonset.template.generation";
-    let stored = old.pointer("/metadata/annotations");
-    let Some(metadata) = metadata_mut(object) else {
-        return;
-    };
-    let annotations = metadata.entry("annotations");
-    let annotations = annotations.or_insert_with(|| Value::Object(Map::new()));
-    if let Value::Object(annotations) = annotations {
-        take(annotations, ANNOTATION, stored);
-    }
-}
-
 /// Gives a field the value that is stored if it has none, or one of these.
 fn fill(members: &mut Map<String, Value>, key: &str, old: Option<&Value>, none: &[&str]) {
     let value = members.get(key).and_then(Value::as_str).unwrap_or("");
     if none.contains(&value) {
         take(members, key, old);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_taint_with_another_effect_was_added_now_unless_the_client_says_when() {
+        let fresh = Fresh {
+            uid: Uuid::nil(),
+            seconds: 1_767_225_600,
+        };
+        let rule = |effect: &str, added: &str| json!({"spec": {"taint": {"effect": effect, "timeAdded": added}}});
+        let (then, later) = ("2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z");
+        for (effect, sent, added) in [
+            ("NoExecute", then, "2026-01-01T00:00:00Z"),
+            ("NoExecute", later, later),
+            ("NoSchedule", then, then),
+        ] {
+            let mut changed = rule(effect, sent);
+            taint_again(&mut changed, &rule("NoSchedule", then), &fresh);
+            assert_eq!(changed, rule(effect, added));
+        }
     }
 }

@@ -14,6 +14,7 @@ use super::world::{Got, Sent, World, policy};
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 const POD: &str = "/api/v1/namespaces/ns/pods/p";
+const APPLIED_POD: &str = "/api/v1/namespaces/ns/pods/p?fieldManager=me";
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const WIDGETS: &str = "/apis/x.io/v1/namespaces/ns/widgets";
 const JSON: &str = "application/json";
@@ -75,7 +76,7 @@ fn yaml_that_go_reads_otherwise_is_refused() {
             for (method, target, media) in [
                 ("POST", PODS, YAML),
                 ("PUT", POD, YAML),
-                ("PATCH", POD, APPLY),
+                ("PATCH", APPLIED_POD, APPLY),
                 ("POST", WIDGETS, YAML),
             ] {
                 for body in [
@@ -217,19 +218,22 @@ fn strict_validation_refuses_duplicate_fields() {
             ),
             (
                 "PATCH",
-                POD,
+                APPLIED_POD,
                 APPLY,
                 "spec: {}\nspec: {}\n",
                 400,
                 "error strict decoding YAML",
             ),
         ] {
-            let target = format!("{target}?fieldValidation=Strict");
+            let join = if target.contains('?') { '&' } else { '?' };
+            let target = format!("{target}{join}fieldValidation=Strict");
             let got = send(&world, method, &target, media, body.as_bytes()).await;
             assert_eq!(got.code, code, "{got:?}");
             assert!(got.message().contains(message), "{}", got.message());
         }
-        assert!(world.sent().is_empty());
+        // An apply that fails for another reason does not say that.
+        let is_dry = |target: &String| target.contains("dryRun=All");
+        assert!(world.targets().iter().all(is_dry) && world.sent().len() == 1);
     });
 }
 
@@ -433,5 +437,23 @@ fn a_document_that_grows_is_counted_and_bounded() {
         let got = send(&world, "POST", MAPS, JSON, body.as_bytes()).await;
         assert_eq!(got.code, 413, "{}", got.code);
         assert!(world.sent().is_empty());
+    });
+}
+
+/// As in a server, where only storage makes null of an empty list.
+#[test]
+fn an_empty_list_is_no_null() {
+    const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/roles";
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let resource = "rbac.authorization.k8s.io roles";
+        for (rules, expression) in [
+            (json!([]), "object.rules == []"),
+            (Value::Null, "object.rules == null"),
+        ] {
+            world.enforce(&[policy("p", resource, &format!("!({expression})"))]);
+            let body = json!({"metadata": {"name": "r"}, "rules": rules});
+            assert_eq!(world.json("POST", ROLES, &body).await.code, 422, "{rules}");
+        }
     });
 }

@@ -56,6 +56,53 @@ fn forged_metadata_of_a_new_object_does_not_exempt_it() {
 }
 
 #[test]
+fn the_namespace_that_policies_see_is_that_of_the_url() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let namespaced = "has(object.metadata.namespace)";
+        let (namespaces, maps) = ("/api/v1/namespaces", "/api/v1/namespaces/ns/configmaps");
+        let in_system = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "namespace": "kube-system"}});
+        // An object without a namespace has none, whatever a client says.
+        world.enforce(&[unless(" namespaces", namespaced)]);
+        let got = world
+            .json("POST", namespaces, &in_system("Namespace"))
+            .await;
+        assert_eq!(got.code, 422, "{got:?}");
+        let path = format!("{namespaces}/a");
+        world.store(
+            &path,
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}),
+        );
+        let got = world.json("PUT", &path, &in_system("Namespace")).await;
+        assert_eq!(got.code, 422, "{got:?}");
+        // One that has a namespace cannot lose it.
+        world.enforce(&[unless(" configmaps", &format!("!{namespaced}"))]);
+        let path = format!("{maps}/a");
+        let mut stored = in_system("ConfigMap");
+        stored["metadata"]["namespace"] = json!("ns");
+        world.store(&path, stored);
+        for (format, patch) in [
+            ("merge-patch", json!({"metadata": {"namespace": null}})),
+            ("merge-patch", json!({"metadata": {"namespace": ""}})),
+            (
+                "strategic-merge-patch",
+                json!({"metadata": {"namespace": null}}),
+            ),
+            (
+                "json-patch",
+                json!([{"op": "remove", "path": "/metadata/namespace"}]),
+            ),
+        ] {
+            let content = format!("application/{format}+json");
+            let call = world.call("PATCH", &path, &content, patch.to_string().into());
+            let got = world.send(call).await;
+            assert_eq!(got.code, 422, "{format} {patch}: {got:?}");
+        }
+        assert!(world.sent().is_empty());
+    });
+}
+
+#[test]
 fn a_field_with_two_names_is_seen_under_both() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
@@ -168,14 +215,13 @@ fn a_label_in_the_body_of_a_subresource_exempts_only_what_has_it_stored() {
             assert_eq!(got.code, code, "{got:?}");
         }
         // One that is not there, or not yet, has no labels.
-        let got = world
-            .json(
-                "PUT",
-                &format!("{PODS}/q/ephemeralcontainers"),
-                &pod(&exempt),
-            )
-            .await;
-        assert_eq!(got.code, 422, "{got:?}");
+        let before = world.sent().len();
+        let mut other = pod(&exempt);
+        other["metadata"]["name"] = json!("q");
+        let path = format!("{PODS}/q/ephemeralcontainers");
+        let got = world.json("PUT", &path, &other).await;
+        assert_eq!(got.message(), "pods \"q\" not found", "{got:?}");
+        assert_eq!(world.sent().len(), before, "policies deny it, too");
     });
 }
 
@@ -265,5 +311,78 @@ fn labels_that_an_object_gets_by_default_select_it() {
             let got = world.json("POST", &target, &body).await;
             assert_eq!(got.code, 422, "{kind}: {got:?}");
         }
+    });
+}
+
+/// A server notes who owns the fields of a new object before it asks policies.
+#[test]
+fn a_new_object_has_an_owner_of_its_fields() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let owned = |by: &str| {
+            let expression = format!(
+                "object.metadata.managedFields.exists(m, m.manager == '{by}' && m.operation == 'Update' \
+                 && m.time == object.metadata.creationTimestamp && 'f:spec' in m.fieldsV1 \
+                 && !('f:status' in m.fieldsV1) && m.fieldsV1['f:metadata'].size() == 1)"
+            );
+            let mut one = policy("p", " pods", &expression);
+            one["spec"]["validations"][0]["messageExpression"] =
+                json!("string(object.metadata.managedFields[0].manager)");
+            one
+        };
+        let pod = json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "status": {"phase": "Running"},
+            "spec": {"containers": [{"name": "c", "image": "good"}]}});
+        for (query, owner) in [("", "unknown"), ("?fieldManager=me", "me")] {
+            world.enforce(&[owned(owner)]);
+            let got = world.json("POST", &format!("{PODS}{query}"), &pod).await;
+            assert_eq!(got.code, 200, "{owner}: {got:?}");
+            world.enforce(&[owned("another")]);
+            let got = world.json("POST", &format!("{PODS}{query}"), &pod).await;
+            assert!(got.message().ends_with(&format!(": {owner}")), "{got:?}");
+        }
+    });
+}
+
+/// A server notes who has changed what before it asks policies, and takes from others what was changed.
+#[test]
+fn a_changed_object_shows_who_owns_which_of_its_fields() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let entry = |manager: &str, fields: Value| json!({"apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": manager, "operation": "Update", "time": "2026-01-01T00:00:00Z"});
+        let map = |data: Value| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "ns", "resourceVersion": "5", "uid": "u",
+                "managedFields": [entry("first", json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}}))]}, "data": data})
+        };
+        let path = "/api/v1/namespaces/ns/configmaps/m";
+        world.store(path, map(json!({"a": "1", "b": "1"})));
+        let mut one = policy("p", " configmaps", "false");
+        one["spec"]["validations"][0]["messageExpression"] = json!(
+            "object.metadata.managedFields.map(m, m.manager + (m.time == oldObject.metadata.managedFields[0].time ? ' then' : ' now') \
+             + ('f:data' in m.fieldsV1 ? [' f:a', ' f:b', ' f:c'].filter(f, f.substring(1) in m.fieldsV1['f:data']).join('') : '')).join(', ')"
+        );
+        world.enforce(&[one]);
+        let changed = json!({"data": {"b": "2", "c": "1"}});
+        for (query, owners) in [
+            ("?fieldManager=second", "first then f:a, second now f:b f:c"),
+            ("?fieldManager=first", "first now f:a f:b f:c"),
+        ] {
+            let got = world
+                .json("PATCH", &format!("{path}{query}"), &changed)
+                .await;
+            assert!(got.message().ends_with(&format!(": {owners}")), "{got:?}");
+        }
+        let put = map(json!({"a": "1"}));
+        let got = world
+            .json("PUT", &format!("{path}?fieldManager=second"), &put)
+            .await;
+        assert!(got.message().ends_with(": first then f:a"), "{got:?}");
+        let mut reset = map(json!({"a": "2"}));
+        reset["metadata"]["managedFields"] = json!([{}]);
+        let got = world.json("PUT", path, &reset).await;
+        // The message has no value, as nobody owns anything.
+        assert!(
+            got.message().ends_with("failed expression: false"),
+            "{got:?}"
+        );
     });
 }

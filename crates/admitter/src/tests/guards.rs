@@ -308,6 +308,17 @@ fn a_collection_is_deleted_object_by_object() {
             sent["preconditions"],
             json!({"uid": "u-b", "resourceVersion": "4"})
         );
+        // Parameters are known by their decoded names.
+        world.store(MAPS, collection(&[("a", 3, "no")]));
+        let target =
+            format!("{MAPS}?field%53elector=metadata.name!%3Dc&limi%74=5&label%53elector=&x=1");
+        assert_eq!(world.json("DELETE", &target, &Value::Null).await.code, 200);
+        let last = world.targets().pop().unwrap();
+        let selected = "fieldSelector=metadata.name%21%3Dc%2Cmetadata.name%3Da";
+        assert_eq!(
+            last,
+            format!("DELETE {MAPS}?label%53elector=&x=1&{selected}")
+        );
         // The reply to one is that of the server.
         world.store(MAPS, collection(&[("a", 3, "no")]));
         let got = world.json("DELETE", MAPS, &Value::Null).await;

@@ -1,19 +1,24 @@
 //! Completed objects beside those that a real server shows its policies for the same requests
-//! (`corpus/judged_objects.jsonl`; tests/cluster/README.md says how it is recorded).
+//! (`corpus/judged_objects.jsonl` without the plugin `ServiceAccount`, `corpus/set_by_server.jsonl` with all of them; tests/cluster/README.md
+//! says how they are recorded).
 //!
 //! They must be the same, but for what only a server can know.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use bytes::Bytes;
-use fairgate_admission::Fidelity;
+use fairgate_admission::{Fidelity, FieldSetByServer};
 use fairgate_core::digest::{RequestInfo, User};
-use fairgate_objects::codec::BodyFormat;
+use fairgate_objects::codec::{BodyFormat, FieldValidation};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    body_object::{BodyObject, BodyReading},
+    body_object::{BodyObject, BodyReading, BodyStrictness},
     facts::WriteFacts,
     judged_object::{self, Fresh},
     object_name::NameSource,
@@ -22,56 +27,22 @@ use crate::{
 };
 
 const CORPUS: &str = include_str!("../../corpus/judged_objects.jsonl");
+/// The same of a server with all plugins that it has by default, and with objects by which each of them acts.
+const SET_BY_SERVER: &str = include_str!("../../corpus/set_by_server.jsonl");
 
 /// Custom kinds without the subresource `status`.
 const WITHOUT_STATUS: [&str; 2] = ["limits", "ceilings"];
 
-/// What differs: a part of the path of the request, the place, and why.
-const KNOWN: [(&str, &str, &str); 19] = [
+/// What differs besides the fields that are known to be set by a server: a part of the path of the request, the place, and why.
+const KNOWN: [(&str, &str, &str); 3] = [
     (
         "/certificatesigningrequests/",
         "/status/conditions/",
         "times that the server adds",
     ),
-    (
-        "/apiservices",
-        "/status/conditions/",
-        "one of the server's own happens to have a value of the body",
-    ),
-    ("/volumeattributesclasses", "/metadata/finalizers/", PLUGIN),
-    ("/persistentvolumeclaims", "/metadata/finalizers/", PLUGIN),
-    ("/nodes", "/spec/taints/", PLUGIN),
-    ("/pods", "/spec/preemptionPolicy", PLUGIN),
-    ("/pods", "/spec/tolerations/", PLUGIN),
-    ("/services", "/spec/ipFamilies/", ALLOCATED),
-    ("/services", "/spec/ipFamilyPolicy", ALLOCATED),
-    ("/pods", "/status/qosClass", DERIVED),
-    ("/jobs", "/spec/selector/", DERIVED),
-    ("/jobs", "/spec/template/metadata/labels/", DERIVED),
-    (
-        "/customresourcedefinitions",
-        "/status/storedVersions/",
-        DERIVED,
-    ),
-    ("/daemonsets", "/metadata/annotations/deprecated", CONVERTED),
-    (
-        "autoscaling/v1/",
-        "/spec/targetCPUUtilizationPercentage",
-        CONVERTED,
-    ),
     ("/things", "/spec/replicas", SCHEMA),
     ("/things", "/spec/size", SCHEMA),
-    ("/persistentvolumes", "/metadata/finalizers/", PLUGIN),
-    (
-        "/persistentvolumes",
-        "/status/lastPhaseTransitionTime",
-        DERIVED,
-    ),
 ];
-const PLUGIN: &str = "an admission plugin sets it";
-const ALLOCATED: &str = "the server allocates it";
-const DERIVED: &str = "the server derives it from the object";
-const CONVERTED: &str = "it comes from the form in which the server has the object";
 const SCHEMA: &str = "a default of the definition, which is not read here";
 
 fn user(line: &Value) -> User {
@@ -87,6 +58,36 @@ fn user(line: &Value) -> User {
         groups: texts(&of["groups"]),
         extra: extra.map(|(key, all)| (key.clone(), texts(all))).collect(),
     }
+}
+
+/// The number of the field that is known to be set by a server and has this place in an object of the resource, or the field is in it.
+fn set_field(resource: &str, place: &str) -> Option<usize> {
+    let names: Vec<String> = (place.split('/').skip(1))
+        .map(|name| name.replace("~1", "/"))
+        .collect();
+    FieldSetByServer::all().iter().position(|field| {
+        let path = field.path();
+        let is_prefix = path.len() <= names.len();
+        let mut steps = path.iter().zip(&names);
+        field.shown_resource() == resource
+            && is_prefix
+            && steps.all(|(step, name)| *step == "*" || *step == name)
+    })
+}
+
+/// The resource of a request, as fields that are set by a server name it.
+fn shown_resource(line: &Value) -> String {
+    let text = |key: &str| line[key].as_str().unwrap();
+    let info = RequestInfo::from_target(text("method"), text("path")).unwrap();
+    let Subject::Write(write) = Subject::of(&info) else {
+        return String::new();
+    };
+    let facts = WriteFacts::new(&write, &Arc::new(user(line)), None);
+    let parts = [(".", &facts.group), ("/", &facts.subresource)];
+    let parts = parts.into_iter().filter(|(_, part)| !part.is_empty());
+    parts.fold(facts.resource.clone(), |shown, (before, part)| {
+        shown + before + part
+    })
 }
 
 /// The object that policies would see for a line.
@@ -109,8 +110,9 @@ fn completed(line: &Value) -> Result<Value, String> {
         "PATCH" => BodyReading::Patch(objects::patch_format(text("contentType")).unwrap()),
         _ => BodyReading::Object(BodyFormat::Json),
     };
-    let body = BodyObject {
+    let mut body = BodyObject {
         bytes: Bytes::from(text("body").to_owned()),
+        decoded: None,
         reading,
         fidelity: Fidelity::Completed,
         strategy: Some(strategy),
@@ -121,7 +123,12 @@ fn completed(line: &Value) -> Result<Value, String> {
         },
         is_new: text("method") == "POST",
         name: NameSource::Client,
+        owner: None,
         has_defaults: true,
+        strictness: BodyStrictness {
+            validation: FieldValidation::Warn,
+            duplicates: Vec::new(),
+        },
     };
     let object = body.read(&mut facts, stored);
     object.map_err(|error| format!("{error:?}"))
@@ -132,6 +139,7 @@ fn leaves(value: &Value, place: &str, into: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(members) => {
             for (key, value) in members {
+                let key = key.replace('/', "~1");
                 leaves(value, &format!("{place}/{key}"), into);
             }
         }
@@ -187,54 +195,105 @@ fn differences(line: &Value, ours: &Value) -> Vec<(String, String)> {
     found
 }
 
-#[test]
-fn completed_objects_are_those_that_a_server_shows_its_policies() {
-    let mut report = BTreeMap::<String, (usize, String)>::new();
-    let (mut lines, mut used) = (0, [false; KNOWN.len()]);
-    for line in CORPUS.lines() {
-        let line: Value = serde_json::from_str(line).unwrap();
-        let (path, body) = (
-            line["path"].as_str().unwrap(),
-            line["body"].as_str().unwrap(),
-        );
-        lines += 1;
-        let found = match completed(&line) {
-            Ok(object) => differences(&line, &object),
-            Err(why) => vec![(String::new(), why)],
-        };
-        for (place, what) in found {
-            // What is added here, or has another value, is never on purpose, but for times.
-            let is_known = |(part, at, why): &(&str, &str, &str)| {
-                let is_missing = what.starts_with("missing, ");
-                (is_missing || why.contains("server adds") || why.contains("server's own"))
-                    && path.contains(part)
-                    && place.starts_with(at)
+/// What differs in a corpus.
+#[derive(Default)]
+struct CorpusReport {
+    lines: usize,
+    /// How often and where first, by session, method and place.
+    differences: BTreeMap<String, (usize, String)>,
+    /// Which of the known differences occur.
+    used: [bool; KNOWN.len()],
+    /// The numbers of the fields that are known to be set by a server and are.
+    set: BTreeSet<usize>,
+}
+
+impl CorpusReport {
+    fn of(corpus: &str) -> Self {
+        let mut report = Self::default();
+        for line in corpus.lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            report.lines += 1;
+            let found = match completed(&line) {
+                Ok(object) => differences(&line, &object),
+                Err(why) => vec![(String::new(), why)],
             };
-            if let Some(known) = KNOWN.iter().position(is_known) {
-                used[known] = true;
-                continue;
-            }
-            let about = format!("{} {} {place}", line["session"], line["method"]);
-            let one = report.entry(about).or_default();
-            one.0 += 1;
-            if one.0 == 1 {
-                let body: String = body.chars().take(300).collect();
-                one.1 = format!("{path}\n  {what}\n  {body}");
+            for (place, what) in found {
+                report.note(&line, &place, &what);
             }
         }
+        report
     }
-    let mut text = String::new();
-    for (about, (count, example)) in &report {
-        let _ = writeln!(text, "{about}: {count} times, first at {example}");
+
+    fn note(&mut self, line: &Value, place: &str, what: &str) {
+        let text = |key: &str| line[key].as_str().unwrap();
+        // What is added here, or has another value, is never on purpose, but for times.
+        let is_missing = what.starts_with("missing, ");
+        let is_known = |(part, at, why): &(&str, &str, &str)| {
+            (is_missing || why.contains("server adds"))
+                && text("path").contains(part)
+                && place.starts_with(at)
+        };
+        if let Some(known) = KNOWN.iter().position(is_known) {
+            self.used[known] = true;
+            return;
+        }
+        let field = set_field(&shown_resource(line), place);
+        if let Some(field) = field.filter(|_| is_missing) {
+            self.set.insert(field);
+            return;
+        }
+        let about = format!("{} {} {place}", text("session"), text("method"));
+        let one = self.differences.entry(about).or_default();
+        one.0 += 1;
+        if one.0 == 1 {
+            let body: String = text("body").chars().take(300).collect();
+            one.1 = format!("{}\n  {what}\n  {body}", text("path"));
+        }
     }
-    assert!(lines > 1000, "{lines}");
-    assert!(
-        report.is_empty(),
-        "{} differences in {lines} objects\n{text}",
-        report.len()
-    );
+
+    /// There are no others.
+    fn check(&self) {
+        let mut text = String::new();
+        for (about, (count, example)) in &self.differences {
+            let _ = writeln!(text, "{about}: {count} times, first at {example}");
+        }
+        let (differences, lines) = (self.differences.len(), self.lines);
+        assert!(
+            text.is_empty(),
+            "{differences} differences in {lines} objects\n{text}"
+        );
+    }
+}
+
+/// The fields of these numbers.
+fn shown_fields(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
+    let shown = |number: usize| {
+        let field = &FieldSetByServer::all()[number];
+        format!("{field} of {} ({})", field.shown_resource(), field.by())
+    };
+    numbers.into_iter().map(shown).collect()
+}
+
+#[test]
+fn completed_objects_are_those_that_a_server_shows_its_policies() {
+    let report = CorpusReport::of(CORPUS);
+    assert!(report.lines > 1000, "{}", report.lines);
+    report.check();
+    let set = shown_fields(report.set);
+    assert!(set.len() >= 12, "{set:?}");
+    let used = report.used;
     assert!(
         used.iter().all(|used| *used),
         "a known difference no longer occurs: {used:?}"
     );
+}
+
+/// What a server sets with its default plugins is what the table has, and no more and no less: who reads it is told by it.
+#[test]
+fn the_fields_that_a_server_sets_are_those_of_the_table() {
+    let report = CorpusReport::of(SET_BY_SERVER);
+    report.check();
+    let all = 0..FieldSetByServer::all().len();
+    let unseen = shown_fields(all.filter(|number| !report.set.contains(number)));
+    assert_eq!(unseen, [""; 0], "no server has set these");
 }

@@ -10,7 +10,7 @@ use std::{
 
 use fairgate_admission::{
     ClusterObjects, InputFailure, KnownFuture, ListFuture, LookupFuture, LookupLack, ParamScope,
-    PolicyParamKind, SharedObject,
+    PolicyParamKind, SharedObject, unknown_param_kind,
 };
 use fairgate_cel::CelJson;
 use serde_json::{Value, json};
@@ -22,6 +22,8 @@ use crate::{ClusterState, ResourceKind, ResourcesRead, ServedResource};
 #[derive(Debug)]
 pub(super) struct TestCluster {
     resources: Mutex<Vec<(Arc<ServedResource>, &'static str)>>,
+    /// Whether the resources were never read.
+    are_unread: AtomicBool,
     /// How the resources were read the last time.
     pub(super) reading: watch::Sender<Result<(), String>>,
     pub(super) namespaces: Mutex<BTreeMap<String, SharedObject>>,
@@ -86,22 +88,33 @@ impl Default for TestCluster {
             };
             (Arc::new(served), subresource)
         };
-        let gadget = |version: &str| {
+        // One version of a resource that has several.
+        let one_of = |[group, resource, kind]: [&str; 3], versions: &[&str], version: &str| {
             let of = |version: &str| ResourceKind {
-                group: "x.io".to_owned(),
+                group: group.to_owned(),
                 version: version.to_owned(),
-                resource: "gadgets".to_owned(),
-                kind: Some(["x.io", version, "Gadget"].map(str::to_owned)),
+                resource: resource.to_owned(),
+                kind: Some([group, version, kind].map(str::to_owned)),
             };
             let served = ServedResource {
                 resource: of(version),
                 is_namespaced: true,
-                equivalents: vec![of("v1"), of("v2")],
+                equivalents: versions.iter().map(|version| of(version)).collect(),
             };
             (Arc::new(served), "")
         };
+        let gadget = |version| one_of(["x.io", "gadgets", "Gadget"], &["v1", "v2"], version);
+        let claims = ["resource.k8s.io", "resourceclaims", "ResourceClaim"];
+        let claim = |version| one_of(claims, &["v1", "v1beta1"], version);
+        let scalers = [
+            "autoscaling",
+            "horizontalpodautoscalers",
+            "HorizontalPodAutoscaler",
+        ];
+        let scaler = |version| one_of(scalers, &["v1", "v2"], version);
         let deployment = ["apps", "v1", "Deployment"];
         Self {
+            are_unread: AtomicBool::new(false),
             reading: watch::Sender::new(Ok(())),
             resources: Mutex::new(vec![
                 resource(["apps", "deployments", ""], deployment),
@@ -115,6 +128,10 @@ impl Default for TestCluster {
                 resource(["x.io", "widgets", ""], ["x.io", "v1", "Widget"]),
                 gadget("v1"),
                 gadget("v2"),
+                claim("v1"),
+                claim("v1beta1"),
+                scaler("v1"),
+                scaler("v2"),
             ]),
             namespaces: Mutex::default(),
             unknown: Mutex::default(),
@@ -127,6 +144,18 @@ impl Default for TestCluster {
 }
 
 impl TestCluster {
+    /// Makes the cluster one whose resources were never read.
+    pub(super) fn forget_resources(&self) {
+        self.resources.lock().unwrap().clear();
+        self.are_unread.store(true, Ordering::SeqCst);
+    }
+
+    /// The resources have been read.
+    pub(super) fn read_resources(&self) {
+        *self.resources.lock().unwrap() = Self::default().resources.into_inner().unwrap();
+        self.are_unread.store(false, Ordering::SeqCst);
+    }
+
     /// Another version of `gadgets`, which is known from now on.
     pub(super) fn define_gadget(&self, version: &str) {
         let mut resources = self.resources.lock().unwrap();
@@ -164,6 +193,10 @@ impl ClusterState for TestCluster {
         found.map(|(found, _)| Arc::clone(found))
     }
 
+    fn are_resources_known(&self) -> bool {
+        !self.are_unread.load(Ordering::SeqCst)
+    }
+
     fn resources_read(&self) -> ResourcesRead<'_> {
         let mut reading = self.reading.subscribe();
         Box::pin(async move {
@@ -188,8 +221,13 @@ impl ClusterObjects for TestCluster {
         Box::pin(std::future::ready(found))
     }
 
-    fn param_scope(&self, _: &PolicyParamKind) -> Result<ParamScope, String> {
-        Ok(ParamScope::Namespaced)
+    fn param_scope(&self, kind: &PolicyParamKind) -> Result<ParamScope, String> {
+        let is_built_in = kind.api_version == "v1";
+        if is_built_in || self.are_resources_known() {
+            Ok(ParamScope::Namespaced)
+        } else {
+            Err(unknown_param_kind(kind))
+        }
     }
 
     fn are_params_known(&self, _: &PolicyParamKind) -> bool {

@@ -193,6 +193,29 @@ fn g13_one_protected_object_keeps_its_collection() {
 }
 
 #[test]
+fn a_collection_is_selected_as_the_server_reads_the_query() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[policy("p", " configmaps", "false")]);
+        world.store(
+            MAPS,
+            json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": []}),
+        );
+        // The first counts, encoded or not; what has a semicolon or a wrong escape is left out.
+        let query = "label%53elector=&labelSelector=app%3Dnone&labelSelector=a;b&fieldSelector=%zz&field%53elector=c%3Dd&x=labelSelector";
+        let target = format!("{MAPS}?{query}");
+        assert_eq!(world.json("DELETE", &target, &Value::Null).await.code, 200);
+        let listed = world.upstream.seen();
+        let listed = listed.iter().find(|seen| seen.target.starts_with(MAPS));
+        let selected = "label%53elector=&labelSelector=app%3Dnone&field%53elector=c%3Dd";
+        assert_eq!(
+            listed.unwrap().target,
+            format!("{MAPS}?limit=250&{selected}")
+        );
+    });
+}
+
+#[test]
 fn g14_exec_is_refused_before_the_upgrade() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
@@ -328,9 +351,11 @@ fn a_namespace_that_is_not_known_is_read() {
         let maps = "/api/v1/namespaces/new/configmaps";
         let got = world.json("POST", maps, &map("m", &json!({}))).await;
         assert_eq!(
-            got.code, 422,
-            "a namespace that does not exist is a wrong configuration"
+            got.code, 404,
+            "the policy denies it, but the namespace comes first: {got:?}"
         );
+        assert_eq!(got.message(), "namespaces \"new\" not found");
+        assert!(world.sent().is_empty());
         let namespace = json!({"metadata": {"name": "new", "labels": {"env": "test"}}});
         let unknown = &world.cluster.unknown;
         unknown.lock().unwrap().insert("new".to_owned(), namespace);

@@ -10,7 +10,12 @@ const GADGETS: &str = "/apis/x.io/v2/namespaces/ns/gadgets";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.x.io";
 
 fn gadget(size: u32) -> Value {
-    json!({"apiVersion": "x.io/v2", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"size": size}})
+    gadget_of("v2", size)
+}
+
+fn gadget_of(version: &str, size: u32) -> Value {
+    let api_version = format!("x.io/{version}");
+    json!({"apiVersion": api_version, "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"size": size}})
 }
 
 /// The definition of gadgets, whose versions are converted in this way.
@@ -99,6 +104,96 @@ fn where_the_gateway_cannot_convert_the_policy_is_configured_wrongly() {
     });
 }
 
+#[test]
+fn versions_of_a_built_in_kind_are_converted_with_the_defaults_of_the_version_that_was_sent() {
+    World::run(|| async {
+        let claims = "/apis/resource.k8s.io/v1beta1/namespaces/ns/resourceclaims";
+        let claim = |more: &Value| {
+            let mut request = json!({"name": "r", "deviceClassName": "gpu"});
+            for (key, value) in more.as_object().unwrap() {
+                request[key] = value.clone();
+            }
+            json!({"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim", "metadata": {"name": "c"},
+                "spec": {"devices": {"requests": [request]}}})
+        };
+        let world = World::new(AdmissionMode::Enforce);
+        let mut one = policy(
+            "p",
+            "resource.k8s.io resourceclaims",
+            "(object == null || object.apiVersion == 'resource.k8s.io/v1' && \
+             object.spec.devices.requests.all(r, r.exactly.count == 1 && r.exactly.allocationMode == 'ExactCount')) && \
+             (oldObject == null || oldObject.spec.devices.requests[0].exactly.deviceClassName == 'gpu')",
+        );
+        one["spec"]["matchConstraints"]["resourceRules"][0]["apiVersions"] = json!(["v1"]);
+        world.enforce(&[one]);
+        let (plain, two) = (claim(&json!({})), claim(&json!({"count": 2})));
+        for (claim, code) in [(&plain, 200), (&two, 422)] {
+            let got = world.json("POST", claims, claim).await;
+            assert_eq!(got.code, code, "{got:?}");
+        }
+        let path = format!("{claims}/c");
+        for (class, code) in [("gpu", 200), ("other", 422)] {
+            world.store(&path, claim(&json!({"deviceClassName": class})));
+            for verb in ["PUT", "DELETE"] {
+                let body = if verb == "PUT" {
+                    plain.clone()
+                } else {
+                    json!({})
+                };
+                let got = world.json(verb, &path, &body).await;
+                assert_eq!(got.code, code, "{verb} {class}: {got:?}");
+            }
+        }
+        assert_eq!(world.sent()[0].body, plain.to_string(), "as it was sent");
+    });
+}
+
+#[test]
+fn the_old_object_is_the_stored_one_where_the_version_of_the_request_lacks_something() {
+    World::run(|| async {
+        let path = |version: &str| {
+            format!("/apis/autoscaling/{version}/namespaces/ns/horizontalpodautoscalers/h")
+        };
+        let of = |version: &str, number: &str| {
+            json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": "h", "namespace": "ns", "resourceVersion": number},
+                "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}})
+        };
+        // Version 1 does not say that the processor comes first.
+        let mut first = of("v1", "7");
+        first["spec"]["targetCPUUtilizationPercentage"] = json!(50);
+        first["metadata"]["annotations"] = json!({"autoscaling.alpha.kubernetes.io/metrics":
+            r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}}]"#});
+        let stored = |number| {
+            let mut second = of("v2", number);
+            let metric =
+                |name: &str| json!({"type": "Resource", "resource": {"name": name, "target": {}}});
+            second["spec"]["metrics"] = json!([metric("cpu"), metric("memory")]);
+            second
+        };
+        let world = World::new(AdmissionMode::Enforce);
+        let mut one = policy(
+            "p",
+            "autoscaling horizontalpodautoscalers",
+            "object.spec.metrics[0].resource.name == 'memory' && oldObject.spec.metrics[0].resource.name == 'cpu'",
+        );
+        one["spec"]["matchConstraints"]["resourceRules"][0]["apiVersions"] = json!(["v2"]);
+        world.enforce(&[one]);
+        world.store(&path("v1"), first.clone());
+        // It may have changed meanwhile, or there may be no such version any more.
+        for (number, code) in [(None, 422), (Some("8"), 422), (Some("7"), 200)] {
+            if let Some(number) = number {
+                world.store(&path("v2"), stored(number));
+            }
+            let got = world.json("PUT", &path("v1"), &first).await;
+            assert_eq!(got.code, code, "{got:?}");
+        }
+        world.store(&path("v2"), json!("broken"));
+        let got = world.json("PUT", &path("v1"), &first).await;
+        assert_eq!(got.code, 500, "{got:?}");
+    });
+}
+
 const UNKNOWN: &str = "/apis/x.io/v4/namespaces/ns/gadgets";
 
 /// A world with a policy about `v1` alone, whose objects can be converted.
@@ -122,7 +217,7 @@ fn a_write_of_an_unknown_version_waits_until_the_resources_have_been_read() {
     World::run(|| async {
         for (size, code) in [(4, 200), (5, 422)] {
             let world = world(AdmissionMode::Enforce);
-            let gadget = gadget(size);
+            let gadget = gadget_of("v4", size);
             let defining = async {
                 while world.cluster.reading.receiver_count() == 0 {
                     yield_now().await;
@@ -181,9 +276,16 @@ fn only_writes_that_a_policy_may_be_about_wait() {
             assert_eq!(got.code, 200, "{target}: {got:?}");
         }
         // A policy that matches it as it is need not know more.
-        world.enforce(&[policy("p", "x.io gadgets", "object.spec.size < 5")]);
-        let got = world.json("POST", UNKNOWN, &gadget(5)).await;
-        assert_eq!(got.code, 422);
+        let bounded = |resource: &str| policy("p", resource, "object.spec.size < 5");
+        world.enforce(&[bounded("x.io gadgets"), bounded("x.io trinkets")]);
+        let large = gadget_of("v4", 5);
+        assert_eq!(world.json("POST", UNKNOWN, &large).await.code, 422);
+        // But of a resource that nobody has defined, a server says first that there is none.
+        let nowhere = "/apis/x.io/v4/namespaces/ns/trinkets";
+        for (end, code) in [(Ok(()), 404), (Err("down".to_owned()), 422)] {
+            let (got, ()) = tokio::join!(world.json("POST", nowhere, &large), read(&world, end));
+            assert_eq!(got.code, code, "{got:?}");
+        }
         // In audit mode nothing waits.
         let world = self::world(AdmissionMode::Audit);
         assert_eq!(world.json("POST", UNKNOWN, &gadget(5)).await.code, 200);

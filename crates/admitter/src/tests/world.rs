@@ -33,11 +33,14 @@ use tower::{Layer, Service};
 use super::test_cluster::{TestCluster, shared};
 use crate::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
-    ForwardedPolicies, PublishedPolicies, WorkerPool,
+    ForwardedPolicies, PublishedPolicies, WorkerPool, audit_places::AuditPlaces,
 };
 
 /// The objects of the upstream by path.
 pub(super) type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
+
+/// What the upstream keeps of its objects: revision, path and object, or nothing where it was deleted.
+pub(super) type Revisions = Arc<Mutex<Vec<(u64, String, Option<Value>)>>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Records {
@@ -92,8 +95,18 @@ pub(super) struct Inside {
     records: Arc<Records>,
     /// How many records there must be before it answers.
     pub(super) answers_after: Rc<Cell<usize>>,
+    /// Whether it answers only once what is read and judged meanwhile has been.
+    pub(super) answers_when_idle: Rc<Cell<bool>>,
+    places: Rc<AuditPlaces>,
     /// How long it takes to carry out a request.
     pub(super) takes: Rc<Cell<Duration>>,
+}
+
+impl Inside {
+    /// Whether something is read or judged.
+    pub(super) fn is_busy(&self) -> bool {
+        self.places.taken() > 0
+    }
 }
 
 impl Service<Call> for Inside {
@@ -118,6 +131,9 @@ impl Service<Call> for Inside {
             };
             this.sent.borrow_mut().push(sent.clone());
             this.records.at_least(this.answers_after.get()).await;
+            while this.answers_when_idle.get() && this.is_busy() {
+                tokio::task::yield_now().await;
+            }
             tokio::time::sleep(this.takes.get()).await;
             Ok((this.answer)(&sent).map(ReplyBody::full))
         })
@@ -130,6 +146,7 @@ pub(super) struct World {
     pub(super) policies: Arc<PublishedPolicies>,
     pub(super) records: Arc<Records>,
     pub(super) objects: Objects,
+    pub(super) revisions: Revisions,
     /// Who has it holds the reads of objects back.
     pub(super) reading: Arc<tokio::sync::Mutex<()>>,
     pub(super) inside: Inside,
@@ -189,8 +206,8 @@ impl World {
 
     fn of(mode: AdmissionMode, body_budget: usize, ready_limit: Duration, guard: bool) -> Self {
         let objects = Objects::default();
-        let reading = Arc::default();
-        let upstream = stored(&objects, &reading);
+        let (reading, revisions) = (Arc::default(), Revisions::default());
+        let upstream = stored(&objects, &revisions, &reading);
         let authority = upstream.address.to_string().parse().unwrap();
         let endpoint = Endpoint::new(authority, None);
         let client = ApiClient::new(endpoint, Arc::new(HeaderMap::new), ConnectionReuse::Pooled);
@@ -227,18 +244,23 @@ impl World {
         });
         let settings = Arc::get_mut(&mut admitter).unwrap();
         settings.ready_limit = ready_limit;
+        let layer = AdmissionLayer::new(admitter, HostedLayer::none(), control);
+        let places = Rc::clone(&layer.side().unwrap().audits);
         Self {
-            layer: AdmissionLayer::new(admitter, HostedLayer::none(), control),
+            layer,
             cluster,
             policies,
             records: Arc::clone(&records),
             objects,
+            revisions,
             reading,
             inside: Inside {
                 sent: Rc::default(),
                 answer: Rc::new(|_| Response::new("{\"kind\":\"Done\"}".to_owned())),
                 records,
                 answers_after: Rc::default(),
+                answers_when_idle: Rc::default(),
+                places,
                 takes: Rc::default(),
             },
             user: User::new("alice", ["devs"]),
@@ -289,6 +311,11 @@ impl World {
 
     pub(super) fn store(&self, path: &str, object: Value) {
         self.objects.lock().unwrap().insert(path.to_owned(), object);
+    }
+
+    /// Stores an object at a revision, or deletes it. Returns it.
+    pub(super) fn write(&self, revision: u64, path: &str, object: Option<Value>) -> Option<Value> {
+        write(&self.objects, &self.revisions, revision, path, object)
     }
 
     /// Makes the upstream refuse requests for a path with this `Status`.
@@ -356,6 +383,29 @@ impl World {
     }
 }
 
+/// Stores an object at a revision, or deletes it. Returns it.
+pub(super) fn write(
+    objects: &Objects,
+    revisions: &Revisions,
+    revision: u64,
+    path: &str,
+    mut object: Option<Value>,
+) -> Option<Value> {
+    let path = path.to_owned();
+    let mut objects = objects.lock().unwrap();
+    if let Some(object) = &mut object {
+        object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        objects.insert(path.clone(), object.clone());
+    } else {
+        objects.remove(&path);
+    }
+    revisions
+        .lock()
+        .unwrap()
+        .push((revision, path, object.clone()));
+    object
+}
+
 /// A policy with one validation, for all operations on resources such as `apps/deployments`.
 pub(super) fn policy(name: &str, resource: &str, expression: &str) -> Value {
     let (group, resource) = resource.split_once(' ').unwrap();
@@ -368,10 +418,16 @@ pub(super) fn policy(name: &str, resource: &str, expression: &str) -> Value {
 }
 
 /// The upstream, as far as the gateway asks it in its own name.
-fn stored(objects: &Objects, reading: &Arc<tokio::sync::Mutex<()>>) -> TestUpstream {
-    let (objects, reading) = (Arc::clone(objects), Arc::clone(reading));
+fn stored(
+    objects: &Objects,
+    revisions: &Revisions,
+    reading: &Arc<tokio::sync::Mutex<()>>,
+) -> TestUpstream {
+    let (objects, revisions) = (Arc::clone(objects), Arc::clone(revisions));
+    let reading = Arc::clone(reading);
     TestUpstream::start(Speaks::Http1, move |request| {
-        let (objects, reading) = (Arc::clone(&objects), Arc::clone(&reading));
+        let (objects, revisions) = (Arc::clone(&objects), Arc::clone(&revisions));
+        let reading = Arc::clone(&reading);
         async move {
             let path = request.uri().path().to_owned();
             let query = request.uri().query().unwrap_or_default().to_owned();
@@ -385,7 +441,10 @@ fn stored(objects: &Objects, reading: &Arc<tokio::sync::Mutex<()>>) -> TestUpstr
                 return Response::new(full(review.to_string()));
             }
             drop(reading.lock().await);
-            let found = objects.lock().unwrap().get(&path).cloned();
+            let mut found = objects.lock().unwrap().get(&path).cloned();
+            if found.is_none() && query.contains("fieldSelector=metadata.name%3D") {
+                found = listed(&revisions.lock().unwrap(), &path, &query);
+            }
             match found {
                 Some(Value::String(error)) => {
                     let mut response = Response::new(full(error));
@@ -412,13 +471,38 @@ fn stored(objects: &Objects, reading: &Arc<tokio::sync::Mutex<()>>) -> TestUpstr
     })
 }
 
+/// The list of one object, as it was at the revision of a query, or is. An upstream without revisions has no lists.
+fn listed(revisions: &[(u64, String, Option<Value>)], path: &str, query: &str) -> Option<Value> {
+    let value = |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key));
+    let (last, ..) = revisions.last()?;
+    let at = value("resourceVersion=").map_or(*last, |at| at.parse().unwrap());
+    let of = format!("{path}/{}", value("fieldSelector=metadata.name%3D")?);
+    let mut before = revisions
+        .iter()
+        .rev()
+        .filter(|(revision, ..)| *revision <= at);
+    let found = before.find(|(_, path, _)| *path == of);
+    let mut item = found.and_then(|(.., object)| object.clone());
+    let mut kind = json!("ThingList");
+    if let Some(members) = item.as_mut().and_then(Value::as_object_mut) {
+        let of = members.remove("kind").unwrap_or_default();
+        kind = json!(format!("{}List", of.as_str().unwrap_or("Thing")));
+        members.remove("apiVersion");
+    }
+    Some(
+        json!({"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": at.to_string()},
+        "items": item.into_iter().collect::<Vec<_>>()}),
+    )
+}
+
 /// The objects of a list that a query with `limit` and `continue` asks for; another object as it is.
 fn part_of(mut object: Value, query: &str) -> Value {
     let number = |key: &str| {
         let mut values = query.split('&').filter_map(|pair| pair.strip_prefix(key));
         values.next().map(|value| value.parse::<usize>().unwrap())
     };
-    let (Some(limit), Some(items)) = (number("limit="), object["items"].as_array_mut()) else {
+    let items = object.get_mut("items").and_then(Value::as_array_mut);
+    let (Some(limit), Some(items)) = (number("limit="), items) else {
         return object;
     };
     let from = number("continue=").unwrap_or_default();

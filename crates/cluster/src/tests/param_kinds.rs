@@ -107,6 +107,7 @@ async fn p25_of_two_policies_that_share_a_kind_of_params_one_may_go() {
         fidelity: Fidelity::Completed,
         status: PublishingStatus::new(Clock::manual(Time::ZERO), feed.age()),
         max_staleness: None,
+        keep: None,
     };
     let task = tokio::spawn(publisher.run(feed));
     let count = || published.current().map(|policies| policies.set.len());
@@ -136,4 +137,24 @@ async fn p25_of_two_policies_that_share_a_kind_of_params_one_may_go() {
     })
     .await;
     task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn params_of_built_in_kinds_are_known_without_discovery() {
+    let (api, upstream) = usual();
+    for path in ["/api", "/apis"] {
+        api.with(|state| state.collection(path).is_forbidden = true);
+        api.with(|state| state.documents.remove(path));
+    }
+    api.put(CONFIG_MAPS, named("n", "p"));
+    let state = follow(&upstream);
+    state.follow(&needs());
+    until("the params are known", || {
+        state.are_params_known(&config_map())
+    })
+    .await;
+    assert!(state.param(&config_map(), "n", "p").is_some());
+    assert_eq!(state.param_scope(&config_map()), Ok(ParamScope::Namespaced));
+    assert!(state.param_scope(&limit_kind()).is_err());
+    assert!(!state.are_resources_known());
 }

@@ -49,6 +49,7 @@ impl Published {
             fidelity: Fidelity::Completed,
             status,
             max_staleness: Some(MAX),
+            keep: None,
         };
         Self {
             clock,
@@ -269,12 +270,24 @@ async fn policies_that_are_replaced_by_an_invalid_set_are_used_for_a_limited_tim
         documents: Vec::<PolicyDocument>::new(),
         findings,
         are_files: true,
+        are_last_good: false,
     };
     send.send(set(Vec::new())).unwrap();
     policies.until_usable(0).await;
     policies.clock.advance(10 * LONG);
     policies.until_usable(0).await;
-    let error = Finding {
+    send.send(set(vec![unreadable()])).unwrap();
+    until("the set is rejected", || status.problem().is_some()).await;
+    assert_eq!(policies.usable(), Some(0));
+    policies.clock.advance(LONG);
+    assert_eq!(policies.usable(), None);
+    send.send(set(Vec::new())).unwrap();
+    policies.until_usable(0).await;
+}
+
+/// An error of a source.
+fn unreadable() -> Finding {
+    Finding {
         severity: Severity::Error,
         origin: "a.yaml".to_owned(),
         kind: String::new(),
@@ -282,12 +295,52 @@ async fn policies_that_are_replaced_by_an_invalid_set_are_used_for_a_limited_tim
         field: String::new(),
         message: "cannot be read".to_owned(),
         remedy: String::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_that_wait_for_namespaces_come_into_force_although_a_newer_set_is_invalid() {
+    let (api, upstream) = usual();
+    api.forbid(NAMESPACES, true);
+    let clock = Clock::manual(Time::ZERO);
+    let state = follow_at(&upstream, clock.clone());
+    let (send, sets) = mpsc::unbounded_channel();
+    let status = PublishingStatus::new(clock.clone(), || Duration::ZERO);
+    let policies = Published::start(clock, state, Arc::clone(&status), Sets(sets));
+    let object = |kind: &str, mut object: Value| {
+        object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
+        object["kind"] = json!(kind);
+        PolicyDocument {
+            origin: "a.yaml".to_owned(),
+            object,
+        }
     };
-    send.send(set(vec![error])).unwrap();
-    until("the set is rejected", || status.problem().is_some()).await;
-    assert_eq!(policies.usable(), Some(0));
-    policies.clock.advance(LONG);
-    assert_eq!(policies.usable(), None);
-    send.send(set(Vec::new())).unwrap();
-    policies.until_usable(0).await;
+    let good = PolicyDocuments {
+        documents: vec![
+            object("ValidatingAdmissionPolicy", policy("one", "true")),
+            object("ValidatingAdmissionPolicyBinding", binding("one")),
+        ],
+        are_files: true,
+        ..PolicyDocuments::default()
+    };
+    let bad = PolicyDocuments {
+        findings: vec![unreadable()],
+        are_files: true,
+        ..PolicyDocuments::default()
+    };
+    send.send(good).unwrap();
+    send.send(bad).unwrap();
+    until("the second set is rejected", || {
+        let problem = status.problem();
+        problem.is_some_and(|problem| problem.starts_with("invalid"))
+    })
+    .await;
+    assert!(policies.in_force.current().is_none());
+    api.forbid(NAMESPACES, false);
+    until("the first is in force", || status.policies() == 1).await;
+    let problem = status.problem().unwrap();
+    assert!(
+        problem.contains("the last good policies stay in force"),
+        "{problem}"
+    );
 }

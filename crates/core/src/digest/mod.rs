@@ -23,7 +23,7 @@ use std::{borrow::Cow, sync::Arc};
 pub use error::InfoError;
 pub use info::RequestInfo;
 pub use options::ListOptions;
-pub use query::query_pairs;
+pub use query::{MAX_PARAMETERS, is_parameter, query_pairs};
 pub use selector::{
     ExpectedToken, FieldTerm, FieldTermError, LabelOperator, LabelRequirement, LabelSelectorParser,
     LabelSyntaxError, field_terms,

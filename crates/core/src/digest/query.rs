@@ -11,8 +11,12 @@ use std::borrow::Cow;
 use super::error::InfoError;
 use crate::go_duration;
 
-/// The most parameters a query may have; servers of different age disagree on larger ones.
-const MAX_PARAMETERS: usize = 10_000;
+/// The most parameters that Go reads: it ignores the whole query if there are more. Servers of different age disagree on that.
+const MAX_READ: usize = 10_000;
+
+/// The most parameters that a client's query may have. What the gateway adds, such as `dryRun=All`, must not make a server ignore all
+/// of them.
+pub const MAX_PARAMETERS: usize = MAX_READ - 100;
 
 /// The first decoded value of each parameter that verbs, list options and deadlines depend on.
 #[derive(Debug, Default)]
@@ -102,20 +106,30 @@ pub(super) fn decode_path(raw: &[u8]) -> Option<Box<[u8]>> {
     }
 }
 
-/// The decoded pairs of a raw query, in order; at most 10 000. Pairs that do not decode are left out, and bytes
+/// The decoded pairs of a raw query, in order; at most 10 000, which are all that Go reads. Pairs that do not decode are left out, and bytes
 /// that are not UTF-8 are replaced.
 pub fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     let text = |bytes: Cow<'_, [u8]>| String::from_utf8_lossy(&bytes).into_owned();
-    query
-        .split('&')
-        .take(MAX_PARAMETERS)
-        .filter(|pair| !pair.contains(';') && !pair.is_empty())
-        .filter_map(move |pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let key = decode_form(key.as_bytes())?;
-            let value = decode_form(value.as_bytes())?;
-            Some((text(key), text(value)))
-        })
+    query.split('&').take(MAX_READ).filter_map(move |pair| {
+        let (key, value) = decode_pair(pair)?;
+        Some((text(key), text(value)))
+    })
+}
+
+/// Whether a pair of a raw query is a parameter of one of these names, encoded or not. One that a server leaves out is none.
+pub fn is_parameter(pair: &str, names: &[&str]) -> bool {
+    decode_pair(pair).is_some_and(|(key, _)| names.iter().any(|name| *name.as_bytes() == *key))
+}
+
+/// The decoded key and value.
+type DecodedPair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+fn decode_pair(pair: &str) -> Option<DecodedPair<'_>> {
+    if pair.contains(';') || pair.is_empty() {
+        return None;
+    }
+    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+    Some((decode_form(key.as_bytes())?, decode_form(value.as_bytes())?))
 }
 
 /// Decodes a key or value of a query: `%XX` becomes a byte, `+` a space.
@@ -192,12 +206,28 @@ mod tests {
     }
 
     #[test]
-    fn a_query_may_have_ten_thousand_parameters_and_not_one_more() {
+    fn a_query_has_room_for_parameters_of_the_gateway() {
         let most = format!("{}limit=5", "&".repeat(MAX_PARAMETERS - 1));
+        let more = format!(
+            "{most}{}&dryRun=All",
+            "&a=b".repeat(MAX_READ - MAX_PARAMETERS - 1)
+        );
+        assert_eq!(more.split('&').count(), 10_000);
+        assert!(query_pairs(&more).any(|(key, _)| key == "dryRun"));
         assert_eq!(first_limit(&most).as_deref(), Some("5"));
         let over = "&".repeat(MAX_PARAMETERS);
         let over = Parameters::parse(over.as_bytes()).err();
         assert_eq!(over, Some(InfoError::TooManyParameters));
+    }
+
+    #[test]
+    fn names_of_parameters_are_decoded() {
+        for pair in ["a", "a=", "a=b=c", "%61=1", "b=2"] {
+            assert!(is_parameter(pair, &["a", "b"]), "{pair}");
+        }
+        for pair in ["", "=", "c", "a;b", "a=1;", "%a", "a=%", "%41=1", " a=1"] {
+            assert!(!is_parameter(pair, &["a", "b"]), "{pair}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! [`super::policy`]), and no file is read.
 
 pub mod bootstrap;
+mod changes;
 mod compact;
 pub mod defaults;
 mod parsed;
@@ -20,6 +21,7 @@ use serde_json::Value;
 
 use crate::finding::{Finding, Severity};
 pub use bootstrap::Bootstrap;
+pub use changes::ObjectChanges;
 pub use compact::CompactFlowSchema;
 pub(in crate::apf) use compact::is_pattern;
 pub use parsed::ParsedDocument;

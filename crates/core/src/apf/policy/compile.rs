@@ -1,6 +1,9 @@
 //! Compiling a set of objects into a policy.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     api::flowcontrol::v1::{LimitedPriorityLevelConfiguration, PriorityLevelConfiguration},
@@ -212,12 +215,17 @@ fn in_matching_order(
     findings: &mut Vec<Finding>,
 ) -> Vec<SchemaCandidate> {
     let mut candidates = Vec::with_capacity(given.len() + 2);
+    let invalid = invalid_levels(findings);
     for located in given {
+        let has_level = invalid.contains(&*located.object.level);
         match compile_schema(located, levels, known) {
             Ok(candidate) => candidates.push(candidate),
             Err(missing) => {
                 dangling.push(missing.name.as_str().into());
-                findings.push(*missing);
+                // One that has errors is not missing.
+                if !has_level {
+                    findings.push(*missing);
+                }
             }
         }
     }
@@ -237,6 +245,13 @@ fn in_matching_order(
         .chain(candidates)
         .chain(last.into_iter().flatten())
         .collect()
+}
+
+/// The names of the levels that have errors, and are not in the set for that.
+fn invalid_levels(findings: &[Finding]) -> HashSet<String> {
+    let of_levels =
+        (findings.iter()).filter(|finding| finding.is_error() && finding.kind == PRIORITY_LEVEL);
+    of_levels.map(|finding| finding.name.clone()).collect()
 }
 
 fn mandatory_candidate(

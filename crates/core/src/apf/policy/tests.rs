@@ -190,6 +190,17 @@ fn one_error_refuses_the_set_and_every_error_is_reported() {
 }
 
 #[test]
+fn a_level_with_errors_is_not_said_to_be_missing() {
+    let documents = [
+        level("mine", json!({"lendablePercent": 101})),
+        schema("it", 300, "mine", user("a")),
+    ];
+    let findings = Policy::compile(&read(documents), &settings(600)).unwrap_err();
+    let is_about_level = |finding: &Finding| finding.kind == "PriorityLevelConfiguration";
+    assert!(findings.iter().all(is_about_level), "{findings:#?}");
+}
+
+#[test]
 fn a_schema_without_its_level_is_left_out_and_reported() {
     let compiled = compile([schema("it", 300, "missing", user("a"))]);
     assert_eq!(compiled.policy.schema_by_name("it"), None);

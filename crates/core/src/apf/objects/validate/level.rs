@@ -14,12 +14,18 @@ pub(super) fn check_level_spec(
     errors: &mut Errors,
 ) {
     let kind = spec.type_.as_str();
-    if (name == bootstrap::EXEMPT) != (kind == "Exempt") {
+    let is_exempt = name == bootstrap::EXEMPT;
+    if is_exempt != (kind == "Exempt") {
+        let remedy = if is_exempt {
+            "set it to Exempt, or give the level another name"
+        } else {
+            "set it to Limited, or send its requests to the level exempt"
+        };
         errors.invalid(
             "spec.type",
             kind,
             "must be 'Exempt' if and only if `name` is 'exempt'",
-            "set it to Limited, or send its requests to the level exempt",
+            remedy,
         );
     }
     match kind {
@@ -44,6 +50,7 @@ pub(super) fn check_level_spec(
                 Some(limited) => check_limited(limited, errors),
             }
         }
+        "" if is_exempt => errors.required("spec.type", "", "set it to Exempt"),
         "" => errors.required("spec.type", "", "set it to Limited"),
         _ => errors.unsupported("spec.type", kind, &["Exempt", "Limited"]),
     }

@@ -34,6 +34,31 @@ fn a_level_is_limited_unless_it_is_the_exempt_one() {
 }
 
 #[test]
+fn the_remedy_of_a_wrong_type_is_another_type() {
+    for (name, kind, remedy) in [
+        (
+            "exempt",
+            "Limited",
+            "set it to Exempt, or give the level another name",
+        ),
+        (
+            "mine",
+            "Exempt",
+            "set it to Limited, or send its requests to the level exempt",
+        ),
+        ("mine", "", "set it to Limited"),
+    ] {
+        let level = json!({"metadata": {"name": name}, "spec": {"type": kind}});
+        let level = serde_json::from_value(level).unwrap();
+        let remedies = priority_level(&level).into_iter().map(|error| error.remedy);
+        assert!(
+            remedies.collect::<Vec<_>>().contains(&remedy.to_owned()),
+            "{name} {kind}"
+        );
+    }
+}
+
+#[test]
 fn shares_and_percentages_out_of_range_are_refused() {
     let found = of_level(json!({
         "type": "Limited",

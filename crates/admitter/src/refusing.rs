@@ -1,0 +1,180 @@
+//! What becomes of a request that is not forwarded: the reply, and the record, which says what the client has got.
+//!
+//! First it is checked whether the user may make the request at all: messages of policies may contain what only users may see who are allowed to write
+//! the object, and nothing is read for others. All of it ends shortly after the deadline of the request.
+
+use bytes::Bytes;
+use fairgate_admission::AdmissionRecord;
+use fairgate_apiserver::{ApiRequest, ApiResponse, access};
+use fairgate_call::{Call, Refusal, Reply};
+use fairgate_upstream::access_review::Attributes;
+use http::StatusCode;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+use tower::Service;
+
+use crate::{
+    earlier::EarlierError,
+    evaluate::{Evaluation, Unjudged},
+    judge_job::JudgedWrite,
+    lack::Lack,
+    responses::{RefusedRequest, reasons},
+    side::{AdmissionSide, GRACE},
+};
+
+impl AdmissionSide {
+    /// The reply to a request that policies deny.
+    pub(crate) async fn deny(
+        &self,
+        call: &Call,
+        evaluation: &Evaluation,
+        (code, status): (StatusCode, &Value),
+        judged: &JudgedWrite,
+        record: AdmissionRecord,
+    ) -> Reply {
+        let until = self.deadline(call, evaluation.started) + GRACE;
+        let mut warnings = evaluation.plan.facts.findings.warnings.clone();
+        let refused = match self
+            .earlier_refusal(call, evaluation, Some(judged), until)
+            .await
+        {
+            Err(forbidden) => {
+                self.record_refusal(evaluation, &forbidden);
+                return forbidden.reply(&[], &call.context);
+            }
+            Ok(Some(error)) => {
+                if error.is_about_request {
+                    evaluation.is_silent.set(true);
+                    warnings.clear();
+                }
+                let refused = RefusedRequest::earlier(error.response);
+                self.record_refusal(evaluation, &refused);
+                refused
+            }
+            Ok(None) => {
+                self.admitter.recorder.record(record);
+                warnings.extend_from_slice(&judged.warnings);
+                let of_dry_run = &evaluation.dry_warnings;
+                RefusedRequest::denied(code, status, of_dry_run, evaluation.output)
+            }
+        };
+        refused.reply(&warnings, &call.context)
+    }
+
+    /// What becomes of a request without a verdict.
+    pub(crate) async fn not_judged<S>(
+        &self,
+        unjudged: Unjudged,
+        call: Call,
+        evaluation: &Evaluation,
+        mut inner: S,
+    ) -> Result<Reply, Refusal>
+    where
+        S: Service<Call, Response = Reply, Error = Refusal>,
+    {
+        let until = self.deadline(&call, evaluation.started) + GRACE;
+        let may_read = match &unjudged {
+            // Where memory is lacking, nothing is read for that.
+            Unjudged::Refused(refused) => refused.reason != reasons::NO_ROOM,
+            unjudged => matches!(unjudged, Unjudged::Failed(_)),
+        };
+        if may_read {
+            let refused = match self.earlier_refusal(&call, evaluation, None, until).await {
+                Ok(Some(error)) => {
+                    evaluation.is_silent.set(true);
+                    Some(RefusedRequest::earlier(error.response))
+                }
+                Ok(None) => None,
+                Err(refused) => {
+                    // The gateway has read what the user may not know, such as the UID of the object.
+                    let may_tell = matches!(&unjudged, Unjudged::Refused(refused) if refused.reason != reasons::MALFORMED);
+                    let is_forbidden = refused.response.status == StatusCode::FORBIDDEN;
+                    (is_forbidden || !may_tell).then_some(refused)
+                }
+            };
+            if let Some(refused) = refused {
+                self.record_refusal(evaluation, &refused);
+                return Ok(refused.reply(&[], &call.context));
+            }
+        }
+        if !matches!(
+            unjudged,
+            Unjudged::Absent | Unjudged::Inner(Refusal::ClientGone)
+        ) {
+            let record = self.recorded(evaluation, Err(&unjudged));
+            self.admitter.recorder.record(record);
+        }
+        let refused = match unjudged {
+            Unjudged::Refused(refused) => *refused,
+            Unjudged::Absent if self.admitter.guard => {
+                let authorized = self.authorized(&call, evaluation, until).await;
+                authorized.err().unwrap_or_else(|| evaluation.absent())
+            }
+            Unjudged::Absent => return inner.call(call).await,
+            Unjudged::Inner(refusal) => return Err(refusal),
+            Unjudged::Lacking(lack) => lacking(lack, evaluation),
+            Unjudged::Failed(why) => {
+                if let Some(left_out) = self.admitter.failures.admit(self.admitter.clock.now()) {
+                    tracing::warn!(%why, left_out, "cannot evaluate the admission policies for a request");
+                }
+                RefusedRequest::failed(&why, evaluation.output)
+            }
+        };
+        Ok(refused.reply(&[], &call.context))
+    }
+
+    /// What a server would have said before its policies of a request that is refused: with its verdict if policies deny it. Nothing if that is
+    /// not known, also because time is lacking.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of a user who may not make the request, or of whom that is not known.
+    async fn earlier_refusal(
+        &self,
+        call: &Call,
+        evaluation: &Evaluation,
+        denied: Option<&JudgedWrite>,
+        until: Instant,
+    ) -> Result<Option<EarlierError>, RefusedRequest> {
+        self.authorized(call, evaluation, until).await?;
+        let finding = evaluation.earlier_error(call, denied);
+        Ok(timeout_at(until, finding).await.unwrap_or(None))
+    }
+
+    /// Checks that the user may make the request.
+    ///
+    /// # Errors
+    ///
+    /// The refusal.
+    pub(crate) async fn authorized(
+        &self,
+        call: &Call,
+        evaluation: &Evaluation,
+        until: Instant,
+    ) -> Result<(), RefusedRequest> {
+        let attributes = Attributes::of(&call.digest.info);
+        let request = ApiRequest::of(call);
+        let checking = access::authorize(&self.admitter.authorizer, &request, &attributes);
+        match timeout_at(until, checking).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(response)) => {
+                let reason = reasons::FORBIDDEN;
+                Err(RefusedRequest { response, reason })
+            }
+            Err(_elapsed) => Err(lacking(Lack::Time, evaluation)),
+        }
+    }
+
+    /// Records that the request is refused, and not because of a verdict.
+    fn record_refusal(&self, evaluation: &Evaluation, refused: &RefusedRequest) {
+        let response = ApiResponse::text(refused.response.status, Bytes::new());
+        let reason = refused.reason;
+        let unjudged = RefusedRequest { response, reason }.into();
+        let record = self.recorded(evaluation, Err(&unjudged));
+        self.admitter.recorder.record(record);
+    }
+}
+
+fn lacking(lack: Lack, evaluation: &Evaluation) -> RefusedRequest {
+    RefusedRequest::error(&lack.status(), reasons::FAILED, evaluation.output)
+}
