@@ -96,6 +96,8 @@ struct Shared {
     pending: Mutex<PendingChanges>,
     /// Why the feed is not running; empty while it runs.
     feed_error: ArcSwapOption<StoreError>,
+    /// Why etcd stores nothing, although it can be read; empty while it does.
+    write_error: ArcSwapOption<StoreError>,
     /// The highest revision that readers wait for in the mirror.
     requested: watch::Sender<u64>,
     /// The ID of the cluster that was read; 0 before the first load.
@@ -124,6 +126,7 @@ impl EtcdStore {
             clock,
             pending: Mutex::default(),
             feed_error: ArcSwapOption::empty(),
+            write_error: ArcSwapOption::empty(),
             requested: watch::Sender::new(0),
             cluster: AtomicU64::new(0),
             compaction: settings.compaction.map(Turn::every),
@@ -248,15 +251,23 @@ impl Store for EtcdStore {
             // Writes to other keys of the cluster raise the revision too. Following it keeps the mirror
             // above the revision that etcd has compacted to.
             shared.catch_up().await?;
-            match &shared.compaction {
-                Some(turn) => turn.take(shared, now).await,
-                None => Ok(()),
+            let proved = shared.prove_room().await;
+            // A full etcd needs to be compacted most.
+            if let Some(turn) = &shared.compaction {
+                turn.take(shared, now).await?;
             }
+            proved
         })
     }
 
     fn health(&self) -> StoreHealth {
-        self.shared.mirror.health()
+        let health = self.shared.mirror.health();
+        match &*self.shared.write_error.load() {
+            Some(error) if health == StoreHealth::Ready => {
+                StoreHealth::ReadOnly(error.to_string().into())
+            }
+            _ => health,
+        }
     }
 
     fn size(&self) -> StoreSize {

@@ -76,12 +76,53 @@ impl Shared {
         let seen = self.mirror.revision();
         let mut kv = self.link.kv().await?;
         let transaction = transaction(&self.keys, key, expected, value.as_ref());
-        let ended = link::call(is_degraded, kv.txn(transaction)).await?;
+        let ended = link::call(is_degraded, kv.txn(transaction)).await;
+        // Deletions succeed in a full database.
+        if value.is_some() || ended.is_err() {
+            self.note_write(ended.as_ref().err());
+        }
+        let ended = ended?;
         self.not_before(seen, revision_of(ended.header())?)?;
         if ended.succeeded() {
             self.done(key, value, &ended).await
         } else {
             self.lost(key, &ended)
+        }
+    }
+
+    /// Tries whether etcd stores anything: nobody may write for long, and an outage ends without a write, too.
+    ///
+    /// The transaction has a condition that never holds, so it changes nothing. etcd refuses it nevertheless while its alarm
+    /// is on, and without permission to write: it looks at what a transaction would store before it compares.
+    pub(super) async fn prove_room(&self) -> Result<(), StoreError> {
+        let is_degraded = self.loaded()?;
+        let marker = self.keys.marker();
+        let never = Compare::version(marker.clone(), CompareOp::Less, 0);
+        let nothing = Txn::new()
+            .when([never])
+            .and_then([TxnOp::put(marker, FORMAT, None)]);
+        let mut kv = self.link.kv().await?;
+        let ended = link::call(is_degraded, kv.txn(nothing)).await;
+        self.note_write(ended.as_ref().err());
+        ended.map(drop)
+    }
+
+    /// Notes whether etcd stores something.
+    fn note_write(&self, failure: Option<&StoreError>) {
+        match failure {
+            None => {
+                if self.write_error.swap(None).is_some() {
+                    tracing::info!("etcd stores objects again");
+                }
+            }
+            Some(error @ (StoreError::DatabaseFull | StoreError::Denied(_))) => {
+                let error = Arc::new(error.clone());
+                if self.write_error.swap(Some(Arc::clone(&error))).is_none() {
+                    tracing::error!(%error, "etcd stores nothing");
+                }
+            }
+            // What concerns reads too, or this write alone.
+            Some(_) => {}
         }
     }
 

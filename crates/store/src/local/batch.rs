@@ -7,7 +7,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::disk::ReserveUse;
 use crate::{
     entry::{StoreEntry, StoreEvent},
     error::StoreError,
@@ -96,17 +95,6 @@ impl Batch {
                 self.floor = self.floor.max(floor);
                 self.raised.push((floor, reply));
             }
-        }
-    }
-
-    /// What the batch may take of the reserve, if it is not committed frugally.
-    pub(super) fn takes(&self) -> ReserveUse {
-        let length = |entry: &Option<Arc<StoreEntry>>| entry.as_ref().map_or(0, |e| e.length());
-        let mut events = self.events.iter();
-        if events.any(|event| length(&event.after) > length(&event.before)) {
-            ReserveUse::Nothing
-        } else {
-            ReserveUse::All
         }
     }
 

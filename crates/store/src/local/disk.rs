@@ -6,6 +6,8 @@
 //! - [`ReservedFile`] allocates what redb adds to the file, so a page of the file is on the disk before anything is written
 //!   to it. What redb would otherwise write to holes could fail at any commit. 32 MiB are allocated from the
 //!   start, those beyond the end of the file included.
+//! - When redb closes the file, it drops the free pages at the end. They are kept: otherwise others could take them before
+//!   the file is opened again. redb finds the file longer than it left it, and takes the rest as free pages.
 //! - A write that adds something succeeds only if it leaves room: in a file of at most half of that, redb can double
 //!   it within what is allocated. In a larger file, [`prove_room`] allocates pages in the same transaction, and gives them
 //!   back before it is committed.
@@ -47,6 +49,21 @@ pub(super) trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Allocates the first `bytes` bytes of `file`, whose length stays. What is allocated already stays so.
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<()>;
 
+    /// Makes `file` as long as `length`, and gives back what is allocated beyond it.
+    fn set_length(&self, file: &File, length: u64) -> io::Result<()> {
+        file.set_len(length)
+    }
+
+    /// Writes all of `data` at `offset`.
+    fn write(&self, file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
+        file.write_all_at(data, offset)
+    }
+
+    /// Makes durable what was written to `file`.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
     /// The bytes of the pages for one value of the maximum length; a power of two.
     fn piece(&self) -> u64 {
         PIECE
@@ -84,10 +101,29 @@ impl Disk for SystemDisk {
 pub(super) struct SpaceState {
     /// Whether the reserve is not allocated.
     lacks_reserve: AtomicBool,
+    /// Whether the file does not get shorter.
+    keeps_length: AtomicBool,
     /// The length of the file in bytes.
     length: AtomicU64,
     /// How much may have been written since the last proof of room, in bytes; at most `u64::MAX`: there is none.
     unproved: AtomicU64,
+}
+
+impl SpaceState {
+    /// Gives back what is allocated beyond the end of the file, but for the reserve.
+    ///
+    /// The reserve is not given back for a moment either, as others could take it. So the file may stay longer than its
+    /// database until it is opened again.
+    fn give_back(&self, file: &File, disk: &dyn Disk) -> io::Result<()> {
+        let length = self.length.load(Ordering::Relaxed);
+        if self.lacks_reserve.load(Ordering::Relaxed) || length >= disk.reserved() {
+            disk.set_length(file, length)
+        } else if file.metadata()?.len() > disk.reserved() {
+            disk.set_length(file, disk.reserved())
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// What a commit may take of the reserve.
@@ -135,7 +171,7 @@ impl ReservedFile {
 
 impl StorageBackend for ReservedFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        Ok(self.space.length.load(Ordering::Relaxed))
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -143,31 +179,28 @@ impl StorageBackend for ReservedFile {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        let shrinks = length < self.len()?;
-        if !shrinks {
+        if length >= self.len()? {
             self.disk
                 .allocate(&self.file, length.max(self.disk.reserved()))?;
-        }
-        self.file.set_len(length)?;
-        self.space.length.store(length, Ordering::Relaxed);
-        if shrinks {
+            if length > self.file.metadata()?.len() {
+                self.disk.set_length(&self.file, length)?;
+            }
+            self.space.length.store(length, Ordering::Relaxed);
+        } else if !self.space.keeps_length.load(Ordering::Relaxed) {
+            self.space.length.store(length, Ordering::Relaxed);
             // What was found free may be what is gone.
             self.space.unproved.store(u64::MAX, Ordering::Relaxed);
-            let failed = self
-                .disk
-                .allocate(&self.file, length.max(self.disk.reserved()))
-                .is_err();
-            self.space.lacks_reserve.store(failed, Ordering::Relaxed);
+            self.space.give_back(&self.file, &*self.disk)?;
         }
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.disk.sync(&self.file)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(data, offset)
+        self.disk.write(&self.file, offset, data)
     }
 }
 
@@ -191,16 +224,24 @@ impl Space {
         Ok(())
     }
 
+    /// Keeps the file as long as it is. To be called before the database is closed.
+    pub(super) fn keep_length(&self) {
+        self.state.keeps_length.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the file get shorter again.
+    pub(super) fn may_shorten(&self) {
+        self.state.keeps_length.store(false, Ordering::Relaxed);
+    }
+
     /// Whether the file could grow, as far as the disk is concerned.
     pub(super) fn can_grow(&self) -> bool {
         let length = self.state.length.load(Ordering::Relaxed);
         let grown = length.saturating_mul(2).max(self.disk.reserved());
         let can = self.disk.allocate(&self.file, grown).is_ok();
         if can {
-            // Given back, but for the reserve: the file may not need it.
-            let _ = self.file.set_len(length);
-            self.state.lacks_reserve.store(true, Ordering::Relaxed);
-            let _ = self.reserve();
+            // Given back, as the file may not need it.
+            let _ = self.state.give_back(&self.file, &*self.disk);
         }
         can
     }

@@ -147,6 +147,7 @@ impl StoreFile {
             lock,
         };
         let contents = guarded(path, || read(path, &file.database))?;
+        file.space.may_shorten();
         Ok((file, contents))
     }
 
@@ -200,6 +201,12 @@ impl StoreFile {
             tracing::warn!(%error, "closing the store failed");
         }
         forget_cached(&path);
+    }
+}
+
+impl Drop for StoreFile {
+    fn drop(&mut self) {
+        self.space.keep_length();
     }
 }
 
@@ -314,6 +321,8 @@ fn checked(path: &Path, disk: &Arc<dyn Disk>) -> Result<(Database, Space), Store
     let (file, space) = reserved.map_err(|error| failed(path, "opening it", error))?;
     let database = guarded(path, || {
         let mut database = builder().create_with_backend(file)?;
+        // If the check fails, the database is closed here.
+        space.keep_length();
         if !database.check_integrity()? {
             return Err(Failure::Damaged("a checksum is wrong".to_owned()));
         }

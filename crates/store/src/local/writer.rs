@@ -94,6 +94,10 @@ impl WriterThread {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        self.close();
+    }
+
+    pub(super) fn close(&mut self) {
         if let Some(file) = self.file.take() {
             file.close();
         }
@@ -107,7 +111,7 @@ impl WriterThread {
     }
 
     /// Checks whether a failure has passed. Needed because a store that is not ready may get no requests.
-    fn probe(&mut self) {
+    pub(super) fn probe(&mut self) {
         if self.file.is_none() {
             // A failure is reported in the health.
             drop(self.open());
@@ -117,13 +121,11 @@ impl WriterThread {
         if self.still_full(true).is_some() {
             return;
         }
-        // Unlike a write of a client, it is made although it changes nothing.
-        let floor = self.mirror.floor();
-        let probed = self.on_file(&[], |file| file.commit(&[], floor, ReserveUse::Nothing));
-        self.note_space(probed.err());
+        // A failure is reported in the health.
+        let _ = self.prove_room();
     }
 
-    fn serve(&mut self, first: Op, inbox: &Receiver<Op>) {
+    pub(super) fn serve(&mut self, first: Op, inbox: &Receiver<Op>) {
         let mut bytes = first.request.bytes();
         let mut ops = vec![first];
         while (bytes as u64) < BATCH_PIECES * self.disk.piece()
@@ -175,21 +177,17 @@ impl WriterThread {
             batch.reply(&Ok(()));
             return Ok(());
         }
-        let takes = batch.takes();
+        // What makes room leaves the reserve, too, as long as it writes history: it may come without any.
         let outcome = self.on_file(&batch.events, |file| {
-            file.commit(&batch.events, batch.floor, takes)
+            file.commit(&batch.events, batch.floor, ReserveUse::Nothing)
         });
         if outcome.is_ok() {
             self.mirror.apply(self.clock.now(), &batch.events);
             self.mirror.raise_floor(batch.floor);
         }
-        if takes == ReserveUse::Nothing {
-            self.note_space(outcome.as_ref().err().cloned());
-        }
+        self.note_space(outcome.as_ref().err().cloned());
         match outcome {
-            Err(error @ StoreError::Full { .. }) if takes == ReserveUse::Nothing => {
-                Err((batch.into_requests(), error))
-            }
+            Err(error @ StoreError::Full { .. }) => Err((batch.into_requests(), error)),
             outcome => {
                 batch.reply(&outcome);
                 Ok(())
@@ -225,7 +223,26 @@ impl WriterThread {
     }
 
     /// The file keeps no history of what is written here; that in memory is as ever.
+    ///
+    /// What there is no room for together is tried one by one.
     fn finish_frugally(&mut self, requests: Vec<WriteRequest>, takes: ReserveUse) {
+        let requests = match self.try_frugally(requests, takes) {
+            Ok(()) => return,
+            Err(requests) => requests,
+        };
+        for request in requests {
+            // A single one has its reply in any case.
+            let _ = self.try_frugally(vec![request], takes);
+        }
+    }
+
+    /// Commits `requests` together and replies. If there is no room for several, it returns them.
+    fn try_frugally(
+        &mut self,
+        requests: Vec<WriteRequest>,
+        takes: ReserveUse,
+    ) -> Result<(), Vec<WriteRequest>> {
+        let is_single = requests.len() == 1;
         let mut batch = Batch::default();
         for request in requests {
             batch.take(&self.mirror, request);
@@ -237,14 +254,19 @@ impl WriterThread {
                 file.commit_frugally(&batch.events, batch.floor, takes)
             })
         };
-        if outcome.is_ok() {
-            self.mirror.apply(self.clock.now(), &batch.events);
-            self.mirror.raise_floor(batch.floor);
-            if let Some(full) = &mut self.full {
-                full.freed = full.freed.saturating_add(batch.freed());
+        match &outcome {
+            Ok(()) => {
+                self.mirror.apply(self.clock.now(), &batch.events);
+                self.mirror.raise_floor(batch.floor);
+                if let Some(full) = &mut self.full {
+                    full.freed = full.freed.saturating_add(batch.freed());
+                }
             }
+            Err(StoreError::Full { .. }) if !is_single => return Err(batch.into_requests()),
+            Err(_) => {}
         }
         batch.reply(&outcome);
+        Ok(())
     }
 
     /// Commits `events` by `commit`. If that fails, the file is opened again.
@@ -339,17 +361,34 @@ impl WriterThread {
     }
 
     /// Opens the file if it is not open.
-    fn open(&mut self) -> Result<(), StoreError> {
+    pub(super) fn open(&mut self) -> Result<(), StoreError> {
         if self.file.is_some() {
             return Ok(());
         }
         match StoreFile::open(&self.settings.path, &self.disk) {
-            Ok((file, contents)) => self.adopt(file, contents),
+            Ok((file, contents)) => self.adopt(file, contents)?,
             Err(error) => {
                 self.degrade(&error);
-                Err(error)
+                return Err(error);
             }
         }
+        // A copy, or a file of an earlier fairgate, may have no free pages. If the disk is full now, that is no reason not to
+        // open it.
+        match self.prove_room() {
+            // Another failure has closed it again.
+            Err(error) if self.file.is_none() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries whether there is room for something more, and so leaves room for deletions in the file.
+    ///
+    /// Unlike a write of a client, it commits although it changes nothing.
+    fn prove_room(&mut self) -> Result<(), StoreError> {
+        let floor = self.mirror.floor();
+        let proved = self.on_file(&[], |file| file.commit(&[], floor, ReserveUse::Nothing));
+        self.note_space(proved.as_ref().err().cloned());
+        proved
     }
 
     /// Loads the contents of the file into the mirror. Fails if they are older than those served before.

@@ -1,10 +1,11 @@
 //! An etcd whose database is full: what its alarm stops, and what it does not.
 
 use bytes::Bytes;
-use etcd_client::{AlarmAction, AlarmOptions, AlarmType, CompactionOptions};
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions};
 
 use super::{create, open, settings};
-use crate::{Precondition, ReadRevision, Store, StoreError, WriteOutcome};
+use crate::{Precondition, ReadRevision, Store, StoreError, StoreHealth, WriteOutcome};
+use fairgate_core::time::Time;
 use fairgate_testkit::etcd::EtcdServer;
 
 async fn write(
@@ -15,6 +16,22 @@ async fn write(
 ) -> Result<WriteOutcome, StoreError> {
     let value = Bytes::from(vec![b'x'; length]);
     store.write(key, at, Some(value)).await
+}
+
+/// Ends the alarm, as an operator does once there is room.
+async fn disarm(client: &mut Client) {
+    let alarms = client
+        .alarm(AlarmAction::Get, AlarmType::Nospace, None)
+        .await
+        .unwrap();
+    for alarm in alarms.alarms() {
+        let mut of = AlarmOptions::new();
+        of.with_member(alarm.member_id());
+        client
+            .alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of))
+            .await
+            .unwrap();
+    }
 }
 
 #[tokio::test]
@@ -36,6 +53,10 @@ async fn the_alarm_of_a_full_etcd_stops_whatever_stores_a_value_and_no_deletion(
     };
     assert!(error.to_string().contains("disarm its alarm"), "{error}");
     assert!(revisions.len() > 10, "{}", revisions.len());
+    let StoreHealth::ReadOnly(why) = store.health() else {
+        panic!("{:?}", store.health())
+    };
+    assert_eq!(*why, *error.to_string());
     // A change that makes an object smaller stores a value, too.
     let (key, revision) = &revisions[0];
     let smaller = write(&*store, key, Precondition::At(*revision), 1).await;
@@ -53,6 +74,7 @@ async fn the_alarm_of_a_full_etcd_stops_whatever_stores_a_value_and_no_deletion(
             "{deleted:?}"
         );
     }
+    assert!(matches!(store.health(), StoreHealth::ReadOnly(_)));
     // The write that raised the alarm may have taken place.
     let list = store.list("/a/", None, None, ReadRevision::Newest).await;
     let refused = format!("/a/{}", revisions.len());
@@ -70,21 +92,41 @@ async fn the_alarm_of_a_full_etcd_stops_whatever_stores_a_value_and_no_deletion(
     client.defragment().await.unwrap();
     let still = write(&*store, "/a/later", Precondition::Absent, 1).await;
     assert!(matches!(still, Err(StoreError::DatabaseFull)), "{still:?}");
-    let alarms = client
-        .alarm(AlarmAction::Get, AlarmType::Nospace, None)
-        .await
-        .unwrap();
-    for alarm in alarms.alarms() {
-        let mut of = AlarmOptions::new();
-        of.with_member(alarm.member_id());
-        client
-            .alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of))
-            .await
-            .unwrap();
-    }
+    disarm(&mut client).await;
+    // Nobody writes. The store notices that there is room, and changes nothing to find out.
+    let newest = store.revision().await.unwrap();
+    assert!(matches!(store.health(), StoreHealth::ReadOnly(_)));
+    store.maintain(Time::ZERO).await.unwrap();
+    assert_eq!(store.health(), StoreHealth::Ready);
+    assert_eq!(store.revision().await.unwrap(), newest);
     let stored = write(&*store, "/a/later", Precondition::Absent, 1).await;
     assert!(
         matches!(stored, Ok(WriteOutcome::Done { .. })),
         "{stored:?}"
     );
+}
+
+#[tokio::test]
+async fn a_full_etcd_is_noticed_before_somebody_writes() {
+    let quota = ["--quota-backend-bytes", "4194304"].map(str::to_owned);
+    let server = EtcdServer::with(quota.into());
+    let store = open(settings(server.endpoint(), "/fairgate")).await;
+    store.maintain(Time::ZERO).await.unwrap();
+    assert_eq!(store.health(), StoreHealth::Ready);
+    // Another user of etcd fills it.
+    let mut client = server.client().await;
+    for number in 0.. {
+        let key = format!("/elsewhere/{number}");
+        if client.put(key, vec![b'x'; 100_000], None).await.is_err() {
+            break;
+        }
+    }
+    let refused = store.maintain(Time::ZERO).await;
+    assert!(
+        matches!(refused, Err(StoreError::DatabaseFull)),
+        "{refused:?}"
+    );
+    assert!(matches!(store.health(), StoreHealth::ReadOnly(_)));
+    let found = store.get("/a/absent", ReadRevision::Newest).await;
+    assert!(matches!(found, Ok(None)), "{found:?}");
 }

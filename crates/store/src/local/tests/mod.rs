@@ -5,6 +5,8 @@ mod damaged;
 mod full_disk;
 mod killed;
 mod reserve;
+mod sequences;
+mod small_disk;
 
 use std::{
     fs,

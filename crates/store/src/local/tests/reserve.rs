@@ -1,19 +1,21 @@
 //! A full disk, on a file system that this test makes up: what makes room always succeeds.
 
 use std::{
-    fs::File,
-    io,
+    fs::{self, File},
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::{Scratch, children::everything, settings};
+use super::{
+    Scratch,
+    children::everything,
+    settings,
+    small_disk::{DiskFailure, SmallDisk},
+};
 use crate::{
     Precondition, ReadRevision, Store, StoreError, StoreHealth, WriteBounds, WriteOutcome,
     conformance,
@@ -28,41 +30,7 @@ const PIECE: u64 = 128 << 10;
 /// How many bytes a disk has.
 const BYTES: u64 = 40 * PIECE;
 
-/// A disk on which the file can have so many bytes.
-#[derive(Debug)]
-struct LimitedDisk {
-    piece: u64,
-    bytes: AtomicU64,
-    /// How often there was no room.
-    refused: AtomicU64,
-}
-
-impl LimitedDisk {
-    /// A disk for values that take up to a piece.
-    fn of_pieces(piece: u64) -> Arc<Self> {
-        Arc::new(Self {
-            piece,
-            bytes: (BYTES / PIECE * piece).into(),
-            refused: AtomicU64::new(0),
-        })
-    }
-}
-
-impl Disk for LimitedDisk {
-    fn allocate(&self, _: &File, bytes: u64) -> io::Result<()> {
-        if bytes > self.bytes.load(Ordering::Relaxed) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        Ok(())
-    }
-
-    fn piece(&self) -> u64 {
-        self.piece
-    }
-}
-
-fn open(scratch: &Scratch, disk: &Arc<LimitedDisk>) -> Result<LocalStore, StoreError> {
+fn open(scratch: &Scratch, disk: &Arc<SmallDisk>) -> Result<LocalStore, StoreError> {
     let disk = Arc::clone(disk) as Arc<dyn Disk>;
     LocalStore::open_on(disk, settings(&scratch.file()), conformance::clock())
 }
@@ -110,8 +78,8 @@ async fn delete_all(store: &Arc<LocalStore>) {
 /// Fills a disk and deletes everything, again and again.
 async fn fill_and_delete(piece: u64, bytes: usize, rounds: usize) {
     let scratch = Scratch::new();
-    let disk = LimitedDisk::of_pieces(piece);
-    let refused = || disk.refused.load(Ordering::Relaxed);
+    let disk = SmallDisk::new(piece, BYTES / PIECE * piece);
+    let refused = || disk.refused();
     fill_and_delete_on(disk.clone(), &scratch.file(), (bytes, rounds), refused).await;
 }
 
@@ -181,12 +149,89 @@ async fn a_real_file_system_is_filled_and_everything_deleted_in_every_round() {
         let disk = Arc::new(SystemDisk);
         fill_and_delete_on(disk, &file, (bytes, rounds), || 0).await;
     }
+    fs::remove_file(file).unwrap();
+}
+
+/// As [`SystemDisk`], but with others who take at once all that is free there.
+#[derive(Debug)]
+struct CrowdedDisk(File);
+
+impl CrowdedDisk {
+    fn take_all(&self) {
+        // From large pieces to single blocks.
+        for length in (12..24).rev().map(|power| 1 << power) {
+            let block = vec![b'o'; length];
+            while (&self.0).write_all(&block).is_ok() {}
+        }
+    }
+}
+
+impl Disk for CrowdedDisk {
+    fn allocate(&self, file: &File, bytes: u64) -> io::Result<()> {
+        self.take_all();
+        SystemDisk.allocate(file, bytes)
+    }
+
+    fn set_length(&self, file: &File, length: u64) -> io::Result<()> {
+        SystemDisk.set_length(file, length)?;
+        self.take_all();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a file system of about 100 MiB: .ci/run full_disk"]
+async fn on_a_real_file_system_that_others_have_filled_a_store_opens_and_everything_is_deleted() {
+    let directory =
+        std::env::var_os("FAIRGATE_FULL_DISK").expect("FAIRGATE_FULL_DISK names a directory");
+    let directory = PathBuf::from(directory);
+    for bytes in [1_000, 60_000, 900_000] {
+        let (file, others) = (directory.join("kept.redb"), directory.join("others"));
+        let store = LocalStore::open(settings(&file), conformance::clock()).unwrap();
+        let store = Arc::new(store);
+        store_about(&store, SystemDisk.reserved() * 3 / 4, bytes).await;
+        drop(store);
+        // With what is left free it is longer than what is reserved from the start, in whatever order values were written.
+        assert!(fs::metadata(&file).unwrap().len() > SystemDisk.reserved());
+        let disk = CrowdedDisk(File::create(&others).unwrap());
+        disk.take_all();
+        let store = LocalStore::open_on(Arc::new(disk), settings(&file), conformance::clock());
+        let store = Arc::new(store.unwrap());
+        assert!(everything(&*store).await.len() > 20);
+        delete_all(&store).await;
+        drop(store);
+        fs::remove_file(others).unwrap();
+        fs::remove_file(file).unwrap();
+        fs::remove_file(directory.join("kept.redb.lock")).unwrap();
+    }
+}
+
+/// Stores values of so many bytes, so many in all, or as many as there is room for.
+///
+/// How full the pages of short values are depends on which writes share a commit.
+async fn store_about(store: &Arc<LocalStore>, total: u64, bytes: usize) {
+    let mut writes = JoinSet::new();
+    for number in 0..total / bytes as u64 {
+        let store = Arc::clone(store);
+        let value = Some(Bytes::from(vec![b'x'; bytes]));
+        writes.spawn(async move {
+            let key = format!("/a/{number}");
+            store.write(&key, Precondition::Absent, value).await
+        });
+    }
+    for ended in writes.join_all().await {
+        let is_expected = matches!(
+            ended,
+            Ok(WriteOutcome::Done { .. }) | Err(StoreError::Full { .. })
+        );
+        assert!(is_expected, "{ended:?}");
+    }
 }
 
 #[tokio::test]
 async fn values_shrink_and_essential_ones_grow_on_a_full_disk() {
     let scratch = Scratch::new();
-    let disk = LimitedDisk::of_pieces(PIECE);
+    let disk = SmallDisk::new(PIECE, BYTES);
     let store = Arc::new(open(&scratch, &disk).unwrap());
     fill(&store, 0, 90_000).await;
     let entries = everything(&*store).await;
@@ -233,10 +278,10 @@ async fn values_shrink_and_essential_ones_grow_on_a_full_disk() {
 #[tokio::test]
 async fn a_refused_write_on_a_full_disk_does_not_read_the_file_again() {
     let scratch = Scratch::new();
-    let disk = LimitedDisk::of_pieces(PIECE);
+    let disk = SmallDisk::new(PIECE, BYTES);
     let store = Arc::new(open(&scratch, &disk).unwrap());
     fill(&store, 0, 90_000).await;
-    let before = disk.refused.load(Ordering::Relaxed);
+    let before = disk.refused();
     for number in 0..200 {
         let key = format!("/b/{number}");
         let value = Some(Bytes::from_static(b"x"));
@@ -247,27 +292,23 @@ async fn a_refused_write_on_a_full_disk_does_not_read_the_file_again() {
         );
     }
     // Within a second nothing was tried; a slow machine may have asked the disk a few times.
-    assert!(disk.refused.load(Ordering::Relaxed) - before < 20);
+    assert!(disk.refused() - before < 20);
 }
 
 #[tokio::test]
 async fn a_store_whose_disk_is_full_opens_and_what_it_has_can_be_deleted() {
     let scratch = Scratch::new();
-    let disk = LimitedDisk::of_pieces(PIECE);
+    let disk = SmallDisk::new(PIECE, BYTES);
     let store = Arc::new(open(&scratch, &disk).unwrap());
     fill(&store, 0, 60_000).await;
     drop(store);
     // Others have taken what was free; only what the file has is left.
-    disk.bytes.store(0, Ordering::Relaxed);
+    disk.fill();
     let store = Arc::new(open(&scratch, &disk).unwrap());
+    fill(&store, 1, 60_000).await;
     let value = Some(Bytes::from_static(b"x"));
-    let refused = store.write("/b", Precondition::Absent, value.clone()).await;
-    assert!(
-        matches!(refused, Err(StoreError::Full { .. })),
-        "{refused:?}"
-    );
     delete_all(&store).await;
-    disk.bytes.store(BYTES * 2, Ordering::Relaxed);
+    disk.free(BYTES * 2);
     // The store notices by itself that there is room.
     while store.health() != StoreHealth::Ready {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -279,4 +320,40 @@ async fn a_store_whose_disk_is_full_opens_and_what_it_has_can_be_deleted() {
     );
     let read = store.get("/b", ReadRevision::Newest).await.unwrap();
     assert!(read.is_some());
+}
+
+#[tokio::test]
+async fn a_store_does_not_open_on_a_disk_that_has_failed_meanwhile() {
+    let scratch = Scratch::new();
+    let disk = SmallDisk::new(PIECE, BYTES);
+    let store = open(&scratch, &disk).unwrap();
+    let value = Bytes::from(vec![b'x'; 9_000]);
+    let written = store
+        .write("/a/1", Precondition::Absent, Some(value))
+        .await
+        .unwrap();
+    let WriteOutcome::Done { mut revision, .. } = written else {
+        panic!("{written:?}");
+    };
+    drop(store);
+    let mut opened = 0;
+    for calls in 0.. {
+        disk.fail_after(calls, DiskFailure::Death);
+        let store = open(&scratch, &disk);
+        let has_failed = disk.heal();
+        if let Ok(store) = store {
+            assert!(!has_failed, "{calls}");
+            opened += 1;
+            let value = Some(Bytes::from(format!("{calls}")));
+            let written = store.write("/a/1", Precondition::At(revision), value).await;
+            match written {
+                Ok(WriteOutcome::Done { revision: now, .. }) => revision = now,
+                other => panic!("{calls}: {other:?}"),
+            }
+        }
+        if !has_failed {
+            break;
+        }
+    }
+    assert!(opened > 0);
 }
