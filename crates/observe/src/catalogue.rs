@@ -219,6 +219,8 @@ metrics! {
         "Long-running requests in progress: watches, exec, attach, port-forward, proxy and logs.";
     REFUSALS: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_refusals_total",
         "Requests that the gateway refused, by reason: the value of X-Fairgate-Reason.";
+    UNENFORCED_REFUSALS: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_unenforced_refusals_total",
+        "Requests that flow control would have refused, by reason, but let pass because flowControl.enforcement is observe.";
     REQUEST_KINDS: Gauge, Count, Alpha, ["apiserver"] = "fairgate_request_kinds",
         "Combinations of labels that `apiserver_request_total` has. At the limit, further ones are counted as `other`.";
     ABANDONED: Gauge, Count, Alpha, ["apiserver"] = "fairgate_abandoned_requests",
@@ -245,6 +247,8 @@ metrics! {
         "Seats of the flow that had the most in the last half minute, divided by the current limit of the level, or by its seats in use if those are more.";
     OLDEST_WAIT: Gauge, Seconds, Alpha, ["apiserver", "priority_level"] = "fairgate_oldest_wait_seconds",
         "Waiting time of the request that has waited longest; 0 if none waits.";
+    BYSTANDER_WAIT: Gauge, Seconds, Alpha, ["apiserver", "priority_level"] = "fairgate_bystander_wait_seconds",
+        "Longest wait in the last half minute, seen once a second, of a request of any flow but the largest, the one with most waiting requests and seats. A flow that sends more than its level serves waits behind itself; this is how long the others wait.";
     ACTIVE_QUEUES: Gauge, Count, Alpha, ["apiserver", "priority_level"] = "fairgate_active_queues",
         "Queues in which requests wait.";
     ACTIVE_FLOWS: Gauge, Count, Alpha, ["apiserver", "priority_level"] = "fairgate_active_flows",
@@ -272,6 +276,14 @@ metrics! {
         "Requests in progress, from the head of the request to the end of the response, including long-running ones.";
     QUEUED: Gauge, Count, Alpha, [] = "fairgate_queued_requests",
         "Requests waiting for seats, in all priority levels together.";
+    READ_AHEAD: Gauge, Bytes, Alpha, [] = "fairgate_read_ahead_bytes",
+        "Memory of request bodies that all data cores have read before their requests were forwarded.";
+    READ_AHEAD_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_read_ahead_peak_bytes",
+        "Maximum since the gateway started of what one data core has read ahead. It is at most 64 MiB and what is read at a time.";
+    SECURE_ADMIN: Gauge, Count, Alpha, [] = "fairgate_secure_admin_connections",
+        "Open connections of the secure admin port.";
+    SECURE_ADMIN_PEAK: Gauge, Count, Alpha, [] = "fairgate_secure_admin_connections_peak",
+        "Maximum of `fairgate_secure_admin_connections` since the gateway started. It is at most 256.";
     UNFINISHED_HEADS: Gauge, Bytes, Alpha, [] = "fairgate_unfinished_head_bytes",
         "Memory used by incomplete request heads, beyond 8 KiB for each connection.";
     UNFINISHED_HEADS_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_unfinished_head_peak_bytes",
@@ -308,6 +320,8 @@ metrics! {
         "Time since the last policy was applied.";
     POLICY_WARNINGS: Gauge, Count, Alpha, [] = "fairgate_policy_warnings",
         "Warnings about the policy in force; the log and `fairgate check` name them.";
+    POLICY_SYNCED: Gauge, Boolean, Alpha, [] = "fairgate_policy_synced",
+        "1 while the policy in force is that of its source, 0 while the source has errors, is not read yet, or has something else for another reason; `/readyz?verbose` names it.";
     SOURCE_AGE: Gauge, Seconds, Alpha, [] = "fairgate_source_age_seconds",
         "Time since the policy was last in sync with the upstream's objects; 0 while it is.";
     ADMISSION_POLICIES: Gauge, Count, Alpha, [] = "fairgate_admission_policies",
@@ -321,9 +335,13 @@ metrics! {
     ADMISSION_BODIES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_admission_body_peak_bytes",
         "Maximum since the gateway started of what one data core held for judging. It is at most admission.bodyBudget.";
     STORE_UP: Gauge, Boolean, Alpha, [] = "fairgate_store_up",
-        "1 while the store of the hosted API can be read and written, else 0.";
+        "1 while the store of the hosted API can be read and written, else 0: also while it is full. A full etcd is noticed by a write, or after 10 s.";
     STORE_REVISION: Gauge, Count, Alpha, [] = "fairgate_store_revision",
         "Latest known revision of the store of the hosted API.";
+    HOSTED_BODIES: Gauge, Bytes, Alpha, [] = "fairgate_hosted_body_bytes",
+        "Bytes of bodies of requests for hosted objects, from their arrival to the response.";
+    HOSTED_BODIES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_hosted_body_peak_bytes",
+        "Maximum of `fairgate_hosted_body_bytes` since the gateway started. It is at most 64 MiB.";
     RESPONSE_BYTES: Gauge, Bytes, Alpha, [] = "fairgate_response_bytes",
         "Memory of responses that the gateway made itself and whose clients have not read them yet (limits.responseBudget).";
     RESPONSE_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_response_peak_bytes",
@@ -378,12 +396,18 @@ metrics! {
         "Policies loaded, by whether they were applied.";
     CONFIG_RELOADS: Counter, Count, Alpha, ["outcome"] = "fairgate_config_reloads_total",
         "Reloads of the configuration, by whether it was applied.";
+    CONFIG_RELOADED: Gauge, Boolean, Alpha, [] = "fairgate_config_last_reload_successful",
+        "0 if the last reload of the configuration was refused, so that an earlier one stays in force, else 1.";
     TOKEN_REVIEWS: Counter, Count, Alpha, ["outcome"] = "fairgate_token_reviews_total",
         "TokenReviews sent to the upstream, by outcome.";
     ACCESS_REVIEWS: Counter, Count, Alpha, ["outcome"] = "fairgate_access_reviews_total",
         "SubjectAccessReviews sent to the upstream, by outcome.";
     EVICTIONS: Counter, Count, Alpha, ["mode", "outcome"] = "fairgate_evictions_total",
         "Evictions, by who decides about them (eviction.mode) and by how they ended. In mode authoritative these are the gateway's own decisions, otherwise mostly the status of the upstream's response.";
+    TOKEN_REVIEWS_PENDING: Gauge, Count, Alpha, [] = "fairgate_token_reviews_pending",
+        "Reviews of tokens that run or wait for their turns, without those that renew a result.";
+    TOKEN_REVIEWS_PENDING_PEAK: Gauge, Count, Alpha, [] = "fairgate_token_reviews_pending_peak",
+        "Maximum of `fairgate_token_reviews_pending` since the gateway started. It is at most 1024, of clients without a valid token 768.";
     EVICTIONS_WAITING: Gauge, Count, Alpha, [] = "fairgate_evictions_waiting",
         "Evictions that wait for their disruption budgets (eviction.wait).";
     EVICTION_WAIT: Histogram, Seconds, Alpha, ["outcome"] = "fairgate_eviction_wait_duration_seconds",

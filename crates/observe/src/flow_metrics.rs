@@ -90,6 +90,9 @@ pub(super) fn write_levels(
             .oldest
             .map_or(0.0, |oldest| now.since(oldest).as_secs_f64())
     });
+    gauge(&catalogue::BYSTANDER_WAIT, &|level| {
+        sampler.bystander_wait(&level.level).as_secs_f64()
+    });
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     gauge(&catalogue::ACTIVE_QUEUES, &|level| {
         level.active_queues as f64

@@ -10,7 +10,10 @@
 //!
 //! Source: R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness and Discrimination", DEC-TR-301, 1984.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use crate::flow_states::LevelFlows;
 
@@ -57,8 +60,8 @@ struct FlowSums {
 impl FlowShares {
     /// Enters a sample of all levels; to be called once a second. O(flows).
     pub(super) fn sample(&mut self, levels: &[LevelFlows]) {
-        let exists = |name: &str| levels.iter().any(|level| &*level.level == name);
-        self.0.retain(|name, _| exists(name));
+        let existing: HashSet<&str> = levels.iter().map(|level| &*level.level).collect();
+        self.0.retain(|name, _| existing.contains(&**name));
         for level in levels {
             let shares = self.0.entry(Arc::clone(&level.level)).or_default();
             shares.sample(level);
@@ -160,6 +163,7 @@ mod tests {
             waiting: *waiting,
             seats: *seats,
             request: None,
+            oldest: None,
         };
         LevelFlows {
             level: "busy".into(),

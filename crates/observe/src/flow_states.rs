@@ -40,6 +40,8 @@ pub(super) struct PresentFlow {
     pub(super) seats: u32,
     /// One of its requests. `None` if the responses of all have ended.
     pub(super) request: Option<Waiter>,
+    /// When the request of the flow arrived that has waited longest; `None` if none waits.
+    pub(super) oldest: Option<Time>,
 }
 
 /// Reads the flows of all levels, one level after the other. O(requests · log(requests)).
@@ -50,22 +52,19 @@ pub(super) fn read(flow_control: &FlowControl) -> Vec<LevelFlows> {
 }
 
 fn read_level(name: &Arc<str>, level: &Level<Waiter>) -> LevelFlows {
-    let mut oldest: Option<Time> = None;
     let (summary, mut requests) = level.inspect(|set| {
         let summary = set.summary();
         let present = summary.waiting + summary.executing + summary.lingering;
         let mut requests = Vec::with_capacity(present as usize);
         set.visit(|entry| {
             let is_waiting = entry.phase == Phase::Waiting;
-            if is_waiting {
-                oldest = Some(oldest.map_or(entry.arrived, |oldest| oldest.min(entry.arrived)));
-            }
             requests.push(PresentFlow {
                 hash: entry.flow_hash(),
                 schema: entry.schema,
                 waiting: u32::from(is_waiting),
                 seats: if is_waiting { 0 } else { entry.seats },
                 request: (entry.phase != Phase::Lingering).then_some(entry.waiter),
+                oldest: is_waiting.then_some(entry.arrived),
             });
         });
         (summary, requests)
@@ -77,14 +76,15 @@ fn read_level(name: &Arc<str>, level: &Level<Waiter>) -> LevelFlows {
             flow.waiting += next.waiting;
             flow.seats = flow.seats.saturating_add(next.seats);
             flow.request = flow.request.or(next.request);
+            flow.oldest = flow.oldest.into_iter().chain(next.oldest).min();
         }
         same
     });
     LevelFlows {
         level: Arc::clone(name),
         limit: summary.limit,
+        oldest: requests.iter().filter_map(|flow| flow.oldest).min(),
         flows: requests,
-        oldest,
         active_queues: summary.queues_waiting,
     }
 }

@@ -41,6 +41,7 @@ pub struct GatewayMetrics {
     policy_applied_at: Mutex<Option<Time>>,
     policy_age: Gauge,
     config_reloads: [Counter; 2],
+    config_reloaded: Gauge,
     // Exposed from the first event on: a gateway without an upstream does not show them.
     token_reviews: LazyLock<[Counter; 3], Register<[Counter; 3]>>,
     access_reviews: LazyLock<[Counter; 3], Register<[Counter; 3]>>,
@@ -125,6 +126,11 @@ impl GatewayMetrics {
                 policy_applied_at: Mutex::default(),
                 policy_age: gauge!(catalogue::POLICY_AGE.name),
                 config_reloads: outcomes(&catalogue::CONFIG_RELOADS, ["failed", "ok"]),
+                config_reloaded: {
+                    let gauge = gauge!(catalogue::CONFIG_RELOADED.name);
+                    gauge.set(1.0);
+                    gauge
+                },
                 token_reviews: lazily(&recorder, || {
                     outcomes(&catalogue::TOKEN_REVIEWS, ["accepted", "refused", "failed"])
                 }),
@@ -196,14 +202,10 @@ impl GatewayMetrics {
         self.policy_loads[0].increment(1);
     }
 
-    /// Whether any set of policy objects has come into force.
-    pub fn has_policy(&self) -> bool {
-        lock(&self.policy_applied_at).is_some()
-    }
-
     /// The configuration was read again; `applied` unless it had errors.
     pub fn config_reloaded(&self, applied: bool) {
         self.config_reloads[usize::from(applied)].increment(1);
+        self.config_reloaded.set(f64::from(u8::from(applied)));
     }
 
     /// A `TokenReview` ended.
@@ -481,6 +483,23 @@ mod tests {
         shows(1);
         metrics.upstream_failed(UpstreamFailure::Connect);
         shows(0);
+    }
+
+    #[test]
+    fn the_last_reload_decides_whether_the_configuration_is_that_of_the_file() {
+        let metrics = GatewayMetrics::new();
+        let shows = |value: u8| {
+            let line = format!("fairgate_config_last_reload_successful {value}");
+            let text = written(&metrics);
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        };
+        shows(1);
+        metrics.config_reloaded(false);
+        shows(0);
+        metrics.config_reloaded(false);
+        shows(0);
+        metrics.config_reloaded(true);
+        shows(1);
     }
 
     #[test]

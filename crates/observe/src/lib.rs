@@ -15,6 +15,7 @@ mod admin;
 mod admin_connections;
 mod admission_metrics;
 mod aligned_table;
+mod bystander_waits;
 pub mod catalogue;
 mod cell_metrics;
 mod check_durations;

@@ -32,7 +32,7 @@ use crate::{
     request_counts::{DryRun, FinishedRequest, RequestRegistry, RequestTable},
 };
 use fairgate_base::clock::Clock;
-use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, RequestContext};
+use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, RequestContext, UnenforcedDecision};
 use fairgate_core::{cells::Counter, go_duration::GoDuration};
 
 /// The status of requests whose client disconnected before there was a response (nginx' "client closed request").
@@ -45,11 +45,19 @@ const MAX_TEXT: usize = 1024;
 /// Bytes of the names of schemas and levels that are logged.
 const MAX_NAME: usize = 64;
 
-/// One core's counts of refusals by reason.
+/// One core's counts of refusals.
 #[derive(Debug, Default)]
-pub(crate) struct RefusalCounts([(OnceLock<&'static str>, Counter); REASONS]);
+pub(crate) struct RefusalCounts {
+    pub(crate) enforced: ReasonCounts,
+    /// Of requests that were let pass, because flow control only observes.
+    pub(crate) not_enforced: ReasonCounts,
+}
 
-impl RefusalCounts {
+/// Counts by reason.
+#[derive(Debug, Default)]
+pub(crate) struct ReasonCounts([(OnceLock<&'static str>, Counter); REASONS]);
+
+impl ReasonCounts {
     fn count(&self, reason: &'static str) {
         for (name, count) in &self.0 {
             if *name.get_or_init(|| reason) == reason {
@@ -112,7 +120,7 @@ impl RequestRecorder {
     fn count(&self, context: &RequestContext, how: BodyEnd, took: Duration) {
         let code = status(context);
         if let Some(reason) = context.trace.reason.get() {
-            self.refusals.count(reason);
+            self.refusals.enforced.count(reason);
         }
         let Some(digest) = context.trace.digest.get() else {
             return;
@@ -136,6 +144,15 @@ impl RequestRecorder {
 }
 
 impl fairgate_call::RequestObserver for RequestRecorder {
+    fn not_enforced(&self, context: &RequestContext, decision: &UnenforcedDecision) {
+        if let Some(reason) = decision.refused {
+            self.refusals.not_enforced.count(reason);
+        }
+        if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
+            log_not_enforced(context, decision);
+        }
+    }
+
     fn ended(&self, context: &RequestContext, how: BodyEnd) {
         let took = self.clock.now().since(context.trace.received.get());
         self.count(context, how, took);
@@ -211,6 +228,29 @@ fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
         audit_id = Uuid::from_u128(context.id).to_string(),
         user_agent = agent.as_deref(),
         "request"
+    );
+}
+
+/// Writes the line of a decision that is not enforced. Its `audit_id` is that of the line of the request.
+fn log_not_enforced(context: &RequestContext, decision: &UnenforcedDecision) {
+    let trace = &context.trace;
+    let user = context
+        .user
+        .get()
+        .map(|user| sanitize(&user.name, MAX_TEXT));
+    let level = trace.level.get().map(|name| sanitize(name, MAX_NAME));
+    let schema = trace.schema.get().map(|name| sanitize(name, MAX_NAME));
+    tracing::event!(
+        target: ACCESS_LOG,
+        Level::INFO,
+        user = user.as_deref(),
+        decision = if decision.refused.is_some() { "refuse" } else { "execute" },
+        reason = decision.refused,
+        apf_pl = level.as_deref(),
+        apf_fs = schema.as_deref(),
+        apf_wait = GoDuration(decision.wait).to_string(),
+        audit_id = Uuid::from_u128(context.id).to_string(),
+        "decision not enforced"
     );
 }
 

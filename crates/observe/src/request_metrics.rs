@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     catalogue::{self, MetricDef},
     exposition::Exposition,
-    recorder::RefusalCounts,
+    recorder::{ReasonCounts, RefusalCounts},
     request_counts::{OTHER, RequestLabels, RequestRegistry, RequestTotals, StatusTotals},
 };
 use fairgate_core::{cells::HistogramTotal, digest::RequestInfo};
@@ -42,7 +42,9 @@ pub(super) fn write(
         text.sample(&catalogue::ABORTS, &of_kind(kind), totals.aborts);
     }
     write_running(text, requests, flow_control);
-    write_refusals(text, refusals);
+    write_refusals(text, &catalogue::REFUSALS, refusals, |core| &core.enforced);
+    let family = &catalogue::UNENFORCED_REFUSALS;
+    write_refusals(text, family, refusals, |core| &core.not_enforced);
     text.family(&catalogue::REQUEST_KINDS);
     let kinds = u64::try_from(kinds.len()).unwrap_or(u64::MAX);
     text.sample(&catalogue::REQUEST_KINDS, &[], kinds);
@@ -114,16 +116,21 @@ fn write_running(text: &mut Exposition, requests: &RequestRegistry, flow_control
     }
 }
 
-fn write_refusals(text: &mut Exposition, refusals: &[Arc<RefusalCounts>]) {
+fn write_refusals(
+    text: &mut Exposition,
+    family: &MetricDef,
+    refusals: &[Arc<RefusalCounts>],
+    which: fn(&RefusalCounts) -> &ReasonCounts,
+) {
     let mut by_reason: BTreeMap<&str, u64> = BTreeMap::new();
     for core in refusals {
-        for (reason, count) in core.counts() {
+        for (reason, count) in which(core).counts() {
             *by_reason.entry(reason).or_default() += count;
         }
     }
-    text.family(&catalogue::REFUSALS);
+    text.family(family);
     for (reason, count) in by_reason {
-        text.sample(&catalogue::REFUSALS, &[("reason", reason)], count);
+        text.sample(family, &[("reason", reason)], count);
     }
 }
 

@@ -5,7 +5,8 @@
 //! means over seconds are correct. The watermarks of the last second are exact for each core; their sum is an
 //! upper bound of the true one, and exact with one core.
 //!
-//! Once a second it also reads which flows have which seats ([`crate::flow_shares`]).
+//! Once a second it also reads which flows have which seats ([`crate::flow_shares`]), and how long they wait
+//! ([`crate::bystander_waits`]).
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use fairgate_core::{
 use fairgate_proxy::fairness::FlowControl;
 
 use crate::{
+    bystander_waits::BystanderWaits,
     flow_shares::{FlowShares, ShareReport},
     flow_states,
 };
@@ -45,6 +47,7 @@ struct State {
     window_since: Time,
     policy: Option<Arc<Policy>>,
     shares: FlowShares,
+    bystanders: BystanderWaits,
 }
 
 /// The samples for a scrape; read-only requests first, then mutating ones.
@@ -72,6 +75,7 @@ impl Sampler {
             window_since: now,
             policy: None,
             shares: FlowShares::default(),
+            bystanders: BystanderWaits::default(),
         }))
     }
 
@@ -90,13 +94,20 @@ impl Sampler {
             state.window_since = now;
             state.end_window(flow_control);
             state.follow_policy(flow_control, now);
-            state.shares.sample(&flow_states::read(flow_control));
+            let flows = flow_states::read(flow_control);
+            state.shares.sample(&flows);
+            state.bystanders.sample(&flows, now);
         }
     }
 
     /// How evenly the flows of `level` shared its seats.
     pub(super) fn shares(&self, level: &str) -> ShareReport {
         lock(&self.0).shares.report(level)
+    }
+
+    /// The longest wait of the last half minute in `level`, but for its largest flow.
+    pub(super) fn bystander_wait(&self, level: &str) -> Duration {
+        lock(&self.0).bystanders.longest(level)
     }
 
     /// The samples up to `now`.

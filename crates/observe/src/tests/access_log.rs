@@ -59,10 +59,7 @@ fn the_access_log_has_a_line_for_each_request() {
             sent.await.unwrap();
         }
     });
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = lines(&text);
     assert_eq!(lines.len(), 4);
     let refused = &lines[0];
     assert_eq!(refused["reason"], "queue-full");
@@ -90,6 +87,59 @@ fn the_access_log_has_a_line_for_each_request() {
         assert_eq!(second[key], value, "{key} in {second}");
     }
     assert!(second.get("reason").is_none());
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn decisions_that_are_not_enforced_have_lines_of_their_own() {
+    let settings = LogSettings {
+        json: true,
+        level: LevelFilter::INFO,
+        access: true,
+    };
+    let text = logged(&settings, async {
+        let mut world = World::new();
+        world.enforce(Enforcement::Observe).await;
+        let mut sent = world.crowd().await;
+        let target = "/api/v1/namespaces/hold/pods/d";
+        sent.push(world.send(Method::GET, target, "ann").await);
+        world.release().await;
+        assert_eq!(sent.remove(0).await.unwrap().status, 200);
+        settle().await;
+        let scrape = world.telemetry.metrics_text().await.unwrap();
+        let refused =
+            "fairgate_unenforced_refusals_total{apiserver=\"kube:6443\",reason=\"queue-full\"} 1";
+        assert!(scrape.contains(refused), "{scrape}");
+        assert!(!scrape.contains("fairgate_refusals_total{"), "{scrape}");
+    });
+    let lines = lines(&text);
+    // The others still execute when the test ends.
+    assert!(lines.len() > 3, "{text}");
+    assert!(
+        lines[3..].iter().all(|line| line["end"] == "abandoned"),
+        "{text}"
+    );
+    assert_eq!(lines[1]["message"], "request");
+    for (line, decision, wait) in [(0, "refuse", "0s"), (2, "execute", "1.5s")] {
+        for (key, value) in [
+            ("message", "decision not enforced"),
+            ("decision", decision),
+            ("apf_wait", wait),
+            ("user", "ann"),
+            ("apf_pl", "narrow"),
+            ("apf_fs", "elephants"),
+            ("audit_id", "00000000-0000-0000-0000-000000001234"),
+        ] {
+            assert_eq!(lines[line][key], value, "{key} in {text}");
+        }
+    }
+    assert_eq!(lines[0]["reason"], "queue-full");
+    assert!(lines[2].get("reason").is_none());
 }
 
 #[test]

@@ -83,6 +83,49 @@ fn operators_find_everything_on_their_own_port() {
     });
 }
 
+/// DNS rebinding needs a name, so addresses are served.
+#[test]
+fn a_page_of_another_name_gets_nothing_of_the_admin_port() {
+    local(async {
+        let world = World::new();
+        let endpoints = OperatorEndpoints::new(Arc::clone(&world.telemetry), HealthChecks::new());
+        let hosts = crate::AdminHosts::new(["fairgate.ops.svc".to_owned()]);
+        let anywhere = "127.0.0.1:0".parse().unwrap();
+        let admin = AdminServer::bind(anywhere, hosts, endpoints).await.unwrap();
+        let address = admin.address().unwrap();
+        let running = tokio::spawn(admin.run());
+        for (host, status) in [
+            ("localhost:9080", "200 OK"),
+            ("127.0.0.1:9080", "200 OK"),
+            ("192.0.2.7:9080", "200 OK"),
+            ("[2001:db8::7]:9080", "200 OK"),
+            ("fairgate.ops.svc:9080", "200 OK"),
+            ("rebound.example:9080", "403 Forbidden"),
+            ("192.0.2.7.rebound.example", "403 Forbidden"),
+            ("other.ops.svc:9080", "403 Forbidden"),
+        ] {
+            for path in [
+                "/livez",
+                "/metrics",
+                "/debug/api_priority_and_fairness/dump_requests",
+            ] {
+                let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+                let request =
+                    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+                stream.write_all(request.as_bytes()).await.unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).await.unwrap();
+                let expected = format!("HTTP/1.1 {status}\r\n");
+                assert!(answer.starts_with(&expected), "{host} {path}: {answer}");
+                let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+                let is_refusal = body.starts_with("the Host of the request is neither");
+                assert_eq!(is_refusal, status.starts_with("403"), "{body}");
+            }
+        }
+        running.abort();
+    });
+}
+
 #[test]
 fn metrics_are_compressed_for_clients_that_accept_gzip() {
     local(async {

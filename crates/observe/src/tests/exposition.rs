@@ -368,6 +368,8 @@ fn the_largest_flows_of_a_level_are_named_with_what_they_have() {
         level("largest_flow_share", 1.0);
         // The second of three requests came half a second after the first, and a second before now.
         level("oldest_wait_seconds", 1.5);
+        // All three are of one flow.
+        level("bystander_wait_seconds", 0.0);
         world.leaf.held.borrow_mut().clear();
     });
 }

@@ -196,26 +196,29 @@ fn policy(narrow: bool) -> Arc<Policy> {
     Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
 }
 
+fn settings() -> FlowControlSettings {
+    FlowControlSettings {
+        enforcement: Enforcement::Enforce,
+        request_timeout: Duration::from_secs(60),
+        max_queued: 100,
+        borrowing_period: Duration::from_secs(10),
+        estimator: EstimatorSettings::default(),
+        long_running: Caps {
+            per_user: 10,
+            total: 10,
+        },
+        watches: Caps::NONE,
+        resets: fairgate_call::ResetLimits::PER_USER,
+        spool: SpoolLimits::NONE,
+        bodies: BodyLimits::NONE,
+    }
+}
+
 impl World {
     /// Must be called within a local set.
     fn new() -> Self {
         let clock = Clock::manual(START);
-        let settings = FlowControlSettings {
-            enforcement: Enforcement::Enforce,
-            request_timeout: Duration::from_secs(60),
-            max_queued: 100,
-            borrowing_period: Duration::from_secs(10),
-            estimator: EstimatorSettings::default(),
-            long_running: Caps {
-                per_user: 10,
-                total: 10,
-            },
-            watches: Caps::NONE,
-            resets: fairgate_call::ResetLimits::PER_USER,
-            spool: SpoolLimits::NONE,
-            bodies: BodyLimits::NONE,
-        };
-        let flow_control = FlowControl::new(1, policy(true), settings, START);
+        let flow_control = FlowControl::new(1, policy(true), settings(), START);
         let gate = Gate::new(Arc::clone(&flow_control), 0, clock.clone(), 1);
         fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
         let telemetry = Telemetry::new(
@@ -248,6 +251,17 @@ impl World {
             telemetry,
             leaf,
         }
+    }
+
+    /// Changes what becomes of decisions.
+    async fn enforce(&self, enforcement: Enforcement) {
+        self.telemetry
+            .flow_control()
+            .configure(FlowControlSettings {
+                enforcement,
+                ..settings()
+            });
+        settle().await;
     }
 
     fn inbound(&self, method: Method, target: &str, user: &str) -> Inbound {

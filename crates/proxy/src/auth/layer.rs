@@ -24,6 +24,7 @@ use super::{
 use fairgate_base::{clock::Clock, log_limit::LogLimit};
 use fairgate_call::{Call, Identity, Inbound, Refusal, Reply, RequestKind};
 use fairgate_core::digest::{RequestDigest, RequestInfo};
+use fairgate_upstream::token_review::TokenReviewError;
 
 /// The settings of the layer; replaced as a whole when settings change.
 #[derive(Debug)]
@@ -145,8 +146,8 @@ impl<S> Auth<S> {
     }
 }
 
-/// Limits how often it is logged that tokens could not be reviewed, since clients can send any number.
-static UNAVAILABLE: LogLimit = LogLimit::new(5);
+/// Limits how often it is logged that too many tokens wait for reviews, since clients can send any number.
+static OVERLOADED: LogLimit = LogLimit::new(5);
 
 /// A request that was parsed.
 #[derive(Debug)]
@@ -164,15 +165,14 @@ impl Parsed {
                 Err(Refusal::Unauthorized)
             }
             AuthDecision::Unavailable(error) => {
-                if let Some(left_out) = UNAVAILABLE.admit(self.inbound.received) {
-                    tracing::warn!(%error, left_out, "requests are refused because a token could not be reviewed");
+                // A review that failed has been logged, once for all requests that waited for it.
+                if error != TokenReviewError::Overloaded {
+                    return Err(Refusal::CredentialCheckUnavailable);
                 }
-                Err(match error {
-                    fairgate_upstream::token_review::TokenReviewError::Overloaded => {
-                        Refusal::TooManyTokenReviews
-                    }
-                    _ => Refusal::CredentialCheckUnavailable,
-                })
+                if let Some(left_out) = OVERLOADED.admit(self.inbound.received) {
+                    tracing::warn!(%error, left_out, "requests get 429 because of their bearer tokens");
+                }
+                Err(Refusal::TooManyTokenReviews)
             }
         }
     }

@@ -186,6 +186,7 @@ where
         let Some(future) = self.future.take() else {
             return;
         };
+        held.client_gone();
         if !is_in_upstream(&self.context) || std::thread::panicking() {
             return;
         }
@@ -219,6 +220,15 @@ impl HeldResources {
                 }
                 true
             }
+        }
+    }
+
+    /// The client disconnected before the reply began.
+    fn client_gone(&self) {
+        match self {
+            Self::Seat(seat) => seat.client_gone(),
+            Self::Watch(watch) => watch.client_gone(),
+            Self::Nothing | Self::LongRunning(_) => {}
         }
     }
 

@@ -207,7 +207,7 @@ impl Gate {
     pub(super) fn start(self: &Rc<Self>, waiter: Waiter, ticket: Ticket<Waiter>) {
         let may_delay = {
             let policy = self.policy.borrow();
-            policy.enforcement == Enforcement::Enforce
+            policy.enforcement != Enforcement::Off
                 && policy.view.policy().settings().semantics == Semantics::Improved
         };
         let since = self.waiters.borrow().since(waiter).filter(|_| may_delay);
@@ -249,15 +249,18 @@ impl Gate {
         }
     }
 
-    /// Returns the ticket of a request that has executed for `time`.
-    pub(super) fn finish_executed(self: &Rc<Self>, ticket: Ticket<Waiter>, time: Duration) {
-        self.starts.executed(ticket.level(), time);
-        self.finish(ticket);
-    }
-
-    /// Returns the ticket of a request that was refused before it was carried out.
-    pub(super) fn finish_refused(self: &Rc<Self>, ticket: Ticket<Waiter>) {
-        self.finish_by(ticket, Ticket::finish_refused);
+    /// The request has executed for `took`, or was refused before it was carried out. Returns its ticket, unless that was
+    /// taken away as overdue.
+    pub(super) fn end_execution(self: &Rc<Self>, waiter: Waiter, took: Duration, is_refused: bool) {
+        match self.take_ticket(waiter) {
+            Some(ticket) if is_refused => self.finish_by(ticket, Ticket::finish_refused),
+            Some(ticket) => {
+                self.starts.executed(ticket.level(), took);
+                self.finish(ticket);
+            }
+            None => {}
+        }
+        self.remove(waiter, None);
     }
 
     /// Returns a ticket.

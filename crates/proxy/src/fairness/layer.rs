@@ -7,22 +7,26 @@ use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tower::{Layer, Service};
 
 use super::{
-    admission::{AdmissionOutcome, QueuedRequest},
+    admission::AdmissionOutcome,
     executing::{ExecutingRequest, HeldResources},
     gate::Gate,
-    long_running::LongRunningEntry,
+    long_running::{LongRunning, LongRunningEntry},
     long_running_guard::LongRunningGuard,
+    queued::QueuedRequest,
     receiving::{self, ReceivingBody},
     seat::Seat,
+    settings::Enforcement,
     watch_init::WatchGuard,
 };
-use fairgate_call::{Call, Refusal, Reply, RequestKind};
+use fairgate_call::{Call, Refusal, Reply, RequestKind, UnenforcedDecision};
 use fairgate_core::time::Time;
 
 /// Seconds after which a client with too many long-running requests should retry.
@@ -96,21 +100,22 @@ where
     fn refused_for_resets(&self, call: &Call) -> Option<Refusal> {
         let resets = &self.gate.flow_control().premature;
         let retry_after = resets.refuses(&call.digest.user, || self.gate.now())?;
-        let enforced = self.gate.enforces();
-        enforced.then_some(Refusal::TooManyResets { retry_after })
+        self.gate
+            .refuse_if_enforced(call, Refusal::TooManyResets { retry_after })
+            .err()
     }
 
     fn admit(&mut self, call: Call) -> State<S> {
         if call.kind != RequestKind::Watch {
             return self.receive(call, None);
         }
-        // Without enforcement the limits are not applied, but running requests are counted in any case.
-        let enforced = self.gate.enforces();
-        match (self.gate.flow_control().watches).enter(&call.digest, enforced) {
-            Some(entry) => self.receive(call, Some(entry)),
-            None => State::Refused(Some(Refusal::TooManyWatches {
-                retry_after: LONG_RUNNING_RETRY_AFTER,
-            })),
+        let too_many = Refusal::TooManyWatches {
+            retry_after: LONG_RUNNING_RETRY_AFTER,
+        };
+        let gate = &self.gate;
+        match gate.enter(&gate.flow_control().watches, &call, too_many) {
+            Ok(entry) => self.receive(call, Some(entry)),
+            Err(refusal) => State::Refused(Some(refusal)),
         }
     }
 
@@ -156,22 +161,52 @@ where
                 Self::Refused(Some(Refusal::TooManyRequests(Box::new(rejection))))
             }
             AdmissionOutcome::Exempt if call.kind == RequestKind::LongRunning => {
-                // Without enforcement the limits are not applied, but running requests are counted in any case.
-                let enforced = gate.enforces();
-                match (gate.flow_control().long_running).enter(&call.digest, enforced) {
-                    Some(entry) => {
+                let too_many = Refusal::TooManyLongRunning {
+                    retry_after: LONG_RUNNING_RETRY_AFTER,
+                };
+                match gate.enter(&gate.flow_control().long_running, &call, too_many) {
+                    Ok(entry) => {
+                        let enforced = gate.enforces();
                         let guard = LongRunningGuard::new(entry, gate, &call.context, enforced);
                         let held = HeldResources::LongRunning(guard);
                         let executing = ExecutingRequest::start(inner, call, held, None);
                         Self::Executing(executing)
                     }
-                    None => Self::Refused(Some(Refusal::TooManyLongRunning {
-                        retry_after: LONG_RUNNING_RETRY_AFTER,
-                    })),
+                    Err(refusal) => Self::Refused(Some(refusal)),
                 }
             }
             AdmissionOutcome::Exempt => Self::execute(inner, call, None, entry),
         }
+    }
+}
+
+impl Gate {
+    /// Refuses `call` for `refusal`, unless decisions are not enforced.
+    fn refuse_if_enforced(&self, call: &Call, refusal: Refusal) -> Result<(), Refusal> {
+        match self.policy().enforcement {
+            Enforcement::Enforce => return Err(refusal),
+            Enforcement::Observe => call.context.not_enforced(&UnenforcedDecision {
+                wait: Duration::ZERO,
+                refused: Some(refusal.reason()),
+            }),
+            Enforcement::Off => {}
+        }
+        Ok(())
+    }
+
+    /// Counts `call` among the long-running requests `all`, unless the limits that forbid it are enforced: then it is refused
+    /// as `too_many`.
+    fn enter(
+        &self,
+        all: &Arc<LongRunning>,
+        call: &Call,
+        too_many: Refusal,
+    ) -> Result<LongRunningEntry, Refusal> {
+        if let Some(entry) = all.enter(&call.digest) {
+            return Ok(entry);
+        }
+        self.refuse_if_enforced(call, too_many)?;
+        Ok(all.enter_beyond(&call.digest))
     }
 }
 

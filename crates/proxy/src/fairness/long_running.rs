@@ -39,6 +39,8 @@ impl Caps {
 pub struct LongRunning {
     caps: Mutex<Caps>,
     total: AtomicU32,
+    /// Running requests that do not count against the limits.
+    beyond: AtomicU32,
     by_user: DashMap<String, u32>,
     /// The running requests, by the numbers of their entries.
     requests: DashMap<u64, Arc<RequestDigest>>,
@@ -51,6 +53,8 @@ pub(super) struct LongRunningEntry {
     of: Arc<LongRunning>,
     number: u64,
     digest: Arc<RequestDigest>,
+    /// Whether it counts against the limits.
+    is_counted: bool,
 }
 
 impl LongRunning {
@@ -59,6 +63,7 @@ impl LongRunning {
         Self {
             caps: Mutex::new(caps),
             total: AtomicU32::new(0),
+            beyond: AtomicU32::new(0),
             by_user: DashMap::new(),
             requests: DashMap::new(),
             entries: AtomicU64::new(0),
@@ -77,7 +82,7 @@ impl LongRunning {
 
     /// How many are running.
     pub fn running(&self) -> u32 {
-        self.total.load(Ordering::Relaxed)
+        self.total.load(Ordering::Relaxed) + self.beyond.load(Ordering::Relaxed)
     }
 
     /// Calls `see` with each running request, in no particular order. O(requests).
@@ -87,33 +92,37 @@ impl LongRunning {
         }
     }
 
-    /// Counts a request; `None` if there are too many, and the limits are enforced.
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        digest: &Arc<RequestDigest>,
-        enforced: bool,
-    ) -> Option<LongRunningEntry> {
-        let caps = if enforced {
-            *lock(&self.caps)
-        } else {
-            Caps::NONE
-        };
+    /// Counts a request; `None` if there are too many.
+    pub(super) fn enter(self: &Arc<Self>, digest: &Arc<RequestDigest>) -> Option<LongRunningEntry> {
+        let caps = *lock(&self.caps);
         if !self.try_increment_total(caps.total) {
             return None;
         }
         // Made before the user's limit is checked: dropping it takes back everything.
-        let entry = LongRunningEntry {
-            of: Arc::clone(self),
-            number: self.entries.fetch_add(1, Ordering::Relaxed),
-            digest: Arc::clone(digest),
-        };
-        self.requests.insert(entry.number, Arc::clone(digest));
+        let entry = self.entry(digest, true);
         let user = digest.user.name.clone();
         let mut count = self.by_user.entry(user).or_insert(0);
         *count += 1;
         let too_many = *count > caps.per_user;
         drop(count);
         (!too_many).then_some(entry)
+    }
+
+    /// Adds a request beyond the limits, which does not count against them.
+    pub(super) fn enter_beyond(self: &Arc<Self>, digest: &Arc<RequestDigest>) -> LongRunningEntry {
+        self.beyond.fetch_add(1, Ordering::Relaxed);
+        self.entry(digest, false)
+    }
+
+    fn entry(self: &Arc<Self>, digest: &Arc<RequestDigest>, is_counted: bool) -> LongRunningEntry {
+        let entry = LongRunningEntry {
+            of: Arc::clone(self),
+            number: self.entries.fetch_add(1, Ordering::Relaxed),
+            digest: Arc::clone(digest),
+            is_counted,
+        };
+        self.requests.insert(entry.number, Arc::clone(digest));
+        entry
     }
 
     /// Counts against the total in one atomic step, so that concurrent requests cannot exceed it together.
@@ -128,8 +137,12 @@ impl LongRunning {
 impl Drop for LongRunningEntry {
     fn drop(&mut self) {
         let this = &self.of;
-        this.total.fetch_sub(1, Ordering::Relaxed);
         this.requests.remove(&self.number);
+        if !self.is_counted {
+            this.beyond.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        this.total.fetch_sub(1, Ordering::Relaxed);
         let user = &self.digest.user.name;
         if let Some(mut count) = this.by_user.get_mut(user) {
             *count = count.saturating_sub(1);
@@ -157,19 +170,19 @@ mod tests {
             per_user: 2,
             total: 3,
         }));
-        let mine: Vec<_> = (0..2)
-            .map(|_| all.enter(&user("a"), true).unwrap())
-            .collect();
-        assert!(all.enter(&user("a"), true).is_none());
-        assert!(all.enter(&user("a"), false).is_some());
-        let other = all.enter(&user("b"), true).unwrap();
-        assert!(all.enter(&user("c"), true).is_none());
+        let mine: Vec<_> = (0..2).map(|_| all.enter(&user("a")).unwrap()).collect();
+        assert!(all.enter(&user("a")).is_none());
+        let beyond = all.enter_beyond(&user("a"));
+        assert_eq!(all.running(), 3);
+        drop(beyond);
+        let other = all.enter(&user("b")).unwrap();
+        assert!(all.enter(&user("c")).is_none());
         let mut seen = Vec::new();
         all.visit(|request| seen.push(request.user.name.clone()));
         seen.sort_unstable();
         assert_eq!(seen, ["a", "a", "b"]);
         drop(mine);
-        assert!(all.enter(&user("c"), true).is_some());
+        assert!(all.enter(&user("c")).is_some());
         drop(other);
         assert_eq!(
             (all.running(), all.by_user.len(), all.requests.len()),
@@ -190,9 +203,7 @@ mod tests {
                 let (all, most) = (&all, &most);
                 scope.spawn(move || {
                     for _ in 0..2000 {
-                        let held: Vec<_> = (0..3)
-                            .filter_map(|_| all.enter(&user(name), true))
-                            .collect();
+                        let held: Vec<_> = (0..3).filter_map(|_| all.enter(&user(name))).collect();
                         most.fetch_max(all.running(), Ordering::Relaxed);
                         drop(held);
                     }

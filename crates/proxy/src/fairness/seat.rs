@@ -9,19 +9,16 @@ use bytes::Bytes;
 use http_body::Body as _;
 
 use super::{
-    abandoned::AbandonedRequest, gate::Gate, list_observer::ListObserver, waiters::Waiter,
+    abandoned::AbandonedRequest, gate::Gate, list_observer::ListObserver,
+    shadow::ShadowedExecution, waiters::Waiter,
 };
 use fairgate_call::{
     BodyEnd, ClientBody, ReplyGuard, ReplyPipe, RequestContext, RequestKind, UpstreamGuard,
 };
 use fairgate_core::{
-    apf::{
-        level::{QueuePlace, Ticket},
-        scope::StatsScope,
-    },
+    apf::{level::Ticket, scope::StatsScope},
     cells::{Access, FlowCells},
     digest::RequestDigest,
-    rejection::RejectReason,
     time::Time,
 };
 
@@ -30,17 +27,21 @@ use fairgate_core::{
 pub(super) enum Hold {
     /// The right to execute, and until when it may be kept.
     Ticket(Ticket<Waiter>, Time),
-    /// A place in a queue: the request executes although it would have to wait.
-    QueuePlace(QueuePlace<Waiter>),
+    /// Nothing: the request executes although it would have to wait, and its shadow waits.
+    Shadow(Rc<ShadowedExecution>),
     /// Nothing: the request executes although it would have been rejected.
     Nothing,
 }
 
-/// The seats of one executing request. Dropping it returns them.
+/// The seats of one executing request, or none because decisions are not enforced. Dropping it returns them.
 #[derive(Debug)]
 pub struct Seat {
     gate: Rc<Gate>,
-    hold: Option<Hold>,
+    /// Whether it has seats.
+    is_seated: bool,
+    /// The request as the shadow that waits for its seats sees it.
+    shadowed: Option<Rc<ShadowedExecution>>,
+    /// As the dispatcher knows the request; of no use without seats.
     waiter: Waiter,
     cells: Arc<FlowCells>,
     digest: Arc<RequestDigest>,
@@ -66,22 +67,22 @@ impl Seat {
         kind: RequestKind,
         since: Time,
     ) -> Self {
-        cells.dispatched.increment();
-        // The ticket is kept in the core's table, so that it can be taken away from a request that keeps it for
-        // too long.
-        let hold = match hold {
+        let (is_seated, shadowed) = match hold {
             Hold::Ticket(ticket, until) => {
+                // Kept in the core's table, so that it can be taken away from a request that keeps it for too long.
                 gate.hold(waiter, ticket, until);
-                None
+                (true, None)
             }
-            Hold::QueuePlace(_) | Hold::Nothing => Some(hold),
+            Hold::Shadow(execution) => (false, Some(execution)),
+            Hold::Nothing => (false, None),
         };
         let access = Access::of(&digest.info.verb);
         gate.cells.executing(access).enter();
         Self {
             gate,
-            limited: limited && hold.is_none(),
-            hold,
+            limited: limited && is_seated,
+            is_seated,
+            shadowed,
             waiter,
             cells,
             digest: Arc::clone(digest),
@@ -128,15 +129,24 @@ impl Seat {
         self.gate.flow_control().abandoned.begin(self.limited)
     }
 
+    /// To be called when the client disconnected before it had a reply.
+    pub(super) fn client_gone(&self) {
+        if let Some(execution) = &self.shadowed {
+            execution.client_gone();
+        }
+    }
+
     /// Sets until when the seat may be kept.
     pub(super) fn set_deadline(&self, until: Time) {
-        self.gate.set_deadline(self.waiter, until);
+        if self.is_seated {
+            self.gate.set_deadline(self.waiter, until);
+        }
     }
 
     /// Keeps the seat until the request's time limit, because nothing will show its end.
     pub(super) fn keep(self) {
         let rest = self.time_left();
-        if !self.limited || rest.is_zero() {
+        if !(self.limited || self.shadowed.is_some()) || rest.is_zero() {
             return;
         }
         let until = self.gate.clock().instant(self.gate.now().plus(rest));
@@ -147,33 +157,26 @@ impl Seat {
     }
 }
 
+/// Counts how long a request held its seats.
+pub(super) fn observe_execution(cells: &FlowCells, kind: RequestKind, took: Duration) {
+    let histogram = match kind {
+        RequestKind::Watch => &cells.watch_init,
+        _ => &cells.execution,
+    };
+    histogram.observe_duration(took);
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
-        let histogram = match self.kind {
-            RequestKind::Watch => &self.cells.watch_init,
-            _ => &self.cells.execution,
-        };
-        histogram.observe_duration(self.elapsed());
+        let took = self.elapsed();
         let access = Access::of(&self.digest.info.verb);
         self.gate.cells.executing(access).leave();
-        let held = self.gate.take_ticket(self.waiter);
-        let place = match self.hold.take() {
-            Some(Hold::QueuePlace(place)) => Some(place),
-            Some(Hold::Ticket(..) | Hold::Nothing) | None => None,
-        };
-        if let Some(ticket) = held {
-            if self.context.is_refused.get() {
-                self.gate.finish_refused(ticket);
-            } else {
-                self.gate.finish_executed(ticket, self.elapsed());
-            }
-            self.gate.remove(self.waiter, None);
-        } else {
-            if place.is_some() && self.gate.waiters.borrow_mut().is_replaced(self.waiter) {
-                self.cells.rejected(RejectReason::QueueFull).increment();
-                self.cells.wait_refused.observe(0.0);
-            }
-            self.gate.remove(self.waiter, place);
+        let is_refused = self.context.is_refused.get();
+        if let Some(execution) = self.shadowed.take() {
+            execution.ended(took, is_refused);
+        } else if self.is_seated {
+            observe_execution(&self.cells, self.kind, took);
+            self.gate.end_execution(self.waiter, took, is_refused);
         }
     }
 }

@@ -143,6 +143,13 @@ impl WatchGuard {
         seat.as_ref().map_or(Duration::ZERO, Seat::time_left)
     }
 
+    /// To be called when the client disconnected before the response began.
+    pub(super) fn client_gone(&self) {
+        if let Some(seat) = &*self.initializing.seat.borrow() {
+            seat.client_gone();
+        }
+    }
+
     /// To be called when the client disconnected; `None` if the watch is to be cancelled.
     pub(super) fn abandon(&self) -> Option<AbandonedRequest> {
         self.initializing.seat.borrow().as_ref()?.abandon()

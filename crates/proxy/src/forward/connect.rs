@@ -10,7 +10,10 @@ use super::{
     connection_event::{ConnectionEvent, OpenConnection},
 };
 use fairgate_base::socket::Socket;
-use fairgate_upstream::dial::{DialError, Dialer, HttpVersion};
+use fairgate_upstream::{
+    dial::{Dialer, HttpVersion},
+    dial_error::DialError,
+};
 
 /// Why there is no connection for a request. Nothing has been sent.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -19,16 +22,16 @@ pub(crate) enum ConnectError {
     #[error(transparent)]
     Dial(#[from] DialError),
     /// The maximum number of connections is open.
-    #[error("upstream {name}: all connections are in use; raise upstream.maxConnections")]
+    #[error("{url}: all connections are in use; raise upstream.maxConnections")]
     Full {
-        /// The name of the upstream.
-        name: Arc<str>,
+        /// The upstream: scheme, host and port.
+        url: Arc<str>,
     },
     /// The HTTP handshake failed.
-    #[error("upstream {name}: {source}")]
+    #[error("{url}: {source}")]
     Http {
-        /// The name of the upstream.
-        name: Arc<str>,
+        /// The upstream: scheme, host and port.
+        url: Arc<str>,
         /// The error of hyper.
         source: Arc<hyper::Error>,
     },

@@ -17,6 +17,7 @@ mod connect;
 mod connection_event;
 mod connection_limit;
 mod connections;
+mod failure_log;
 mod headers;
 mod identity_writer;
 mod idle_connections;
@@ -55,7 +56,7 @@ use fairgate_call::{
     RequestKind, RequestProgress, UnfinishedRequest,
 };
 use fairgate_core::digest::User;
-use fairgate_upstream::dial::DialError;
+use fairgate_upstream::dial_error::DialError;
 use pool::Pool;
 use retryable_body::{BodyRecovery, ClientFailure, RecoveredBody, RetryableBody};
 
@@ -107,9 +108,11 @@ impl Service<Call> for Forward {
         let forwarder = self.forwarder.clone();
         let context = call.context.clone();
         let upgrade = headers::requested_upgrade(&call);
-        let grace = forwarder.settings.deadline_grace;
         let until = call.deadline.filter(|_| upgrade.is_none());
-        let until = until.map(|deadline| forwarder.clock.instant(deadline.plus(grace)));
+        let until = until.map(|deadline| {
+            let until = forwarder.settings.wait_until(call.received, deadline);
+            forwarder.clock.instant(until)
+        });
         let _ = context
             .trace
             .upstream
@@ -155,6 +158,9 @@ impl Future for Forwarding {
                     context: this.context.clone(),
                 };
                 this.context.timed_out.set(Box::pin(rest));
+                let trace = &this.context.trace;
+                let upstream = trace.upstream.get().map_or("", |name| &**name);
+                failure_log::timed_out(trace.received.get(), upstream);
             }
             Poll::Ready(_) => {}
         }
@@ -221,9 +227,7 @@ impl Forwarder {
                 .await
             {
                 Ok(leased) => leased,
-                Err(ConnectError::Dial(DialError::Io { .. }) | ConnectError::Http { .. })
-                    if left == MAX_ATTEMPTS - 1 =>
-                {
+                Err(error) if left == MAX_ATTEMPTS - 1 && may_be_passing(&error) => {
                     left -= 1;
                     continue;
                 }
@@ -297,7 +301,12 @@ impl Forwarder {
             }
             RecoveredBody::ClientFailed(failure) => Err(AttemptFailure::Client(failure)),
             _ if unprocessed => Err(AttemptFailure::Unsent),
-            _ => Err(AttemptFailure::Upstream),
+            _ => {
+                let trace = &call.context.trace;
+                let upstream = trace.upstream.get().map_or("", |name| &**name);
+                failure_log::lost(trace.received.get(), upstream, &error);
+                Err(AttemptFailure::Upstream)
+            }
         }
     }
 
@@ -369,6 +378,14 @@ impl AttemptFailure {
             Self::Client(ClientFailure::TooSlow) => Refusal::BodyTooSlow,
             Self::Upstream => Refusal::UpstreamFailed,
         }
+    }
+}
+
+/// Whether another attempt to connect may succeed at once: the server may just have been replaced.
+fn may_be_passing(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::Full { .. } | ConnectError::Dial(DialError::TimedOut { .. }) => false,
+        ConnectError::Dial(_) | ConnectError::Http { .. } => true,
     }
 }
 

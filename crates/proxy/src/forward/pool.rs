@@ -30,7 +30,7 @@ use super::{
 };
 use fairgate_base::{clock::Clock, local::LocalExecutor, socket::Socket};
 use fairgate_call::RequestKind;
-use fairgate_upstream::dial::{DialError, HttpVersion};
+use fairgate_upstream::{dial::HttpVersion, dial_error::DialError};
 
 /// The upstream connections of one core.
 pub(super) struct Pool {
@@ -209,7 +209,7 @@ impl LanePool {
 
     fn full(&self) -> ConnectError {
         ConnectError::Full {
-            name: self.settings.endpoint.name().clone(),
+            url: Arc::clone(self.settings.endpoint.url()),
         }
     }
 
@@ -243,7 +243,7 @@ impl LanePool {
             let opening = Opening {
                 attempt: attempt.clone(),
                 outcome: Err(ConnectError::Dial(DialError::TimedOut {
-                    name: self.settings.endpoint.name().clone(),
+                    url: Arc::clone(self.settings.endpoint.url()),
                 })),
                 lane,
             };
@@ -347,7 +347,7 @@ impl LanePool {
 
     fn http_error(&self, error: hyper::Error) -> ConnectError {
         ConnectError::Http {
-            name: self.settings.endpoint.name().clone(),
+            url: Arc::clone(self.settings.endpoint.url()),
             source: Arc::new(error),
         }
     }

@@ -6,11 +6,15 @@ use http::uri::Authority;
 
 use super::{ConnectionEvent, ConnectionLimit};
 use fairgate_base::events::EventSink;
+use fairgate_core::time::Time;
 use fairgate_upstream::{
     dial::{IDLE_TIMEOUT, PING_INTERVAL, PING_TIMEOUT},
     endpoint::Endpoint,
     tls::UpstreamTls,
 };
+
+/// The upstream's own timeout reply may be late by one part in so many of the time that a request had.
+const GRACE_SHARE: u32 = 20;
 
 /// How the upstream is reached. Shared by all cores.
 #[derive(Clone, Debug)]
@@ -19,7 +23,8 @@ pub struct UpstreamSettings {
     pub endpoint: Endpoint,
     /// Which HTTP version to speak.
     pub protocol: UpstreamProtocol,
-    /// How long after a request's deadline the gateway still waits for the upstream's own timeout reply: 5 s.
+    /// How long after a request's deadline the gateway still waits at most for the upstream's own timeout reply: 5 s. It is
+    /// never more than a twentieth of the time that the request had.
     pub deadline_grace: Duration,
     /// The longest pause within the response to an ordinary request: 60 s.
     pub silence: Duration,
@@ -119,11 +124,37 @@ impl UpstreamSettings {
         }
     }
 
+    /// How long the upstream may take to begin its reply to a request that was received at `received`.
+    pub(super) fn wait_until(&self, received: Time, deadline: Time) -> Time {
+        let share = deadline.since(received) / GRACE_SHARE;
+        deadline.plus(self.deadline_grace.min(share))
+    }
+
     /// The window of a connection: the windows of all its streams together, as far as HTTP/2 allows.
     pub(crate) fn connection_window(&self) -> u32 {
         let streams = u32::try_from(self.streams_per_connection).unwrap_or(u32::MAX);
         self.stream_window
             .saturating_mul(streams)
             .min(i32::MAX as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_time_limit_is_exceeded_by_a_twentieth_and_a_long_one_by_five_seconds() {
+        let settings = UpstreamSettings::new(Authority::from_static("127.0.0.1:1"), None);
+        let received = Time::ZERO.plus(Duration::from_secs(7));
+        for (limit, late) in [(500, 25), (4_000, 200), (60_000, 3_000), (600_000, 5_000)] {
+            let deadline = received.plus(Duration::from_millis(limit));
+            let until = settings.wait_until(received, deadline);
+            assert_eq!(
+                until.since(deadline),
+                Duration::from_millis(late),
+                "{limit}"
+            );
+        }
     }
 }

@@ -44,12 +44,38 @@ const RESERVED: u64 = 128;
 
 /// The error of an address on which the gateway cannot listen.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: is another process, or another fairgate, there already?")]
+#[error("cannot listen on {address}: {error}; {}", remedy(error.kind(), address.port()))]
 pub struct BindError {
     /// The address on which the gateway should listen.
     pub address: SocketAddr,
     /// The error of the system.
-    pub source: io::Error,
+    pub error: io::Error,
+}
+
+impl BindError {
+    /// For use with `map_err`: the error of the system, about an address.
+    pub fn at(address: SocketAddr) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self { address, error }
+    }
+}
+
+/// What to do about an address on which the gateway cannot listen.
+fn remedy(kind: io::ErrorKind, port: u16) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => {
+            "stop the other process, which may be another fairgate, or use another port"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "use an address of this machine; 0.0.0.0 or [::] stands for all of them"
+        }
+        io::ErrorKind::PermissionDenied if port < 1024 => {
+            "use a port from 1024 on, or give the process the capability CAP_NET_BIND_SERVICE"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "the system does not let this process listen there: see its security policies"
+        }
+        _ => "see whether this machine has the address",
+    }
 }
 
 /// The listener, and the cores it hands connections to.
@@ -75,7 +101,7 @@ impl Acceptor {
             rustix::net::listen(&listener, BACKLOG)?;
             Ok(listener)
         });
-        bound.map_err(|source| BindError { address, source })
+        bound.map_err(BindError::at(address))
     }
 
     /// Hands the connections of `listener` to `cores`, of which there must be at least one. `descriptors` is

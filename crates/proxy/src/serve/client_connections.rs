@@ -21,6 +21,7 @@ use fairgate_core::sync::{Mutex, lock};
 #[derive(Debug)]
 pub struct ClientConnections {
     open: AtomicUsize,
+    most_open: AtomicUsize,
     rejected: AtomicU64,
     pub(super) limit: usize,
     addresses: Option<AddressLimit>,
@@ -41,6 +42,7 @@ impl ClientConnections {
     pub fn new(limit: usize, per_address: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
+            most_open: AtomicUsize::new(0),
             rejected: AtomicU64::new(0),
             limit: limit.max(1),
             addresses: per_address.map(|limit| AddressLimit {
@@ -55,6 +57,11 @@ impl ClientConnections {
     /// Connections open now.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// The most connections that were ever open at a time.
+    pub fn most_open(&self) -> usize {
+        self.most_open.load(Ordering::Relaxed)
     }
 
     /// Connections closed because the process was short of descriptors.
@@ -152,7 +159,8 @@ impl CountedConnection {
             }
             addresses.add_instead(address);
         }
-        connections.open.fetch_add(1, Ordering::Relaxed);
+        let open = connections.open.fetch_add(1, Ordering::Relaxed) + 1;
+        connections.most_open.fetch_max(open, Ordering::Relaxed);
         load.add_connection();
         let opening = connections.opening.add(address);
         Some(Self {

@@ -1,12 +1,19 @@
 //! The load of a core. By it, the acceptor chooses a core for each new connection.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use fairgate_base::account::BytesHeld;
+use fairgate_call::ReadAheadMeter;
 
 /// The load of a core. Written by its own core, read by the acceptor.
 #[derive(Debug, Default)]
 pub struct CoreLoad {
     connections: AtomicUsize,
     streams: AtomicUsize,
+    pub(super) read_ahead: Arc<ReadAheadMeter>,
 }
 
 impl CoreLoad {
@@ -18,6 +25,11 @@ impl CoreLoad {
     /// Requests in progress.
     pub fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of bodies that it has read ahead.
+    pub fn read_ahead(&self) -> BytesHeld {
+        self.read_ahead.held()
     }
 
     pub(super) fn add_connection(&self) {

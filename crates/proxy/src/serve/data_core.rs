@@ -77,15 +77,17 @@ impl Core {
         S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + Clone + 'static,
         S::Future: 'static,
     {
+        let read_ahead = Arc::clone(&self.load.read_ahead);
         let context = Rc::new(ServeContext {
             tls: settings.tls.clone().map(TlsAcceptor::from),
             defence,
             clock,
             load: self.load,
-            budget: ReadAheadBudget::new(
+            budget: ReadAheadBudget::metered(
                 settings.read_ahead_bytes,
                 settings.read_ahead_small_bytes,
                 settings.read_ahead_large_bytes,
+                read_ahead,
             ),
             watcher: HangupWatcher::start()?,
             phase: CorePhase::new(phases),

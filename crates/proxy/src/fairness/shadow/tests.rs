@@ -1,0 +1,348 @@
+//! Waits and refusals that are only observed, compared with those that are enforced, in virtual time.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use fairgate_base::clock::Clock;
+use fairgate_call::{
+    BodyEnd, Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext,
+    RequestObserver, UnenforcedDecision,
+};
+use fairgate_core::{
+    apf::{ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap},
+    cells::{FlowCells, HistogramTotal},
+    digest::{RequestDigest, User},
+    rejection::RejectReason,
+};
+use fairgate_testkit::random::Random;
+use futures_util::future::LocalBoxFuture;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tower::{Layer as _, Service};
+
+use crate::fairness::{
+    Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate, flow_control,
+    layer::Fairness,
+};
+
+const SEATS: u32 = 4;
+/// A quarter of it may be spent in a queue.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(240);
+/// Times are so long because timers have whole milliseconds: which of two is served first that are due in the same one depends
+/// on who set its timer first.
+const MEAN_SERVICE: f64 = 5_000.0;
+
+/// A request of an open loop: clients send it however long earlier ones take.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    /// Milliseconds since the start.
+    at: u64,
+    user: u64,
+    takes: Duration,
+}
+
+/// Exponential times between arrivals and of service: a mouse, and three elephants that together ask for more than there is.
+fn arrivals(seed: u64) -> Vec<Arrival> {
+    let mut random = Random::seeded(seed);
+    let mut exponential = |mean: f64| -> f64 {
+        let uniform = f64::from(u32::try_from(random.within(1..1 << 30)).unwrap()) / 2_f64.powi(30);
+        -mean * uniform.ln()
+    };
+    let mut all = Vec::new();
+    // Parts of what there is.
+    for (user, load) in [(0, 0.06), (1, 0.37), (2, 0.37), (3, 0.5)] {
+        let mut at = 0.0;
+        while at < 200.0 * MEAN_SERVICE {
+            at += exponential(MEAN_SERVICE / (load * f64::from(SEATS)));
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            all.push(Arrival {
+                at: at as u64,
+                user,
+                takes: Duration::from_millis(exponential(MEAN_SERVICE) as u64 + 1),
+            });
+        }
+    }
+    all.sort_by_key(|arrival| arrival.at);
+    all
+}
+
+/// An upstream that takes as long as the header of a request says.
+#[derive(Clone, Debug)]
+struct TimedUpstream;
+
+impl Service<Call> for TimedUpstream {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = LocalBoxFuture<'static, Result<Reply, Refusal>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let takes = call.request.headers()["takes"].to_str().unwrap();
+        let takes = Duration::from_millis(takes.parse().unwrap());
+        Box::pin(async move {
+            tokio::time::sleep(takes).await;
+            Ok(http::Response::new(ReplyBody::full("done")))
+        })
+    }
+}
+
+/// What became of requests, with enforcement or without.
+#[derive(Debug, Default)]
+struct Outcome {
+    waits: RefCell<Vec<Duration>>,
+    refusals: RefCell<BTreeMap<&'static str, u64>>,
+}
+
+impl Outcome {
+    fn note(&self, decision: &UnenforcedDecision) {
+        match decision.refused {
+            None => self.waits.borrow_mut().push(decision.wait),
+            Some(reason) => *self.refusals.borrow_mut().entry(reason).or_default() += 1,
+        }
+    }
+
+    /// Of all waits that are longer than zero, the value below which so many percent are.
+    fn percentile(&self, percent: usize) -> Duration {
+        let mut waits = self.waits.borrow().clone();
+        waits.retain(|wait| !wait.is_zero());
+        waits.sort_unstable();
+        waits[waits.len() * percent / 100]
+    }
+}
+
+impl RequestObserver for Outcome {
+    fn not_enforced(&self, _: &RequestContext, decision: &UnenforcedDecision) {
+        self.note(decision);
+    }
+
+    fn ended(&self, _: &RequestContext, _: BodyEnd) {}
+}
+
+/// What the metrics say.
+#[derive(Debug, PartialEq)]
+struct Counts {
+    dispatched: u64,
+    rejected: Vec<u64>,
+    waited: u64,
+    refused: u64,
+    executed: u64,
+}
+
+struct World {
+    clock: Clock,
+    flow_control: Arc<FlowControl>,
+    layer: Fairness<TimedUpstream>,
+    observer: Rc<Outcome>,
+    enforcement: Enforcement,
+}
+
+fn policy(limit_response: &Value, semantics: Semantics) -> Arc<Policy> {
+    let level = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": "narrow"},
+        "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": 1000, "lendablePercent": 0, "borrowingLimitPercent": 0,
+            "limitResponse": limit_response,
+        }},
+    });
+    let schema = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+        "metadata": {"name": "all"},
+        "spec": {
+            "priorityLevelConfiguration": {"name": "narrow"}, "matchingPrecedence": 1000,
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": [{
+                "subjects": [{"kind": "Group", "group": {"name": "system:authenticated"}}],
+                "resourceRules": [{
+                    "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"],
+                }],
+            }],
+        },
+    });
+    let objects = ObjectSet::read([("level", level), ("schema", schema)]);
+    let objects = objects.with_bootstrap(Bootstrap::Mandatory);
+    let settings = PolicySettings {
+        total_seats: SEATS,
+        semantics,
+        hash_key: [7; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
+    };
+    Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
+}
+
+impl World {
+    fn new(enforcement: Enforcement, policy: Arc<Policy>, max_queued: u32) -> Self {
+        let clock = Clock::runtime();
+        let settings = FlowControlSettings {
+            enforcement,
+            request_timeout: REQUEST_TIMEOUT,
+            max_queued,
+            ..flow_control::tests::settings()
+        };
+        let flow_control = FlowControl::new(1, policy, settings, clock.now());
+        let gate = Gate::new(Arc::clone(&flow_control), 0, clock.clone(), 1);
+        fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
+        Self {
+            layer: FairnessLayer::new(gate).layer(TimedUpstream),
+            observer: Rc::default(),
+            clock,
+            flow_control,
+            enforcement,
+        }
+    }
+
+    fn send(&mut self, arrival: Arrival) {
+        let request = http::Request::get("/api/v1/namespaces/a/pods/b")
+            .header("takes", arrival.takes.as_millis().to_string())
+            .body(ClientBody::empty())
+            .unwrap();
+        let context = Rc::<RequestContext>::default();
+        context.notify(Rc::clone(&self.observer) as Rc<dyn RequestObserver>);
+        let inbound = Inbound {
+            request,
+            peer: Rc::new(Peer::local()),
+            received: self.clock.now(),
+            context: Rc::clone(&context),
+        };
+        let user = User::new(format!("user-{}", arrival.user), [User::AUTHENTICATED]);
+        let digest = RequestDigest {
+            info: inbound.info().unwrap(),
+            user: Arc::new(user),
+        };
+        let call = Call::new(inbound, Arc::new(digest), REQUEST_TIMEOUT).unwrap();
+        let answer = self.layer.call(call);
+        let enforced = self.enforcement == Enforcement::Enforce;
+        let observer = Rc::clone(&self.observer);
+        fairgate_base::turns::spawn_local(async move {
+            let reply = answer.await;
+            if enforced {
+                let wait = context.trace.wait.get();
+                let refused = reply.as_ref().err().map(Refusal::reason);
+                if wait.is_some() || refused.is_some() {
+                    let wait = wait.unwrap_or_default();
+                    observer.note(&UnenforcedDecision { wait, refused });
+                }
+            }
+            if let Ok(reply) = reply {
+                reply.into_body().collect().await.unwrap();
+            }
+        });
+    }
+
+    fn is_idle(&self) -> bool {
+        let levels = self.flow_control.dispatcher().report(self.clock.now());
+        let is_free = levels.iter().all(|level| level.summary.seats_in_use == 0);
+        is_free && self.flow_control.queued() == 0
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts {
+            dispatched: 0,
+            rejected: vec![0; RejectReason::ALL.len()],
+            waited: 0,
+            refused: 0,
+            executed: 0,
+        };
+        self.flow_control.visit_cells(|level, _, cells| {
+            for cells in cells.filter(|_| level == "narrow") {
+                counts.dispatched += cells.dispatched.get();
+                for (reason, count) in RejectReason::ALL.iter().zip(&mut counts.rejected) {
+                    *count += cells.rejected(*reason).get();
+                }
+                counts.waited += values(cells, |cells, total| cells.wait_executed.add_to(total));
+                counts.refused += values(cells, |cells, total| cells.wait_refused.add_to(total));
+                counts.executed += values(cells, |cells, total| cells.execution.add_to(total));
+            }
+        });
+        counts
+    }
+}
+
+fn values(cells: &FlowCells, add: fn(&FlowCells, &mut HistogramTotal)) -> u64 {
+    let mut total = HistogramTotal::default();
+    add(cells, &mut total);
+    total.count()
+}
+
+/// Sends `arrivals`, and waits until nothing executes or waits.
+fn play(
+    enforcement: Enforcement,
+    policy: Arc<Policy>,
+    max_queued: u32,
+    arrivals: &[Arrival],
+) -> (Counts, Rc<Outcome>) {
+    // When all tasks wait, its time jumps to when the next one continues.
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build_local(tokio::runtime::LocalOptions::default())
+        .unwrap()
+        .block_on(async {
+            let mut world = World::new(enforcement, policy, max_queued);
+            let start = world.clock.now();
+            for arrival in arrivals {
+                let at = start.plus(Duration::from_millis(arrival.at));
+                tokio::time::sleep_until(world.clock.instant(at)).await;
+                world.send(*arrival);
+            }
+            while !world.is_idle() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            (world.counts(), world.observer)
+        })
+}
+
+fn assert_near(observed: Duration, enforced: Duration, what: &str) {
+    let (observed, enforced) = (observed.as_secs_f64(), enforced.as_secs_f64());
+    assert!(
+        (observed / enforced - 1.0).abs() <= 0.1,
+        "{what}: {observed} observed, {enforced} enforced"
+    );
+}
+
+#[test]
+fn what_is_observed_is_what_enforcement_does() {
+    let queue = |length: u32| {
+        let queuing = json!({"queues": 8, "handSize": 2, "queueLengthLimit": length});
+        json!({"type": "Queue", "queuing": queuing})
+    };
+    for semantics in [Semantics::Improved, Semantics::Compatible] {
+        for (name, response, max_queued) in [
+            ("short queues", queue(6), 1000),
+            ("long queues", queue(50), 1000),
+            ("few places in all", queue(50), 20),
+            ("no queues", json!({"type": "Reject"}), 1000),
+        ] {
+            for seed in 0..2 {
+                let arrivals = arrivals(seed);
+                let what = format!("{semantics:?}, {name}, seed {seed}");
+                let play = |enforcement| {
+                    let policy = policy(&response, semantics);
+                    play(enforcement, policy, max_queued, &arrivals)
+                };
+                let (enforced, waits) = play(Enforcement::Enforce);
+                let (observed, shadows) = play(Enforcement::Observe);
+                assert!(enforced.rejected.iter().sum::<u64>() > 20, "{enforced:?}");
+                assert_eq!(observed, enforced, "{what}");
+                assert_eq!(shadows.refusals, waits.refusals, "{what}");
+                if name != "no queues" {
+                    assert!(waits.waits.borrow().len() > 400, "{what}");
+                    for percent in [50, 99] {
+                        let what = format!("{what}, p{percent}");
+                        let enforced = waits.percentile(percent);
+                        assert_near(shadows.percentile(percent), enforced, &what);
+                    }
+                }
+            }
+        }
+    }
+}
