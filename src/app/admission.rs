@@ -8,6 +8,7 @@ use super::{
     ServeError, access_reviews,
     admission_recorder::LoggingRecorder,
     hosted_api::HostedApi,
+    last_good::{StateDirectory, name_of_files},
     settings::{self, UpstreamClients},
     upstream_resources::UpstreamResources,
 };
@@ -16,12 +17,13 @@ use fairgate_admitter::{Admitter, AdmitterSettings, ClusterState, PublishedPolic
 use fairgate_apiserver::{GatewayAdmission, PolicySetSource, authorize::Authorizer};
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_cluster::{
-    ClusterSettings, FollowedCluster, PolicyDocuments, PolicyFeed, PolicyPublisher,
-    PublishingStatus, UpstreamPolicies,
+    ClusterSettings, FollowedCluster, KeepPolicies, KindSchemas, PolicyDocument, PolicyDocuments,
+    PolicyFeed, PolicyPublisher, PublishingStatus, UpstreamPolicies,
 };
 use fairgate_config::{AdmissionReads, AdmissionSource, Config};
+use fairgate_objects::kind::Kind;
 use fairgate_observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue};
-use fairgate_sources::{AdmissionFiles, AdmissionStore};
+use fairgate_sources::{AdmissionFiles, AdmissionStore, KeptDocument, PolicyArea, log_finding};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 /// What requests are judged by in front of an upstream, whether they are forwarded or about hosted objects.
@@ -85,6 +87,11 @@ impl UpstreamAdmission {
         }
     }
 
+    /// The kinds of the upstream with their fields; `own` are those that the gateway hosts.
+    pub(super) fn kind_schemas(&self, own: Vec<&'static Kind>) -> KindSchemas {
+        self.state.kind_schemas(own)
+    }
+
     /// Judges forwarded requests.
     fn admitter(&self, config: &Config, client: ApiClient, clock: &Clock) -> Arc<Admitter> {
         Admitter::new(AdmitterSettings {
@@ -111,11 +118,15 @@ pub(super) struct AdmissionPolicies {
     source: ConfiguredPolicies,
     fidelity: Fidelity,
     max_staleness: Option<Duration>,
+    /// The name of the files, in what is kept of them; `None` if the policies come from elsewhere.
+    files: Option<String>,
+    clock: Clock,
 }
 
 /// The configured source.
 enum ConfiguredPolicies {
-    Files(AdmissionFiles),
+    /// The files, and the last good policies if those of the files have errors.
+    Files(AdmissionFiles, Option<PolicyDocuments>),
     Hosted(AdmissionStore),
     Upstream(UpstreamPolicies),
 }
@@ -123,7 +134,10 @@ enum ConfiguredPolicies {
 impl PolicyFeed for ConfiguredPolicies {
     async fn next(&mut self) -> PolicyDocuments {
         match self {
-            Self::Files(files) => files.next().await,
+            Self::Files(files, last_good) => match last_good.take() {
+                Some(documents) => documents,
+                None => files.next().await,
+            },
             Self::Hosted(stored) => stored.next().await,
             Self::Upstream(followed) => followed.next().await,
         }
@@ -135,23 +149,26 @@ impl AdmissionPolicies {
     ///
     /// # Errors
     ///
-    /// All findings, if the policies in files are invalid.
+    /// All findings, if the policies in files are invalid and there are no last good ones in `state`.
     pub(super) fn new(
         config: &Config,
         hosting: Option<&HostedApi>,
         judging: Option<UpstreamAdmission>,
         clients: &UpstreamClients,
         clock: &Clock,
+        state: &StateDirectory,
     ) -> Result<Option<Self>, ServeError> {
         let Some(judging) = judging else {
             return Ok(None);
         };
         let fidelity = config.admission.fidelity;
         let files = AdmissionFiles::new(config.admission.files.clone(), clock.clone());
-        if config.admission.source == AdmissionSource::Files {
-            let prepared = files.load().prepare(fidelity);
-            prepared.map_err(ServeError::Policies)?;
-        }
+        let is_files = config.admission.source == AdmissionSource::Files;
+        let name = is_files.then(|| name_of_files(&config.admission.files));
+        let last_good = match &name {
+            Some(name) => usable_files(&files, name, fidelity, state)?,
+            None => None,
+        };
         let up_to_date = || Duration::ZERO;
         let (source, status) = match (config.admission.source, hosting) {
             (AdmissionSource::Hosted, Some(hosting)) => {
@@ -173,7 +190,7 @@ impl AdmissionPolicies {
             (AdmissionSource::Files | AdmissionSource::Hosted, _) => {
                 let silence = files.silence();
                 let status = PublishingStatus::with_silence(clock.clone(), up_to_date, silence);
-                (ConfiguredPolicies::Files(files), status)
+                (ConfiguredPolicies::Files(files, last_good), status)
             }
         };
         let admitter = judging.admitter(config, clients.reviews.clone(), clock);
@@ -185,6 +202,8 @@ impl AdmissionPolicies {
             source,
             fidelity,
             max_staleness: config.admission.max_staleness,
+            files: name,
+            clock: clock.clone(),
         }))
     }
 
@@ -231,14 +250,70 @@ impl AdmissionPolicies {
     }
 
     /// Publishes the policies from now on. To be called inside the control runtime.
-    pub(super) fn start(self, control: &Handle) {
+    pub(super) fn start(self, control: &Handle, state: &StateDirectory) {
+        let keep = self.keep(control, state);
         let publisher = PolicyPublisher {
             published: self.published,
             state: self.state,
             fidelity: self.fidelity,
             status: self.status,
             max_staleness: self.max_staleness,
+            keep,
         };
         tasks::spawn(control, publisher.run(self.source));
     }
+
+    /// Keeps the policies of files that come into force, if there is a directory for them.
+    fn keep(&self, control: &Handle, state: &StateDirectory) -> Option<KeepPolicies> {
+        let name = self.files.clone()?;
+        let keeper = state.keeper(PolicyArea::Admission, control)?;
+        let clock = self.clock.clone();
+        Some(Box::new(move |documents| {
+            let kept = documents.into_iter().map(|document| KeptDocument {
+                origin: document.origin,
+                object: document.object,
+            });
+            keeper.keep(&name, Arc::new(kept.collect()), &clock);
+        }))
+    }
+}
+
+/// The last good policies if those of the files have errors.
+///
+/// # Errors
+///
+/// All findings, if there are no last good ones that can be used.
+fn usable_files(
+    files: &AdmissionFiles,
+    name: &str,
+    fidelity: Fidelity,
+    state: &StateDirectory,
+) -> Result<Option<PolicyDocuments>, ServeError> {
+    let Err(findings) = files.load().prepare(fidelity) else {
+        return Ok(None);
+    };
+    let Some(set) = state.last_good(PolicyArea::Admission, name) else {
+        return Err(ServeError::Policies(findings));
+    };
+    let (digest, age) = (set.digest.clone(), state.age(&set));
+    let documents = set.documents.into_iter().map(|document| PolicyDocument {
+        origin: format!("{} (last good)", document.origin),
+        object: document.object,
+    });
+    let documents = PolicyDocuments {
+        documents: documents.collect(),
+        findings: Vec::new(),
+        are_files: true,
+        are_last_good: true,
+    };
+    if let Err(errors) = documents.clone().prepare(fidelity) {
+        errors.iter().for_each(log_finding);
+        tracing::warn!(%digest, "the last good admission policies cannot be used: they have errors");
+        return Err(ServeError::Policies(findings));
+    }
+    tracing::warn!(
+        source = name, %digest, age = format!("{age}s"),
+        "the last good admission policies are in force until their files have no errors"
+    );
+    Ok(Some(documents))
 }

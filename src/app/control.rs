@@ -12,14 +12,16 @@ use super::{
     ServeError,
     admission::AdmissionPolicies,
     disruption::Disruption,
-    followed_files::{self, FollowedFiles},
+    followed_certificate, followed_files,
     hosted_api::HostedApi,
     object_counts,
     policies::{Applier, ConfiguredSource, Policies, follow},
     reload::Reload,
+    renewals::Renewals,
     runtimes::Gateway,
     secure_admin::SecureAdmin,
     settings::UpstreamClients,
+    type_checks,
 };
 use fairgate_base::{clock::Clock, tasks, turns};
 use fairgate_config::Config;
@@ -29,8 +31,9 @@ use fairgate_observe::{
 use fairgate_proxy::{
     auth::{TokenReviews, layer::AuthRules},
     fairness::FlowControl,
-    serve::{DrainPhase, Offence},
+    serve::{BindError, DrainPhase, Offence},
 };
+use fairgate_sources::PolicyArea;
 
 /// What the control tasks need.
 pub(super) struct ControlTasks {
@@ -43,8 +46,7 @@ pub(super) struct ControlTasks {
     pub(super) hosting: Option<HostedApi>,
     pub(super) admission: Option<AdmissionPolicies>,
     pub(super) disruption: Option<Disruption>,
-    /// The files whose renewed contents are used at once.
-    pub(super) renewals: Vec<FollowedFiles>,
+    pub(super) renewals: Renewals,
     pub(super) clock: Clock,
     pub(super) clients: UpstreamClients,
     pub(super) telemetry: Arc<Telemetry>,
@@ -65,12 +67,15 @@ impl ControlTasks {
         let control = gateway.control();
         let _inside = control.enter();
         let hangup = signal(SignalKind::hangup())?;
-        let mut checks = checks(gateway, &self.telemetry);
+        let mut checks = self.checks_of_policies(gateway);
         if let Some(hosting) = &self.hosting {
             checks = hosting.add_health_check(checks);
             tasks::spawn(&control, hosting.register_metrics(&self.telemetry).run());
             hosting.start(&control, &self.clients.streams);
+            type_checks::start(hosting, &control);
         }
+        let certificates = std::mem::take(&mut self.renewals.certificates);
+        checks = followed_certificate::add_health_check(certificates, checks);
         checks = self.add_checks_of_followers(checks);
         let view = OperatorEndpoints::new(Arc::clone(&self.telemetry), checks);
         if let Some(hosting) = &self.hosting {
@@ -89,28 +94,31 @@ impl ControlTasks {
         register_defence_metrics(gateway, &self.telemetry);
         tasks::spawn(&control, Arc::clone(&self.telemetry).run());
         self.start_flow_control(&control);
-        tasks::spawn(&control, followed_files::follow(self.renewals));
+        tasks::spawn(&control, followed_files::follow(self.renewals.files));
         if let Some(admission) = self.admission {
-            admission.start(&control);
+            admission.start(&control, &self.policies.state);
         }
         if let Some(disruption) = self.disruption {
             disruption.start(&self.telemetry, gateway);
         }
         let applier = Applier::new(
-            self.policies.compiling,
+            &self.policies,
             Arc::clone(&self.flow_control),
             self.clock.clone(),
             Arc::clone(&self.telemetry),
             self.hosting,
+            self.policies
+                .state
+                .keeper(PolicyArea::FlowControl, &control),
         );
         let nudge = self
             .policies
             .source
             .as_ref()
             .and_then(ConfiguredSource::nudge);
-        let source = self.policies.source;
+        let (source, name) = (self.policies.source, self.policies.source_name);
         let following =
-            source.map(|source| tasks::spawn(&control, follow(source, applier.clone())));
+            source.map(|source| tasks::spawn(&control, follow(source, name, applier.clone())));
         let reload = Reload {
             started_with: self.config.clone(),
             config: self.config,
@@ -126,8 +134,21 @@ impl ControlTasks {
         Ok(admin)
     }
 
+    /// The health checks of the gateway and of its policies, whose metrics are registered.
+    fn checks_of_policies(&self, gateway: &Gateway) -> HealthChecks {
+        let checks = self.policies.sync.add_health_check(checks(gateway));
+        self.policies.sync.register_metrics(&self.telemetry);
+        self.policies.state.add_health_check(checks)
+    }
+
     /// Adds the health checks of what follows the upstream, and registers its metrics.
     fn add_checks_of_followers(&self, mut checks: HealthChecks) -> HealthChecks {
+        if self.config.has_upstream {
+            let endpoint = self.clients.reviews.endpoint().clone();
+            checks = checks.note("upstream", move || {
+                endpoint.problem().map(|problem| problem.to_string())
+            });
+        }
         if let Some(following) = &self.policies.following {
             checks = following.add_health_check(checks);
             following.register_metrics(&self.telemetry);
@@ -154,10 +175,10 @@ impl ControlTasks {
         let hosts = AdminHosts::new(self.config.admin.hosts.iter().cloned());
         let plain = control
             .block_on(AdminServer::bind(address, hosts, endpoints))
-            .map_err(|source| ServeError::Admin {
+            .map_err(BindError::at(address))
+            .map_err(|error| ServeError::Admin {
                 field: "admin.address",
-                address,
-                source,
+                error,
             })?;
         let addresses = AdminAddresses {
             plain: plain.address()?,
@@ -187,6 +208,10 @@ fn register_load_metrics(gateway: &Gateway, telemetry: &Telemetry) {
     let metrics = telemetry.metrics();
     metrics.observe_gauge(&catalogue::CONNECTIONS, move || number(connections()));
     metrics.observe_gauge(&catalogue::STREAMS, move || number(streams()));
+    let held = gateway.read_ahead();
+    metrics.observe_gauge(&catalogue::READ_AHEAD, move || number(held().now));
+    let held = gateway.read_ahead();
+    metrics.observe_gauge(&catalogue::READ_AHEAD_PEAK, move || number(held().most));
 }
 
 /// Registers the metrics of protection against misbehaving clients.
@@ -227,21 +252,12 @@ fn register_defence_metrics(gateway: &Gateway, telemetry: &Telemetry) {
 }
 
 /// The health checks of the gateway.
-fn checks(gateway: &Gateway, telemetry: &Arc<Telemetry>) -> HealthChecks {
+fn checks(gateway: &Gateway) -> HealthChecks {
     let phases = gateway.drain().subscribe();
-    let telemetry = Arc::clone(telemetry);
-    HealthChecks::new()
-        .ready("policy", move || {
-            if telemetry.metrics().has_policy() {
-                Ok(())
-            } else {
-                Err("no policy is in force yet".to_owned())
-            }
-        })
-        .ready("shutdown", move || match *phases.borrow() {
-            DrainPhase::Serving => Ok(()),
-            _ => Err("the gateway is draining".to_owned()),
-        })
+    HealthChecks::new().ready("shutdown", move || match *phases.borrow() {
+        DrainPhase::Serving => Ok(()),
+        _ => Err("the gateway is draining".to_owned()),
+    })
 }
 
 /// Rebalances the limits of the priority levels, until it is dropped.

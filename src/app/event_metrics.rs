@@ -9,7 +9,7 @@ use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,
 };
-use fairgate_upstream::lookup::LookupOutcome;
+use fairgate_upstream::{lookup::LookupOutcome, token_review::TokenReviews};
 
 /// Counts connections to the upstream.
 pub(super) fn connections(metrics: &Arc<GatewayMetrics>) -> EventSink<ConnectionEvent> {
@@ -95,6 +95,22 @@ pub(super) fn waiting_evictions(metrics: &GatewayMetrics, evictor: &Arc<Evictor>
 pub(super) fn token_reviews(metrics: &Arc<GatewayMetrics>) -> EventSink<LookupOutcome> {
     let metrics = Arc::clone(metrics);
     EventSink::new(move |outcome| metrics.token_reviewed(outcome))
+}
+
+/// Shows how many token reviews run or wait.
+pub(super) fn pending_token_reviews(metrics: &GatewayMetrics, reviews: &TokenReviews) {
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let number = |count: usize| count as f64;
+    for (at, metric) in [
+        &catalogue::TOKEN_REVIEWS_PENDING,
+        &catalogue::TOKEN_REVIEWS_PENDING_PEAK,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let reviews = reviews.clone();
+        metrics.observe_gauge(metric, move || number(reviews.pending()[at]));
+    }
 }
 
 /// Counts access reviews.

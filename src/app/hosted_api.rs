@@ -15,18 +15,13 @@ use super::{
     followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
     hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
 };
-use fairgate_admission::{
-    kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY},
-    typed_kinds,
-};
+use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
 use fairgate_apiserver::{
     AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedAdmission, HostedSettings,
     ServedSubresource,
     authorize::{Authorizer, BuiltInRules},
     namespaces::Namespaces,
-    reconcile::{
-        Bootstrapper, ConditionWriter, ReconcileError, TypeCheckWriter, UnreachableSchema,
-    },
+    reconcile::{Bootstrapper, ConditionWriter, PolicyKindSource, UnreachableSchema},
 };
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_call::ResponseMemory;
@@ -50,9 +45,9 @@ use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 /// How often the built-in objects are checked, besides after every change.
-const ENSURE_INTERVAL: Duration = Duration::from_secs(60);
+pub(super) const ENSURE_INTERVAL: Duration = Duration::from_secs(60);
 /// The pause before a retry after a failure.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How often the store is compacted.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the start of the gateway waits for the store and the built-in objects in it.
@@ -124,15 +119,6 @@ pub(super) fn hosted_kinds(config: &Config) -> Vec<&'static Kind> {
     kinds
 }
 
-/// The kinds that policies can be about: those of a cluster in front of one, or else those that are hosted here.
-fn checked_kinds(config: &Config) -> Vec<&'static Kind> {
-    if config.has_upstream {
-        typed_kinds().to_vec()
-    } else {
-        hosted_kinds(config)
-    }
-}
-
 /// The subresources of the upstream's resources that this gateway serves.
 fn served_subresources(config: &Config) -> Vec<ServedSubresource> {
     let eviction = ServedSubresource {
@@ -157,12 +143,12 @@ fn enforces_budgets(config: &Config) -> bool {
 pub(super) struct HostedApi {
     pub(super) hosted: Arc<Hosted>,
     pub(super) store: Arc<dyn Store>,
-    clock: Clock,
+    pub(super) clock: Clock,
     budgets: HostedBudgets,
     /// Whether the namespaces of hosted objects are those of an upstream.
     in_upstream_namespaces: bool,
-    /// The kinds whose fields the expressions of policies are checked against.
-    checked_kinds: Vec<&'static Kind>,
+    /// What the expressions of policies are checked against; `None` if none are hosted.
+    pub(super) checked_kinds: Option<Arc<dyn PolicyKindSource>>,
     bootstrap: Bootstrap,
     main_port: Arc<MainPortEndpoints>,
     /// Whether the built-in objects are known to be in the store.
@@ -209,12 +195,18 @@ impl HostedApi {
             store,
             clock: clock.clone(),
             in_upstream_namespaces,
-            checked_kinds: checked_kinds(config),
+            checked_kinds: None,
             bootstrap: config.flow_control.bootstrap,
             main_port,
             ensured: Arc::default(),
             unreachable: watch::Sender::default(),
         }
+    }
+
+    /// Checks the expressions of hosted policies against the kinds of this source.
+    pub(super) fn check_against(&mut self, kinds: impl FnOnce() -> Arc<dyn PolicyKindSource>) {
+        let has_policies = self.hosted.has(&VALIDATING_ADMISSION_POLICY);
+        self.checked_kinds = has_policies.then(kinds);
     }
 
     /// The hosted budgets, for evictions; `None` if there are none.
@@ -272,7 +264,9 @@ impl HostedApi {
             tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
             let limit = match self.store.health() {
                 StoreHealth::Degraded(_) => DEGRADED_START_TIMEOUT,
-                StoreHealth::Unread | StoreHealth::Ready => START_TIMEOUT,
+                StoreHealth::Unread | StoreHealth::Ready | StoreHealth::ReadOnly(_) => {
+                    START_TIMEOUT
+                }
             };
             if self.clock.now().since(begun) >= limit {
                 return;
@@ -292,10 +286,13 @@ impl HostedApi {
 
     /// Adds the store to the health checks.
     pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
-        let this = self.clone();
+        let store = Arc::clone(&self.store);
         checks.note("store", move || {
-            this.problem()
-                .map(|why| format!("{why}; the last good policy stays in force"))
+            let consequence = match store.health() {
+                StoreHealth::ReadOnly(_) => "objects can be read and deleted, and not changed",
+                _ => "the last good policy stays in force",
+            };
+            problem(&*store).map(|why| format!("{why}; {consequence}"))
         })
     }
 
@@ -327,9 +324,6 @@ impl HostedApi {
         tasks::spawn(control, self.clone().keep_bootstrap());
         tasks::spawn(control, self.clone().keep_conditions());
         tasks::spawn(control, self.clone().maintain());
-        if self.hosted.has(&VALIDATING_ADMISSION_POLICY) {
-            tasks::spawn(control, self.clone().keep_type_checks());
-        }
         if self.in_upstream_namespaces && self.hosted.has(&POD_DISRUPTION_BUDGET) {
             let (hosted, clock) = (Arc::clone(&self.hosted), self.clock.clone());
             let namespaces = NamespaceFollower::new(hosted, streams.clone(), clock);
@@ -382,7 +376,7 @@ impl HostedApi {
     }
 
     /// Completes shortly after an object has changed whose key begins with `prefix`.
-    fn change_below(&self, prefix: &str) -> impl Future<Output = ()> + Send + use<> {
+    pub(super) fn change_below(&self, prefix: &str) -> impl Future<Output = ()> + Send + use<> {
         let watch = self.store.watch(prefix, self.store.cached_revision());
         async move {
             let changed = match watch {
@@ -431,34 +425,6 @@ impl HostedApi {
         }
     }
 
-    /// Checks the types of admission policies, after every change.
-    async fn keep_type_checks(self) {
-        let mut checks = TypeCheckWriter::new(Arc::clone(&self.hosted), self.checked_kinds.clone());
-        let mut failures = RepeatedFailure::default();
-        if self.store.wait_for(1).await.is_err() {
-            return;
-        }
-        loop {
-            // The watch starts before the objects are read, so that no change in between is missed.
-            let change = self.change_below(&VALIDATING_ADMISSION_POLICY.key_prefix());
-            let pace = Throttle::begin(&self.clock);
-            let pause = match checks.reconcile().await {
-                Ok(()) => {
-                    failures.ended();
-                    ENSURE_INTERVAL
-                }
-                Err(error) => {
-                    if failures.is_new(&error) {
-                        tracing::warn!(%error, "cannot write the status of admission policies");
-                    }
-                    RETRY_DELAY
-                }
-            };
-            pace.rest().await;
-            let _ = tokio::time::timeout(pause, change).await;
-        }
-    }
-
     /// Compressing large objects that nobody uses, and freeing what was decoded from them, takes long: not on the control thread.
     async fn maintain(self) {
         let control = runtime::Handle::current();
@@ -476,11 +442,11 @@ impl HostedApi {
 
 /// The failure of a task that tries again every second. It is logged once, not every second of an outage.
 #[derive(Default)]
-struct RepeatedFailure(String);
+pub(super) struct RepeatedFailure(String);
 
 impl RepeatedFailure {
     /// Whether this failure differs from the one before.
-    fn is_new(&mut self, error: &ReconcileError) -> bool {
+    pub(super) fn is_new(&mut self, error: &impl ToString) -> bool {
         let text = error.to_string();
         let is_new = self.0 != text;
         self.0 = text;
@@ -488,7 +454,7 @@ impl RepeatedFailure {
     }
 
     /// The task has succeeded.
-    fn ended(&mut self) {
+    pub(super) fn ended(&mut self) {
         self.0.clear();
     }
 }
@@ -497,7 +463,7 @@ fn problem(store: &dyn Store) -> Option<String> {
     match store.health() {
         StoreHealth::Ready => None,
         StoreHealth::Unread => Some("not read yet".to_owned()),
-        StoreHealth::Degraded(why) => Some(why.to_string()),
+        StoreHealth::ReadOnly(why) | StoreHealth::Degraded(why) => Some(why.to_string()),
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     hosted_api::{self, HostedApi},
     namespaces::UpstreamNamespaces,
     settings::UpstreamClients,
+    type_checks,
 };
 use fairgate_apiserver::{HostedAdmission, namespaces::Namespaces};
 use fairgate_base::clock::Clock;
@@ -99,7 +100,7 @@ fn open_api(
             )?),
         },
     };
-    let hosting = HostedApi::new(
+    let mut hosting = HostedApi::new(
         config,
         store,
         access,
@@ -107,6 +108,7 @@ fn open_api(
         (admission, responses),
         clock,
     );
+    hosting.check_against(|| type_checks::kinds(config, judging, clients, clock, control.handle()));
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
 }

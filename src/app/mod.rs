@@ -11,22 +11,24 @@ mod access_reviews;
 mod admission;
 pub mod admission_log;
 mod admission_recorder;
-mod certificate_expiry;
 mod control;
 pub(crate) mod data_directory;
 mod disruption;
 mod event_metrics;
 mod evictions;
 mod followed_budgets;
+mod followed_certificate;
 mod followed_files;
 mod followed_namespaces;
 mod hosted_api;
 mod hosted_budgets;
 mod hosting;
 mod identity;
+mod last_good;
 mod namespaces;
 mod object_counts;
 mod policies;
+mod policy_sync;
 mod reload;
 mod renewals;
 pub mod runtimes;
@@ -36,6 +38,7 @@ mod settings_error;
 mod source_status;
 mod stored_objects;
 mod throttle;
+mod type_checks;
 mod upstream_resources;
 
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
@@ -71,7 +74,7 @@ use fairgate_proxy::{
     },
     fairness::{FairnessLayer, FlowControl, Gate, layer::Fairness},
     forward::{Forward, UpstreamSettings},
-    serve::{ServeSettings, tls::ServingCertificate},
+    serve::{BindError, ServeSettings, tls::ServingCertificate},
     stack::{AdmissionLayers, EvictionLayers, stack},
 };
 use fairgate_store::{Store, StoreError};
@@ -79,7 +82,7 @@ use fairgate_upstream::{endpoint::Endpoint, tls::UpstreamTls};
 use hosted_api::HostedApi;
 use identity::{IdentityWriter, UpstreamCredential};
 use policies::{ObjectsFrom, Policies};
-use renewals::ServingCertificates;
+use renewals::{Renewals, ServingCertificates};
 use secure_admin::SecureAdmin;
 use settings::UpstreamClients;
 
@@ -105,16 +108,12 @@ pub enum ServeError {
     #[error(transparent)]
     AdmissionLog(#[from] admission_log::AdmissionLogError),
     /// An admin port cannot be opened.
-    #[error(
-        "{field}: cannot bind {address}; choose another address, or stop the process that listens there"
-    )]
+    #[error("{field}: {error}")]
     Admin {
         /// The configuration key of the address.
         field: &'static str,
-        /// The configured address.
-        address: SocketAddr,
-        /// The error of the operating system.
-        source: std::io::Error,
+        /// The address, and why it cannot be used.
+        error: BindError,
     },
     /// Signals or the runtime fail.
     #[error("the gateway cannot continue")]
@@ -194,9 +193,9 @@ where
     let flow_control = new_flow_control(&config, policy, &clock);
     let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
-    let (hosted, metrics) = (hosting.as_ref(), telemetry.metrics());
+    let (hosted, metrics, state) = (hosting.as_ref(), telemetry.metrics(), &policies.state);
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
-    let admission = AdmissionPolicies::new(&config, hosted, judging, &clients, &clock)?;
+    let admission = AdmissionPolicies::new(&config, hosted, judging, &clients, &clock, state)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
         responses: memory,
@@ -214,7 +213,7 @@ where
     evictions::end_waits_with(evictor.clone(), &gateway);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
     let credential = &upstream.credential;
-    let renewals = renewals::files(&config, shown, upstream.tls, credential, &telemetry);
+    let renewals = Renewals::new(&config, shown, upstream.tls, credential, &telemetry, &clock);
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let control = ControlTasks {
         disruption: Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor),
@@ -249,8 +248,11 @@ async fn load_policies(
     clock: &Clock,
     metrics: &GatewayMetrics,
 ) -> Result<(Policies, Policy), ServeError> {
-    let loaded = Policies::load(config, hash_key, from).await;
+    let loaded = Policies::load(config, hash_key, from, clock).await;
     let (mut policies, compiled) = loaded.map_err(ServeError::Policies)?;
+    if policies.is_refused() {
+        metrics.policy_rejected();
+    }
     metrics.policy_applied(clock.now(), compiled.findings.len());
     policies.report_first(&compiled.findings).await;
     Ok((policies, compiled.policy))
@@ -296,6 +298,9 @@ impl ClientAccess {
     ) -> Result<Self, ServeError> {
         let events = event_metrics::token_reviews(telemetry.metrics());
         let reviews = settings::token_reviews(config, clients, clock, events, control)?;
+        if let Some(reviews) = &reviews {
+            event_metrics::pending_token_reviews(telemetry.metrics(), reviews);
+        }
         let rules = settings::auth_rules(config, config, reviews.clone())?;
         let certificate = settings::serving_certificate("listen.tls", config.listen.tls.as_ref())?;
         let authorities = rules.authentication.authorities();

@@ -5,18 +5,28 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
 
-use super::{hosted_api::HostedApi, settings, source_status::SourceStatus, throttle::Throttle};
+use super::{
+    hosted_api::HostedApi,
+    last_good::{PolicyKeeper, StateDirectory, name_of_directory},
+    policy_sync::PolicySync,
+    settings,
+    source_status::SourceStatus,
+    throttle::Throttle,
+};
 use fairgate_base::clock::Clock;
 use fairgate_config::Config;
 use fairgate_core::{
-    apf::{Compiled, ObjectSet, Policy, PolicySettings, objects::Bootstrap},
+    apf::{
+        Compiled, ObjectSet, Policy, PolicySettings,
+        objects::{Bootstrap, ObjectChanges},
+    },
     finding::Finding,
     sync::{Mutex, lock},
 };
 use fairgate_observe::{GatewayMetrics, Telemetry};
 use fairgate_proxy::fairness::FlowControl;
 use fairgate_sources::{
-    DocumentSet, PolicySource, Revision,
+    DocumentSet, PolicyArea, PolicySource, Revision,
     files::{self, FileSource},
     kube::KubeSource,
     log_finding,
@@ -28,6 +38,14 @@ use fairgate_upstream::client::ApiClient;
 #[derive(Debug)]
 pub(super) struct Policies {
     pub(super) source: Option<ConfiguredSource>,
+    /// The name of the source, in what is kept of it.
+    pub(super) source_name: String,
+    /// Whether its policy is in force.
+    pub(super) sync: Arc<PolicySync>,
+    /// Where the last good policies are kept.
+    pub(super) state: StateDirectory,
+    /// The set of the source that has errors, if the last good one is in force in its place; and the errors.
+    refused: Option<(Revision, Vec<Finding>)>,
     pub(super) compiling: Compiling,
     /// Whether the objects are up to date; `None` unless they come from the upstream.
     pub(super) following: Option<SourceStatus>,
@@ -83,7 +101,8 @@ impl PolicySource for ConfiguredSource {
 const FIRST_SET: Duration = Duration::from_secs(2);
 
 impl Policies {
-    /// Reads and compiles the configured policies.
+    /// Reads and compiles the configured policies. If their source has errors, or does not respond, the last good set is
+    /// used, if one is kept.
     ///
     /// # Errors
     ///
@@ -92,18 +111,26 @@ impl Policies {
         config: &Config,
         hash_key: [u8; 16],
         from: ObjectsFrom<'_>,
+        clock: &Clock,
     ) -> Result<(Self, Compiled), Vec<Finding>> {
+        let state = StateDirectory::new(config, clock);
         let mut whole = false;
         let mut following = None;
+        let mut source_name = String::new();
         let (source, documents) = match from {
-            ObjectsFrom::Files => files(config),
+            ObjectsFrom::Files => {
+                let directory = config.flow_control.policies.as_deref();
+                source_name = directory.map(name_of_directory).unwrap_or_default();
+                files(config, &state)
+            }
             ObjectsFrom::Store(hosting) => {
                 whole = hosting.is_complete();
                 stored(hosting).await
             }
             ObjectsFrom::Upstream(client, clock) => {
                 whole = true;
-                let source = KubeSource::new(client, clock);
+                source_name = format!("upstream {}", config.upstream.url.authority());
+                let source = KubeSource::new(client, clock).with_originals(state.exists());
                 let step = following.insert(SourceStatus::new(source.sync_status()));
                 followed(source, step).await
             }
@@ -114,34 +141,111 @@ impl Policies {
             whole,
             documents: documents.map(Arc::new),
         };
-        let compiled = compiling.compile(None)?;
-        let policies = Self {
+        let mut policies = Self {
             source,
+            source_name,
+            sync: PolicySync::new(clock.clone()),
+            state,
+            refused: None,
             compiling,
             following,
         };
+        let compiled = policies.compile_first()?;
         Ok((policies, compiled))
+    }
+
+    /// Compiles the first set, or else the last good one.
+    fn compile_first(&mut self) -> Result<Compiled, Vec<Finding>> {
+        let is_unread = self.source.is_some() && self.compiling.documents.is_none();
+        let of_source = self.compiling.compile(None);
+        let findings = match of_source {
+            Ok(compiled) if !is_unread => return Ok(compiled),
+            Ok(_) => {
+                self.sync.unread();
+                Vec::new()
+            }
+            Err(ref findings) => {
+                self.sync.refused(findings);
+                findings.clone()
+            }
+        };
+        let Some((last_good, compiled)) = self.restore() else {
+            return of_source;
+        };
+        if let Some(following) = &self.following {
+            following.started_with_last_good();
+        }
+        let refused = self.compiling.documents.replace(last_good);
+        self.refused = refused.map(|set| (set.revision.clone(), findings));
+        Ok(compiled)
+    }
+
+    /// Compiles the last good set; `None` if there is none that can be used.
+    fn restore(&self) -> Option<(Arc<DocumentSet>, Compiled)> {
+        if self.source_name.is_empty() {
+            return None;
+        }
+        let set = self
+            .state
+            .last_good(PolicyArea::FlowControl, &self.source_name)?;
+        let (digest, saved_at, age) = (set.digest.clone(), set.saved_at, self.state.age(&set));
+        let documents = Arc::new(DocumentSet::of_last_good(set));
+        let compiling = Compiling {
+            documents: Some(Arc::clone(&documents)),
+            ..self.compiling.clone()
+        };
+        match compiling.compile(None) {
+            Ok(compiled) => {
+                tracing::warn!(
+                    source = self.source_name, %digest, age = format!("{age}s"),
+                    "the last good policy is in force until its source has no errors"
+                );
+                self.sync.restored(&digest, saved_at);
+                Some((documents, compiled))
+            }
+            Err(findings) => {
+                findings.iter().for_each(log_finding);
+                tracing::warn!(%digest, "the last good policy cannot be used: it has errors");
+                None
+            }
+        }
     }
 
     /// Reports the findings about the first set to its source, which logs them and does not repeat the same
     /// warnings with the next set. Without a set, only logs them.
     pub(super) async fn report_first(&mut self, findings: &[Finding]) {
-        match (&mut self.source, &self.compiling.documents) {
-            (Some(source), Some(set)) => source.report(&set.revision, true, findings).await,
+        let set = self.compiling.documents.as_ref();
+        let set = set.filter(|_| !self.sync.has_last_good());
+        match (&mut self.source, &self.refused, set) {
+            (Some(source), None, Some(set)) => source.report(&set.revision, true, findings).await,
+            (Some(source), Some((revision, errors)), _) => {
+                source.report(revision, false, errors).await;
+                findings.iter().for_each(log_finding);
+            }
             _ => findings.iter().for_each(log_finding),
         }
+    }
+
+    /// Whether the first set of the source was refused.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.is_some()
     }
 }
 
 /// A source, and its first set.
 type Found = (Option<ConfiguredSource>, Option<DocumentSet>);
 
-fn files(config: &Config) -> Found {
+fn files(config: &Config, state: &StateDirectory) -> Found {
     let Some(directory) = config.flow_control.policies.as_deref() else {
         return (None, None);
     };
-    let documents = files::load(directory);
-    let source = FileSource::new(directory).after(documents.revision.clone());
+    let documents = if state.exists() {
+        files::load_with_originals(directory)
+    } else {
+        files::load(directory)
+    };
+    let source = FileSource::new(directory).with_originals(state.exists());
+    let source = source.after(documents.revision.clone());
     (Some(ConfiguredSource::Files(source)), Some(documents))
 }
 
@@ -159,7 +263,7 @@ async fn followed(source: KubeSource, step: &SourceStatus) -> Found {
     let found = first_of(ConfiguredSource::Kube(Box::new(source)), FIRST_SET).await;
     if found.1.is_none() {
         let why = step.problem().unwrap_or_default();
-        tracing::error!(%why, "the upstream's policy objects have not been read yet; the built-in policy applies");
+        tracing::error!(%why, "the upstream's policy objects have not been read yet; until then, the last good or the built-in policy applies");
     }
     found
 }
@@ -231,23 +335,50 @@ pub(super) struct Applier {
     telemetry: Arc<Telemetry>,
     compiling: Arc<Mutex<Compiling>>,
     hosting: Option<HostedApi>,
+    sync: Arc<PolicySync>,
+    keeper: Option<PolicyKeeper>,
 }
 
 impl Applier {
-    /// Starts from `compiling`, which is in force already. Findings about objects are passed to `hosting`.
+    /// Starts from `policies`, which are in force already and are kept if they are those of their source. Findings about
+    /// objects are passed to `hosting`.
     pub(super) fn new(
-        compiling: Compiling,
+        policies: &Policies,
         flow_control: Arc<FlowControl>,
         clock: Clock,
         telemetry: Arc<Telemetry>,
         hosting: Option<HostedApi>,
+        keeper: Option<PolicyKeeper>,
     ) -> Self {
-        Self {
+        let this = Self {
             flow_control,
             clock,
             telemetry,
-            compiling: Arc::new(Mutex::new(compiling)),
+            compiling: Arc::new(Mutex::new(policies.compiling.clone())),
             hosting,
+            sync: Arc::clone(&policies.sync),
+            keeper,
+        };
+        this.keep(&policies.source_name);
+        this
+    }
+
+    pub(super) fn sync(&self) -> &PolicySync {
+        &self.sync
+    }
+
+    /// Whether sets are kept for the next start.
+    pub(super) fn keeps(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Keeps the set in force, which is that of the source of this name.
+    pub(super) fn keep(&self, source_name: &str) {
+        let compiling = lock(&self.compiling);
+        let set = compiling.documents.as_ref();
+        let originals = set.and_then(|set| set.originals.clone());
+        if let (Some(keeper), Some(originals)) = (&self.keeper, originals) {
+            keeper.keep(source_name, originals, &self.clock);
         }
     }
 
@@ -270,6 +401,7 @@ impl Applier {
             Ok(Compiled {
                 policy, findings, ..
             }) => {
+                log_changes(&compiling, &changed);
                 *compiling = changed;
                 let now = self.clock.now();
                 self.flow_control.apply(now, Arc::new(policy));
@@ -284,9 +416,39 @@ impl Applier {
     }
 }
 
-/// Follows a source of policy objects, until it is dropped.
-pub(super) async fn follow(mut source: ConfiguredSource, applier: Applier) {
+/// The number of documents up to which it is logged what is different in a set. Large ones change one object at a time, through
+/// an API, which has the names.
+const MAX_COMPARED: usize = 1_000;
+
+/// Logs which objects are new, changed or gone.
+fn log_changes(before: &Compiling, after: &Compiling) {
+    let same = match (&before.documents, &after.documents) {
+        (Some(before), Some(after)) => Arc::ptr_eq(before, after),
+        (before, after) => before.is_none() && after.is_none(),
+    };
+    let documents = |compiling: &Compiling| {
+        let set = compiling.documents.as_ref();
+        set.map_or(0, |set| set.documents.len())
+    };
+    if same || documents(before).max(documents(after)) > MAX_COMPARED {
+        return;
+    }
+    let objects = |compiling: &Compiling| {
+        let set = compiling.documents.as_ref();
+        set.map(|set| set.objects()).unwrap_or_default()
+    };
+    let changes = ObjectChanges::between(&objects(before), &objects(after));
+    if !changes.is_empty() {
+        let [added, changed, gone] =
+            [changes.added, changes.changed, changes.gone].map(|names| names.join(", "));
+        tracing::info!(%added, %changed, %gone, "policy objects changed");
+    }
+}
+
+/// Follows a source of policy objects, until it is dropped. `name` is that of the source, in what is kept of it.
+pub(super) async fn follow(mut source: ConfiguredSource, name: String, applier: Applier) {
     let clock = applier.clock.clone();
+    let outcome = applier.clone();
     loop {
         let set = source.next().await;
         let pace = Throttle::begin(&clock);
@@ -301,9 +463,16 @@ pub(super) async fn follow(mut source: ConfiguredSource, applier: Applier) {
             })
         });
         let Ok((applied, findings)) = applied.await else {
+            outcome.sync.refused(&[]);
             tracing::error!("compiling the policies failed; the last good policy stays in force");
             continue;
         };
+        if applied {
+            outcome.sync.in_sync();
+            outcome.keep(&name);
+        } else {
+            outcome.sync.refused(&findings);
+        }
         if let Some(hosting) = hosting {
             hosting.report_findings(&findings);
         }
@@ -341,6 +510,7 @@ mod tests {
                 revision: Revision("7".to_owned()),
                 documents: if empty { Vec::new() } else { vec![own] },
                 findings: Vec::new(),
+                originals: None,
             })),
         };
         let policy = compiling.compile(None).unwrap().policy;

@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
 use super::{
+    last_good::name_of_directory,
     policies::{Applier, ConfiguredSource, follow},
     settings,
 };
@@ -41,13 +42,18 @@ impl Reload {
         if let Some(following) = self.following.take() {
             following.abort();
         }
-        let source =
-            directory.map(|(directory, revision)| FileSource::new(directory).after(revision));
-        self.nudge = source.as_ref().map(FileSource::nudge);
-        let applier = self.applier.clone();
-        let source = source.map(ConfiguredSource::Files);
-        self.following =
-            source.map(|source| tasks::spawn(&Handle::current(), follow(source, applier)));
+        self.applier.sync().in_sync();
+        self.nudge = None;
+        let Some((directory, revision)) = directory else {
+            return;
+        };
+        let name = name_of_directory(&directory);
+        self.applier.keep(&name);
+        let source = FileSource::new(directory).with_originals(self.applier.keeps());
+        let source = source.after(revision);
+        self.nudge = Some(source.nudge());
+        let following = follow(ConfiguredSource::Files(source), name, self.applier.clone());
+        self.following = Some(tasks::spawn(&Handle::current(), following));
     }
 
     /// Handles signals until the process exits.
@@ -96,7 +102,12 @@ impl Reload {
         let directory = new.flow_control.policies.clone();
         let moved = from_files && directory != self.config.flow_control.policies;
         let documents = directory.as_deref().filter(|_| moved);
-        let documents = documents.map(files::load).map(Arc::new);
+        let load = if self.applier.keeps() {
+            files::load_with_originals
+        } else {
+            files::load
+        };
+        let documents = documents.map(load).map(Arc::new);
         let revision = documents.as_ref().map(|set| set.revision.clone());
         let policy = settings::policy(&new, self.hash_key);
         let (applied, findings) = self.applier.apply(|compiling| {
@@ -105,6 +116,7 @@ impl Reload {
                 compiling.documents = documents;
             }
         });
+        self.applier.sync().reloaded(applied, &findings);
         // After a reload, a source of files reads them again, and reports the findings itself.
         let reported_by_source = applied && !moved && self.nudge.is_some();
         log_outcome(applied, if reported_by_source { &[] } else { &findings });
@@ -119,6 +131,9 @@ impl Reload {
             self.follow(directory.zip(revision));
         } else if let Some(nudge) = &self.nudge {
             nudge.notify_one();
+        }
+        for (key, from, to) in self.config.applied_by_reload(&new) {
+            tracing::info!(key, %from, %to, "this key changed, and is in force");
         }
         for key in restart_needed(&self.started_with, &self.config, &new) {
             tracing::warn!(%key, "this key changed; it takes effect after a restart");

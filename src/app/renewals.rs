@@ -3,11 +3,15 @@
 //! New connections use renewed certificates; connections that are open stay open.
 
 use super::{
-    certificate_expiry::CertificateExpiry, followed_files::FollowedFiles,
-    identity::UpstreamCredential, secure_admin::SecureAdmin, settings,
+    followed_certificate::{CertificateRole, FollowedCertificate},
+    followed_files::FollowedFiles,
+    identity::UpstreamCredential,
+    secure_admin::SecureAdmin,
+    settings,
 };
-use fairgate_config::{Authorities, BearerTokenFile, CertificateAndKey, Config};
-use fairgate_observe::{GatewayMetrics, Telemetry};
+use fairgate_base::clock::Clock;
+use fairgate_config::{Authorities, BearerTokenFile, CertificateAndKey, CertificateUse, Config};
+use fairgate_observe::Telemetry;
 use fairgate_proxy::serve::tls::ServingCertificate;
 use fairgate_upstream::tls::UpstreamTls;
 
@@ -27,48 +31,73 @@ impl ServingCertificates {
     }
 }
 
-/// The files to follow for this configuration. Also exposes when their certificates expire.
-pub(super) fn files(
-    config: &Config,
-    serving: ServingCertificates,
-    upstream: Option<UpstreamTls>,
-    credential: &UpstreamCredential,
-    telemetry: &Telemetry,
-) -> Vec<FollowedFiles> {
-    let metrics = telemetry.metrics();
-    let main = config.listen.tls.clone().zip(serving.main);
-    let main =
-        main.map(|(own, shown)| serving_files(["listen.tls", "serving"], own, shown, metrics));
-    let secure = config.admin.secure.as_ref();
-    let admin = secure
-        .and_then(|secure| secure.tls.clone())
-        .zip(serving.admin);
-    let admin =
-        admin.map(|(own, shown)| serving_files(["admin.secure.tls", "admin"], own, shown, metrics));
-    let upstream = upstream.and_then(|tls| {
-        let authorities = config.upstream.authorities.clone();
-        upstream_files(
-            authorities,
-            config.upstream.client_certificate.clone(),
-            tls,
-            metrics,
-        )
-    });
-    let token = config.upstream.token.clone();
-    let token = token.map(|token| token_file(token, credential.clone()));
-    let files = [main, admin, upstream, token];
-    files.into_iter().flatten().collect()
+/// What is renewed in files while the gateway runs.
+pub(super) struct Renewals {
+    /// The files whose renewed contents are used at once.
+    pub(super) files: Vec<FollowedFiles>,
+    /// The certificates of the gateway among them.
+    pub(super) certificates: Vec<FollowedCertificate>,
 }
 
-/// A serving certificate: the key of the configuration, and the value of the metric's label.
+impl Renewals {
+    /// The files to follow for this configuration. Also exposes when their certificates expire, and warns about those that
+    /// peers refuse.
+    pub(super) fn new(
+        config: &Config,
+        serving: ServingCertificates,
+        upstream: Option<UpstreamTls>,
+        credential: &UpstreamCredential,
+        telemetry: &Telemetry,
+        clock: &Clock,
+    ) -> Self {
+        let mut renewals = Self {
+            files: Vec::new(),
+            certificates: Vec::new(),
+        };
+        let metrics = telemetry.metrics();
+        let mut follow = |key, label, usage, own: &CertificateAndKey| {
+            let role = CertificateRole { key, label, usage };
+            let followed = FollowedCertificate::register(metrics, role, own, clock);
+            renewals.certificates.push(followed.clone());
+            followed
+        };
+        if let Some((own, shown)) = config.listen.tls.clone().zip(serving.main) {
+            let followed = follow("listen.tls", "serving", CertificateUse::Server, &own);
+            let files = serving_files("listen.tls", own, shown, followed);
+            renewals.files.push(files);
+        }
+        let secure = config.admin.secure.as_ref();
+        let secure = secure.and_then(|secure| secure.tls.clone());
+        if let Some((own, shown)) = secure.zip(serving.admin) {
+            let followed = follow("admin.secure.tls", "admin", CertificateUse::Server, &own);
+            let files = serving_files("admin.secure.tls", own, shown, followed);
+            renewals.files.push(files);
+        }
+        if let Some(tls) = upstream {
+            let own = config.upstream.client_certificate.clone();
+            let own = own.map(|own| {
+                let key = "upstream.clientCertificate";
+                let followed = follow(key, "upstream", CertificateUse::Client, &own);
+                (own, followed)
+            });
+            let authorities = config.upstream.authorities.clone();
+            renewals.files.extend(upstream_files(authorities, own, tls));
+        }
+        let token = config.upstream.token.clone();
+        let token = token.map(|token| token_file(token, credential.clone()));
+        renewals.files.extend(token);
+        renewals
+    }
+}
+
+/// A serving certificate and its key.
 fn serving_files(
-    [field, label]: [&'static str; 2],
+    key: &'static str,
     own: CertificateAndKey,
     shown: ServingCertificate,
-    metrics: &GatewayMetrics,
+    followed: FollowedCertificate,
 ) -> FollowedFiles {
-    let expiry = CertificateExpiry::register(metrics, label, &own.chain);
-    FollowedFiles::new(field, own.files.clone().into(), move |contents| {
+    FollowedFiles::new(key, own.files.clone().into(), move |contents| {
         let [certificate, key] = contents else {
             return Ok(()); // there are as many as were named above
         };
@@ -76,7 +105,7 @@ fn serving_files(
         let chain = renewed.chain.clone();
         let renewed = ServingCertificate::new(renewed.chain, renewed.key);
         shown.replace(&renewed.map_err(|error| error.to_string())?);
-        expiry.set(&chain);
+        followed.set(&chain);
         Ok(())
     })
 }
@@ -84,14 +113,11 @@ fn serving_files(
 /// The CA bundle and the client certificate, which one TLS configuration contains.
 fn upstream_files(
     authorities: Option<Authorities>,
-    own: Option<CertificateAndKey>,
+    own: Option<(CertificateAndKey, FollowedCertificate)>,
     tls: UpstreamTls,
-    metrics: &GatewayMetrics,
 ) -> Option<FollowedFiles> {
-    let expiry =
-        (own.as_ref()).map(|own| CertificateExpiry::register(metrics, "upstream", &own.chain));
     let bundle = authorities.iter().map(|authorities| &authorities.file);
-    let pair = own.iter().flat_map(|own| &own.files);
+    let pair = own.iter().flat_map(|(own, _)| &own.files);
     let files: Vec<_> = bundle.chain(pair).cloned().collect();
     if files.is_empty() {
         return None;
@@ -101,12 +127,14 @@ fn upstream_files(
         let mut next = || contents.next().map(Vec::as_slice).unwrap_or_default();
         let authorities = authorities.as_ref();
         let authorities = authorities.map(|authorities| authorities.with_contents(next()));
-        let own = own.as_ref().map(|own| own.with_contents(next(), next()));
-        let (authorities, own) = (authorities.transpose()?, own.transpose()?);
-        let renewed = settings::client_tls(authorities.as_ref(), own.as_ref());
-        tls.replace(renewed.map_err(|error| error.to_string())?);
-        if let (Some(expiry), Some(own)) = (&expiry, &own) {
-            expiry.set(&own.chain);
+        let renewed = own
+            .as_ref()
+            .map(|(own, _)| own.with_contents(next(), next()));
+        let (authorities, renewed) = (authorities.transpose()?, renewed.transpose()?);
+        let made = settings::client_tls(authorities.as_ref(), renewed.as_ref());
+        tls.replace(made.map_err(|error| error.to_string())?);
+        if let Some(((_, followed), renewed)) = own.as_ref().zip(renewed) {
+            followed.set(&renewed.chain);
         }
         Ok(())
     };

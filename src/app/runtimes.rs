@@ -19,7 +19,7 @@ use tokio::{
 };
 use tower::Service;
 
-use fairgate_base::{background, clock::Clock, tasks, turns};
+use fairgate_base::{account::BytesHeld, background, clock::Clock, tasks, turns};
 use fairgate_call::{Inbound, Reply};
 use fairgate_proxy::serve::{
     Acceptor, BindError, ClientConnections, Core, CoreHandle, CoreLoad, Defence, DrainController,
@@ -61,8 +61,8 @@ pub struct CoreContext {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address is in use, or not an address of this host.
-    #[error(transparent)]
-    Bind(#[from] BindError),
+    #[error("listen.address: {0}")]
+    Bind(BindError),
     /// The operating system refuses a thread or other resources of a runtime.
     #[error("cannot start the {runtime} runtime")]
     Runtime {
@@ -191,11 +191,11 @@ impl Gateway {
             budgets: own,
         } = runtimes;
         let descriptors = raise_descriptor_limit();
-        let listener = Acceptor::bind(settings.serve.listen)?;
-        let address = listener.local_addr().map_err(|source| BindError {
-            address: settings.serve.listen,
-            source,
-        })?;
+        let listener = Acceptor::bind(settings.serve.listen).map_err(StartError::Bind)?;
+        let address = listener.local_addr();
+        let address = address
+            .map_err(BindError::at(settings.serve.listen))
+            .map_err(StartError::Bind)?;
         let mut gateway = Self {
             address,
             drain: DrainController::default(),
@@ -272,7 +272,7 @@ impl Gateway {
         listener: TcpListener,
         settings: ServeSettings,
         build: B,
-    ) -> Result<(), StartError>
+    ) -> Result<Arc<ClientConnections>, StartError>
     where
         B: FnOnce(&Clock) -> S + Send + 'static,
         S: Service<Inbound, Response = Reply, Error = Infallible> + Clone + 'static,
@@ -281,6 +281,7 @@ impl Gateway {
         let (handle, core) = Core::new();
         let connections =
             ClientConnections::new(settings.connections, settings.connections_per_address);
+        let counted = Arc::clone(&connections);
         let descriptors = raise_descriptor_limit();
         let acceptor = Acceptor::new(listener, vec![handle], connections, descriptors);
         let clock = Clock::system();
@@ -301,7 +302,8 @@ impl Gateway {
             });
             let stack = build(&clock);
             core.run(settings, defence, clock, own_phases, stack).await
-        })
+        })?;
+        Ok(counted)
     }
 
     /// Starts a thread with a runtime of its own, which is waited for when the gateway stops.
@@ -405,6 +407,18 @@ impl Gateway {
             move || connections.open(),
             move || loads.iter().map(|load| load.streams()).sum(),
         )
+    }
+
+    /// Returns a function that reads the bytes of bodies that all data cores have read ahead, and the most that one of them ever had.
+    pub fn read_ahead(&self) -> impl Fn() -> BytesHeld + Clone + use<> {
+        let loads = self.loads.clone();
+        move || {
+            let all = loads.iter().map(|load| load.read_ahead());
+            all.fold(BytesHeld::default(), |all, one| BytesHeld {
+                now: all.now + one.now,
+                most: all.most.max(one.most),
+            })
+        }
     }
 
     /// Serves until SIGTERM or SIGINT, then drains. A second signal stops it immediately.

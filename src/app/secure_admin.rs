@@ -4,7 +4,7 @@
 //! the same authentication. Its limits are lower, and one address gets only a part of the connections, so that strangers
 //! cannot keep Prometheus out.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::runtime;
@@ -21,10 +21,10 @@ use fairgate_apiserver::authorize::{Authorizer, BuiltInRules};
 use fairgate_base::clock::Clock;
 use fairgate_call::handle_refusal::HandleRefusalLayer;
 use fairgate_config::{Config, GatewayMode};
-use fairgate_observe::{GatewayMetrics, OperatorEndpoints, SecureEndpoints};
+use fairgate_observe::{GatewayMetrics, OperatorEndpoints, SecureEndpoints, catalogue};
 use fairgate_proxy::{
     auth::layer::{AuthLayer, AuthRules},
-    serve::{Acceptor, ServeSettings, tls::ServingCertificate},
+    serve::{Acceptor, BindError, ClientConnections, ServeSettings, tls::ServingCertificate},
 };
 
 /// Concurrent connections.
@@ -53,6 +53,7 @@ pub(super) struct SecureAdmin {
     serve: ServeSettings,
     rules: Arc<ArcSwap<AuthRules>>,
     authorizer: Authorizer,
+    metrics: Arc<GatewayMetrics>,
 }
 
 impl SecureAdmin {
@@ -94,6 +95,7 @@ impl SecureAdmin {
             },
             rules,
             authorizer: authorizer(config, clients, clock, metrics, control),
+            metrics: Arc::clone(metrics),
         }))
     }
 
@@ -103,21 +105,36 @@ impl SecureAdmin {
         gateway: &mut Gateway,
         endpoints: Arc<OperatorEndpoints>,
     ) -> Result<SocketAddr, ServeError> {
-        let failed = |source: io::Error| ServeError::Admin {
+        let failed = |error| ServeError::Admin {
             field: "admin.secure.address",
-            address: self.address,
-            source,
+            error,
         };
-        let listener = Acceptor::bind(self.address).map_err(|error| failed(error.source))?;
-        let address = listener.local_addr().map_err(failed)?;
+        let listener = Acceptor::bind(self.address).map_err(failed)?;
+        let address = listener.local_addr();
+        let address = address
+            .map_err(BindError::at(self.address))
+            .map_err(failed)?;
         let service = SecureEndpoints::new(endpoints, self.authorizer, gateway.control());
         let rules = self.rules;
-        gateway.serve_more(listener, self.serve, move |clock| {
+        let connections = gateway.serve_more(listener, self.serve, move |clock| {
             let auth = AuthLayer::new(rules, clock.clone());
             HandleRefusalLayer.layer(auth.layer(service))
         })?;
+        show(&connections, &self.metrics);
         Ok(address)
     }
+}
+
+/// Shows how many connections there are.
+fn show(connections: &Arc<ClientConnections>, metrics: &GatewayMetrics) {
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let number = |count: usize| count as f64;
+    let of = Arc::clone(connections);
+    metrics.observe_gauge(&catalogue::SECURE_ADMIN, move || number(of.open()));
+    let of = Arc::clone(connections);
+    metrics.observe_gauge(&catalogue::SECURE_ADMIN_PEAK, move || {
+        number(of.most_open())
+    });
 }
 
 /// Authorization of the secure admin port: by the upstream, or by the gateway itself where the API is its own.

@@ -30,6 +30,11 @@ impl SourceStatus {
             .observe_gauge(&catalogue::SOURCE_AGE, move || status.age().as_secs_f64());
     }
 
+    /// The policy in force since the start is the last good one.
+    pub(super) fn started_with_last_good(&self) {
+        self.status.started_with_last_good();
+    }
+
     /// Why the objects are out of date, if they are.
     pub(super) fn problem(&self) -> Option<String> {
         self.status.problem()

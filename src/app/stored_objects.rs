@@ -5,7 +5,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -15,6 +15,7 @@ use fairgate_apiserver::{
     Hosted,
     quota::{HostedQuota, OverQuota, Quota, scopes},
 };
+use fairgate_base::account::BytesHeld;
 use fairgate_config::{HostedQuotaConfig, ObjectQuota};
 use fairgate_objects::kind::Kind;
 use fairgate_observe::{GatewayMetrics, catalogue};
@@ -63,6 +64,7 @@ impl StoredObjects {
         kinds: Vec<&'static Kind>,
     ) -> Self {
         let quotas = hosted.quotas().clone();
+        register_bodies(metrics, hosted);
         let kinds = kinds.into_iter().filter(|kind| hosted.has(kind));
         let register = |kind: &'static Kind| {
             register_usage(metrics, store, kind);
@@ -162,6 +164,22 @@ fn set(cell: &AtomicU64, value: f64) {
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn number(count: u64) -> f64 {
     count as f64
+}
+
+/// Registers the metrics of bodies of requests in progress.
+fn register_bodies(metrics: &GatewayMetrics, hosted: &Arc<Hosted>) {
+    let held = |hosted: &Weak<Hosted>| {
+        let hosted = hosted.upgrade();
+        hosted.map_or_else(BytesHeld::default, |hosted| hosted.held_bodies())
+    };
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let number = |bytes: usize| bytes as f64;
+    let of = Arc::downgrade(hosted);
+    metrics.observe_gauge(&catalogue::HOSTED_BODIES, move || number(held(&of).now));
+    let of = Arc::downgrade(hosted);
+    metrics.observe_gauge(&catalogue::HOSTED_BODIES_PEAK, move || {
+        number(held(&of).most)
+    });
 }
 
 /// Registers what the objects of a kind take.

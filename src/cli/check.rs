@@ -8,6 +8,7 @@ use std::{
 use serde::Serialize;
 
 use super::{PolicyArgs, budgets, policy::LoadedPolicy, table};
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
         Seats,
@@ -24,7 +25,7 @@ use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat, review, 
 ///
 /// Reports all errors at once, each with file, object, field and remedy, and warns about probable
 /// mistakes: an unreachable FlowSchema, a missing priority level, a priority level with fewer seats than
-/// its largest request takes. With --budgets it reviews disruption budgets, with --admission admission
+/// its largest request takes, a certificate that has expired. With --budgets it reviews disruption budgets, with --admission admission
 /// policies, too. If the configuration is
 /// usable, it also shows the limits of each priority level in seats.
 #[derive(Debug, clap::Args)]
@@ -32,10 +33,14 @@ use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat, review, 
 Examples:
   fairgate check --config fairgate.yaml
   fairgate check --config fairgate.yaml --policies policies/
-  kubectl get flowschemas,prioritylevelconfigurations -o yaml | fairgate check --policies -
-  kubectl get poddisruptionbudgets,pods -A -o yaml | fairgate check --budgets -
+  kubectl get flowschemas,prioritylevelconfigurations -o yaml |
+      fairgate check --policies -
+  kubectl get poddisruptionbudgets,pods -A -o yaml |
+      fairgate check --budgets -
   fairgate check --admission policies/
-  kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | fairgate check --admission -
+  kubectl get -o yaml \\
+      validatingadmissionpolicies,validatingadmissionpolicybindings |
+      fairgate check --admission -
 
 Exit codes: 0 usable, possibly with warnings; 1 not usable; 2 wrong usage.")]
 pub(super) struct CheckArgs {
@@ -57,7 +62,8 @@ pub(super) struct CheckArgs {
     ///
     /// Reports what a server would refuse, with the position of errors in expressions; expressions that do
     /// not fit the kinds that they are for; policies and bindings without each other; expressions that may
-    /// cost more than they are allowed to; policies whose failure would stop a cluster. Objects of other
+    /// cost more than they are allowed to; expressions that read what only the server can set, which the gateway
+    /// judges as the server does with dry runs alone; policies whose failure would stop a cluster. Objects of other
     /// kinds are skipped.
     #[arg(long, value_name = "DIR|FILE|-")]
     admission: Vec<PathBuf>,
@@ -73,6 +79,12 @@ struct CheckReport {
     /// Whether there are no errors: a gateway would start with it.
     ok: bool,
     findings: Vec<Finding>,
+    /// What the operator may want to know, and is no problem of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hints: Vec<&'static str>,
+    /// Files of the given directories that describe no object, and are not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<PathBuf>,
     total_seats: Seats,
     /// Empty if the objects are invalid, or if only budgets are checked.
     levels: Vec<LevelSummary>,
@@ -110,6 +122,9 @@ struct LevelSummary {
     widest_request_seats: Option<Seats>,
 }
 
+/// The hint that policies are not kept.
+const NO_STATE: &str = "state.directory is not set: while the policies have errors, the gateway does not start; set it, and the gateway starts with the last good policies";
+
 pub(super) fn run(
     args: &CheckArgs,
     streams: &mut CommandStreams<'_>,
@@ -134,6 +149,8 @@ pub(super) fn run(
     };
     let mut report = CheckReport {
         ok: true,
+        hints: Vec::new(),
+        skipped: Vec::new(),
         total_seats: loaded.config.flow_control.total_seats,
         levels: policy.map(level_summaries).unwrap_or_default(),
         tenant_weight: policy.and_then(tenant_weight),
@@ -142,11 +159,21 @@ pub(super) fn run(
             // They would be about the built-in objects, which the operator has not written.
             Vec::new()
         } else {
-            loaded.findings
+            let now = Clock::system().unix_seconds();
+            let refused = loaded.config.refused_certificates(now);
+            loaded.findings.into_iter().chain(refused).collect()
         },
     };
+    if loaded.config.has_policies_to_keep() && loaded.config.state_directory.is_none() {
+        report.hints.push(NO_STATE);
+    }
+    for path in &admission {
+        let skipped = fairgate_manifest::kustomize_files(path).unwrap_or_default();
+        report.skipped.extend(skipped);
+    }
     if !admission.is_empty() {
-        let found = review(&admission, streams.input);
+        let fidelity = loaded.config.admission.fidelity;
+        let found = review(&admission, streams.input, fidelity);
         report.findings.extend(found);
     }
     if let Some(from) = &args.budgets {
@@ -170,8 +197,18 @@ pub(super) fn run(
 
 impl CheckReport {
     fn write(&self, streams: &mut CommandStreams<'_>) -> io::Result<()> {
+        for path in &self.skipped {
+            writeln!(
+                streams.err,
+                "note: {}: skipped: it is for kustomize",
+                path.display()
+            )?;
+        }
         for finding in &self.findings {
             write_finding(streams.err, finding)?;
+        }
+        for hint in &self.hints {
+            writeln!(streams.err, "hint: {hint}")?;
         }
         let errors = self.findings.iter().filter(|f| f.is_error()).count();
         let warnings = self.findings.len() - errors;

@@ -24,6 +24,11 @@ use fairgate_core::{
 };
 use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat};
 
+/// The methods of HTTP (RFC 9110, RFC 5789). Servers take others, too, but to explain one is a typing error.
+const METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
+];
+
 /// Explain how a request would be classified: its attributes, the FlowSchema that matches, and why no
 /// earlier one does.
 ///
@@ -33,9 +38,11 @@ use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  fairgate explain --as alice --as-group system:authenticated GET /api/v1/namespaces/a/pods
-  fairgate explain --as system:kube-scheduler --as-group system:authenticated \\
-      GET '/api/v1/pods?watch=true&resourceVersion=0' --config fairgate.yaml --output json
+  fairgate explain --as alice --as-group system:authenticated \\
+      GET /api/v1/namespaces/a/pods
+  fairgate explain --config fairgate.yaml --output json \\
+      --as system:kube-scheduler --as-group system:authenticated \\
+      GET '/api/v1/pods?watch=true&resourceVersion=0'
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.")]
 pub(super) struct ExplainArgs {
@@ -46,7 +53,7 @@ pub(super) struct ExplainArgs {
     #[arg(long = "as-group", value_name = "GROUP")]
     groups: Vec<String>,
     /// The HTTP method, in upper case.
-    #[arg(value_name = "METHOD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(value_name = "METHOD", value_parser = METHODS)]
     method: String,
     /// The path and query of the request, URL-encoded. Quote it for the shell: it may contain ? and &.
     #[arg(value_name = "PATH?QUERY", value_parser = target)]

@@ -42,7 +42,7 @@ Examples:
     fairgate check --config fairgate.yaml
     fairgate serve --config fairgate.yaml
   See how a request would be classified, and why:
-    fairgate explain --as alice --as-group system:authenticated GET /api/v1/pods
+    fairgate explain --as alice GET /api/v1/pods
   See what admission policies would say about objects:
     fairgate policy test -f policies/ -f deployment.yaml
 
@@ -60,11 +60,11 @@ enum Command {
 /// Overrides where policy objects are read from.
 #[derive(Clone, Debug, clap::Args)]
 struct PolicyArgs {
-    /// Read policy objects from the files in DIR, or from standard input with `-`.
+    /// Read policy objects from a file, from the files in a directory, or from standard input with `-`.
     ///
     /// YAML or JSON as kubectl prints it, lists included. The default is flowControl.policies.directory
     /// of the configuration.
-    #[arg(long, value_name = "DIR|-")]
+    #[arg(long, value_name = "FILE|DIR|-")]
     policies: Option<PathBuf>,
 }
 

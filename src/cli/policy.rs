@@ -5,11 +5,8 @@ use std::{io::Read, path::Path};
 use super::PolicyArgs;
 use fairgate_config::Config;
 use fairgate_core::{
-    apf::{
-        objects::ObjectSet,
-        policy::{Compiled, Policy, PolicySettings},
-    },
-    finding::Finding,
+    apf::policy::{Compiled, Policy, PolicySettings},
+    finding::{Finding, Severity},
 };
 use fairgate_sources::{DocumentSet, files};
 
@@ -33,11 +30,13 @@ impl LoadedPolicy {
             let configured = config.flow_control.policies.as_deref();
             configured.filter(|directory| directory.is_dir())
         });
-        let (objects, unreadable) = match from.map(|from| documents(from, input)) {
-            Some(set) => (set.objects(), set.findings),
-            None => (ObjectSet::default(), Vec::new()),
-        };
+        let set = from.map(|from| documents(from, input));
+        let is_empty =
+            (set.as_ref()).is_some_and(|set| set.documents.is_empty() && set.findings.is_empty());
+        let (objects, unreadable) =
+            set.map_or_else(Default::default, |set| (set.objects(), set.findings));
         let objects = objects.with_bootstrap(config.flow_control.bootstrap);
+        findings.extend(args.policies.as_deref().filter(|_| is_empty).map(nothing));
         let all_readable = !unreadable.iter().any(Finding::is_error);
         findings.extend(unreadable);
         let policy = match Policy::compile(&objects, &settings(&config)) {
@@ -72,11 +71,41 @@ impl LoadedPolicy {
     }
 }
 
+const STANDARD_INPUT: &str = "standard input";
+
+fn is_standard_input(from: &Path) -> bool {
+    from.as_os_str() == "-"
+}
+
 fn documents(from: &Path, input: &mut dyn Read) -> DocumentSet {
-    if from.as_os_str() == "-" {
-        files::load_from("standard input", input)
+    if is_standard_input(from) {
+        files::load_from(STANDARD_INPUT, input)
     } else {
         files::load(from)
+    }
+}
+
+/// The error that there is no object where somebody says that policies are: a command in a pipe may have failed.
+fn nothing(from: &Path) -> Finding {
+    let (origin, remedy) = if is_standard_input(from) {
+        (
+            STANDARD_INPUT.to_owned(),
+            "see whether the command before the pipe prints any",
+        )
+    } else {
+        (
+            from.display().to_string(),
+            "name a file of objects, or a directory with files *.yaml, *.yml or *.json",
+        )
+    };
+    Finding {
+        severity: Severity::Error,
+        origin,
+        kind: String::new(),
+        name: String::new(),
+        field: String::new(),
+        message: "holds no object".to_owned(),
+        remedy: remedy.to_owned(),
     }
 }
 

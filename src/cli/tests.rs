@@ -210,7 +210,7 @@ kind: Pod
     assert_eq!(report["levels"], json!([]));
     let findings = report["findings"].as_array().unwrap();
     let first = &findings[0];
-    assert_eq!(first["origin"], config.path());
+    assert_eq!(first["origin"], format!("{}, line 3", config.path()));
     assert_eq!(first["field"], "limits.connections");
     assert_eq!(first["severity"], "error");
     assert!(findings.iter().all(|f| f["remedy"] != ""), "{report}");
@@ -272,6 +272,75 @@ fn check_reports_text_that_is_not_yaml() {
         output.err
     );
     assert_eq!(output.out, "");
+}
+
+#[test]
+fn check_reads_policies_of_one_file() {
+    let objects = fs::read_to_string(shipped("config/policies/batch.yaml"));
+    let file = Scratch::new("one-file", &objects.unwrap());
+    let output = fairgate(&["check", "--policies", file.path()]);
+    assert_eq!(output.outcome, CommandOutcome::Success, "{}", output.err);
+}
+
+#[test]
+fn policies_without_any_object_are_an_error() {
+    let file = Scratch::new("no-object", "# nothing\n---\n");
+    for (input, from, message) in [
+        (
+            "",
+            "-",
+            "error: standard input: holds no object; see whether the command before the pipe prints any\n",
+        ),
+        (
+            "# nothing\n",
+            "-",
+            "error: standard input: holds no object; ",
+        ),
+        (
+            "",
+            file.path(),
+            ": holds no object; name a file of objects, or a directory with files *.yaml, *.yml or *.json\n",
+        ),
+    ] {
+        let output = fairgate_with(input, &["check", "--policies", from]);
+        assert_eq!(output.outcome, CommandOutcome::Failure, "{from}");
+        assert!(output.err.contains(message), "{}", output.err);
+    }
+}
+
+#[test]
+fn a_method_that_is_none_of_http_is_refused() {
+    for method in ["get", "FETCH", ""] {
+        let arguments = [
+            "fairgate",
+            "explain",
+            "--as",
+            "alice",
+            method,
+            "/api/v1/pods",
+        ];
+        let error = Cli::try_parse_from(arguments).unwrap_err().to_string();
+        assert!(error.contains("GET, HEAD, POST"), "{method}: {error}");
+    }
+}
+
+/// A terminal of 80 columns does not wrap a line inside of a command, which somebody is about to paste.
+#[test]
+fn commands_in_examples_fit_into_a_terminal() {
+    fn check(command: &clap::Command, seen: &mut usize) {
+        let help = command.get_after_help().map(ToString::to_string);
+        let lines = help.iter().flat_map(|help| help.lines());
+        for line in lines.filter(|line| line.starts_with("  ")) {
+            *seen += 1;
+            assert!(line.len() <= 80, "{}: {line}", command.get_name());
+        }
+        for inner in command.get_subcommands() {
+            check(inner, seen);
+        }
+    }
+    let mut seen = 0;
+    check(&Cli::command(), &mut seen);
+    assert!(seen > 20, "{seen}");
 }
 
 #[test]

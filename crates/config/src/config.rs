@@ -11,7 +11,7 @@ use fairgate_core::apf::{Seats, objects::Bootstrap, policy::Semantics};
 use fairgate_eviction::EvictionMode;
 
 use crate::{
-    admission::AdmissionConfig,
+    admission::{AdmissionConfig, AdmissionSource},
     bearer_token::BearerTokenFile,
     pem::{Authorities, CertificateAndKey},
     secret::Secret,
@@ -41,6 +41,8 @@ pub struct Config {
     pub hosted_api: HostedApiConfig,
     /// The store of those objects.
     pub store: StoreConfig,
+    /// Where the last good policies are kept for the next start; `None`: nowhere.
+    pub state_directory: Option<PathBuf>,
     /// Priority and fairness.
     pub flow_control: FlowControlConfig,
     /// Evictions of pods.
@@ -57,6 +59,20 @@ pub struct Config {
     pub drain: DrainConfig,
     /// The effective value of each key, by its path; see [`Config::restart_needed_for`].
     pub(crate) effective: BTreeMap<String, String>,
+}
+
+impl Config {
+    /// Whether policies come from a source that may have errors, or may not respond, when the gateway starts. A store of the
+    /// gateway's own has validated its objects.
+    pub fn has_policies_to_keep(&self) -> bool {
+        let flow_control = match self.mode {
+            GatewayMode::Files => self.flow_control.policies.is_some(),
+            GatewayMode::Sidecar => true,
+            GatewayMode::Standalone | GatewayMode::Overlay => false,
+        };
+        let admission = &self.admission;
+        flow_control || admission.mode.is_some() && admission.source == AdmissionSource::Files
+    }
 }
 
 /// The source of the policy objects, and what the gateway serves itself.

@@ -70,6 +70,27 @@ impl Config {
         notations.map(key).collect()
     }
 
+    /// The keys that differ in `new` and that a reload applies, in alphabetical order, each with its value here and in `new`.
+    /// Secrets have no value, and a file with changed contents has that as its value.
+    pub fn applied_by_reload(&self, new: &Self) -> Vec<(&'static str, String, String)> {
+        let value = |config: &Self, key: &str| config.effective.get(key).cloned();
+        let mut changes = Vec::new();
+        for key in APPLIED_BY_RELOAD {
+            let (before, after) = (value(self, key), value(new, key));
+            let contents = format!("{key} (content)");
+            if before != after {
+                changes.push((key, before.unwrap_or_default(), after.unwrap_or_default()));
+            } else if value(self, &contents) != value(new, &contents) {
+                changes.push((
+                    key,
+                    "the old contents".to_owned(),
+                    "the new contents".to_owned(),
+                ));
+            }
+        }
+        changes
+    }
+
     /// The keys that differ in `new` and that a reload does not apply, in alphabetical order.
     ///
     /// A file with changed contents counts as a change of its key, unless the file is followed.

@@ -12,9 +12,11 @@
 
 mod admission;
 mod bearer_token;
+mod certificate_validity;
 mod config;
 mod error;
 mod file_version;
+mod invalid_value;
 mod keys;
 mod pem;
 mod read;
@@ -25,9 +27,11 @@ mod tests;
 mod url;
 mod validate;
 mod values;
+mod without_effect;
 
 pub use admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionReads, AdmissionSource};
 pub use bearer_token::BearerTokenFile;
+pub use certificate_validity::{CertificateProblem, CertificateUse, CertificateValidity};
 pub use config::{
     AdminConfig, AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode,
     DrainConfig, EnforcementConfig, EtcdConfig, EvictionConfig, EvictionWaitConfig,

@@ -2,7 +2,8 @@
 //!
 //! The results are ready to use: every certificate parses, and a key matches its certificate.
 //!
-//! Not here: whether a chain is trusted or a certificate has expired, which each handshake verifies.
+//! Not here: whether a certificate has expired (`certificate_validity`), and whether a chain is trusted, which each handshake
+//! verifies.
 
 use std::{fmt, path::Path};
 
@@ -137,12 +138,26 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, I
 
 /// The first private key in `pem`.
 pub(super) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, InvalidValue> {
+    if is_encrypted(pem) {
+        return Err(InvalidValue::new(
+            "the private key is encrypted",
+            "decrypt it, as `openssl pkey -in FILE -out DECRYPTED` does",
+        ));
+    }
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         PemError::NoItemsFound => InvalidValue::new(
             "the file contains no private key",
             "use a PEM file with an unencrypted PKCS#8, PKCS#1 or SEC1 key",
         ),
         error => malformed(&error),
+    })
+}
+
+/// Whether the file has an encrypted key: of PKCS#8, or in the older form, which says so in a header.
+fn is_encrypted(pem: &[u8]) -> bool {
+    let mut lines = pem.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.any(|line| {
+        line == b"-----BEGIN ENCRYPTED PRIVATE KEY-----" || line == b"Proc-Type: 4,ENCRYPTED"
     })
 }
 

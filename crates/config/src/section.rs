@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fairgate_manifest::read_bounded;
+use fairgate_manifest::{read_bounded, yaml::LocatedDocument};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -28,6 +28,8 @@ pub(super) struct ConfigReader {
     file: String,
     /// The directory of the file; paths in it are relative to this directory.
     directory: PathBuf,
+    /// Where the keys stand in the file.
+    lines: LocatedDocument,
     pub(super) findings: Vec<Finding>,
     /// The effective value of each key, in Rust's debug notation, by the key's path.
     pub(super) effective: BTreeMap<String, String>,
@@ -40,6 +42,7 @@ impl ConfigReader {
         Self {
             file: file.into(),
             directory: directory.into(),
+            lines: LocatedDocument::default(),
             findings: Vec::new(),
             effective: BTreeMap::new(),
             notations: BTreeMap::new(),
@@ -64,16 +67,42 @@ impl ConfigReader {
         self.push(Severity::Warning, field, problem.into(), remedy.into());
     }
 
+    /// Reports that policies cannot be read. With the last good ones, which are kept in a state directory if `are_kept`, the
+    /// gateway can start nevertheless.
+    pub(super) fn no_policies(&mut self, field: &str, problem: String, are_kept: bool) {
+        let remedy = "create it, or check the path, which is relative to the directory of the configuration file";
+        if are_kept {
+            self.warning(field, problem, remedy);
+        } else {
+            self.error(field, problem, remedy);
+        }
+    }
+
+    /// The file is this document.
+    pub(super) fn locate(&mut self, document: LocatedDocument) {
+        self.lines = document;
+    }
+
     fn push(&mut self, severity: Severity, field: &str, problem: String, remedy: String) {
+        let origin = match self.lines.line_within(field) {
+            Some(line) => format!("{}, line {line}", self.file),
+            None => self.file.clone(),
+        };
         self.findings.push(Finding {
             severity,
-            origin: self.file.clone(),
+            origin,
             kind: String::new(),
             name: String::new(),
             field: field.to_owned(),
             message: problem,
             remedy,
         });
+    }
+
+    /// Whether the value of `field` is malformed, so that the default took its place.
+    pub(super) fn has_error(&self, field: &str) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.field == field && finding.is_error())
     }
 
     /// Whether `field`, which must be a text or a path that has been read, is set to another value than its default,

@@ -90,7 +90,7 @@ fn validate_mode(reader: &mut ConfigReader, config: &Config) {
             "grant these groups the permission in the upstream, and remove it here",
         );
     }
-    if config.mode.hosts() && config.listen.tls.is_none() {
+    if config.mode.hosts() && !is_pair_set(reader, "listen.tls") {
         reader.warning(
             "listen.tls",
             "not set: kubectl sends no credentials over plain HTTP, so nobody could change a policy",
@@ -115,7 +115,7 @@ fn validate_eviction_wait(reader: &mut ConfigReader, config: &Config) {
     }
     if wait.limit.is_zero() {
         for (field, _) in chosen.iter().filter(|(_, is_empty)| !is_empty) {
-            reader.error(
+            reader.warning(
                 field,
                 "has no effect: eviction.wait.limit is 0",
                 "set eviction.wait.limit to how long evictions may wait, or remove it",
@@ -208,9 +208,7 @@ fn validate_listen(reader: &mut ConfigReader, config: &Config) {
 /// The secure admin port needs an address and a certificate of its own, or the one that clients see.
 fn validate_secure_admin(reader: &mut ConfigReader, config: &Config) {
     let Some(secure) = &config.admin.secure else {
-        let mut findings = reader.findings.iter();
-        let is_malformed = findings.any(|finding| finding.field == "admin.secure.address");
-        if is_pair_set(reader, "admin.secure.tls") && !is_malformed {
+        if is_pair_set(reader, "admin.secure.tls") && !reader.has_error("admin.secure.address") {
             reader.error(
                 "admin.secure.tls",
                 "has no effect: admin.secure.address is not set",
@@ -314,6 +312,10 @@ fn validate_authentication(reader: &mut ConfigReader, config: &Config) {
 
 fn validate_upstream(reader: &mut ConfigReader, config: &Config) {
     let upstream = &config.upstream;
+    if reader.has_error("upstream.url") {
+        // The default in its place says nothing about what is meant.
+        return;
+    }
     if config.listen.address.to_string() == upstream.url.authority() {
         reader.error(
             "upstream.url",

@@ -10,23 +10,8 @@ use fairgate_core::go_duration::{self, GoDuration};
 use http::HeaderName;
 use serde_json::Value;
 
+pub(super) use crate::invalid_value::InvalidValue;
 use crate::{secret::Secret, url::UpstreamUrl};
-
-/// Why a value is invalid, and how to correct it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct InvalidValue {
-    pub(super) problem: String,
-    pub(super) remedy: String,
-}
-
-impl InvalidValue {
-    pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self {
-            problem: problem.into(),
-            remedy: remedy.into(),
-        }
-    }
-}
 
 /// A setting with a fixed set of values.
 pub(super) trait Keyword: Copy + PartialEq + 'static {
@@ -169,6 +154,12 @@ pub(super) fn keyword<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
             format!("write one of {}{quotes}", words.join(", ")),
         )
     })
+}
+
+/// The keyword of a value.
+pub(super) fn word<T: Keyword>(value: T) -> &'static str {
+    let found = T::WORDS.iter().find(|(_, meaning)| *meaning == value);
+    found.map_or("", |(word, _)| word)
 }
 
 /// A list of texts.

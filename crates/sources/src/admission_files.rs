@@ -110,6 +110,7 @@ fn documents(snapshot: Snapshot) -> PolicyDocuments {
             .collect(),
         findings: raw.findings,
         are_files: true,
+        are_last_good: false,
     }
 }
 

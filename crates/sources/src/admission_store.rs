@@ -64,7 +64,10 @@ impl AdmissionStore {
         move || {
             let now = clock.now();
             let mut last = lock(&last);
-            if matches!(store.health(), StoreHealth::Ready) {
+            if matches!(
+                store.health(),
+                StoreHealth::Ready | StoreHealth::ReadOnly(_)
+            ) {
                 *last = now;
             }
             let since = lock(&behind).map_or(*last, |since| since.min(*last));

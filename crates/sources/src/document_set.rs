@@ -2,6 +2,7 @@
 
 use std::{future::Future, sync::Arc};
 
+use crate::last_good::{KeptDocument, LastGoodSet};
 use fairgate_core::{
     apf::objects::{ObjectSet, ParsedDocument},
     finding::Finding,
@@ -18,9 +19,25 @@ pub struct DocumentSet {
     pub documents: Vec<Arc<ParsedDocument>>,
     /// Documents that cannot be read. With an error the whole set is invalid.
     pub findings: Vec<Finding>,
+    /// The documents as they were, if the source was asked for them.
+    pub originals: Option<Arc<Vec<KeptDocument>>>,
 }
 
 impl DocumentSet {
+    /// The documents of a set that was kept. They are validated as those of a source are.
+    pub fn of_last_good(set: LastGoodSet) -> Self {
+        let parsed = set.documents.into_iter().map(|document| {
+            let origin = format!("{} (last good)", document.origin);
+            Arc::new(ParsedDocument::parse(&origin, document.object))
+        });
+        Self {
+            documents: parsed.collect(),
+            revision: Revision(set.digest),
+            findings: Vec::new(),
+            originals: None,
+        }
+    }
+
     /// The objects of all documents; errors are among the findings of the result.
     pub fn objects(&self) -> ObjectSet {
         ObjectSet::of(self.documents.iter().map(|document| &**document))

@@ -22,6 +22,7 @@ use tokio::{sync::Notify, task, time};
 
 use crate::{
     document_set::{DocumentSet, PolicySource, Revision},
+    last_good::KeptDocument,
     logging::log_finding,
 };
 use fairgate_core::{
@@ -52,6 +53,8 @@ pub struct FileSource {
     seen: Option<Revision>,
     lengths: FileLengths,
     nudged: bool,
+    /// Whether sets have their documents as they were.
+    has_originals: bool,
 }
 
 impl FileSource {
@@ -68,6 +71,13 @@ impl FileSource {
         self
     }
 
+    /// Yields sets with their documents as they were, too.
+    #[must_use]
+    pub fn with_originals(mut self, wanted: bool) -> Self {
+        self.has_originals = wanted;
+        self
+    }
+
     fn polling(directory: impl Into<PathBuf>, period: Duration, settle: Duration) -> Self {
         Self {
             directory: directory.into(),
@@ -77,6 +87,7 @@ impl FileSource {
             seen: None,
             lengths: FileLengths::default(),
             nudged: false,
+            has_originals: false,
         }
     }
 
@@ -120,9 +131,10 @@ impl FileSource {
     /// Turns a snapshot into documents, on the blocking pool.
     async fn yielded(&mut self, snapshot: Snapshot) -> DocumentSet {
         let (revision, lengths) = (snapshot.revision.clone(), snapshot.lengths());
-        let set = match task::spawn_blocking(move || snapshot.into_set()).await {
+        let has_originals = self.has_originals;
+        let set = match task::spawn_blocking(move || snapshot.into_set(has_originals)).await {
             Ok(set) => set,
-            Err(error) => Snapshot::failed(&self.directory, &error.to_string()).into_set(),
+            Err(error) => Snapshot::failed(&self.directory, &error.to_string()).into_set(false),
         };
         self.seen = Some(revision);
         self.lengths = lengths;
@@ -160,14 +172,19 @@ impl PolicySource for FileSource {
     }
 }
 
-/// Reads `directory` once. For a caller that may block.
-pub fn load(directory: &Path) -> DocumentSet {
-    Snapshot::of(directory).into_set()
+/// Reads a file or a directory once. For a caller that may block.
+pub fn load(path: &Path) -> DocumentSet {
+    Snapshot::of_file_or_directory(path).into_set(false)
+}
+
+/// The same, with the documents as they were.
+pub fn load_with_originals(path: &Path) -> DocumentSet {
+    Snapshot::of_file_or_directory(path).into_set(true)
 }
 
 /// Reads documents from `input`, known as `name` in findings. For a caller that may block.
 pub fn load_from(name: &str, input: impl io::Read) -> DocumentSet {
-    read_from(name, input).into_set()
+    read_from(name, input).into_set(false)
 }
 
 fn read_from(name: &str, input: impl io::Read) -> Snapshot {
@@ -188,12 +205,7 @@ pub struct RawDocuments {
 
 /// Reads documents of any kind from a file or a directory. For a caller that may block.
 pub fn load_raw(path: &Path) -> RawDocuments {
-    let snapshot = if path.is_file() {
-        Snapshot::from_files(read_files(&[path.to_owned()]))
-    } else {
-        Snapshot::of(path)
-    };
-    snapshot.into_documents()
+    Snapshot::of_file_or_directory(path).into_documents()
 }
 
 /// Reads documents of any kind from `input`, known as `name` in findings. For a caller that may block.
@@ -215,6 +227,14 @@ impl Snapshot {
         match manifest_files(directory) {
             Ok(paths) => Self::from_files(read_files(&paths)),
             Err(error) => Self::failed(directory, &error.to_string()),
+        }
+    }
+
+    fn of_file_or_directory(path: &Path) -> Self {
+        if path.is_file() {
+            Self::from_files(read_files(&[path.to_owned()]))
+        } else {
+            Self::of(path)
         }
     }
 
@@ -276,12 +296,17 @@ impl Snapshot {
         }
     }
 
-    fn into_set(self) -> DocumentSet {
+    fn into_set(self, has_originals: bool) -> DocumentSet {
         let revision = self.revision.clone();
         let RawDocuments {
             documents,
             findings,
         } = self.into_documents();
+        let original = |(origin, object): &(String, Value)| KeptDocument {
+            origin: origin.clone(),
+            object: object.clone(),
+        };
+        let originals = has_originals.then(|| documents.iter().map(original).collect());
         let parsed = documents
             .into_iter()
             .map(|(origin, value)| Arc::new(ParsedDocument::parse(&origin, value)));
@@ -289,6 +314,7 @@ impl Snapshot {
             revision,
             documents: parsed.collect(),
             findings,
+            originals: originals.map(Arc::new),
         }
     }
 

@@ -10,10 +10,12 @@ mod admission_store;
 mod document_set;
 pub mod files;
 pub mod kube;
+mod last_good;
 mod logging;
 pub mod store;
 
 pub use admission_files::AdmissionFiles;
 pub use admission_store::AdmissionStore;
 pub use document_set::{DocumentSet, PolicySource, Revision};
+pub use last_good::{KeptDocument, LastGoodError, LastGoodFile, LastGoodSet, PolicyArea};
 pub use logging::log_finding;

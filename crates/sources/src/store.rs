@@ -146,6 +146,7 @@ impl StoreSource {
             revision: Revision(self.revision.to_string()),
             documents: Vec::with_capacity(self.objects.len()),
             findings: Vec::new(),
+            originals: None,
         };
         for object in self.objects.values() {
             match object {

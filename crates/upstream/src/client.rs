@@ -41,10 +41,8 @@ use tokio::time::timeout;
 use tower::Service;
 
 use crate::{
-    dial::{
-        DialError, Dialer, HttpVersion, IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS, PING_INTERVAL,
-        PING_TIMEOUT,
-    },
+    dial::{Dialer, HttpVersion, IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS, PING_INTERVAL, PING_TIMEOUT},
+    dial_error::DialError,
     endpoint::Endpoint,
 };
 use fairgate_base::socket::Socket;
@@ -73,8 +71,8 @@ pub enum ConnectionReuse {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum RequestError {
-    /// No connection: nothing has been sent.
-    #[error("cannot connect: {reason}")]
+    /// No connection: nothing has been sent. The reason is the text of a [`DialError`].
+    #[error("{reason}")]
     Connect { reason: Arc<str> },
     /// The connection was lost before the response was complete.
     #[error("connection lost: {reason}")]

@@ -4,12 +4,15 @@
 //! resolution, TCP and the TLS handshake within one time-out, and the same socket options. HTTP begins after
 //! that and is up to the caller. Proxies of the environment (`HTTPS_PROXY`) are not used.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::{TcpStream, lookup_host},
+    time::timeout,
+};
 use tokio_rustls::TlsConnector;
 
-use crate::endpoint::Endpoint;
+use crate::{dial_error::DialError, endpoint::Endpoint};
 use fairgate_base::socket::{Socket, set_up};
 
 /// How long an unused connection is kept: less than the 90 s after which an API server closes it.
@@ -40,25 +43,6 @@ impl HttpVersion {
     }
 }
 
-/// Why no connection could be opened. Nothing has been sent.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum DialError {
-    /// Resolving the name, connecting or the TLS handshake failed.
-    #[error("upstream {name}: {source}")]
-    Io {
-        /// The name of the upstream.
-        name: Arc<str>,
-        /// The error of the resolver, the connection or the handshake.
-        source: Arc<io::Error>,
-    },
-    /// It took longer than the endpoint's time-out.
-    #[error("upstream {name}: connecting took longer than timeouts.upstreamConnect")]
-    TimedOut {
-        /// The name of the upstream.
-        name: Arc<str>,
-    },
-}
-
 /// A new connection.
 #[derive(Debug)]
 pub struct Dialed {
@@ -86,26 +70,35 @@ impl Dialer {
         }
     }
 
-    /// Opens a connection.
+    /// Opens a connection. Whether that succeeded is [`Endpoint::problem`] from then on.
     ///
     /// # Errors
     ///
     /// [`DialError`].
     pub async fn dial(&self) -> Result<Dialed, DialError> {
-        let name = || Arc::clone(self.endpoint.name());
-        match timeout(self.endpoint.connect_timeout(), self.connect()).await {
-            Ok(Ok(dialed)) => Ok(dialed),
-            Ok(Err(error)) => Err(DialError::Io {
-                name: name(),
-                source: Arc::new(error),
-            }),
-            Err(_elapsed) => Err(DialError::TimedOut { name: name() }),
-        }
+        let connecting = timeout(self.endpoint.connect_timeout(), self.connect());
+        let dialed = connecting.await.unwrap_or_else(|_elapsed| {
+            let url = Arc::clone(self.endpoint.url());
+            Err(DialError::TimedOut { url })
+        });
+        self.endpoint.note(dialed.as_ref().err());
+        dialed
     }
 
-    async fn connect(&self) -> io::Result<Dialed> {
-        let stream = TcpStream::connect(self.endpoint.address()).await?;
-        set_up(&stream)?;
+    async fn connect(&self) -> Result<Dialed, DialError> {
+        let url = || Arc::clone(self.endpoint.url());
+        let addresses = lookup_host(self.endpoint.address()).await;
+        let addresses = addresses.map_err(|source| DialError::Unresolved {
+            url: url(),
+            source: Arc::new(source),
+        })?;
+        let addresses: Vec<SocketAddr> = addresses.collect();
+        let connected = TcpStream::connect(&addresses[..]).await;
+        let connected = connected.and_then(|stream| set_up(&stream).map(|()| stream));
+        let stream = connected.map_err(|source| DialError::NotConnected {
+            url: url(),
+            source: Arc::new(source),
+        })?;
         let Some(tls) = self.endpoint.tls() else {
             return Ok(Dialed {
                 socket: Socket::Plain(stream),
@@ -115,7 +108,8 @@ impl Dialer {
         // Made for each connection, so that it has the certificates of this moment.
         let stream = TlsConnector::from(tls.offering(&self.protocols))
             .connect(tls.server_name(), stream)
-            .await?;
+            .await
+            .map_err(|error| DialError::handshake(url(), &error))?;
         let chosen = stream.get_ref().1.alpn_protocol();
         let versions = [HttpVersion::Http1, HttpVersion::Http2];
         Ok(Dialed {

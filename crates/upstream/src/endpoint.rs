@@ -2,22 +2,27 @@
 
 use std::{sync::Arc, time::Duration};
 
+use arc_swap::ArcSwapOption;
 use http::{
     Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-use crate::tls::UpstreamTls;
+use crate::{dial_error::DialError, tls::UpstreamTls};
 
-/// Where the upstream is and how to secure a connection to it. Cheap to clone.
+/// Where the upstream is, how to secure a connection to it, and whether that can be opened. Cheap to clone; clones share
+/// what is known of connections.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     name: Arc<str>,
+    url: Arc<str>,
     authority: Authority,
     host: Arc<str>,
     port: u16,
     tls: Option<UpstreamTls>,
     connect_timeout: Duration,
+    /// Why the last attempt to open a connection failed.
+    failure: Arc<ArcSwapOption<DialError>>,
 }
 
 /// The default time-out of connecting: 5 s.
@@ -28,13 +33,16 @@ impl Endpoint {
     /// stands in brackets.
     pub fn new(authority: Authority, tls: Option<UpstreamTls>) -> Self {
         let default_port = if tls.is_some() { 443 } else { 80 };
+        let scheme = if tls.is_some() { "https" } else { "http" };
         Self {
             name: authority.as_str().into(),
+            url: format!("{scheme}://{authority}").into(),
             host: authority.host().trim_matches(['[', ']']).into(),
             port: authority.port_u16().unwrap_or(default_port),
             authority,
             tls,
             connect_timeout: CONNECT_TIMEOUT,
+            failure: Arc::default(),
         }
     }
 
@@ -50,6 +58,23 @@ impl Endpoint {
     /// The name in logs and errors: the authority.
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// The name in messages: scheme, host and port.
+    pub fn url(&self) -> &Arc<str> {
+        &self.url
+    }
+
+    /// Why the last attempt to open a connection failed; `None` if it succeeded, and before the first.
+    ///
+    /// Connections that are open may go on meanwhile.
+    pub fn problem(&self) -> Option<Arc<DialError>> {
+        self.failure.load_full()
+    }
+
+    /// Notes how an attempt to open a connection ended.
+    pub(crate) fn note(&self, failure: Option<&DialError>) {
+        self.failure.store(failure.cloned().map(Arc::new));
     }
 
     /// Host and port, as in `Host` and `:authority`.

@@ -15,6 +15,7 @@ pub mod access_review;
 mod cache;
 pub mod client;
 pub mod dial;
+pub mod dial_error;
 pub mod endpoint;
 pub mod kube_transport;
 pub mod lookup;

@@ -247,6 +247,12 @@ impl<L: Lookup> LookupCache<L> {
         PendingLookup(LookupState::Waiting(receiver))
     }
 
+    /// How many lookups run or wait, and the most that ever did; without those of the lane of their own.
+    pub(crate) fn pending(&self) -> [usize; 2] {
+        let turns = &self.0.turns;
+        [turns.pending(), turns.most_pending()]
+    }
+
     /// Whether nothing runs or waits.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {

@@ -66,7 +66,8 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
         );
     }
     if admission.mode.is_none() {
-        if admission.audit.file.is_some() {
+        // What hosted policies say about hosted objects is in it, too.
+        if admission.audit.file.is_some() && config.has_upstream {
             reader.warning(
                 "admission.audit.file",
                 "has no effect: admission.mode is off",
@@ -130,10 +131,10 @@ fn validate_source(reader: &mut ConfigReader, config: &Config) {
     }
     for path in &admission.files {
         if !path.exists() {
-            reader.error(
+            reader.no_policies(
                 "admission.policies.files",
                 format!("{} does not exist", path.display()),
-                "create it, or check the path, which is relative to the directory of the configuration file",
+                config.state_directory.is_some(),
             );
         }
     }

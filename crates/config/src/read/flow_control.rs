@@ -52,11 +52,10 @@ fn policies(section: &mut ConfigSection<'_>) -> Option<PathBuf> {
     let path = section.path("directory")?;
     if !path.is_dir() {
         let field = section.field("directory");
-        section.reader.error(
-            &field,
-            format!("{} is not a readable directory", path.display()),
-            "create it, or check the path, which is relative to the directory of the configuration file",
-        );
+        // Where policies come from files, there is no state directory by default.
+        let are_kept = section.reader.is_set("state.directory");
+        let problem = format!("{} is not a readable directory", path.display());
+        section.reader.no_policies(&field, problem, are_kept);
     }
     Some(path)
 }
@@ -73,6 +72,10 @@ fn hash_key(section: &mut ConfigSection<'_>) -> Option<Secret<[u8; 16]>> {
     let inline = section.get("hashKey", None, |value| match value.as_str() {
         Some("") => Ok(None),
         Some(text) => key(text).map(Some),
+        None if value.is_number() => Err(InvalidValue::new(
+            "a number, since it is not quoted",
+            "put the 32 hex digits in quotes",
+        )),
         None => Err(wrong()),
     });
     let path = section.path("hashKeyFile");

@@ -14,7 +14,7 @@ mod upstream;
 
 use std::{collections::BTreeMap, num::NonZeroU32, path::Path, time::Duration};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     config::{
@@ -24,7 +24,7 @@ use crate::{
     },
     error::ConfigError,
     section::{ConfigReader, ConfigSection},
-    validate, values,
+    validate, values, without_effect,
 };
 use fairgate_core::finding::Finding;
 use fairgate_eviction::EvictionMode;
@@ -105,7 +105,8 @@ impl Config {
         let mut config = reader.root(entries, read);
         validate::validate(&mut reader, &config);
         admission::validate(&mut reader, &config);
-        config.effective = reader.effective;
+        config.effective = std::mem::take(&mut reader.effective);
+        without_effect::report(&mut reader, &config, &defaults_like(&config));
         ConfigReading {
             config,
             findings: reader.findings,
@@ -120,9 +121,23 @@ pub(super) fn notations() -> BTreeMap<String, (String, Option<String>)> {
     reader.notations
 }
 
+/// The effective values of a configuration that sets nothing but what other defaults follow from.
+fn defaults_like(config: &Config) -> BTreeMap<String, String> {
+    let mut reader = ConfigReader::new("built-in defaults", "");
+    let entries = json!({
+        "mode": values::word(config.mode),
+        "flowControl": {"semantics": values::word(config.flow_control.semantics)},
+    });
+    let Value::Object(entries) = entries else {
+        unreachable!("it is a mapping")
+    };
+    reader.root(entries, read);
+    reader.effective
+}
+
 /// The object in a configuration file, without `apiVersion` and `kind`, which are checked.
 fn document(reader: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
-    let documents = match yaml::documents(text) {
+    let documents = match yaml::located_documents(text) {
         Ok(documents) => documents,
         Err(error) => {
             reader.error("", error.to_string(), "correct the syntax");
@@ -138,6 +153,11 @@ fn document(reader: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
             "keep one Configuration; put policy objects into flowControl.policies.directory",
         );
     }
+    let first = first.map(|mut first| {
+        let value = first.value.take();
+        reader.locate(first);
+        value
+    });
     let Some(Value::Object(mut entries)) = first else {
         reader.error(
             "",
@@ -169,11 +189,14 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
     } else {
         listen.address.to_string()
     };
+    let store = root.section("store", store::store);
+    let state_directory = root.section("state", |state| state.path("directory"));
     Config {
         mode,
         has_upstream,
         hosted_api: root.section("hostedApi", store::hosted_api),
-        store: root.section("store", store::store),
+        state_directory: state_directory.or_else(|| store::default_state(mode, &store)),
+        store,
         listen,
         authentication: root.section("authentication", |s| {
             authentication::authentication(s, mode)
@@ -195,12 +218,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         limits: root.section("limits", limits),
         timeouts: root.section("timeouts", timeouts),
         data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),
-        admin: root.section("admin", |admin| AdminConfig {
-            address: admin.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
-            hosts: admin.get("hosts", Vec::new(), values::texts),
-            secure: admin.section("secure", secure_admin),
-            top_flows: admin.ranged("topFlows", 5, &(0..=100), values::count),
-        }),
+        admin: root.section("admin", admin),
         log: root.section("log", |log| LogConfig {
             format: log.keyword("format", LogFormat::Text),
             level: log.keyword("level", LogLevel::Info),
@@ -231,6 +249,15 @@ fn listen(section: &mut ConfigSection<'_>) -> ListenConfig {
     ListenConfig {
         address: section.get("address", ([127, 0, 0, 1], 8443).into(), values::address),
         tls: section.section("tls", pem_files::certificate_and_key),
+    }
+}
+
+fn admin(section: &mut ConfigSection<'_>) -> AdminConfig {
+    AdminConfig {
+        address: section.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
+        hosts: section.get("hosts", Vec::new(), values::texts),
+        secure: section.section("secure", secure_admin),
+        top_flows: section.ranged("topFlows", 5, &(0..=100), values::count),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Reads `hostedApi` and `store`: the API of the policy objects with its quotas, and where they are stored.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use serde_json::Value;
 
 use super::{HOUR, SECOND, pem_files};
 use crate::{
-    config::{EtcdConfig, HostedApiConfig, HostedQuotaConfig, ObjectQuota, StoreConfig},
+    config::{
+        EtcdConfig, GatewayMode, HostedApiConfig, HostedQuotaConfig, ObjectQuota, StoreConfig,
+    },
     pem,
     secret::Secret,
     section::ConfigSection,
@@ -64,6 +66,14 @@ fn quota(section: &mut ConfigSection<'_>) -> HostedQuotaConfig {
 /// 0 stands for no limit.
 fn limit(written: u64) -> Option<u64> {
     (written > 0).then_some(written)
+}
+
+/// Where the last good policies are kept by default: beside the store, if the gateway has one of its own.
+pub(super) fn default_state(mode: GatewayMode, store: &StoreConfig) -> Option<PathBuf> {
+    match store {
+        StoreConfig::Local { path } if mode.hosts() => Some(path.with_file_name("state")),
+        StoreConfig::Local { .. } | StoreConfig::Etcd(_) => None,
+    }
 }
 
 pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
@@ -154,14 +164,12 @@ fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
 
 fn endpoints(value: &Value) -> Result<Vec<String>, InvalidValue> {
     let endpoints = values::texts(value)?;
-    let wrong = endpoints
-        .iter()
-        .find(|endpoint| UpstreamUrl::parse(endpoint).is_none());
+    let wrong = (endpoints.iter()).find_map(|endpoint| UpstreamUrl::parse(endpoint).err());
     match wrong {
         None => Ok(endpoints),
-        Some(endpoint) => Err(InvalidValue::new(
-            format!("{endpoint:?} is not a server URL"),
-            "write it as https://host:2379",
+        Some(InvalidValue { problem, .. }) => Err(InvalidValue::new(
+            problem,
+            "write it as https://host:2379; store.etcd.user and passwordFile have the credential",
         )),
     }
 }

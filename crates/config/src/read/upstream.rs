@@ -99,13 +99,7 @@ fn gateway_user(section: &mut ConfigSection<'_>) -> String {
 }
 
 fn url(value: &Value) -> Result<UpstreamUrl, InvalidValue> {
-    let text = values::text(value)?;
-    UpstreamUrl::parse(&text).ok_or_else(|| {
-        InvalidValue::new(
-            format!("{text:?} is not a server URL"),
-            "write it as https://host:6443, without user, path or query",
-        )
-    })
+    UpstreamUrl::parse(&values::text(value)?)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Reads configurations from text and files; every error in them is reported with its remedy.
 
+mod messages;
 mod sample;
+mod state;
 mod validation;
 
 use std::{
@@ -112,7 +114,7 @@ fn all_errors_are_reported_at_once_with_file_field_and_remedy() {
         ]
     );
     for finding in &reading.findings {
-        assert_eq!(finding.origin, "f.yaml");
+        assert_eq!(finding.origin, "f.yaml, line 1");
         assert!(!finding.remedy.is_empty(), "{finding}");
     }
     let error = reading.usable().unwrap_err().to_string();
@@ -121,7 +123,7 @@ fn all_errors_are_reported_at_once_with_file_field_and_remedy() {
         "{error}"
     );
     assert!(
-        error.contains("f.yaml: limits.streamPerConnection: unknown key; did you mean \"streamsPerConnection\"?"),
+        error.contains("f.yaml, line 1: limits.streamPerConnection: unknown key; did you mean \"streamsPerConnection\"?"),
         "{error}"
     );
     assert!(

@@ -322,6 +322,7 @@ fn waiting_evictions_need_a_limit_a_mode_and_somebody_to_wait() {
                 "eviction.wait.perBudget",
                 "eviction.wait.users",
                 "eviction.wait.groups",
+                "eviction.wait.total",
             ],
         ),
         (of(json!({"limit": "2h"})), vec!["eviction.wait.limit"]),

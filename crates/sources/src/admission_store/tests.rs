@@ -104,6 +104,7 @@ impl Published {
             fidelity: Fidelity::Completed,
             status,
             max_staleness: Some(MAX),
+            keep: None,
         };
         Self {
             clock,

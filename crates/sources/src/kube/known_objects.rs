@@ -6,6 +6,7 @@ use kube::{core::ApiResource, runtime::watcher::Event};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::last_good::KeptDocument;
 use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
@@ -23,6 +24,8 @@ pub(super) struct KnownObject {
     problems: Vec<Finding>,
     /// SHA-256 of the object as received, resource version included.
     digest: [u8; 32],
+    /// The object as received, in JSON, and its origin.
+    original: (String, Box<str>),
 }
 
 /// The objects of one kind by their names.
@@ -41,13 +44,25 @@ impl KnownObject {
     fn parse(plural: &str, object: RawObject) -> Self {
         let version = object.resource_version().unwrap_or("no version");
         let origin = format!("{plural}/{} at {version}", object.name());
-        let digest = Sha256::digest(object.object.to_string()).into();
+        let text = object.object.to_string();
+        let digest = Sha256::digest(&text).into();
         let document = ParsedDocument::parse(&origin, object.object);
         Self {
             problems: problems(&document),
             document: Arc::new(document),
             digest,
+            original: (origin, text.into()),
         }
+    }
+
+    /// The object as it was received, if it can be used.
+    pub(super) fn original(&self) -> Option<KeptDocument> {
+        let (origin, text) = &self.original;
+        self.usable()?;
+        Some(KeptDocument {
+            origin: origin.clone(),
+            object: serde_json::from_str(text).ok()?,
+        })
     }
 
     /// The document, if it can be used.

@@ -100,6 +100,8 @@ pub struct KubeSource {
     logged: Vec<String>,
     /// The warnings about objects that have been logged.
     findings: LoggedWarnings,
+    /// Whether sets have their objects as they were.
+    has_originals: bool,
 }
 
 impl fmt::Debug for KubeSource {
@@ -128,7 +130,15 @@ impl KubeSource {
             failures: 0,
             logged: Vec::new(),
             findings: LoggedWarnings::default(),
+            has_originals: false,
         }
+    }
+
+    /// Yields sets with the objects as they were, without those that cannot be used.
+    #[must_use]
+    pub fn with_originals(mut self, wanted: bool) -> Self {
+        self.has_originals = wanted;
+        self
     }
 
     /// How up to date the reported objects are.
@@ -196,16 +206,22 @@ impl KubeSource {
             revision: Revision(String::new()),
             documents: Vec::new(),
             findings: Vec::new(),
+            originals: None,
         };
+        let mut originals = Vec::new();
         let mut digest = Sha256::new();
         for object in self.objects.iter().flat_map(KnownObjects::objects) {
             digest.update(object.digest());
             set.documents.extend(object.usable().cloned());
+            if self.has_originals {
+                originals.extend(object.original());
+            }
             set.findings.extend_from_slice(object.problems());
         }
         for byte in &digest.finalize()[..8] {
             let _ = write!(set.revision.0, "{byte:02x}");
         }
+        set.originals = self.has_originals.then(|| Arc::new(originals));
         set
     }
 }

@@ -31,6 +31,8 @@ struct State {
     last: Time,
     /// Whether it has ever been in sync.
     reached: bool,
+    /// Whether the policy in force since the start is the last good one.
+    has_last_good: bool,
     /// The last failure.
     why: Option<String>,
 }
@@ -45,6 +47,7 @@ impl SyncStatus {
                 open: 0,
                 last,
                 reached: false,
+                has_last_good: false,
                 why: None,
             }),
         })
@@ -78,9 +81,16 @@ impl SyncStatus {
         let why = state.why.as_deref().unwrap_or(default);
         Some(if state.reached {
             format!("out of sync for {seconds} s: {why}; the last good policy stays in force")
+        } else if state.has_last_good {
+            format!("not reached for {seconds} s: {why}; the last good policy is in force")
         } else {
             format!("not reached for {seconds} s: {why}; the built-in objects are in force")
         })
+    }
+
+    /// The gateway has started with the last good policy, not with the built-in one.
+    pub fn started_with_last_good(&self) {
+        lock(&self.state).has_last_good = true;
     }
 
     pub(super) fn failed(&self, why: String) {

@@ -35,6 +35,8 @@ pub(crate) struct LookupTurns(Arc<Mutex<TurnState>>);
 struct TurnState {
     max_running: usize,
     max_pending: usize,
+    /// The most that ever ran or waited.
+    most_pending: usize,
     hashes: RandomState,
     strangers: LookupClass,
     others: LookupClass,
@@ -91,6 +93,7 @@ impl LookupTurns {
         Self(Arc::new(Mutex::new(TurnState {
             max_running: max_running.max(1),
             max_pending,
+            most_pending: 0,
             hashes: RandomState::new(),
             strangers: LookupClass::default(),
             others: LookupClass::default(),
@@ -114,6 +117,7 @@ impl LookupTurns {
             state.uncount(&given_up.payer, is_stranger);
         }
         state.class(is_stranger).pending += 1;
+        state.most_pending = state.most_pending.max(state.pending());
         for path in state.prefixes(&payer) {
             *state.of_path.entry(path).or_default() += 1;
         }
@@ -128,9 +132,13 @@ impl LookupTurns {
     }
 
     /// The number of lookups that run or wait.
-    #[cfg(test)]
     pub(crate) fn pending(&self) -> usize {
         lock(&self.0).pending()
+    }
+
+    /// The most that ever ran or waited at a time.
+    pub(crate) fn most_pending(&self) -> usize {
+        lock(&self.0).most_pending
     }
 }
 

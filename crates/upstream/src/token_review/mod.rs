@@ -100,13 +100,13 @@ pub enum TokenReviewError {
     #[error("too many token reviews are pending")]
     Overloaded,
     /// Out of time.
-    #[error("the token review took too long")]
+    #[error("the TokenReview took too long; check that the upstream answers")]
     TimedOut,
     /// No usable response.
-    #[error("token review: {0}")]
+    #[error("TokenReview: {0}")]
     Request(#[from] RequestError),
     /// A response that is not a `TokenReview` with a status.
-    #[error("token review: {reason}")]
+    #[error("TokenReview: {reason}")]
     Malformed { reason: Arc<str> },
     /// The runtime ended, or the transport panicked.
     #[error("the token review was abandoned")]
@@ -165,6 +165,11 @@ impl TokenReviews {
     /// What is known at `now` of the token with this digest; neither waits nor allocates.
     pub fn lookup_cached(&self, digest: &TokenDigest, now: Time) -> Option<ReviewedToken> {
         self.lookups.cached(digest, now)
+    }
+
+    /// How many reviews run or wait, and the most that ever did; without those that renew a result.
+    pub fn pending(&self) -> [usize; 2] {
+        self.lookups.pending()
     }
 
     /// The outcome of the review of `token`: of one that runs already, or else of a new one, on the account of the client's address.
@@ -235,7 +240,10 @@ impl Lookup for TokenLookup {
     }
 
     fn log_failure(&self, error: &TokenReviewError, left_out: u64) {
-        tracing::warn!(%error, left_out, "a bearer token could not be reviewed");
+        // Each request that is refused for that is told so, and logged, where it is refused.
+        if *error != TokenReviewError::Overloaded {
+            tracing::warn!(%error, left_out, "requests get 503 because a bearer token could not be reviewed");
+        }
     }
 }
 

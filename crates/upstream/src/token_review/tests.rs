@@ -458,3 +458,94 @@ async fn a_data_core_on_another_thread_gets_the_result() {
         .unwrap();
     assert_eq!(reviewed.unwrap().unwrap().user().name, "alice");
 }
+
+/// How long the upstream takes for a review in [`SlowUpstream`].
+const REVIEW: Duration = Duration::from_millis(30);
+
+/// An upstream that takes [`REVIEW`] for each review, and accepts tokens that begin with `good`.
+struct SlowUpstream;
+
+impl ReviewTransport for SlowUpstream {
+    fn post(&self, body: Bytes) -> PostFuture<'_> {
+        Box::pin(async move {
+            tokio::time::sleep(REVIEW).await;
+            let (answer, answered) = oneshot::channel();
+            let post = Post { body, answer };
+            if post.token().starts_with("good") {
+                post.accept("alice");
+            } else {
+                post.refuse();
+            }
+            answered.await.unwrap()
+        })
+    }
+}
+
+/// How many of 20 good tokens that come one after another from `good` take longer than `most`, while each of these connections sends bogus
+/// ones, `each` at a time. The time is virtual.
+async fn late_beside(flood: Vec<SocketAddr>, each: usize, good: &str, most: Duration) -> usize {
+    let (_, posts) = mpsc::unbounded_channel();
+    let scene = Scene::over(quick(), SlowUpstream, posts, Handle::current());
+    let reviews = scene.reviews.clone();
+    let review = move |token: String, from: SocketAddr| {
+        let digest = reviews.key().digest(token.as_bytes());
+        reviews.review(&BearerToken::new(token.as_bytes()).unwrap(), digest, from)
+    };
+    let mut bogus = tokio::task::JoinSet::new();
+    for from in flood {
+        for number in 0..each {
+            let review = review.clone();
+            bogus.spawn(async move {
+                for again in 0.. {
+                    if review(format!("bogus {from} {number} {again}"), from)
+                        .await
+                        .is_err()
+                    {
+                        tokio::time::sleep(Duration::from_millis(20)).await; // 429
+                    }
+                }
+            });
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut late = 0;
+    for number in 0..20 {
+        // At another moment of the reviews that run.
+        tokio::time::sleep(Duration::from_millis(30 + 7 * number)).await;
+        let port = 5000 + u16::try_from(number).unwrap();
+        let from = SocketAddr::new(good.parse().unwrap(), port);
+        let mut review = review(format!("good {number}"), from);
+        let in_time = tokio::time::timeout(most, &mut review).await;
+        let reviewed = if let Ok(reviewed) = in_time {
+            reviewed
+        } else {
+            late += 1;
+            review.await
+        };
+        assert!(reviewed.unwrap().is_ok());
+    }
+    late
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_good_token_takes_at_most_twice_its_idle_time_beside_a_flood_of_bogus_ones() {
+    let connections = |addresses: u8| -> Vec<SocketAddr> {
+        let ports = |last| (1..=6).map(move |port| SocketAddr::from(([10, 0, last, 1], port)));
+        (0..addresses).flat_map(ports).collect()
+    };
+    // A timer of tokio is late by up to a millisecond.
+    let most = |times: u32| times * (REVIEW + Duration::from_millis(1));
+    let idle = late_beside(Vec::new(), 0, "192.0.2.1", most(1)).await;
+    assert_eq!(idle, 0);
+    for (addresses, each, good, times) in [
+        (1, 100, "192.0.2.1", 2),
+        (1, 100, "10.0.0.2", 2),
+        (1, 100, "10.0.0.1", 2),
+        (20, 5, "192.0.2.1", 2),
+        // Of one of 20 networks that flood: before its first token at most 40 bogus ones (`turns`), 24 at a time.
+        (20, 5, "10.0.7.2", 3),
+    ] {
+        let late = late_beside(connections(addresses), each, good, most(times)).await;
+        assert_eq!(late, 0, "{good} beside {addresses}, {times} times");
+    }
+}

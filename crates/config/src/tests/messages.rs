@@ -1,0 +1,243 @@
+//! Messages about broken configurations, as somebody reads them who has little time: they say what is wrong, where, and what to do, and
+//! nothing that follows from it. They show no secret.
+
+use super::*;
+
+/// The findings of a file of these lines, after its first two, as `check` prints them.
+fn messages(scratch: &Scratch, lines: &str) -> Vec<String> {
+    let text = format!("apiVersion: fairgate.dev/v1alpha1\nkind: Configuration\n{lines}");
+    let reading = Config::parse("f.yaml", &scratch.0, text.as_bytes());
+    reading.findings.iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn assert_messages(scratch: &Scratch, lines: &str, expected: &[&str]) {
+    let found = messages(scratch, lines);
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|line| line.replace("DIR", &scratch.0.display().to_string()))
+        .collect();
+    assert_eq!(found, expected, "{lines}");
+}
+
+#[test]
+fn a_finding_names_the_line_of_its_key() {
+    let scratch = Scratch::new("lines");
+    assert_messages(
+        &scratch,
+        "limits:\n  # more than any\n  connections: 0\n  spoolPerAnswer: 2Gi\nlog: {colour: red}\n",
+        &[
+            "error: f.yaml, line 5: limits.connections: 0 is out of range; write a value from 1 to 1000000",
+            "error: f.yaml, line 6: limits.spoolPerAnswer: \"2Gi\" is out of range; write a value from 0 to 1Gi",
+            "error: f.yaml, line 7: log.colour: unknown key; remove it, or write one of format, level, access",
+        ],
+    );
+    // A key that is missing stands nowhere; the one above it may.
+    assert_messages(
+        &scratch,
+        "listen: {address: 127.0.0.1:1}\nupstream:\n  url: https://a\n",
+        &[
+            "error: f.yaml, line 4: upstream.caFile: not set, so the upstream's certificate cannot be verified; set it to the CA of the API server's serving certificate",
+            "error: f.yaml, line 4: upstream: the gateway has no credential for the upstream; set clientCertificate.certFile and keyFile, or tokenFile",
+        ],
+    );
+    assert_messages(
+        &scratch,
+        "mode: overlay\n",
+        &[
+            "warning: f.yaml: listen.tls: not set: kubectl sends no credentials over plain HTTP, so nobody could change a policy; set listen.tls.certFile and keyFile",
+        ],
+    );
+}
+
+#[test]
+fn a_malformed_url_is_one_error_and_its_password_stays_unread() {
+    let scratch = Scratch::new("urls");
+    let form = "write it as https://host:6443, without user, path or query";
+    for (url, problem) in [
+        (
+            "api.example.org:6443",
+            "\"api.example.org:6443\" does not begin with https:// or http://",
+        ),
+        (
+            "ftp://a",
+            "\"ftp://a\" does not begin with https:// or http://",
+        ),
+        (
+            "https:/a",
+            "\"https:/a\" does not begin with https:// or http://",
+        ),
+        ("https://", "\"https://\" is not a server URL"),
+        ("https://a b", "\"https://a b\" is not a server URL"),
+        (
+            "https://a:99999",
+            "\"https://a:99999\" has a port that is not one of 1 to 65535",
+        ),
+        (
+            "https://a/api?token=s3cret",
+            "\"https://a/api\" has a path or a query",
+        ),
+    ] {
+        // What needs https is no error of its own.
+        let lines = format!("upstream:\n  url: \"{url}\"\n  tlsServerName: a\n");
+        let expected = format!("error: f.yaml, line 4: upstream.url: {problem}; {form}");
+        assert_messages(&scratch, &lines, &[&expected]);
+    }
+    for (url, shown) in [
+        ("https://admin:s3cret@a:6443", "https://…@a:6443"),
+        ("https://admin:s3/cr@et@a:99999/x", "https://…@a:99999/x"),
+        ("admin:s3cret@a", "…@a"),
+        ("https://admin:s3?cret@a", "https://…@a"),
+        ("admin:s3://cret@a?token=s3cret", "…@a"),
+    ] {
+        let lines = format!("upstream: {{url: \"{url}\"}}\n");
+        let expected = format!(
+            "error: f.yaml, line 3: upstream.url: {shown:?} has a user or a password; remove them; \
+             upstream.clientCertificate or upstream.tokenFile is the gateway's own credential"
+        );
+        assert_messages(&scratch, &lines, &[&expected]);
+    }
+}
+
+#[test]
+fn a_hash_key_without_quotes_is_told_to_be_quoted_and_not_shown() {
+    let scratch = Scratch::new("hash-keys");
+    for digits in ["1234567890123456", "12345678901234567890123456789e12"] {
+        assert_messages(
+            &scratch,
+            &format!("flowControl:\n  hashKey: {digits}\n"),
+            &[
+                "error: f.yaml, line 4: flowControl.hashKey: a number, since it is not quoted; put the 32 hex digits in quotes",
+            ],
+        );
+    }
+    assert_messages(
+        &scratch,
+        "flowControl:\n  hashKey: 12345678901234567890123456789012\n",
+        &[
+            "error: f.yaml: document 1: flowControl.hashKey: a whole number of more than 64 bits; put it in quotes if it is text at line 4 column 12; correct the syntax",
+        ],
+    );
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_not_said_to_be_missing() {
+    let scratch = Scratch::new("certificates");
+    scratch.pki();
+    let lines = "mode: overlay\nlisten:\n  tls: {certFile: absent.crt, keyFile: leaf.key}\n";
+    assert_messages(
+        &scratch,
+        lines,
+        &[
+            "error: f.yaml, line 5: listen.tls.certFile: DIR/absent.crt cannot be read: No such file or directory (os error 2); check the path, which is relative to the directory of the configuration file, and the file's permissions",
+        ],
+    );
+}
+
+#[test]
+fn an_encrypted_key_is_told_to_be_decrypted() {
+    let scratch = Scratch::new("encrypted");
+    let old = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,7E30A5494C5F4319\n\nAAAA\n-----END EC PRIVATE KEY-----\n";
+    let new = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    scratch
+        .pki()
+        .file("old.key", old)
+        .file("new.key", new.replace('\n', "\r\n"));
+    for key in ["old.key", "new.key"] {
+        assert_messages(
+            &scratch,
+            &format!("listen:\n  tls:\n    certFile: leaf.crt\n    keyFile: {key}\n"),
+            &[&format!(
+                "error: f.yaml, line 6: listen.tls.keyFile: DIR/{key}: the private key is encrypted; decrypt it, as `openssl pkey -in FILE -out DECRYPTED` does"
+            )],
+        );
+    }
+}
+
+#[test]
+fn keys_without_effect_are_told_once_each() {
+    let scratch = Scratch::new("without-effect");
+    let warning = |line: usize, key: &str, why: &str, remedy: &str| {
+        format!("warning: f.yaml, line {line}: {key}: has no effect: {why}; {remedy}, or remove it")
+    };
+    let no_api = "only with mode: standalone and overlay the gateway";
+    for (lines, expected) in [
+        (
+            "store:\n  local:\n    path: /x\nhostedApi:\n  readerGroups: [a]\n",
+            vec![
+                warning(
+                    7,
+                    "hostedApi.readerGroups",
+                    &format!("{no_api} has an API of its own"),
+                    "set mode to standalone or overlay",
+                ),
+                warning(
+                    5,
+                    "store.local.path",
+                    &format!("{no_api} stores objects"),
+                    "set mode to standalone or overlay",
+                ),
+            ],
+        ),
+        (
+            "admission:\n  guard: true\n  fidelity: dryRun\n",
+            ["fidelity", "guard"]
+                .iter()
+                .zip([5, 4])
+                .map(|(key, line)| {
+                    warning(
+                        line,
+                        &format!("admission.{key}"),
+                        "admission.mode is off",
+                        "set admission.mode to audit or enforce",
+                    )
+                })
+                .collect(),
+        ),
+        (
+            "flowControl:\n  semantics: Compatible\n  tenantWeight: 8\n",
+            vec![warning(
+                5,
+                "flowControl.tenantWeight",
+                "flowControl.semantics is Compatible, which knows no tenants",
+                "set flowControl.semantics to Improved",
+            )],
+        ),
+        // Defaults that are written are no choice.
+        (
+            "store:\n  local: {path: \"\"}\nadmission: {guard: false}\nflowControl: {borrowingPeriod: 100ms}\n",
+            vec![],
+        ),
+    ] {
+        assert_eq!(messages(&scratch, lines), expected, "{lines}");
+    }
+}
+
+#[test]
+fn what_decides_whether_a_key_has_an_effect_is_read_as_it_is_meant() {
+    let scratch = Scratch::new("deciding-keys");
+    let refused = "authentication:\n  anonymous:\n    enabled: false\n    paths: [/x]\n";
+    let found = messages(&scratch, refused);
+    assert!(
+        found[0].contains("authentication.anonymous.paths: has no effect"),
+        "{found:?}"
+    );
+    // No paths for anonymous requests are a choice.
+    let none = "authentication:\n  anonymous:\n    enabled: true\n    paths: []\n";
+    assert_eq!(messages(&scratch, none), [""; 0]);
+    // What an error decides is not known.
+    let broken = messages(&scratch, "admission:\n  mode: enforced\n  guard: true\n");
+    assert_eq!(broken.len(), 1, "{broken:?}");
+}
+
+#[test]
+fn evictions_that_do_not_wait_may_have_groups() {
+    let scratch = Scratch::new("waits");
+    assert_messages(
+        &scratch,
+        "eviction:\n  wait:\n    limit: 0s\n    groups: [system:authenticated]\n",
+        &[
+            "warning: f.yaml, line 6: eviction.wait.groups: has no effect: eviction.wait.limit is 0; set eviction.wait.limit to how long evictions may wait, or remove it",
+        ],
+    );
+}

@@ -1,0 +1,69 @@
+//! The directory in which the last good policies are kept.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::Scratch;
+
+#[test]
+fn policies_are_kept_beside_a_store_by_default_and_else_where_the_configuration_says() {
+    let scratch = Scratch::new("state");
+    let directory = |sections: Value| scratch.read(sections).config.state_directory;
+    let beside = |name: &str| Some(scratch.0.join(name));
+    for mode in ["standalone", "overlay"] {
+        let store = json!({"mode": mode, "store": {"local": {"path": "data/own.redb"}}});
+        assert_eq!(directory(store), beside("data/state"));
+        assert_eq!(directory(json!({"mode": mode})), beside("state"));
+    }
+    for mode in ["files", "sidecar"] {
+        assert_eq!(directory(json!({"mode": mode})), None);
+        let set = json!({"mode": mode, "state": {"directory": "own"}});
+        assert_eq!(directory(set), beside("own"));
+    }
+    let etcd = json!({"mode": "overlay", "store": {"type": "etcd"}});
+    assert_eq!(directory(etcd), None);
+}
+
+#[test]
+fn a_reload_names_what_it_applies_with_both_values() {
+    let scratch = Scratch::new("applied");
+    scratch.file("tokens", "secret-one,a,1");
+    let read = |seats: u32| {
+        let sections = json!({
+            "flowControl": {"totalSeats": seats},
+            "authentication": {"tokenFile": "tokens"},
+            "dataCores": seats,
+        });
+        scratch.read(sections).config
+    };
+    let before = read(60);
+    scratch.file("tokens", "secret-two,a,1");
+    let changes = before.applied_by_reload(&read(80));
+    let seats = ("flowControl.totalSeats", "60".to_owned(), "80".to_owned());
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    assert!(changes.contains(&seats));
+    assert!(format!("{changes:?}").contains("authentication.tokenFile"));
+    assert!(!format!("{changes:?}").contains("secret"));
+    assert_eq!(read(80).applied_by_reload(&read(80)), []);
+}
+
+#[test]
+fn a_state_directory_without_policies_to_keep_is_reported() {
+    let scratch = Scratch::new("no-policies");
+    fs::create_dir(scratch.0.join("policies")).unwrap();
+    let state = json!({"directory": "state"});
+    let warnings = |mode: &str, policies: &str| {
+        let read = scratch.read(json!({
+            "mode": mode,
+            "state": state,
+            "flowControl": {"policies": {"directory": policies}},
+        }));
+        let findings = read.findings.into_iter();
+        findings.filter(|f| f.field == "state.directory").count()
+    };
+    assert_eq!(warnings("files", ""), 1);
+    assert_eq!(warnings("standalone", ""), 1);
+    assert_eq!(warnings("files", "policies"), 0);
+    assert_eq!(warnings("sidecar", ""), 0);
+}
