@@ -63,6 +63,22 @@ func schema(name, level, group string) object {
 	}
 }
 
+// admission is a policy that allows all pods, and its binding.
+const admission = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: any}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: ["*"], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: any}
+spec: {policyName: any, validationActions: [Deny]}
+`
+
 func encode(t *testing.T, objects ...object) string {
 	var texts []string
 	for _, object := range objects {
@@ -85,6 +101,8 @@ type world struct {
 	sidecar *gateway
 	// overlay hosts the policy objects, and asks the upstream who may read them.
 	overlay *gateway
+	// reviewing has the upstream review tokens.
+	reviewing *gateway
 	// panicking hosts the policy objects without an upstream.
 	panicking  *gateway
 	prometheus *prometheus
@@ -114,13 +132,23 @@ func newWorld(t *testing.T) *world {
 	}, true)
 	w.sidecar = startGateway(t, t.TempDir(), object{
 		"mode": "sidecar", "upstream": object{"url": address}, "dataCores": 1,
+		// The longest wait is a quarter of it.
+		"timeouts":    object{"request": "12s"},
 		"flowControl": object{"totalSeats": 10, "semantics": "Compatible"},
 	}, false)
-	w.overlay = startGateway(t, t.TempDir(), object{
-		"mode": "overlay", "upstream": object{"url": address}, "dataCores": 1,
+	hosting := t.TempDir()
+	write(t, hosting, admissionFile, "")
+	w.overlay = startGateway(t, hosting, object{
+		"mode": "overlay", "upstream": object{"url": address}, "dataCores": 1, "store": object{"local": object{"path": "store"}},
+		"admission": object{"mode": "audit", "policies": object{"files": []string{admissionFile}}},
+	}, false)
+	w.reviewing = startGateway(t, t.TempDir(), object{
+		"mode": "files", "upstream": object{"url": address}, "dataCores": 1,
+		"timeouts":       object{"request": "1s"},
+		"authentication": object{"tokenFile": "tokens", "tokenReview": object{"enabled": true}},
 	}, false)
 	w.panicking = startPanicking(t)
-	w.prometheus = startPrometheus(t, w.files.admin, w.sidecar.admin, w.overlay.admin, w.panicking.admin)
+	w.prometheus = startPrometheus(t, w.files.admin, w.sidecar.admin, w.overlay.admin, w.reviewing.admin, w.panicking.admin)
 	return w
 }
 
@@ -136,7 +164,14 @@ func (w *world) calm(ctx context.Context) {
 		gateway.load(ctx, 1, "mouse", "GET", "/api/v1/pods?watch=true", time.Second)
 		gateway.load(ctx, 1, "node", "GET", "/api/v1/nodes/a", 200*time.Millisecond)
 	}
+	w.reviewing.load(ctx, 1, "mouse", "GET", pods, 100*time.Millisecond)
+	// Its token is reviewed, and refused.
+	w.reviewing.load(ctx, 1, "stranger", "GET", pods, 100*time.Millisecond)
+	w.files.load(ctx, 1, "root", "POST", pods+"/one/eviction?code=429", 100*time.Millisecond)
 }
+
+// admissionFile has the admission policies of the overlay.
+const admissionFile = "admission.yaml"
 
 // storm causes everything that alerts are about, but for the loss of upstream and gateway.
 func (w *world) storm(t *testing.T, ctx context.Context) {
@@ -161,27 +196,55 @@ func (w *world) storm(t *testing.T, ctx context.Context) {
 		w.overlay.load(ctx, 1, "mouse", "GET", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"+query, 100*time.Millisecond)
 	}
 	w.panicking.load(ctx, 1, "root", "GET", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas?panic", time.Second)
+	w.files.load(ctx, 1, "root", "POST", pods+"/one/eviction?code=500", 100*time.Millisecond)
+	w.reviewing.load(ctx, 10, "mouse", "GET", pods+"?delay=1h", 0)
+	w.upstream.refusesReviews.Store(true)
+	stranded := startGateway(t, t.TempDir(), object{
+		"mode": "overlay", "upstream": object{"url": "http://" + w.upstream.address}, "dataCores": 1,
+		"store": object{"local": object{"path": filepath.Join(w.overlay.directory, "store")}},
+	}, false)
+	judging := t.TempDir()
+	write(t, judging, admissionFile, admission)
+	judge := startGateway(t, judging, object{
+		"mode": "files", "upstream": object{"url": "http://" + w.upstream.address}, "dataCores": 1,
+		"timeouts":  object{"request": "1s"},
+		"admission": object{"mode": "enforce", "policies": object{"source": "files", "files": []string{admissionFile}}},
+	}, false)
+	judge.load(ctx, 1, "root", "POST", pods, 100*time.Millisecond)
+	w.prometheus.scrape(t, append(w.prometheus.targets, stranded.admin, judge.admin)...)
+	w.files.reload(t, "kind: Nonsense")
 	certify(t, w.files.directory, 3*24*time.Hour)
 	write(t, filepath.Join(w.files.directory, "policies"), "broken.yaml", "kind: Nonsense")
+	write(t, w.overlay.directory, admissionFile, "kind: Nonsense")
 }
 
 // causes says for each alert what in the test makes it fire.
 var causes = map[string]string{
-	"FairgateDown":               "a gateway is killed",
-	"FairgateUpstreamDown":       "the upstream ends",
-	"FairgatePolicySourceStale":  "the upstream ends, from which a gateway reads its policy",
-	"FairgateVitalLevelRefuses":  "60 clients update nodes, which takes 2 s each",
-	"FairgateLevelSaturated":     "60 clients of one user list pods, which takes 0.9 s each",
-	"FairgateWaitNearLimit":      "the same; requests wait up to the limit of 1 s",
-	"FairgateFlowDominates":      "one user sends with 45 clients and another with 2, and both share the queues",
-	"FairgateUnfairLevel":        "the same",
-	"FairgateExemptShare":        "15 clients of system:masters list pods, which takes 1 s each",
-	"FairgateRetryAmplification": "20 clients repeat requests at once that a level without queues refuses",
-	"FairgatePolicyRefused":      "a broken file is put into the directory of policies",
-	"FairgateCertificateExpires": "the certificate is replaced by one for three days",
-	"FairgateWatchesNearLimit":   "12 watches where 10 are allowed",
-	"FairgateSlowReaders":        "4 clients read nothing of responses of 100 MB",
-	"FairgatePanics":             "a gateway built for tests panics on request",
+	"FairgateAbsent":                 "Prometheus has no targets any more",
+	"FairgateDown":                   "a gateway is killed",
+	"FairgateUpstreamDown":           "the upstream ends",
+	"FairgatePolicySourceStale":      "the upstream ends, from which a gateway reads its policy",
+	"FairgateVitalLevelRefuses":      "60 clients update nodes, which takes 2 s each",
+	"FairgateLevelSaturated":         "60 clients of one user list pods, which takes 0.9 s each",
+	"FairgateWaitNearLimit":          "the same; requests wait up to the limit of 1 s",
+	"FairgateFlowDominates":          "one user sends with 45 clients and another with 2, and both share the queues",
+	"FairgateUnfairLevel":            "the same",
+	"FairgateBystandersWait":         "the same",
+	"FairgateExemptShare":            "15 clients of system:masters list pods, which takes 1 s each",
+	"FairgateRetryAmplification":     "20 clients repeat requests at once that a level without queues refuses",
+	"FairgatePolicyRefused":          "a broken file is put into the directory of policies",
+	"FairgateAdmissionPoliciesStale": "a broken file takes the place of the admission policies",
+	"FairgateCertificateExpires":     "the certificate is replaced by one for three days",
+	"FairgateWatchesNearLimit":       "12 watches where 10 are allowed",
+	"FairgateSlowReaders":            "4 clients read nothing of responses of 100 MB",
+	"FairgateUpstreamTimeouts":       "10 clients of a gateway whose requests may take 1 s ask for what takes an hour",
+	"FairgateTokenReviewsFail":       "the upstream refuses to review tokens, of which one is unknown to a gateway",
+	"FairgateServerErrors":           "a gateway built for tests panics on request",
+	"FairgateStoreDown":              "a gateway has the store of another one, which has locked it",
+	"FairgateReloadRefused":          "the configuration is replaced by a broken one and reloaded",
+	"FairgateAdmissionFails":         "pods are created, for which there is a policy, and the upstream has no discovery",
+	"FairgateEvictionsFail":          "the upstream answers evictions with 500",
+	"FairgatePanics":                 "a gateway built for tests panics on request",
 }
 
 func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
@@ -235,9 +298,10 @@ func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
 	}
 	loss := []string{"FairgateUpstreamDown", "FairgatePolicySourceStale", "FairgateDown"}
 	others := slices.DeleteFunc(slices.Clone(expected), func(name string) bool {
-		return slices.Contains(loss, name)
+		return slices.Contains(loss, name) || name == "FairgateAbsent"
 	})
 	w.wait(t, firesWithin, follow(others...))
+	w.pasteRunbooks(t, others...)
 	if directory := os.Getenv("FAIRGATE_PICTURES"); directory != "" {
 		w.prometheus.draw(t, directory, start)
 	}
@@ -245,12 +309,16 @@ func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
 	// The one that needs no upstream: what the loss of that does to the others is to be seen.
 	w.panicking.kill()
 	w.wait(t, firesWithin, follow(loss...))
+	w.pasteRunbooks(t, loss...)
+	w.prometheus.scrape(t)
+	w.wait(t, firesWithin, follow("FairgateAbsent"))
+	w.pasteRunbooks(t, "FairgateAbsent")
 	if known := slices.Sorted(maps.Keys(causes)); !slices.Equal(known, slices.Sorted(slices.Values(expected))) {
 		t.Errorf("the alerts are %v, and there are causes of %v", expected, known)
 	}
 	for _, name := range expected {
 		if at, did := fired[name]; did {
-			t.Logf("%-28s fired after %3d evaluations: %s", name, at.evaluations, causes[name])
+			t.Logf("%-31s fired after %3d evaluations: %s", name, at.evaluations, causes[name])
 			measured(t, name+" fired after", at.after.Seconds(), "s")
 		} else {
 			t.Errorf("%s did not fire", name)
@@ -362,7 +430,7 @@ func TestEveryAlertHasARunbookAndEveryRunbookAnAlert(t *testing.T) {
 	if !slices.Equal(names, pages) {
 		t.Errorf("alerts and runbooks differ: %v, %v", names, pages)
 	}
-	if runbooks := match(t, "alerts.yaml", `runbook: docs/runbooks/(\S+)\.md`); !slices.Equal(runbooks, alerts(t)) {
+	if runbooks := match(t, "alerts.yaml", `runbook_url: '.*/docs/runbooks" }}/(\S+)\.md'`); !slices.Equal(runbooks, alerts(t)) {
 		t.Errorf("the annotations name %v", runbooks)
 	}
 }

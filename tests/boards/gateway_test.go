@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -70,7 +71,9 @@ func startProgram(t *testing.T, directory string, config object, secure bool, co
 	config["apiVersion"], config["kind"] = "fairgate.dev/v1alpha1", "Configuration"
 	config["listen"] = listen
 	config["admin"] = object{"address": "127.0.0.1:0"}
-	config["authentication"] = object{"tokenFile": "tokens"}
+	if config["authentication"] == nil {
+		config["authentication"] = object{"tokenFile": "tokens"}
+	}
 	text, err := json.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +122,14 @@ func startProgram(t *testing.T, directory string, config object, secure bool, co
 		MaxIdleConnsPerHost: 200,
 	}}
 	return g
+}
+
+// reload has it read this configuration.
+func (g *gateway) reload(t *testing.T, text string) {
+	write(t, g.directory, "fairgate.yaml", text)
+	if err := g.process.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (g *gateway) kill() {

@@ -19,14 +19,38 @@ import (
 )
 
 // A prometheus is a process of Prometheus that scrapes gateways every two seconds.
-type prometheus struct{ url string }
+type prometheus struct {
+	url string
+	// discovery is the directory of the file that names the targets.
+	discovery string
+	targets   []string
+}
 
 // startPrometheus starts it with the rules and alerts of config/prometheus, made faster.
 func startPrometheus(t *testing.T, targets ...string) *prometheus {
-	return startPrometheusWith(t, object{
-		"job_name":       "fairgate",
-		"static_configs": []object{{"targets": targets}},
+	discovery := t.TempDir()
+	p := &prometheus{discovery: discovery}
+	p.scrape(t, targets...)
+	started := startPrometheusWith(t, object{
+		"job_name":        "fairgate",
+		"file_sd_configs": []object{{"files": []string{filepath.Join(discovery, "targets.json")}, "refresh_interval": "1s"}},
 	})
+	p.url = started.url
+	return p
+}
+
+// scrape has it scrape these targets, and no others, from now on.
+func (p *prometheus) scrape(t *testing.T, targets ...string) {
+	p.targets = targets
+	groups := []object{}
+	if len(targets) > 0 {
+		groups = append(groups, object{"targets": targets})
+	}
+	text, err := json.Marshal(groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, p.discovery, "targets.json", string(text))
 }
 
 // startPrometheusWith does so with one scrape job.
@@ -86,17 +110,17 @@ func startPrometheusWith(t *testing.T, job object) *prometheus {
 }
 
 // faster returns rules with ranges of 10 s that wait for 5 s. A gateway has to be away for 20 s: scrapes that fail while the
-// machine stands still are no outage.
+// machine stands still are no outage, nor is the time until Prometheus has read its targets.
 func faster(t *testing.T, path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	down := regexp.MustCompile(`(alert: FairgateDown\n(?:.*\n)*?        for: )2m\n`)
-	if filepath.Base(path) == "alerts.yaml" && len(down.FindAllString(string(text), -1)) != 1 {
-		t.Fatalf("%s has no FairgateDown that waits for 2m", path)
+	away := regexp.MustCompile(`(alert: Fairgate(?:Absent|Down)\n(?:.*\n)*?        for: )[25]m\n`)
+	if filepath.Base(path) == "alerts.yaml" && len(away.FindAllString(string(text), -1)) != 2 {
+		t.Fatalf("%s has no FairgateAbsent and FairgateDown that wait for minutes", path)
 	}
-	quick := down.ReplaceAllString(string(text), "${1}20s\n")
+	quick := away.ReplaceAllString(string(text), "${1}20s\n")
 	quick = regexp.MustCompile(`\[\d+m\]`).ReplaceAllString(quick, "[10s]")
 	quick = regexp.MustCompile(`(?m)for: [1-9]\d*m$`).ReplaceAllString(quick, "for: 5s")
 	quick = strings.Replace(quick, "} > 300", "} > 5", 1)

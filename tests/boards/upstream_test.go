@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -20,6 +21,8 @@ type upstream struct {
 	server  *http.Server
 	// flowSchemas and levels are the items of the lists that a sidecar follows.
 	flowSchemas, levels string
+	// refusesReviews says whether it refuses to review tokens.
+	refusesReviews atomic.Bool
 }
 
 func startUpstream(t *testing.T, flowSchemas, levels string) *upstream {
@@ -66,6 +69,10 @@ func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/apis/flowcontrol.apiserver.k8s.io" {
 		version := `{"groupVersion": "flowcontrol.apiserver.k8s.io/v1", "version": "v1"}`
 		fmt.Fprintf(w, `{"kind": "APIGroup", "apiVersion": "v1", "name": "flowcontrol.apiserver.k8s.io", "versions": [%s], "preferredVersion": %s}`, version, version)
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/tokenreviews") && u.refusesReviews.Load() {
+		w.WriteHeader(http.StatusForbidden)
 		return
 	}
 	if strings.HasSuffix(r.URL.Path, "reviews") {
