@@ -43,6 +43,7 @@ mod ignored_policies;
 mod noise;
 mod params;
 mod policies;
+mod policy_files;
 mod resets;
 mod seats;
 mod slow_readers;
@@ -88,6 +89,7 @@ fn attacks() -> Vec<Attack> {
         burst::ATTACKS,
         noise::ATTACKS,
         policies::ATTACKS,
+        policy_files::ATTACKS,
         ignored_policies::ATTACKS,
         derived_fields::ATTACKS,
         params::ATTACKS,

@@ -36,14 +36,26 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "unfinished-bodies-drip",
         point: "27.2.3",
-        about: "400 POSTs of 1000 bytes, a byte a second, over HTTP/1 and HTTP/2",
-        play: drip,
+        about: "400 POSTs of 1000 bytes, a byte a second, over HTTP/1 and HTTP/2, by one user",
+        play: || drip(1),
+    },
+    Attack {
+        name: "unfinished-bodies-drip-users",
+        point: "27.2.3",
+        about: "the same by 20 users",
+        play: || drip(USERS),
     },
     Attack {
         name: "unfinished-bodies-long",
         point: "27.2.3",
-        about: "60 POSTs of 100 KiB, a byte a second: each holds a seat until others need it",
-        play: long,
+        about: "60 POSTs of 100 KiB, a byte a second, by one user: each holds a seat until others need it",
+        play: || long(1),
+    },
+    Attack {
+        name: "unfinished-bodies-long-users",
+        point: "27.2.3",
+        about: "the same by 20 users",
+        play: || long(USERS),
     },
     Attack {
         name: "queued-bodies",
@@ -59,6 +71,19 @@ const OPEN: Duration = ms(1200);
 const LASTS: Duration = ms(10_000);
 const USERS: usize = 20;
 const AT_ONCE: usize = 10;
+/// The budget of requests without a seat whose bodies have not arrived (`limits.unfinishedBodyBytes`), and what each takes at least.
+const AWAITED: u64 = 32 << 20;
+const AWAITED_EACH: u64 = 2 << 10;
+const AWAITED_METRICS: (&str, &str) = (
+    "fairgate_awaited_body_bytes",
+    "fairgate_awaited_body_peak_bytes",
+);
+/// What a core may read ahead of bodies, and of one of them at a time.
+const READ_AHEAD: u64 = (64 << 20) + (1 << 20);
+const READ_AHEAD_METRICS: (&str, &str) = (
+    "fairgate_read_ahead_bytes",
+    "fairgate_read_ahead_peak_bytes",
+);
 
 /// The others are neighbours in the attackers' level.
 fn scene() -> Scene {
@@ -93,16 +118,17 @@ async fn watch_seats(scene: &Scene, goal: &Goal) -> Found {
     Found { most_seats }
 }
 
-fn checked(mut played: Played<Found>, most_allowed: Option<u32>) -> Outcome {
+/// The seats that the others use at a time.
+const OTHERS: u32 = 6;
+
+fn checked(mut played: Played<Found>, most_allowed: u32) -> Outcome {
     played.check_other_clients();
     let most = played.found.most_seats;
-    if let Some(allowed) = most_allowed {
-        played.outcome.check(
-            format!("at most {allowed} seats are held, which the others need"),
-            most <= f64::from(allowed),
-            format!("{most} were"),
-        );
-    }
+    played.outcome.check(
+        format!("at most {most_allowed} seats are held, which the others need"),
+        most <= f64::from(most_allowed),
+        format!("{most} were"),
+    );
     let begun = played.scene.upstream.attackers().begun;
     played.outcome.check(
         "nothing of the attackers executes upstream",
@@ -123,18 +149,18 @@ fn aborted() -> Outcome {
         let attack = abort_http2(scene, &goal, ATTACKER.to_owned(), 20);
         tokio::join!(watch_seats(scene, &goal), attack).0
     });
-    let limit = 32 << 20;
-    let metrics = (
-        "fairgate_awaited_body_bytes",
-        "fairgate_awaited_body_peak_bytes",
-    );
-    played.budget_is_kept(metrics, limit, 1);
-    // Others use up to 6 at a time.
-    checked(played, Some(6))
+    awaited_bodies_are_counted(&mut played, 20);
+    checked(played, OTHERS)
+}
+
+/// All `requests` waited for their bodies at a time, nearly, and what they took was counted.
+fn awaited_bodies_are_counted(played: &mut Played<Found>, requests: usize) {
+    let least = requests as u64 * AWAITED_EACH * 3 / 4;
+    played.budget_is_kept(AWAITED_METRICS, AWAITED, least);
 }
 
 fn many_users() -> Outcome {
-    let played = scene().play(async |scene| {
+    let mut played = scene().play(async |scene| {
         let goal = scene.goal(LASTS);
         let http2 =
             (0..USERS / 2).map(|number| abort_http2(scene, &goal, attacker(number), AT_ONCE));
@@ -146,24 +172,28 @@ fn many_users() -> Outcome {
         };
         tokio::join!(watch_seats(scene, &goal), attacks).0
     });
-    checked(played, Some(6))
+    awaited_bodies_are_counted(&mut played, USERS * AT_ONCE);
+    checked(played, OTHERS)
 }
 
-fn drip() -> Outcome {
-    let played = scene().play(async |scene| {
+fn drip(users: usize) -> Outcome {
+    const HTTP2: usize = 10;
+    const HTTP1: usize = 200;
+    let mut played = scene().play(async |scene| {
         let goal = scene.goal(4 * LASTS);
-        let http2 = drip_http2(scene, &goal, 10, 1000);
-        let http1 = drip_http1(scene, &goal, 200);
+        let http2 = drip_http2(scene, &goal, (users, HTTP2), 1000);
+        let http1 = drip_http1(scene, &goal, (users, HTTP1));
         let (found, ..) = tokio::join!(watch_seats(scene, &goal), http2, http1);
         found
     });
-    checked(played, Some(6))
+    awaited_bodies_are_counted(&mut played, HTTP2 * STREAMS + HTTP1);
+    checked(played, OTHERS)
 }
 
-fn long() -> Outcome {
+fn long(users: usize) -> Outcome {
     let mut played = scene().play(async |scene| {
         let goal = scene.goal(LASTS);
-        let attack = drip_http2(scene, &goal, 3, 100 << 10);
+        let attack = drip_http2(scene, &goal, (users, 3), 100 << 10);
         tokio::join!(watch_seats(scene, &goal), attack).0
     });
     let [late] = played.rises(["fairgate_late_bodies_total"]);
@@ -172,7 +202,9 @@ fn long() -> Outcome {
         late > 0.0,
         "none was",
     );
-    checked(played, None)
+    // What has come of the bodies of those that wait for a seat.
+    played.budget_is_kept(READ_AHEAD_METRICS, READ_AHEAD, 8);
+    checked(played, ATTACKED_SEATS)
 }
 
 /// Bodies of requests that wait in the queues of their level. The others are in another one.
@@ -215,6 +247,7 @@ fn queued() -> Outcome {
         format!("at most {most}"),
     );
     played.outcome.note(format!("at most {most} waited"));
+    played.budget_is_kept(READ_AHEAD_METRICS, READ_AHEAD, READ_AHEAD / 8);
     played.report_memory(MEMORY);
     played.outcome
 }
@@ -269,11 +302,18 @@ fn begin_http1(scene: &Scene, user: &str, length: usize) -> io::Result<TcpStream
     Ok(stream)
 }
 
-/// Sends a byte of each of 20 requests on each connection every second, and begins anew when the gateway has ended them.
-async fn drip_http2(scene: &Scene, goal: &Goal, connections: usize, length: usize) {
-    const STREAMS: usize = 20;
-    let each = (0..connections).map(|number| async move {
-        let user = attacker(number % USERS);
+/// Requests on one connection.
+const STREAMS: usize = 20;
+
+/// Sends a byte of each of [`STREAMS`] requests, by so many users in turn, on each connection every second, and begins anew when the
+/// gateway has ended them.
+async fn drip_http2(
+    scene: &Scene,
+    goal: &Goal,
+    (users, connections): (usize, usize),
+    length: usize,
+) {
+    let each = (0..connections).map(|_| async move {
         while goal.is_open() {
             let opened = RawConnection::open(scene.gateway.address, &[]).await;
             let Ok(mut connection) = opened else {
@@ -281,7 +321,8 @@ async fn drip_http2(scene: &Scene, goal: &Goal, connections: usize, length: usiz
                 continue;
             };
             let streams: Vec<u32> = (0..STREAMS).map(|_| connection.stream()).collect();
-            for stream in &streams {
+            for (number, stream) in streams.iter().enumerate() {
+                let user = attacker(number % users);
                 let _ = connection.send(&unfinished(*stream, &user, length)).await;
             }
             let has_all = |answers: u64| answers >= STREAMS as u64;
@@ -299,7 +340,7 @@ async fn drip_http2(scene: &Scene, goal: &Goal, connections: usize, length: usiz
     futures_util::future::join_all(each).await;
 }
 
-async fn drip_http1(scene: &Scene, goal: &Goal, connections: usize) {
+async fn drip_http1(scene: &Scene, goal: &Goal, (users, connections): (usize, usize)) {
     let mut open: Vec<Option<TcpStream>> = (0..connections).map(|_| None).collect();
     while goal.is_open() {
         for (number, one) in open.iter_mut().enumerate() {
@@ -307,7 +348,7 @@ async fn drip_http1(scene: &Scene, goal: &Goal, connections: usize) {
                 .as_mut()
                 .is_none_or(|stream| stream.write_all(b"x").is_err());
             if is_over {
-                *one = begin_http1(scene, &attacker(number % USERS), 1000).ok();
+                *one = begin_http1(scene, &attacker(number % users), 1000).ok();
             }
         }
         pause(goal, ms(1000)).await;

@@ -56,8 +56,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// Budgets of one namespace: with many values, with many terms, and others.
+/// Budgets of one namespace: compared with each pod, with many values, with many terms, and others.
 struct Budgets {
+    compared: usize,
     with_values: usize,
     values: usize,
     with_terms: usize,
@@ -65,7 +66,12 @@ struct Budgets {
     short: usize,
 }
 
+/// The terms of a selector that is compared with each pod and selects none. All such budgets of a namespace are within the limit of
+/// `eviction.selectorTerms`, which is 100 000.
+const COMPARED_TERMS: usize = 1_900;
+
 const LARGE: Budgets = Budgets {
+    compared: 40,
     with_values: 60,
     values: 15_000,
     with_terms: 10,
@@ -80,14 +86,17 @@ const FEWER: Budgets = Budgets {
     ..LARGE
 };
 const SMALLER: Budgets = Budgets {
+    compared: 8,
     with_values: 3,
     values: 5_000,
     with_terms: 1,
     terms: 9_000,
     short: 4,
 };
-/// Look-ups of one slice of the controller.
-const SLICE: usize = 4_096;
+/// Labels of each pod, which are looked up in each selector that it is compared with.
+const LABELS: usize = 1_000;
+/// Look-ups of one slice of the controller: two halves, each with one pod and one budget more, and what it takes to find budgets.
+const OF_A_SLICE: usize = 4_096 + 2 * LABELS + 200;
 /// How many budgets the victim creates.
 const OWN: usize = 10;
 const CLIENTS: usize = 20;
@@ -126,7 +135,7 @@ fn play(
         "hostedApi": {"quota": {"podDisruptionBudgets": {"objects": 0, "bytes": 0}}},
     });
     let namespaces = (0..tenants).map(namespace).chain(["v".to_owned()]);
-    let scene = own_work::scene_with_pods(&config, tenants, namespaces);
+    let scene = own_work::scene_with_pods(&config, tenants, namespaces, LABELS);
     let created: usize = (0..tenants)
         .map(|tenant| budgets.create(scene.gateway.address, &namespace(tenant)))
         .sum();
@@ -138,7 +147,7 @@ fn play(
     };
     let played = scene
         .play(async |scene| attack(scene, clients, move |number| patch(number, tenants)).await);
-    checked(played, created, budgets)
+    checked(played, created)
 }
 
 /// Plays the attack. Meanwhile the victim creates budgets, and the gateway is probed.
@@ -184,8 +193,8 @@ async fn attack(
     }
 }
 
-fn checked(mut played: Played<Found>, created: usize, budgets: &Budgets) -> Outcome {
-    let of_a_slice = SLICE + budgets.look_ups_of_a_pair();
+fn checked(mut played: Played<Found>, created: usize) -> Outcome {
+    objects_are_counted(&mut played, created);
     own_work::check_work(&mut played, 512 << 20, |found| {
         (&found.responses, &found.probes)
     });
@@ -202,8 +211,8 @@ fn checked(mut played: Played<Found>, created: usize, budgets: &Budgets) -> Outc
         format!("{computed}: {}", failure.clone().unwrap_or_default()),
     );
     outcome.check(
-        format!("no slice of the controller has more than {of_a_slice} look-ups"),
-        longest <= f64::from(u32::try_from(of_a_slice).unwrap()),
+        format!("no slice of the controller has more than {OF_A_SLICE} look-ups"),
+        longest <= f64::from(u32::try_from(OF_A_SLICE).unwrap()),
         format!("{longest}"),
     );
     outcome.note(format!(
@@ -212,12 +221,39 @@ fn checked(mut played: Played<Found>, created: usize, budgets: &Budgets) -> Outc
     played.outcome
 }
 
-impl Budgets {
-    /// Look-ups of one pod with one of them, at most.
-    fn look_ups_of_a_pair(&self) -> usize {
-        2 * self.terms + 1_000
-    }
+/// However often objects change, as many are held, and as long ones: budgets, those that the victim creates besides, and the pods of
+/// the upstream.
+fn objects_are_counted(played: &mut Played<Found>, created: usize) {
+    /// What a budget of the victim takes, and what its status or an annotation adds to one of the attackers'.
+    const OWN_BYTES: usize = 2_000;
+    const ADDED: usize = 500;
+    const BYTES: &str = "fairgate_hosted_object_bytes{resource=\"poddisruptionbudgets.policy\"}";
+    let all = &played.metrics[1];
+    let held = ["budgets", "pods"].map(|of| all.value(&format!("fairgate_disruption_{of}")));
+    let pods = played.scene.upstream.pods().number();
+    let [before, after] = [0, 1].map(|at: usize| played.metrics[at].about(&[BYTES]));
+    let (grown, allowed) = (after - before, OWN * OWN_BYTES + created * ADDED);
+    let real = |count: usize| f64::from(u32::try_from(count).unwrap());
+    played.outcome.check(
+        format!(
+            "the controller holds {created} to {} budgets and {pods} pods",
+            created + OWN
+        ),
+        (real(created)..=real(created + OWN)).contains(&held[0])
+            && (real(pods)..=real(pods)).contains(&held[1]),
+        format!("{held:?}"),
+    );
+    played.outcome.check(
+        format!("hosted budgets take at most {allowed} bytes more than before"),
+        before > 0.0 && grown <= real(allowed),
+        format!("{grown}, of {before}"),
+    );
+    played
+        .outcome
+        .note(format!("hosted budgets: {before} bytes, and {grown} more"));
+}
 
+impl Budgets {
     /// Creates them in a namespace. Returns how many there are.
     fn create(&self, address: SocketAddr, namespace: &str) -> usize {
         let values: Vec<_> = (0..self.values)
@@ -228,7 +264,13 @@ impl Budgets {
             .map(|number| json!({"key": format!("k{number}"), "operator": "DoesNotExist"}));
         let terms = json!(terms.collect::<Vec<_>>());
         let short = json!([{"key": "app", "operator": "In", "values": ["v1"]}]);
+        let none = (0..COMPARED_TERMS - 2)
+            .map(|number| json!({"key": format!("k{number}"), "operator": "DoesNotExist"}))
+            .chain([json!({"key": "app", "operator": "NotIn", "values": ["v1"]})]);
+        let none = json!(none.collect::<Vec<_>>());
         let all = [
+            // The oldest: within the limit.
+            (self.compared, &none),
             (self.with_values, &values),
             (self.with_terms, &terms),
             (self.short, &short),
@@ -239,7 +281,10 @@ impl Budgets {
         let mut created = 0;
         for (number, selector) in all.enumerate() {
             let budget = budget(
-                &format!("large-{number}"),
+                &match number.checked_sub(self.compared) {
+                    None => format!("compared-{number}"),
+                    Some(number) => format!("large-{number}"),
+                },
                 &json!({"matchExpressions": selector}),
                 1,
             );

@@ -8,17 +8,25 @@ use serde_json::{Map, Value, json};
 use crate::{
     Attack,
     hard_bodies::{JSON, LONGEST},
-    hostile::HostileRequest,
-    policies::{CLIENTS, cheap, end, median, policy, scene},
+    hostile::{HostileClients, HostileRequest},
+    policies::{BY_USERS, CLIENTS, TWENTY, cheap, end, median, policy, scene_with},
     report::Outcome,
 };
 
-pub(crate) const ATTACKS: &[Attack] = &[Attack {
-    name: "policy-derived",
-    point: "policies",
-    about: "64 clients write pods and claims of which policies see many more fields than the bodies have",
-    play: || median(play),
-}];
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "policy-derived",
+        point: "policies",
+        about: "64 clients write pods and claims of which policies see many more fields than the bodies have",
+        play: || median(|| play(CLIENTS)),
+    },
+    Attack {
+        name: "policy-derived-users",
+        point: "policies",
+        about: BY_USERS,
+        play: || median(|| play(TWENTY)),
+    },
+];
 
 const PODS: &str = "/api/v1/namespaces/a/pods";
 const CLAIMS: &str = "/api/v1/namespaces/a/persistentvolumeclaims";
@@ -26,7 +34,7 @@ const CLAIMS: &str = "/api/v1/namespaces/a/persistentvolumeclaims";
 /// How many requirements the selectors of a pod may get from its labels.
 const REQUIREMENTS: usize = 1_000;
 
-fn play() -> Outcome {
+fn play(clients: HostileClients) -> Outcome {
     /// Resident memory: the bodies of both cores (twice 64 MiB) and as many copies on their way, two bodies that are
     /// being judged, decoded at up to 48 times their size.
     const MEMORY: u64 = (2 * 128 + 2 * 48 * 3) << 20;
@@ -39,7 +47,8 @@ fn play() -> Outcome {
     let of_claims =
         ["!has(object.spec.dataSourceRef) || object.spec.dataSourceRef.name != 'denied'"];
     policies.push_str(&policy("claims", "", "persistentvolumeclaims", &of_claims));
-    let played = scene(policies).play(async |scene| CLIENTS.attack(scene, requests()).await);
+    let scene = scene_with(policies, clients.users);
+    let played = scene.play(async |scene| clients.attack(scene, requests()).await);
     let [created, invalid] = [201, 400].map(|code| played.found.with_code(code));
     let mut outcome = end(played, MEMORY);
     outcome.check(

@@ -46,6 +46,8 @@ const STREAMS: usize = 50;
 const OWN: &str = "v";
 /// Evictions that were granted after a wait.
 const GRANTED_WAITS: &str = "fairgate_eviction_wait_duration_seconds_count{outcome=\"granted\"";
+/// Evictions that wait.
+const WAITING: &str = "fairgate_evictions_waiting";
 /// Resident memory that this may take.
 const MEMORY: u64 = 128 << 20;
 
@@ -90,7 +92,7 @@ fn play(users: usize, places: usize) -> Outcome {
         },
     });
     let namespaces = (0..NAMESPACES).map(namespace).chain([OWN.to_owned()]);
-    let scene = own_work::scene_with_pods(&config, users, namespaces.clone());
+    let scene = own_work::scene_with_pods(&config, users, namespaces.clone(), 0);
     for namespace in namespaces {
         let all = budget("all", &json!({"matchLabels": {"app": "v1"}}), EACH);
         let code = post(scene.gateway.address, &path(&namespace), &all);
@@ -172,7 +174,7 @@ async fn others(scene: &Scene, ends: &Ends, sent: usize) -> Others {
 
 /// How many evictions wait.
 fn waiting(scene: &Scene) -> f64 {
-    scene.gateway.metrics().value("fairgate_evictions_waiting")
+    scene.gateway.metrics().value(WAITING)
 }
 
 fn real(count: usize) -> f64 {
@@ -223,6 +225,7 @@ fn checked(mut played: Played<Found>, most: usize) -> Outcome {
     played.report_memory(MEMORY);
     let [before, after] = [0, 1].map(|at: usize| played.metrics[at].about(&[GRANTED_WAITS]));
     let waits = after - before;
+    let left = played.left_of(WAITING);
     let Found {
         others,
         refused,
@@ -233,6 +236,17 @@ fn checked(mut played: Played<Found>, most: usize) -> Outcome {
         format!("evictions of attackers have at most {most} places"),
         others.places <= real(most),
         format!("{}", others.places),
+    );
+    let tried = most * 9 / 10;
+    outcome.check(
+        format!("they take {tried} of them at least"),
+        others.places >= real(tried),
+        format!("{}", others.places),
+    );
+    outcome.check(
+        "all places are given back in the end",
+        left == 0.0,
+        format!("{left} are not"),
     );
     outcome.check(
         format!(

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::hostile::HostileRequest;
 
@@ -12,6 +12,14 @@ const POD: &str = "/api/v1/namespaces/a/pods/p";
 pub(crate) const MAPS: &str = "/api/v1/namespaces/a/configmaps";
 pub(crate) const TEXTS: &str = "/apis/x.io/v1/namespaces/a/texts";
 pub(crate) const WIDGETS: &str = "/apis/x.io/v1/namespaces/a/widgets";
+/// A custom resource of this kind with a name and further members.
+pub(crate) fn resource(kind: &str, mut members: Value) -> Value {
+    members["apiVersion"] = json!("x.io/v1");
+    members["kind"] = json!(kind);
+    members["metadata"] = json!({"name": "w"});
+    members
+}
+
 /// Bodies that are hard to read, or that must not be read.
 pub(crate) fn hard() -> Vec<HostileRequest> {
     let mut all = json_bodies();
@@ -36,10 +44,12 @@ const READ: &[u16] = &[201, 422];
 const READ_OR_NOT: &[u16] = &[201, 400, 422];
 
 fn json_bodies() -> Vec<HostileRequest> {
-    const NAMED: &str = "{\"metadata\":{\"name\":\"w\"},";
-    let numbers = |length| filled(&format!("{NAMED}\"l\":[0"), ",0", "]}", length);
-    let text = filled(&format!("{NAMED}\"s\":\""), "a", "\"}", LONGEST);
-    let members = filled(&format!("{NAMED}\"a\":0"), ",\"a\":0", "}", LONGEST);
+    let [widget, text] = ["Widget", "Text"].map(|kind| {
+        format!("{{\"apiVersion\":\"x.io/v1\",\"kind\":\"{kind}\",\"metadata\":{{\"name\":\"w\"}},")
+    });
+    let numbers = |length| filled(&format!("{widget}\"l\":[0"), ",0", "]}", length);
+    let text = filled(&format!("{text}\"s\":\""), "a", "\"}", LONGEST);
+    let members = filled(&format!("{widget}\"a\":0"), ",\"a\":0", "}", LONGEST);
     let more = Bytes::from(vec![b'x'; LONGEST + 1]);
     vec![
         post("numbers", WIDGETS, JSON, numbers(LONGEST), READ),
@@ -53,9 +63,10 @@ fn json_bodies() -> Vec<HostileRequest> {
 }
 
 fn yaml_bodies() -> Vec<HostileRequest> {
-    let lines = filled("metadata: {name: w}\nl:\n", "- a: 1\n", "", LONGEST);
-    let texts = filled("metadata: {name: w}\nl:\n", "- abcdefgh\n", "", LONGEST);
-    let mut aliases = "metadata: {name: w}\na: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
+    const WIDGET: &str = "apiVersion: x.io/v1\nkind: Widget\nmetadata: {name: w}\n";
+    let lines = filled(&format!("{WIDGET}l:\n"), "- a: 1\n", "", LONGEST);
+    let texts = filled(&format!("{WIDGET}l:\n"), "- abcdefgh\n", "", LONGEST);
+    let mut aliases = format!("{WIDGET}a: &a [x,x,x,x,x,x,x,x,x]\n");
     for pair in ["ab", "bc", "cd", "de", "ef", "fg"] {
         let (of, name) = pair.split_at(1);
         let list = vec![format!("*{of}"); 9].join(",");

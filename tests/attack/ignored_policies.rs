@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     Attack,
-    hard_bodies::{JSON, WIDGETS},
+    hard_bodies::{JSON, WIDGETS, resource},
     hostile::{HostileClients, HostileRequest},
     policies::{CLIENTS, cheap, end, median, policy, scene_with},
     report::Outcome,
@@ -33,7 +33,7 @@ fn play(users: usize) -> Outcome {
     const HASTY: &str = "/apis/x.io/v1/namespaces/a/texts?timeout=1s";
     let clients = HostileClients { users, ..CLIENTS };
     let forbidden = |length| {
-        let object = json!({"metadata": {"name": "w"}, "s": "forbidden".repeat(length)});
+        let object = resource("Text", json!({"s": "forbidden".repeat(length)}));
         HostileRequest {
             name: "a forbidden object",
             method: Method::POST,
@@ -52,7 +52,7 @@ fn play(users: usize) -> Outcome {
         method: Method::POST,
         path: WIDGETS.into(),
         content_type: JSON,
-        body: json!({"metadata": {"name": "w"}, "l": [], "data": entries})
+        body: resource("Widget", json!({"l": [], "data": entries}))
             .to_string()
             .into(),
         codes: &[201, 422],

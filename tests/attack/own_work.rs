@@ -32,20 +32,27 @@ const HOSTED: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/exempt";
 const TURNS: usize = 10;
 /// Resident memory that the work may take.
 const MEMORY: u64 = 256 << 20;
+/// What the gateway may hold of bodies of requests for objects that it hosts.
+const BODIES: u64 = 64 << 20;
+const BODY_METRICS: (&str, &str) = (
+    "fairgate_hosted_body_bytes",
+    "fairgate_hosted_body_peak_bytes",
+);
 /// Heavy requests that the gateway serves at a time.
 const AT_ONCE: usize = 2;
 
 /// A gateway that hosts objects in front of the upstream, with these keys of its configuration and so many more attackers. Others
 /// read a hosted object. Every user may do everything.
 pub(crate) fn scene(config: &Value, users: usize) -> Scene {
-    scene_with_pods(config, users, std::iter::empty())
+    scene_with_pods(config, users, std::iter::empty(), 0)
 }
 
-/// The same, where these namespaces have pods.
+/// The same, where these namespaces have pods with so many labels besides their own.
 pub(crate) fn scene_with_pods(
     config: &Value,
     users: usize,
     namespaces: impl Iterator<Item = String>,
+    labels: usize,
 ) -> Scene {
     let mut all = json!({"mode": "overlay"});
     for (key, value) in config.as_object().into_iter().flatten() {
@@ -62,6 +69,7 @@ pub(crate) fn scene_with_pods(
     };
     let upstream = FakeUpstream::start(STREAMS);
     upstream.pods().add(namespaces);
+    upstream.pods().have_labels(labels);
     Scene::with_upstream(upstream, &setup, mix)
 }
 
@@ -153,8 +161,8 @@ async fn one_turn(address: SocketAddr, request: HostileRequest) -> Result<(), St
     }
 }
 
-/// Checks what attacks on the gateway's own work have in common: others are served, also by the admin port, and the attackers get the
-/// responses that they should. Memory should grow by so many bytes at most.
+/// Checks what attacks on the gateway's own work have in common: others are served, also by the admin port, the attackers get the
+/// responses that they should, and the bodies of all requests are counted. Memory should grow by so many bytes at most.
 pub(crate) fn check_work<F>(
     played: &mut Played<F>,
     memory: u64,
@@ -162,6 +170,8 @@ pub(crate) fn check_work<F>(
 ) {
     played.check_other_clients();
     played.report_memory(memory);
+    // What the attackers send, or sent before the attack, has bodies of thousands of bytes at least.
+    played.budget_is_kept(BODY_METRICS, BODIES, 32 << 10);
     let (responses, probes) = of(&played.found);
     responses.check(&mut played.outcome);
     for probes in probes {

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::{
     Attack,
-    hard_bodies::{JSON, TEXTS},
+    cluster::SMALL_PARAMS,
+    hard_bodies::{JSON, TEXTS, resource},
     hostile::{HostileClients, HostileRequest},
     policies::{CLIENTS, cheap, end, median, scene_with},
     report::Outcome,
@@ -74,14 +75,17 @@ fn play(users: usize) -> Outcome {
         method: Method::POST,
         path: TEXTS.into(),
         content_type: JSON,
-        body: json!({"metadata": {"name": "t"}, "s": text})
-            .to_string()
-            .into(),
+        body: resource("Text", json!({"s": text})).to_string().into(),
         codes,
     };
     let requests = vec![
         text("a text that no param has", "other".to_owned(), &[201]),
-        text("a text of a param", "value-7-7".to_owned(), &[422]),
+        text("a text of the first param", "value-0-7".to_owned(), &[422]),
+        text(
+            "a text of the last param",
+            format!("value-{}-7", SMALL_PARAMS - 1),
+            &[422],
+        ),
         // As long as the smallest body of which the budget takes note.
         text("a long text", "y".repeat(1 << 20), &[201, 422]),
     ];

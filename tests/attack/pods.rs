@@ -5,7 +5,7 @@ use std::{convert::Infallible, sync::Mutex};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
 /// The path of the pods of all namespaces.
@@ -24,6 +24,8 @@ pub(crate) struct Pods {
 struct State {
     version: u64,
     namespaces: Vec<String>,
+    /// Labels of each pod, besides those that clients look for and change.
+    labels: usize,
     changes: usize,
 }
 
@@ -33,6 +35,7 @@ impl Default for Pods {
             state: Mutex::new(State {
                 version: 1,
                 namespaces: Vec::new(),
+                labels: 0,
                 changes: 0,
             }),
             events: broadcast::channel(BEHIND).0,
@@ -46,6 +49,16 @@ impl Pods {
         self.state.lock().unwrap().namespaces.extend(namespaces);
     }
 
+    /// Each pod has so many labels more. To be called before the gateway starts.
+    pub(crate) fn have_labels(&self, count: usize) {
+        self.state.lock().unwrap().labels = count;
+    }
+
+    /// How many pods there are.
+    pub(crate) fn number(&self) -> usize {
+        self.state.lock().unwrap().namespaces.len() * EACH
+    }
+
     /// How often labels have changed.
     pub(crate) fn changes(&self) -> usize {
         self.state.lock().unwrap().changes
@@ -56,7 +69,9 @@ impl Pods {
         let state = self.state.lock().unwrap();
         let each = |namespace: &String| {
             let namespace = namespace.clone();
-            (0..EACH).map(move |number| pod(&namespace, &format!("p{number}"), 0, 1))
+            let name = |number| format!("p{number}");
+            let state = &state;
+            (0..EACH).map(move |number| state.pod(&namespace, &name(number), 0, 1))
         };
         let items: Vec<_> = state.namespaces.iter().flat_map(each).collect();
         let version = state.version.to_string();
@@ -83,7 +98,7 @@ impl Pods {
         if !state.namespaces.iter().any(|known| known == namespace) {
             return None;
         }
-        Some(pod(namespace, name, 0, 1).to_string().into())
+        Some(state.pod(namespace, name, 0, 1).to_string().into())
     }
 
     /// A label of the pod at this path changes, if there is one.
@@ -94,7 +109,7 @@ impl Pods {
         let mut state = self.state.lock().unwrap();
         state.version += 1;
         state.changes += 1;
-        let changed = pod(namespace, name, state.changes, state.version);
+        let changed = state.pod(namespace, name, state.changes, state.version);
         drop(state);
         let event = json!({"type": "MODIFIED", "object": changed});
         let _ = self.events.send(format!("{event}\n").into());
@@ -108,13 +123,20 @@ fn named(path: &str) -> Option<(&str, &str)> {
     Some((namespace, name.split('/').next()?))
 }
 
-fn pod(namespace: &str, name: &str, flap: usize, version: u64) -> Value {
-    json!({
-        "kind": "Pod", "apiVersion": "v1",
-        "metadata": {
-            "namespace": namespace, "name": name, "uid": format!("uid-of-{name}-in-{namespace}"),
-            "resourceVersion": version.to_string(), "labels": {"app": "v1", "flap": flap.to_string()},
-        },
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    })
+impl State {
+    fn pod(&self, namespace: &str, name: &str, flap: usize, version: u64) -> Value {
+        let mut labels: Map<String, Value> = (0..self.labels)
+            .map(|number| (format!("l{number}"), json!("")))
+            .collect();
+        labels.insert("app".to_owned(), json!("v1"));
+        labels.insert("flap".to_owned(), json!(flap.to_string()));
+        json!({
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": {
+                "namespace": namespace, "name": name, "uid": format!("uid-of-{name}-in-{namespace}"),
+                "resourceVersion": version.to_string(), "labels": labels,
+            },
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        })
+    }
 }

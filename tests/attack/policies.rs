@@ -1,12 +1,9 @@
-//! Admission policies: requests that make them cost as much as they may, bodies that are hard to read, and very many policies.
+//! Admission policies: requests that make them cost as much as they may, and bodies that are hard to read.
 
 use std::{
     borrow::Cow,
-    cell::Cell,
-    fs,
     io::{self, Write as _},
     net::{SocketAddr, TcpStream},
-    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -20,7 +17,7 @@ use crate::{
     cluster::{SLOWLY_REVIEWED, WIDE},
     gateway::{Gateway, Setup, attacker},
     goal::Goal,
-    hard_bodies::{JSON, LONGEST, MAPS, MERGE, TEXTS, WIDGETS, hard},
+    hard_bodies::{JSON, LONGEST, MAPS, MERGE, TEXTS, WIDGETS, hard, resource},
     hostile::{HostileClients, HostileRequest, Responses, lower_priority},
     mode,
     others::Mix,
@@ -35,19 +32,37 @@ pub(crate) const ATTACKS: &[Attack] = &[
         name: "policy-costs",
         point: "policies",
         about: "64 clients write objects for which policies run to their cost limit: loops, regular expressions",
-        play: || median(costs),
+        play: || median(|| costs(CLIENTS)),
+    },
+    Attack {
+        name: "policy-costs-users",
+        point: "policies",
+        about: BY_USERS,
+        play: || median(|| costs(TWENTY)),
     },
     Attack {
         name: "policy-bodies",
         point: "policies",
         about: "64 clients write bodies of 3 MiB and more, nested, broken and unknown ones",
-        play: || median(bodies),
+        play: || median(|| bodies(CLIENTS)),
+    },
+    Attack {
+        name: "policy-bodies-users",
+        point: "policies",
+        about: BY_USERS,
+        play: || median(|| bodies(TWENTY)),
     },
     Attack {
         name: "policy-stored",
         point: "policies",
         about: "64 clients patch objects of 1.4 MB that are stored, and policies wait for the authorizer",
-        play: || median(stored),
+        play: || median(|| stored(CLIENTS)),
+    },
+    Attack {
+        name: "policy-stored-users",
+        point: "policies",
+        about: BY_USERS,
+        play: || median(|| stored(TWENTY)),
     },
     Attack {
         name: "policy-unfinished",
@@ -61,34 +76,33 @@ pub(crate) const ATTACKS: &[Attack] = &[
         about: "24 users, one after the other, leave bodies unfinished, of every length that there is still room for",
         play: || median(unfinished_by_many),
     },
-    Attack {
-        name: "policy-files",
-        point: "policies",
-        about: "20 MB of policies come into force, 5 MB where only counts decide, then invalid ones are to, while others write",
-        play: || median(files),
-    },
 ];
+
+pub(crate) const BY_USERS: &str = "the same by 40 clients of 20 users";
 
 pub(crate) const CLIENTS: HostileClients = HostileClients {
     clients: 64,
     users: USERS,
     requests: 80,
 };
+pub(crate) const TWENTY: HostileClients = HostileClients {
+    clients: 40,
+    users: 20,
+    requests: 40,
+};
 /// How long attacks last at least where figures are measured.
 const LASTS: Duration = ms(4000);
 /// The budget of bodies of a data core by default (`admission.bodyBudget`).
-const BUDGET: u64 = 64 << 20;
-const METRICS: (&str, &str) = (
+pub(crate) const BUDGET: u64 = 64 << 20;
+pub(crate) const METRICS: (&str, &str) = (
     "fairgate_admission_body_bytes",
     "fairgate_admission_body_peak_bytes",
 );
-const USERS: usize = 8;
+pub(crate) const USERS: usize = 8;
 /// Others' p99 may become so many times what it was; or [`LEAST`], since attackers, others, upstream and gateway share
 /// the machine.
 const TIMES: u32 = 2;
 const LEAST: Duration = ms(5);
-/// How long policies should take to come into force, by the time that they take in a gateway that serves nobody.
-const TIMES_ELSEWHERE: u32 = 2;
 
 /// How often each attack is played where figures are measured.
 const PLAYS: usize = 3;
@@ -138,7 +152,7 @@ pub(crate) fn cheap() -> String {
 }
 
 /// A gateway that enforces policies. Attackers have 200 seats of their own, so that no other waits for theirs.
-fn setup(policies: String, users: usize) -> Setup {
+pub(crate) fn setup(policies: String, users: usize) -> Setup {
     Setup {
         attacked_level: true,
         more_attackers: users,
@@ -151,12 +165,7 @@ fn setup(policies: String, users: usize) -> Setup {
     }
 }
 
-/// Where these policies are in force.
-pub(crate) fn scene(policies: String) -> Scene {
-    scene_with(policies, USERS)
-}
-
-/// The same, with so many attackers.
+/// Where these policies are in force, with so many attackers.
 pub(crate) fn scene_with(policies: String, users: usize) -> Scene {
     let count = count(&policies);
     let scene = Scene::new(&setup(policies, users), Mix::default());
@@ -165,7 +174,7 @@ pub(crate) fn scene_with(policies: String, users: usize) -> Scene {
 }
 
 /// Waits until so many policies are in force; looks that often.
-fn wait_until_in_force(gateway: &Gateway, count: u32, period: Duration) {
+pub(crate) fn wait_until_in_force(gateway: &Gateway, count: u32, period: Duration) {
     let begun = now();
     while !are_in_force(gateway, count) {
         assert!(
@@ -176,20 +185,26 @@ fn wait_until_in_force(gateway: &Gateway, count: u32, period: Duration) {
     }
 }
 
+/// Whether so many policies are in force, or more.
+pub(crate) fn are_in_force(gateway: &Gateway, count: u32) -> bool {
+    let all = gateway.metrics();
+    all.sum(|series| series == "fairgate_admission_policies") >= f64::from(count)
+}
+
 /// The number of policies in files.
-fn count(files: &str) -> u32 {
+pub(crate) fn count(files: &str) -> u32 {
     let count = files.matches("matchConstraints").count();
     u32::try_from(count).unwrap()
 }
 
 impl<T> Played<T> {
-    fn check_policies(&mut self) {
+    pub(crate) fn check_policies(&mut self) {
         self.check_other_clients();
         self.others_wait_at_most(TIMES, LEAST);
     }
 }
 
-fn costs() -> Outcome {
+fn costs(clients: HostileClients) -> Outcome {
     /// Resident memory: the bodies of both cores, three times over.
     const MEMORY: u64 = (3 * 128) << 20;
     const LOOPS: &[&str] = &[
@@ -206,7 +221,8 @@ fn costs() -> Outcome {
     let mut policies = cheap();
     policies.push_str(&policy("loops", "x.io", "widgets", LOOPS));
     policies.push_str(&policy("regex", "x.io", "texts", REGEX));
-    let played = scene(policies).play(async |scene| CLIENTS.attack(scene, costly()).await);
+    let scene = scene_with(policies, clients.users);
+    let played = scene.play(async |scene| clients.attack(scene, costly()).await);
     end(played, MEMORY)
 }
 
@@ -231,9 +247,9 @@ fn costly() -> Vec<HostileRequest> {
     };
     let list = |count: usize| {
         let list: Vec<usize> = (0..count).collect();
-        json!({"metadata": {"name": "w"}, "l": list}).to_string()
+        resource("Widget", json!({"l": list})).to_string()
     };
-    let text = |count| json!({"metadata": {"name": "w"}, "s": "a".repeat(count)}).to_string();
+    let text = |count| resource("Text", json!({"s": "a".repeat(count)})).to_string();
     vec![
         request("short list", WIDGETS, list(2000)),
         request("long list", WIDGETS, list(100_000)),
@@ -242,7 +258,7 @@ fn costly() -> Vec<HostileRequest> {
     ]
 }
 
-fn bodies() -> Outcome {
+fn bodies(clients: HostileClients) -> Outcome {
     /// Resident memory: the bodies of both cores (twice 64 MiB) and as many copies on their way, two bodies that are
     /// being judged, decoded at up to 48 times their size.
     const MEMORY: u64 = (2 * 128 + 2 * 48 * 3) << 20;
@@ -255,8 +271,8 @@ fn bodies() -> Outcome {
             &["has(object.metadata.name)"],
         ));
     }
-    let scene = scene(policies).beside(send_elsewhere);
-    let played = scene.play(async |scene| CLIENTS.attack(scene, hard()).await);
+    let scene = scene_with(policies, clients.users).beside(send_elsewhere);
+    let played = scene.play(async |scene| clients.attack(scene, hard()).await);
     end(played, MEMORY)
 }
 
@@ -275,7 +291,7 @@ fn send_elsewhere() {
     );
 }
 
-fn stored() -> Outcome {
+fn stored(clients: HostileClients) -> Outcome {
     /// Resident memory: the bytes of both cores (twice 64 MiB), twice over, and two objects that are being judged, decoded at
     /// up to 48 times their size.
     const MEMORY: u64 = (2 * 128 + 2 * 48 * 2) << 20;
@@ -295,7 +311,8 @@ fn stored() -> Outcome {
             codes: &[200, 503],
         }]
     };
-    let played = scene(policies).play(async |scene| CLIENTS.attack(scene, patches()).await);
+    let scene = scene_with(policies, clients.users);
+    let played = scene.play(async |scene| clients.attack(scene, patches()).await);
     // The texts alone fit into the budget: what is decoded counts, too, while a request waits.
     let refused = played.found.with_code(429);
     let mut outcome = end(played, MEMORY);
@@ -330,7 +347,7 @@ const LENGTHS: [usize; 13] = [
 const EACH: usize = 24;
 
 fn unfinished() -> Outcome {
-    unfinished_by(1, scene(cheap()))
+    unfinished_by(1, scene_with(cheap(), 1))
 }
 
 fn unfinished_by_many() -> Outcome {
@@ -423,173 +440,4 @@ pub(crate) fn end(mut played: Played<Responses>, memory: u64) -> Outcome {
     played.a_metric_shows_it(&["fairgate_admission_requests_total"]);
     played.found.check(&mut played.outcome);
     played.outcome
-}
-
-fn files() -> Outcome {
-    // Resident memory: each byte of policies is held as text, as an object and compiled, while the former set still is.
-    let memory = 30 * bytes() as u64;
-    // Before anything is measured: in service, policies are not made here.
-    let (first, more) = (many(0), many(1));
-    let elsewhere = [first.clone(), more.clone()];
-    let took_elsewhere = Rc::new(Cell::new(ms(0)));
-    let noted = Rc::clone(&took_elsewhere);
-    let scene = scene(cheap()).beside(move || noted.set(load_elsewhere(&elsewhere)));
-    let played = scene.play(async |scene| {
-        let (begun, goal) = (now(), scene.goal(ms(0)));
-        place(&scene.gateway, "first.yaml", &first);
-        place(&scene.gateway, "more.yaml", &more);
-        let count = 1 + count(&first) + count(&more);
-        let are_used = until_seen(|| are_in_force(&scene.gateway, count)).await;
-        let took = begun.elapsed();
-        place(&scene.gateway, "invalid.yaml", &cheap().repeat(3));
-        let is_refused = until_seen(|| says(&scene.gateway, REFUSED)).await;
-        goal.reach().await;
-        FilesFound {
-            count,
-            are_used,
-            took,
-            is_refused,
-            remain: are_in_force(&scene.gateway, count),
-        }
-    });
-    let mut played = played;
-    played.check_policies();
-    played.report_growth(memory);
-    let FilesFound {
-        count,
-        are_used,
-        took,
-        is_refused,
-        remain,
-    } = played.found;
-    let outcome = &mut played.outcome;
-    outcome.check(
-        format!("{} MB of policies come into force", bytes() / 1_000_000),
-        are_used,
-        "they do not",
-    );
-    in_force_after(outcome, took, took_elsewhere.get());
-    outcome.check(
-        "the log says why further ones are refused",
-        is_refused,
-        "it does not",
-    );
-    outcome.check("the last good ones stay in force", remain, "they do not");
-    outcome.note(format!("{count} policies came into force"));
-    played.outcome
-}
-
-/// How long policies took to come into force, here and in a gateway that serves nobody.
-fn in_force_after(outcome: &mut Outcome, here: Duration, elsewhere: Duration) {
-    let found = format!(
-        "{:.1} s, and {:.1} s where nobody is served",
-        here.as_secs_f64(),
-        elsewhere.as_secs_f64()
-    );
-    outcome.figure(
-        "policies in force",
-        (here.as_secs_f64(), "s"),
-        format!("policies came into force after {found}"),
-    );
-    let allowed = elsewhere * TIMES_ELSEWHERE;
-    outcome.measure(
-        format!("they come into force within {TIMES_ELSEWHERE} times what a gateway takes that serves nobody"),
-        (here.as_secs_f64(), allowed.as_secs_f64()),
-        found,
-    );
-}
-
-/// Has another gateway, which serves nobody, load the policies: as much work and memory on the same machine. Returns how long
-/// they took to come into force.
-fn load_elsewhere(all: &[String; 2]) -> Duration {
-    let upstream = FakeUpstream::start(STREAMS);
-    let gateway = Gateway::start(&setup(cheap(), USERS), upstream.address);
-    wait_until_in_force(&gateway, 1, ms(20));
-    let begun = now();
-    for (name, policies) in ["first.yaml", "more.yaml"].into_iter().zip(all) {
-        place(&gateway, name, policies);
-    }
-    let count = 1 + count(&all.concat());
-    wait_until_in_force(&gateway, count, PERIOD);
-    begun.elapsed()
-}
-
-/// What [`files`] finds.
-struct FilesFound {
-    count: u32,
-    are_used: bool,
-    took: Duration,
-    is_refused: bool,
-    remain: bool,
-}
-
-/// What the log says of invalid policies, in parts.
-const REFUSED: &[&str] = &[
-    "defined more than once",
-    "the admission policies are invalid; the last good ones stay in force",
-];
-/// The size of all policies of [`files`], which are in two files: one must not be longer than 16 MiB. What is counted, long turns
-/// of data cores, shows with a quarter, too.
-fn bytes() -> usize {
-    if mode::measures() {
-        20_000_000
-    } else {
-        5_000_000
-    }
-}
-
-/// Half of the policies of [`files`], each about another resource.
-fn many(half: usize) -> String {
-    let mut all = String::with_capacity(bytes() / 2);
-    for number in 0.. {
-        let name = format!("p{half}-{number}");
-        let one = policy(
-            &name,
-            "x.io",
-            &name,
-            &[
-                "has(object.spec) && object.spec.?replicas.orValue(0) <= 5",
-                "!has(object.metadata.labels) || object.metadata.labels.all(k, size(k) < 50)",
-            ],
-        );
-        if all.len() + one.len() > bytes() / 2 {
-            return all;
-        }
-        all.push_str(&one);
-    }
-    all
-}
-
-/// Puts a file among those of the policies, in one step.
-fn place(gateway: &Gateway, name: &str, content: &str) {
-    let part = gateway.directory().join(name);
-    fs::write(&part, content).unwrap();
-    fs::rename(part, gateway.directory().join("admission").join(name)).unwrap();
-}
-
-/// How often it is looked whether policies are in force.
-const PERIOD: Duration = ms(200);
-
-/// Looks for `holds`, and not so often that looking becomes a load.
-async fn until_seen(holds: impl Fn() -> bool) -> bool {
-    let begun = now();
-    while !holds() {
-        if begun.elapsed() > LOW_PRIORITY_LIVENESS {
-            return false;
-        }
-        tokio::time::sleep(PERIOD).await;
-    }
-    true
-}
-
-/// Whether so many policies are in force, or more.
-fn are_in_force(gateway: &Gateway, count: u32) -> bool {
-    let all = gateway.metrics();
-    all.sum(|series| series == "fairgate_admission_policies") >= f64::from(count)
-}
-
-/// Whether the log contains all of `parts`.
-fn says(gateway: &Gateway, parts: &[&str]) -> bool {
-    let log = gateway.log();
-    parts.iter().all(|part| log.contains(part))
 }

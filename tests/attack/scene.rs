@@ -269,25 +269,46 @@ impl<T> Played<T> {
 
     /// What is held of a budget must have been at most `limit` bytes, and at least `least`, so that the attack has tried it;
     /// nothing must be held in the end. `gauge` and `peak` are the names of its metrics.
-    pub(crate) fn budget_is_kept(&mut self, (gauge, peak): (&str, &str), limit: u64, least: u64) {
+    pub(crate) fn budget_is_kept(&mut self, metrics: (&str, &str), limit: u64, least: u64) {
+        let mib = |bytes: f64| format!("{:.2} MiB", bytes / f64::from(1 << 20));
+        self.is_kept(metrics, (least, limit), mib);
+    }
+
+    /// The same for what is counted in whole things, such as places.
+    pub(crate) fn count_is_kept(&mut self, metrics: (&str, &str), limit: u64, least: u64) {
+        self.is_kept(metrics, (least, limit), |count| count.to_string());
+    }
+
+    fn is_kept(
+        &mut self,
+        (gauge, peak): (&str, &str),
+        (least, limit): (u64, u64),
+        shown: impl Fn(f64) -> String,
+    ) {
         let most = self.metrics[1].value(peak);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         let is_kept = (least as f64..=limit as f64).contains(&most);
-        let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
         self.outcome.check(
             format!("{peak} is between {least} and {limit}"),
             is_kept,
-            mib(most),
+            shown(most),
         );
-        self.outcome.note(format!("{peak}: {}", mib(most)));
-        let begun = now();
-        let mut held = self.scene.gateway.metrics().value(gauge);
-        while held > 0.0 && begun.elapsed() < LIVENESS {
-            std::thread::sleep(ms(50));
-            held = self.scene.gateway.metrics().value(gauge);
-        }
+        self.outcome.note(format!("{peak}: {}", shown(most)));
+        let held = self.left_of(gauge);
         self.outcome
-            .check(format!("{gauge} is 0 in the end"), held == 0.0, mib(held));
+            .check(format!("{gauge} is 0 in the end"), held == 0.0, shown(held));
+    }
+
+    /// What a gauge shows once it is 0, or after [`LIVENESS`].
+    pub(crate) fn left_of(&self, gauge: &str) -> f64 {
+        let begun = now();
+        let held = || self.scene.gateway.metrics().value(gauge);
+        let mut left = held();
+        while left > 0.0 && begun.elapsed() < LIVENESS {
+            std::thread::sleep(ms(50));
+            left = held();
+        }
+        left
     }
 
     /// The other clients' p99 must be at most `times` what it was before, or `least`. To be used where the median of several plays

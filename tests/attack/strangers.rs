@@ -63,6 +63,14 @@ const FIRST: u8 = 1;
 /// How often others try.
 const TRIES: usize = 10;
 
+/// Reviews that run or wait, and those that run.
+const PENDING: u64 = 1_024;
+const RUNNING: u64 = 32;
+const PENDING_METRICS: (&str, &str) = (
+    "fairgate_token_reviews_pending",
+    "fairgate_token_reviews_pending_peak",
+);
+
 fn token_flood(addresses: u8, at_once: usize) -> Outcome {
     const CONNECTIONS: usize = 6;
     let setup = Setup {
@@ -104,6 +112,13 @@ fn token_flood(addresses: u8, at_once: usize) -> Outcome {
     played.check_other_clients();
     let (found, refused) = std::mem::take(&mut played.found);
     check_good_tokens(&mut played.outcome, &found, addresses);
+    played.count_is_kept(PENDING_METRICS, PENDING, RUNNING);
+    let most = played.scene.upstream.reviews().most_running() as u64;
+    played.outcome.check(
+        format!("at most {RUNNING} reviews run at a time"),
+        most <= RUNNING,
+        format!("{most} did"),
+    );
     let outcome = &mut played.outcome;
     outcome.note(format!("{refused} unknown tokens were refused"));
     outcome.check("unknown tokens are refused", refused > 0, "none was");
@@ -226,6 +241,14 @@ async fn good_token(scene: &Scene, from: u8, number: usize) -> GoodToken {
     }
 }
 
+/// Connections of the secure admin port: of all addresses, and of one besides those that are closed for others and have not ended yet.
+const OF_ALL: u64 = 256;
+const OF_AN_ADDRESS: u64 = OF_ALL / 8;
+const ADMIN_METRICS: (&str, &str) = (
+    "fairgate_secure_admin_connections",
+    "fairgate_secure_admin_connections_peak",
+);
+
 fn silent_tls(addresses: u8) -> Outcome {
     const CONNECTIONS: u8 = 200;
     const TIMES: u8 = 2;
@@ -267,6 +290,8 @@ fn silent_tls(addresses: u8) -> Outcome {
         (found, closed.load(Ordering::Relaxed))
     });
     played.check_other_clients();
+    let tried = (OF_ALL / 2).min(u64::from(addresses) * OF_AN_ADDRESS);
+    played.count_is_kept(ADMIN_METRICS, OF_ALL, tried);
     let (tries, closed) = std::mem::take(&mut played.found);
     let outcome = &mut played.outcome;
     outcome.check(

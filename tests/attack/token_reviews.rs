@@ -22,6 +22,8 @@ pub(crate) struct TokenReviews {
     bogus: AtomicUsize,
     /// How many bogus ones had begun when the last good one began.
     before_good: AtomicUsize,
+    running: AtomicUsize,
+    most_running: AtomicUsize,
 }
 
 impl TokenReviews {
@@ -33,6 +35,11 @@ impl TokenReviews {
     /// The same when the last review of a good token began.
     pub(crate) fn before_good(&self) -> usize {
         self.before_good.load(Ordering::SeqCst)
+    }
+
+    /// The most reviews that ran at a time.
+    pub(crate) fn most_running(&self) -> usize {
+        self.most_running.load(Ordering::SeqCst)
     }
 
     /// The response to a review, or `None` if it is refused.
@@ -48,10 +55,22 @@ impl TokenReviews {
         } else {
             return None;
         };
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_running.fetch_max(running, Ordering::SeqCst);
+        let _ends = Running(&self.running);
         tokio::time::sleep(TIME).await;
         let review = json!({
             "kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {}, "status": status,
         });
         Some(review.to_string().into())
+    }
+}
+
+/// A review that runs, until this is dropped: also if the gateway gives it up.
+struct Running<'r>(&'r AtomicUsize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{
     Attack,
     frames::{INITIAL_WINDOW_SIZE, RawConnection},
-    gateway::{ADMIN, ATTACKER, Setup, VICTIM, attacker},
+    gateway::{ADMIN, Setup, VICTIM, attacker},
     others::Mix,
     report::Outcome,
     scene::{Played, Scene},
@@ -24,13 +24,19 @@ pub(crate) const ATTACKS: &[Attack] = &[
         name: "unread-documents",
         point: "answers",
         about: "2 400 streams of /openapi/v2 with windows of one byte, by a user without rights",
-        play: documents,
+        play: || documents(1),
+    },
+    Attack {
+        name: "unread-documents-users",
+        point: "answers",
+        about: "the same by 20 users, 120 streams each",
+        play: || documents(20),
     },
     Attack {
         name: "unread-lists",
         point: "answers",
         about: "40 lists of 66 MiB and 40 of 10 MiB with windows of one byte; others list meanwhile",
-        play: || lists(0, read_nothing_http2),
+        play: || lists(1, read_nothing_http2),
     },
     Attack {
         name: "unread-lists-users",
@@ -42,7 +48,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
         name: "unread-lists-http1",
         point: "answers",
         about: "the same over 80 HTTP/1 connections",
-        play: || lists(0, read_nothing_http1),
+        play: || lists(1, read_nothing_http1),
+    },
+    Attack {
+        name: "unread-lists-http1-users",
+        point: "answers",
+        about: "4 lists of 66 MiB and 4 of 10 MiB of each of 20 users, over 160 HTTP/1 connections",
+        play: || lists(20, read_nothing_http1),
     },
 ];
 
@@ -76,23 +88,27 @@ fn scene(readers: &[&str], users: usize) -> Scene {
     Scene::new(&setup, Mix::default())
 }
 
-fn documents() -> Outcome {
-    const CONNECTIONS: usize = 12;
-    const STREAMS: usize = 200;
-    let mut played = scene(&[], 0).play(async |scene| {
+fn documents(users: usize) -> Outcome {
+    const ALL: usize = 2_400;
+    /// How many streams a connection may have.
+    const MOST: usize = 200;
+    let connections = users.max(ALL / MOST);
+    let streams = ALL / connections;
+    let mut played = scene(&[], users).play(async |scene| {
         let (address, mut open) = (scene.gateway.address, Vec::new());
-        for _ in 0..CONNECTIONS {
-            open.push(read_nothing(address, ATTACKER, &["/openapi/v2"], STREAMS).await);
+        for number in 0..connections {
+            let user = attacker(number % users);
+            open.push(read_nothing(address, &user, &["/openapi/v2"], streams).await);
         }
         let answers = || -> u64 { open.iter().map(|one| one.seen().answers()).sum() };
-        until(LIVENESS, || answers() >= (CONNECTIONS * STREAMS) as u64).await;
+        until(LIVENESS, || answers() >= ALL as u64).await;
         scene.goal(ms(4000)).reach().await;
         answers()
     });
     let answers = played.found;
     played.outcome.check(
         "each stream gets the head of a response",
-        answers >= (CONNECTIONS * STREAMS) as u64,
+        answers >= ALL as u64,
         format!("{answers} do"),
     );
     // What they share is nobody's part.
@@ -100,22 +116,18 @@ fn documents() -> Outcome {
     played.outcome
 }
 
-/// Lists that nobody reads, of one user, or of so many others who share them.
+/// Lists that nobody reads, of so many users.
 fn lists(users: usize, attack: fn(SocketAddr, &str, usize) -> Unread) -> Outcome {
     let scene = scene(&["attackers", "others"], users);
     // What others list at a time: about as much as their part.
-    let count = if users == 0 { 40 } else { 16 };
+    let count = if users == 1 { 40 } else { 16 };
     fill(scene.gateway.address);
     let mut played = scene.play(async |scene| {
         let address = scene.gateway.address;
         let goal = scene.goal(ms(4000));
-        let tokens = match users {
-            0 => vec![ATTACKER.to_owned()],
-            _ => (0..users).map(attacker).collect(),
-        };
-        let each = (EACH / tokens.len()).max(4);
-        let unread: Vec<Unread> = (tokens.iter())
-            .map(|token| attack(address, token, each))
+        let each = (EACH / users).max(4);
+        let unread: Vec<Unread> = (0..users)
+            .map(|number| attack(address, &attacker(number), each))
             .collect();
         // Others may have had what they need before the first list is encoded.
         until(LIVENESS, || {
