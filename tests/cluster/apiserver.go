@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ type Apiserver struct {
 }
 
 // StartApiserver starts one and waits until it is ready. Its objects are kept below a prefix of its own. The
-// program is a kube-apiserver, "" being the cluster's own. It ends with the cluster.
+// program is a kube-apiserver, "" being the cluster's own. Flags of more replace those that all have. It ends with the cluster.
 func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserver, error) {
 	if program == "" {
 		program = filepath.Join(c.bin, "kube-apiserver")
@@ -44,8 +45,8 @@ func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserv
 	// A prefix of its own: with go test -count, an earlier run has left its objects below that of the same name.
 	server.Prefix = fmt.Sprintf("/%s-%d", name, c.started)
 	c.mutex.Unlock()
-	arguments := append(c.apiserverFlags(port), "--etcd-prefix="+server.Prefix)
-	if server.running, err = startProcess(c.Dir, name, program, append(arguments, more...)...); err != nil {
+	arguments := overridden(append(c.apiserverFlags(port), "--etcd-prefix="+server.Prefix), more)
+	if server.running, err = startProcess(c.Dir, name, program, arguments...); err != nil {
 		return nil, err
 	}
 	c.mutex.Lock()
@@ -56,6 +57,20 @@ func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserv
 		return nil, fmt.Errorf("%w\n%s", err, server.running.tail(40))
 	}
 	return server, nil
+}
+
+// overridden are flags, --name=value each, without those that more sets, and more.
+func overridden(flags, more []string) []string {
+	name := func(flag string) string {
+		name, _, _ := strings.Cut(flag, "=")
+		return name
+	}
+	set := map[string]bool{}
+	for _, flag := range more {
+		set[name(flag)] = true
+	}
+	kept := slices.DeleteFunc(flags, func(flag string) bool { return set[name(flag)] })
+	return append(kept, more...)
 }
 
 // Kill ends it at once.

@@ -18,16 +18,24 @@ var derivedKinds = map[string]string{
 	// Not the group: a server shows null where there is none.
 	"persistentvolumeclaims": `'%s/%s %s/%s'.format([object.spec.?dataSource.?kind.orValue('-'), object.spec.?dataSource.?name.orValue('-'), ` +
 		`object.spec.?dataSourceRef.?kind.orValue('-'), object.spec.?dataSourceRef.?name.orValue('-')])`,
-	"services": `'%s %s'.format([object.spec.?clusterIP.orValue('-'), object.spec.?clusterIPs.orValue([])])`,
-	"nodes":    `'%s %s'.format([object.spec.?podCIDR.orValue('-'), object.spec.?podCIDRs.orValue([])])`,
+	"services": `'%s %s %s %s %s %s %s %s %s %s'.format([object.spec.?clusterIP.orValue('-'), object.spec.?clusterIPs.orValue([]), ` +
+		`object.spec.?ports.orValue([]).map(p, p.?nodePort.orValue(0)), object.spec.?ipFamilies.orValue([]), object.spec.?ipFamilyPolicy.orValue('-'), ` +
+		`object.spec.?healthCheckNodePort.orValue(0), object.spec.?allocateLoadBalancerNodePorts.orValue('-'), object.spec.?loadBalancerClass.orValue('-'), ` +
+		`object.spec.?externalTrafficPolicy.orValue('-'), has(object.status.loadBalancer.ingress)])`,
+	"nodes":             `'%s %s %s'.format([object.spec.?podCIDR.orValue('-'), object.spec.?podCIDRs.orValue([]), object.metadata.?namespace.orValue('-')])`,
+	"persistentvolumes": `object.metadata.?namespace.orValue('-')`,
+	"configmaps":        `object.metadata.?namespace.orValue('-')`,
 }
 
 // A derivedWrite is denied by a policy, which prints what it sees.
-type derivedWrite struct{ method, path, body string }
+type derivedWrite struct{ method, path, media, body string }
 
 func derivedWrites() (all []derivedWrite) {
 	in := "/api/v1/namespaces/" + derivedNamespace + "/"
-	add := func(method, path, body string) { all = append(all, derivedWrite{method, path, body}) }
+	add := func(method, path, body string) { all = append(all, derivedWrite{method, path, jsonType, body}) }
+	patch := func(path, body string) {
+		all = append(all, derivedWrite{"PATCH", path, "application/merge-patch+json", body})
+	}
 	pod := func(metadata, spec, container string) {
 		add("POST", in+"pods", fmt.Sprintf(`{"metadata":{"name":"derived-new"%s},"spec":{%s"containers":[{"name":"c","image":"x"%s},{"name":"d","image":"x"}]}}`, metadata, spec, container))
 	}
@@ -54,12 +62,38 @@ func derivedWrites() (all []derivedWrite) {
 	for _, source := range strings.Split(sources, ";") {
 		add("POST", in+"persistentvolumeclaims", `{"metadata":{"name":"derived-new"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},`+source+`}}`)
 	}
+	// Of which families its addresses are is allocated.
+	const families = `"ipFamilies":["IPv6","IPv4"],"ipFamilyPolicy":"RequireDualStack"`
 	for _, addresses := range []string{`"clusterIP":"None"`, `"clusterIP":"None","clusterIPs":["None"]`} {
-		add("POST", in+"services", `{"metadata":{"name":"derived-new"},"spec":{"ports":[{"port":80}],`+addresses+`}}`)
+		add("POST", in+"services", `{"metadata":{"name":"derived-new"},"spec":{"ports":[{"port":80}],`+families+`,`+addresses+`}}`)
 	}
 	for _, spec := range []string{`"ports":[{"port":81}]`, `"clusterIP":"None","ports":[{"port":81}]`, `"type":"ExternalName","externalName":"x.example.com","clusterIPs":["None"]`, `"type":"ExternalName","externalName":"x.example.com"`} {
 		add("PUT", in+"services/derived-there", `{"metadata":{"name":"derived-there"},"spec":{`+spec+`}}`)
 	}
+	// An update keeps the allocated ports that it leaves out, and loses what its type cannot have.
+	for _, name := range []string{"derived-node-port", "derived-balanced"} {
+		path, of := in+"services/"+name, map[string]string{"derived-node-port": "NodePort", "derived-balanced": "LoadBalancer"}[name]
+		for _, spec := range []string{`"ports":[{"name":"a","port":80},{"name":"b","port":81}]`, `"ports":[{"name":"b","port":80},{"name":"c","port":82,"nodePort":31501}]`,
+			`"ports":[{"name":"a","port":80}],"externalTrafficPolicy":"Local"`, `"allocateLoadBalancerNodePorts":false,"ports":[{"name":"a","port":80}]`} {
+			for _, to := range []string{of, "ClusterIP", "NodePort"} {
+				add("PUT", path, `{"metadata":{"name":"`+name+`"},"spec":{"type":"`+to+`",`+spec+`}}`)
+			}
+		}
+		for _, spec := range []string{`"type":"ClusterIP"`, `"type":"NodePort"`, `"type":"ExternalName","externalName":"x.example.com"`, `"type":"ExternalName","externalName":"x.example.com","ports":null`,
+			`"type":"ClusterIP","externalTrafficPolicy":null`, `"type":"ClusterIP","ports":[{"name":"a","port":80,"nodePort":31599}]`, `"externalTrafficPolicy":"Cluster"`} {
+			patch(path, `{"spec":{`+spec+`}}`)
+		}
+	}
+	// An object has the namespace of the URL, or none.
+	for _, metadata := range []string{`"namespace":null`, `"namespace":""`, `"labels":{"a":"b"}`} {
+		patch(in+"configmaps/derived-there", `{"metadata":{`+metadata+`}}`)
+	}
+	all = append(all, derivedWrite{"PATCH", in + "configmaps/derived-there", "application/json-patch+json", `[{"op":"remove","path":"/metadata/namespace"}]`})
+	const volume = `"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Retain","hostPath":{"path":"/x"}}`
+	add("POST", "/api/v1/persistentvolumes", `{"metadata":{"name":"derived-new","namespace":"kube-system"},`+volume+`}`)
+	add("PUT", "/api/v1/persistentvolumes/derived-there", `{"metadata":{"name":"derived-there","namespace":"kube-system"},`+volume+`}`)
+	patch("/api/v1/persistentvolumes/derived-there", `{"metadata":{"namespace":"kube-system"}}`)
+	add("POST", "/api/v1/nodes", `{"metadata":{"name":"derived-new","namespace":"kube-system"}}`)
 	for _, spec := range []string{`"podCIDR":"10.0.0.0/24"`, `"podCIDRs":["10.0.0.0/24","fd00::/64"]`, `"podCIDR":"10.0.1.0/24","podCIDRs":["10.0.0.0/24"]`} {
 		add("POST", "/api/v1/nodes", `{"metadata":{"name":"derived-new"},"spec":{`+spec+`}}`)
 	}
@@ -73,6 +107,11 @@ func prepareDerived(ctx context.Context, side documentSide) error {
 		{"/api/v1/namespaces", `{"metadata":{"name":"` + derivedNamespace + `"}}`},
 		{in + "/serviceaccounts", `{"metadata":{"name":"default"}}`},
 		{in + "/services", `{"metadata":{"name":"derived-there"},"spec":{"clusterIP":"None","ports":[{"port":80}]}}`},
+		{in + "/services", `{"metadata":{"name":"derived-node-port"},"spec":{"type":"NodePort","clusterIP":"10.96.77.7","ports":[{"name":"a","port":80,"nodePort":31501},{"name":"b","port":81,"nodePort":31502}]}}`},
+		{in + "/services", `{"metadata":{"name":"derived-balanced"},"spec":{"type":"LoadBalancer","clusterIP":"10.96.77.8","loadBalancerClass":"example.com/x","externalTrafficPolicy":"Local",` +
+			`"healthCheckNodePort":31503,"ports":[{"name":"a","port":80,"nodePort":31504},{"name":"b","port":81,"nodePort":31505}]}}`},
+		{in + "/configmaps", `{"metadata":{"name":"derived-there"}}`},
+		{"/api/v1/persistentvolumes", `{"metadata":{"name":"derived-there"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Retain","hostPath":{"path":"/x"}}}`},
 		{in + "/pods", `{"metadata":{"name":"derived-there"},"spec":{"containers":[{"name":"c","image":"x"}]}}`},
 	} {
 		if err := side.must(ctx, "POST", made[0], made[1], 201, 409); err != nil {
@@ -107,7 +146,7 @@ func TestFieldsThatAServerDerivesAreSeen(t *testing.T) {
 	}
 	seen := func(side documentSide, write derivedWrite) (printed string, err error) {
 		err = poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
-			answer, err := side.send(ctx, write.method, write.path+"?dryRun=All", jsonType, []byte(write.body))
+			answer, err := side.send(ctx, write.method, write.path+"?dryRun=All", write.media, []byte(write.body))
 			if err != nil || answer.isAccepted() {
 				return false, err // the policy is not yet in force
 			}

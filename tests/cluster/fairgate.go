@@ -27,6 +27,7 @@ type FairgateOptions struct {
 	Source   string // fairgate's own mode, which says where policy objects come from; files when empty
 	Upstream string // URL; the cluster's apiserver when empty
 	User     string // whom fairgate is upstream; FairgateUser when empty
+	Group    string // which group that user has; none when empty
 	Listen   string // address to listen on; 127.0.0.1 when empty
 	Port     int    // port to listen on; a free one when zero
 	Policies string // directory of policy files; none when empty
@@ -38,6 +39,7 @@ type FairgateOptions struct {
 	Wait     string // how long evictions of administrators wait for their budgets; not at all when empty
 	Prefix   string // of what it hosts in the cluster's etcd; a file of its own when empty
 	Secure   bool   // whether it has a secure admin port
+	Reviewed string // for how long access reviews are remembered; fairgate's default when empty, with mode overlay 1s
 
 	Admission       string // what becomes of admission policies on forwarded requests; off when empty
 	AdmissionFiles  string // the file of their policies; the upstream's own objects when empty
@@ -98,10 +100,10 @@ flowControl:
 timeouts:
   request: {{ .Request }}
 {{- end }}
-{{- if eq .Source "overlay" }}
+{{- if .Reviewed }}
 hostedApi: # what is granted or taken back upstream is to be seen soon
-  authorizedTTL: 1s
-  unauthorizedTTL: 1s
+  authorizedTTL: {{ .Reviewed }}
+  unauthorizedTTL: {{ .Reviewed }}
 {{- end }}
 {{- if .Prefix }}
 store:
@@ -143,6 +145,7 @@ admission:
 {{- if .AdmissionLog }}
   audit:
     file: {{ .AdmissionLog }}
+    maxSize: 64Gi # all of it is read
 {{- end }}
 {{- end }}
 admin:
@@ -182,6 +185,7 @@ type fairgateFields struct {
 	Etcd            string // URL
 	Prefix          string
 	Secure          string // host:port; no secure admin port when empty
+	Reviewed        string
 	Admission       string
 	AdmissionFiles  string
 	AdmissionHosted bool
@@ -225,12 +229,15 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats, Request: options.Request, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
-		Etcd: c.etcd.URL, Prefix: options.Prefix,
+		Etcd: c.etcd.URL, Prefix: options.Prefix, Reviewed: options.Reviewed,
 		Admission: options.Admission, AdmissionFiles: options.AdmissionFiles, AdmissionHosted: options.AdmissionHosted, AdmissionLog: options.AdmissionLog, Fidelity: cmp.Or(options.Fidelity, "dryRun"),
 		Reads: options.Reads, MaxStaleness: options.MaxStaleness, Guard: options.Guard,
 	}
+	if options.Source == "overlay" {
+		fields.Reviewed = cmp.Or(options.Reviewed, "1s")
+	}
 	if options.User != "" {
-		self, err := c.NewUser(options.User)
+		self, err := c.NewUser(options.User, groups(options.Group)...)
 		if err != nil {
 			return nil, err
 		}
@@ -253,6 +260,14 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 		fairgate.Secure = Endpoint{Name: options.Mode + " for operators", URL: "https://" + fields.Secure}
 	}
 	return fairgate, err
+}
+
+// groups are a group, or none if it is empty.
+func groups(group string) []string {
+	if group == "" {
+		return nil
+	}
+	return []string{group}
 }
 
 // newFairgate writes the configuration that configure makes for two addresses, host:port each: that for

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -43,23 +42,7 @@ func TestCompletedObjectsAreThoseThatAServerShowsItsPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := judgedDifferences(want, got)
-	known := must[[]KnownDifference](t)(readDifferences(judgedDifferencesFile))
-	unknown, reasons, unused, err := SortOut(found, known)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reportJudged(t, want, found, unknown)
-	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		t.Logf("%d known differences: %s", reasons[reason], reason)
-	}
-	for _, difference := range unknown {
-		t.Error(difference)
-	}
-	for _, one := range unused {
-		if *onlySessions == "" {
-			t.Errorf("no longer occurs: %+v", one)
-		}
-	}
+	onlyKnownDiffer(t, judgedDifferencesFile, sessions, want, found)
 }
 
 // judgedDifferences are those that say something about judging. Whether a write makes a new version is left to the clock: within one

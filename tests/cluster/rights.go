@@ -24,9 +24,9 @@ type ShippedRole struct{ File, Name string }
 
 var (
 	// ImpersonatorRole is for a fairgate that impersonates its clients.
-	ImpersonatorRole = ShippedRole{"standalone.yaml", "fairgate"}
+	ImpersonatorRole = ShippedRole{"deployment.yaml", "fairgate"}
 	// SidecarRole is for a fairgate that is a front proxy and follows the policy objects.
-	SidecarRole = ShippedRole{"sidecar/rbac.yaml", "fairgate"}
+	SidecarRole = ShippedRole{"sidecar/rbac.yaml", "fairgate-sidecar"}
 	// OverlayRole is needed in addition if fairgate hosts the policy objects instead of the apiserver.
 	OverlayRole = ShippedRole{"overlay/rbac.yaml", "fairgate-overlay"}
 	// SecureAdminRole is needed in addition if fairgate has a secure admin port.
@@ -41,6 +41,10 @@ var (
 	ControllerRole = ShippedRole{"eviction/rbac.yaml", "fairgate-disruption-controller"}
 	// LeaseRole is needed to be elected for that.
 	LeaseRole = ShippedRole{"eviction/rbac.yaml", "fairgate-disruption-controller-lease"}
+	// AdmissionRole is needed in addition if fairgate judges requests by admission policies.
+	AdmissionRole = ShippedRole{"admission/rbac.yaml", "fairgate-admission"}
+	// JudgedObjectsRole is an example of a role for the objects that policies judge.
+	JudgedObjectsRole = ShippedRole{"admission/rbac.yaml", "fairgate-admission-objects"}
 	// EditorRole is an example of a role for policy editors.
 	EditorRole = ShippedRole{"overlay/rbac.yaml", "flow-control-editor"}
 )

@@ -64,12 +64,7 @@ func TestWritesAreRefusedWhenPoliciesCannotBeWatched(t *testing.T) {
 	gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", User: admissionUser, Upstream: gate.URL, Off: true, Admission: "enforce", Fidelity: "completed", MaxStaleness: most.String()})
 	succeeds(t, gateway.Start())
 	one := &racer{name: "gateway", at: gateway.Endpoint, upstream: bed.Plain.Endpoint, transport: shared.Transport(shared.admin, false)}
-	create := func(name, denied string) {
-		policy, binding := stalePolicy(name, denied)
-		for path, body := range map[string]string{policiesPath: policy, bindingsPath: binding} {
-			one.expect(ctx, t, one.upstream, Request{Method: "POST", Path: path, Headers: map[string]string{contentHeader: jsonType}, Body: body}, http.StatusCreated)
-		}
-	}
+	create := func(name, denied string) { one.createStalePolicy(ctx, t, name, denied) }
 	create("stale-known", "known")
 	_, _, _ = staleWriter{one, "known"}.until(ctx, t, http.StatusUnprocessableEntity)
 
@@ -99,4 +94,47 @@ func TestWritesAreRefusedWhenPoliciesCannotBeWatched(t *testing.T) {
 	measured(t, "silent watches of policies: the last write is accepted", accepted.Seconds(), "s")
 	gate.Set(noFault)
 	_, _, _ = writer.until(ctx, t, http.StatusUnprocessableEntity)
+}
+
+// createStalePolicy creates a policy and its binding on the upstream.
+func (r *racer) createStalePolicy(ctx context.Context, t *testing.T, name, denied string) {
+	t.Helper()
+	policy, binding := stalePolicy(name, denied)
+	for path, body := range map[string]string{policiesPath: policy, bindingsPath: binding} {
+		r.expect(ctx, t, r.upstream, Request{Method: "POST", Path: path, Headers: map[string]string{contentHeader: jsonType}, Body: body}, http.StatusCreated)
+	}
+}
+
+// A proxy swallows whatever arrives on the open watches of policies, and leaves them open. Without maxStaleness, the gateway notices it and
+// lists the policies again: the first list after the change brings it into force. Watches that are merely quiet bring about a list for every
+// three watches at most, where etcd does not tell the server how far it is, so that this sends no bookmarks.
+func TestPoliciesAreListedWhenTheirWatchesAreSwallowed(t *testing.T) {
+	aboutJudgingFairgate(t)
+	t.Parallel()
+	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
+	succeeds(t, admissionRights())
+	gate := must[*WatchGate](t)(shared.NewWatchGate(bed.Plain.Endpoint, must[User](t)(shared.NewUser(admissionUser))))
+	gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", User: admissionUser, Upstream: gate.URL, Off: true, Admission: "enforce", Fidelity: "completed"})
+	succeeds(t, gateway.Start())
+	one := &racer{name: "gateway", at: gateway.Endpoint, upstream: bed.Plain.Endpoint, transport: shared.Transport(shared.admin, false)}
+	create := func(name, denied string) { one.createStalePolicy(ctx, t, name, denied) }
+	create("swallowed-known", "swallowed-known")
+	_, _, _ = staleWriter{one, "swallowed-known"}.until(ctx, t, http.StatusUnprocessableEntity)
+
+	before, watches := gate.Lists.Load(), gate.Watches.Load()
+	succeeds(t, poll(5*time.Minute, time.Second, func() (bool, error) { return gate.Watches.Load() >= watches+3, nil }))
+	if lists, watches := gate.Lists.Load()-before, gate.Watches.Load()-watches; 3*lists > watches {
+		t.Errorf("quiet watches have led to %d lists beside %d watches", lists, watches)
+	}
+
+	gate.Set(swallowedWatches)
+	before = gate.Lists.Load()
+	create("swallowed-new", "swallowed-new")
+	others, took, accepted := staleWriter{one, "swallowed-new"}.until(ctx, t, http.StatusUnprocessableEntity)
+	fmt.Printf("tests/cluster: STALE with swallowed watches %v, judged by the new policy after %.1f s\n", others, took.Seconds())
+	measured(t, "swallowed watches of policies: the last write is accepted", accepted.Seconds(), "s")
+	if lists := gate.Lists.Load() - before; lists != 1 {
+		t.Errorf("the new policy came into force after %d lists of policies, want 1", lists)
+	}
+	gate.Set(noFault)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httputil"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // A watchFault is what is wrong with how a gateway learns of policies.
@@ -17,11 +18,18 @@ const (
 	brokenWatches
 	// silentWatches lets them be and passes nothing on; lists are answered.
 	silentWatches
+	// swallowedWatches passes nothing on either, and leaves watches open that the upstream has ended; lists are answered.
+	swallowedWatches
 )
 
 // A WatchGate stands between a gateway and its upstream, and can break the lists and watches of admission policies alone.
 type WatchGate struct {
 	URL string
+
+	// Lists counts the lists of policies that were answered.
+	Lists atomic.Int64
+	// Watches counts the watches of policies.
+	Watches atomic.Int64
 
 	proxy *httputil.ReverseProxy
 	mutex sync.Mutex
@@ -67,12 +75,21 @@ func (g *WatchGate) ServeHTTP(writer http.ResponseWriter, request *http.Request)
 	}
 	if request.URL.Query().Get("watch") == "" {
 		g.proxy.ServeHTTP(writer, request)
+		if strings.HasPrefix(request.URL.Path, policiesPath) {
+			g.Lists.Add(1)
+		}
 		return
+	}
+	if strings.HasPrefix(request.URL.Path, policiesPath) {
+		g.Watches.Add(1)
 	}
 	ctx, cancel := context.WithCancel(request.Context())
 	defer cancel()
 	defer context.AfterFunc(ended, cancel)()
 	g.proxy.ServeHTTP(&muted{writer, g}, request.WithContext(ctx))
+	if fault, _ := g.now(); fault == swallowedWatches {
+		<-ctx.Done()
+	}
 }
 
 // muted discards events while watches are silent.
@@ -82,7 +99,7 @@ type muted struct {
 }
 
 func (m *muted) Write(events []byte) (int, error) {
-	if fault, _ := m.gate.now(); fault == silentWatches {
+	if fault, _ := m.gate.now(); fault == silentWatches || fault == swallowedWatches {
 		return len(events), nil
 	}
 	return m.ResponseWriter.Write(events)

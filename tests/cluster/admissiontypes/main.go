@@ -1,5 +1,5 @@
 // Writes what Kubernetes' type checker says about the policies of cases.yaml: one JSON object a line, with the policy and its
-// warnings. The server that it asks for kinds has those that fairgate hosts, and no others.
+// warnings. The server that it asks for kinds has those that fairgate hosts, and custom ones, of which openapi.json is what a server says.
 //
 // The output is checked in as crates/admission/tests/corpus/types.jsonl, with which the crate is compared.
 // .ci/run cluster checks that it is current. To write it: go run ./admissiontypes >FILE
@@ -17,13 +17,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
+	clientopenapi "k8s.io/client-go/openapi"
 	"k8s.io/kubernetes/pkg/generated/openapi"
 	"sigs.k8s.io/yaml"
 )
 
 //go:embed cases.yaml
 var text []byte
+
+//go:embed openapi.json
+var document []byte
+
+// A customServer has the OpenAPI document of example.com/v1, and no other.
+type customServer struct {
+	discovery.DiscoveryInterface
+}
+
+func (customServer) OpenAPIV3() clientopenapi.Client { return customServer{} }
+
+func (customServer) Paths() (map[string]clientopenapi.GroupVersion, error) {
+	return map[string]clientopenapi.GroupVersion{"apis/example.com/v1": customServer{}}, nil
+}
+
+func (customServer) Schema(string) ([]byte, error) { return document, nil }
+
+func (customServer) ServerRelativeURL() string { return "" }
 
 // A typeCase is a policy about FlowSchemas, or about other resources.
 type typeCase struct {
@@ -43,7 +63,7 @@ type result struct {
 }
 
 // The original gives its types unique names.
-var unique = regexp.MustCompile(`\b(FlowSchema|PriorityLevelConfiguration|PodDisruptionBudget|ValidatingAdmissionPolicy|ValidatingAdmissionPolicyBinding)\d+`)
+var unique = regexp.MustCompile(`\b(FlowSchema|PriorityLevelConfiguration|PodDisruptionBudget|ValidatingAdmissionPolicy|ValidatingAdmissionPolicyBinding|Gadget|Sparse|Untyped|Loop|Broken|Flat)\d+`)
 
 var message = regexp.MustCompile(`^(.*) => (.*)$`)
 
@@ -57,6 +77,8 @@ func main() {
 		{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}:      {"FlowSchema", "PriorityLevelConfiguration"},
 		{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta3"}: {"FlowSchema", "PriorityLevelConfiguration"},
 		{Group: "policy", Version: "v1"}:                            {"PodDisruptionBudget"},
+		{Group: "example.com", Version: "v1"}:                       {"Gadget", "Sparse", "Untyped", "Loop", "Broken", "Flat", "Undeclared"},
+		{Group: "example.com", Version: "v2"}:                       {"Gadget"},
 		{Group: "admissionregistration.k8s.io", Version: "v1"}:      {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
 	} {
 		for _, kind := range kinds {
@@ -64,8 +86,9 @@ func main() {
 		}
 	}
 	checker := validating.TypeChecker{
-		SchemaResolver: resolver.NewDefinitionsSchemaResolver(openapi.GetOpenAPIDefinitions, scheme.Scheme),
-		RestMapper:     mapper,
+		SchemaResolver: resolver.NewDefinitionsSchemaResolver(openapi.GetOpenAPIDefinitions, scheme.Scheme).
+			Combine(&resolver.ClientDiscoveryResolver{Discovery: customServer{}}),
+		RestMapper: mapper,
 	}
 	out := json.NewEncoder(os.Stdout)
 	out.SetEscapeHTML(false)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// versions are those that kube-apiserver can serve, except alpha.
+// versions are those that kube-apiserver can serve; of alpha ones, those whose kinds have defaults.
 var versions = []string{
 	"v1", "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", "apiextensions.k8s.io/v1",
 	"apiregistration.k8s.io/v1", "apps/v1", "authentication.k8s.io/v1", "authentication.k8s.io/v1beta1", "authorization.k8s.io/v1",
@@ -18,7 +18,7 @@ var versions = []string{
 	"coordination.k8s.io/v1", "coordination.k8s.io/v1beta1", "discovery.k8s.io/v1", "events.k8s.io/v1",
 	"flowcontrol.apiserver.k8s.io/v1", "flowcontrol.apiserver.k8s.io/v1beta3", "networking.k8s.io/v1", "networking.k8s.io/v1beta1",
 	"node.k8s.io/v1", "policy/v1", "rbac.authorization.k8s.io/v1", "resource.k8s.io/v1", "resource.k8s.io/v1beta1",
-	"resource.k8s.io/v1beta2", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "storage.k8s.io/v1beta1", "storagemigration.k8s.io/v1beta1",
+	"resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3", "scheduling.k8s.io/v1", "scheduling.k8s.io/v1alpha2", "storage.k8s.io/v1", "storage.k8s.io/v1beta1", "storagemigration.k8s.io/v1beta1",
 }
 
 // unserved are kinds of these versions that no server takes any more, or never did.

@@ -1,11 +1,11 @@
 // Writes what Kubernetes' defaults make of objects: one JSON object a line, with an object as it is sent, and the same when
 // it has its defaults, both as their version's types encode them. Some are those of cases.yaml, most are random: all kinds of all
-// stable and beta versions that kube-apiserver can serve, with most of their fields left out.
+// stable and beta versions that kube-apiserver can serve, and alpha ones with defaults, with most of their fields left out.
 //
 // The compressed output is checked in as crates/objects/src/defaults/cases.jsonl.gz, with which the crate is compared.
 // .ci/run kubernetes_corpora checks that it is current. To write it: go run ./defaults | gzip -9n >FILE
 //
-// A default that is the time of defaulting (timeAdded of a taint of a device) is left out.
+// A default that is the time of defaulting (timeAdded of a taint of a device) is defaultedAt.
 package main
 
 import (
@@ -131,7 +131,7 @@ func defaulted(kind schema.GroupVersionKind, sent []byte) (result, error) {
 		return result{}, err
 	}
 	legacyscheme.Scheme.Default(object)
-	withoutTimes(object)
+	fixTimes(object)
 	after, err := encoded(kind, object)
 	return result{before, after}, err
 }

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -181,35 +182,40 @@ func filler(random *rand.Rand) *randfill.Filler {
 	)
 }
 
-// withoutTimes removes defaults that are the time of defaulting. No random time is so late.
-func withoutTimes(object runtime.Object) {
-	remove := func(at **metav1.Time) {
-		if *at != nil && time.Since((*at).Time) < time.Hour {
-			*at = nil
+// defaultedAt stands for the time of defaulting.
+var defaultedAt = metav1.NewTime(time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC))
+
+// fixTimes replaces defaults that are the time of defaulting. No random time is so late.
+func fixTimes(object runtime.Object) {
+	fix := func(at *metav1.Time) {
+		if at != nil && time.Since(at.Time) < time.Hour {
+			*at = defaultedAt
 		}
 	}
 	switch object := object.(type) {
 	case *resourcev1.ResourceSlice:
 		for i := range object.Spec.Devices {
 			for j := range object.Spec.Devices[i].Taints {
-				remove(&object.Spec.Devices[i].Taints[j].TimeAdded)
+				fix(object.Spec.Devices[i].Taints[j].TimeAdded)
 			}
 		}
 	case *resourcev1beta1.ResourceSlice:
 		for i := range object.Spec.Devices {
 			if basic := object.Spec.Devices[i].Basic; basic != nil {
 				for j := range basic.Taints {
-					remove(&basic.Taints[j].TimeAdded)
+					fix(basic.Taints[j].TimeAdded)
 				}
 			}
 		}
 	case *resourcev1beta2.ResourceSlice:
 		for i := range object.Spec.Devices {
 			for j := range object.Spec.Devices[i].Taints {
-				remove(&object.Spec.Devices[i].Taints[j].TimeAdded)
+				fix(object.Spec.Devices[i].Taints[j].TimeAdded)
 			}
 		}
+	case *resourcev1alpha3.DeviceTaintRule:
+		fix(object.Spec.Taint.TimeAdded)
 	case *resourcev1beta2.DeviceTaintRule:
-		remove(&object.Spec.Taint.TimeAdded)
+		fix(object.Spec.Taint.TimeAdded)
 	}
 }
