@@ -78,6 +78,10 @@ impl ClusterState for Cluster {
         (of == "pods" && sub.is_empty()).then(|| Arc::clone(&self.pods))
     }
 
+    fn are_resources_known(&self) -> bool {
+        true
+    }
+
     fn resources_read(&self) -> ResourcesRead<'_> {
         unreachable!("the resource is known")
     }

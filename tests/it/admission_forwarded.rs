@@ -1,5 +1,6 @@
 //! Admission policies on forwarded requests, through a whole gateway.
 
+mod discovery;
 mod documents;
 mod hosted;
 mod hosted_objects;
@@ -27,6 +28,9 @@ use crate::{
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// In place of an object: the upstream does not answer.
+const HANGS: &str = "hangs";
 
 /// An upstream with stored objects by path, and the gateway in front of it.
 struct World {
@@ -76,6 +80,17 @@ impl World {
 
     /// With these further sections of the configuration.
     fn with(mode: &str, name: &str, policies: &[[Value; 2]], further: Value) -> Self {
+        Self::of(mode, name, policies, further, &[])
+    }
+
+    /// With these objects from the start.
+    fn of(
+        mode: &str,
+        name: &str,
+        policies: &[[Value; 2]],
+        further: Value,
+        objects: &[(&str, Value)],
+    ) -> Self {
         let file = policy_file(name);
         let directory = file.parent().unwrap().to_owned();
         std::fs::create_dir_all(&directory).unwrap();
@@ -83,12 +98,19 @@ impl World {
         let token = directory.join("token");
         std::fs::write(&file, documents.join("\n---\n")).unwrap();
         std::fs::write(&token, "gateway").unwrap();
-        let objects = Arc::<Mutex<BTreeMap<String, Value>>>::default();
+        let objects = objects
+            .iter()
+            .map(|(path, object)| ((*path).to_owned(), object.clone()));
+        let objects = Arc::new(Mutex::new(objects.collect::<BTreeMap<_, _>>()));
         let stored = Arc::clone(&objects);
         let upstream = TestUpstream::start(Speaks::Http1, move |request| {
             let stored = Arc::clone(&stored);
             async move {
                 let (head, body) = request.into_parts();
+                let found = stored.lock().unwrap().get(head.uri.path()).cloned();
+                if found.is_some_and(|object| object == HANGS) {
+                    std::future::pending::<()>().await;
+                }
                 let body = body.collect().await.unwrap().to_bytes();
                 respond(&stored, &head, &body)
             }
@@ -139,6 +161,11 @@ fn respond(
     let json = |value: Value| Response::new(upstream::full(value.to_string()));
     let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
     match path {
+        "/api" | "/apis" if stored.lock().unwrap().contains_key(path) => {
+            let mut down = json(json!({"kind": "Status", "code": 500}));
+            *down.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+            return down;
+        }
         "/api" | "/apis" => {
             return json(
                 json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": []}),

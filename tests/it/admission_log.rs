@@ -48,6 +48,7 @@ fn record(number: u32, decision: AdmissionDecision) -> AdmissionRecord {
             took: Duration::from_micros(9),
         }],
         secret_params: Vec::new(),
+        set_by_server: Vec::new(),
         judging: Duration::from_micros(30),
         total: Duration::from_micros(40),
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
-    process::{GatewayProcess, ProcessOptions, wait_until},
+    process::{GatewayProcess, ProcessOptions, wait_until, write_at_once},
     upstream::{self, Speaks, TestReply, TestUpstream},
 };
 
@@ -209,6 +209,70 @@ fn policies_in_files_take_effect_when_they_change_and_invalid_ones_never() {
         in_force(&gateway) == Some(1)
     });
     assert_eq!(gateway.metric("fairgate_admission_synced"), Some(1));
+}
+
+#[test]
+fn the_last_good_policies_are_in_force_after_a_start_with_invalid_ones() {
+    let (_objects, upstream) = Objects::start();
+    let options = ProcessOptions {
+        tokens: "gateway",
+        files: vec![("p.yaml", file(&[policy("one", "true"), binding("one")]))],
+        ..ProcessOptions::default()
+    };
+    let mut configuration = configuration(&upstream, &json!({"files": ["p.yaml"]}));
+    configuration["state"] = json!({"directory": "state"});
+    let gateway = GatewayProcess::with(configuration, &options);
+    wait_until("the policy is in force", || in_force(&gateway) == Some(1));
+    let state = gateway.directory.join("state");
+    let is_kept = || {
+        let entries = std::fs::read_dir(&state).into_iter().flatten();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths.any(|path| path.extension().is_some_and(|ending| ending == "json"))
+    };
+    wait_until("it is kept", is_kept);
+
+    let broken = file(&[policy("one", "1 +"), binding("one")]);
+    let gateway = gateway
+        .restart(|directory| write_at_once(&directory.join("p.yaml"), &broken))
+        .unwrap();
+    wait_until("the last good one is in force", || {
+        in_force(&gateway) == Some(1)
+    });
+    wait_until("the error is reported", || {
+        let error = "the admission policies are invalid";
+        !gateway.logged(error).is_empty()
+    });
+    assert_eq!(
+        (
+            in_force(&gateway),
+            gateway.metric("fairgate_admission_synced")
+        ),
+        (Some(1), Some(0))
+    );
+    let ready = gateway.admin_get("/readyz?verbose");
+    assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
+    assert!(ready.contains("[!]admission: invalid for"), "{ready}");
+    let logged = gateway.logged("the last good admission policies are in force");
+    assert!(
+        logged.len() == 1 && logged[0].contains("digest=sha256:"),
+        "{logged:?}"
+    );
+
+    let gateway = gateway
+        .restart(|directory| std::fs::remove_file(directory.join("p.yaml")).unwrap())
+        .unwrap();
+    wait_until("it is in force without the file", || {
+        in_force(&gateway) == Some(1)
+    });
+
+    // Valid ones win, even if they are none.
+    let gateway = gateway
+        .restart(|directory| write_at_once(&directory.join("p.yaml"), ""))
+        .unwrap();
+    wait_until("they are in force", || {
+        gateway.metric("fairgate_admission_synced") == Some(1)
+    });
+    assert_eq!(in_force(&gateway), Some(0));
 }
 
 #[test]

@@ -10,10 +10,10 @@ use std::{
 use serde_json::{Value, json};
 
 /// A directory with files, which is removed with it.
-struct Files(PathBuf);
+pub(crate) struct Files(pub(crate) PathBuf);
 
 impl Files {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fairgate-policy-test-{}-{number}", std::process::id());
@@ -33,11 +33,11 @@ impl Drop for Files {
 }
 
 /// Exit code, standard output, standard error.
-fn policy_test(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn policy_test(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
     run(directory, &[&["policy", "test"], arguments].concat())
 }
 
-fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_fairgate"))
         .args(arguments)
         .current_dir(directory)
@@ -53,7 +53,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("config/admission")
 }
 
-fn as_json(arguments: &[&str], directory: &Path) -> (i32, Value) {
+pub(crate) fn as_json(arguments: &[&str], directory: &Path) -> (i32, Value) {
     let arguments = [arguments, &["--output", "json"]].concat();
     let (code, out, err) = policy_test(directory, &arguments);
     let value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
@@ -193,6 +193,29 @@ fn updates_are_judged_with_the_old_object() {
         let (code, report) = as_json(&arguments, &files.0);
         assert_eq!(code, expected, "{report:#}");
         assert_eq!(report["results"][0]["request"]["operation"], "UPDATE");
+    }
+}
+
+#[test]
+fn built_in_kinds_are_converted_to_the_version_that_a_policy_names() {
+    let constraints = "{resourceRules: [{apiGroups: ['*'], apiVersions: [v1], operations: ['*'], resources: [resourceclaims, geese]}]}";
+    let expression = "object.spec.devices.requests[0].exactly.deviceClassName == oldObject.spec.devices.requests[0].exactly.deviceClassName";
+    let claim = |class: &str| {
+        format!(
+            "{{apiVersion: resource.k8s.io/v1beta1, kind: ResourceClaim, metadata: {{name: c}}, \
+             spec: {{devices: {{requests: [{{name: r, deviceClassName: {class}}}]}}}}}}"
+        )
+    };
+    let (policy, old, new) = (policy("p", constraints, expression), claim("a"), claim("b"));
+    let files = Files::new(&[
+        ("policy.yaml", &*policy),
+        ("old.yaml", &*old),
+        ("new.yaml", &*new),
+    ]);
+    for (new, expected) in [("new.yaml", 1), ("old.yaml", 0)] {
+        let arguments = ["-f", "policy.yaml", "-f", new, "--old", "old.yaml"];
+        let (code, report) = as_json(&arguments, &files.0);
+        assert_eq!(code, expected, "{report:#}");
     }
 }
 
@@ -346,7 +369,7 @@ fn all_mistakes_of_all_files_are_reported_at_once_with_their_lines() {
 /// Constraints to Pods.
 const PODS: &str = "{resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}";
 
-fn policy(name: &str, constraints: &str, expression: &str) -> String {
+pub(crate) fn policy(name: &str, constraints: &str, expression: &str) -> String {
     format!(
         "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {{name: {name}}}\n\
          spec:\n  matchConstraints: {constraints}\n  validations: [{{expression: \"{expression}\"}}]\n"
@@ -380,6 +403,87 @@ fn check_reports_everything_about_policies_at_once() {
     ] {
         assert!(found.contains(wanted), "{wanted}\nis not in\n{found}");
     }
+}
+
+/// The expressions of which tests in front of a real server show which a gateway judges as the server does.
+const EXACT: &str = include_str!("../cluster/exactverdicts/expressions.json");
+
+#[test]
+fn check_names_the_expressions_that_read_what_only_the_server_sets() {
+    let expressions: Vec<Value> = serde_json::from_str(EXACT).unwrap();
+    assert_eq!(expressions.len(), 28);
+    let resource = |kind: &str| match kind {
+        "ConfigMap" | "Pod" | "Service" => ("", kind.to_lowercase() + "s"),
+        "Deployment" => ("apps", "deployments".to_owned()),
+        "CronJob" => ("batch", "cronjobs".to_owned()),
+        other => panic!("{other}"),
+    };
+    let policies = expressions.iter().enumerate().map(|(at, one)| {
+        let (group, resource) = resource(one["kind"].as_str().unwrap());
+        let constraints = format!(
+            "{{resourceRules: [{{apiGroups: ['{group}'], apiVersions: [v1], operations: [CREATE], resources: [{resource}]}}]}}"
+        );
+        policy(&format!("p{at}"), &constraints, one["expression"].as_str().unwrap())
+    });
+    let text: String = policies.collect();
+    let files = Files::new(&[("policies.yaml", &text)]);
+    let (code, _, found) = run(&files.0, &["check", "--admission", "policies.yaml"]);
+    assert_eq!(code, 0, "{found}");
+    for (at, one) in expressions.iter().enumerate() {
+        let warning = format!(
+            "\"p{at}\": spec.validations[0].expression: it reads what only the server can set: "
+        );
+        let warnings: Vec<_> = found
+            .lines()
+            .filter(|line| line.contains(&warning))
+            .collect();
+        match one["setByServer"].as_array() {
+            None => assert_eq!(warnings, [""; 0], "{one}"),
+            Some(fields) => {
+                assert_eq!(warnings.len(), 1, "{one}");
+                for field in fields {
+                    let wanted = format!("{} of ", field.as_str().unwrap());
+                    assert!(warnings[0].contains(&wanted), "{one}: {warnings:?}");
+                }
+            }
+        }
+    }
+    // With dry runs the gateway knows what the server sets.
+    let config = "admission: {fidelity: dryRun}\n";
+    let files = Files::new(&[("policies.yaml", &text), ("fairgate.yaml", config)]);
+    let args = [
+        "check",
+        "--config",
+        "fairgate.yaml",
+        "--admission",
+        "policies.yaml",
+    ];
+    let (_, _, found) = run(&files.0, &args);
+    assert!(
+        found.contains("no binding names it") && !found.contains("only the server"),
+        "{found}"
+    );
+}
+
+#[test]
+fn check_leaves_out_what_is_for_kustomize_and_says_so() {
+    let kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [policy.yaml]\n";
+    let binding = "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\n\
+                   metadata: {name: b}\nspec: {policyName: p, validationActions: [Deny]}\n";
+    let policies = policy("p", PODS, "object.metadata.name != 'x'") + binding;
+    let files = Files::new(&[
+        ("kustomization.yaml", "resources: [policies.yaml]\n"),
+        ("base.yaml", kustomization),
+        ("policies.yaml", &policies),
+    ]);
+    let (code, _, found) = run(&files.0, &["check", "--admission", "."]);
+    let note = "note: ./kustomization.yaml: skipped: it is for kustomize\n";
+    assert!(code == 0 && found.starts_with(note), "{found}");
+    // What is neither is still an error.
+    std::fs::write(files.0.join("values.yaml"), "a: b\n").unwrap();
+    let (code, _, found) = run(&files.0, &["check", "--admission", "."]);
+    let error = "./values.yaml, line 1: kind: it is missing; say which kind of object it is, or move what is no object elsewhere";
+    assert!(code == 1 && found.contains(error), "{found}");
 }
 
 /// Policies, bindings and the lines of their documents used to be searched for one by one: minutes for so many. Now it takes four

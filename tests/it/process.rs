@@ -3,6 +3,7 @@
 
 use std::{
     io::{BufRead as _, BufReader},
+    mem::take,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -14,7 +15,7 @@ use std::{
 };
 
 use fairgate_base::clock::Clock;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::{Value, json};
 
 use crate::client::{HANG, raw};
@@ -29,7 +30,10 @@ pub struct GatewayProcess {
     /// The same with TLS, if the configuration has `admin.secure`.
     pub secure_admin: Option<SocketAddr>,
     log: Arc<Mutex<Vec<String>>>,
-    directory: PathBuf,
+    /// Where its configuration is.
+    pub directory: PathBuf,
+    /// What the shell does before it starts the gateway.
+    before: String,
 }
 
 /// How a process is started.
@@ -63,10 +67,12 @@ impl GatewayProcess {
             configuration[section]["address"] = json!("127.0.0.1:0");
         }
         let path = directory.join("fairgate.yaml");
-        std::fs::write(&path, configuration.to_string()).unwrap();
+        std::fs::write(path, configuration.to_string()).unwrap();
         std::fs::write(directory.join("tokens"), options.tokens).unwrap();
         for (name, content) in &options.files {
-            std::fs::write(directory.join(name), content).unwrap();
+            let path = directory.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
         }
         let mut limit = options
             .descriptors
@@ -74,11 +80,17 @@ impl GatewayProcess {
         if options.may_exceed_files {
             limit += "trap '' XFSZ && ";
         }
+        Self::launch(directory, limit)
+            .unwrap_or_else(|log| panic!("the gateway does not serve: {log:#?}"))
+    }
+
+    /// Starts it with the configuration in `directory`, which is removed if it does not serve. The lines of its log, then.
+    fn launch(directory: PathBuf, before: String) -> Result<Self, Vec<String>> {
         let mut child = Command::new("sh")
             .arg("-c")
-            .arg(format!("{limit}exec \"$1\" serve --config \"$2\""))
+            .arg(format!("{before}exec \"$1\" serve --config \"$2\""))
             .args(["sh", env!("CARGO_BIN_EXE_fairgate")])
-            .arg(&path)
+            .arg(directory.join("fairgate.yaml"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -93,19 +105,37 @@ impl GatewayProcess {
             log.lock().unwrap().push(line);
             addresses
         });
-        let [address, admin, secure_admin] = addresses
-            .unwrap_or_else(|| panic!("the gateway does not serve: {:#?}", log.lock().unwrap()));
+        let Some([address, admin, secure_admin]) = addresses else {
+            assert_eq!(child.wait().unwrap().code(), Some(1));
+            let _ = std::fs::remove_dir_all(directory);
+            return Err(std::mem::take(&mut *log.lock().unwrap()));
+        };
         // The process would block if its log were not read.
         let keep = Arc::clone(&log);
         std::thread::spawn(move || lines.for_each(|line| keep.lock().unwrap().push(line)));
-        Self {
+        Ok(Self {
             child,
             address: address.unwrap(),
             admin: admin.unwrap(),
             secure_admin,
             log,
             directory,
-        }
+            before,
+        })
+    }
+
+    /// Kills it, and starts it again in the same directory, to which `between` does something. The lines of its log if it does
+    /// not serve.
+    pub fn restart(mut self, between: impl FnOnce(&Path)) -> Result<Self, Vec<String>> {
+        let (directory, before) = (take(&mut self.directory), take(&mut self.before));
+        drop(self);
+        between(&directory);
+        Self::launch(directory, before)
+    }
+
+    /// Has it read its configuration again.
+    pub fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
     }
 
     /// Writes a file in the directory of the configuration.
@@ -165,7 +195,9 @@ impl Drop for GatewayProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
+        if !self.directory.as_os_str().is_empty() {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
     }
 }
 

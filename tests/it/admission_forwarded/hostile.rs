@@ -6,6 +6,8 @@ use serde_json::json;
 use super::{MAPS, World, map, policy, policy_file};
 
 const WIDGETS: &str = "/apis/x.io/v1/namespaces/ns/widgets";
+const WIDGETS_DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io";
 const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 
 /// A gateway with policies about all resources, some of which use as much as they may.
@@ -26,7 +28,11 @@ fn world(name: &str) -> World {
     ];
     let more = json!({"admission": {"mode": "enforce", "bodyBudget": "8Mi", "workers": 1,
         "policies": {"files": [policy_file(name)]}}});
-    World::with("enforce", name, &all, more)
+    let world = World::with("enforce", name, &all, more);
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "schema": {"openAPIV3Schema": schema}});
+    world.store(WIDGETS_DEFINITION, json!({"spec": {"versions": [version]}}));
+    world
 }
 
 fn bodies() -> Vec<(&'static str, &'static str, String, u16)> {

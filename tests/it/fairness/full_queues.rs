@@ -23,7 +23,7 @@ fn rules() -> Rules {
         .schema("little", "small", &["bob"])
 }
 
-fn queue_full(gate: &Gate, schema: &str) -> u64 {
+pub(super) fn queue_full(gate: &Gate, schema: &str) -> u64 {
     counted(gate, schema, |cells| {
         cells.rejected(RejectReason::QueueFull).get()
     })

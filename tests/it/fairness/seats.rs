@@ -213,7 +213,6 @@ async fn observe_mode_holds_no_request_back_and_counts_all() {
         let (upstream, mut held) = manual_upstream(Speaks::Http1);
         let rules = Rules::small(1, full).set(|set| {
             set.enforcement = Enforcement::Observe;
-            set.max_queued = 0;
             set.long_running.per_user = 0;
         });
         let gate = Gate::governed(&upstream, &rules);
@@ -233,7 +232,7 @@ async fn observe_mode_holds_no_request_back_and_counts_all() {
         assert_eq!(small(&gate), (1, waiting, 1));
         assert_eq!(counted(&gate, "small", refused), 5 - u64::from(waiting));
         let dispatched = |cells: &FlowCells| cells.dispatched.get();
-        assert_eq!(counted(&gate, "small", dispatched), 6);
+        assert_eq!(counted(&gate, "small", dispatched), 1);
         // Long-running requests are not held back either.
         let log = get(&gate, "/api/v1/namespaces/a/pods/p/log").await;
         soon(held.recv()).await.unwrap().respond("");
@@ -247,8 +246,55 @@ async fn observe_mode_holds_no_request_back_and_counts_all() {
                 ("uid-of-schema-small", "uid-of-level-small")
             );
         }
+        // Those that waited have got their seats one after the other, although all had ended before.
         until(|| small(&gate) == (0, 0, 0)).await;
+        assert_eq!(counted(&gate, "small", dispatched), 1 + u64::from(waiting));
+        let executed = |cells: &FlowCells| values(&cells.execution);
+        until(|| counted(&gate, "small", executed) == 1 + u64::from(waiting)).await;
+        let waits = counted(&gate, "small", |cells| values(&cells.wait_executed));
+        assert_eq!(waits, 1 + u64::from(waiting));
     }
+}
+
+#[tokio::test]
+async fn in_observe_mode_no_more_requests_wait_than_may() {
+    let (upstream, mut held) = manual_upstream(Speaks::Http1);
+    let rules = Rules::small(1, Full::queue(10)).set(|set| {
+        set.enforcement = Enforcement::Observe;
+        set.max_queued = 2;
+    });
+    let gate = Gate::governed(&upstream, &rules);
+    let mut running = Vec::new();
+    for _ in 0..5 {
+        let pending = get(&gate, PODS).await;
+        running.push((pending, soon(held.recv()).await.unwrap()));
+    }
+    assert_eq!(small(&gate), (1, 2, 1));
+    assert_eq!(full_queues::queue_full(&gate, "small"), 2);
+    for (pending, upstream) in running {
+        upstream.respond("");
+        pending.served().await;
+    }
+    until(|| small(&gate) == (0, 0, 0)).await;
+}
+
+#[tokio::test]
+async fn in_observe_mode_a_client_that_disconnects_leaves_the_queue() {
+    let (upstream, mut held) = manual_upstream(Speaks::Http1);
+    let rules = Rules::small(1, Full::queue(10));
+    let rules = rules.set(|set| set.enforcement = Enforcement::Observe);
+    let gate = Gate::governed(&upstream, &rules);
+    let first = get(&gate, PODS).await;
+    let executing = soon(held.recv()).await.unwrap();
+    let second = get(&gate, PODS).await;
+    let unread = soon(held.recv()).await.unwrap();
+    until(|| small(&gate) == (1, 1, 1)).await;
+    drop(second);
+    until(|| small(&gate) == (1, 0, 1)).await;
+    drop(unread);
+    executing.respond("");
+    first.served().await;
+    until(|| small(&gate) == (0, 0, 0)).await;
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ type EventSender = UnboundedSender<std::io::Result<Bytes>>;
 
 /// The API, shared by the test and the upstream that serves it.
 #[derive(Clone)]
-pub(super) struct Api(Arc<Mutex<State>>);
+pub(crate) struct Api(Arc<Mutex<State>>);
 
 pub(super) struct State {
     pub(super) versions: Vec<&'static str>,
@@ -39,7 +39,7 @@ pub(super) struct State {
 }
 
 impl Api {
-    pub(super) fn start() -> (Self, TestUpstream) {
+    pub(crate) fn start() -> (Self, TestUpstream) {
         let api = Self(Arc::new(Mutex::new(State {
             versions: vec!["v1", "v1beta3"],
             revision: 1,
@@ -84,7 +84,7 @@ impl Api {
         })
     }
 
-    pub(super) fn put_level(&self, name: &str, shares: u32) {
+    pub(crate) fn put_level(&self, name: &str, shares: u32) {
         self.with(|state| state.put(level(name, shares)));
     }
 

@@ -1,6 +1,6 @@
 //! Policy objects of an upstream's API, followed by list and watch.
 
-mod api;
+pub mod api;
 
 use std::{
     net::{SocketAddr, TcpListener},

@@ -85,6 +85,19 @@ async fn what_the_alarm_of_a_full_etcd_stops_is_said_and_deletions_and_reads_go_
     let what_to_do = "raise --quota-backend-bytes, or compact, defragment and disarm its alarm";
     let message = refused.refused(500, "");
     assert!(message.contains(what_to_do), "{message}");
+    // The mirror can be read, and so can etcd.
+    let ready = api.get("/readyz?verbose").await;
+    assert_eq!(ready.status, 200);
+    let ready = ready.text();
+    let line = ready.lines().find(|line| line.starts_with("[!]store: "));
+    let line = line.unwrap_or_else(|| panic!("no warning in {ready}"));
+    assert!(line.contains(what_to_do), "{line}");
+    assert!(
+        line.ends_with("; objects can be read and deleted, and not changed"),
+        "{line}"
+    );
+    let metrics = api.get("/metrics").await.text();
+    assert!(metrics.contains("\nfairgate_store_up 0\n"), "{metrics}");
     // What would make an object smaller stores a value, too.
     let smaller = json!({"metadata": {"annotations": {"note": null}}});
     let refused = api.merge(&format!("{shop}/b0"), &smaller).await;

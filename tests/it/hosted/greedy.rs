@@ -92,6 +92,22 @@ async fn a_watch_may_have_the_longest_possible_timeout() {
 }
 
 #[tokio::test]
+async fn a_watch_with_a_negative_timeout_ends_before_any_event() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    for more in [
+        "",
+        "&resourceVersion=0",
+        "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+    ] {
+        let target = format!("{LEVELS}?watch=1&timeoutSeconds=-1{more}");
+        let mut watch = api.watch(&target).await;
+        assert_eq!(watch.next().await, None, "{target}");
+    }
+}
+
+#[tokio::test]
 async fn duplicates_among_very_many_elements_are_found_in_less_than_quadratic_time() {
     let home = Home::new();
     let server = home.start().await;

@@ -47,6 +47,7 @@ pub(super) const APISERVER: Edges = &[
     ),
     ("quota", &["status_error"]),
     ("response_room", &["status_error"]),
+    ("hosted_bodies", &[]),
     (
         "admin",
         &["negotiate", "request", "response", "status_error"],
@@ -147,6 +148,7 @@ pub(super) const APISERVER: Edges = &[
             "calls",
             "compression",
             "documents",
+            "hosted_bodies",
             "merged_documents",
             "metrics_memory",
             "namespaces",
@@ -192,6 +194,7 @@ pub(super) const APISERVER: Edges = &[
         "layer",
         &[
             "hosted",
+            "hosted_bodies",
             "merged_metrics",
             "merging",
             "negotiate",

@@ -10,8 +10,16 @@ pub(super) const CLUSTER: Edges = &[
     ("discovery", &["resources"]),
     ("shared_reads", &[]),
     ("live_reads", &["objects", "shared_reads"]),
-    ("follower", &["discovery", "objects", "watch_health"]),
-    ("state", &["discovery", "follower", "live_reads"]),
+    (
+        "follower",
+        &["discovery", "objects", "resources", "watch_health"],
+    ),
+    ("schema_cache", &[]),
+    ("kind_schemas", &["discovery", "resources", "schema_cache"]),
+    (
+        "state",
+        &["discovery", "follower", "kind_schemas", "live_reads"],
+    ),
     ("policy_documents", &["resources", "state"]),
     ("publisher", &["policy_documents", "state"]),
     (

@@ -23,6 +23,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/observing.md",
     "docs/policies.md",
     "docs/quick-start.md",
+    "docs/runbooks/FairgateAdmissionPoliciesStale.md",
     "docs/runbooks/FairgateCertificateExpires.md",
     "docs/runbooks/FairgateDown.md",
     "docs/runbooks/FairgateExemptShare.md",

@@ -143,6 +143,11 @@ struct SampleKey {
     meaning: String,
 }
 
+/// Whether a key has no comment of its own.
+fn refers(key: &SampleKey) -> bool {
+    key.meaning.starts_with("See `")
+}
+
 /// Reads the sample line by line: its comments are the meanings of the keys below them.
 fn sample_keys(text: &str) -> Vec<SampleKey> {
     let mut keys: Vec<SampleKey> = Vec::new();
@@ -173,7 +178,12 @@ fn sample_keys(text: &str) -> Vec<SampleKey> {
         let meaning = match &described[depth] {
             _ if !own.is_empty() => own,
             Some(sibling) => format!("See `{sibling}`."),
-            None => format!("See `{parent}`."),
+            None => {
+                // The mapping itself may be explained elsewhere.
+                let above = keys.iter().find(|key| key.path == parent);
+                let above = above.filter(|key| refers(key));
+                above.map_or_else(|| format!("See `{parent}`."), |key| key.meaning.clone())
+            }
         };
         keys.push(SampleKey {
             path,
@@ -182,6 +192,28 @@ fn sample_keys(text: &str) -> Vec<SampleKey> {
         });
     }
     keys
+}
+
+#[test]
+fn what_the_configuration_reference_refers_to_is_explained_there() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/fairgate.yaml");
+    let sample = sample_keys(&fs::read_to_string(sample).unwrap());
+    let explained: Vec<_> = (sample.iter())
+        .filter(|key| !refers(key))
+        .map(|key| format!("See `{}`.", key.path))
+        .collect();
+    for key in sample.iter().filter(|key| refers(key)) {
+        // What stands above another key does not explain a mapping, which has keys of its own.
+        let mut above = (key.path.match_indices('.')).map(|(end, _)| &key.path[..end]);
+        let is_above = above.any(|path| key.meaning == format!("See `{path}`."));
+        let is_mapping = key.default.is_none();
+        assert!(
+            explained.contains(&key.meaning) && (!is_mapping || is_above),
+            "config/fairgate.yaml: {} has no comment: {}",
+            key.path,
+            key.meaning
+        );
+    }
 }
 
 /// Adds a line of a comment. Items of a list, which begin with three spaces and a word in a column of

@@ -1,0 +1,75 @@
+//! Policies that judge nothing, because a name in them is wrong.
+
+use serde_json::json;
+
+use crate::policy_test::{Files, as_json, policy, policy_test, run};
+
+#[test]
+fn what_judges_nothing_is_told_and_is_no_success() {
+    let rules = "{resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [Deployment]}]}";
+    let wrong = policy("wrong", rules, "object.spec.replicas < 5");
+    let typing = policy(
+        "typing",
+        &rules.replace("Deployment", "deployments"),
+        "variables.r < 5",
+    );
+    let typing = typing.replace(
+        "  validations:",
+        "  variables: [{name: r, expression: object.spec.replica}]\n  validations:",
+    );
+    let misspelt = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissonPolicy\nmetadata: {name: m}\n";
+    let object =
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 9}\n";
+    let files = Files::new(&[
+        ("wrong.yaml", &wrong),
+        ("typing.yaml", &typing),
+        ("misspelt.yaml", misspelt),
+        ("object.yaml", object),
+    ]);
+    let checked = |file: &str| run(&files.0, &["check", "--admission", file]);
+    for (file, code, told) in [
+        (
+            "wrong.yaml",
+            0,
+            "Kubernetes has no resource \"Deployment\": the rule matches nothing; write deployments",
+        ),
+        (
+            "typing.yaml",
+            0,
+            "spec.variables[0].expression: apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replica'",
+        ),
+        (
+            "misspelt.yaml",
+            1,
+            "there is no kind \"ValidatingAdmissonPolicy\" in admissionregistration.k8s.io",
+        ),
+    ] {
+        let (exit, out, err) = checked(file);
+        assert_eq!(exit, code, "{file}: {out}{err}");
+        assert!(err.contains(told), "{file}: {err}");
+    }
+    let given = ["-f", "wrong.yaml", "-f", "object.yaml"];
+    let (code, out, _) = policy_test(&files.0, &given);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.starts_with("policy wrong has no binding"), "{out}");
+    assert!(
+        out.contains("\nno policy CREATE deployments.apps default/d"),
+        "{out}"
+    );
+    assert!(
+        out.contains("\n1 request: no policy is about any of them"),
+        "{out}"
+    );
+    let (code, report) = as_json(&given, &files.0);
+    assert_eq!(
+        (code, &report["ok"], &report["isAnyJudged"]),
+        (1, &json!(false), &json!(false))
+    );
+    // Of several, some may be about others.
+    let both = ["-f", "typing.yaml", "-f", "wrong.yaml", "-f", "object.yaml"];
+    assert!(
+        policy_test(&files.0, &both)
+            .1
+            .ends_with("1 request: 0 allowed, 1 denied\n")
+    );
+}
