@@ -216,9 +216,11 @@ impl BackgroundAudit {
         };
         // It may have been taken as one of several bases of which the others could not be read.
         let is_there = early.is_some() == read.is_some();
+        // What the upstream has carried out it has found, also if it was gone when it was read.
+        let is_early = is_unanswered && is_before && early.is_some();
         match failure {
             Some(failure) => Err(failure),
-            None if is_there && (is_refused || is_unanswered && is_before) => {
+            None if is_there && (is_refused || is_early) => {
                 self.run_by_early(early).await
             }
             None => Err(Unjudged::Failed(why)),

@@ -323,6 +323,15 @@ fn a_deletion_is_judged_by_what_was_stored_before_it() {
             let mut world = world(" configmaps", "false", MAP, map("1"));
             assert_eq!(decision(&mut world, audited).await, NotJudged);
         }
+        // It was carried out when it was read, and answered after that.
+        for (later, expected) in [(1020, Denied), (2000, NotJudged)] {
+            let mut world = world(" configmaps", "false", MAP, map("1"));
+            world.write(1019, MAP, None);
+            world.write(later, &format!("{MAPS}/other"), Some(map("1")));
+            let mut audited = deleted(1019, "u").read_before();
+            audited.writes.clear();
+            assert_eq!(decision(&mut world, audited).await, expected, "{later}");
+        }
         let options = r#"{"preconditions":{"resourceVersion":"5"}}"#;
         let mut many = deleted(1019, "u");
         many.request = ["DELETE", MAP, "application/json", options];
