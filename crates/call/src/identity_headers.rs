@@ -58,6 +58,11 @@ pub enum IdentityError {
         "the user's {part} {value:?} contains control characters, or starts or ends with whitespace, which no header can carry"
     )]
     Unrepresentable { part: &'static str, value: String },
+    /// Policies would be judged for another user than the upstream executes the request for.
+    #[error(
+        "the user is system:anonymous without the group system:unauthenticated, which the upstream would add"
+    )]
+    AnonymousWithoutGroup,
     /// Two identities would be mixed.
     #[error("the request to the upstream already has the identity header {name}")]
     AlreadyPresent { name: HeaderName },
@@ -68,6 +73,7 @@ impl IdentityError {
     pub fn part(&self) -> &'static str {
         match self {
             Self::Empty { part } | Self::Unrepresentable { part, .. } => part,
+            Self::AnonymousWithoutGroup => "group",
             Self::AlreadyPresent { .. } => "identity header",
         }
     }

@@ -101,14 +101,13 @@ fn add_groups(user: &mut User) {
         user.groups
             .push(format!("system:serviceaccounts:{namespace}"));
     }
-    let group = if user.name == User::ANONYMOUS {
+    let added = if user.name == User::ANONYMOUS {
         User::UNAUTHENTICATED
     } else {
         User::AUTHENTICATED
     };
-    let either = [User::AUTHENTICATED, User::UNAUTHENTICATED];
-    if !either.iter().any(|group| user.in_group(group)) {
-        user.groups.push(group.to_owned());
+    if !user.in_group(User::UNAUTHENTICATED) && !user.in_group(added) {
+        user.groups.push(added.to_owned());
     }
 }
 
@@ -159,6 +158,9 @@ mod tests {
             ]
         );
         assert_eq!(groups(User::ANONYMOUS), [User::UNAUTHENTICATED]);
+        let mut headers = headers(&[(USER, User::ANONYMOUS), (GROUP, User::AUTHENTICATED)]);
+        let user = take(&mut headers, &root()).unwrap().unwrap();
+        assert_eq!(user.groups, [User::AUTHENTICATED, User::UNAUTHENTICATED]);
     }
 
     #[test]

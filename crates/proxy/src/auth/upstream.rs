@@ -92,6 +92,9 @@ impl Lines {
         if !user.uid.is_empty() {
             self.push(HeaderName::from_static("impersonate-uid"), "uid", &user.uid)?;
         }
+        if user.name == User::ANONYMOUS && !user.in_group(User::UNAUTHENTICATED) {
+            return Err(IdentityError::AnonymousWithoutGroup);
+        }
         for group in groups_to_impersonate(user) {
             self.group(HeaderName::from_static("impersonate-group"), group)?;
         }
@@ -192,6 +195,10 @@ fn groups_to_impersonate(user: &User) -> Vec<&str> {
         return all().collect(); // with it the server adds nothing
     }
     let rest: Vec<&str> = all().filter(|g| *g != User::AUTHENTICATED).collect();
+    if rest.is_empty() && user.name.starts_with(NODE) {
+        // Without any group line, a server that lets the gateway impersonate nodes would add their group.
+        return vec![User::AUTHENTICATED];
+    }
     let Some(namespace) = service_account_namespace(&user.name) else {
         return rest;
     };
@@ -205,6 +212,8 @@ fn groups_to_impersonate(user: &User) -> Vec<&str> {
     rest
 }
 
+/// What the names of nodes begin with.
+const NODE: &str = "system:node:";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 
 /// The namespace in the name of a service account; `None` if the name is not of that form.
@@ -363,9 +372,26 @@ mod tests {
             ("system:serviceaccount:ns:a:b", &[auth], &[]),
             (User::ANONYMOUS, &[unauth], &[]),
             (User::ANONYMOUS, &[unauth, "dev"], &[unauth, "dev"]),
-            (User::ANONYMOUS, &[auth], &[auth]),
+            (User::ANONYMOUS, &[unauth, auth], &[unauth, auth]),
+            // Without a line a server that constrains impersonation may make it a member of system:nodes.
+            ("system:node:a", &[auth], &[auth]),
+            ("system:node:a", &["system:nodes", auth], &["system:nodes"]),
+            ("system:nodes", &[auth], &[]),
         ] {
             assert_eq!(impersonated_groups(name, groups), sent, "{name} {groups:?}");
+        }
+    }
+
+    #[test]
+    fn an_anonymous_user_to_whom_the_server_would_add_a_group_is_not_impersonated() {
+        for groups in [&[User::AUTHENTICATED][..], &["dev"], &[]] {
+            let user = User::new(User::ANONYMOUS, groups.iter().copied());
+            let mut out = HeaderMap::new();
+            let end = write(&UpstreamIdentity::Impersonate, &user, &mut out);
+            assert!(matches!(end, Err(IdentityError::AnonymousWithoutGroup)));
+            assert!(out.is_empty());
+            // A front proxy's groups are all that a server takes.
+            assert!(write(&front_proxy(), &user, &mut out).is_ok());
         }
     }
 
