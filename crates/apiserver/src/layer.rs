@@ -15,10 +15,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue, Response};
 use http_body::{Body, Frame};
 use tokio::runtime::Handle;
 use tower::{Layer, Service};
+use uuid::Uuid;
 
 use crate::{
     hosted::{Hosted, ServedResponse},
@@ -26,7 +27,6 @@ use crate::{
     merged_metrics::{self, MetricsRequest},
     merging::{MergeRequest, Merger},
     negotiate::Output,
-    random,
     request::ApiRequest,
     response::{ApiBody, ApiResponse},
     status_error::StatusError,
@@ -242,7 +242,7 @@ async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let deadline = call.deadline.map(|deadline| shared.clock.instant(deadline));
     let mut request = ApiRequest::of_last(&mut call);
-    let audit_id = audit_id(&request.headers);
+    let audit_id = HeaderValue::from_str(&Uuid::from_u128(call.context.id).to_string()).ok();
     request.audit_id.clone_from(&audit_id);
     let work = shared.work(request, body);
     let mut response = match deadline {
@@ -369,12 +369,6 @@ impl Shared {
 
 fn internal(error: &tokio::task::JoinError) -> Refusal {
     Refusal::Internal(error.to_string().into())
-}
-
-/// The header `Audit-ID` of a request, or a new ID if it has none.
-fn audit_id(headers: &HeaderMap) -> Option<HeaderValue> {
-    let given = headers.get(&AUDIT_ID).cloned();
-    given.or_else(|| HeaderValue::from_str(&random::uid().ok()?).ok())
 }
 
 fn reply(response: ApiResponse, clock: &Clock) -> Reply {
