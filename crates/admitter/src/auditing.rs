@@ -220,9 +220,7 @@ impl BackgroundAudit {
         let is_early = is_unanswered && is_before && early.is_some();
         match failure {
             Some(failure) => Err(failure),
-            None if is_there && (is_refused || is_early) => {
-                self.run_by_early(early).await
-            }
+            None if is_there && (is_refused || is_early) => self.run_by_early(early).await,
             None => Err(Unjudged::Failed(why)),
         }
     }

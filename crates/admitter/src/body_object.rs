@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fairgate_apiserver::StatusError;
+use fairgate_apiserver::{PatchType, StatusError};
 use fairgate_objects::{
     codec::{self, BodyFormat, DecodedObject, FieldValidation},
     custom::{self, CustomSchema},
@@ -17,7 +17,7 @@ use crate::{
     facts::WriteFacts,
     judged_object::{Fresh, WriteStrategy},
     object_name::{self, NameSource},
-    objects::{self, PatchFormat},
+    objects,
     workers::LARGE,
 };
 use fairgate_admission::Fidelity;
@@ -40,7 +40,7 @@ pub(crate) enum BodyReading {
     /// It is the object.
     Object(BodyFormat),
     /// It is a patch of the stored object.
-    Patch(PatchFormat),
+    Patch(PatchType),
 }
 
 /// A body that describes an object.
@@ -114,7 +114,7 @@ impl BodyObject {
         let limit = match self.reading {
             BodyReading::Object(BodyFormat::Yaml) => LARGE_YAML,
             BodyReading::Object(BodyFormat::Json | BodyFormat::Protobuf) => LARGE,
-            BodyReading::Patch(PatchFormat::Json) => LARGE_JSON_PATCH,
+            BodyReading::Patch(PatchType::Json) => LARGE_JSON_PATCH,
             BodyReading::Patch(_) => LARGE_PATCH,
         };
         self.bytes.len() > limit || self.may_have_many_defaults()

@@ -13,7 +13,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fairgate_admission::{AdmissionOperation, Fidelity};
-use fairgate_apiserver::{ApiRequest, ApiResponse, StatusError, Write, namespaces, posted};
+use fairgate_apiserver::{
+    ApiRequest, ApiResponse, PatchType, StatusError, Write, custom_patch_type, namespaces,
+    patch_type, posted,
+};
 use fairgate_call::Call;
 use fairgate_objects::schema::{BuiltInKind, built_in_kinds};
 use http::StatusCode;
@@ -24,7 +27,7 @@ use crate::{
     judge_job::JudgedWrite,
     judged_object,
     object_errors::{details, dotted, not_found},
-    objects::{self, PatchFormat},
+    objects,
     write_request::WriteVerb,
 };
 
@@ -183,7 +186,7 @@ impl Evaluation {
     /// What is wrong with the media types and the options.
     fn options_error(&self, call: &Call, is_custom: bool) -> Option<StatusError> {
         let facts = &self.plan.facts;
-        let format = objects::patch_format(&self.content_type);
+        let format = patch_type(&self.content_type);
         let write = match facts.verb {
             WriteVerb::Create => Write::Create,
             WriteVerb::Update => Write::Update,
@@ -191,7 +194,7 @@ impl Evaluation {
                 if let Some(error) = self.patch_type_error(is_custom) {
                     return Some(error);
                 }
-                let apply = matches!(format, Ok(PatchFormat::Apply));
+                let apply = matches!(format, Ok(PatchType::Apply));
                 Write::Patch { apply }
             }
             WriteVerb::Delete | WriteVerb::DeleteCollection => {
@@ -210,14 +213,10 @@ impl Evaluation {
     }
 
     fn patch_type_error(&self, is_custom: bool) -> Option<StatusError> {
-        let format = objects::patch_format(&self.content_type);
-        if !is_custom {
-            return format.err();
+        if is_custom {
+            return custom_patch_type(&self.content_type).err();
         }
-        let is_supported = matches!(format, Ok(format) if format != PatchFormat::Strategic);
-        let supported = [PatchFormat::Json, PatchFormat::Merge, PatchFormat::Apply];
-        let supported = supported.map(PatchFormat::media_type);
-        (!is_supported).then(|| StatusError::unsupported_media_type(&supported))
+        patch_type(&self.content_type).err()
     }
 
     /// Whether the upstream does not serve the resource at all. Policies may be about all resources, also those that there are not.

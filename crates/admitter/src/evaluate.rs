@@ -10,7 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use fairgate_admission::{AdmissionMode, AdmissionOperation, Fidelity};
-use fairgate_apiserver::{KnownAnswers, Output, StatusError, deletion_checks};
+use fairgate_apiserver::{
+    ApiRequest, KnownAnswers, Media, Output, PatchType, StatusError, deletion_checks, patch_type,
+    posted,
+};
 use fairgate_base::tasks;
 use fairgate_call::{Call, Refusal};
 use fairgate_core::{digest::RequestInfo, time::Time};
@@ -33,7 +36,7 @@ use crate::{
     judging::JudgeFailure,
     lack::Lack,
     object_name::ObjectName,
-    objects::{self, PatchFormat},
+    objects,
     old_read::OldRead,
     options,
     plan::JudgePlan,
@@ -247,7 +250,7 @@ impl Evaluation {
         let mut end = if let Some(found) = seen.object {
             self.judge(Some(found), Some(old)).await?
         } else {
-            let format = objects::patch_format(&self.content_type);
+            let format = patch_type(&self.content_type);
             let format = format.map_err(|error| self.bad(&error))?;
             let reading = BodyReading::Patch(format);
             self.judge_body(reading, Some(old)).await?
@@ -294,8 +297,8 @@ impl Evaluation {
 
     /// Whether it is a server-side apply.
     pub(crate) fn is_apply(&self) -> bool {
-        let format = objects::patch_format(&self.content_type);
-        self.plan.facts.verb == WriteVerb::Patch && matches!(format, Ok(PatchFormat::Apply))
+        let format = patch_type(&self.content_type);
+        self.plan.facts.verb == WriteVerb::Patch && matches!(format, Ok(PatchType::Apply))
     }
 
     fn set_write_options(&mut self) {
@@ -502,9 +505,11 @@ impl Evaluation {
             DryRunEnd::Object(object, reply, warnings) => {
                 self.dry_warnings = warnings;
                 self.plan.facts.set_kind_by(&object);
-                let is_plain = self.output.form.is_none()
-                    && self.output.media == fairgate_apiserver::Media::Json;
-                let reply = Some(reply).filter(|_| self.plan.facts.dry_run && is_plain);
+                // The upstream says itself what it cannot write in the format that the client wants.
+                let is_plain =
+                    |output: Output| output.form.is_none() && output.media == Media::Json;
+                let is_wanted = || posted::output(&ApiRequest::of(call)).is_ok_and(is_plain);
+                let reply = Some(reply).filter(|_| self.plan.facts.dry_run && is_wanted());
                 Ok(DrySeen {
                     object: Some(object),
                     reply: reply.map(EarlyReply::DryRun),

@@ -10,6 +10,7 @@
 
 use bytes::Bytes;
 use fairgate_admission::Fidelity;
+use fairgate_apiserver::{PatchType, patch_type};
 use fairgate_objects::codec::{
     BodyFormat, envelope, json,
     request_document::{enclose, insert_text},
@@ -17,10 +18,7 @@ use fairgate_objects::codec::{
 use serde_json::{Value, json};
 
 use crate::{
-    facts::WriteFacts,
-    json_patch_version::PatchedVersion,
-    objects::{self, PatchFormat},
-    options::QueryParameters,
+    facts::WriteFacts, json_patch_version::PatchedVersion, objects, options::QueryParameters,
     write_request::WriteVerb,
 };
 
@@ -118,11 +116,11 @@ impl JudgedVersion {
         }
         let condition = match facts.verb {
             WriteVerb::Update => self.in_object(facts, content_type, body),
-            WriteVerb::Patch => match objects::patch_format(content_type) {
-                Ok(PatchFormat::Json) => self.in_json_patch(body),
-                Ok(PatchFormat::Merge | PatchFormat::Strategic) => self.in_patch(body),
+            WriteVerb::Patch => match patch_type(content_type) {
+                Ok(PatchType::Json) => self.in_json_patch(body),
+                Ok(PatchType::Merge | PatchType::Strategic) => self.in_patch(body),
                 // An apply creates the object if it is gone, unless it states the UID.
-                Ok(PatchFormat::Apply) => self.in_document(body, true),
+                Ok(PatchType::Apply) => self.in_document(body, true),
                 Err(_) => None,
             },
             WriteVerb::Delete => self.in_options(content_type, body, query),

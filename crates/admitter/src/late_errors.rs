@@ -14,6 +14,7 @@ use crate::{
     dry_run::{DryRunEnd, DryRunRefusal, DryRuns},
     evaluate::{DrySeen, EarlyReply, Evaluation, Unjudged},
     facts::WriteFacts,
+    judged_object::Fresh,
     objects,
     responses::RefusedRequest,
     write_request::WriteVerb,
@@ -66,7 +67,7 @@ async fn under_another_name<D: DryRuns>(
     share: &mut BodyShare,
 ) -> Option<Value> {
     let name = objects::name_of(&object).to_owned();
-    let other = another_name(&name, call.context.id)?;
+    let other = another_name(&name, Fresh::new(0).uid.as_u128())?;
     object["metadata"]["name"] = json!(other);
     let body = Bytes::from(object.to_string());
     let json = HeaderValue::from_static("application/json");

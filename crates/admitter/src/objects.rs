@@ -3,97 +3,30 @@
 //! Bodies of built-in kinds are read along their tables, so that policies see what kube-apiserver would read, also where a
 //! body has a member twice. Other objects are taken as they are.
 
-use fairgate_apiserver::StatusError;
+use std::borrow::Cow;
+
+use fairgate_apiserver::{Media, PatchType, StatusError, body_media, unsupported_custom_patch};
 use fairgate_core::digest::RequestInfo;
 use fairgate_objects::{
     codec::{self, BodyFormat, EmptyValues, ExpectedType, FieldValidation, json, yaml},
     field_error::ApiFieldError,
+    go,
     patch::{self, PatchError, Patched},
     schema::{Struct, built_in, canonical},
 };
-use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::facts::WriteFacts;
 use fairgate_admission::Fidelity;
 
-/// The media types of bodies that can be read.
-const MEDIA_TYPES: [(&str, BodyFormat); 3] = [
-    ("application/json", BodyFormat::Json),
-    ("application/yaml", BodyFormat::Yaml),
-    ("application/vnd.kubernetes.protobuf", BodyFormat::Protobuf),
-];
-
-/// The media types of patches that can be applied here.
-const PATCH_TYPES: [(&str, PatchFormat); 4] = [
-    ("application/json-patch+json", PatchFormat::Json),
-    ("application/merge-patch+json", PatchFormat::Merge),
-    (
-        "application/strategic-merge-patch+json",
-        PatchFormat::Strategic,
-    ),
-    ("application/apply-patch+yaml", PatchFormat::Apply),
-];
-
-/// The type of a patch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PatchFormat {
-    Json,
-    Merge,
-    Strategic,
-    /// Server-side apply, of which only the upstream knows the result.
-    Apply,
-}
-
-impl PatchFormat {
-    /// Its media type.
-    pub(crate) fn media_type(self) -> &'static str {
-        let known = PATCH_TYPES.iter().find(|(_, format)| *format == self);
-        known.map_or("", |(media, _)| media)
-    }
-}
-
-/// The format of a body. Without a content type it is JSON.
+/// The format of a body.
 ///
 /// # Errors
 ///
 /// 415.
 pub(crate) fn body_format(content_type: &str) -> Result<BodyFormat, StatusError> {
-    let name = media_type(content_type).to_ascii_lowercase();
-    if name.is_empty() {
-        return Ok(BodyFormat::Json);
-    }
-    let known = MEDIA_TYPES.iter().find(|(media, _)| *media == name);
-    let names = MEDIA_TYPES.map(|(media, _)| media);
-    known
-        .map(|(_, format)| *format)
-        .ok_or_else(|| StatusError::unsupported_media_type(&names))
-}
-
-/// The type of a patch.
-///
-/// # Errors
-///
-/// 415.
-pub(crate) fn patch_format(content_type: &str) -> Result<PatchFormat, StatusError> {
-    let name = media_type(content_type);
-    let known = PATCH_TYPES.iter().find(|(media, _)| *media == name);
-    known.map(|(_, format)| *format).ok_or_else(unknown_patch)
-}
-
-/// 415 for a patch, as from the router of kube-apiserver.
-fn unknown_patch() -> StatusError {
-    StatusError::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "UnsupportedMediaType",
-        "415: Unsupported Media Type",
-    )
-    .with_details(json!({}))
-}
-
-fn media_type(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
+    body_media(content_type).map(Media::format)
 }
 
 /// The object in a body.
@@ -197,7 +130,7 @@ fn decode_plain(format: BodyFormat, body: &[u8], kind: &str) -> Result<Value, St
 
 /// 415 for protobuf of a kind without a table.
 pub(crate) fn no_protobuf() -> StatusError {
-    StatusError::unsupported_media_type(&[MEDIA_TYPES[0].0, MEDIA_TYPES[1].0])
+    StatusError::unsupported_media_type(&[Media::Json.name(), Media::Yaml.name()])
 }
 
 /// The delete options in a body.
@@ -236,7 +169,7 @@ fn refused_patch(patched: &Patched, why: String) -> StatusError {
 ///
 /// As kube-apiserver: 400, 413, 415, 422, 500.
 pub(crate) fn patched(
-    how: PatchFormat,
+    how: PatchType,
     old: &Value,
     body: &[u8],
     facts: &WriteFacts,
@@ -245,10 +178,10 @@ pub(crate) fn patched(
     let kind = facts.group_version_kind();
     let shape = built_in(kind.group, kind.version, kind.kind);
     let patched = match (how, shape) {
-        (PatchFormat::Json, _) => patch::json_patch(old, body, validation),
-        (PatchFormat::Merge, _) => patch::merge_patch(old, body, validation),
-        (PatchFormat::Strategic, Some(shape)) => patch::strategic(shape, old, body, validation),
-        (PatchFormat::Strategic | PatchFormat::Apply, _) => return Err(unknown_patch()),
+        (PatchType::Json, _) => patch::json_patch(old, body, validation),
+        (PatchType::Merge, _) => patch::merge_patch(old, body, validation),
+        (PatchType::Strategic, Some(shape)) => patch::strategic(shape, old, body, validation),
+        (PatchType::Strategic | PatchType::Apply, _) => return Err(unsupported_custom_patch()),
     };
     let mut patched = patched.map_err(|error| match error {
         PatchError::BadRequest(text) => StatusError::bad_request(text),
@@ -277,18 +210,18 @@ pub(crate) fn patched(
 }
 
 fn decode_patched(
-    how: PatchFormat,
+    how: PatchType,
     shape: &'static Struct,
     patched: &Patched,
     facts: &WriteFacts,
 ) -> Result<(Value, Vec<String>), StatusError> {
     let refuse = |text: String| refused_patch(patched, text);
     let mut value = patched.value.clone();
-    if how == PatchFormat::Strategic {
+    if how == PatchType::Strategic {
         codec::unstructured::restore(shape, &mut value).map_err(refuse)?;
     }
     let [group, version, kind] = &facts.kind;
-    if how != PatchFormat::Strategic {
+    if how != PatchType::Strategic {
         codec::check_patched_type(&value, [group, version, kind]).map_err(refuse)?;
     }
     let decoded = canonical::decode_version(shape, version, &value);
@@ -339,12 +272,10 @@ pub(crate) fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// A header of a request; empty if it has none, or if it is not UTF-8.
-pub(crate) fn header<'h>(headers: &'h http::HeaderMap, name: &http::HeaderName) -> &'h str {
+/// A header of a request; empty if it has none. Bytes that are not UTF-8 are U+FFFD, as for Go.
+pub(crate) fn header<'h>(headers: &'h http::HeaderMap, name: &http::HeaderName) -> Cow<'h, str> {
     let value = headers.get(name);
-    value
-        .and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
-        .unwrap_or_default()
+    value.map_or_else(Cow::default, |value| go::text(value.as_bytes()))
 }
 
 /// The path of the object that a request changes.

@@ -7,6 +7,7 @@
 //!
 //! Source: Kubernetes `apiserver/pkg/storage/etcd3/store.go`: `GetList`, `GuaranteedUpdate`, `conditionalDelete`.
 
+use fairgate_apiserver::{PatchType, patch_type};
 use fairgate_base::tasks;
 use fairgate_objects::codec::{BodyFormat, json, yaml};
 use serde::Deserialize;
@@ -21,7 +22,7 @@ use crate::{
     facts::WriteFacts,
     json_patch_version::PatchedVersion,
     known_revisions::KnownRevision,
-    objects::{self, PatchFormat},
+    objects,
     upstream_objects::StoredObject,
     workers::LARGE,
     write_request::WriteVerb,
@@ -301,15 +302,15 @@ fn in_object(content_type: &str, body: &[u8], facts: &WriteFacts) -> Option<Stri
 }
 
 fn in_patch(content_type: &str, body: &[u8]) -> Option<String> {
-    match objects::patch_format(content_type).ok()? {
-        PatchFormat::Merge | PatchFormat::Strategic => {
+    match patch_type(content_type).ok()? {
+        PatchType::Merge | PatchType::Strategic => {
             let read: VersionedBody = serde_json::from_slice(body).ok()?;
             read.version()
         }
-        PatchFormat::Apply => VersionedBody::deserialize(yaml::parse(body).ok()?.value)
+        PatchType::Apply => VersionedBody::deserialize(yaml::parse(body).ok()?.value)
             .ok()?
             .version(),
-        PatchFormat::Json => match json::parse(body).ok()?.value {
+        PatchType::Json => match json::parse(body).ok()?.value {
             Value::Array(operations) => match PatchedVersion::after(&operations) {
                 PatchedVersion::Set(version) => Some(version),
                 _ => None,

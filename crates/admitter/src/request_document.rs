@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use fairgate_admission::Fidelity;
-use fairgate_apiserver::StatusError;
+use fairgate_apiserver::{PatchType, StatusError, patch_type};
 use fairgate_call::{Call, ClientBody};
 use fairgate_objects::{
     codec::{
@@ -31,7 +31,7 @@ use crate::{
     evaluate::{Evaluation, Unjudged},
     facts::WriteFacts,
     lack::Lack,
-    objects::{self, PatchFormat},
+    objects,
     responses::RefusedRequest,
     workers::LARGE,
     write_request::WriteVerb,
@@ -45,7 +45,7 @@ struct BodyPlan {
     /// The media type of the document.
     media: &'static str,
     format: BodyFormat,
-    patch: Option<PatchFormat>,
+    patch: Option<PatchType>,
 }
 
 impl BodyPlan {
@@ -54,7 +54,7 @@ impl BodyPlan {
     /// 415.
     fn of(verb: WriteVerb, content_type: &str) -> Result<Self, StatusError> {
         if verb == WriteVerb::Patch {
-            let patch = objects::patch_format(content_type)?;
+            let patch = patch_type(content_type)?;
             return Ok(Self {
                 media: patch.media_type(),
                 format: BodyFormat::Json,
@@ -69,7 +69,7 @@ impl BodyPlan {
     }
 
     fn is_yaml(&self) -> bool {
-        self.format == BodyFormat::Yaml || self.patch == Some(PatchFormat::Apply)
+        self.format == BodyFormat::Yaml || self.patch == Some(PatchType::Apply)
     }
 }
 
@@ -210,13 +210,13 @@ fn table_of(facts: &WriteFacts) -> Option<&'static Struct> {
 }
 
 /// What the body of a request describes.
-fn document_type(facts: &WriteFacts, patch: Option<PatchFormat>) -> DocumentType<'_> {
+fn document_type(facts: &WriteFacts, patch: Option<PatchType>) -> DocumentType<'_> {
     let kind = facts.group_version_kind();
     match (patch, facts.verb, table_of(facts)) {
-        (Some(PatchFormat::Json), ..) => DocumentType::JsonPatch,
-        (Some(PatchFormat::Merge), ..) => DocumentType::MergePatch,
-        (Some(PatchFormat::Strategic), ..) => DocumentType::StrategicPatch,
-        (Some(PatchFormat::Apply), ..) => DocumentType::Apply,
+        (Some(PatchType::Json), ..) => DocumentType::JsonPatch,
+        (Some(PatchType::Merge), ..) => DocumentType::MergePatch,
+        (Some(PatchType::Strategic), ..) => DocumentType::StrategicPatch,
+        (Some(PatchType::Apply), ..) => DocumentType::Apply,
         (None, WriteVerb::Delete | WriteVerb::DeleteCollection, _) => DocumentType::DeleteOptions,
         (None, _, Some(shape)) => DocumentType::Object(ExpectedType {
             group: kind.group,

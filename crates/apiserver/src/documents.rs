@@ -128,7 +128,7 @@ impl Documents {
         if get_only && request.method != Method::GET {
             return ApiResponse::error(&StatusError::method_not_allowed(), Output::JSON);
         }
-        let accept = request.header("accept");
+        let accept = &request.header("accept");
         let form = AggregatedVersion::accepted(accept);
         let form = form.map(|form| (form, usize::from(form != AggregatedVersion::V2)));
         match route {
@@ -163,15 +163,15 @@ impl Documents {
         let Some(value) = value else {
             return ApiResponse::not_found();
         };
-        let agent = request.header("user-agent");
-        match negotiate::output(request.header("accept"), Produces::Documents, query, agent) {
+        let agent = &request.header("user-agent");
+        match negotiate::output(&request.header("accept"), Produces::Documents, query, agent) {
             Ok(output) => ApiResponse::document_text(&discovery::plain::text(&value), output),
             Err(fault) => ApiResponse::error(&fault, Output::JSON),
         }
     }
 
     fn v2(&self, request: &ApiRequest) -> ApiResponse {
-        let (document, content_type) = match v2_format(request.header("accept")) {
+        let (document, content_type) = match v2_format(&request.header("accept")) {
             Some(OpenApiFormat::Json) => (&self.v2, "application/json"),
             Some(OpenApiFormat::Protobuf) => (&self.v2_proto, PROTO_V2),
             None => {
@@ -256,7 +256,7 @@ impl Documents {
             response.headers.remove(CONTENT_TYPE);
             return response;
         };
-        let accept = request.header("accept");
+        let accept = &request.header("accept");
         let (written, content_type) = match v3_format(accept) {
             Some(OpenApiFormat::Json) => (&document.json, "application/json"),
             Some(OpenApiFormat::Protobuf) => (&document.proto, PROTO_V3),
@@ -331,7 +331,7 @@ fn aggregated(
     let form = DocumentForm {
         content_type: form.content_type(),
         vary: Some("Accept"),
-        is_indented: is_pretty(query, request.header("user-agent")),
+        is_indented: is_pretty(query, &request.header("user-agent")),
     };
     let mut response = form.of(request, document);
     response

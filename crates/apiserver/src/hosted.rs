@@ -11,6 +11,7 @@ use crate::{
     admission::{HostedAdmission, PolicyEnforcer},
     authorize::{self, Authorizer},
     calls, compression,
+    content_type::{self, PatchType},
     documents::Documents,
     hosted_bodies::HostedBodies,
     merged_documents::MergedDocuments,
@@ -304,8 +305,8 @@ impl Hosted {
             Route::Answered(kind) => self.review(request, kind, &query),
             Route::Admin => admin::serve(&self.admin, request).await,
             Route::Nothing => {
-                let accept = request.header("accept");
-                let agent = request.header("user-agent");
+                let accept = &request.header("accept");
+                let agent = &request.header("user-agent");
                 let output = negotiate::output(accept, Produces::Objects, &query, agent);
                 ApiResponse::error(&StatusError::no_route(), output.unwrap_or(Output::JSON))
             }
@@ -327,8 +328,8 @@ impl Hosted {
     /// only if the apply creates the object: whether it exists can change in between.
     async fn authorize_creation(&self, request: &ApiRequest) -> Result<(), StatusError> {
         let applies = request.method == Method::PATCH
-            && negotiate::patch_type(request.header("content-type"))
-                .is_ok_and(|how| how == negotiate::PatchType::Apply);
+            && content_type::patch_type(&request.header("content-type"))
+                .is_ok_and(|how| how == PatchType::Apply);
         if !applies || request.caller == Caller::Gateway {
             return Ok(());
         }
@@ -349,9 +350,9 @@ impl Hosted {
             if request.method != Method::POST {
                 return Err(StatusError::method_not_allowed());
             }
-            let agent = request.header("user-agent");
-            output = negotiate::output(request.header("accept"), Produces::Objects, query, agent)?;
-            let media = negotiate::input(request.header("content-type"))?;
+            let agent = &request.header("user-agent");
+            output = negotiate::output(&request.header("accept"), Produces::Objects, query, agent)?;
+            let media = content_type::body_media(&request.header("content-type"))?;
             let options = query::WriteOptions::read(query, query::Write::Create, agent)?;
             let version = kind.stored();
             let strict = options.validation == FieldValidation::Strict;

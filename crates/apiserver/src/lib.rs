@@ -21,6 +21,7 @@ mod admission;
 pub mod authorize;
 mod calls;
 mod compression;
+mod content_type;
 pub mod continue_token;
 pub mod deletion_checks;
 pub mod discovery;
@@ -66,6 +67,9 @@ mod watch_stream;
 
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};
 pub use admission::{GatewayAdmission, HostedAdmission, KnownAnswers, PolicySetSource};
+pub use content_type::{
+    PatchType, body_media, custom_patch_type, patch_type, unsupported_custom_patch,
+};
 pub use hosted::{Hosted, HostedSettings};
 pub use layer::{HostedLayer, HostedService, Ownership};
 pub use list_parameters::parse_version as list_version;

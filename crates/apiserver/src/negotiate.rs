@@ -1,9 +1,11 @@
-//! Content negotiation: `Accept`, `Content-Type`, `pretty`.
+//! Content negotiation: `Accept`, `pretty`.
 //!
 //! As in kube-apiserver, there are two steps. Its router compares media types without parameters, and
 //! responds 406 if it has none of them; then its handler reads the clauses with their parameters, in the
 //! order of their quality. The router is stricter about wildcards; the handler knows conversions, such as
 //! tables.
+
+use fairgate_objects::codec::BodyFormat;
 
 use crate::{query::Query, status_error::StatusError};
 
@@ -44,7 +46,16 @@ impl Media {
         }
     }
 
-    fn named(name: &str) -> Option<Self> {
+    /// The format of bodies of this type.
+    pub fn format(self) -> BodyFormat {
+        match self {
+            Self::Json => BodyFormat::Json,
+            Self::Yaml => BodyFormat::Yaml,
+            Self::Protobuf => BodyFormat::Protobuf,
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
         MEDIA.into_iter().find(|media| media.name() == name)
     }
 }
@@ -300,62 +311,6 @@ pub(crate) fn is_pretty(query: &Query, user_agent: &str) -> bool {
     }
 }
 
-/// The media type of a body; `content_type` is the header, empty if absent.
-///
-/// # Errors
-///
-/// 415.
-pub(crate) fn input(content_type: &str) -> Result<Media, StatusError> {
-    if content_type.is_empty() {
-        return Ok(Media::Json);
-    }
-    let name = content_type.split(';').next().unwrap_or_default();
-    Media::named(&name.trim().to_ascii_lowercase())
-        .ok_or_else(|| StatusError::unsupported_media_type(&MEDIA_TYPES))
-}
-
-/// The types of patches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PatchType {
-    /// RFC 6902.
-    Json,
-    /// RFC 7396.
-    Merge,
-    /// Strategic merge patch.
-    Strategic,
-    /// Server-side apply.
-    Apply,
-}
-
-/// The media types of patches, in the order in which messages list them.
-pub(crate) const PATCH_TYPES: [&str; 4] = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-];
-
-/// The type of a patch; `content_type` is the header, empty if absent.
-///
-/// # Errors
-///
-/// 415, as from the router of kube-apiserver.
-pub(crate) fn patch_type(content_type: &str) -> Result<PatchType, StatusError> {
-    let name = content_type.split(';').next().unwrap_or_default().trim();
-    match PATCH_TYPES.iter().position(|ty| *ty == name) {
-        Some(0) => Ok(PatchType::Json),
-        Some(1) => Ok(PatchType::Merge),
-        Some(2) => Ok(PatchType::Strategic),
-        Some(_) => Ok(PatchType::Apply),
-        None => Err(StatusError::new(
-            http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "UnsupportedMediaType",
-            "415: Unsupported Media Type",
-        )
-        .with_details(serde_json::json!({}))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,20 +367,5 @@ mod tests {
         assert!(!pretty("pretty=false", "curl/8.5"));
         assert!(pretty("pretty=true", "kubectl"));
         assert!(!pretty("pretty=yes", "kubectl"));
-    }
-
-    #[test]
-    fn only_known_media_types_of_bodies_are_accepted() {
-        assert_eq!(input("").unwrap(), Media::Json);
-        assert_eq!(
-            input("application/json; charset=utf-8").unwrap(),
-            Media::Json
-        );
-        assert!(input("application/cbor").is_err());
-        assert_eq!(
-            patch_type("application/apply-patch+yaml; charset=utf-8").unwrap(),
-            PatchType::Apply
-        );
-        assert!(patch_type("application/json").is_err());
     }
 }

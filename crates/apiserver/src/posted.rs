@@ -2,7 +2,8 @@
 //! carry out.
 
 use crate::{
-    negotiate::{self, Media, Output, Produces},
+    content_type,
+    negotiate::{self, Output, Produces},
     query::{Query, Write, WriteOptions},
     request::ApiRequest,
     status_error::StatusError,
@@ -27,7 +28,7 @@ pub struct PostOptions {
 /// 406, to be written as [`Output::JSON`].
 pub fn output(request: &ApiRequest) -> Result<Output, StatusError> {
     let query = Query::parse(&request.query);
-    let (accept, agent) = (request.header("accept"), request.header("user-agent"));
+    let (accept, agent) = (&request.header("accept"), &request.header("user-agent"));
     negotiate::output(accept, Produces::Objects, &query, agent)
 }
 
@@ -39,7 +40,7 @@ pub fn output(request: &ApiRequest) -> Result<Output, StatusError> {
 /// 406 or 422.
 pub fn check_write(request: &ApiRequest, write: Write, is_custom: bool) -> Result<(), StatusError> {
     let query = Query::parse(&request.query);
-    let (accept, agent) = (request.header("accept"), request.header("user-agent"));
+    let (accept, agent) = (&request.header("accept"), &request.header("user-agent"));
     if is_custom {
         negotiate::custom_output(accept, &query, agent)?;
     } else {
@@ -56,16 +57,12 @@ impl PostOptions {
     /// The first of these that applies, in the API server's order: 415 for an unknown media type, 413 if the body was
     /// too long to be read, 422 for invalid options.
     pub fn read(request: &ApiRequest) -> Result<Self, StatusError> {
-        let media = negotiate::input(request.header("content-type"))?;
+        let media = content_type::body_media(&request.header("content-type"))?;
         request.body()?;
         let query = Query::parse(&request.query);
-        let options = WriteOptions::read(&query, Write::Create, request.header("user-agent"))?;
+        let options = WriteOptions::read(&query, Write::Create, &request.header("user-agent"))?;
         Ok(Self {
-            format: match media {
-                Media::Json => BodyFormat::Json,
-                Media::Yaml => BodyFormat::Yaml,
-                Media::Protobuf => BodyFormat::Protobuf,
-            },
+            format: media.format(),
             dry_run: query.all("dryRun").map(str::to_owned).collect(),
             validation: options.validation,
         })

@@ -1,6 +1,6 @@
 //! A request to the hosted API: complete, and `Send`.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use crate::status_error::StatusError;
 use fairgate_call::Call;
 use fairgate_core::digest::{RequestDigest, User, readable};
+use fairgate_objects::go;
 
 /// The maximum length of a body in bytes.
 pub const MAX_BODY: usize = 3 << 20;
@@ -76,12 +77,10 @@ impl ApiRequest {
         }
     }
 
-    /// A header; empty if it is absent or not UTF-8.
-    pub fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
-            .unwrap_or_default()
+    /// A header; empty if it is absent. Bytes that are not UTF-8 are U+FFFD, as for Go.
+    pub fn header(&self, name: &str) -> Cow<'_, str> {
+        let value = self.headers.get(name);
+        value.map_or_else(Cow::default, |value| go::text(value.as_bytes()))
     }
 
     /// The ID of the request in audit logs; empty if it has none, or one that is not text.

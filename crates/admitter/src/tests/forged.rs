@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use fairgate_admission::AdmissionMode;
-use http::Response;
+use http::{HeaderValue, Response, header::USER_AGENT};
 use serde_json::{Value, json};
 
 use super::world::{Sent, World, policy};
@@ -338,6 +338,17 @@ fn a_new_object_has_an_owner_of_its_fields() {
             assert_eq!(got.code, 200, "{owner}: {got:?}");
             world.enforce(&[owned("another")]);
             let got = world.json("POST", &format!("{PODS}{query}"), &pod).await;
+            assert!(got.message().ends_with(&format!(": {owner}")), "{got:?}");
+        }
+        // A user agent need not be text. Each byte of it that is none is a character for the server.
+        for (agent, owner) in [
+            (&b"kubectl-edit/v1 \xff"[..], "kubectl-edit"),
+            (b"kube\xe2\x82ctl/v1", "kube\u{fffd}\u{fffd}ctl"),
+        ] {
+            let mut call = world.call("POST", PODS, "application/json", pod.to_string().into());
+            let agent = HeaderValue::from_bytes(agent).unwrap();
+            call.request.headers_mut().insert(USER_AGENT, agent);
+            let got = world.send(call).await;
             assert!(got.message().ends_with(&format!(": {owner}")), "{got:?}");
         }
     });

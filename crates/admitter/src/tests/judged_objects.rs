@@ -12,6 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use fairgate_admission::{Fidelity, FieldSetByServer};
+use fairgate_apiserver::patch_type;
 use fairgate_core::digest::{RequestInfo, User};
 use fairgate_objects::codec::{BodyFormat, FieldValidation};
 use serde_json::Value;
@@ -22,7 +23,6 @@ use crate::{
     facts::WriteFacts,
     judged_object::{self, Fresh},
     object_name::NameSource,
-    objects,
     write_request::Subject,
 };
 
@@ -107,7 +107,7 @@ fn completed(line: &Value) -> Result<Value, String> {
     let has_status = !WITHOUT_STATUS.contains(&&*facts.resource);
     let strategy = judged_object::strategy(&facts, has_status).ok_or("no strategy")?;
     let reading = match text("method") {
-        "PATCH" => BodyReading::Patch(objects::patch_format(text("contentType")).unwrap()),
+        "PATCH" => BodyReading::Patch(patch_type(text("contentType")).unwrap()),
         _ => BodyReading::Object(BodyFormat::Json),
     };
     let mut body = BodyObject {

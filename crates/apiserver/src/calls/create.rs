@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::{ApiResponse, CallContext, OwnedKind, StatusError, store_fault, write_fault};
 use crate::{
-    namespaces, negotiate,
+    content_type, namespaces,
+    negotiate::Media,
     query::{Write, WriteOptions},
     random,
     request::Caller,
@@ -28,9 +29,9 @@ const TRIES: usize = 8;
 
 impl CallContext<'_> {
     pub(super) async fn create(&self) -> Result<ApiResponse, StatusError> {
-        let media = negotiate::input(self.request.header("content-type"))?;
+        let media = content_type::body_media(&self.request.header("content-type"))?;
         let body = self.request.body()?;
-        let agent = self.request.header("user-agent");
+        let agent = &self.request.header("user-agent");
         let options = WriteOptions::read(self.query, Write::Create, agent)?;
         let mut object = self.decode_body(media, body, options.validation)?;
         metadata::wipe(&mut object);
@@ -59,7 +60,7 @@ impl CallContext<'_> {
     /// Reads the body as an object of the call's kind and version, with defaults.
     pub(super) fn decode_body(
         &self,
-        media: negotiate::Media,
+        media: Media,
         body: &[u8],
         validation: FieldValidation,
     ) -> Result<Value, StatusError> {

@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{CallContext, StatusError};
-use crate::{
-    deletion_checks,
-    negotiate::{self, Media},
-};
+use crate::{content_type, deletion_checks, negotiate::Media};
 use fairgate_objects::codec::{self, BodyFormat};
 
 /// The options that have an effect here.
@@ -27,7 +24,7 @@ impl CallContext<'_> {
         let value = if body.is_empty() {
             self.options_in_query()?
         } else {
-            let media = negotiate::input(self.request.header("content-type"))?;
+            let media = content_type::body_media(&self.request.header("content-type"))?;
             options_in_body(media, body)?
         };
         deletion_checks::check_options(&value)?;

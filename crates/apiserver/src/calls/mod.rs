@@ -19,7 +19,8 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    negotiate::{self, Output, PatchType, Produces, Representation},
+    content_type::{self, PatchType},
+    negotiate::{self, Output, Produces, Representation},
     object_writer::ObjectWriter,
     query::Query,
     request::ApiRequest,
@@ -129,7 +130,7 @@ impl CallVerb {
             (&M::GET, false) => Self::Get,
             (&M::PUT, false) => Self::Update,
             (&M::PATCH, false) => {
-                Self::Patch(negotiate::patch_type(request.header("content-type"))?)
+                Self::Patch(content_type::patch_type(&request.header("content-type"))?)
             }
             (&M::DELETE, false) if !place.status => Self::Delete,
             _ => return Err(StatusError::method_not_allowed()),
@@ -150,8 +151,8 @@ impl<'a> CallContext<'a> {
             Ok(CallVerb::List | CallVerb::Watch) => Produces::Collections,
             _ => Produces::Objects,
         };
-        let accept = request.header("accept");
-        let agreed = negotiate::output(accept, produces, query, request.header("user-agent"));
+        let accept = &request.header("accept");
+        let agreed = negotiate::output(accept, produces, query, &request.header("user-agent"));
         if let Ok(agreed) = &agreed {
             *output = *agreed;
         }

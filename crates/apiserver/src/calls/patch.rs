@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{ApiResponse, CallContext, OwnedKind, StatusError, update::Changed};
 use crate::{
-    negotiate::PatchType,
+    content_type::PatchType,
     query::{Write, WriteOptions},
 };
 use fairgate_objects::{
@@ -22,7 +22,7 @@ impl CallContext<'_> {
     pub(super) async fn patch(&self, how: PatchType) -> Result<ApiResponse, StatusError> {
         let body = self.request.body()?;
         let apply = how == PatchType::Apply;
-        let agent = self.request.header("user-agent");
+        let agent = &self.request.header("user-agent");
         let options = WriteOptions::read(self.query, Write::Patch { apply }, agent)?;
         let updated = if apply {
             let config = applied(body)?;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{ApiResponse, CallContext, OwnedKind, StatusError};
 use crate::{
-    negotiate::{self, Media},
+    content_type,
+    negotiate::Media,
     query::{Write, WriteOptions},
 };
 use fairgate_core::names;
@@ -43,9 +44,9 @@ pub(super) struct Changed {
 impl CallContext<'_> {
     pub(super) async fn update(&self) -> Result<ApiResponse, StatusError> {
         let body = self.request.body()?;
-        let agent = self.request.header("user-agent");
+        let agent = &self.request.header("user-agent");
         let options = WriteOptions::read(self.query, Write::Update, agent)?;
-        let media = negotiate::input(self.request.header("content-type"))?;
+        let media = content_type::body_media(&self.request.header("content-type"))?;
         let mut object = self.decode_body(media, body, options.validation)?;
         let sent = match media {
             Media::Json => codec::json::parse(body).ok(),

@@ -13,10 +13,13 @@ use super::{
     type_meta::{Gvk, TypeMeta, no_type_meta, type_meta, unknown_conversion, unrecognized},
     yaml,
 };
-use crate::schema::{
-    Struct,
-    canonical::{self, Decoded, EmptyValues},
-    meta_v1::{DELETE_OPTIONS, STATUS},
+use crate::{
+    go,
+    schema::{
+        Struct,
+        canonical::{self, Decoded, EmptyValues},
+        meta_v1::{DELETE_OPTIONS, STATUS},
+    },
 };
 
 /// Kinds that are known in every version: those of responses.
@@ -126,7 +129,7 @@ fn decode_raw(
         .or(&default);
     let refuse = |error: &dyn fmt::Display| -> DecodeError { gvk.refused(expect.kind, error) };
     if gvk.version.is_empty() {
-        let shown = protobuf::text(bytes);
+        let shown = go::text(bytes);
         return Err(refuse(&format_args!(
             "Object 'apiVersion' is missing in '{shown}'"
         )));

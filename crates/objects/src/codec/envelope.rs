@@ -5,8 +5,11 @@
 
 use serde_json::Value;
 
-use super::protobuf::{self, WireError, WireReader, put_bytes, text};
-use crate::schema::{Struct, meta_v1::LIST_META};
+use super::protobuf::{self, WireError, WireReader, put_bytes};
+use crate::{
+    go,
+    schema::{Struct, meta_v1::LIST_META},
+};
 
 /// The beginning of every body.
 pub const PREFIX: [u8; 4] = *b"k8s\0";
@@ -65,8 +68,8 @@ pub fn open(body: &[u8]) -> Result<OpenedEnvelope<'_>, EnvelopeError> {
                 let mut reader = WireReader::new(wire.bytes("typeMeta")?);
                 while let Some((number, wire)) = reader.field()? {
                     match number {
-                        1 => opened.api_version = text(wire.bytes("apiVersion")?),
-                        2 => opened.kind = text(wire.bytes("kind")?),
+                        1 => opened.api_version = go::text(wire.bytes("apiVersion")?).into_owned(),
+                        2 => opened.kind = go::text(wire.bytes("kind")?).into_owned(),
                         _ => {}
                     }
                 }

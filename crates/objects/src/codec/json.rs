@@ -18,7 +18,7 @@ use crate::schema::canonical::Source;
 
 pub(crate) use scan::MAX_DEPTH;
 pub use scan::SyntaxError;
-pub(super) use scan::{push_utf8, read as scan};
+pub(super) use scan::read as scan;
 pub use spacing::{compact, indent, indent_at};
 pub(crate) use write::encode_part;
 pub use write::{encode, encode_list, encode_plain, encode_raw};

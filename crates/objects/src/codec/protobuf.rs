@@ -15,7 +15,7 @@ mod tests;
 mod write;
 
 pub use check::{CheckError, check};
+pub(super) use read::WireReader;
 pub use read::{WireError, decode};
-pub(super) use read::{WireReader, text};
 pub use write::encode;
 pub(super) use write::put_bytes;

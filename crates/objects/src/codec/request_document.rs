@@ -30,7 +30,7 @@ use super::{
     decode_options, envelope, json, protobuf, tree::JsonNode, type_meta::unreadable, yaml,
 };
 use crate::{
-    go::Quoted,
+    go::{self, Quoted},
     schema::{
         canonical::{Source, View},
         meta_v1,
@@ -319,7 +319,7 @@ impl DocumentType<'_> {
             Self::DeleteOptions => return Ok(None),
             Self::JsonPatch | Self::MergePatch | Self::StrategicPatch => {
                 let problems = format!("strict decoding error: {problems}");
-                DocumentError::InvalidPatch(problems, protobuf::text(body))
+                DocumentError::InvalidPatch(problems, go::text(body).into_owned())
             }
             Self::Apply => format!(
                 "error strict decoding YAML: error converting YAML to JSON: {problems}"

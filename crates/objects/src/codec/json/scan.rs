@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::{codec::tree::JsonNode, go::QuotedChar, schema::canonical::MAX_OBJECTS};
+use crate::{
+    codec::tree::JsonNode,
+    go::{QuotedChar, push_utf8},
+    schema::canonical::MAX_OBJECTS,
+};
 
 /// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
 /// and this bound lets later code recurse over a value.
@@ -342,13 +346,5 @@ impl<'a> Scanner<'a> {
         }
         string.push(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER));
         Ok(())
-    }
-}
-
-/// Appends `bytes`. Bytes that are not UTF-8 become U+FFFD.
-pub(in super::super) fn push_utf8(string: &mut String, bytes: &[u8]) {
-    for chunk in bytes.utf8_chunks() {
-        string.push_str(chunk.valid());
-        string.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
     }
 }

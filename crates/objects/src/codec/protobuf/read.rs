@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     codec::json,
+    go,
     schema::{
         Field, List, Struct, Type,
         canonical::{
@@ -91,13 +92,6 @@ pub fn decode(shape: &'static Struct, message: &[u8]) -> Result<Value, WireError
     Decoder { objects: 0 }.message(shape, message, &mut object)?;
     canonical::complete(shape, &mut object);
     Ok(Value::Object(object))
-}
-
-/// Text as Go prints it: bytes that are not UTF-8 become U+FFFD.
-pub(in super::super) fn text(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    json::push_utf8(&mut text, bytes);
-    text
 }
 
 /// The rest of a message.
@@ -329,7 +323,7 @@ impl Decoder {
         let (mut key, mut value) = (String::new(), None);
         while let Some((number, wire)) = reader.field()? {
             match number {
-                1 => key = text(wire.bytes(name)?),
+                1 => key = go::text(wire.bytes(name)?).into_owned(),
                 2 => value = self.value(name, ty, &wire, value)?,
                 _ => {}
             }
@@ -352,7 +346,7 @@ impl Decoder {
         old: Option<Value>,
     ) -> Result<Option<Value>, WireError> {
         Ok(Some(match ty {
-            Type::Text => Value::from(text(wire.bytes(name)?)),
+            Type::Text => Value::from(go::text(wire.bytes(name)?).into_owned()),
             Type::Int32 => int32(wire.varint(name)?),
             Type::Int64 => Value::from(wire.varint(name)?.cast_signed()),
             Type::Flag => Value::from(wire.varint(name)? != 0),
@@ -442,7 +436,7 @@ fn amount(message: &[u8]) -> Result<String, WireError> {
     let mut amount = None;
     while let Some((number, wire)) = reader.field()? {
         if number == 1 {
-            amount = Some(quantity::canonical(&text(wire.bytes("string")?))?);
+            amount = Some(quantity::canonical(&go::text(wire.bytes("string")?))?);
         }
     }
     Ok(amount.unwrap_or_else(|| "0".to_owned()))
@@ -470,7 +464,7 @@ fn int_or_string(message: &[u8]) -> Result<Value, WireError> {
         match number {
             1 => is_text = wire.varint("type")? == 1,
             2 => int = int32(wire.varint("intVal")?),
-            3 => string = text(wire.bytes("strVal")?),
+            3 => string = go::text(wire.bytes("strVal")?).into_owned(),
             _ => {}
         }
     }
