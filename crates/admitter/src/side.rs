@@ -4,7 +4,7 @@ use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fairgate_admission::{AdmissionMode, AdmissionRecord, Fidelity, GroupVersionKind};
-use fairgate_apiserver::{ApiRequest, HostedLayer, Output, StatusError, posted};
+use fairgate_apiserver::{ApiRequest, HostedLayer, Output, StatusError, patch_type, posted};
 use fairgate_base::account::ByteBudget;
 use fairgate_call::{Call, Refusal, Reply, refusal_reply::REASON_HEADER};
 use fairgate_core::{
@@ -147,12 +147,11 @@ impl AdmissionSide {
     fn is_disguised(&self, call: &Call, subject: &Subject<'_>) -> bool {
         let path = call.digest.info.path();
         let method = call.request.method();
-        let may_write = *method != Method::GET || call.request.headers().contains_key(UPGRADE);
         let is_odd = || {
             memchr::memmem::find(path, b"//").is_some()
                 || memchr::memmem::find(path, b"/.").is_some()
         };
-        if self.admitter.mode == AdmissionMode::Audit || !may_write {
+        if self.admitter.mode == AdmissionMode::Audit {
             return false;
         }
         if matches!(subject, Subject::Unreadable) {
@@ -167,7 +166,8 @@ impl AdmissionSide {
             push_segment(&mut cleaned, segment);
         }
         let Ok(info) = RequestInfo::parse(method.as_str(), cleaned.as_bytes(), None) else {
-            return true;
+            // A GET writes only if it connects to an object, whose path can be read.
+            return *method != Method::GET || call.request.headers().contains_key(UPGRADE);
         };
         let policies = self.admitter.policies.borrowed();
         match (Subject::of(&info), subject, &*policies) {
@@ -203,7 +203,7 @@ impl AdmissionSide {
             &write,
             &digest.user,
             query,
-            objects::header(call.request.headers(), &http::header::USER_AGENT),
+            &objects::header(call.request.headers(), &http::header::USER_AGENT),
         );
         let output = output(&call);
         let mut evaluation = Evaluation {
@@ -214,7 +214,7 @@ impl AdmissionSide {
             plan,
             info: digest.info.clone(),
             content_type: objects::header(call.request.headers(), &http::header::CONTENT_TYPE)
-                .to_owned(),
+                .into_owned(),
             path: call.request.uri().path().trim_end_matches('/').to_owned(),
             raw_query: query.to_owned(),
             body: Bytes::new(),
@@ -398,7 +398,7 @@ impl AdmissionSide {
             WriteVerb::Create | WriteVerb::Update => {
                 objects::body_format(&evaluation.content_type).map(|_| ())
             }
-            WriteVerb::Patch => objects::patch_format(&evaluation.content_type).map(|_| ()),
+            WriteVerb::Patch => patch_type(&evaluation.content_type).map(|_| ()),
             WriteVerb::Delete | WriteVerb::DeleteCollection => Ok(()),
         };
         if let Err(error) = format {

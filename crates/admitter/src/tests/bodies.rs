@@ -8,7 +8,7 @@ use fairgate_objects::{
     codec::{envelope, protobuf, yaml},
     schema::core_v1,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::{World, policy};
 use crate::workers::LARGE;
@@ -258,6 +258,21 @@ fn paths_that_a_server_may_clean_cannot_pass_by_policies() {
             assert!(got.code == 404 || got.code == 422, "{path}: {got:?}");
         }
         assert!(world.sent().is_empty());
+        // A GET of what is behind an object is a connection.
+        world.enforce(&[policy("p", " pods/proxy", "false")]);
+        for path in [
+            "/api/v1/namespaces/ns//pods/p/proxy/admin",
+            "/api/v1/namespaces/ns/x/../pods/p/proxy",
+            "/api/v1/namespaces/ns/./pods/p/exec/../proxy",
+        ] {
+            let got = world.json("GET", path, &Value::Null).await;
+            assert!(got.code == 404 || got.code == 422, "{path}: {got:?}");
+        }
+        assert!(world.sent().is_empty());
+        let read = "/api/v1/namespaces/ns//pods/p";
+        assert_eq!(world.json("GET", read, &Value::Null).await.code, 200);
+        world.inside.sent.borrow_mut().clear();
+        world.enforce(&[policy("p", " configmaps", "false")]);
         let proxied = "/api/v1/namespaces/ns/services/s/proxy//a/../b";
         assert_eq!(world.json("POST", proxied, &body).await.code, 200);
     });
