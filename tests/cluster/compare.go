@@ -23,7 +23,8 @@ type Difference struct {
 
 func (d Difference) String() string {
 	want, got := short(inFull(d.Want), inFull(d.Got))
-	return fmt.Sprintf("%s #%d %s\n    %s\n      want %s\n      got  %s", d.Session, d.Number, d.Request, d.Field, want, got)
+	// On one line, since some logs keep the first line of an error only.
+	return fmt.Sprintf("%s #%d %s: %s: want %s, got %s", d.Session, d.Number, d.Request, d.Field, want, got)
 }
 
 // short cuts two long texts down to their difference.

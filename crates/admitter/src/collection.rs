@@ -12,8 +12,10 @@ use crate::{
     upstream_objects::{ListFailure, PAGE, UpstreamPage},
 };
 use fairgate_admission::AdmissionMode;
+use fairgate_apiserver::ListParameters;
 use fairgate_base::tasks;
 use fairgate_core::digest::is_parameter;
+use fairgate_upstream::path::push_segment;
 
 impl Evaluation {
     /// Judges each object of a collection. The request is refused if one of them must not be deleted; the objects after it
@@ -25,21 +27,29 @@ impl Evaluation {
     ///
     /// Why there is no verdict.
     pub(crate) async fn collection(&mut self) -> Result<Evaluated, Unjudged> {
+        let wanted = self.plan.query.list_parameters();
+        let wanted = wanted.map_err(|error| self.bad(&error))?;
         self.set_delete_options().await?;
         let selectors = self.selectors();
         let stops_early = self.admitter.mode == AdmissionMode::Enforce;
         let mut all = Evaluated::default();
-        let (mut token, mut limit) = (String::new(), PAGE);
+        let mut left = usize::try_from(wanted.limit)
+            .ok()
+            .filter(|limit| *limit > 0);
+        let (mut from, mut limit) = (first_page(&wanted), PAGE);
         loop {
-            let mut page = match self.page(&selectors, &token, limit).await {
+            let size = left.map_or(limit, |left| limit.min(left));
+            let mut page = match self.page(&selectors, &from, size).await {
                 Err(ListFailure::Unread(ReadFailure::TooLong | ReadFailure::NoRoom))
-                    if limit > 1 =>
+                    if size > 1 =>
                 {
-                    limit = (limit / 8).max(1);
+                    limit = (size / 8).max(1);
                     continue;
                 }
                 page => page.map_err(|failure| self.not_listed(failure))?,
             };
+            // A server may ignore the limit where it lists from its cache, and deletes what it has listed.
+            left = left.map(|left| left.saturating_sub(page.items.len()));
             self.check_unanswered()?;
             if self.plan.facts.kind[2].is_empty() {
                 self.plan.facts.set_kind(&page.api_version, &page.kind);
@@ -59,10 +69,11 @@ impl Evaluation {
                 // Many of them must not keep the core from other requests.
                 tokio::task::yield_now().await;
             }
-            token = page.continue_token;
-            if token.is_empty() {
+            if page.continue_token.is_empty() || left == Some(0) {
                 return Ok(all);
             }
+            from.clear();
+            parameter(&mut from, "continue", &page.continue_token);
         }
     }
 
@@ -92,11 +103,11 @@ impl Evaluation {
     async fn page(
         &self,
         selectors: &str,
-        token: &str,
+        from: &str,
         limit: usize,
     ) -> Result<UpstreamPage, ListFailure> {
         let (upstream, path) = (self.admitter.upstream.clone(), self.path.clone());
-        let (selectors, from) = (selectors.to_owned(), token.to_owned());
+        let (selectors, from) = (selectors.to_owned(), from.to_owned());
         let share = self.share.another();
         let reading = async move { upstream.page(&path, &selectors, &from, limit, share).await };
         let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, reading));
@@ -126,5 +137,33 @@ impl Evaluation {
         let selecting =
             pairs.filter(|pair| is_parameter(pair, &["labelSelector", "fieldSelector"]));
         selecting.collect::<Vec<_>>().join("&")
+    }
+}
+
+/// Where the list of a collection begins, as the client wants it: a server deletes what was there at a revision if it is asked to.
+fn first_page(wanted: &ListParameters) -> String {
+    let mut from = String::new();
+    let version = &*wanted.resource_version;
+    // 0 is any revision.
+    if !version.is_empty() && version != "0" {
+        parameter(&mut from, "resourceVersion", version);
+        let matched = match &*wanted.version_match {
+            // Without a page size, a server takes this revision for the oldest one.
+            "" if wanted.limit < 0 && wanted.continue_token.is_empty() => "NotOlderThan",
+            matched => matched,
+        };
+        parameter(&mut from, "resourceVersionMatch", matched);
+    }
+    parameter(&mut from, "continue", &wanted.continue_token);
+    from
+}
+
+/// Appends a parameter to a query that has some, unless it is empty.
+fn parameter(query: &mut String, name: &str, value: &str) {
+    if !value.is_empty() {
+        query.push('&');
+        query.push_str(name);
+        query.push('=');
+        push_segment(query, value);
     }
 }

@@ -50,11 +50,10 @@ impl Evaluation {
         } else {
             WriteGuard::Held
         });
-        let limit = self.plan.query.limit().unwrap_or(usize::MAX);
-        let items = self.judged_items.iter().take(limit).map(Some);
+        let items = self.judged_items.iter().map(Some);
         // Of an empty collection, the server may delete what has been created meanwhile.
         let none = self.judged_items.is_empty().then_some(None);
-        let is_one = self.judged_items.len().min(limit) <= 1;
+        let is_one = self.judged_items.len() <= 1;
         let mut warnings = Vec::new();
         for item in items.chain(none) {
             let Some(deletion) = self.deletion(&call, item) else {

@@ -1,6 +1,6 @@
 //! The options of a request, as policies see them: `request.options` of writes, and the object of upgrades.
 
-use fairgate_apiserver::{Query, StatusError, list_version};
+use fairgate_apiserver::{ListParameters, Query, StatusError};
 use fairgate_core::digest::RequestInfo;
 use fairgate_objects::codec::FieldValidation;
 use serde_json::{Map, Value, json};
@@ -41,37 +41,33 @@ impl QueryParameters {
         }
     }
 
-    /// Checks what the options of a deletion without a body are read from, and where a collection is read.
+    /// Checks what the options of a deletion without a body are read from, and which objects of a collection are meant.
     ///
     /// # Errors
     ///
-    /// 400.
+    /// 400 or 422.
     pub(crate) fn check_delete(&self, verb: WriteVerb, has_body: bool) -> Result<(), StatusError> {
+        if verb == WriteVerb::DeleteCollection {
+            self.list_parameters()?;
+        }
         if !has_body {
             self.0.number("gracePeriodSeconds")?;
         }
-        if verb == WriteVerb::DeleteCollection {
-            self.0.number("limit")?;
-            self.0.number("timeoutSeconds")?;
-        }
-        if verb == WriteVerb::DeleteCollection
-            && let Err(why) = list_version(self.0.text("resourceVersion"))
-        {
-            let message = format!("invalid resource version: {why}");
-            return Err(StatusError::bad_request(message));
-        }
         Ok(())
+    }
+
+    /// The parameters by which a server lists the collection that it deletes.
+    ///
+    /// # Errors
+    ///
+    /// 400 or 422.
+    pub(crate) fn list_parameters(&self) -> Result<ListParameters, StatusError> {
+        ListParameters::of_any(&self.0)
     }
 
     /// The selector of fields; empty if there is none.
     pub(crate) fn field_selector(&self) -> &str {
         self.0.first("fieldSelector").unwrap_or_default()
-    }
-
-    /// How many objects a request is about at most.
-    pub(crate) fn limit(&self) -> Option<usize> {
-        let limit = self.0.first("limit")?.parse().ok()?;
-        (limit > 0).then_some(limit)
     }
 
     /// Whether nothing is to be stored.

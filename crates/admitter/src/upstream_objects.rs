@@ -158,8 +158,8 @@ impl UpstreamReader {
         }
     }
 
-    /// A page of at most `limit` objects of the collection at a path. `selectors` is a query, or empty. It is counted in
-    /// `share`.
+    /// A page of at most `limit` objects of the collection at a path. `selectors` is a query, or empty; `from`, where the page begins, is more of
+    /// it, with a `&` before each parameter. It is counted in `share`.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl UpstreamReader {
         &self,
         path: &str,
         selectors: &str,
-        continue_token: &str,
+        from: &str,
         limit: usize,
         mut share: BodyShare,
     ) -> Result<UpstreamPage, ListFailure> {
@@ -177,14 +177,14 @@ impl UpstreamReader {
             target.push('&');
             target.push_str(selectors);
         }
-        if !continue_token.is_empty() {
-            target.push_str("&continue=");
-            push_segment(&mut target, continue_token);
-        }
+        target.push_str(from);
         let (status, body) = self.get(&target, JSON, &mut share).await?;
         match status {
             StatusCode::OK => {}
-            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => {
+            StatusCode::BAD_REQUEST
+            | StatusCode::NOT_FOUND
+            | StatusCode::GONE
+            | StatusCode::GATEWAY_TIMEOUT => {
                 return Err(ListFailure::Refused(status, body));
             }
             status => return Err(refused(status, &body).into()),

@@ -72,7 +72,7 @@ pub use content_type::{
 };
 pub use hosted::{Hosted, HostedSettings};
 pub use layer::{HostedLayer, HostedService, Ownership};
-pub use list_parameters::parse_version as list_version;
+pub use list_parameters::ListParameters;
 pub use negotiate::{Media, Output, Representation};
 pub use ownership::ServedSubresource;
 pub use param_rights::ParamResources;

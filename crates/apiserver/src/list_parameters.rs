@@ -36,12 +36,26 @@ pub struct ListParameters {
 }
 
 impl ListParameters {
-    /// Reads and validates the options.
+    /// Reads and validates the options, for objects that are selected by name and namespace.
     ///
     /// # Errors
     ///
     /// 400 for a parameter that cannot be parsed, 422 for invalid options.
     pub fn read(query: &Query) -> Result<Self, StatusError> {
+        let options = Self::of_any(query)?;
+        options
+            .fields
+            .check_fields()
+            .map_err(|error| StatusError::bad_request(error.to_string()))?;
+        Ok(options)
+    }
+
+    /// The same for objects of any kind, which may be selected by other fields.
+    ///
+    /// # Errors
+    ///
+    /// As `read`.
+    pub fn of_any(query: &Query) -> Result<Self, StatusError> {
         let timeout_seconds = query.number("timeoutSeconds")?.unwrap_or_default();
         let limit = query.number("limit")?.unwrap_or_default();
         let labels = LabelSelector::parse(query.text("labelSelector"))
@@ -65,10 +79,6 @@ impl ListParameters {
         if !errors.is_empty() {
             return Err(StatusError::invalid_options("ListOptions", &errors));
         }
-        options
-            .fields
-            .check_fields()
-            .map_err(|error| StatusError::bad_request(error.to_string()))?;
         Ok(options)
     }
 
@@ -206,7 +216,7 @@ impl ListParameters {
 /// # Errors
 ///
 /// The message of the error.
-pub fn parse_version(text: &str) -> Result<Option<u64>, String> {
+pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
     }

@@ -216,6 +216,67 @@ fn a_collection_is_selected_as_the_server_reads_the_query() {
 }
 
 #[test]
+fn a_collection_is_listed_as_the_server_lists_it() {
+    World::run(|| async {
+        let names = |world: &World, from: &str| {
+            let seen = world.upstream.seen();
+            let listed = seen.iter().filter(|seen| seen.target.starts_with(from));
+            listed.map(|seen| seen.target.clone()).collect::<Vec<_>>()
+        };
+        for (query, pages) in [
+            ("limit=1", &["limit=1"][..]),
+            ("limit=-1", &["limit=250"]),
+            ("resourceVersion=7", &["limit=250&resourceVersion=7"]),
+            ("resourceVersion=0", &["limit=250"]),
+            (
+                "resourceVersion=7&resourceVersionMatch=Exact&limit=5",
+                &["limit=5&resourceVersion=7&resourceVersionMatch=Exact"],
+            ),
+            (
+                "resourceVersion=7&limit=-1",
+                &["limit=250&resourceVersion=7&resourceVersionMatch=NotOlderThan"],
+            ),
+            ("continue=1", &["limit=250&continue=1"]),
+        ] {
+            let world = World::new(AdmissionMode::Enforce);
+            world.enforce(&[policy("p", " configmaps", "oldObject.metadata.name != 'b'")]);
+            let of = |name: &str| json!({"metadata": {"name": name, "resourceVersion": "7"}});
+            world.store(
+                MAPS,
+                json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": [of("a"), of("b")]}),
+            );
+            let target = format!("{MAPS}?{query}");
+            let got = world.json("DELETE", &target, &Value::Null);
+            // Only the first object is deleted with this limit, and none has the version 0.
+            let expected = match query {
+                "limit=1" => 200,
+                "resourceVersion=0" => 409,
+                _ => 422,
+            };
+            assert_eq!(got.await.code, expected, "{query}");
+            let pages: Vec<_> = pages.iter().map(|page| format!("{MAPS}?{page}")).collect();
+            assert_eq!(names(&world, MAPS), pages, "{query}");
+        }
+        // What is wrong with the options is found before anything is listed.
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[policy("p", " configmaps", "true")]);
+        for (query, code) in [
+            ("resourceVersionMatch=Exact", 422),
+            ("sendInitialEvents=true", 422),
+            ("resourceVersion=1&resourceVersionMatch=x", 422),
+            ("limit=x", 400),
+            ("labelSelector=(", 400),
+        ] {
+            let target = format!("{MAPS}?{query}");
+            let got = world.json("DELETE", &target, &Value::Null);
+            assert_eq!(got.await.code, code, "{query}");
+        }
+        assert!(names(&world, MAPS).is_empty());
+        assert!(world.sent().is_empty());
+    });
+}
+
+#[test]
 fn g14_exec_is_refused_before_the_upgrade() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
