@@ -301,8 +301,6 @@ func reportJudged(t *testing.T, played [][]Exchange, found, unknown []Difference
 	fmt.Printf("tests/cluster: ADMISSION {\"seed\":%d,\"refused\":%d,\"warned\":%d}\n", *admissionSeed, refused, warnings)
 }
 
-// onlyKnownDiffer reports what was played, and fails the test for each difference that is not known, and for each known one that these sessions no
-// longer have.
 // reportFirst reports the first differences of each session: marks of versions and UIDs are counted, so one may bring about all that follow.
 func reportFirst(t *testing.T, all []Difference) {
 	t.Helper()
@@ -320,6 +318,8 @@ func reportFirst(t *testing.T, all []Difference) {
 	}
 }
 
+// onlyKnownDiffer reports what was played, and fails the test for each difference that is not known, and for each known one that these sessions no
+// longer have.
 func onlyKnownDiffer(t *testing.T, file string, sessions []Session, want [][]Exchange, found []Difference) {
 	t.Helper()
 	known := must[[]KnownDifference](t)(readDifferences(file))
