@@ -68,7 +68,9 @@ impl forward::WriteIdentity for IdentityWriter {
         written.map_err(|error| {
             tracing::warn!(%error, "the user cannot be represented in request headers");
             match error {
-                IdentityError::Empty { .. } | IdentityError::Unrepresentable { .. } => {
+                IdentityError::Empty { .. }
+                | IdentityError::Unrepresentable { .. }
+                | IdentityError::AnonymousWithoutGroup => {
                     Refusal::IdentityNotRepresentable(error.to_string().into())
                 }
                 IdentityError::AlreadyPresent { .. } => Refusal::Internal(error.to_string().into()),

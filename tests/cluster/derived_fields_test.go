@@ -12,9 +12,10 @@ const derivedNamespace = "derived"
 
 // derivedKinds are resources with fields that the server fills from others, and what a policy prints of them.
 var derivedKinds = map[string]string{
-	"pods": `'%s %s %s'.format([object.spec.containers.map(c, c.?securityContext.?appArmorProfile.orValue({})), object.spec.?affinity.orValue({}), ` +
+	"pods": `'%s %s %s %s'.format([object.spec.?terminationGracePeriodSeconds.orValue('-'), object.spec.containers.map(c, c.?securityContext.?appArmorProfile.orValue({})), object.spec.?affinity.orValue({}), ` +
 		`object.spec.?topologySpreadConstraints.orValue([])])`,
-	"pods/status": `'%s %s'.format([object.status.?podIP.orValue('-'), object.status.?podIPs.orValue([])])`,
+	"pods/status": `'%s %s %s %s %s'.format([object.status.?podIP.orValue('-'), object.status.?podIPs.orValue([]), object.status.?qosClass.orValue('-'), object.status.?observedGeneration.orValue(0), ` +
+		`object.status.?conditions.orValue([]).map(c, [c.type, c.?observedGeneration.orValue(0)])])`,
 	// Not the group: a server shows null where there is none.
 	"persistentvolumeclaims": `'%s/%s %s/%s'.format([object.spec.?dataSource.?kind.orValue('-'), object.spec.?dataSource.?name.orValue('-'), ` +
 		`object.spec.?dataSourceRef.?kind.orValue('-'), object.spec.?dataSourceRef.?name.orValue('-')])`,
@@ -25,7 +26,14 @@ var derivedKinds = map[string]string{
 	"nodes":             `'%s %s %s'.format([object.spec.?podCIDR.orValue('-'), object.spec.?podCIDRs.orValue([]), object.metadata.?namespace.orValue('-')])`,
 	"persistentvolumes": `object.metadata.?namespace.orValue('-')`,
 	"configmaps":        `object.metadata.?namespace.orValue('-')`,
+	"namespaces":        `object.metadata.name`,
+	"limitranges":       `string(object.metadata.name.size())`,
+	"statefulsets":      `'%s'.format([object.spec.volumeClaimTemplates.map(t, [t.apiVersion, t.kind])])`,
+	"endpointslices":    `'%s'.format([object.endpoints.map(e, [e.?nodeName.orValue('-'), has(e.deprecatedTopology)])])`,
 }
+
+// owners prints who owns which fields of the object, as policies see them.
+const owners = ` + ' owned ' + '%s'.format([object.metadata.?managedFields.orValue([]).map(m, [m.manager, m.operation, m.?subresource.orValue('-'), m.fieldsV1])])`
 
 // A derivedWrite is denied by a policy, which prints what it sees.
 type derivedWrite struct{ method, path, media, body string }
@@ -84,6 +92,29 @@ func derivedWrites() (all []derivedWrite) {
 			patch(path, `{"spec":{`+spec+`}}`)
 		}
 	}
+	for _, seconds := range []string{"-3", "0", "5"} {
+		add("POST", in+"pods", `{"metadata":{"name":"derived-new"},"spec":{"terminationGracePeriodSeconds":`+seconds+`,"containers":[{"name":"c","image":"x"}]}}`)
+	}
+	for _, status := range []string{`"conditions":[{"type":"Ready","status":"True"}]`, `"qosClass":"","observedGeneration":0`, `"observedGeneration":7,"conditions":[{"type":"Ready","status":"True","observedGeneration":3}]`} {
+		patch(in+"pods/derived-there/status", `{"status":{`+status+`}}`)
+	}
+	for _, claim := range []string{`{"metadata":{"name":"v"}`, `{"apiVersion":"x","kind":"Y","metadata":{"name":"v"}`} {
+		add("POST", strings.Replace(in, "/api/v1", "/apis/apps/v1", 1)+"statefulsets", `{"metadata":{"name":"derived-new"},"spec":{"serviceName":"s","selector":{"matchLabels":{"a":"b"}},`+
+			`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"x"}]}},"volumeClaimTemplates":[`+claim+`,"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}}`)
+	}
+	for _, topology := range []string{`{"kubernetes.io/hostname":"n"}`, `{"a":"b"}`, `{}`} {
+		add("POST", strings.Replace(in, "/api/v1", "/apis/discovery.k8s.io/v1", 1)+"endpointslices", `{"metadata":{"name":"derived-new"},"addressType":"IPv4","endpoints":[{"addresses":["10.0.0.1"],"deprecatedTopology":`+topology+`}]}`)
+	}
+	for _, metadata := range []string{`{}`, `{"name":""}`, `{"name":"derived-new"}`, `{"generateName":"derived-"}`} {
+		add("POST", in+"limitranges", `{"metadata":`+metadata+`,"spec":{"limits":[]}}`)
+	}
+	// What the server adds to a new object belongs to nobody.
+	for _, more := range []string{``, `,"labels":{"a":"b"}`, `,"labels":{"kubernetes.io/metadata.name":"derived-new"}`} {
+		add("POST", "/api/v1/namespaces", `{"metadata":{"name":"derived-new"`+more+`}}`)
+		add("POST", in+"configmaps", `{"metadata":{"name":"derived-new"`+more+`},"data":{"a":"b"}}`)
+	}
+	add("PUT", in+"configmaps/derived-there", `{"metadata":{"name":"derived-there","labels":{"a":"b"}},"data":{"a":"b"}}`)
+	patch(in+"configmaps/derived-there", `{"data":{"a":"b","c":"d"}}`)
 	// An object has the namespace of the URL, or none.
 	for _, metadata := range []string{`"namespace":null`, `"namespace":""`, `"labels":{"a":"b"}`} {
 		patch(in+"configmaps/derived-there", `{"metadata":{`+metadata+`}}`)
@@ -121,9 +152,9 @@ func prepareDerived(ctx context.Context, side documentSide) error {
 	for resource, prints := range derivedKinds {
 		name := "derived-" + strings.ReplaceAll(resource, "/", "-")
 		policy := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q},"spec":{"failurePolicy":"Fail",`+
-			`"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":[%q]}]},`+
-			`"matchConditions":[{"name":"derived","expression":"object.metadata.name.startsWith('derived-')"}],"validations":[{"expression":"false","messageExpression":%q}]}}`,
-			name, resource, `'derived '+`+prints)
+			`"matchConstraints":{"resourceRules":[{"apiGroups":["","apps","discovery.k8s.io"],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":[%q]}]},`+
+			`"matchConditions":[{"name":"derived","expression":"object.metadata.name.startsWith('derived-') || request.resource.resource == 'limitranges' && request.namespace == '`+derivedNamespace+`'"}],"validations":[{"expression":"false","messageExpression":%q}]}}`,
+			name, resource, `'derived '+`+prints+owners)
 		binding := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%[1]q},"spec":{"policyName":%[1]q,"validationActions":["Deny"]}}`, name)
 		for path, object := range map[string]string{policiesPath: policy, bindingsPath: binding} {
 			if err := side.must(ctx, "POST", path, object, 201, 409); err != nil {

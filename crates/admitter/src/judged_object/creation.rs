@@ -87,6 +87,7 @@ impl ResourceStrategy {
         match (self.group, self.resource) {
             ("", "namespaces") => namespace(object),
             ("", "serviceaccounts") => secret_names(object),
+            ("", "limitranges") => name_of_limits(object, fresh),
             ("certificates.k8s.io", "certificatesigningrequests") => {
                 requested_by(object, &facts.user);
             }
@@ -228,6 +229,18 @@ pub(super) fn secret_names(object: &mut Value) {
         if let Value::Object(secret) = secret {
             secret.retain(|key, _| key == "name");
         }
+    }
+}
+
+/// Limits without a name get one that nobody can guess.
+fn name_of_limits(object: &mut Value, fresh: &Fresh) {
+    if let Some(metadata) = metadata_mut(object)
+        && metadata
+            .get("name")
+            .is_none_or(|name| name == "" || name.is_null())
+    {
+        let another = Fresh::new(fresh.seconds).uid;
+        metadata.insert("name".to_owned(), json!(another.to_string()));
     }
 }
 

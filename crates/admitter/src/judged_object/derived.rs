@@ -2,7 +2,9 @@
 //!
 //! Source: Kubernetes `pkg/registry/core/pod/strategy.go` (`applyAppArmorVersionSkew`, `mutatePodAffinity`,
 //! `mutateTopologySpreadConstraints`), `pkg/api/persistentvolumeclaim/util.go` (`EnforceDataSourceBackwardsCompatibility`,
-//! `NormalizeDataSources`).
+//! `NormalizeDataSources`), `pkg/registry/discovery/endpointslice/strategy.go` (`dropTopologyOnV1`).
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
@@ -29,6 +31,7 @@ pub(super) fn fill(
             selected_label_keys(object)?;
         }
         ("", "persistentvolumeclaims") => data_sources(object, old),
+        ("discovery.k8s.io", "endpointslices") => topologies(object, old),
         _ => {}
     }
     Ok(())
@@ -56,6 +59,28 @@ pub(super) fn text<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
 /// Whether a member is missing or null.
 fn lacks(members: &Map<String, Value>, name: &str) -> bool {
     members.get(name).is_none_or(Value::is_null)
+}
+
+/// Changed endpoints have no `deprecatedTopology`. What it said of their node is kept if it was stored already.
+fn topologies(slice: &mut Value, old: Option<&Value>) {
+    const NODE: &str = "/deprecatedTopology/kubernetes.io~1hostname";
+    let stored = old.map_or(&Value::Null, |old| &old["endpoints"]);
+    if old.is_some() && *stored == slice["endpoints"] {
+        return;
+    }
+    let stored = stored.as_array().into_iter().flatten();
+    let known: BTreeSet<&str> = stored.filter_map(|one| text(one, NODE)).collect();
+    for endpoint in list_mut(slice, "/endpoints") {
+        let node = text(endpoint, NODE).filter(|node| known.contains(node));
+        let node = node.map(|node| json!(node));
+        let Some(endpoint) = endpoint.as_object_mut() else {
+            continue;
+        };
+        endpoint.remove("deprecatedTopology");
+        if let Some(node) = node.filter(|_| lacks(endpoint, "nodeName")) {
+            endpoint.insert("nodeName".to_owned(), node);
+        }
+    }
 }
 
 /// Containers have the profile of their annotation, the former name of the field, unless they or the pod have it already.
@@ -387,6 +412,30 @@ mod tests {
         let has_profile = |container: &&Value| container.get("securityContext").is_some();
         let all = filled["spec"]["containers"].as_array().unwrap();
         assert_eq!(all.iter().filter(has_profile).count(), 1);
+    }
+
+    #[test]
+    fn the_topology_of_endpoints_is_dropped_and_what_it_said_of_nodes_kept() {
+        let on = |node: &str| json!({"addresses": ["10.0.0.1"], "deprecatedTopology": {"kubernetes.io/hostname": node}});
+        let slice = |endpoint: &Value| json!({"endpoints": [endpoint]});
+        let bare = json!({"addresses": ["10.0.0.1"]});
+        let old = slice(&on("a"));
+        let mut named = bare.clone();
+        named["nodeName"] = json!("a");
+        let mut more = on("a");
+        more["zone"] = json!("z");
+        let mut more_named = named.clone();
+        more_named["zone"] = json!("z");
+        for (sent, old, seen) in [
+            (on("a"), None, bare.clone()),
+            (on("a"), Some(&old), on("a")),
+            (more, Some(&old), more_named),
+            (on("b"), Some(&old), bare),
+        ] {
+            let mut seen_of = slice(&sent);
+            let filled = fill(&mut seen_of, old, "discovery.k8s.io", "endpointslices");
+            assert_eq!((filled, seen_of), (Ok(()), slice(&seen)), "{sent}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod changes;
 mod creation;
 mod derived;
 mod ownership;
+mod replaced;
 mod services;
 mod subresource;
 mod table;
@@ -116,20 +117,20 @@ impl WriteStrategy {
         owner: Option<&str>,
     ) -> Result<(), TooManyRequirements> {
         two_names::unite(object, &facts.group, &facts.resource);
+        replaced::replace(object, &facts.group, &facts.resource);
+        if let (Self::Resource(strategy), None, Some(owner)) = (self, old, owner) {
+            // What the server adds to a new object belongs to nobody.
+            strategy.owned(object, facts, owner, fresh);
+        }
         if matches!(self, Self::Resource(_)) {
             derived::fill(object, old, &facts.group, &facts.resource)?;
             if (&*facts.group, &*facts.resource) == ("", "services") {
                 services::fill(object, old);
             }
         }
-        let sent = owner.and_then(|_| object["metadata"].get("managedFields").cloned());
+        let sent = old.and_then(|_| object["metadata"].get("managedFields").cloned());
         match (self, old) {
-            (Self::Resource(strategy), None) => {
-                strategy.create(object, facts, fresh);
-                if let Some(owner) = owner {
-                    strategy.owned(object, facts, owner, fresh);
-                }
-            }
+            (Self::Resource(strategy), None) => strategy.create(object, facts, fresh),
             (Self::Resource(strategy), Some(old)) => strategy.update(object, old, fresh),
             (Self::Subresource(taken), None) => match taken {
                 Taken::Posted(posted) => posted.create(object, fresh),

@@ -118,7 +118,7 @@ pub(super) fn note_changes(
 }
 
 impl ResourceStrategy {
-    /// Adds the entry of the client who creates the object, which is complete otherwise.
+    /// Adds the entry of the client who creates the object, as it was sent, with its defaults.
     pub(super) fn owned(
         &self,
         object: &mut Value,

@@ -9,6 +9,9 @@ use super::{
     update::settle_metadata,
 };
 
+/// The generation of an object that a status, or a condition in it, is about.
+const OBSERVED: &str = "observedGeneration";
+
 impl Taken {
     /// The object of a PUT or patch of a subresource.
     pub(super) fn update(self, object: &mut Value, old: &Value) {
@@ -64,12 +67,37 @@ fn status(object: &mut Value, old: &Value, stored: &[&str], kept: &[&str]) {
     }
     if let (Some(Value::Object(new)), Some(old)) = (&mut status, old.get("status")) {
         for key in kept {
-            if !new.contains_key(*key) {
+            if new
+                .get(*key)
+                .is_none_or(|value| *value == "" || *value == 0)
+            {
                 take(new, key, Some(old));
             }
         }
+        if kept.contains(&OBSERVED) {
+            keep_generations(new, old);
+        }
     }
     set(object, "/status", status);
+}
+
+/// Conditions without the generation that they are about have that of the stored ones of their type, in their order.
+fn keep_generations(status: &mut Map<String, Value>, old: &Value) {
+    let mut stored: Vec<&Value> = old["conditions"].as_array().into_iter().flatten().collect();
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        let Some(at) = stored
+            .iter()
+            .position(|one| one["type"] == condition["type"])
+        else {
+            continue;
+        };
+        let generation = &stored.remove(at)[OBSERVED];
+        let is_unset = condition[OBSERVED].is_null() || condition[OBSERVED] == 0;
+        if is_unset && !generation.is_null() {
+            condition[OBSERVED] = generation.clone();
+        }
+    }
 }
 
 /// Takes all members but the metadata from the stored object.
@@ -192,4 +220,24 @@ fn put(members: &mut Map<String, Value>, key: &str, value: Option<Value>) {
         Some(value) => members.insert(key.to_owned(), value),
         None => members.remove(key),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_pod_keeps_what_kubelets_leave_out() {
+        let old = json!({"metadata": {"name": "p"}, "status": {"qosClass": "Burstable", "observedGeneration": 4, "conditions": [
+            {"type": "Ready", "observedGeneration": 2}, {"type": "Ready", "observedGeneration": 3}, {"type": "Odd"}]}});
+        let ready = |generation: u64| json!({"type": "Ready", "observedGeneration": generation});
+        let mut pod = json!({"metadata": {"name": "p"}, "status": {"qosClass": "", "conditions": [
+            {"type": "Ready"}, ready(9), {"type": "Odd"}, {"type": "New", "observedGeneration": 0}]}});
+        status(&mut pod, &old, &[], &["qosClass", OBSERVED]);
+        let conditions =
+            json!([ready(2), ready(9), {"type": "Odd"}, {"type": "New", "observedGeneration": 0}]);
+        let seen =
+            json!({"qosClass": "Burstable", "observedGeneration": 4, "conditions": conditions});
+        assert_eq!(pod["status"], seen);
+    }
 }

@@ -161,7 +161,7 @@ const PODS: &[(&str, Taken)] = &[
         "status",
         Taken::Status {
             stored: &["ownerReferences"],
-            kept: &["qosClass"],
+            kept: &["qosClass", "observedGeneration"],
         },
     ),
     ("ephemeralcontainers", Taken::EphemeralContainers),

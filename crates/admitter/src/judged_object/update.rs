@@ -31,10 +31,38 @@ impl ResourceStrategy {
                 }
             }
             ("apps", "daemonsets") => changes::count_templates(object, old),
+            ("apiextensions.k8s.io", "customresourcedefinitions") => stored_version(object),
             ("resource.k8s.io", "devicetaintrules") => taint_again(object, old, fresh),
             _ => {}
         }
         changes::count(self.counted, object, old);
+    }
+}
+
+/// The version in which objects of a definition are stored from now on is one of those in which there are some.
+fn stored_version(definition: &mut Value) {
+    let versions = definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array);
+    let mut versions = versions.into_iter().flatten();
+    let Some(stored) = versions.find(|version| version["storage"] == true) else {
+        return;
+    };
+    let stored = stored["name"].clone();
+    let Some(members) = definition.as_object_mut() else {
+        return;
+    };
+    let status = members.entry("status").or_insert_with(|| json!({}));
+    let Some(status) = status.as_object_mut() else {
+        return;
+    };
+    match status
+        .get_mut("storedVersions")
+        .and_then(Value::as_array_mut)
+    {
+        Some(all) if all.contains(&stored) => {}
+        Some(all) => all.push(stored),
+        None => drop(status.insert("storedVersions".to_owned(), json!([stored]))),
     }
 }
 
@@ -89,6 +117,32 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+
+    #[test]
+    fn the_stored_version_of_a_definition_is_added_to_its_status() {
+        let of = |stored: &str, status: Value| {
+            let version = |name: &str| json!({"name": name, "storage": name == stored});
+            json!({"spec": {"versions": [version("v1"), version("v2")]}, "status": status})
+        };
+        for (stored, status, seen) in [
+            (
+                "v2",
+                json!({"storedVersions": ["v1"]}),
+                json!({"storedVersions": ["v1", "v2"]}),
+            ),
+            (
+                "v1",
+                json!({"storedVersions": ["v1"]}),
+                json!({"storedVersions": ["v1"]}),
+            ),
+            ("v1", json!({}), json!({"storedVersions": ["v1"]})),
+            ("v3", json!({}), json!({})),
+        ] {
+            let mut definition = of(stored, status);
+            stored_version(&mut definition);
+            assert_eq!(definition["status"], seen, "{stored}");
+        }
+    }
 
     #[test]
     fn a_taint_with_another_effect_was_added_now_unless_the_client_says_when() {
