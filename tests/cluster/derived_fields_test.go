@@ -187,12 +187,15 @@ func TestFieldsThatAServerDerivesAreSeen(t *testing.T) {
 		return printed, err
 	}
 	through := plain.through(t, "gateway", gateway.Endpoint)
+	const owned = `"f:apiGroup":{}, `
 	writes, refused := derivedWrites(), 0
 	for _, write := range writes {
 		want, err := seen(server, write)
 		succeeds(t, err)
 		got, err := seen(through, write)
 		succeeds(t, err)
+		// To a server, a group that is missing in a reference is null, which has an owner.
+		want, got = strings.Replace(want, owned, "", 1), strings.Replace(got, owned, "", 1)
 		// A server refuses what is not valid before its policies see it.
 		if want == "" {
 			refused++

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -98,6 +99,8 @@ func (s documentSide) sendHeaded(ctx context.Context, write headedWrite) (code i
 		return 0, "", err
 	}
 	wire.Header = write.headers.Clone()
+	// A server closes a connection whose request it has not read to its end, which may be in use again by then.
+	wire.Close = true
 	response, err := s.target.transport.RoundTrip(wire)
 	if err != nil {
 		return 0, "", err
@@ -132,14 +135,17 @@ func TestHeadersAreReadAsTheServerReadsThem(t *testing.T) {
 			return answer.code == 422, err
 		}))
 	}
-	counts, differing := map[int]int{}, 0
+	counts, differing, aborted := map[int]int{}, 0, 0
 	for number := range *headerCount {
 		write := drawnHeaders(rand.New(rand.NewPCG(11, uint64(number))))
 		code, message, err := server.sendHeaded(ctx, write)
-		succeeds(t, err)
-		gotCode, gotMessage, err := through.sendHeaded(ctx, write)
-		if err != nil {
-			t.Fatalf("%d: %s %s %q: %v", number, write.method, write.target, fmt.Sprint(write.headers), err)
+		gotCode, gotMessage, gotErr := through.sendHeaded(ctx, write)
+		if errors.Is(err, io.EOF) && gotErr == nil && gotCode >= 400 {
+			aborted++ // the server's handler has panicked
+			continue
+		}
+		if err != nil || gotErr != nil {
+			t.Fatalf("%d: %s %s %q: server %v, gateway %v", number, write.method, write.target, fmt.Sprint(write.headers), err, gotErr)
 		}
 		counts[code]++
 		if code == gotCode && message == gotMessage {
@@ -149,7 +155,7 @@ func TestHeadersAreReadAsTheServerReadsThem(t *testing.T) {
 			t.Errorf("%d: %s %s %q\n  server  %d %s\n  gateway %d %s", number, write.method, write.target, fmt.Sprint(write.headers), code, message, gotCode, gotMessage)
 		}
 	}
-	fmt.Printf("HEADERS {\"by code\":%s,\"differing\":%d}\n", strings.ReplaceAll(fmt.Sprint(counts), " ", ","), differing)
+	fmt.Printf("HEADERS {\"by code\":%s,\"aborted by the server\":%d,\"differing\":%d}\n", strings.ReplaceAll(fmt.Sprint(counts), " ", ","), aborted, differing)
 	if counts[422] < *headerCount/5 || counts[415] < *headerCount/20 {
 		t.Errorf("policies saw few of them: %v", counts)
 	}

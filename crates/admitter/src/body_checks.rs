@@ -85,7 +85,9 @@ impl CheckedBody<'_> {
     /// A new object without a name. The server finds that out when it validates the object.
     fn no_name(&self) -> Option<StatusError> {
         let is_named = ["name", "generateName"].map(|key| !self.text(key).is_empty());
-        if is_named.contains(&true) {
+        // The server names limits itself.
+        let is_named_later = self.facts.resource == "limitranges" && self.facts.group.is_empty();
+        if is_named.contains(&true) || is_named_later {
             return None;
         }
         let why = "name or generateName is required";

@@ -198,8 +198,10 @@ impl Evaluation {
                 Write::Patch { apply }
             }
             WriteVerb::Delete | WriteVerb::DeleteCollection => {
+                let output = posted::check_output(&ApiRequest::of(call), is_custom);
                 let has_body = !self.body.is_empty();
-                return self.plan.query.check_delete(facts.verb, has_body).err();
+                let options = || self.plan.query.check_delete(facts.verb, has_body);
+                return output.and_then(|()| options()).err();
             }
             WriteVerb::Connect => return None,
         };

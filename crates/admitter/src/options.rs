@@ -115,7 +115,7 @@ impl QueryParameters {
         }
         let mut preconditions = Map::new();
         for key in ["uid", "resourceVersion"] {
-            if let Some(wanted) = self.0.first(key) {
+            if let Some(wanted) = self.0.first(key).filter(|wanted| !wanted.is_empty()) {
                 preconditions.insert(key.to_owned(), json!(wanted));
             }
         }

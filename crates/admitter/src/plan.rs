@@ -154,8 +154,9 @@ impl JudgePlan {
         let query = QueryParameters::parse(query);
         let mut facts = WriteFacts::new(write, user, served);
         facts.dry_run = query.is_dry_run();
-        let reads_defaults = possible.iter().any(|policy| policy.reads_defaults);
         let reads_owners = possible.iter().any(|policy| policy.reads_owners);
+        // Defaults have owners, too.
+        let reads_defaults = reads_owners || possible.iter().any(|policy| policy.reads_defaults);
         // A namespace has its name as a label, too.
         let reads_name = facts.is_namespace() || possible.iter().any(|policy| policy.reads_name);
         Self {

@@ -39,6 +39,17 @@ pub fn output(request: &ApiRequest) -> Result<Output, StatusError> {
 ///
 /// 406 or 422.
 pub fn check_write(request: &ApiRequest, write: Write, is_custom: bool) -> Result<(), StatusError> {
+    check_output(request, is_custom)?;
+    let query = Query::parse(&request.query);
+    WriteOptions::read(&query, write, &request.header("user-agent")).map(drop)
+}
+
+/// Checks the format of the response alone.
+///
+/// # Errors
+///
+/// 406.
+pub fn check_output(request: &ApiRequest, is_custom: bool) -> Result<(), StatusError> {
     let query = Query::parse(&request.query);
     let (accept, agent) = (&request.header("accept"), &request.header("user-agent"));
     if is_custom {
@@ -46,7 +57,7 @@ pub fn check_write(request: &ApiRequest, write: Write, is_custom: bool) -> Resul
     } else {
         negotiate::output(accept, Produces::Objects, &query, agent)?;
     }
-    WriteOptions::read(&query, write, agent).map(drop)
+    Ok(())
 }
 
 impl PostOptions {

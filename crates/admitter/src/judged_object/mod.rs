@@ -117,11 +117,14 @@ impl WriteStrategy {
         owner: Option<&str>,
     ) -> Result<(), TooManyRequirements> {
         two_names::unite(object, &facts.group, &facts.resource);
+        // What the server adds or keeps belongs to nobody, or to whom it did.
+        let noted = match (self, owner) {
+            (Self::Resource(strategy), Some(owner)) => strategy
+                .note_owner(object, old, facts, (owner, fresh))
+                .then(|| object["metadata"]["managedFields"].take()),
+            _ => None,
+        };
         replaced::replace(object, &facts.group, &facts.resource);
-        if let (Self::Resource(strategy), None, Some(owner)) = (self, old, owner) {
-            // What the server adds to a new object belongs to nobody.
-            strategy.owned(object, facts, owner, fresh);
-        }
         if matches!(self, Self::Resource(_)) {
             derived::fill(object, old, &facts.group, &facts.resource)?;
             if (&*facts.group, &*facts.resource) == ("", "services") {
@@ -139,10 +142,13 @@ impl WriteStrategy {
             },
             (Self::Subresource(taken), Some(old)) => taken.update(object, old),
         }
-        if let (Some(old), Some(owner)) = (old, owner)
-            && self.is_whole()
-        {
-            ownership::note_changes(object, old, sent, facts, (owner, fresh));
+        match (noted, old, owner) {
+            (Some(noted), ..) => ownership::set(object, Some(noted)),
+            (None, Some(old), Some(owner)) if self.is_whole() => {
+                ownership::set(object, sent);
+                ownership::note_changes(object, old, &[], facts, (owner, fresh));
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -77,35 +77,38 @@ fn api_version(facts: &WriteFacts) -> String {
     }
 }
 
-/// Gives a changed object the entries that a server notes, if it is of a built-in kind: `manager` owns what it changed. `sent` are the
-/// entries of the body. The object is complete otherwise.
-pub(super) fn note_changes(
-    object: &mut Value,
-    old: &Value,
-    sent: Option<Value>,
-    facts: &WriteFacts,
-    (manager, fresh): (&str, &Fresh),
-) {
-    let kind = facts.group_version_kind();
-    let Some(shape) = built_in(kind.group, kind.version, kind.kind) else {
-        return;
-    };
-    // Fields that the table does not have are not in the object either.
-    let Ok(old) = canonical::decode(shape, old) else {
-        return;
-    };
+/// Gives an object these entries, or none.
+pub(super) fn set(object: &mut Value, entries: Option<Value>) {
     let Some(metadata) = metadata_mut(object) else {
         return;
     };
-    match sent {
-        Some(sent) => metadata.insert("managedFields".to_owned(), sent),
+    match entries.filter(|entries| !entries.is_null()) {
+        Some(entries) => metadata.insert("managedFields".to_owned(), entries),
         None => metadata.remove("managedFields"),
+    };
+}
+
+/// Gives a changed object the entries that a server notes, if it is of a built-in kind: `manager` owns what it changed, but for the members
+/// `resets`, which the request cannot change. The object has the entries of the body. Returns whether they were noted.
+pub(super) fn note_changes(
+    object: &mut Value,
+    old: &Value,
+    resets: &'static [&'static str],
+    facts: &WriteFacts,
+    (manager, fresh): (&str, &Fresh),
+) -> bool {
+    let kind = facts.group_version_kind();
+    let Some(shape) = built_in(kind.group, kind.version, kind.kind) else {
+        return false;
+    };
+    // Fields that the table does not have are not in the object either.
+    let Ok(old) = canonical::decode(shape, old) else {
+        return false;
     };
     let kinds = BuiltIn {
         group: kind.group.to_owned(),
         kind: kind.kind.to_owned(),
-        // These have their old values.
-        resets: &[],
+        resets,
     };
     let context = WriteContext {
         manager,
@@ -115,21 +118,41 @@ pub(super) fn note_changes(
     };
     track_update(&kinds, Some(&old.value), object, &context);
     keep_times_if_unchanged(&old.value, object);
+    true
 }
 
 impl ResourceStrategy {
-    /// Adds the entry of the client who creates the object, as it was sent, with its defaults.
-    pub(super) fn owned(
+    /// Notes who owns what of an object as it was sent, with its defaults. `old` is the stored one. Returns whether that was noted.
+    pub(super) fn note_owner(
         &self,
         object: &mut Value,
+        old: Option<&Value>,
         facts: &WriteFacts,
-        manager: &str,
-        fresh: &Fresh,
-    ) {
+        (manager, fresh): (&str, &Fresh),
+    ) -> bool {
+        match old {
+            None => {
+                self.owned(object, facts, manager, fresh);
+                true
+            }
+            Some(old) => note_changes(object, old, self.resets(), facts, (manager, fresh)),
+        }
+    }
+
+    /// What a client cannot set.
+    fn resets(&self) -> &'static [&'static str] {
+        if self.status == CreatedStatus::Ordinary {
+            &[]
+        } else {
+            &["status"]
+        }
+    }
+
+    /// Adds the entry of the client who creates the object.
+    fn owned(&self, object: &mut Value, facts: &WriteFacts, manager: &str, fresh: &Fresh) {
         let kind = facts.group_version_kind();
         let api_version = api_version(facts);
         let now = fresh.time();
-        let is_status_kept = self.status == CreatedStatus::Ordinary;
         if facts.has_table() {
             let context = WriteContext {
                 manager,
@@ -140,12 +163,12 @@ impl ResourceStrategy {
             let kinds = BuiltIn {
                 group: kind.group.to_owned(),
                 kind: kind.kind.to_owned(),
-                resets: if is_status_kept { &[] } else { &["status"] },
+                resets: self.resets(),
             };
             track_update(&kinds, None, object, &context);
             return;
         }
-        let fields = custom_fields(object, is_status_kept);
+        let fields = custom_fields(object, self.resets().is_empty());
         let Some(metadata) = metadata_mut(object) else {
             return;
         };

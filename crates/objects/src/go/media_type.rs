@@ -43,16 +43,15 @@ fn parameter(text: &str) -> Option<(String, String, &str)> {
         return None;
     }
     let rest = rest.trim_start().strip_prefix('=')?.trim_start();
-    let (value, after) = match rest.strip_prefix('"') {
-        Some(quoted) => quoted_value(quoted)?,
-        None => {
-            let (value, after) = token(rest);
-            if value.is_empty() {
-                return None;
-            }
-            (value.to_owned(), after)
-        }
+    let (value, after) = if let Some(quoted) = rest.strip_prefix('"') {
+        quoted_value(quoted)?
+    } else {
+        let (value, after) = token(rest);
+        (value.to_owned(), after)
     };
+    if value.is_empty() && after == rest {
+        return None;
+    }
     Some((key.to_ascii_lowercase(), value, after))
 }
 

@@ -4,14 +4,12 @@ use std::borrow::Cow;
 
 /// The text of these bytes. Each byte that is not part of UTF-8 becomes U+FFFD.
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.into(),
-        Err(_) => {
-            let mut text = String::with_capacity(bytes.len());
-            push_utf8(&mut text, bytes);
-            text.into()
-        }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.into();
     }
+    let mut text = String::with_capacity(bytes.len());
+    push_utf8(&mut text, bytes);
+    text.into()
 }
 
 /// Appends the text of these bytes.
