@@ -68,6 +68,12 @@ impl FlowShares {
         }
     }
 
+    /// The mean seats of the flow `hash` of `level` while its requests waited, divided by the mean of all flows that waited most
+    /// of the time. `None` if it did not, or no other flow did, or none had any seats.
+    pub(super) fn fair_share(&self, level: &str, hash: u64) -> Option<f64> {
+        self.0.get(level)?.fair_share(hash)
+    }
+
     /// The shares in `level`.
     pub(super) fn report(&self, level: &str) -> ShareReport {
         let shares = self.0.get(level);
@@ -114,17 +120,33 @@ impl LevelShares {
         }
     }
 
+    /// The mean seats, while they waited, of the flows whose requests waited most of the time, by their hashes.
+    fn of_waiting_flows(&self) -> impl Iterator<Item = (u64, f64)> {
+        let waited = |sums: &FlowSums| sums.waiting_weight > self.weight / 2.0;
+        let flows = self.flows.iter().filter(move |(_, sums)| waited(sums));
+        flows.map(|(hash, sums)| (*hash, sums.waiting_seats / sums.waiting_weight))
+    }
+
+    fn fair_share(&self, hash: u64) -> Option<f64> {
+        let (mut count, mut sum, mut mine) = (0.0, 0.0, None);
+        for (flow, seats) in self.of_waiting_flows() {
+            count += 1.0;
+            sum += seats;
+            if flow == hash {
+                mine = Some(seats);
+            }
+        }
+        (count > 1.0 && sum > 0.0).then_some(mine? * count / sum)
+    }
+
     fn report(&self) -> ShareReport {
         let most = self
             .flows
             .values()
             .map(|sums| sums.seats)
             .fold(0.0, f64::max);
-        let waited = |sums: &&FlowSums| sums.waiting_weight > self.weight / 2.0;
-        let shares = self.flows.values().filter(waited);
-        let shares = shares.map(|sums| sums.waiting_seats / sums.waiting_weight);
         ShareReport {
-            jain: jain(shares),
+            jain: jain(self.of_waiting_flows().map(|(_, seats)| seats)),
             largest: if self.limit > 0.0 {
                 most / self.limit
             } else {
@@ -198,6 +220,9 @@ mod tests {
         }
         close(shares.report("busy").jain, 0.25);
         close(shares.report("busy").largest, 1.0);
+        close(shares.fair_share("busy", 0).unwrap(), 4.0);
+        close(shares.fair_share("busy", 1).unwrap(), 0.0);
+        assert_eq!(shares.fair_share("busy", 9), None);
     }
 
     #[test]
@@ -220,6 +245,7 @@ mod tests {
             largest: 0.8,
         };
         close(shares.report("busy").jain, expected.jain);
+        assert_eq!(shares.fair_share("busy", 1), None, "no flow waits");
         close(shares.report("busy").largest, expected.largest);
         shares.sample(&[]);
         assert_eq!(
