@@ -83,8 +83,8 @@ type incidents struct {
 	calm, flooded, slow *gateway
 	// refusing refuses a user, unfair lets one user take the seats of another.
 	refusing, unfair *gateway
-	// changed got another policy, failing can neither evict nor judge, watched has open watches.
-	changed, failing, watched *gateway
+	// changed got another policy, failing cannot evict, unable cannot judge, watched has open watches.
+	changed, failing, unable, watched *gateway
 }
 
 func newIncidents(t *testing.T) *incidents {
@@ -114,12 +114,13 @@ func newIncidents(t *testing.T) *incidents {
 		level("strict", 0, object{"type": "Reject"}), schema("impatient", "strict", "impatient")))
 	i.unfair = start(object{"mode": "sidecar", "flowControl": object{"totalSeats": 10, "semantics": "Compatible"}}, nil)
 	i.changed = start(object{"flowControl": flow}, busy)
-	i.failing = start(object{"timeouts": object{"request": "1s"},
+	i.failing = start(object{}, nil)
+	i.unable = start(object{"timeouts": object{"request": "1s"},
 		"admission": object{"mode": "enforce", "policies": object{"source": "files", "files": []string{admissionFile}}},
 	}, map[string]string{admissionFile: admission})
 	i.watched = start(object{}, nil)
 	i.prometheus = startPrometheus(t, i.calm.admin, i.flooded.admin, i.slow.admin, i.refusing.admin, i.unfair.admin,
-		i.changed.admin, i.failing.admin, i.watched.admin)
+		i.changed.admin, i.failing.admin, i.unable.admin, i.watched.admin)
 	return i
 }
 
@@ -138,7 +139,7 @@ func (i *incidents) begin(ctx context.Context) {
 	i.unfair.load(ctx, 45, "elephant", "GET", podsOfA+"/one?delay=600ms", 0)
 	i.unfair.load(ctx, 2, "mouse", "GET", podsOfA+"/one?delay=200ms", 0)
 	i.failing.load(ctx, 1, "root", "POST", podsOfA+"/one/eviction?code=500", 100*time.Millisecond)
-	i.failing.load(ctx, 1, "root", "POST", podsOfA, 100*time.Millisecond)
+	i.unable.load(ctx, 1, "root", "POST", podsOfA, 100*time.Millisecond)
 	i.watched.load(ctx, 12, "mouse", "GET", "/api/v1/pods?watch=true", time.Second)
 	i.watched.load(ctx, 2, "elephant", "GET", "/api/v1/services?watch=true", time.Second)
 }
@@ -210,6 +211,15 @@ func (i *incidents) series(board, title string, of *gateway) map[string]float64 
 	return values
 }
 
+// worst is the greatest value of a panel of the overview; 0 if it has none.
+func (i *incidents) worst(title string, of *gateway) (worst float64) {
+	i.t.Helper()
+	for _, value := range i.series(overviewBoard, title, of) {
+		worst = max(worst, value)
+	}
+	return worst
+}
+
 // annotated says whether the annotation of this name is on every board, and shows something of a gateway.
 func (i *incidents) annotated(name string, of *gateway) bool {
 	i.t.Helper()
@@ -258,7 +268,7 @@ var questions = []question{
 			// The level, with a link to the board where its flows, its limits and its durations are.
 			full := i.shown(i.flooded, func(panel boardPanel, found []sample) bool {
 				first := greatest(found)
-				return links(panel, "fairgate-level", "var-level=${__field.labels.priority_level}") && names(first, "busy") && value(first) > 0.9 && value(first) < 1.1
+				return links(panel, "fairgate-level", "var-level=${__") && names(first, "busy") && value(first) > 0.9 && value(first) < 1.1
 			}, overviewBoard)
 			return full && i.shown(i.flooded, func(panel boardPanel, found []sample) bool { return names(greatest(found), "elephant") }, "fairgate-level")
 		},
@@ -307,17 +317,9 @@ var questions = []question{
 		}},
 	{"Are evictions and admission healthy?",
 		func(i *incidents) bool {
-			const evictions, admission = "Evictions that fail", "Writes that are not judged"
-			of := func(title string, of *gateway) float64 {
-				worst := 0.0
-				for _, value := range i.series(overviewBoard, title, of) {
-					worst = max(worst, value)
-				}
-				return worst
-			}
-			for _, title := range []string{evictions, admission} {
+			for title, of := range map[string]*gateway{"Evictions that fail": i.failing, "Writes that are not judged": i.unable} {
 				panel, found := i.panel(overviewBoard, title)
-				if !found || !links(panel, "fairgate-evictions", "") || of(title, i.failing) < 0.5 || of(title, i.calm) != 0 {
+				if !found || !links(panel, "fairgate-evictions", "") || i.worst(title, of) < 0.5 || i.worst(title, i.calm) != 0 {
 					return false
 				}
 			}
