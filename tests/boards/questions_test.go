@@ -2,7 +2,6 @@ package boards
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -23,56 +22,6 @@ const (
 	// answeredWithin is how many evaluations of the alerts, one in a second, the boards have for their answers.
 	answeredWithin = 60
 )
-
-// A boardFile is a dashboard of config/grafana.
-type boardFile struct {
-	UID, Title  string
-	Panels      []boardPanel
-	Annotations struct {
-		List []struct{ Name, Expr string }
-	}
-	Templating struct{ List []struct{ Name string } }
-}
-
-type boardPanel struct {
-	Title, Type, Description string
-	FieldConfig              struct {
-		Defaults struct {
-			Unit, NoValue string
-			Thresholds    struct{ Steps []struct{ Value *float64 } }
-			Links         []struct{ Title, URL string }
-		}
-		Overrides []struct {
-			Matcher    struct{ Options string }
-			Properties []struct {
-				ID    string
-				Value any
-			}
-		}
-	}
-	Targets []struct{ RefID, Expr, LegendFormat string }
-}
-
-func boardFiles(t *testing.T) map[string]boardFile {
-	t.Helper()
-	paths, err := filepath.Glob("../../config/grafana/*.json")
-	if err != nil || len(paths) < 4 {
-		t.Fatalf("%d boards: %v", len(paths), err)
-	}
-	found := map[string]boardFile{}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var board boardFile
-		if err := json.Unmarshal(text, &board); err != nil {
-			t.Fatal(err)
-		}
-		found[board.UID] = board
-	}
-	return found
-}
 
 // incidents are gateways, each in a situation of its own.
 type incidents struct {
@@ -201,11 +150,7 @@ func (i *incidents) series(board, title string, of *gateway) map[string]float64 
 	panel, _ := i.panel(board, title)
 	for _, target := range panel.Targets {
 		for _, found := range i.results(target.Expr, of) {
-			name := target.LegendFormat
-			for label, value := range found.Metric {
-				name = strings.ReplaceAll(name, "{{"+label+"}}", value)
-			}
-			values[name] = value(found)
+			values[named(target.LegendFormat, found.Metric)] = value(found)
 		}
 	}
 	return values
@@ -349,35 +294,6 @@ var questions = []question{
 			return false
 		},
 		func(i *incidents) bool { return len(i.series("fairgate-health", "Memory", i.calm)) > 0 }},
-}
-
-// links says whether the panel leads to a board, with this in the address.
-func links(panel boardPanel, board, part string) bool {
-	for _, link := range panelLinks(panel) {
-		if strings.HasPrefix(link, "/d/"+board) && strings.Contains(link, part) {
-			return true
-		}
-	}
-	return false
-}
-
-// panelLinks returns the addresses that a panel leads to, of all its fields or of some.
-func panelLinks(panel boardPanel) []string {
-	var found []string
-	for _, link := range panel.FieldConfig.Defaults.Links {
-		found = append(found, link.URL)
-	}
-	for _, override := range panel.FieldConfig.Overrides {
-		for _, property := range override.Properties {
-			list, _ := property.Value.([]any)
-			for _, link := range list {
-				if url, is := link.(map[string]any)["url"].(string); is && property.ID == "links" {
-					found = append(found, url)
-				}
-			}
-		}
-	}
-	return found
 }
 
 func TestBoardsAnswerTheQuestionsOfAnOnCall(t *testing.T) {
