@@ -213,11 +213,14 @@ func (w *world) storm(t *testing.T, ctx context.Context) {
 	}, false)
 	judge.load(ctx, 1, "root", "POST", pods, 100*time.Millisecond)
 	observing := t.TempDir()
-	write(t, observing, "strict.yaml", `{"apiVersion": "v1", "kind": "List", "items": [`+
+	if err := os.Mkdir(filepath.Join(observing, "policies"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(observing, "policies"), "strict.yaml", `{"apiVersion": "v1", "kind": "List", "items": [`+
 		encode(t, level("strict", 0, object{"type": "Reject"}), schema("impatient", "strict", "impatient"))+"]}")
 	observer := startGateway(t, observing, object{
 		"mode": "files", "upstream": object{"url": "http://" + w.upstream.address}, "dataCores": 1,
-		"flowControl": object{"totalSeats": 40, "enforcement": "observe", "policies": object{"files": []string{"strict.yaml"}}},
+		"flowControl": object{"totalSeats": 40, "enforcement": "observe", "policies": object{"directory": "policies"}},
 	}, false)
 	observer.load(ctx, 20, "impatient", "GET", pods+"?delay=3s", 20*time.Millisecond)
 	host := w.hostAdmission(t, ctx)

@@ -244,7 +244,7 @@ var questions = []question{
 			for _, one := range found {
 				share[one.Metric["flow"]] = value(one)
 			}
-			return strings.Contains(panel.Title, "equal share") && share["mouse"] < 0.5 && share["elephant"] > 1
+			return strings.Contains(panel.Title, "fair share") && share["mouse"] < 0.5 && share["elephant"] > 1
 		},
 		func(i *incidents) bool {
 			return i.shown(i.unfair, func(panel boardPanel, found []sample) bool {

@@ -270,7 +270,7 @@ metrics! {
     FLOW_OLDEST_WAIT: Gauge, Seconds, Alpha, ["apiserver", "flow", "flow_schema", "priority_level"] = "fairgate_flow_oldest_wait_seconds",
         "Waiting time of the request of a flow that has waited longest, of the flows of a level that wait longest and of those that have metrics because they are large (admin.topFlows); 0 if none waits.";
     FLOW_FAIR_SHARE: Gauge, Ratio, Alpha, ["apiserver", "flow", "flow_schema", "priority_level"] = "fairgate_flow_fair_share_ratio",
-        "Seats that a flow had while its requests waited, divided by what it would have had if all flows of the level that waited most of the last half minute had equally many: 1 is even, below 0.5 the flow is starved. Only of such flows, if there are two, and of those that have metrics (admin.topFlows).";
+        "Seats that a flow had in the last half minute, divided by its fair share: as many as all flows of the level that waited most of that time had on average, or what it asked for if that is less. 1 is fair, below 0.5 the flow is starved. Only of such flows, if there are two, and of those that have metrics (admin.topFlows).";
     STALLED_SEATS: Gauge, Seats, Alpha, ["apiserver"] = "fairgate_stalled_seats",
         "Seats of requests whose clients read more slowly than limits.minReadRate, and whose responses do not fit into memory.";
     CUT: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_cut_answers_total",

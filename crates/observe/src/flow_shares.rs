@@ -52,6 +52,8 @@ struct FlowSums {
     /// The weight of the samples in which the flow had requests.
     weight: f64,
     seats: f64,
+    /// Its seats, and one for each of its waiting requests.
+    demand: f64,
     /// The weight of the samples in which its requests waited.
     waiting_weight: f64,
     waiting_seats: f64,
@@ -68,8 +70,9 @@ impl FlowShares {
         }
     }
 
-    /// The mean seats of the flow `hash` of `level` while its requests waited, divided by the mean of all flows that waited most
-    /// of the time. `None` if it did not, or no other flow did, or none had any seats.
+    /// The mean seats of the flow `hash` of `level`, divided by its fair share: the mean of all flows that waited most of the
+    /// time, or what it asked for if that is less. `None` if it did not wait most of the time, or no other flow did, or none had
+    /// any seats.
     pub(super) fn fair_share(&self, level: &str, hash: u64) -> Option<f64> {
         self.0.get(level)?.fair_share(hash)
     }
@@ -98,6 +101,7 @@ impl LevelShares {
             for sum in [
                 &mut sums.weight,
                 &mut sums.seats,
+                &mut sums.demand,
                 &mut sums.waiting_weight,
                 &mut sums.waiting_seats,
             ] {
@@ -113,6 +117,7 @@ impl LevelShares {
             let sums = self.flows.entry(flow.hash).or_default();
             sums.weight += 1.0;
             sums.seats += f64::from(flow.seats);
+            sums.demand += f64::from(flow.seats) + f64::from(flow.waiting);
             if flow.waiting > 0 {
                 sums.waiting_weight += 1.0;
                 sums.waiting_seats += f64::from(flow.seats);
@@ -120,23 +125,24 @@ impl LevelShares {
         }
     }
 
-    /// The mean seats, while they waited, of the flows whose requests waited most of the time, by their hashes.
-    fn of_waiting_flows(&self) -> impl Iterator<Item = (u64, f64)> {
-        let waited = |sums: &FlowSums| sums.waiting_weight > self.weight / 2.0;
-        let flows = self.flows.iter().filter(move |(_, sums)| waited(sums));
-        flows.map(|(hash, sums)| (*hash, sums.waiting_seats / sums.waiting_weight))
+    /// The flows whose requests waited most of the time.
+    fn waiting_flows(&self) -> impl Iterator<Item = &FlowSums> {
+        self.flows.values().filter(|sums| self.is_waiting(sums))
+    }
+
+    fn is_waiting(&self, sums: &FlowSums) -> bool {
+        sums.waiting_weight > self.weight / 2.0
     }
 
     fn fair_share(&self, hash: u64) -> Option<f64> {
-        let (mut count, mut sum, mut mine) = (0.0, 0.0, None);
-        for (flow, seats) in self.of_waiting_flows() {
-            count += 1.0;
-            sum += seats;
-            if flow == hash {
-                mine = Some(seats);
-            }
-        }
-        (count > 1.0 && sum > 0.0).then_some(mine? * count / sum)
+        let mine = self.flows.get(&hash).filter(|mine| self.is_waiting(mine))?;
+        let (count, seats) = self
+            .waiting_flows()
+            .fold((0.0, 0.0), |(count, seats), sums| {
+                (count + 1.0, seats + sums.seats)
+            });
+        let fair = (seats / count).min(mine.demand);
+        (count > 1.0 && fair > 0.0).then(|| mine.seats / fair)
     }
 
     fn report(&self) -> ShareReport {
@@ -146,7 +152,10 @@ impl LevelShares {
             .map(|sums| sums.seats)
             .fold(0.0, f64::max);
         ShareReport {
-            jain: jain(self.of_waiting_flows().map(|(_, seats)| seats)),
+            jain: jain(
+                self.waiting_flows()
+                    .map(|sums| sums.waiting_seats / sums.waiting_weight),
+            ),
             largest: if self.limit > 0.0 {
                 most / self.limit
             } else {
@@ -223,6 +232,20 @@ mod tests {
         close(shares.fair_share("busy", 0).unwrap(), 4.0);
         close(shares.fair_share("busy", 1).unwrap(), 0.0);
         assert_eq!(shares.fair_share("busy", 9), None);
+    }
+
+    #[test]
+    fn the_fair_share_of_a_flow_is_no_more_than_it_asks_for() {
+        let mut shares = FlowShares::default();
+        for turn in 0..400 {
+            // One request at a time, which waits three times as long as it executes.
+            let is_executing = turn % 4 == 0;
+            let (waiting, seats) = if is_executing { (0, 1) } else { (1, 0) };
+            shares.sample(&[level(10, &[(0, 50, 9), (1, waiting, seats)])]);
+        }
+        let mouse = shares.fair_share("busy", 1).unwrap();
+        assert!((0.2..0.3).contains(&mouse), "{mouse}");
+        assert!(shares.fair_share("busy", 0).unwrap() > 1.5);
     }
 
     #[test]

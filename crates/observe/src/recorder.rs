@@ -160,9 +160,7 @@ impl RequestRecorder {
                 .saturating_sub(context.trace.eviction_wait.get().unwrap_or_default()),
         });
     }
-}
 
-impl RequestRecorder {
     /// Counts the refusal of a request, and the time for which it held seats.
     fn count_user(&self, context: &RequestContext, user: &str, code: u16) {
         let trace = &context.trace;

@@ -70,8 +70,8 @@ impl Telemetry {
         let cores = flow_control.cores();
         Arc::new(Self {
             phases: (0..cores).map(|_| Arc::default()).collect(),
-            refused_users: Arc::new(UserRegistry::new(cores)),
-            seat_users: Arc::new(UserRegistry::new(cores)),
+            refused_users: Arc::default(),
+            seat_users: Arc::default(),
             requests: Arc::default(),
             refusals: (0..cores).map(|_| Arc::default()).collect(),
             sampler: Sampler::new(clock.now()),

@@ -3,17 +3,13 @@
 //! Read from the watches themselves, of which there are at most `limits.watchesTotal`. Clients choose names of users and
 //! resources, so only the users with most watches are exposed, each with the resources that it watches most.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{
     aligned_table::AlignedTable, catalogue, exposition::Exposition, request_counts::OTHER,
     sanitized::sanitize,
 };
-use fairgate_core::digest::{RequestDigest, User, readable};
+use fairgate_core::digest::{RequestDigest, readable};
 use fairgate_proxy::fairness::FlowControl;
 
 /// Bytes of a name that are kept.
@@ -26,34 +22,32 @@ const MOST_ROWS: usize = 1000;
 /// The API group and the resource of a watch.
 type GroupResource = (Box<str>, Box<str>);
 
+/// The open watches of a user by resource.
+type UserWatches = Vec<(GroupResource, u64)>;
+
 /// The open watches of each user by resource, those of the user with most first, and of a user the resource with most first.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct WatchCounts(Vec<(Box<str>, Vec<(GroupResource, u64)>)>);
+pub(super) struct WatchCounts(Vec<(Box<str>, UserWatches)>);
 
 impl WatchCounts {
     /// Counts the open watches. O(watches): not for a data core.
     pub(super) fn read(flow_control: &FlowControl) -> Self {
-        // Names are made once for each user and resource: a controller may have thousands of watches.
-        let mut by_user: HashMap<Arc<User>, BTreeMap<GroupResource, u64>> = HashMap::new();
+        let mut by_user: BTreeMap<Box<str>, BTreeMap<GroupResource, u64>> = BTreeMap::new();
         flow_control.watches.visit(|watch| {
-            let resources = by_user.entry(Arc::clone(&watch.user)).or_default();
-            *resources.entry(resource_of(watch)).or_default() += 1;
-        });
-        // One user may have sent several credentials, with other groups.
-        let mut by_name: BTreeMap<Box<str>, BTreeMap<GroupResource, u64>> = BTreeMap::new();
-        for (user, resources) in by_user {
-            let name = sanitize(&user.name, MAX_NAME).into();
-            let sums = by_name.entry(name).or_default();
-            for (resource, count) in resources {
-                *sums.entry(resource).or_default() += count;
+            let name = sanitize(&watch.user.name, MAX_NAME);
+            if !by_user.contains_key(&*name) {
+                by_user.insert((&*name).into(), BTreeMap::new());
             }
-        }
+            if let Some(resources) = by_user.get_mut(&*name) {
+                *resources.entry(resource_of(watch)).or_default() += 1;
+            }
+        });
         let sorted = |resources: BTreeMap<GroupResource, u64>| {
-            let mut resources: Vec<_> = resources.into_iter().collect();
+            let mut resources: UserWatches = resources.into_iter().collect();
             resources.sort_by_key(|(_, count)| Reverse(*count));
             resources
         };
-        let users = by_name.into_iter();
+        let users = by_user.into_iter();
         let mut users: Vec<_> = users
             .map(|(name, resources)| (name, sorted(resources)))
             .collect();
@@ -84,8 +78,7 @@ impl WatchCounts {
         let mut table = AlignedTable::new(&["UserName", "Group", "Resource", "Watches"]);
         let rows = self.0.iter().flat_map(|(user, resources)| {
             let row = move |((group, resource), count): &(GroupResource, u64)| {
-                let names = [user, group, resource].map(|name| name.to_string());
-                let [user, group, resource] = names;
+                let [user, group, resource] = [user, group, resource].map(ToString::to_string);
                 [user, group, resource, count.to_string()]
             };
             resources.iter().map(row)

@@ -98,26 +98,15 @@ pub(crate) struct UserCount {
 }
 
 /// The rows of all cores.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct UserRegistry {
     keys: Mutex<BTreeMap<UserLabels, KeyRows>>,
-    cores: usize,
     is_full: AtomicBool,
     /// How many sweeps dropped something.
     drops: AtomicU32,
 }
 
 impl UserRegistry {
-    /// A registry without rows, for the tables of `cores` cores.
-    pub(crate) fn new(cores: usize) -> Self {
-        Self {
-            keys: Mutex::default(),
-            cores,
-            is_full: AtomicBool::new(false),
-            drops: AtomicU32::new(0),
-        }
-    }
-
     /// Whether no further combinations are counted until the next sweep.
     pub(super) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
@@ -128,19 +117,15 @@ impl UserRegistry {
         self.drops.load(Ordering::Relaxed)
     }
 
-    /// A new row for `labels`; `None` if there are too many combinations, or rows of this one: names that differ only in
-    /// characters that are not kept share their labels, but not their rows.
+    /// A new row for `labels`, of which each core has one at most; `None` if there are too many combinations.
     pub(super) fn add(&self, labels: UserLabels) -> Option<Arc<UserRow>> {
         let mut keys = lock(&self.keys);
         if keys.len() >= MAX_KEYS && !keys.contains_key(&labels) {
             self.is_full.store(true, Ordering::Relaxed);
             return None;
         }
-        let same = keys.entry(labels).or_default();
-        if same.rows.len() >= self.cores {
-            return None;
-        }
         let row = Arc::new(UserRow::default());
+        let same = keys.entry(labels).or_default();
         same.rows.push(Arc::clone(&row));
         Some(row)
     }

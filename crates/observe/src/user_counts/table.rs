@@ -47,22 +47,23 @@ impl UserTable {
         if self.drops.replace(drops) != drops {
             rows.retain(|_, row| !row.is_dropped());
         }
-        let key = self.key(request);
+        // By the name as it is kept: names that differ only in what is cut off share a row.
+        let user = sanitize(request.user, MAX_NAME);
+        let key = self.key(&user, request);
         if let Some(row) = rows.get(&key) {
             row.count.add(amount);
         } else if !self.registry.is_full()
             && rows.len() < MAX_KEYS
-            && let Some(row) = self.registry.add(labels(request))
+            && let Some(row) = self.registry.add(labels(&user, request))
         {
             row.count.add(amount);
             rows.insert(key, row);
         }
     }
 
-    fn key(&self, request: &UserRequest<'_>) -> u64 {
+    fn key(&self, user: &str, request: &UserRequest<'_>) -> u64 {
         let mut hasher = self.hasher;
-        let user = request.user.as_bytes();
-        hasher.write(&user[..user.len().min(MAX_NAME)]);
+        hasher.write(user.as_bytes());
         hasher.write_u8(0xff);
         hasher.write(request.level.as_bytes());
         if let Some(refusal) = request.refusal {
@@ -74,10 +75,10 @@ impl UserTable {
     }
 }
 
-fn labels(request: &UserRequest<'_>) -> UserLabels {
+fn labels(user: &str, request: &UserRequest<'_>) -> UserLabels {
     UserLabels {
         level: request.level.into(),
-        user: sanitize(request.user, MAX_NAME).into(),
+        user: user.into(),
         refusal: request.refusal,
     }
 }

@@ -14,7 +14,7 @@ fn refused(user: &str) -> UserRequest<'_> {
 }
 
 fn tables<const N: usize>() -> (Arc<UserRegistry>, [UserTable; N]) {
-    let registry = Arc::new(UserRegistry::new(N));
+    let registry = Arc::new(UserRegistry::default());
     let tables = [(); N].map(|()| UserTable::new(Arc::clone(&registry)));
     (registry, tables)
 }
@@ -126,6 +126,7 @@ fn names_that_read_the_same_do_not_add_rows_without_end() {
         table.count(&refused(&format!("a{}", char::from(i))), 1);
     }
     assert_eq!(registry.sizes(), (1, 1));
+    assert_eq!(total(&registry, "a\u{fffd}"), Some(29));
     let long = "x".repeat(1000);
     for i in 0..30 {
         table.count(&refused(&format!("{long}{i}")), 1);
