@@ -222,7 +222,8 @@ func (w *world) storm(t *testing.T, ctx context.Context) {
 		"mode": "files", "upstream": object{"url": "http://" + w.upstream.address}, "dataCores": 1,
 		"flowControl": object{"totalSeats": 40, "enforcement": "observe", "policies": object{"directory": "policies"}},
 	}, false)
-	observer.load(ctx, 20, "impatient", "GET", pods+"?delay=3s", 20*time.Millisecond)
+	// More at a time than the level has seats, and so seldom that no alert fires here.
+	observer.load(ctx, 8, "impatient", "GET", pods+"?delay=200ms", 3*time.Second)
 	host := w.hostAdmission(t, ctx)
 	w.prometheus.scrape(t, append(w.prometheus.targets, stranded.admin, judge.admin, observer.admin, host.admin)...)
 	w.files.reload(t, "kind: Nonsense")

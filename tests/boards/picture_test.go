@@ -208,6 +208,12 @@ func inUnit(value float64, unit string) string {
 	case "percentunit":
 		return short(value*100) + " %"
 	case "s":
+		switch {
+		case value > 0 && value < 0.001:
+			return short(value*1e6) + " µs"
+		case value > 0 && value < 1:
+			return short(value*1e3) + " ms"
+		}
 		return short(value) + " s"
 	case "d":
 		return short(value) + " days"
