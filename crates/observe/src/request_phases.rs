@@ -19,7 +19,7 @@ const BOUNDS: [f64; 13] = [
 
 /// A part of the time that a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum RequestPhase {
     /// What no other part accounts for.
     Gateway,
     /// In a queue of its level.
@@ -32,7 +32,7 @@ enum Phase {
     Response,
 }
 
-impl Phase {
+impl RequestPhase {
     /// All, in the order of their histograms.
     const ALL: [Self; 5] = [
         Self::Gateway,
@@ -55,11 +55,11 @@ impl Phase {
 
 /// What one core measures.
 #[derive(Debug)]
-pub(super) struct RequestPhases([Histogram<13>; Phase::ALL.len()]);
+pub(super) struct RequestPhases([Histogram<13>; RequestPhase::ALL.len()]);
 
 impl Default for RequestPhases {
     fn default() -> Self {
-        Self(Phase::ALL.map(|_| Histogram::new(&BOUNDS)))
+        Self(RequestPhase::ALL.map(|_| Histogram::new(&BOUNDS)))
     }
 }
 
@@ -69,7 +69,10 @@ impl RequestPhases {
         if context.kind.get().is_long_running() {
             return;
         }
-        for (phase, duration) in Phase::ALL.into_iter().zip(parts(&context.trace, now)) {
+        for (phase, duration) in RequestPhase::ALL
+            .into_iter()
+            .zip(parts(&context.trace, now))
+        {
             if let Some(duration) = duration {
                 self.0[phase as usize].observe_duration(duration);
             }
@@ -77,8 +80,8 @@ impl RequestPhases {
     }
 }
 
-/// The parts, in the order of [`Phase::ALL`].
-fn parts(trace: &Trace, now: Time) -> [Option<Duration>; Phase::ALL.len()] {
+/// The parts, in the order of [`RequestPhase::ALL`].
+fn parts(trace: &Trace, now: Time) -> [Option<Duration>; RequestPhase::ALL.len()] {
     let (wait, eviction_wait) = (trace.wait.get(), trace.eviction_wait.get());
     let (sent, answered) = (trace.sent_upstream.get(), trace.upstream_answered.get());
     let upstream = sent.map(|sent| answered.unwrap_or(now).since(sent));
@@ -96,7 +99,7 @@ fn parts(trace: &Trace, now: Time) -> [Option<Duration>; Phase::ALL.len()] {
 /// Writes the histograms of all cores, added up.
 pub(super) fn write(text: &mut Exposition, cores: &[Arc<RequestPhases>]) {
     text.family(&catalogue::REQUEST_PHASES);
-    for phase in Phase::ALL {
+    for phase in RequestPhase::ALL {
         let mut total = HistogramTotal::default();
         for core in cores {
             core.0[phase as usize].add_to(&mut total);
@@ -114,7 +117,7 @@ mod tests {
         Time::from_nanos(millis * 1_000_000)
     }
 
-    fn millis(trace: &Trace, now: u64) -> [Option<u128>; Phase::ALL.len()] {
+    fn millis(trace: &Trace, now: u64) -> [Option<u128>; RequestPhase::ALL.len()] {
         parts(trace, at(now)).map(|part| part.map(|part| part.as_millis()))
     }
 
