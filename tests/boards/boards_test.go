@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -211,12 +212,56 @@ func (w *world) storm(t *testing.T, ctx context.Context) {
 		"admission": object{"mode": "enforce", "policies": object{"source": "files", "files": []string{admissionFile}}},
 	}, false)
 	judge.load(ctx, 1, "root", "POST", pods, 100*time.Millisecond)
-	w.prometheus.scrape(t, append(w.prometheus.targets, stranded.admin, judge.admin)...)
+	observing := t.TempDir()
+	if err := os.Mkdir(filepath.Join(observing, "policies"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(observing, "policies"), "strict.yaml", `{"apiVersion": "v1", "kind": "List", "items": [`+
+		encode(t, level("strict", 0, object{"type": "Reject"}), schema("impatient", "strict", "impatient"))+"]}")
+	observer := startGateway(t, observing, object{
+		"mode": "files", "upstream": object{"url": "http://" + w.upstream.address}, "dataCores": 1,
+		"flowControl": object{"totalSeats": 40, "enforcement": "observe", "policies": object{"directory": "policies"}},
+	}, false)
+	// More at a time than the level has seats, and so seldom that no alert fires here.
+	observer.load(ctx, 8, "impatient", "GET", pods+"?delay=200ms", 3*time.Second)
+	host := w.hostAdmission(t, ctx)
+	w.prometheus.scrape(t, append(w.prometheus.targets, stranded.admin, judge.admin, observer.admin, host.admin)...)
 	w.files.reload(t, "kind: Nonsense")
 	certify(t, w.files.directory, 3*24*time.Hour)
 	write(t, filepath.Join(w.files.directory, "policies"), "broken.yaml", "kind: Nonsense")
 	write(t, w.overlay.directory, admissionFile, "kind: Nonsense")
 }
+
+// hostAdmission starts a gateway that hosts an admission policy, which denies flow schemas.
+func (w *world) hostAdmission(t *testing.T, ctx context.Context) *gateway {
+	host := startGateway(t, t.TempDir(), object{"mode": "standalone", "dataCores": 1}, false)
+	const group = "/apis/admissionregistration.k8s.io/v1/"
+	for target, hosted := range map[string]object{
+		group + "validatingadmissionpolicies": {"kind": "ValidatingAdmissionPolicy", "spec": object{
+			"matchConstraints": object{"resourceRules": []object{{"apiGroups": []string{"flowcontrol.apiserver.k8s.io"},
+				"apiVersions": []string{"*"}, "operations": []string{"CREATE"}, "resources": []string{"flowschemas"}}}},
+			"validations": []object{{"expression": "false"}}}},
+		group + "validatingadmissionpolicybindings": {"kind": "ValidatingAdmissionPolicyBinding", "spec": object{
+			"policyName": "none", "validationActions": []string{"Deny"}}},
+	} {
+		hosted["apiVersion"], hosted["metadata"] = "admissionregistration.k8s.io/v1", object{"name": "none"}
+		if status := host.post(ctx, "root", target, encode(t, hosted)); status != http.StatusCreated {
+			t.Fatalf("%s: %d", target, status)
+		}
+	}
+	denied := encode(t, schema("denied", "catch-all", "nobody"))
+	go func() {
+		for ctx.Err() == nil {
+			host.post(ctx, "root", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", denied)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	return host
+}
+
+// elsewhere are panels of a disruption controller and of evictions that wait. These need an API server with pods, so that they
+// have no data here.
+var elsewhere = []string{"Budgets are computed", "Evictions that wait", "Wait for a budget", "Budgets (fairgate)", "Syncs by outcome", "Age of the last sync"}
 
 // causes says for each alert what in the test makes it fire.
 var causes = map[string]string{
@@ -303,7 +348,7 @@ func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
 	w.wait(t, firesWithin, follow(others...))
 	w.pasteRunbooks(t, others...)
 	if directory := os.Getenv("FAIRGATE_PICTURES"); directory != "" {
-		w.prometheus.draw(t, directory, start)
+		w.prometheus.draw(t, directory, "outage-", variables, start)
 	}
 	w.upstream.down()
 	// The one that needs no upstream: what the loss of that does to the others is to be seen.
@@ -322,6 +367,15 @@ func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
 			measured(t, name+" fired after", at.after.Seconds(), "s")
 		} else {
 			t.Errorf("%s did not fire", name)
+		}
+	}
+	for _, title := range elsewhere {
+		before := len(empty)
+		maps.DeleteFunc(empty, func(name, _ string) bool {
+			return strings.HasPrefix(name, "fairgate / Evictions and admission: "+title)
+		})
+		if len(empty) == before {
+			t.Errorf("%q has data here, too", title)
 		}
 	}
 	report(t, "in health and outage together", empty, count)
@@ -362,30 +416,11 @@ func expressions(t *testing.T) map[string]string { return expressionsOf(t, varia
 // expressionsOf returns those of all panels and recording rules, by a title.
 func expressionsOf(t *testing.T, variables *strings.Replacer) map[string]string {
 	found := map[string]string{}
-	paths, err := filepath.Glob("../../config/grafana/*.json")
-	if err != nil || len(paths) < 4 {
-		t.Fatalf("%d boards: %v", len(paths), err)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var board struct {
-			Title  string
-			Panels []struct {
-				Title       string
-				FieldConfig struct{ Defaults struct{ NoValue string } }
-				Targets     []struct{ RefID, Expr string }
-			}
-		}
-		if err := json.Unmarshal(text, &board); err != nil {
-			t.Fatal(err)
-		}
+	for _, board := range boardFiles(t) {
 		for _, panel := range board.Panels {
 			for _, target := range panel.Targets {
 				title := fmt.Sprintf("%s: %s %s", board.Title, panel.Title, target.RefID)
-				if panel.FieldConfig.Defaults.NoValue != "" {
+				if panel.FieldConfig.Defaults.NoValue != absent {
 					title += quiet
 				}
 				found[title] = variables.Replace(target.Expr)

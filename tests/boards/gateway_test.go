@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -143,6 +144,10 @@ func (g *gateway) send(ctx context.Context, token, method, target string) int {
 	if err != nil {
 		panic(err)
 	}
+	return g.do(request, token)
+}
+
+func (g *gateway) do(request *http.Request, token string) int {
 	request.Header.Set("Authorization", "Bearer "+token)
 	response, err := g.client.Do(request)
 	if err != nil {
@@ -151,6 +156,16 @@ func (g *gateway) send(ctx context.Context, token, method, target string) int {
 	io.Copy(io.Discard, response.Body)
 	response.Body.Close()
 	return response.StatusCode
+}
+
+// post sends an object, and returns the status of the response; 0 if there was none.
+func (g *gateway) post(ctx context.Context, token, target, text string) int {
+	request, err := http.NewRequestWithContext(ctx, "POST", g.url+target, strings.NewReader(text))
+	if err != nil {
+		panic(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	return g.do(request, token)
 }
 
 // load keeps so many requests in progress until the context ends.

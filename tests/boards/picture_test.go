@@ -1,16 +1,17 @@
 package boards
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,48 +32,25 @@ const (
 // Colours that differ for most readers who see colours differently, too (Okabe and Ito).
 var colours = []string{"#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a7a00", "#000000"}
 
-// missing is a label in a legend that the series does not have.
-var missing = regexp.MustCompile(`\{\{\w+\}\}`)
-
-type panelFile struct {
-	Title, Type, Description string
-	GridPos                  struct{ X, Y, W, H int }
-	FieldConfig              struct {
-		Defaults struct {
-			Unit   string
-			Custom struct{ Stacking struct{ Mode string } }
-		}
-	}
-	Targets []struct{ Expr, LegendFormat string }
-}
-
 type series struct {
 	name   string
 	points [][2]float64
 }
 
 // draw writes each board as a page of HTML, with what happened since begun.
-func (p *prometheus) draw(t *testing.T, directory string, begun time.Time) {
-	paths, err := filepath.Glob("../../config/grafana/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var board struct {
-			Title  string
-			Panels []panelFile
-		}
-		if err := json.Unmarshal(text, &board); err != nil {
-			t.Fatal(err)
-		}
+func (p *prometheus) draw(t *testing.T, directory, prefix string, variables *strings.Replacer, begun time.Time) {
+	for uid, board := range boardFiles(t) {
 		var page strings.Builder
 		fmt.Fprintf(&page, "<!doctype html><meta charset=utf-8><title>%s</title><style>body{font:13px sans-serif;margin:12px;position:relative}"+
-			".p{position:absolute;box-sizing:border-box;padding:4px}.s{font-size:34px;text-align:center}small{display:block;line-height:15px;overflow:hidden;max-height:32px}</style>"+
+			".p{position:absolute;box-sizing:border-box;padding:4px}.s{font-size:30px;text-align:center;padding:12px 0;margin-top:4px;border-radius:4px}.n{font-size:18px;color:#777;text-align:center;padding:16px 0}"+
+			"small{display:block;line-height:15px;overflow:hidden;max-height:45px}table{border-collapse:collapse;width:100%%}td,th{text-align:left;padding:3px 8px;border-bottom:1px solid #ddd}</style>"+
 			"<h2>%s</h2><div style=position:relative>", html.EscapeString(board.Title), html.EscapeString(board.Title))
+		var marks []mark
+		for _, annotation := range board.Annotations.List {
+			for _, one := range p.history(t, variables.Replace(annotation.Expr), annotation.Name, begun) {
+				marks = append(marks, mark{one.name, one.points[0][0]})
+			}
+		}
 		for _, panel := range board.Panels {
 			at := panel.GridPos
 			fmt.Fprintf(&page, "<div class=p style=left:%dpx;top:%dpx;width:%dpx;height:%dpx>", at.X*cell, at.Y*rowHeight, at.W*cell, at.H*rowHeight)
@@ -80,24 +58,97 @@ func (p *prometheus) draw(t *testing.T, directory string, begun time.Time) {
 				fmt.Fprintf(&page, "<b style=font-size:16px>%s</b></div>", html.EscapeString(panel.Title))
 				continue
 			}
-			fmt.Fprintf(&page, "<b>%s</b>", html.EscapeString(panel.Title))
-			var all []series
-			for _, target := range panel.Targets {
-				all = append(all, p.history(t, variables.Replace(target.Expr), target.LegendFormat, begun)...)
-			}
-			if panel.Type == "stat" {
-				page.WriteString(number(all, panel.FieldConfig.Defaults.Unit))
-			} else {
-				page.WriteString(plot(panel.bands(all), at.W*cell-8, (at.H-legendRows)*rowHeight, begun, panel.FieldConfig.Defaults.Unit))
-			}
-			page.WriteString("</div>")
+			fmt.Fprintf(&page, "<b>%s</b>%s</div>", html.EscapeString(panel.Title), p.content(t, panel, variables, begun, marks))
 		}
 		page.WriteString("</div>")
-		name := strings.TrimSuffix(filepath.Base(path), ".json") + ".html"
+		name := prefix + strings.TrimPrefix(uid, "fairgate-") + ".html"
 		if err := os.WriteFile(filepath.Join(directory, name), []byte(page.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// content returns what a panel shows below its title.
+func (p *prometheus) content(t *testing.T, panel boardPanel, variables *strings.Replacer, begun time.Time, marks []mark) string {
+	if panel.Type == "table" {
+		return p.table(t, panel, variables)
+	}
+	var all []series
+	for _, target := range panel.Targets {
+		all = append(all, p.history(t, variables.Replace(target.Expr), target.LegendFormat, begun)...)
+	}
+	if panel.Type == "stat" {
+		// It is empty if there is nothing now, whatever there was before.
+		all = slices.DeleteFunc(all, func(one series) bool {
+			return time.Now().Unix()-int64(one.points[len(one.points)-1][0]) > 10
+		})
+	}
+	switch {
+	case len(all) == 0:
+		return "<div class=n>" + html.EscapeString(panel.FieldConfig.Defaults.NoValue) + "</div>"
+	case panel.Type == "stat":
+		return number(all, panel)
+	}
+	return plot(panel, all, marks, begun)
+}
+
+// table returns a row for each priority level, with a column for each query.
+func (p *prometheus) table(t *testing.T, panel boardPanel, variables *strings.Replacer) string {
+	var out strings.Builder
+	out.WriteString("<table><tr><th>Level")
+	cells := map[string][]string{}
+	for i, target := range panel.Targets {
+		fmt.Fprintf(&out, "<th>%s", html.EscapeString(target.LegendFormat))
+		for _, found := range p.query(t, variables.Replace(target.Expr)) {
+			level := found.Metric["priority_level"]
+			if cells[level] == nil {
+				cells[level] = make([]string, len(panel.Targets))
+			}
+			unit, colour := "", "text"
+			for _, override := range panel.FieldConfig.Overrides {
+				for _, property := range override.Properties {
+					var steps thresholds
+					switch {
+					case override.Matcher.Options != target.LegendFormat:
+					case property.ID == "unit":
+						json.Unmarshal(property.Value, &unit)
+					case property.ID == "thresholds":
+						json.Unmarshal(property.Value, &steps)
+						colour = steps.colour(value(found))
+					}
+				}
+			}
+			cells[level][i] = fmt.Sprintf("<td style=background:%s>%s", background[colour], inUnit(value(found), unit))
+		}
+	}
+	for _, level := range slices.Sorted(maps.Keys(cells)) {
+		fmt.Fprintf(&out, "<tr><td>%s", html.EscapeString(level))
+		for _, cell := range cells[level] {
+			out.WriteString(cmp.Or(cell, "<td>"))
+		}
+	}
+	out.WriteString("</table>")
+	return out.String()
+}
+
+// background has a colour for each one that thresholds name.
+var background = map[string]string{"green": "#d8eeda", "orange": "#ffe0b0", "red": "#f8c4c0", "text": "#fff"}
+
+// colour is that of a value.
+func (b thresholds) colour(value float64) string {
+	colour := "text"
+	for _, step := range b.Steps {
+		if step.Value == nil || value >= *step.Value {
+			colour = step.Color
+		}
+	}
+	return colour
+}
+
+// A mark is something that happened at a moment.
+type mark struct {
+	name string
+	at   float64
 }
 
 // history returns the results of an expression since begun.
@@ -124,11 +175,7 @@ func (p *prometheus) history(t *testing.T, expr, legend string, begun time.Time)
 	}
 	var found []series
 	for _, one := range result.Data.Result {
-		name := legend
-		for label, value := range one.Metric {
-			name = strings.ReplaceAll(name, "{{"+label+"}}", value)
-		}
-		line := series{name: missing.ReplaceAllString(name, "")}
+		line := series{name: named(legend, one.Metric)}
 		for _, value := range one.Values {
 			y, err := strconv.ParseFloat(fmt.Sprint(value[1]), 64)
 			if err == nil && !math.IsNaN(y) {
@@ -143,12 +190,11 @@ func (p *prometheus) history(t *testing.T, expr, legend string, begun time.Time)
 	return found
 }
 
-func number(all []series, unit string) string {
-	if len(all) == 0 {
-		return "<div class=s>no data</div>"
-	}
+func number(all []series, panel boardPanel) string {
 	points := all[0].points
-	return "<div class=s>" + inUnit(points[len(points)-1][1], unit) + "</div>"
+	value := points[len(points)-1][1]
+	defaults := panel.FieldConfig.Defaults
+	return fmt.Sprintf("<div class=s style=background:%s>%s</div>", background[defaults.Thresholds.colour(value)], inUnit(value, defaults.Unit))
 }
 
 // inUnit writes a value as Grafana does with this unit.
@@ -162,13 +208,25 @@ func inUnit(value float64, unit string) string {
 	case "percentunit":
 		return short(value*100) + " %"
 	case "s":
+		switch {
+		case value > 0 && value < 0.001:
+			return short(value*1e6) + " µs"
+		case value > 0 && value < 1:
+			return short(value*1e3) + " ms"
+		}
 		return short(value) + " s"
 	case "d":
 		return short(value) + " days"
 	case "reqps":
 		return short(value) + " /s"
 	case "bytes":
-		return short(value/(1<<20)) + " MiB"
+		for _, unit := range []string{"B", "KiB", "MiB"} {
+			if value < 1024 {
+				return short(value) + " " + unit
+			}
+			value /= 1024
+		}
+		return short(value) + " GiB"
 	case "bool_yes_no":
 		if value != 0 {
 			return "yes"
@@ -185,7 +243,7 @@ type band struct {
 }
 
 // bands places the series as the panel says.
-func (p panelFile) bands(all []series) []band {
+func (p boardPanel) bands(all []series) []band {
 	if p.FieldConfig.Defaults.Custom.Stacking.Mode == "normal" {
 		return stacked(all)
 	}
@@ -219,10 +277,9 @@ func stacked(all []series) []band {
 }
 
 // plot returns lines over time, with their legend.
-func plot(all []band, width, height int, begun time.Time, unit string) string {
-	if len(all) == 0 {
-		return "<div class=s>no data</div>"
-	}
+func plot(panel boardPanel, series []series, marks []mark, begun time.Time) string {
+	all, defaults := panel.bands(series), panel.FieldConfig.Defaults
+	width, height, unit := panel.GridPos.W*cell-8, (panel.GridPos.H-legendRows)*rowHeight, defaults.Unit
 	least, most := 0.0, 0.0
 	for _, line := range all {
 		for _, point := range line.upper {
@@ -248,6 +305,15 @@ func plot(all []band, width, height int, begun time.Time, unit string) string {
 	for _, value := range []float64{least, (least + most) / 2, most} {
 		fmt.Fprintf(&out, `<line x1=%d x2=%d y1=%.1f y2=%.1f stroke="#ddd"/><text x=%d y=%.1f font-size=10 text-anchor=end>%s</text>`,
 			margin, width, y(value), y(value), margin-3, y(value)+3, html.EscapeString(inUnit(value, unit)))
+	}
+	for _, step := range defaults.Thresholds.Steps {
+		if defaults.Custom.ThresholdsStyle.Mode != "" && step.Value != nil && *step.Value <= most {
+			fmt.Fprintf(&out, `<line x1=%d x2=%d y1=%.1f y2=%.1f stroke="%s" stroke-dasharray="6 4"/>`, margin, width, y(*step.Value), y(*step.Value), step.Color)
+		}
+	}
+	for i, mark := range marks {
+		fmt.Fprintf(&out, `<line x1=%.1f x2=%.1f y1=8 y2=%d stroke="#35c" stroke-dasharray="2 3"/><text x=%.1f y=%d font-size=9 fill="#35c">%s</text>`,
+			x(mark.at), x(mark.at), height, x(mark.at)+2, 8+10*i, html.EscapeString(mark.name))
 	}
 	for i, line := range all {
 		colour := colours[i%len(colours)]
@@ -282,25 +348,20 @@ func TestStackedSeriesAddUp(t *testing.T) {
 	}
 	// The highest line of the picture is the sum.
 	begun := time.Now().Add(-time.Minute)
-	if picture := plot(stacked(all), 400, 200, begun, "short"); !strings.Contains(picture, ">17<") || strings.Count(picture, "<polygon") != 3 {
+	var panel boardPanel
+	panel.GridPos.W, panel.GridPos.H = 8, 8
+	if picture := plot(panel, all, nil, begun); !strings.Contains(picture, ">10<") || strings.Contains(picture, "<polygon") {
 		t.Error(picture)
 	}
-	if picture := plot(overlaid(all), 400, 200, begun, "short"); !strings.Contains(picture, ">10<") || strings.Contains(picture, "<polygon") {
+	panel.FieldConfig.Defaults.Custom.Stacking.Mode = "normal"
+	if picture := plot(panel, all, nil, begun); !strings.Contains(picture, ">17<") || strings.Count(picture, "<polygon") != 3 {
 		t.Error(picture)
 	}
 }
 
 func TestPanelsThatSayStackedAreStacked(t *testing.T) {
-	text, err := os.ReadFile("../../config/grafana/overview.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var board struct{ Panels []panelFile }
-	if err := json.Unmarshal(text, &board); err != nil {
-		t.Fatal(err)
-	}
 	found := map[string]bool{}
-	for _, panel := range board.Panels {
+	for _, panel := range boardFiles(t)[overviewBoard].Panels {
 		found[panel.Title] = panel.bands([]series{{points: [][2]float64{{0, 1}}}})[0].lower != nil
 	}
 	for title, want := range map[string]bool{"Refusals by reason": true, "Seats in use by level": true, "Queue depth by level": false} {

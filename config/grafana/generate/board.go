@@ -24,17 +24,29 @@ type Panel struct {
 	Kind  Kind
 	// Stacked adds the series up.
 	Stacked bool
-	// Wide is for half of the board's width instead of a third.
+	// Wide is for half of the board's width instead of a third. Numbers take a quarter.
 	Wide bool
 	// Ours says that a metric is needed that kube-apiserver lacks.
 	Ours bool
-	// Quiet says that there are no data while all is well, and shows the word none.
-	Quiet   bool
+	// Empty says why there are no data where that may be so in health. Other panels always have data there.
+	Empty string
+	// Bounds are where values become bad.
+	Bounds *Bounds
+	// To leads to a board, by its UID. Series of priority levels lead to the board of their level anyway.
+	To      string
 	Queries []Query
 }
 
-// A Query is an expression of PromQL, and the legend of its series.
-type Query struct{ Expr, Legend string }
+// Bounds are where a value is worth a look, and where it is bad. Values above are; or below, if Bad is less than Warn.
+type Bounds struct{ Warn, Bad float64 }
+
+// A Query is an expression of PromQL, and the legend of its series. In a table the legend is the title of the column, which has a
+// unit and bounds of its own.
+type Query struct {
+	Expr, Legend string
+	Unit         Unit
+	Bounds       *Bounds
+}
 
 // A Unit is a unit by Grafana's name of it.
 type Unit string
@@ -44,6 +56,7 @@ const (
 	Count    Unit = "short"
 	PerSec   Unit = "reqps"
 	Seconds  Unit = "s"
+	Days     Unit = "d"
 	Bytes    Unit = "bytes"
 	Fraction Unit = "percentunit"
 	Cores    Unit = "none"
@@ -57,9 +70,33 @@ type Kind string
 const (
 	Lines Kind = "timeseries"
 	Stat  Kind = "stat"
+	// Table has a row for each priority level and a column for each query.
+	Table Kind = "table"
 )
+
+// Bounds of several panels.
+var (
+	// nearLimit is for the used part of something that ends.
+	nearLimit = &Bounds{Warn: 0.8, Bad: 0.9}
+	// full is for seats: a full level is worth a look, and no more.
+	full = &Bounds{Warn: 0.9, Bad: 1.2}
+	// failing is for the part of requests that fail.
+	failing = &Bounds{Warn: 0.01, Bad: 0.1}
+	// unusual is for what does not happen in health.
+	unusual = &Bounds{Warn: 0.001, Bad: 1}
+	// is is for what has to be 1.
+	is = &Bounds{Warn: 1, Bad: 0.5}
+	// waits: requests are refused after 15 s by default, and a quarter of that is an alert.
+	waits = &Bounds{Warn: 1, Bad: 3.75}
+)
+
+// slow is for the time that requests execute.
+var slow = &Bounds{Warn: 1, Bad: 10}
+
+// absent is shown where there are no data although there should be.
+const absent = "no data: not scraped, or not a metric of this server"
 
 // The selector of the board's variables. Expressions have an @ where it belongs.
 const selector = `cluster=~"$cluster", job="$job", instance=~"$instance"`
 
-var boards = []Board{overview, level, health, upstream}
+var boards = []Board{overview, level, health, upstream, evictions}

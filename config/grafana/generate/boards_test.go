@@ -28,6 +28,11 @@ func TestEveryPanelIsExplainedAndHasAUnit(t *testing.T) {
 		if p.Unit == "" || !strings.HasSuffix(p.About, ".") || len(p.About) < 20 {
 			t.Errorf("unit %q, about %q", p.Unit, p.About)
 		}
+		if p.Unit == Fraction || p.Unit == Boolean || p.Unit == Days {
+			if p.Bounds == nil {
+				t.Error("it has a bound, and does not show where it becomes bad")
+			}
+		}
 		needsOurs := false
 		for _, query := range p.Queries {
 			needsOurs = needsOurs || strings.Contains(query.Expr, "fairgate_")

@@ -34,13 +34,7 @@ func (b Board) grafana() object {
 		y++
 		x, tallest := 0, 0
 		for _, panel := range row.Panels {
-			w, h := width/3, height
-			if panel.Wide {
-				w = width / 2
-			}
-			if panel.Kind == Stat {
-				h = lowness
-			}
+			w, h := panel.size()
 			if x+w > width {
 				x, y, tallest = 0, y+tallest, 0
 			}
@@ -55,13 +49,43 @@ func (b Board) grafana() object {
 		"uid": b.UID, "title": b.Title, "description": b.About, "tags": []string{"fairgate", "kubernetes"},
 		"schemaVersion": 39, "version": 1, "editable": true, "graphTooltip": 1, "timezone": "browser",
 		"refresh": "30s", "time": object{"from": "now-1h", "to": "now"},
-		"annotations": object{"list": []object{}},
+		"annotations": object{"list": annotations()},
 		"links": []object{{
 			"title": "fairgate", "type": "dashboards", "tags": []string{"fairgate"}, "asDropdown": true,
 			"includeVars": true, "keepTime": true,
 		}},
 		"templating": object{"list": b.variables()},
 		"panels":     panels,
+	}
+}
+
+// size returns the width and the height in cells of Grafana's grid.
+func (p Panel) size() (w, h int) {
+	switch {
+	case p.Kind == Stat:
+		return width / 4, lowness
+	case p.Kind == Table:
+		return width, height + 2
+	case p.Wide:
+		return width / 2, height
+	}
+	return width / 3, height
+}
+
+// annotations mark what may be the cause of what the graphs show.
+func annotations() []object {
+	one := func(name, colour, expr string) object {
+		expr = strings.ReplaceAll(expr, "@", selector)
+		return object{
+			"name": name, "datasource": datasource, "enable": true, "iconColor": colour,
+			"expr": expr, "titleFormat": name, "textFormat": "{{instance}}", "step": "15s",
+		}
+	}
+	return []object{
+		one("Policy applied", "blue", `changes(fairgate_policy_generation{@}[$__rate_interval]) > 0`),
+		one("Policy refused", "red", `increase(fairgate_policy_loads_total{outcome="failed", @}[$__rate_interval]) > 0`),
+		one("Configuration reloaded", "purple", `sum by (instance) (increase(fairgate_config_reloads_total{@}[$__rate_interval])) > 0`),
+		one("Started", "orange", `changes(process_start_time_seconds{@}[$__rate_interval]) > 0`),
 	}
 }
 
@@ -72,10 +96,14 @@ func (b Board) panel(p Panel, id int, place object) object {
 	}
 	targets := []object{}
 	for i, query := range p.Queries {
-		targets = append(targets, object{
-			"refId": string(rune('A' + i)), "datasource": datasource, "expr": b.expand(query.Expr),
-			"legendFormat": query.Legend, "instant": kind == Stat, "range": kind != Stat,
-		})
+		target := object{
+			"refId": refID(i), "datasource": datasource, "expr": b.expand(query.Expr),
+			"legendFormat": query.Legend, "instant": kind != Lines, "range": kind == Lines,
+		}
+		if kind == Table {
+			target["format"] = "table"
+		}
+		targets = append(targets, target)
 	}
 	custom, options := object{}, object{}
 	switch kind {
@@ -85,27 +113,110 @@ func (b Board) panel(p Panel, id int, place object) object {
 			custom["stacking"] = object{"mode": "normal", "group": "A"}
 			custom["fillOpacity"] = 40
 		}
+		if p.Bounds != nil {
+			custom["thresholdsStyle"] = object{"mode": "dashed"}
+		}
 		options = object{
 			"legend":  object{"displayMode": "list", "placement": "bottom", "showLegend": true},
 			"tooltip": object{"mode": "multi", "sort": "desc"},
 		}
 	case Stat:
-		options = object{"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}}
+		options = object{
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
+			"colorMode":     "background", "graphMode": "none",
+		}
+	case Table:
+		options = object{"showHeader": true, "sortBy": []object{{"displayName": p.Queries[0].Legend, "desc": true}}}
 	}
-	defaults := object{"unit": string(p.Unit), "custom": custom}
+	defaults := object{"unit": string(p.Unit), "custom": custom, "noValue": absent, "thresholds": p.Bounds.steps()}
 	if !p.canBeNegative() {
 		defaults["min"] = 0
 	}
-	if p.Quiet {
-		defaults["noValue"] = "none"
+	if p.Empty != "" {
+		defaults["noValue"] = p.Empty
 	}
-	return object{
+	if links := b.links(p); len(links) > 0 {
+		defaults["links"] = links
+	}
+	panel := object{
 		"id": id, "type": string(kind), "title": p.Title, "description": p.About, "datasource": datasource,
 		"gridPos": place, "targets": targets, "options": options,
 		"fieldConfig": object{
 			"defaults":  defaults,
-			"overrides": []object{},
+			"overrides": p.columns(),
 		},
+	}
+	if kind == Table {
+		panel["transformations"] = p.joined()
+	}
+	return panel
+}
+
+func refID(i int) string { return string(rune('A' + i)) }
+
+// steps returns the thresholds. Without bounds nothing has a colour of its own.
+func (b *Bounds) steps() object {
+	step := func(colour string, value any) object { return object{"color": colour, "value": value} }
+	steps := []object{step("text", nil)}
+	switch {
+	case b == nil:
+	case b.Bad < b.Warn:
+		steps = []object{step("red", nil), step("orange", b.Bad), step("green", b.Warn)}
+	default:
+		steps = []object{step("green", nil), step("orange", b.Warn), step("red", b.Bad)}
+	}
+	return object{"mode": "absolute", "steps": steps}
+}
+
+// links returns where the panel leads to. The variables of the present board and the time are kept.
+func (b Board) links(p Panel) []object {
+	const kept = "?${__url_time_range}&${__all_variables}"
+	links := []object{}
+	if p.To != "" {
+		links = append(links, object{"title": "More", "url": "/d/" + p.To + kept})
+	}
+	switch {
+	case b.ByLevel:
+	case p.Kind == Table:
+		links = append(links, object{"title": "This level", "url": "/d/" + level.UID + kept + `&var-level=${__data.fields.Level}`})
+	case strings.Contains(p.Queries[0].Legend, "{{priority_level}}"):
+		links = append(links, object{"title": "This level", "url": "/d/" + level.UID + kept + `&var-level=${__field.labels.priority_level}`})
+	}
+	return links
+}
+
+// columns returns what the columns of a table have of their own.
+func (p Panel) columns() []object {
+	columns := []object{}
+	if p.Kind != Table {
+		return columns
+	}
+	for _, query := range p.Queries {
+		properties := []object{{"id": "unit", "value": string(query.Unit)}}
+		if query.Bounds != nil {
+			properties = append(properties,
+				object{"id": "thresholds", "value": query.Bounds.steps()},
+				object{"id": "custom.cellOptions", "value": object{"type": "color-background"}})
+		}
+		columns = append(columns, object{
+			"matcher": object{"id": "byName", "options": query.Legend}, "properties": properties,
+		})
+	}
+	return columns
+}
+
+// joined makes one table of the results, with the titles of the columns.
+func (p Panel) joined() []object {
+	titles, order := object{"priority_level": "Level"}, object{"priority_level": 0}
+	for i, query := range p.Queries {
+		name := "Value #" + refID(i)
+		titles[name], order[name] = query.Legend, i+1
+	}
+	return []object{
+		{"id": "merge", "options": object{}},
+		{"id": "organize", "options": object{
+			"excludeByName": object{"Time": true}, "renameByName": titles, "indexByName": order,
+		}},
 	}
 }
 

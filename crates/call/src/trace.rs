@@ -42,6 +42,10 @@ pub struct Trace {
     pub wait: Cell<Option<Duration>>,
     /// Time for which an eviction was held until its disruption budget allowed it; `None` if it was not.
     pub eviction_wait: Cell<Option<Duration>>,
+    /// When it was first handed to an upstream connection.
+    pub sent_upstream: Cell<Option<Time>>,
+    /// When the head of the upstream's response arrived.
+    pub upstream_answered: Cell<Option<Time>>,
     /// Time from dispatch to finish.
     pub execution: Cell<Option<Duration>>,
     /// Time from a watch's dispatch to the end of its initialization.

@@ -221,6 +221,16 @@ metrics! {
         "Requests that the gateway refused, by reason: the value of X-Fairgate-Reason.";
     UNENFORCED_REFUSALS: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_unenforced_refusals_total",
         "Requests that flow control would have refused, by reason, but let pass because flowControl.enforcement is observe.";
+    REQUEST_PHASES: Histogram, Seconds, Alpha, ["apiserver", "phase"] = "fairgate_request_phase_duration_seconds",
+        "Where the time of requests goes; the phases of a request add up to its duration. upstream is from sending it to the head of the response, response from there to the end, queue the wait for a seat, eviction-wait that for a disruption budget, gateway all else. Long-running requests do not count.";
+    USER_REFUSALS: Counter, Count, Alpha, ["apiserver", "code", "priority_level", "reason", "user"] = "fairgate_user_refusals_total",
+        "Requests that the gateway refused, by user, of the users of each level with most refusals in the last minute (admin.topFlows). Users with few are forgotten and start at 0 again.";
+    USER_UNENFORCED_REFUSALS: Counter, Count, Alpha, ["apiserver", "priority_level", "reason", "user"] = "fairgate_user_unenforced_refusals_total",
+        "The same of requests that flow control would have refused, but let pass because flowControl.enforcement is observe.";
+    USER_SEAT_SECONDS: Counter, SeatSeconds, Alpha, ["apiserver", "priority_level", "user"] = "fairgate_user_seat_seconds_total",
+        "Seats times the time for which requests held them, by user, of the users of each level with most in the last minute (admin.topFlows). A request counts when it ends. Users with little are forgotten and start at 0 again.";
+    USER_WATCHES: Gauge, Count, Alpha, ["apiserver", "group", "resource", "user"] = "fairgate_user_watches",
+        "Open watches by user and resource, of the users with most watches (admin.topFlows). Of each user the three resources with most watches are named; the rest counts as `other`.";
     REQUEST_KINDS: Gauge, Count, Alpha, ["apiserver"] = "fairgate_request_kinds",
         "Combinations of labels that `apiserver_request_total` has. At the limit, further ones are counted as `other`.";
     ABANDONED: Gauge, Count, Alpha, ["apiserver"] = "fairgate_abandoned_requests",
@@ -254,9 +264,13 @@ metrics! {
     ACTIVE_FLOWS: Gauge, Count, Alpha, ["apiserver", "priority_level"] = "fairgate_active_flows",
         "Flows that have waiting or executing requests.";
     FLOW_INQUEUE: Gauge, Count, Alpha, ["apiserver", "flow", "flow_schema", "priority_level"] = "fairgate_flow_inqueue_requests",
-        "Waiting requests of the flows of a level that have the most waiting requests and seats (admin.topFlows).";
+        "Waiting requests of the flows of a level that have the most waiting requests and seats, and of those that wait longest (admin.topFlows).";
     FLOW_SEATS: Gauge, Seats, Alpha, ["apiserver", "flow", "flow_schema", "priority_level"] = "fairgate_flow_executing_seats",
-        "Seats in use by the flows of a level that have the most waiting requests and seats (admin.topFlows).";
+        "Seats in use by the flows of a level that have the most waiting requests and seats, and by those that wait longest (admin.topFlows).";
+    FLOW_OLDEST_WAIT: Gauge, Seconds, Alpha, ["apiserver", "flow", "flow_schema", "priority_level"] = "fairgate_flow_oldest_wait_seconds",
+        "Waiting time of the request of a flow that has waited longest, of the flows of a level that wait longest and of those that have metrics because they are large (admin.topFlows); 0 if none waits.";
+    FLOW_FAIR_SHARE: Gauge, Ratio, Alpha, ["apiserver", "flow", "flow_schema", "priority_level"] = "fairgate_flow_fair_share_ratio",
+        "Seats that a flow had in the last half minute, divided by its fair share: as many as all flows of the level that waited most of that time had on average, or what it asked for if that is less. 1 is fair, below 0.5 the flow is starved. Only of such flows, if there are two, and of those that have metrics (admin.topFlows).";
     STALLED_SEATS: Gauge, Seats, Alpha, ["apiserver"] = "fairgate_stalled_seats",
         "Seats of requests whose clients read more slowly than limits.minReadRate, and whose responses do not fit into memory.";
     CUT: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_cut_answers_total",
@@ -390,6 +404,8 @@ metrics! {
         "When the process started, in seconds since 1970.";
     PROCESS_THREADS: Gauge, Count, Alpha, [] = "process_threads",
         "Threads of the process.";
+    MEMORY_LIMIT: Gauge, Bytes, Alpha, [] = "fairgate_memory_limit_bytes",
+        "Memory that the process may use: the least limit of its cgroups, or the memory of the machine. Beyond it the kernel kills the process.";
     UPSTREAM_CONNECTIONS: Gauge, Count, Alpha, [] = "fairgate_upstream_connections",
         "Open connections to the upstream.";
     POLICY_LOADS: Counter, Count, Alpha, ["outcome"] = "fairgate_policy_loads_total",

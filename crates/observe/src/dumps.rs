@@ -1,4 +1,5 @@
-//! The debug dumps: three with the columns of kube-apiserver's, and that of tenants ([`crate::tenant_dump`]).
+//! The debug dumps: three with the columns of kube-apiserver's, and those of tenants ([`crate::tenant_dump`]), of users
+//! ([`crate::user_metrics`]) and of watches ([`crate::watch_counts`]).
 //!
 //! Priority levels are copied one after the other, each under its lock; the text is made afterwards. Levels
 //! are in order of name, queues by index, waiting requests by position, executing ones by arrival.
@@ -8,8 +9,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
+use tokio::task::spawn_blocking;
 
-use crate::{aligned_table::AlignedTable, described_requests::describe, tenant_dump};
+use crate::{
+    aligned_table::AlignedTable, described_requests::describe, tenant_dump,
+    user_counts::UserRegistry, user_metrics, watch_counts::WatchCounts,
+};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
@@ -42,6 +47,23 @@ pub(crate) enum Dump {
     },
     /// One row for each of the heaviest tenants. Not one of kube-apiserver's.
     Tenants,
+    /// One row for each user that was refused, by level and reason, of those with most refusals.
+    Refusals,
+    /// One row for each of the users with most seat-seconds, by level.
+    SeatSeconds,
+    /// One row for each user and resource of open watches.
+    Watches,
+}
+
+/// What dumps are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct DumpSources {
+    pub(crate) flow_control: Arc<FlowControl>,
+    pub(crate) clock: Clock,
+    /// Refusals by user.
+    pub(crate) refused_users: Arc<UserRegistry>,
+    /// Seat-microseconds by user.
+    pub(crate) seat_users: Arc<UserRegistry>,
 }
 
 impl Dump {
@@ -54,14 +76,25 @@ impl Dump {
                 details: wants_details(query.unwrap_or_default()),
             }),
             b"dump_tenants" => Some(Self::Tenants),
+            b"dump_refusals" => Some(Self::Refusals),
+            b"dump_seat_seconds" => Some(Self::SeatSeconds),
+            b"dump_watches" => Some(Self::Watches),
             _ => None,
         }
     }
 
     /// Makes the dump. Waits at most a second for cores to describe their requests, and leaves the cells of
     /// the others empty. To be called on the control runtime.
-    pub(crate) async fn make(self, flow_control: &Arc<FlowControl>, clock: &Clock) -> String {
+    pub(crate) async fn make(self, sources: &DumpSources) -> String {
+        let (flow_control, clock) = (&sources.flow_control, &sources.clock);
         match self {
+            Self::Refusals => user_metrics::refusal_table(&sources.refused_users),
+            Self::SeatSeconds => user_metrics::seat_table(&sources.seat_users),
+            Self::Watches => {
+                let of = Arc::clone(flow_control);
+                let table = spawn_blocking(move || WatchCounts::read(&of).table()).await;
+                table.unwrap_or_default()
+            }
             Self::PriorityLevels => priority_levels(flow_control, clock.now()),
             Self::Queues => queues(flow_control),
             Self::Tenants => tenant_dump::make(flow_control).await,

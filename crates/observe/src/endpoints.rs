@@ -26,7 +26,10 @@ const INDEX: &str = "fairgate\n\n\
     /debug/api_priority_and_fairness/dump_priority_levels\n\
     /debug/api_priority_and_fairness/dump_queues\n\
     /debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1\n\
-    /debug/api_priority_and_fairness/dump_tenants\n";
+    /debug/api_priority_and_fairness/dump_tenants\n\
+    /debug/api_priority_and_fairness/dump_refusals\n\
+    /debug/api_priority_and_fairness/dump_seat_seconds\n\
+    /debug/api_priority_and_fairness/dump_watches\n";
 
 /// The endpoints for operators.
 #[derive(Debug)]

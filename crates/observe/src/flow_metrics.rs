@@ -1,19 +1,19 @@
 //! Writes the metrics of flows: how evenly each level serves them, and the largest ones by name.
 //!
 //! Flows are known by their hashes. To name one, the core of one of its requests is asked what the request
-//! is; flows whose requests have ended meanwhile are left out. At most `admin.topFlows` flows of a level are
-//! named, so that clients cannot create series at will.
+//! is; flows whose requests have ended meanwhile are left out. Of each level the `admin.topFlows` largest flows are
+//! named and as many that wait longest, so that clients cannot create series at will.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     catalogue,
     described_requests::describe,
     dumps::Distinguishers,
-    exposition::Exposition,
+    exposition::{Exposition, SampleValue},
     flow_states::{LevelFlows, PresentFlow},
-    recorder::sanitize,
     sampler::Sampler,
+    sanitized::sanitize,
 };
 use fairgate_core::{apf::dispatcher::SchemaId, time::Time};
 use fairgate_proxy::fairness::FlowControl;
@@ -30,13 +30,16 @@ pub(super) struct NamedFlow {
     flow: String,
     waiting: u32,
     seats: u32,
+    /// When the request arrived that has waited longest.
+    oldest: Option<Time>,
+    fair_share: Option<f64>,
 }
 
-/// The `most` largest flows of each level.
-pub(super) fn largest(levels: &[LevelFlows], most: usize) -> Vec<(Arc<str>, PresentFlow)> {
+/// The flows of each level that are named: the `most` largest, and the `most` that wait longest.
+pub(super) fn notable(levels: &[LevelFlows], most: usize) -> Vec<(Arc<str>, PresentFlow)> {
     let of_level = |level: &LevelFlows| {
         let name = Arc::clone(&level.level);
-        let flows = level.largest(most).into_iter();
+        let flows = level.notable(most).into_iter();
         flows
             .map(move |flow| (Arc::clone(&name), flow))
             .collect::<Vec<_>>()
@@ -48,6 +51,7 @@ pub(super) fn largest(levels: &[LevelFlows], most: usize) -> Vec<(Arc<str>, Pres
 pub(super) async fn name(
     flow_control: &Arc<FlowControl>,
     flows: Vec<(Arc<str>, PresentFlow)>,
+    sampler: &Sampler,
 ) -> Vec<NamedFlow> {
     let requests = flows.iter().filter_map(|(_, flow)| flow.request);
     let digests = describe(flow_control, requests).await;
@@ -59,10 +63,12 @@ pub(super) async fn name(
         let flow_name = distinguishers.of(&schema, digest);
         Some(NamedFlow {
             flow: sanitize(&flow_name, MAX_NAME).into_owned(),
+            fair_share: sampler.fair_share(&level, flow.hash),
             level,
             schema,
             waiting: flow.waiting,
             seats: flow.seats,
+            oldest: flow.oldest,
         })
     };
     flows.into_iter().filter_map(name).collect()
@@ -101,19 +107,37 @@ pub(super) fn write_levels(
     gauge(&catalogue::ACTIVE_FLOWS, &|level| level.flows.len() as f64);
 }
 
+/// What is known of flows that have the same name.
+#[derive(Clone, Copy, Default)]
+struct FlowSum {
+    waiting: u64,
+    seats: u64,
+    wait: Duration,
+    /// The least.
+    fair_share: Option<f64>,
+}
+
+impl FlowSum {
+    fn add(&mut self, flow: &NamedFlow, now: Time) {
+        self.waiting += u64::from(flow.waiting);
+        self.seats += u64::from(flow.seats);
+        let wait = flow
+            .oldest
+            .map_or(Duration::ZERO, |oldest| now.since(oldest));
+        self.wait = self.wait.max(wait);
+        let shares = self.fair_share.into_iter().chain(flow.fair_share);
+        self.fair_share = shares.reduce(f64::min);
+    }
+}
+
 /// Writes the metrics of named flows. Flows that have the same name once it is shortened count together.
-pub(super) fn write_flows(text: &mut Exposition, flows: &[NamedFlow]) {
-    let mut sums: BTreeMap<_, (u64, u64)> = BTreeMap::new();
+pub(super) fn write_flows(text: &mut Exposition, flows: &[NamedFlow], now: Time) {
+    let mut sums: BTreeMap<_, FlowSum> = BTreeMap::new();
     for flow in flows {
         let labels = (&*flow.level, &*flow.schema, &*flow.flow);
-        let (waiting, seats) = sums.entry(labels).or_default();
-        *waiting += u64::from(flow.waiting);
-        *seats += u64::from(flow.seats);
+        sums.entry(labels).or_default().add(flow, now);
     }
-    for (family, is_waiting) in [
-        (&catalogue::FLOW_INQUEUE, true),
-        (&catalogue::FLOW_SEATS, false),
-    ] {
+    let mut gauge = |family, value: &dyn Fn(&FlowSum) -> Option<SampleValue>| {
         text.family(family);
         for ((level, schema, flow), sum) in &sums {
             let labels = [
@@ -121,8 +145,17 @@ pub(super) fn write_flows(text: &mut Exposition, flows: &[NamedFlow]) {
                 ("flow_schema", schema),
                 ("priority_level", level),
             ];
-            let (waiting, seats) = *sum;
-            text.sample(family, &labels, if is_waiting { waiting } else { seats });
+            if let Some(value) = value(sum) {
+                text.sample(family, &labels, value);
+            }
         }
-    }
+    };
+    gauge(&catalogue::FLOW_INQUEUE, &|sum| Some(sum.waiting.into()));
+    gauge(&catalogue::FLOW_SEATS, &|sum| Some(sum.seats.into()));
+    gauge(&catalogue::FLOW_OLDEST_WAIT, &|sum| {
+        Some(sum.wait.as_secs_f64().into())
+    });
+    gauge(&catalogue::FLOW_FAIR_SHARE, &|sum| {
+        sum.fair_share.map(Into::into)
+    });
 }

@@ -52,6 +52,8 @@ struct FlowSums {
     /// The weight of the samples in which the flow had requests.
     weight: f64,
     seats: f64,
+    /// Its seats, and one for each of its waiting requests.
+    demand: f64,
     /// The weight of the samples in which its requests waited.
     waiting_weight: f64,
     waiting_seats: f64,
@@ -66,6 +68,13 @@ impl FlowShares {
             let shares = self.0.entry(Arc::clone(&level.level)).or_default();
             shares.sample(level);
         }
+    }
+
+    /// The mean seats of the flow `hash` of `level`, divided by its fair share: the mean of all flows that waited most of the
+    /// time, or what it asked for if that is less. `None` if it did not wait most of the time, or no other flow did, or none had
+    /// any seats.
+    pub(super) fn fair_share(&self, level: &str, hash: u64) -> Option<f64> {
+        self.0.get(level)?.fair_share(hash)
     }
 
     /// The shares in `level`.
@@ -92,6 +101,7 @@ impl LevelShares {
             for sum in [
                 &mut sums.weight,
                 &mut sums.seats,
+                &mut sums.demand,
                 &mut sums.waiting_weight,
                 &mut sums.waiting_seats,
             ] {
@@ -107,11 +117,32 @@ impl LevelShares {
             let sums = self.flows.entry(flow.hash).or_default();
             sums.weight += 1.0;
             sums.seats += f64::from(flow.seats);
+            sums.demand += f64::from(flow.seats) + f64::from(flow.waiting);
             if flow.waiting > 0 {
                 sums.waiting_weight += 1.0;
                 sums.waiting_seats += f64::from(flow.seats);
             }
         }
+    }
+
+    /// The flows whose requests waited most of the time.
+    fn waiting_flows(&self) -> impl Iterator<Item = &FlowSums> {
+        self.flows.values().filter(|sums| self.is_waiting(sums))
+    }
+
+    fn is_waiting(&self, sums: &FlowSums) -> bool {
+        sums.waiting_weight > self.weight / 2.0
+    }
+
+    fn fair_share(&self, hash: u64) -> Option<f64> {
+        let mine = self.flows.get(&hash).filter(|mine| self.is_waiting(mine))?;
+        let (count, seats) = self
+            .waiting_flows()
+            .fold((0.0, 0.0), |(count, seats), sums| {
+                (count + 1.0, seats + sums.seats)
+            });
+        let fair = (seats / count).min(mine.demand);
+        (count > 1.0 && fair > 0.0).then(|| mine.seats / fair)
     }
 
     fn report(&self) -> ShareReport {
@@ -120,11 +151,11 @@ impl LevelShares {
             .values()
             .map(|sums| sums.seats)
             .fold(0.0, f64::max);
-        let waited = |sums: &&FlowSums| sums.waiting_weight > self.weight / 2.0;
-        let shares = self.flows.values().filter(waited);
-        let shares = shares.map(|sums| sums.waiting_seats / sums.waiting_weight);
         ShareReport {
-            jain: jain(shares),
+            jain: jain(
+                self.waiting_flows()
+                    .map(|sums| sums.waiting_seats / sums.waiting_weight),
+            ),
             largest: if self.limit > 0.0 {
                 most / self.limit
             } else {
@@ -198,6 +229,23 @@ mod tests {
         }
         close(shares.report("busy").jain, 0.25);
         close(shares.report("busy").largest, 1.0);
+        close(shares.fair_share("busy", 0).unwrap(), 4.0);
+        close(shares.fair_share("busy", 1).unwrap(), 0.0);
+        assert_eq!(shares.fair_share("busy", 9), None);
+    }
+
+    #[test]
+    fn the_fair_share_of_a_flow_is_no_more_than_it_asks_for() {
+        let mut shares = FlowShares::default();
+        for turn in 0..400 {
+            // One request at a time, which waits three times as long as it executes.
+            let is_executing = turn % 4 == 0;
+            let (waiting, seats) = if is_executing { (0, 1) } else { (1, 0) };
+            shares.sample(&[level(10, &[(0, 50, 9), (1, waiting, seats)])]);
+        }
+        let mouse = shares.fair_share("busy", 1).unwrap();
+        assert!((0.2..0.3).contains(&mouse), "{mouse}");
+        assert!(shares.fair_share("busy", 0).unwrap() > 1.5);
     }
 
     #[test]
@@ -220,6 +268,7 @@ mod tests {
             largest: 0.8,
         };
         close(shares.report("busy").jain, expected.jain);
+        assert_eq!(shares.fair_share("busy", 1), None, "no flow waits");
         close(shares.report("busy").largest, expected.largest);
         shares.sample(&[]);
         assert_eq!(

@@ -4,7 +4,7 @@
 //!
 //! Not here: how evenly flows are served over time ([`crate::flow_shares`]).
 
-use std::sync::Arc;
+use std::{cmp::Reverse, collections::HashSet, sync::Arc};
 
 use fairgate_core::{
     apf::{level::Level, queueset::Phase},
@@ -90,12 +90,19 @@ fn read_level(name: &Arc<str>, level: &Level<Waiter>) -> LevelFlows {
 }
 
 impl LevelFlows {
-    /// The `most` flows with the most waiting requests and seats, the greatest first.
-    pub(super) fn largest(&self, most: usize) -> Vec<PresentFlow> {
+    /// The `most` flows with the most waiting requests and seats, the greatest first; after them, of the others, those that
+    /// are among the `most` that wait longest.
+    pub(super) fn notable(&self, most: usize) -> Vec<PresentFlow> {
         let mut flows = self.flows.clone();
-        flows
-            .sort_by_key(|flow| std::cmp::Reverse(u64::from(flow.waiting) + u64::from(flow.seats)));
-        flows.truncate(most);
+        flows.sort_by_key(|flow| Reverse(u64::from(flow.waiting) + u64::from(flow.seats)));
+        let mut smaller = flows.split_off(most.min(flows.len()));
+        let mut waiting = self.flows.clone();
+        waiting.retain(|flow| flow.oldest.is_some());
+        waiting.sort_by_key(|flow| flow.oldest);
+        waiting.truncate(most);
+        let longest: HashSet<u64> = waiting.iter().map(|flow| flow.hash).collect();
+        smaller.retain(|flow| longest.contains(&flow.hash));
+        flows.append(&mut smaller);
         flows
     }
 }

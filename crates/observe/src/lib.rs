@@ -31,11 +31,14 @@ mod flow_shares;
 mod flow_states;
 mod gateway_metrics;
 pub mod log;
+mod memory_limit;
 mod recorder;
 mod request_counts;
 mod request_metrics;
+mod request_phases;
 mod rotated_file;
 mod sampler;
+mod sanitized;
 mod secure_endpoints;
 mod shared_histogram;
 mod telemetry;
@@ -43,6 +46,9 @@ mod tenant_dump;
 #[cfg(test)]
 mod tests;
 pub mod upstream_counts;
+mod user_counts;
+mod user_metrics;
+mod watch_counts;
 
 pub use admin::{AdminHosts, AdminServer};
 pub use admission_metrics::AdmissionMetrics;

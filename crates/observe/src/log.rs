@@ -21,7 +21,7 @@ use tracing_subscriber::{
     layer::SubscriberExt as _,
 };
 
-use crate::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, recorder::is_control_like};
+use crate::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, sanitized::is_control_like};
 
 /// The maximum number of lines that wait to be written.
 const MAX_WAITING: usize = 8192;

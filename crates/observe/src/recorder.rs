@@ -7,7 +7,6 @@
 //! Not here: request heads so malformed that they never reach the stack.
 
 use std::{
-    borrow::Cow,
     cell::Cell,
     convert::Infallible,
     future::Future,
@@ -30,9 +29,14 @@ use uuid::Uuid;
 use crate::{
     catalogue::ACCESS_LOG,
     request_counts::{DryRun, FinishedRequest, RequestRegistry, RequestTable},
+    request_phases::RequestPhases,
+    sanitized::sanitize,
+    user_counts::{UserRefusal, UserRegistry, UserRequest, UserTable},
 };
 use fairgate_base::clock::Clock;
-use fairgate_call::{BodyEnd, Inbound, Reply, ReplyGuard, RequestContext, UnenforcedDecision};
+use fairgate_call::{
+    BodyEnd, Inbound, Reply, ReplyGuard, RequestContext, Trace, UnenforcedDecision,
+};
 use fairgate_core::{cells::Counter, go_duration::GoDuration};
 
 /// The status of requests whose client disconnected before there was a response (nginx' "client closed request").
@@ -75,25 +79,39 @@ impl ReasonCounts {
     }
 }
 
+/// What the recorder of one core counts into, and scrapes read.
+#[derive(Clone, Debug)]
+pub(crate) struct RecorderCounts {
+    pub(crate) requests: Arc<RequestRegistry>,
+    pub(crate) refusals: Arc<RefusalCounts>,
+    pub(crate) phases: Arc<RequestPhases>,
+    /// Refusals by user.
+    pub(crate) refused_users: Arc<UserRegistry>,
+    /// Seat-microseconds by user.
+    pub(crate) seat_users: Arc<UserRegistry>,
+}
+
 /// Records the requests of one core.
 #[derive(Debug)]
 pub(crate) struct RequestRecorder {
     clock: Clock,
     table: RequestTable,
     refusals: Arc<RefusalCounts>,
+    phases: Arc<RequestPhases>,
+    refused_users: UserTable,
+    seat_users: UserTable,
 }
 
 impl RequestRecorder {
     /// A recorder that counts into what a scrape reads.
-    pub(crate) fn new(
-        clock: Clock,
-        registry: Arc<RequestRegistry>,
-        refusals: Arc<RefusalCounts>,
-    ) -> Rc<Self> {
+    pub(crate) fn new(clock: Clock, counts: RecorderCounts) -> Rc<Self> {
         Rc::new(Self {
             clock,
-            table: RequestTable::new(registry),
-            refusals,
+            table: RequestTable::new(counts.requests),
+            refusals: counts.refusals,
+            phases: counts.phases,
+            refused_users: UserTable::new(counts.refused_users),
+            seat_users: UserTable::new(counts.seat_users),
         })
     }
 
@@ -125,6 +143,7 @@ impl RequestRecorder {
         let Some(digest) = context.trace.digest.get() else {
             return;
         };
+        self.count_user(context, &digest.user.name, code);
         let refused = context.trace.reason.get().is_some();
         self.table.count(&FinishedRequest {
             info: &digest.info,
@@ -141,12 +160,54 @@ impl RequestRecorder {
                 .saturating_sub(context.trace.eviction_wait.get().unwrap_or_default()),
         });
     }
+
+    /// Counts the refusal of a request, and the time for which it held seats.
+    fn count_user(&self, context: &RequestContext, user: &str, code: u16) {
+        let trace = &context.trace;
+        if let Some(reason) = trace.reason.get() {
+            let refusal = Some(UserRefusal { reason, code });
+            self.refused_users
+                .count(&of_user(context, user, refusal), 1);
+        }
+        if let Some(held) = seat_time(trace) {
+            self.seat_users.count(&of_user(context, user, None), held);
+        }
+    }
+}
+
+/// What is counted of a user.
+fn of_user<'a>(
+    context: &'a RequestContext,
+    user: &'a str,
+    refusal: Option<UserRefusal>,
+) -> UserRequest<'a> {
+    UserRequest {
+        user,
+        level: context.trace.level.get().map_or("", |level| &**level),
+        refusal,
+    }
+}
+
+/// For how long a request held how many seats, in seat-microseconds; `None` if it held none.
+fn seat_time(trace: &Trace) -> Option<u64> {
+    let executed = trace.execution.get().or(trace.watch_init.get())?;
+    let part = |seats: u32, time: Duration| {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        u64::from(seats).saturating_mul(micros)
+    };
+    let lingered = part(trace.final_seats.get(), trace.additional_latency.get());
+    Some(part(trace.initial_seats.get(), executed).saturating_add(lingered))
 }
 
 impl fairgate_call::RequestObserver for RequestRecorder {
     fn not_enforced(&self, context: &RequestContext, decision: &UnenforcedDecision) {
         if let Some(reason) = decision.refused {
             self.refusals.not_enforced.count(reason);
+            if let Some(user) = context.user.get() {
+                let refusal = Some(UserRefusal { reason, code: 0 });
+                self.refused_users
+                    .count(&of_user(context, &user.name, refusal), 1);
+            }
         }
         if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
             log_not_enforced(context, decision);
@@ -154,7 +215,9 @@ impl fairgate_call::RequestObserver for RequestRecorder {
     }
 
     fn ended(&self, context: &RequestContext, how: BodyEnd) {
-        let took = self.clock.now().since(context.trace.received.get());
+        let now = self.clock.now();
+        let took = now.since(context.trace.received.get());
+        self.phases.observe(context, now);
         self.count(context, how, took);
         if tracing::enabled!(target: ACCESS_LOG, Level::INFO) {
             log(context, how, took);
@@ -252,26 +315,6 @@ fn log_not_enforced(context: &RequestContext, decision: &UnenforcedDecision) {
         audit_id = Uuid::from_u128(context.id).to_string(),
         "decision not enforced"
     );
-}
-
-/// `text` without characters that control a terminal or break lines, truncated to at most `max` bytes.
-pub(super) fn sanitize(text: &str, max: usize) -> Cow<'_, str> {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let cut = &text[..end];
-    if cut.contains(is_control_like) {
-        Cow::Owned(cut.replace(is_control_like, "\u{fffd}"))
-    } else {
-        Cow::Borrowed(cut)
-    }
-}
-
-/// Whether it is a control character, a line or paragraph separator, or changes the text direction.
-pub(super) fn is_control_like(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
 /// Records the requests of a core. The outermost layer.

@@ -79,6 +79,11 @@ impl Sampler {
         }))
     }
 
+    /// See [`FlowShares::fair_share`].
+    pub(crate) fn fair_share(&self, level: &str, hash: u64) -> Option<f64> {
+        lock(&self.0).shares.fair_share(level, hash)
+    }
+
     /// Reads all cores; to be called every [`PERIOD`]. O(cores), and O(levels + requests) once a second.
     pub(crate) fn sample(&self, flow_control: &FlowControl, now: Time) {
         let mut state = lock(&self.0);

@@ -10,14 +10,19 @@ use tokio::{
 use crate::{
     catalogue,
     cell_metrics::{self, CellSources},
-    dumps::Dump,
+    dumps::{Dump, DumpSources},
     exposition::Exposition,
     flow_metrics::{self, NamedFlow},
     flow_states::{self, LevelFlows},
     gateway_metrics::GatewayMetrics,
-    recorder::{RefusalCounts, RequestRecorder, TraceLayer},
+    memory_limit,
+    recorder::{RecorderCounts, RefusalCounts, RequestRecorder, TraceLayer},
     request_counts::{RequestRegistry, SWEEP_PERIOD},
+    request_phases::{self, RequestPhases},
     sampler::{self, Sampler},
+    user_counts::{self, UserRegistry},
+    user_metrics,
+    watch_counts::WatchCounts,
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Semantics, time::Time};
@@ -35,14 +40,19 @@ pub struct Telemetry {
     metrics: Arc<GatewayMetrics>,
     requests: Arc<RequestRegistry>,
     refusals: Box<[Arc<RefusalCounts>]>,
+    phases: Box<[Arc<RequestPhases>]>,
+    /// Refusals by user.
+    refused_users: Arc<UserRegistry>,
+    /// Seat-microseconds by user.
+    seat_users: Arc<UserRegistry>,
     sampler: Sampler,
-    /// The maximum number of flows of each level whose requests and seats are exposed.
+    /// The maximum number of flows of each level, and of users, that have metrics of their own.
     top_flows: usize,
 }
 
 impl Telemetry {
     /// The telemetry of `flow_control`. `apiserver` is the value of the label of this name;
-    /// of each level, the requests and seats of at most `top_flows` flows are exposed.
+    /// of each level, and of its users, at most `top_flows` have metrics of their own by size, and as many by wait.
     pub fn new(
         flow_control: Arc<FlowControl>,
         clock: Clock,
@@ -51,9 +61,19 @@ impl Telemetry {
         top_flows: usize,
     ) -> Arc<Self> {
         observe_flow_control(&metrics, &flow_control, &clock);
+        if memory_limit::read().is_some() {
+            #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+            metrics.observe_gauge(&catalogue::MEMORY_LIMIT, || {
+                memory_limit::read().map_or(f64::NAN, |bytes| bytes as f64)
+            });
+        }
+        let cores = flow_control.cores();
         Arc::new(Self {
+            phases: (0..cores).map(|_| Arc::default()).collect(),
+            refused_users: Arc::default(),
+            seat_users: Arc::default(),
             requests: Arc::default(),
-            refusals: (0..flow_control.cores()).map(|_| Arc::default()).collect(),
+            refusals: (0..cores).map(|_| Arc::default()).collect(),
             sampler: Sampler::new(clock.now()),
             apiserver: apiserver.into(),
             metrics,
@@ -84,12 +104,14 @@ impl Telemetry {
     ///
     /// If flow control has no such core.
     pub fn trace_layer(&self, core: u16) -> TraceLayer {
-        let refusals = Arc::clone(&self.refusals[core as usize]);
-        TraceLayer::new(RequestRecorder::new(
-            self.clock.clone(),
-            Arc::clone(&self.requests),
-            refusals,
-        ))
+        let counts = RecorderCounts {
+            requests: Arc::clone(&self.requests),
+            refusals: Arc::clone(&self.refusals[core as usize]),
+            phases: Arc::clone(&self.phases[core as usize]),
+            refused_users: Arc::clone(&self.refused_users),
+            seat_users: Arc::clone(&self.seat_users),
+        };
+        TraceLayer::new(RequestRecorder::new(self.clock.clone(), counts))
     }
 
     /// Samples until it is dropped. To be spawned on the control runtime.
@@ -97,6 +119,7 @@ impl Telemetry {
         let mut ticks = tokio::time::interval(sampler::PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut kept_up, mut swept) = (Time::ZERO, self.clock.now());
+        let mut users_swept = swept;
         loop {
             ticks.tick().await;
             let now = self.clock.now();
@@ -104,6 +127,11 @@ impl Telemetry {
             if now.since(kept_up) >= UPKEEP {
                 kept_up = now;
                 self.metrics.upkeep();
+            }
+            if now.since(users_swept) >= user_counts::SWEEP_PERIOD {
+                users_swept = now;
+                self.refused_users.sweep();
+                self.seat_users.sweep();
             }
             if now.since(swept) >= SWEEP_PERIOD {
                 swept = now;
@@ -116,13 +144,13 @@ impl Telemetry {
     /// requests. `Err` if rendering panicked. To be called on the control runtime.
     pub(crate) async fn metrics_text(self: &Arc<Self>) -> Result<String, JoinError> {
         let telemetry = Arc::clone(self);
-        let (levels, largest) = spawn_blocking(move || {
+        let (levels, notable) = spawn_blocking(move || {
             let levels = flow_states::read(&telemetry.flow_control);
-            let largest = flow_metrics::largest(&levels, telemetry.top_flows);
-            (levels, largest)
+            let notable = flow_metrics::notable(&levels, telemetry.top_flows);
+            (levels, notable)
         })
         .await?;
-        let named = flow_metrics::name(&self.flow_control, largest).await;
+        let named = flow_metrics::name(&self.flow_control, notable, &self.sampler).await;
         let telemetry = Arc::clone(self);
         spawn_blocking(move || telemetry.render_metrics(&levels, &named)).await
     }
@@ -141,7 +169,13 @@ impl Telemetry {
         let mut text = Exposition::with_label(catalogue::APISERVER, &self.apiserver);
         cell_metrics::write(&mut text, &sources);
         flow_metrics::write_levels(&mut text, levels, &self.sampler, now);
-        flow_metrics::write_flows(&mut text, flows);
+        flow_metrics::write_flows(&mut text, flows, now);
+        request_phases::write(&mut text, &self.phases);
+        let names = levels.iter().map(|level| &*level.level).collect();
+        let (refused, most) = (&self.refused_users, self.top_flows);
+        user_metrics::write_refusals(&mut text, refused, most, &names);
+        user_metrics::write_seat_seconds(&mut text, &self.seat_users, most, &names);
+        WatchCounts::read(&self.flow_control).write(&mut text, self.top_flows);
         self.metrics.write(&mut text, now);
         text.finish()
     }
@@ -149,7 +183,13 @@ impl Telemetry {
     /// A dump. Takes time in proportion to the requests, and waits for other cores: not for a data
     /// core.
     pub(crate) async fn dump(&self, dump: Dump) -> String {
-        dump.make(&self.flow_control, &self.clock).await
+        let sources = DumpSources {
+            flow_control: Arc::clone(&self.flow_control),
+            clock: self.clock.clone(),
+            refused_users: Arc::clone(&self.refused_users),
+            seat_users: Arc::clone(&self.seat_users),
+        };
+        dump.make(&sources).await
     }
 }
 

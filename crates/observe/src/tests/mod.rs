@@ -5,6 +5,7 @@ mod admin_port;
 mod dumps;
 mod exposition;
 mod scrape;
+mod users;
 
 use std::{
     cell::RefCell,
@@ -217,6 +218,11 @@ fn settings() -> FlowControlSettings {
 impl World {
     /// Must be called within a local set.
     fn new() -> Self {
+        Self::with_top_flows(2)
+    }
+
+    /// One whose metrics name so many flows and users of each level.
+    fn with_top_flows(top_flows: usize) -> Self {
         let clock = Clock::manual(START);
         let flow_control = FlowControl::new(1, policy(true), settings(), START);
         let gate = Gate::new(Arc::clone(&flow_control), 0, clock.clone(), 1);
@@ -226,7 +232,7 @@ impl World {
             clock.clone(),
             "kube:6443",
             GatewayMetrics::new(),
-            2,
+            top_flows,
         );
         let leaf = Leaf::default();
         let inside = DumpsLayer::new(

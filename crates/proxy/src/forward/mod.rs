@@ -238,7 +238,7 @@ impl Forwarder {
                 }
             };
             let request = self.request(call, &leased)?;
-            match Self::attempt(call, leased, request, body).await {
+            match self.attempt(call, leased, request, body).await {
                 // No upgrade was requested. A `101` must not be relayed, and the connection must not be used.
                 Ok((response, _)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                     tracing::warn!(
@@ -258,6 +258,7 @@ impl Forwarder {
     }
 
     async fn attempt(
+        &self,
         call: &Call,
         leased: LeasedConnection,
         head: Request<()>,
@@ -273,12 +274,17 @@ impl Forwarder {
         );
         let request = head.map(|()| body);
         call.context.reached(RequestProgress::Sent);
+        let trace = &call.context.trace;
+        if trace.sent_upstream.get().is_none() {
+            trace.sent_upstream.set(Some(self.clock.now()));
+        }
         call.context.awaited.set(shared);
         let sent = leased.send(request).await;
         call.context.awaited.set(None);
         let error = match sent {
             Ok(response) => {
                 call.context.reached(RequestProgress::Answered);
+                trace.upstream_answered.set(Some(self.clock.now()));
                 return Ok((response, leased));
             }
             Err(error) => error,
@@ -302,7 +308,6 @@ impl Forwarder {
             RecoveredBody::ClientFailed(failure) => Err(AttemptFailure::Client(failure)),
             _ if unprocessed => Err(AttemptFailure::Unsent),
             _ => {
-                let trace = &call.context.trace;
                 let upstream = trace.upstream.get().map_or("", |name| &**name);
                 failure_log::lost(trace.received.get(), upstream, &error);
                 Err(AttemptFailure::Upstream)
