@@ -28,6 +28,7 @@ mod last_good;
 mod namespaces;
 mod object_counts;
 mod policies;
+mod policy_report;
 mod policy_sync;
 mod reload;
 mod renewals;

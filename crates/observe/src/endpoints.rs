@@ -26,7 +26,9 @@ const INDEX: &str = "fairgate\n\n\
     /debug/api_priority_and_fairness/dump_priority_levels\n\
     /debug/api_priority_and_fairness/dump_queues\n\
     /debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1\n\
-    /debug/api_priority_and_fairness/dump_tenants\n";
+    /debug/api_priority_and_fairness/dump_tenants\n\
+    /debug/api_priority_and_fairness/dump_policy\n\
+    /debug/api_priority_and_fairness/dump_waiting_evictions\n";
 
 /// The endpoints for operators.
 #[derive(Debug)]
@@ -77,7 +79,7 @@ impl OperatorEndpoints {
                 let _one = self.dumping.lock().await;
                 Some(response(
                     StatusCode::OK,
-                    TEXT,
+                    dump.content_type(),
                     self.telemetry.dump(dump).await,
                 ))
             }

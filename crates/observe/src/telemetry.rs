@@ -10,7 +10,7 @@ use tokio::{
 use crate::{
     catalogue,
     cell_metrics::{self, CellSources},
-    dumps::Dump,
+    dumps::{Dump, ProvidedDumps},
     exposition::Exposition,
     flow_metrics::{self, NamedFlow},
     flow_states::{self, LevelFlows},
@@ -38,6 +38,7 @@ pub struct Telemetry {
     sampler: Sampler,
     /// The maximum number of flows of each level whose requests and seats are exposed.
     top_flows: usize,
+    provided: Arc<ProvidedDumps>,
 }
 
 impl Telemetry {
@@ -60,12 +61,18 @@ impl Telemetry {
             flow_control,
             clock,
             top_flows,
+            provided: Arc::default(),
         })
     }
 
     /// The metrics that other modules record into.
     pub fn metrics(&self) -> &Arc<GatewayMetrics> {
         &self.metrics
+    }
+
+    /// The dumps that other crates make.
+    pub fn provided_dumps(&self) -> &ProvidedDumps {
+        &self.provided
     }
 
     #[cfg(test)]
@@ -149,7 +156,8 @@ impl Telemetry {
     /// A dump. Takes time in proportion to the requests, and waits for other cores: not for a data
     /// core.
     pub(crate) async fn dump(&self, dump: Dump) -> String {
-        dump.make(&self.flow_control, &self.clock).await
+        dump.make(&self.flow_control, &self.provided, &self.clock)
+            .await
     }
 }
 
