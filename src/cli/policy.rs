@@ -1,6 +1,7 @@
 //! Loads the policy that a command is about, and says which one it is, for commands that do not serve.
 
 use std::{
+    fmt::Write as _,
     io::Read,
     path::{Path, PathBuf},
     sync::Arc,
@@ -123,13 +124,13 @@ impl PolicyOrigin {
             count(*priority_levels, "PriorityLevelConfiguration"),
         );
         if let Some(revision) = &self.revision {
-            sentence += &format!(", revision {revision}");
+            let _ = write!(sentence, ", revision {revision}");
         }
         if let Some(age) = self.age_seconds {
-            sentence += &format!(", in force for {age} s");
+            let _ = write!(sentence, ", in force for {age} s");
         }
         if let Some(problem) = &self.problem {
-            sentence += &format!("; it is not what its source has: {problem}");
+            let _ = write!(sentence, "; it is not what its source has: {problem}");
         }
         sentence
     }

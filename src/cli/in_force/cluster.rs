@@ -25,6 +25,7 @@ use fairgate_upstream::{
 };
 
 const RIGHTS: &str = "this takes the rights to list flowschemas and prioritylevelconfigurations (flowcontrol.apiserver.k8s.io)";
+const PLUGIN: &str = "run the plugin of the kubeconfig by hand, or kubectl with this context";
 const HOW_TO_TRUST: &str = "set certificate-authority in the kubeconfig";
 
 /// How a cluster is asked.
@@ -120,7 +121,6 @@ fn credential_in_words(error: &kube::Error) -> (String, &'static str) {
         kube::Error::Service(error) => error.downcast_ref::<AuthError>(),
         _ => None,
     };
-    const PLUGIN: &str = "run the plugin of the kubeconfig by hand, or kubectl with this context";
     match error {
         Some(AuthError::ReadTokenFile(error, path)) => (
             format!("the token file {}: {error}", path.display()),

@@ -21,8 +21,8 @@ pub(crate) struct ServerArgs {
     /// Read the policy that a running gateway has in force, by the URL of its admin port, its secure admin port or its
     /// main port.
     ///
-    /// The admin port asks for no rights; the secure admin port asks for the right to get
-    /// /debug/api_priority_and_fairness/dump_policy as a non-resource URL, the main port for a member of system:masters.
+    /// The admin port asks for no rights; the secure admin port asks for the right to get the path of the debug endpoint
+    /// (docs/policies.md) as a non-resource URL, the main port for a member of system:masters.
     #[arg(long, value_name = "URL", conflicts_with = "policies")]
     pub(crate) server: Option<String>,
     /// The file with the bearer token for --server.
