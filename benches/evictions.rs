@@ -61,12 +61,14 @@ fn layer(runtime: &tokio::runtime::Handle, mode: EvictionMode, wait: Duration) -
             limit: wait,
             users: ["alice".to_owned()].into(),
             groups: ["drainers".to_owned()].into(),
+            exempt_users: std::collections::BTreeSet::new(),
             places: WaitLimits {
                 per_budget: 10,
                 total: 10,
             },
         },
         wait_events: EventSink::default(),
+        announcements: EventSink::default(),
     });
     EvictionLayer::new(evictor, runtime.clone(), clock)
 }

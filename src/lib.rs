@@ -9,6 +9,7 @@
 pub mod app;
 pub mod cli;
 pub mod demo;
+mod policy_in_force;
 
 pub use fairgate_config as config;
 

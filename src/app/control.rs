@@ -81,6 +81,7 @@ impl ControlTasks {
         if let Some(hosting) = &self.hosting {
             hosting.serve_on_main_port(&view);
         }
+        let applier = self.applier(&control);
         let admin = self.start_admin_ports(gateway, view)?;
         let upstream = self.config.upstream.url.authority();
         tracing::info!(
@@ -101,16 +102,6 @@ impl ControlTasks {
         if let Some(disruption) = self.disruption {
             disruption.start(&self.telemetry, gateway);
         }
-        let applier = Applier::new(
-            &self.policies,
-            Arc::clone(&self.flow_control),
-            self.clock.clone(),
-            Arc::clone(&self.telemetry),
-            self.hosting,
-            self.policies
-                .state
-                .keeper(PolicyArea::FlowControl, &control),
-        );
         let nudge = self
             .policies
             .source
@@ -132,6 +123,21 @@ impl ControlTasks {
         };
         tasks::spawn(&control, reload.run(hangup));
         Ok(admin)
+    }
+
+    /// What applies policies, and shows the one in force.
+    fn applier(&self, control: &Handle) -> Applier {
+        let applier = Applier::new(
+            &self.policies,
+            Arc::clone(&self.flow_control),
+            self.clock.clone(),
+            Arc::clone(&self.telemetry),
+            self.hosting.clone(),
+            self.policies.state.keeper(PolicyArea::FlowControl, control),
+        );
+        let following = self.policies.following.clone();
+        applier.report_in_force(following);
+        applier
     }
 
     /// The health checks of the gateway and of its policies, whose metrics are registered.

@@ -28,6 +28,7 @@ mod last_good;
 mod namespaces;
 mod object_counts;
 mod policies;
+mod policy_report;
 mod policy_sync;
 mod reload;
 mod renewals;
@@ -210,7 +211,7 @@ where
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
     let app = app_settings(&config, access.serve);
     let mut gateway = Gateway::start(app, runtimes, build_stack(parts, layer))?;
-    evictions::end_waits_with(evictor.clone(), &gateway);
+    evictions::attach(evictor.as_ref(), &gateway, &telemetry);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
     let credential = &upstream.credential;
     let renewals = Renewals::new(&config, shown, upstream.tls, credential, &telemetry, &clock);

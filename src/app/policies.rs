@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use super::{
     hosted_api::HostedApi,
     last_good::{PolicyKeeper, StateDirectory, name_of_directory},
+    policy_report::{self, ReportedOrigin},
     policy_sync::PolicySync,
     settings,
     source_status::SourceStatus,
@@ -22,6 +23,7 @@ use fairgate_core::{
     },
     finding::Finding,
     sync::{Mutex, lock},
+    time::Time,
 };
 use fairgate_observe::{GatewayMetrics, Telemetry};
 use fairgate_proxy::fairness::FlowControl;
@@ -140,6 +142,8 @@ impl Policies {
             bootstrap: config.flow_control.bootstrap,
             whole,
             documents: documents.map(Arc::new),
+            source: policy_report::source_in_words(config),
+            in_force_since: clock.now(),
         };
         let mut policies = Self {
             source,
@@ -284,6 +288,10 @@ pub(super) struct Compiling {
     whole: bool,
     /// Shared, because a failed change keeps them.
     pub(super) documents: Option<Arc<DocumentSet>>,
+    /// Where they come from, in words; `None` if the built-in objects are all there is.
+    pub(super) source: Option<String>,
+    /// Since when the policy compiled from this is in force.
+    pub(super) in_force_since: Time,
 }
 
 impl Compiling {
@@ -367,6 +375,32 @@ impl Applier {
         &self.sync
     }
 
+    /// Shows operators the policy in force.
+    pub(super) fn report_in_force(&self, following: Option<SourceStatus>) {
+        let (flow_control, compiling) =
+            (Arc::clone(&self.flow_control), Arc::clone(&self.compiling));
+        let (sync, clock) = (Arc::clone(&self.sync), self.clock.clone());
+        let report = move || {
+            let following = following.as_ref().and_then(SourceStatus::problem);
+            let problem = sync.problem().or(following);
+            // A policy is compiled and applied under this lock, so that objects and revision are of the same one.
+            let compiling = lock(&compiling);
+            let set = compiling.documents.as_ref();
+            let origin = ReportedOrigin {
+                source: compiling.source.clone(),
+                revision: set.map(|set| set.revision.0.clone()),
+                age: clock.now().since(compiling.in_force_since),
+                problem,
+            };
+            let view = flow_control.dispatcher().view();
+            drop(compiling);
+            policy_report::to_json(view.policy(), origin)
+        };
+        let provided = &self.telemetry.provided_dumps().policy;
+        // Called once.
+        let _ = provided.set(Box::new(report));
+    }
+
     /// Whether sets are kept for the next start.
     pub(super) fn keeps(&self) -> bool {
         self.keeper.is_some()
@@ -402,8 +436,9 @@ impl Applier {
                 policy, findings, ..
             }) => {
                 log_changes(&compiling, &changed);
-                *compiling = changed;
                 let now = self.clock.now();
+                changed.in_force_since = now;
+                *compiling = changed;
                 self.flow_control.apply(now, Arc::new(policy));
                 self.telemetry.metrics().policy_applied(now, findings.len());
                 (true, findings)
@@ -512,6 +547,8 @@ mod tests {
                 findings: Vec::new(),
                 originals: None,
             })),
+            source: None,
+            in_force_since: Time::ZERO,
         };
         let policy = compiling.compile(None).unwrap().policy;
         policy

@@ -8,7 +8,7 @@ use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 use super::{
     last_good::name_of_directory,
     policies::{Applier, ConfiguredSource, follow},
-    settings,
+    policy_report, settings,
 };
 use fairgate_base::tasks;
 use fairgate_config::{Config, GatewayMode};
@@ -114,6 +114,7 @@ impl Reload {
             compiling.settings = policy;
             if moved {
                 compiling.documents = documents;
+                compiling.source = policy_report::source_in_words(&new);
             }
         });
         self.applier.sync().reloaded(applied, &findings);

@@ -1,13 +1,18 @@
 //! `fairgate check`: reports all errors of a configuration and its policies, and the resulting limits.
 
 use std::{
-    io::{self, Write},
+    io::{self, Read, Write},
     path::PathBuf,
 };
 
 use serde::Serialize;
 
-use super::{PolicyArgs, budgets, policy::LoadedPolicy, table};
+use super::{
+    budgets,
+    in_force::NotRead,
+    policy::{LoadedPolicy, PolicyArgs, PolicyOrigin},
+    table,
+};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{
@@ -27,7 +32,7 @@ use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat, review, 
 /// mistakes: an unreachable FlowSchema, a missing priority level, a priority level with fewer seats than
 /// its largest request takes, a certificate that has expired. With --budgets it reviews disruption budgets, with --admission admission
 /// policies, too. If the configuration is
-/// usable, it also shows the limits of each priority level in seats.
+/// usable, it also says which policy it read, and shows the limits of each priority level in seats.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,6 +40,8 @@ Examples:
   fairgate check --config fairgate.yaml --policies policies/
   kubectl get flowschemas,prioritylevelconfigurations -o yaml |
       fairgate check --policies -
+  fairgate check --server http://127.0.0.1:9080
+  fairgate check --kubeconfig ~/.kube/config --context production
   kubectl get poddisruptionbudgets,pods -A -o yaml |
       fairgate check --budgets -
   fairgate check --admission policies/
@@ -79,9 +86,11 @@ struct CheckReport {
     /// Whether there are no errors: a gateway would start with it.
     ok: bool,
     findings: Vec<Finding>,
+    /// Which policy was read; `None` if none was, or if its objects are invalid.
+    policy: Option<PolicyOrigin>,
     /// What the operator may want to know, and is no problem of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    hints: Vec<&'static str>,
+    hints: Vec<String>,
     /// Files of the given directories that describe no object, and are not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     skipped: Vec<PathBuf>,
@@ -139,48 +148,7 @@ pub(super) fn run(
         return Ok(CommandOutcome::Unusable);
     }
     let loaded = LoadedPolicy::read(args.config.as_deref(), &args.policies, streams.input);
-    let is_about_others = args.budgets.is_some() || !args.admission.is_empty();
-    let is_about_others =
-        is_about_others && args.config.is_none() && args.policies.policies.is_none();
-    let policy = loaded.policy.as_ref().filter(|_| !is_about_others);
-    let admission = match args.admission.as_slice() {
-        [] => loaded.config.admission.files.clone(),
-        given => given.to_vec(),
-    };
-    let mut report = CheckReport {
-        ok: true,
-        hints: Vec::new(),
-        skipped: Vec::new(),
-        total_seats: loaded.config.flow_control.total_seats,
-        levels: policy.map(level_summaries).unwrap_or_default(),
-        tenant_weight: policy.and_then(tenant_weight),
-        tenants: policy.map(named_tenants).unwrap_or_default(),
-        findings: if is_about_others {
-            // They would be about the built-in objects, which the operator has not written.
-            Vec::new()
-        } else {
-            let now = Clock::system().unix_seconds();
-            let refused = loaded.config.refused_certificates(now);
-            loaded.findings.into_iter().chain(refused).collect()
-        },
-    };
-    if loaded.config.has_policies_to_keep() && loaded.config.state_directory.is_none() {
-        report.hints.push(NO_STATE);
-    }
-    for path in &admission {
-        let skipped = fairgate_manifest::kustomize_files(path).unwrap_or_default();
-        report.skipped.extend(skipped);
-    }
-    if !admission.is_empty() {
-        let fidelity = loaded.config.admission.fidelity;
-        let found = review(&admission, streams.input, fidelity);
-        report.findings.extend(found);
-    }
-    if let Some(from) = &args.budgets {
-        let found = budgets::review(from, streams.input);
-        report.findings.extend(found);
-    }
-    report.ok = !report.findings.iter().any(Finding::is_error);
+    let report = CheckReport::of(loaded, args, streams.input);
     match args.output {
         OutputFormat::Json => {
             serde_json::to_writer_pretty(&mut streams.out, &report)?;
@@ -196,6 +164,64 @@ pub(super) fn run(
 }
 
 impl CheckReport {
+    /// Checks all that `args` name. `loaded` is what they name as policy.
+    fn of(loaded: LoadedPolicy, args: &CheckArgs, input: &mut dyn Read) -> Self {
+        let is_about_others = args.budgets.is_some() || !args.admission.is_empty();
+        let is_about_others = is_about_others && args.config.is_none() && !args.policies.is_given();
+        let policy = loaded.policy.as_ref().filter(|_| !is_about_others);
+        let admission = match args.admission.as_slice() {
+            [] => loaded.config.admission.files.clone(),
+            given => given.to_vec(),
+        };
+        let mut report = Self {
+            ok: true,
+            hints: Vec::new(),
+            policy: loaded.origin.filter(|_| policy.is_some()),
+            skipped: Vec::new(),
+            total_seats: policy.map_or(loaded.config.flow_control.total_seats, |policy| {
+                policy.settings().total_seats
+            }),
+            levels: policy.map(level_summaries).unwrap_or_default(),
+            tenant_weight: policy.and_then(tenant_weight),
+            tenants: policy.map(named_tenants).unwrap_or_default(),
+            findings: if is_about_others {
+                // They would be about the built-in objects, which the operator has not written.
+                Vec::new()
+            } else {
+                let now = Clock::system().unix_seconds();
+                let refused = loaded.config.refused_certificates(now);
+                loaded.findings.into_iter().chain(refused).collect()
+            },
+        };
+        if loaded.config.has_policies_to_keep() && loaded.config.state_directory.is_none() {
+            report.hints.push(NO_STATE.to_owned());
+        }
+        let not_checked = loaded.not_read.as_ref().map(|why| {
+            let NotRead {
+                from,
+                message,
+                remedy,
+            } = why;
+            format!("{from}: {message}; the policy was not checked: {remedy}")
+        });
+        report.hints.extend(not_checked);
+        for path in &admission {
+            let skipped = fairgate_manifest::kustomize_files(path).unwrap_or_default();
+            report.skipped.extend(skipped);
+        }
+        if !admission.is_empty() {
+            let fidelity = loaded.config.admission.fidelity;
+            let found = review(&admission, input, fidelity);
+            report.findings.extend(found);
+        }
+        if let Some(from) = &args.budgets {
+            let found = budgets::review(from, input);
+            report.findings.extend(found);
+        }
+        report.ok = !report.findings.iter().any(Finding::is_error);
+        report
+    }
+
     fn write(&self, streams: &mut CommandStreams<'_>) -> io::Result<()> {
         for path in &self.skipped {
             writeln!(
@@ -222,6 +248,9 @@ impl CheckReport {
         // The limits of an unusable configuration would be computed from defaults, not from its values.
         if !self.ok || self.levels.is_empty() {
             return Ok(());
+        }
+        if let Some(policy) = &self.policy {
+            writeln!(streams.out, "Policy: {}\n", policy.sentence())?;
         }
         let seats = self.total_seats;
         writeln!(

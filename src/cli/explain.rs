@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{PolicyArgs, policy::LoadedPolicy};
+use super::policy::{LoadedPolicy, PolicyArgs, PolicyOrigin};
 use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Seats, Work,
@@ -32,7 +32,7 @@ const METHODS: [&str; 9] = [
 /// Explain how a request would be classified: its attributes, the FlowSchema that matches, and why no
 /// earlier one does.
 ///
-/// Contacts no server. Only the given groups are used: an authenticated user's request is in
+/// Says by which policy, and contacts no server unless --server or --kubeconfig names one. Only the given groups are used: an authenticated user's request is in
 /// system:authenticated, too, and a service account's in system:serviceaccounts and
 /// system:serviceaccounts:NAMESPACE.
 #[derive(Debug, clap::Args)]
@@ -43,6 +43,8 @@ Examples:
   fairgate explain --config fairgate.yaml --output json \\
       --as system:kube-scheduler --as-group system:authenticated \\
       GET '/api/v1/pods?watch=true&resourceVersion=0'
+  fairgate explain --server http://127.0.0.1:9080 --as alice GET /api/v1/pods
+  fairgate explain --kubeconfig ~/.kube/config --as alice GET /api/v1/pods
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.")]
 pub(super) struct ExplainArgs {
@@ -80,6 +82,8 @@ fn target(text: &str) -> Result<String, String> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explanation {
+    /// By which policy.
+    policy: PolicyOrigin,
     request_info: RequestInfoOutput,
     long_running: bool,
     /// Whether it bypasses flow control, so that the rest is hypothetical.
@@ -177,7 +181,13 @@ pub(super) fn run(
     for finding in loaded.findings.iter().filter(|f| f.is_error()) {
         writeln!(streams.err, "{finding}")?;
     }
-    let (true, Some(policy)) = (loaded.has_intended_policy(), &loaded.policy) else {
+    if let Some(why) = &loaded.not_read {
+        writeln!(streams.err, "{}", why.clone().into_finding())?;
+        return Ok(CommandOutcome::Failure);
+    }
+    let (true, Some(policy), Some(origin)) =
+        (loaded.has_intended_policy(), &loaded.policy, &loaded.origin)
+    else {
         writeln!(
             streams.err,
             "fairgate: the policy cannot be used; correct the errors above"
@@ -195,7 +205,9 @@ pub(super) fn run(
         }
     };
     let user = Arc::new(User::new(&args.user, &args.groups));
-    let explanation = explain(policy, &RequestDigest { info, user }, &loaded);
+    let has_hash_key = loaded.config.flow_control.hash_key.is_some();
+    let digest = RequestDigest { info, user };
+    let explanation = explain((policy, origin), &digest, has_hash_key);
     match args.output {
         OutputFormat::Json => {
             serde_json::to_writer_pretty(&mut streams.out, &explanation)?;
@@ -206,7 +218,11 @@ pub(super) fn run(
     Ok(CommandOutcome::Success)
 }
 
-fn explain(policy: &Policy, digest: &RequestDigest, loaded: &LoadedPolicy) -> Explanation {
+fn explain(
+    (policy, origin): (&Policy, &PolicyOrigin),
+    digest: &RequestDigest,
+    has_hash_key: bool,
+) -> Explanation {
     let info = &digest.info;
     let flow = policy.classify(digest);
     let (schema, level) = (policy.schema(flow.schema), policy.level(flow.level));
@@ -217,6 +233,7 @@ fn explain(policy: &Policy, digest: &RequestDigest, loaded: &LoadedPolicy) -> Ex
     let (work, unknowns) = estimate(policy, info, cap);
     let hand = hand(level, flow);
     Explanation {
+        policy: origin.clone(),
         request_info: RequestInfoOutput::of(info),
         long_running: info.is_long_running(),
         bypasses: info.is_long_running() && !info.is_watch(),
@@ -231,7 +248,7 @@ fn explain(policy: &Policy, digest: &RequestDigest, loaded: &LoadedPolicy) -> Ex
         response: response(level),
         distinguisher: distinguisher(schema.distinguisher, level, digest),
         tenant: TenantOutput::of(policy, digest, flow),
-        hand_is_illustrative: !hand.is_empty() && loaded.config.flow_control.hash_key.is_none(),
+        hand_is_illustrative: !hand.is_empty() && !has_hash_key,
         hand,
         work,
         work_depends_on: unknowns,
@@ -423,6 +440,7 @@ impl Explanation {
         };
         let (schema, precedence) = (&self.flow_schema, self.matching_precedence);
         for (head, text) in [
+            ("Policy", self.policy.sentence()),
             ("Request", format!("{} {}", args.method, args.target)),
             ("User", format!("{}, {groups}", args.user)),
             ("Read as", self.request_info.sentence()),

@@ -10,13 +10,13 @@ mod budgets;
 mod check;
 mod demo;
 mod explain;
+mod in_force;
 mod policy;
 mod serve;
 mod table;
 
 use std::{
     io::{self, Write as _},
-    path::PathBuf,
     process::ExitCode,
 };
 
@@ -55,17 +55,6 @@ enum Command {
     Explain(explain::ExplainArgs),
     Demo(demo::DemoArgs),
     Policy(PolicyCommand),
-}
-
-/// Overrides where policy objects are read from.
-#[derive(Clone, Debug, clap::Args)]
-struct PolicyArgs {
-    /// Read policy objects from a file, from the files in a directory, or from standard input with `-`.
-    ///
-    /// YAML or JSON as kubectl prints it, lists included. The default is flowControl.policies.directory
-    /// of the configuration.
-    #[arg(long, value_name = "FILE|DIR|-")]
-    policies: Option<PathBuf>,
 }
 
 /// Runs the command of this process's arguments.

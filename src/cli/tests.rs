@@ -2,7 +2,10 @@
 
 mod budgets;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::CommandFactory as _;
 use serde_json::{Value, json};

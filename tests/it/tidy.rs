@@ -48,7 +48,10 @@ const BEHIND: &[(&str, &[&str])] = &[
             "crates/upstream/src/watch_error.rs",
             "src/app/followed_namespaces.rs",
             "crates/sources/src/kube/known_objects.rs",
+            "crates/sources/src/kube/listing.rs",
             "crates/sources/src/kube/mod.rs",
+            "src/cli/in_force/cluster.rs",
+            "src/cli/in_force/kubeconfig.rs",
         ],
     ),
 ];

@@ -54,14 +54,16 @@ impl Evaluation {
         if self.plan.facts.verb == WriteVerb::Connect {
             return None;
         }
-        if denied.is_some() && self.plan.fidelity == Fidelity::DryRun {
-            // The server has said nothing of it.
-            return None;
-        }
         let about_request = |response| EarlierError {
             response,
             is_about_request: true,
         };
+        if denied.is_some() && self.plan.fidelity == Fidelity::DryRun {
+            // The server has said nothing of it, but was not asked in the client's format.
+            let output = posted::check_output(&ApiRequest::of(call), self.is_custom().await);
+            let response = |error| ApiResponse::error(&error, self.output);
+            return output.err().map(response).map(about_request);
+        }
         if self.is_unserved().await {
             return Some(about_request(self.unserved()));
         }
@@ -209,7 +211,8 @@ impl Evaluation {
             && let Err(error) = objects::body_format(&self.content_type)
         {
             let request = ApiRequest::of(call);
-            return Some(posted::output(&request).err().unwrap_or(error));
+            let output = posted::check_output(&request, is_custom);
+            return Some(output.err().unwrap_or(error));
         }
         posted::check_write(&ApiRequest::of(call), write, is_custom).err()
     }

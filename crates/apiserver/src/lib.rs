@@ -65,6 +65,8 @@ mod stored;
 mod upstream_body;
 mod watch_stream;
 
+pub use fairgate_admission::warning_headers;
+
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};
 pub use admission::{GatewayAdmission, HostedAdmission, KnownAnswers, PolicySetSource};
 pub use content_type::{

@@ -400,6 +400,8 @@ pub struct EvictionWaitConfig {
     pub users: Vec<String>,
     /// Groups whose members' evictions wait.
     pub groups: Vec<String>,
+    /// Users whose evictions never wait.
+    pub exempt_users: Vec<String>,
     /// The maximum number of evictions that wait for one budget.
     pub per_budget: u32,
     /// The maximum number of evictions that wait in total.

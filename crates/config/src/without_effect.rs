@@ -161,7 +161,11 @@ const CONDITIONAL: &[ConditionalKeys] = &[
         remedy: "set eviction.controller to on",
     },
     ConditionalKeys {
-        keys: &["eviction.wait.perBudget", "eviction.wait.total"],
+        keys: &[
+            "eviction.wait.exemptUsers",
+            "eviction.wait.perBudget",
+            "eviction.wait.total",
+        ],
         decided_by: &["eviction.wait.limit"],
         have_effect: |config| !config.eviction.wait.limit.is_zero(),
         why: "no evictions wait: eviction.wait.limit is 0",

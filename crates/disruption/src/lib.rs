@@ -30,5 +30,6 @@ mod status;
 mod watches;
 
 pub use budget_feed::{BudgetEvent, BudgetEvents, BudgetFeed, StatusWriteFuture};
+pub use recorder::{EventRecorder, Occurrence};
 pub use runner::{DisruptionRunner, RunnerSettings};
 pub use status::ControllerStatus;

@@ -2,11 +2,12 @@
 //!
 //! Not here: which events are recorded, and which are counted or combined (`event_correlator`).
 
-use fairgate_base::{clock::Clock, log_limit::LogLimit};
+use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
 use fairgate_eviction::controller::{
     ObjectKey,
     events::{DisruptionEvent, EVENT_SOURCE},
 };
+use fairgate_upstream::client::ApiClient;
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,12 +22,14 @@ use crate::{
 const MAX_WAITING: usize = 1000;
 
 /// An event, with the namespace and name of the object that it is about.
-pub(crate) type Occurrence = (ObjectKey, DisruptionEvent);
+pub type Occurrence = (ObjectKey, DisruptionEvent);
 
 /// Writes events.
 #[derive(Debug)]
 pub(crate) struct Recorder<'c> {
     calls: &'c Calls,
+    /// The component that reports the events.
+    source: &'static str,
     clock: Clock,
     waiting: mpsc::Receiver<Occurrence>,
     correlator: EventCorrelator,
@@ -37,14 +40,23 @@ impl<'c> Recorder<'c> {
     /// A recorder, and the sender of events to it.
     pub(crate) fn new(calls: &'c Calls, clock: &Clock) -> (Self, mpsc::Sender<Occurrence>) {
         let (sender, waiting) = mpsc::channel(MAX_WAITING);
-        let recorder = Self {
+        (Self::of(calls, EVENT_SOURCE, clock, waiting), sender)
+    }
+
+    fn of(
+        calls: &'c Calls,
+        source: &'static str,
+        clock: &Clock,
+        waiting: mpsc::Receiver<Occurrence>,
+    ) -> Self {
+        Self {
             calls,
+            source,
             clock: clock.clone(),
             waiting,
             correlator: EventCorrelator::default(),
             failures: LogLimit::new(1),
-        };
-        (recorder, sender)
+        }
     }
 
     /// Writes events until all senders are dropped.
@@ -82,7 +94,7 @@ impl<'c> Recorder<'c> {
                 patched => return patched.map(|_| ()),
             }
         }
-        let object = object(key, event, record, date);
+        let object = object(self.source, key, event, record, date);
         let created = self
             .calls
             .call(Method::POST, &path(""), JSON, Some(&object))
@@ -91,7 +103,51 @@ impl<'c> Recorder<'c> {
     }
 }
 
+/// Records the events of another component than the controller, one after the other, with what limits and combines those of the
+/// controller.
+#[derive(Debug)]
+pub struct EventRecorder {
+    calls: Calls,
+    clock: Clock,
+    source: &'static str,
+    waiting: mpsc::Receiver<Occurrence>,
+}
+
+impl EventRecorder {
+    /// A recorder for the component `source`, and what takes its events: without delay, and while very many wait to be written,
+    /// not at all.
+    pub fn new(
+        client: ApiClient,
+        clock: &Clock,
+        source: &'static str,
+    ) -> (Self, EventSink<Occurrence>) {
+        let (sender, waiting) = mpsc::channel(MAX_WAITING);
+        let recorder = Self {
+            calls: Calls::new(client, clock.clone()),
+            clock: clock.clone(),
+            source,
+            waiting,
+        };
+        let sink = EventSink::new(move |event| {
+            let _ = sender.try_send(event);
+        });
+        (recorder, sink)
+    }
+
+    /// Writes events until all senders are dropped.
+    pub async fn run(self) {
+        let Self {
+            calls,
+            clock,
+            source,
+            waiting,
+        } = self;
+        Recorder::of(&calls, source, &clock, waiting).run().await;
+    }
+}
+
 fn object(
+    source: &str,
     key: &ObjectKey,
     event: &DisruptionEvent,
     record: &EventRecord,
@@ -109,8 +165,8 @@ fn object(
         "reason": event.reason,
         "message": record.message,
         "type": if event.is_warning { "Warning" } else { "Normal" },
-        "source": {"component": EVENT_SOURCE},
-        "reportingComponent": EVENT_SOURCE,
+        "source": {"component": source},
+        "reportingComponent": source,
         "reportingInstance": "",
         "firstTimestamp": seconds(record.first),
         "lastTimestamp": seconds(date),
@@ -153,6 +209,7 @@ mod tests {
             message: "text".to_owned(),
         };
         let object = object(
+            EVENT_SOURCE,
             &ObjectKey::new("ns", "foo"),
             &event("text"),
             &record,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use fairgate_core::finding::{Finding, Severity};
 
-use crate::{budget::DisruptionBudget, int_or_percent::IntOrPercent, pod::Pod};
+use crate::{
+    budget::DisruptionBudget, int_or_percent::IntOrPercent, never_allows::NeverAllows, pod::Pod,
+};
 use fairgate_objects::disruption_budget::validate_spec;
 
 /// The maximum number of names of pods in one finding.
@@ -89,21 +91,20 @@ fn review_bounds(source: &BudgetSource, findings: &mut Vec<Finding>) {
     let spec = &source.budget.spec;
     let no_eviction =
         "no ready pod can ever be evicted, so nodes with these pods cannot be drained";
-    let bounds = (spec.max_unavailable.clone(), spec.min_available.clone());
-    match bounds {
-        (Ok(Some(IntOrPercent::Int(0) | IntOrPercent::Percent(0))), _) => {
+    match NeverAllows::by_spec(spec) {
+        Some(NeverAllows::NoneUnavailable(_)) => {
             let message = format!("no pod may be unavailable: {no_eviction}");
             findings.push(source.warning("spec.maxUnavailable", message, LOWER));
         }
-        (Ok(None), Ok(Some(IntOrPercent::Percent(100)))) => {
+        Some(NeverAllows::AllAvailable(_)) => {
             let message = format!("all pods must be available: {no_eviction}");
             findings.push(source.warning("spec.minAvailable", message, LOWER));
         }
-        (Ok(None), Ok(None)) => {
+        Some(NeverAllows::NoBound) => {
             let message = format!("without minAvailable and maxUnavailable {no_eviction}");
             findings.push(source.warning("spec", message, "set minAvailable or maxUnavailable"));
         }
-        _ => {}
+        Some(NeverAllows::TooFewPods { .. }) | None => {}
     }
     if source.budget.object()["spec"]["selector"].is_null() {
         let message = "without a selector the budget covers no pod";

@@ -3,6 +3,8 @@
 //! Percentages are rounded up, for `minAvailable` and for `maxUnavailable` alike. For `maxUnavailable` this allows more
 //! disruptions: 1 % of three pods is one pod.
 
+use std::fmt;
+
 use serde_json::Value;
 
 /// A number of pods, or a percentage.
@@ -24,6 +26,16 @@ pub enum BoundError {
     /// The text before `%` is not an integer.
     #[error("invalid value for IntOrString: invalid value {0:?}")]
     NotANumber(String),
+}
+
+/// As in the spec: `5`, `5%`.
+impl fmt::Display for IntOrPercent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
 }
 
 impl IntOrPercent {

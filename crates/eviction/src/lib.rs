@@ -45,8 +45,8 @@
 //!
 //! A budget limits evictions only. It does not apply to failures of nodes, to rollouts, or to a plain DELETE.
 //!
-//! [`fairgate_objects::disruption_budget`] finds invalid budgets, and [`advice`] those that keep nodes from
-//! being drained.
+//! [`fairgate_objects::disruption_budget`] finds invalid budgets, [`advice`] those that keep nodes from being drained, and
+//! [`NeverAllows`] says for which of them an eviction waits in vain.
 //!
 //! # How this crate works
 //!
@@ -68,10 +68,12 @@ pub mod controller;
 pub mod int_or_percent;
 pub mod labels;
 mod mode;
+mod never_allows;
 pub mod pod;
 pub mod procedure;
 mod read;
 pub mod waiting;
 
 pub use mode::EvictionMode;
+pub use never_allows::NeverAllows;
 pub use read::MalformedObject;

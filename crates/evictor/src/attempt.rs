@@ -17,6 +17,8 @@ pub(crate) struct EvictionAttempt {
 #[derive(Clone, Debug)]
 pub(crate) struct BudgetRefusal {
     pub(crate) budget: BudgetName,
+    /// What the budget lacks, for the response and for operators.
+    pub(crate) cause: String,
     /// The body of the request, for the next attempt.
     pub(crate) body: Bytes,
 }

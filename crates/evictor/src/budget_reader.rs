@@ -40,26 +40,48 @@ impl Evictor {
             }
             let pause = (PERIOD / count).max(LEAST_PAUSE);
             for budget in &budgets {
-                if let Some(allowed) = self.allowed(budget).await {
-                    self.waits.observed(self.clock.now(), budget, allowed);
+                match self.read(budget).await {
+                    ReadBudget::Found(read) => {
+                        let allowed = read.allows();
+                        self.waits.observed(self.clock.now(), budget, allowed);
+                        if allowed == 0 {
+                            self.announce(budget, &read);
+                        }
+                    }
+                    // No eviction has to wait for it any more.
+                    ReadBudget::Gone => {
+                        self.waits.observed(self.clock.now(), budget, usize::MAX);
+                    }
+                    ReadBudget::Unknown => {}
                 }
                 tokio::time::sleep(pause).await;
             }
         }
     }
 
-    /// How many disruptions a budget allows; `None` if that is unknown.
-    async fn allowed(&self, budget: &BudgetName) -> Option<usize> {
+    async fn read(&self, budget: &BudgetName) -> ReadBudget {
         let name = budget.name.clone();
         let call = UpstreamCall::GetBudget { name };
         match self.call(&budget.namespace, &call).await.outcome {
             CallOutcome::Success(object) => {
-                let budget = DisruptionBudget::from_value(object).ok()?;
-                Some(budget.allows())
+                let read = DisruptionBudget::from_value(object);
+                read.map_or(ReadBudget::Unknown, |budget| {
+                    ReadBudget::Found(Box::new(budget))
+                })
             }
-            // If the budget no longer exists, no eviction has to wait for it.
-            CallOutcome::Failure { code: 404, .. } => Some(usize::MAX),
-            CallOutcome::Failure { .. } | CallOutcome::NotSent | CallOutcome::Unknown => None,
+            CallOutcome::Failure { code: 404, .. } => ReadBudget::Gone,
+            CallOutcome::Failure { .. } | CallOutcome::NotSent | CallOutcome::Unknown => {
+                ReadBudget::Unknown
+            }
         }
     }
+}
+
+/// A budget that evictions wait for.
+enum ReadBudget {
+    Found(Box<DisruptionBudget>),
+    /// It does not exist.
+    Gone,
+    /// It cannot be read.
+    Unknown,
 }

@@ -31,7 +31,8 @@ use fairgate_base::{clock::Clock, tasks};
 use fairgate_call::{Call, ClientBody, Refusal, Reply, RequestContext, RequestProgress};
 use fairgate_core::digest::User;
 use fairgate_eviction::procedure::{
-    precheck::is_certain, refusal::EvictionRefusal, request::EvictionRequest,
+    machine::EvictionResult, precheck::is_certain, refusal::EvictionRefusal,
+    request::EvictionRequest,
 };
 use fairgate_upstream::access_review::Attributes;
 
@@ -196,8 +197,12 @@ impl DataSide {
         if let Ok(ended) = waited {
             return ended.map(|end| {
                 let mut reply = reply(end.response, context.id);
-                if let Some((budget, body)) = end.refused_by.zip(body) {
-                    let refusal = BudgetRefusal { budget, body };
+                if let Some(((budget, cause), body)) = end.refused_by.zip(body) {
+                    let refusal = BudgetRefusal {
+                        budget,
+                        cause,
+                        body,
+                    };
                     reply.extensions_mut().insert(refusal);
                 }
                 reply
@@ -290,14 +295,31 @@ impl PreparedEviction {
         let dry_run = self.eviction.is_dry_run();
         let attempt = self.attempt.map(|(attempt, _)| attempt);
         let may_wait = attempt.is_some();
+        let has_waited = attempt
+            .as_ref()
+            .is_some_and(|attempt| attempt.place.is_some());
         let Some(finished) = evictor.run(self.eviction, link, attempt).await else {
             evictor.count(EvictionOutcome::Abandoned);
             return timed_out(self.output);
         };
         let mut end = EvictionEnd::of(&finished.result, finished.has_changed, self.output);
         end.response = end.response.warn(&self.warnings);
-        if may_wait && end.outcome == EvictionOutcome::Refused {
-            end.refused_by = finished.budget;
+        let refusal = match &finished.result {
+            EvictionResult::Refused(refusal) if may_wait => Some(refusal),
+            _ => None,
+        };
+        // One that waits already has seen another number of pods. It may be back in a moment.
+        let in_vain = refusal
+            .and_then(EvictionRefusal::never)
+            .filter(|never| never.is_by_spec() || !has_waited);
+        if let Some(never) = in_vain {
+            end = end.waits_in_vain(never);
+        }
+        if let Some(refusal) = refusal
+            && end.outcome == EvictionOutcome::Refused
+            && in_vain.is_none()
+        {
+            end.refused_by = finished.budget.map(|budget| (budget, refusal.cause()));
             return end;
         }
         evictor.count(end.outcome);

@@ -9,7 +9,12 @@ use fairgate_core::{
     random::Random,
     sync::{Mutex, lock},
 };
-use fairgate_eviction::{EvictionMode, procedure::server_clock::ServerClock, waiting::BudgetName};
+use fairgate_eviction::{
+    EvictionMode,
+    controller::{ObjectKey, events::DisruptionEvent},
+    procedure::server_clock::ServerClock,
+    waiting::BudgetName,
+};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 use tokio::sync::Semaphore;
 use tracing::Level;
@@ -28,6 +33,8 @@ use crate::{
 const MAX_WITHOUT_CLIENT: usize = 1024;
 /// The longest part of a user's name that is logged, in bytes.
 const MAX_SHOWN: usize = 256;
+/// How many budgets are announced in 10 s. Each costs the upstream a write.
+const ANNOUNCEMENTS: u32 = 50;
 /// The log target of evictions that the gateway carries out.
 const LOG: &str = "fairgate::evictions";
 /// The maximum number of large bodies that are decoded at a time.
@@ -53,6 +60,8 @@ pub struct EvictorSettings {
     pub wait: EvictionWaitRules,
     /// Receives the end of each eviction that has waited.
     pub wait_events: EventSink<EvictionWaitEvent>,
+    /// Receives that evictions begin to wait for a budget, to be recorded as an event on it: at most 50 in 10 s.
+    pub announcements: EventSink<(ObjectKey, DisruptionEvent)>,
 }
 
 /// Carries out or checks evictions, for all data cores.
@@ -73,6 +82,9 @@ pub struct Evictor {
     pub(crate) wait: EvictionWaitRules,
     pub(crate) waits: Arc<BudgetWaits>,
     wait_lines: LogLimit,
+    /// Bounds the announcements of all budgets together.
+    pub(crate) announced: LogLimit,
+    pub(crate) announcements: EventSink<(ObjectKey, DisruptionEvent)>,
     events: EventSink<EvictionEvent>,
     wait_events: EventSink<EvictionWaitEvent>,
 }
@@ -98,6 +110,8 @@ impl Evictor {
             waits: BudgetWaits::new(settings.wait.places),
             wait: settings.wait,
             wait_lines: LogLimit::new(10),
+            announced: LogLimit::new(ANNOUNCEMENTS),
+            announcements: settings.announcements,
             events: settings.events,
             wait_events: settings.wait_events,
         })

@@ -42,6 +42,7 @@ mod upstream_response;
 mod wait_layer;
 mod wait_rules;
 mod waits;
+mod waits_report;
 
 pub use budget_api::{BudgetApi, CallFuture};
 pub use events::{EvictionEvent, EvictionOutcome, EvictionWaitEvent};
@@ -51,3 +52,4 @@ pub use layer::{EvictionLayer, EvictionService};
 pub use upstream_response::UpstreamResponse;
 pub use wait_layer::{EvictionWaitLayer, EvictionWaitService};
 pub use wait_rules::EvictionWaitRules;
+pub use waits::WaitingEviction;

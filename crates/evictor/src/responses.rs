@@ -8,6 +8,7 @@ use crate::{body::BodyRefusal, events::EvictionOutcome, upstream_response::Upstr
 use fairgate_apiserver::{ApiBody, ApiResponse, Output, StatusError};
 use fairgate_call::{Reply, ReplyBody, refusal_reply::REASON_HEADER};
 use fairgate_eviction::{
+    NeverAllows,
     procedure::{
         machine::EvictionResult,
         refusal::{EvictionRefusal, EvictionStatus},
@@ -24,8 +25,8 @@ pub(crate) struct EvictionEnd {
     /// The reason in one word, for the log; empty if the pod is evicted.
     pub(crate) reason: &'static str,
     pub(crate) response: ApiResponse,
-    /// The budget that has refused the eviction, which may be tried again.
-    pub(crate) refused_by: Option<BudgetName>,
+    /// The budget that has refused the eviction, which may be tried again, and what it lacks.
+    pub(crate) refused_by: Option<(BudgetName, String)>,
 }
 
 impl EvictionEnd {
@@ -78,6 +79,16 @@ impl EvictionEnd {
             response: written(&status, reason, output),
             refused_by: None,
         }
+    }
+
+    /// A refusal of an eviction that does not wait, although it may, since it would wait in vain. The body stays that of the API
+    /// server, so a header says why.
+    pub(crate) fn waits_in_vain(mut self, never: NeverAllows) -> Self {
+        let text = format!(
+            "waiting is useless: this pod's disruption budget never allows its eviction: {never}"
+        );
+        self.response = self.response.warn(&[text]);
+        self
     }
 
     /// The refusal of a body.
@@ -165,6 +176,9 @@ pub(crate) fn reply(response: ApiResponse, id: u128) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use fairgate_eviction::int_or_percent::IntOrPercent;
+    use http::header::WARNING;
+
     use super::*;
 
     fn text(response: &ApiResponse) -> String {
@@ -207,10 +221,37 @@ mod tests {
             end.response.headers.get(RETRY_AFTER).cloned()
         };
         let cause = "The disruption budget foo needs 2 healthy pods and has 2 currently".to_owned();
-        assert_eq!(of(&EvictionRefusal::BudgetExhausted { cause }), None);
+        let never = None;
+        assert_eq!(of(&EvictionRefusal::BudgetExhausted { cause, never }), None);
         let budget = "foo".to_owned();
         let processed = EvictionRefusal::BudgetNotProcessed { budget };
         assert_eq!(of(&processed), Some(HeaderValue::from_static("10")));
+    }
+
+    #[test]
+    fn a_header_says_that_waiting_for_a_budget_is_useless() {
+        let cause = "The disruption budget foo needs 2 healthy pods and has 2 currently".to_owned();
+        let of = |never| {
+            let cause = cause.clone();
+            EvictionEnd::refused(
+                &EvictionRefusal::BudgetExhausted { cause, never },
+                Output::JSON,
+            )
+        };
+        let none = NeverAllows::NoneUnavailable(IntOrPercent::Percent(0));
+        let (usual, never) = (of(None), of(Some(none)));
+        assert!(!usual.response.headers.contains_key(WARNING));
+        assert!(
+            !never.response.headers.contains_key(WARNING),
+            "it may not wait"
+        );
+        let never = never.waits_in_vain(none);
+        assert_eq!(
+            never.response.headers[WARNING],
+            "299 - \"waiting is useless: this pod's disruption budget never allows its eviction: spec.maxUnavailable is 0%; raise it\""
+        );
+        assert_eq!(text(&never.response), text(&usual.response));
+        assert_eq!(never.outcome, usual.outcome);
     }
 
     #[test]

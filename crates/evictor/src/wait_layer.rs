@@ -18,7 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, request::Parts, response};
+use http::{HeaderMap, HeaderValue, Request, Response, header::WARNING, request::Parts, response};
 use http_body_util::BodyExt as _;
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
@@ -29,8 +29,9 @@ use crate::{
     events::EvictionOutcome,
     layer::EvictionLayer,
     path::PathMatch,
-    waits::HeldPlace,
+    waits::{EvictionWait, HeldPlace},
 };
+use fairgate_apiserver::warning_headers;
 use fairgate_base::tasks;
 use fairgate_call::{
     Call, ClientBody, Identity, Peer, Refusal, Reply, ReplyBody, RequestContext, RequestKind,
@@ -232,21 +233,24 @@ impl Wait {
             AttemptEnd::Final(result) => return result,
             AttemptEnd::Refused(refused) => refused,
         };
-        let budget = &refused.refusal.budget;
+        let started = self.shared.clock.now();
         let kept = size(&self.request.head.headers) + refused.refusal.body.len();
-        let place = (kept <= MAX_KEPT).then(|| self.join(budget));
+        let place = (kept <= MAX_KEPT).then(|| self.join(&refused.refusal, started));
         let Some(place) = place.flatten() else {
             self.shared.evictor.count(EvictionOutcome::Refused);
             return Ok(refused.into_reply());
         };
-        self.log_start(budget);
+        self.log_start(&refused.refusal.budget);
         let mut counted = CountedWait {
             shared: &self.shared,
-            started: self.shared.clock.now(),
+            started,
             is_attempting: false,
             outcome: None,
         };
-        let result = self.hold(place, refused, inner, &mut counted).await;
+        let mut result = self.hold(place, refused, inner, &mut counted).await;
+        if let Ok(reply) = &mut result {
+            self.warn(reply, started);
+        }
         counted.outcome = Some(match &result {
             Ok(reply) => EvictionOutcome::of_status(reply.status().as_u16()),
             Err(Refusal::ClientGone) => EvictionOutcome::Abandoned,
@@ -274,7 +278,7 @@ impl Wait {
             counted.is_attempting = false;
             // Flow control has refused the attempt, not the eviction.
             if let Err(Refusal::TooManyRequests(_)) = result {
-                place.refused();
+                place.refused(None);
                 continue;
             }
             match finished(result).await {
@@ -290,11 +294,11 @@ impl Wait {
                 AttemptEnd::Refused(again) => refused = again,
             }
             if refused.refusal.budget == *place.place().budget() {
-                place.refused();
+                place.refused(Some(&refused.refusal.cause));
             } else {
                 // The pod's labels or the budgets have changed.
                 drop(place);
-                match self.join(&refused.refusal.budget) {
+                match self.join(&refused.refusal, counted.started) {
                     Some(other) => place = other,
                     None => break,
                 }
@@ -327,10 +331,29 @@ impl Wait {
         }
     }
 
-    fn join(&self, budget: &BudgetName) -> Option<HeldPlace> {
+    /// Tells the client for how long its eviction has waited. No header can be sent while it waits.
+    fn warn(&self, reply: &mut Reply, started: Time) {
+        let waited = self.shared.clock.now().since(started).as_secs_f64();
+        let pod = &self.pod;
+        let text =
+            format!("the eviction of pod {pod} waited {waited:.1} s for its disruption budget");
+        for text in warning_headers([text.as_str()]) {
+            if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
+                reply.headers_mut().append(WARNING, value);
+            }
+        }
+    }
+
+    fn join(&self, refusal: &BudgetRefusal, since: Time) -> Option<HeldPlace> {
         let evictor = &self.shared.evictor;
-        let user = &self.request.digest.user.name;
-        let place = evictor.waits.join(budget, user, &self.pod)?;
+        let wait = EvictionWait {
+            user: self.request.digest.user.name.clone(),
+            pod: self.pod.clone(),
+            since,
+            until: self.until,
+            reason: refusal.cause.clone(),
+        };
+        let place = evictor.waits.join(&refusal.budget, wait)?;
         if evictor.waits.follow() {
             let reading = Arc::clone(evictor).read_budgets();
             tasks::spawn(&self.shared.control, reading);

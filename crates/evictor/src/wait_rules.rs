@@ -23,6 +23,8 @@ pub struct EvictionWaitRules {
     pub users: BTreeSet<String>,
     /// Groups whose members' evictions wait.
     pub groups: BTreeSet<String>,
+    /// Users whose evictions never wait.
+    pub exempt_users: BTreeSet<String>,
     /// The maximum number of evictions that wait at a time.
     pub places: WaitLimits,
 }
@@ -34,6 +36,7 @@ impl EvictionWaitRules {
             limit: Duration::ZERO,
             users: BTreeSet::new(),
             groups: BTreeSet::new(),
+            exempt_users: BTreeSet::new(),
             places: WaitLimits {
                 per_budget: 0,
                 total: 0,
@@ -64,8 +67,9 @@ impl EvictionWaitRules {
     }
 
     fn chooses(&self, user: &User) -> bool {
-        self.users.contains(&user.name)
-            || user.groups.iter().any(|group| self.groups.contains(group))
+        let is_in_group = || user.groups.iter().any(|group| self.groups.contains(group));
+        !self.exempt_users.contains(&user.name)
+            && (self.users.contains(&user.name) || is_in_group())
     }
 }
 
@@ -97,12 +101,14 @@ mod tests {
             limit: Duration::from_secs(60),
             users: ["alice".to_owned()].into(),
             groups: ["drainers".to_owned()].into(),
+            exempt_users: ["carol".to_owned()].into(),
             ..EvictionWaitRules::none()
         };
         assert!(rules.chooses(&user("alice", "devs")));
         assert!(rules.chooses(&user("bob", "drainers")));
         assert!(!rules.chooses(&user("bob", "alice")));
         assert!(!rules.chooses(&user("drainers", "devs")));
+        assert!(!rules.chooses(&user("carol", "drainers")));
     }
 
     #[test]

@@ -12,14 +12,14 @@ const MOST_CHARACTERS: usize = 1024;
 
 /// Rows of equally many cells.
 #[derive(Debug)]
-pub(super) struct AlignedTable {
+pub struct AlignedTable {
     width: usize,
     cells: Vec<String>,
 }
 
 impl AlignedTable {
     /// A table that has only its header.
-    pub(super) fn new(header: &[&str]) -> Self {
+    pub fn new(header: &[&str]) -> Self {
         Self {
             width: header.len(),
             cells: header.iter().map(|cell| (*cell).to_owned()).collect(),
@@ -27,7 +27,7 @@ impl AlignedTable {
     }
 
     /// Adds a row. Control characters are replaced, so that a cell cannot look like several.
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.cells.extend(cells.into_iter().map(|mut cell| {
             if let Some((end, _)) = cell.char_indices().nth(MOST_CHARACTERS) {
                 cell.truncate(end);
@@ -46,7 +46,7 @@ impl AlignedTable {
     }
 
     /// The table as text.
-    pub(super) fn to_text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut widths = vec![LEAST_WIDTH; self.width];
         for row in self.cells.chunks(self.width) {
             for (width, cell) in widths.iter_mut().zip(row) {

@@ -1,12 +1,17 @@
-//! The debug dumps: three with the columns of kube-apiserver's, and those of tenants ([`crate::tenant_dump`]), of users
-//! ([`crate::user_metrics`]) and of watches ([`crate::watch_counts`]).
+//! The debug dumps: three with the columns of kube-apiserver's, and those that it does not have: of tenants
+//! ([`crate::tenant_dump`]), of users ([`crate::user_metrics`]), of watches ([`crate::watch_counts`]), of the policy in force, and of
+//! evictions that wait ([`ProvidedDumps`]).
 //!
 //! Priority levels are copied one after the other, each under its lock; the text is made afterwards. Levels
 //! are in order of name, queues by index, waiting requests by position, executing ones by arrival.
 //!
 //! Not here: who can read them ([`crate::dumps_layer`], [`crate::admin`]).
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
@@ -53,6 +58,10 @@ pub(crate) enum Dump {
     SeatSeconds,
     /// One row for each user and resource of open watches.
     Watches,
+    /// The objects of the policy in force, in JSON. Not one of kube-apiserver's.
+    Policy,
+    /// One row for each eviction that waits for its budget. Not one of kube-apiserver's.
+    WaitingEvictions,
 }
 
 /// What dumps are made of.
@@ -64,6 +73,25 @@ pub(crate) struct DumpSources {
     pub(crate) refused_users: Arc<UserRegistry>,
     /// Seat-microseconds by user.
     pub(crate) seat_users: Arc<UserRegistry>,
+    pub(crate) provided: Arc<ProvidedDumps>,
+}
+
+/// Makes the text of a dump. Called on the blocking pool.
+pub type MakeDump = Box<dyn Fn() -> String + Send + Sync>;
+
+/// The dumps that other crates make. One that nobody has provided is empty.
+#[derive(Default)]
+pub struct ProvidedDumps {
+    /// That of the policy in force: JSON.
+    pub policy: OnceLock<MakeDump>,
+    /// That of evictions that wait: a table.
+    pub waiting_evictions: OnceLock<MakeDump>,
+}
+
+impl fmt::Debug for ProvidedDumps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProvidedDumps").finish_non_exhaustive()
+    }
 }
 
 impl Dump {
@@ -79,7 +107,17 @@ impl Dump {
             b"dump_refusals" => Some(Self::Refusals),
             b"dump_seat_seconds" => Some(Self::SeatSeconds),
             b"dump_watches" => Some(Self::Watches),
+            b"dump_policy" => Some(Self::Policy),
+            b"dump_waiting_evictions" => Some(Self::WaitingEvictions),
             _ => None,
+        }
+    }
+
+    /// The media type of its text.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Policy => "application/json",
+            _ => "text/plain; charset=utf-8",
         }
     }
 
@@ -95,6 +133,10 @@ impl Dump {
                 let table = spawn_blocking(move || WatchCounts::read(&of).table()).await;
                 table.unwrap_or_default()
             }
+            Self::Policy => make_provided(&sources.provided, |all| &all.policy).await,
+            Self::WaitingEvictions => {
+                make_provided(&sources.provided, |all| &all.waiting_evictions).await
+            }
             Self::PriorityLevels => priority_levels(flow_control, clock.now()),
             Self::Queues => queues(flow_control),
             Self::Tenants => tenant_dump::make(flow_control).await,
@@ -106,6 +148,20 @@ impl Dump {
             }
         }
     }
+}
+
+/// Makes a dump on the blocking pool, since it may take long.
+async fn make_provided(
+    provided: &Arc<ProvidedDumps>,
+    which: fn(&ProvidedDumps) -> &OnceLock<MakeDump>,
+) -> String {
+    let provided = Arc::clone(provided);
+    let make = move || {
+        which(&provided)
+            .get()
+            .map_or_else(String::new, |make| make())
+    };
+    tokio::task::spawn_blocking(make).await.unwrap_or_default()
 }
 
 /// Whether the query asks for details, by any value but an empty one.

@@ -20,6 +20,7 @@ use tower::{Layer, Service};
 
 use crate::{
     dumps::{Dump, PATH},
+    endpoints::TEXT,
     telemetry::Telemetry,
 };
 use fairgate_base::tasks;
@@ -104,7 +105,8 @@ impl DumpsLayer {
         }
         let Some(dump) = Dump::of(info.path(), call.request.uri().query()) else {
             let unknown = "404 page not found\n".into();
-            let reply = reply(StatusCode::NOT_FOUND, unknown, call.request.method(), None);
+            let method = call.request.method();
+            let reply = reply(StatusCode::NOT_FOUND, (TEXT, unknown), method, None);
             return Dumping::answered(Ok(reply));
         };
         let (made, text) = oneshot::channel();
@@ -115,6 +117,7 @@ impl DumpsLayer {
         });
         Dumping::Making {
             text,
+            content_type: dump.content_type(),
             method: call.request.method().clone(),
             share: Some(self.responses.share(user)),
         }
@@ -122,7 +125,12 @@ impl DumpsLayer {
 }
 
 /// The response to `HEAD` has the length of the text but no body. On HTTP/2 hyper would send one.
-fn reply(status: StatusCode, text: String, method: &Method, share: Option<ResponseShare>) -> Reply {
+fn reply(
+    status: StatusCode,
+    (content_type, text): (&'static str, String),
+    method: &Method,
+    share: Option<ResponseShare>,
+) -> Reply {
     let length = text.len();
     let body = match share {
         _ if *method == Method::HEAD => ReplyBody::empty(),
@@ -133,10 +141,7 @@ fn reply(status: StatusCode, text: String, method: &Method, share: Option<Respon
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
     headers.insert(CONTENT_LENGTH, length.into());
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     headers.insert(
         HeaderName::from_static("x-content-type-options"),
@@ -146,17 +151,26 @@ fn reply(status: StatusCode, text: String, method: &Method, share: Option<Respon
 }
 
 /// The response with a dump, or a refusal if there is no room in memory for it.
-fn charged(text: String, method: &Method, share: Option<ResponseShare>) -> Reply {
+fn charged(
+    (content_type, text): (&'static str, String),
+    method: &Method,
+    share: Option<ResponseShare>,
+) -> Reply {
     let mut share = share;
     let has_room = (share.as_mut()).is_none_or(|share| share.resize(text.len()));
     if *method == Method::HEAD || has_room {
-        return reply(StatusCode::OK, text, method, share);
+        return reply(StatusCode::OK, (content_type, text), method, share);
     }
     if let Some(share) = &share {
         share.count_refused();
     }
     let why = "the gateway holds too many bytes of responses that were not read yet\n";
-    reply(StatusCode::TOO_MANY_REQUESTS, why.into(), method, None)
+    reply(
+        StatusCode::TOO_MANY_REQUESTS,
+        (TEXT, why.into()),
+        method,
+        None,
+    )
 }
 
 pin_project! {
@@ -164,7 +178,12 @@ pin_project! {
     #[project = DumpingProjection]
     pub enum Dumping<F> {
         Passing { #[pin] future: F },
-        Making { text: oneshot::Receiver<String>, method: Method, share: Option<ResponseShare> },
+        Making {
+            text: oneshot::Receiver<String>,
+            content_type: &'static str,
+            method: Method,
+            share: Option<ResponseShare>,
+        },
         Answered { answer: Option<Box<Result<Reply, Refusal>>> },
     }
 }
@@ -188,13 +207,14 @@ where
             DumpingProjection::Passing { future } => future.poll(cx),
             DumpingProjection::Making {
                 text,
+                content_type,
                 method,
                 share,
             } => {
                 let text = ready!(Pin::new(text).poll(cx));
                 let share = share.take();
                 Poll::Ready(match text {
-                    Ok(text) => Ok(charged(text, method, share)),
+                    Ok(text) => Ok(charged((*content_type, text), method, share)),
                     Err(_) => Err(Refusal::Internal("the dump was not made".into())),
                 })
             }

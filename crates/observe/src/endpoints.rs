@@ -29,7 +29,9 @@ const INDEX: &str = "fairgate\n\n\
     /debug/api_priority_and_fairness/dump_tenants\n\
     /debug/api_priority_and_fairness/dump_refusals\n\
     /debug/api_priority_and_fairness/dump_seat_seconds\n\
-    /debug/api_priority_and_fairness/dump_watches\n";
+    /debug/api_priority_and_fairness/dump_watches\n\
+    /debug/api_priority_and_fairness/dump_policy\n\
+    /debug/api_priority_and_fairness/dump_waiting_evictions\n";
 
 /// The endpoints for operators.
 #[derive(Debug)]
@@ -80,7 +82,7 @@ impl OperatorEndpoints {
                 let _one = self.dumping.lock().await;
                 Some(response(
                     StatusCode::OK,
-                    TEXT,
+                    dump.content_type(),
                     self.telemetry.dump(dump).await,
                 ))
             }

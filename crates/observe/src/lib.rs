@@ -52,7 +52,9 @@ mod watch_counts;
 
 pub use admin::{AdminHosts, AdminServer};
 pub use admission_metrics::AdmissionMetrics;
+pub use aligned_table::AlignedTable;
 pub use checks::HealthChecks;
+pub use dumps::{MakeDump, ProvidedDumps};
 pub use dumps_layer::{Dumps, DumpsLayer};
 pub use endpoints::{EndpointResponse, OperatorEndpoints};
 pub use gateway_metrics::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure};

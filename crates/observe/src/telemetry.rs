@@ -10,7 +10,7 @@ use tokio::{
 use crate::{
     catalogue,
     cell_metrics::{self, CellSources},
-    dumps::{Dump, DumpSources},
+    dumps::{Dump, DumpSources, ProvidedDumps},
     exposition::Exposition,
     flow_metrics::{self, NamedFlow},
     flow_states::{self, LevelFlows},
@@ -48,6 +48,7 @@ pub struct Telemetry {
     sampler: Sampler,
     /// The maximum number of flows of each level, and of users, that have metrics of their own.
     top_flows: usize,
+    provided: Arc<ProvidedDumps>,
 }
 
 impl Telemetry {
@@ -80,12 +81,18 @@ impl Telemetry {
             flow_control,
             clock,
             top_flows,
+            provided: Arc::default(),
         })
     }
 
     /// The metrics that other modules record into.
     pub fn metrics(&self) -> &Arc<GatewayMetrics> {
         &self.metrics
+    }
+
+    /// The dumps that other crates make.
+    pub fn provided_dumps(&self) -> &ProvidedDumps {
+        &self.provided
     }
 
     #[cfg(test)]
@@ -188,6 +195,7 @@ impl Telemetry {
             clock: self.clock.clone(),
             refused_users: Arc::clone(&self.refused_users),
             seat_users: Arc::clone(&self.seat_users),
+            provided: Arc::clone(&self.provided),
         };
         dump.make(&sources).await
     }

@@ -19,7 +19,9 @@ use fairgate_objects::{
     kind::Kind,
     kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
 };
-use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch};
+use fairgate_store::{
+    ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch, local::StoreAtRest,
+};
 
 /// The kinds of policy objects.
 const KINDS: [&Kind; 2] = [&PRIORITY_LEVEL, &FLOW_SCHEMA];
@@ -142,20 +144,40 @@ impl StoreSource {
 
     /// All objects.
     fn set(&self) -> DocumentSet {
-        let mut set = DocumentSet {
-            revision: Revision(self.revision.to_string()),
-            documents: Vec::with_capacity(self.objects.len()),
-            findings: Vec::new(),
-            originals: None,
-        };
-        for object in self.objects.values() {
-            match object {
-                StoredDocument::Parsed(document) => set.documents.push(Arc::clone(document)),
-                StoredDocument::Unreadable(finding) => set.findings.push((**finding).clone()),
-            }
-        }
-        set
+        set_of(self.revision, self.objects.values())
     }
+}
+
+/// The policy objects of a store that was read while nobody had it open.
+pub fn set_at_rest(store: &StoreAtRest) -> DocumentSet {
+    let is_policy = |entry: &&Arc<StoreEntry>| {
+        let mut kinds = KINDS.into_iter();
+        kinds.any(|kind| entry.key.starts_with(&kind.key_prefix()))
+    };
+    let entries = store.entries.iter().filter(is_policy);
+    set_of(
+        store.revision,
+        entries
+            .map(|entry| document(entry))
+            .collect::<Vec<_>>()
+            .iter(),
+    )
+}
+
+fn set_of<'a>(revision: u64, objects: impl Iterator<Item = &'a StoredDocument>) -> DocumentSet {
+    let mut set = DocumentSet {
+        revision: Revision(revision.to_string()),
+        documents: Vec::new(),
+        findings: Vec::new(),
+        originals: None,
+    };
+    for object in objects {
+        match object {
+            StoredDocument::Parsed(document) => set.documents.push(Arc::clone(document)),
+            StoredDocument::Unreadable(finding) => set.findings.push((**finding).clone()),
+        }
+    }
+    set
 }
 
 impl StoredDocument {

@@ -248,7 +248,10 @@ impl Cluster {
     /// The number of requests that change something.
     pub fn writes(&self) -> usize {
         let writes = |what: &String| {
-            !what.starts_with("GET ") && !what.ends_with("review") && !what.ends_with("eviction")
+            !what.starts_with("GET ")
+                && !["review", "eviction", "events"]
+                    .iter()
+                    .any(|of| what.ends_with(of))
         };
         self.seen().iter().filter(|what| writes(what)).count()
     }
@@ -476,7 +479,7 @@ pub fn budget(allowed: i64, current: i64, desired: i64) -> Value {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "foo", "namespace": "ns", "generation": 1},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}, "unknown": {"kept": true}},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1, "unknown": {"kept": true}},
         "status": {"observedGeneration": 1, "disruptionsAllowed": allowed,
             "currentHealthy": current, "desiredHealthy": desired, "expectedPods": current,
             "alsoUnknown": 7},

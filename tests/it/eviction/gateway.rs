@@ -95,6 +95,21 @@ impl Gateway {
         self.metric(&name).await
     }
 
+    /// The rows of the dump of evictions that wait, by the names of its columns.
+    pub async fn waiting_evictions(&self) -> Vec<std::collections::BTreeMap<String, String>> {
+        let mut operator = TestClient::http1(self.running().admin_address()).await;
+        let path = "/debug/api_priority_and_fairness/dump_waiting_evictions";
+        let text = client::body_text(operator.get(path).await).await;
+        let cells = |line: &str| -> Vec<String> {
+            line.split(',').map(|cell| cell.trim().to_owned()).collect()
+        };
+        let mut lines = text.lines();
+        let head = cells(lines.next().unwrap());
+        lines
+            .map(|line| head.iter().cloned().zip(cells(line)).collect())
+            .collect()
+    }
+
     /// The report of the health checks.
     pub async fn health(&self) -> String {
         let mut operator = TestClient::http1(self.running().admin_address()).await;

@@ -16,6 +16,7 @@ mod large_budgets;
 mod namespaces;
 mod precheck;
 mod waiting;
+mod waits_shown;
 mod wire;
 
 /// The response to a granted eviction.

@@ -162,7 +162,7 @@ pub(super) const OBSERVE: Edges = &[
             "watch_counts",
         ],
     ),
-    ("dumps_layer", &["dumps", "telemetry"]),
+    ("dumps_layer", &["dumps", "endpoints", "telemetry"]),
     (
         "endpoints",
         &["checks", "dumps", "gateway_metrics", "telemetry"],
@@ -255,8 +255,9 @@ pub(super) const SOURCES: Edges = &[
 /// The gateway: the modules that combine everything.
 pub(super) const SERVER: Edges = &[
     ("background_memory", &[]),
-    ("app", &[]),
+    ("policy_in_force", &[]),
+    ("app", &["policy_in_force"]),
     // Another gateway, with an upstream and clients of its own.
     ("demo", &["app"]),
-    ("cli", &["app", "demo"]),
+    ("cli", &["app", "demo", "policy_in_force"]),
 ];

@@ -326,7 +326,11 @@ const EVICTION: Edges = &[
     ("amounts", &["budget", "int_or_percent", "pod"]),
     ("mode", &[]),
     ("waiting", &[]),
-    ("advice", &["budget", "int_or_percent", "pod"]),
+    ("never_allows", &["budget", "conditions", "int_or_percent"]),
+    (
+        "advice",
+        &["budget", "int_or_percent", "never_allows", "pod"],
+    ),
     (
         "controller",
         &[
@@ -339,7 +343,10 @@ const EVICTION: Edges = &[
             "read",
         ],
     ),
-    ("procedure", &["budget", "conditions", "pod", "read"]),
+    (
+        "procedure",
+        &["budget", "conditions", "never_allows", "pod", "read"],
+    ),
 ];
 
 /// What an API object is: tables first, then what reads them, then the kinds.
@@ -412,6 +419,7 @@ const EVICTOR: Edges = &[
             "waits",
         ],
     ),
+    ("waits_report", &["evictor", "waits"]),
     ("budget_reader", &["evictor"]),
     (
         "run",

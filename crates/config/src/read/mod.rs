@@ -277,6 +277,7 @@ fn eviction_wait(section: &mut ConfigSection<'_>) -> EvictionWaitConfig {
         ),
         users: section.get("users", Vec::new(), values::texts),
         groups: section.get("groups", Vec::new(), values::texts),
+        exempt_users: section.get("exemptUsers", Vec::new(), values::texts),
         per_budget: section.ranged("perBudget", 500, &(1..=100_000), values::count),
         total: section.ranged("total", 1_000, &(1..=100_000), values::count),
     }

@@ -45,6 +45,11 @@ pub(super) fn check(budget: &DisruptionBudget) -> Result<(), EvictionRefusal> {
     Ok(())
 }
 
+/// Why an eviction that is charged to this budget would be refused; `None` if the budget allows it.
+pub fn refusal_by(budget: &DisruptionBudget) -> Option<EvictionRefusal> {
+    check(budget).err()
+}
+
 /// The status of the budget after an eviction of the pod is charged to it at the time `now`.
 ///
 /// The entry in `disruptedPods` keeps the controller from restoring the budget before it observes the deletion.

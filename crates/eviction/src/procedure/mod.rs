@@ -14,5 +14,7 @@ pub mod refusal;
 pub mod request;
 pub mod server_clock;
 
+pub use decision::refusal_by;
+
 #[cfg(test)]
 mod tests;

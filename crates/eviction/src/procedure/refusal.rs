@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::{
     budget::{BudgetStatus, DisruptionBudget},
     conditions,
+    never_allows::NeverAllows,
     read::MalformedObject,
 };
 
@@ -23,6 +24,8 @@ pub enum EvictionRefusal {
     BudgetExhausted {
         /// The message of the cause in the response.
         cause: String,
+        /// Why it never will, if it never will.
+        never: Option<NeverAllows>,
     },
     /// The status was computed for an older generation of the spec.
     #[error("Cannot evict pod as it would violate the pod's disruption budget.")]
@@ -182,7 +185,26 @@ impl EvictionRefusal {
             Some((reason, text)) => format!("{refuses} ({reason}): {text}"),
             None => refuses,
         };
-        Self::BudgetExhausted { cause }
+        Self::BudgetExhausted {
+            cause,
+            never: NeverAllows::of(budget),
+        }
+    }
+
+    /// Why the budget will never allow it, if it never will.
+    pub fn never(&self) -> Option<NeverAllows> {
+        match self {
+            Self::BudgetExhausted { never, .. } => *never,
+            _ => None,
+        }
+    }
+
+    /// What the response says about the budget; empty if it says nothing.
+    pub fn cause(&self) -> String {
+        let causes = self.details().map(|details| details.causes);
+        let mut causes = causes.into_iter().flatten();
+        let of_budget = causes.find(|cause| cause.reason == CAUSE);
+        of_budget.map(|cause| cause.message).unwrap_or_default()
     }
 
     /// The reason in one word, for metrics, logs and headers.
@@ -244,7 +266,7 @@ impl EvictionRefusal {
             ..StatusDetails::default()
         };
         Some(match self {
-            Self::BudgetExhausted { cause } => StatusDetails::budget(cause.clone(), 0),
+            Self::BudgetExhausted { cause, .. } => StatusDetails::budget(cause.clone(), 0),
             Self::BudgetNotProcessed { budget }
             | Self::PodChanged { budget }
             | Self::BudgetContended { budget } => {

@@ -18,6 +18,8 @@
 //!
 //! Not here: how long evictions wait, how they learn that their budget has changed, and which evictions may wait.
 
+mod announcements;
+mod order;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +28,9 @@ use std::{
     time::Duration,
 };
 
+pub use announcements::{ANNOUNCED_FOR, WaitAnnouncements};
 use fairgate_core::time::Time;
+pub use order::PlaceInOrder;
 
 /// How long a turn counts against what its budget allows.
 pub const TURN_LIMIT: Duration = Duration::from_secs(5);

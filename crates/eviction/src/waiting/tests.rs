@@ -102,6 +102,53 @@ fn a_drain_of_two_does_not_wait_behind_a_drain_of_fifty() {
 }
 
 #[test]
+fn the_order_that_is_shown_is_that_of_the_turns() {
+    let mut crowd = Crowd::of(&[("a", 5), ("b", 2)]);
+    crowd.granted(3);
+    for flow in ["c", "b", "c"] {
+        crowd.join(flow);
+    }
+    let bars = crowd.waiting.join(&bar(), "a", "q").unwrap().place;
+    let turns = crowd.observed(2);
+    let shown = crowd.waiting.in_order();
+    let of_bar: Vec<_> = shown
+        .iter()
+        .filter(|place| *place.budget == bar())
+        .collect();
+    assert_eq!(
+        (of_bar.len(), of_bar[0].number, of_bar[0].position),
+        (1, bars.number(), 1)
+    );
+    let of_foo: Vec<_> = shown
+        .iter()
+        .filter(|place| *place.budget == foo())
+        .collect();
+    let positions: Vec<_> = of_foo.iter().map(|place| place.position).collect();
+    assert_eq!(positions, (1..=crowd.places.len()).collect::<Vec<_>>());
+    let (first, rest) = of_foo.split_at(2);
+    assert!(
+        first
+            .iter()
+            .all(|place| place.has_turn && turns.contains(&place.number))
+    );
+    assert!(rest.iter().all(|place| !place.has_turn));
+    let rest: Vec<u64> = rest.iter().map(|place| place.number).collect();
+    for number in turns {
+        crowd.end(number, true);
+    }
+    let mut order = Vec::new();
+    while let [next] = crowd.observed(1)[..] {
+        order.push(next);
+        crowd.end(next, true);
+    }
+    assert_eq!(rest, order);
+    assert!(
+        crowd.waiting.in_order().len() == 1,
+        "that of the other budget"
+    );
+}
+
+#[test]
 fn a_drain_that_arrives_later_is_next_after_one_turn_of_the_others() {
     let mut crowd = Crowd::of(&[("a", 20), ("b", 20)]);
     assert_eq!(crowd.granted(5), "ababa");

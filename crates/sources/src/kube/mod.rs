@@ -9,6 +9,7 @@
 //! gateway only needs permission to list and watch them.
 
 mod known_objects;
+mod listing;
 mod sync_status;
 mod watch_failure;
 
@@ -46,6 +47,7 @@ use fairgate_upstream::{
     client::ApiClient, kube_transport::KubeTransport, watch_error::WatchError,
 };
 use known_objects::{KnownObjects, RawObject, set_type};
+pub use listing::{PolicyListError, list};
 pub use sync_status::SyncStatus;
 use watch_failure::WatchFailure;
 
@@ -200,30 +202,35 @@ impl KubeSource {
         self.status.failed(why);
     }
 
-    /// All known objects. An object that cannot be used is left out with a warning; the others are applied.
+    /// All known objects.
     fn set(&self) -> DocumentSet {
-        let mut set = DocumentSet {
-            revision: Revision(String::new()),
-            documents: Vec::new(),
-            findings: Vec::new(),
-            originals: None,
-        };
-        let mut originals = Vec::new();
-        let mut digest = Sha256::new();
-        for object in self.objects.iter().flat_map(KnownObjects::objects) {
-            digest.update(object.digest());
-            set.documents.extend(object.usable().cloned());
-            if self.has_originals {
-                originals.extend(object.original());
-            }
-            set.findings.extend_from_slice(object.problems());
-        }
-        for byte in &digest.finalize()[..8] {
-            let _ = write!(set.revision.0, "{byte:02x}");
-        }
-        set.originals = self.has_originals.then(|| Arc::new(originals));
-        set
+        set_of(&self.objects, self.has_originals)
     }
+}
+
+/// The set of these objects. An object that cannot be used is left out with a warning; the others are applied.
+fn set_of(objects: &[KnownObjects], has_originals: bool) -> DocumentSet {
+    let mut set = DocumentSet {
+        revision: Revision(String::new()),
+        documents: Vec::new(),
+        findings: Vec::new(),
+        originals: None,
+    };
+    let mut originals = Vec::new();
+    let mut digest = Sha256::new();
+    for object in objects.iter().flat_map(KnownObjects::objects) {
+        digest.update(object.digest());
+        set.documents.extend(object.usable().cloned());
+        if has_originals {
+            originals.extend(object.original());
+        }
+        set.findings.extend_from_slice(object.problems());
+    }
+    for byte in &digest.finalize()[..8] {
+        let _ = write!(set.revision.0, "{byte:02x}");
+    }
+    set.originals = has_originals.then(|| Arc::new(originals));
+    set
 }
 
 impl PolicySource for KubeSource {
@@ -254,9 +261,8 @@ fn is_complete(objects: &[KnownObjects]) -> bool {
 
 /// Lists and watches both kinds.
 fn watch(client: &Client, version: &str) -> Watches {
-    let each = KINDS.iter().enumerate().map(|(at, (kind, plural))| {
-        let kind = GroupVersionKind::gvk(GROUP, version, kind);
-        let kind = ApiResource::from_gvk_with_plural(&kind, plural);
+    let each = KINDS.iter().enumerate().map(|(at, kind)| {
+        let kind = resource(kind, version);
         let typed = kind.clone();
         let settings = watcher::Config::default().timeout(WATCH_SECONDS);
         let events = watcher(Api::<RawObject>::all_with(client.clone(), &kind), settings);
@@ -272,23 +278,34 @@ fn watch(client: &Client, version: &str) -> Watches {
     each.collect()
 }
 
+fn resource((kind, plural): &(&str, &str), version: &str) -> ApiResource {
+    let kind = GroupVersionKind::gvk(GROUP, version, kind);
+    ApiResource::from_gvk_with_plural(&kind, plural)
+}
+
 /// The preferred version among those that the upstream serves.
 async fn served_version(client: &Client) -> Result<&'static str, WatchFailure> {
-    let mut request = Request::new(Vec::new());
-    *request.uri_mut() = Uri::from_static(GROUP_PATH);
-    let group: APIGroup = match client.request(request).await {
-        Ok(group) => group,
+    let served = match served_versions(client).await {
+        Ok(served) => served,
         // Discovery may be forbidden to the gateway although reading the objects is not.
         Err(kube::Error::Api(status)) if status.code == StatusCode::FORBIDDEN.as_u16() => {
             return Ok(VERSIONS[0]);
         }
         Err(error) => return Err(WatchError::from(error).into()),
     };
-    let served: Vec<String> = group.versions.into_iter().map(|v| v.version).collect();
-    let best = VERSIONS
-        .into_iter()
-        .find(|version| served.iter().any(|served| served == version));
-    best.ok_or(WatchFailure::NoVersion(served))
+    preferred(&served).ok_or(WatchFailure::NoVersion(served))
+}
+
+async fn served_versions(client: &Client) -> kube::Result<Vec<String>> {
+    let mut request = Request::new(Vec::new());
+    *request.uri_mut() = Uri::from_static(GROUP_PATH);
+    let group: APIGroup = client.request(request).await?;
+    Ok(group.versions.into_iter().map(|v| v.version).collect())
+}
+
+fn preferred(served: &[String]) -> Option<&'static str> {
+    let mut versions = VERSIONS.into_iter();
+    versions.find(|version| served.iter().any(|served| served == version))
 }
 
 /// The pause after this number of failures in a row, shortened by up to half by `random`, so that gateways do

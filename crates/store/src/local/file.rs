@@ -146,7 +146,7 @@ impl StoreFile {
             path: path.to_owned(),
             lock,
         };
-        let contents = guarded(path, || read(path, &file.database))?;
+        let contents = guarded(path, || contents(path, &file.database))?;
         file.space.may_shorten();
         Ok((file, contents))
     }
@@ -331,7 +331,7 @@ fn checked(path: &Path, disk: &Arc<dyn Disk>) -> Result<(Database, Space), Store
     Ok((database, space))
 }
 
-fn builder() -> redb::Builder {
+pub(super) fn builder() -> redb::Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     builder
@@ -378,7 +378,8 @@ fn write(
     Ok(transaction.commit()?)
 }
 
-fn read(path: &Path, database: &Database) -> Result<Contents, Failure> {
+/// All that a database holds, checked.
+pub(super) fn contents(path: &Path, database: &Database) -> Result<Contents, Failure> {
     let transaction = database.begin_read()?;
     let meta = transaction.open_table(META)?;
     match number(&meta, "format")? {

@@ -17,6 +17,7 @@
 //!
 //! Not here: several processes. A second one is refused; `etcd` is for that.
 
+mod at_rest;
 mod batch;
 mod database;
 mod disk;
@@ -37,7 +38,10 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 
-pub use self::settings::LocalSettings;
+pub use self::{
+    at_rest::{StoreAtRest, read_at_rest},
+    settings::LocalSettings,
+};
 use self::{
     batch::{Op, PendingWrite, WriteRequest},
     disk::{Disk, SystemDisk},

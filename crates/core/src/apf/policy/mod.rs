@@ -6,6 +6,7 @@
 mod advice;
 mod candidates;
 mod compile;
+mod in_force;
 
 use std::{fmt, sync::Arc};
 

@@ -243,7 +243,7 @@ fn budget(allowed: i32, current: i32, desired: i32) -> Value {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "foo", "namespace": "ns", "generation": 1},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1},
         "status": {
             "observedGeneration": 1,
             "disruptionsAllowed": allowed,

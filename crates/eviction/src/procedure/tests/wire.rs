@@ -1,11 +1,11 @@
 //! The scenarios about responses, as far as they can be tested without a connection, and many evictions at once.
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    EvictionRequest, EvictionStatus, Outcome, Upstream, UpstreamCall, budget, crowd::Crowd, evict,
-    pod, request, run, with_policy,
+    EvictionRequest, EvictionResult, EvictionStatus, Outcome, Upstream, UpstreamCall, budget,
+    crowd::Crowd, evict, pod, request, run, with_policy,
 };
 
 #[test]
@@ -134,4 +134,36 @@ fn the_deletion_is_guarded_by_the_version_that_the_patch_made() {
         options["preconditions"],
         json!({"uid": "u", "resourceVersion": "2"})
     );
+}
+
+#[test]
+fn a_budget_that_never_allows_refuses_with_the_same_body_and_says_why() {
+    let refusal = |spec: Value| {
+        let mut of = budget(0, 2, 2);
+        of["spec"]["maxUnavailable"] = Value::Null;
+        for (name, value) in spec.as_object().unwrap() {
+            of["spec"][name] = value.clone();
+        }
+        of["status"]["expectedPods"] = json!(2);
+        let mut upstream = Upstream::default()
+            .with_pod(pod("Running", true))
+            .with_budget(of);
+        match evict(&mut upstream).result {
+            EvictionResult::Refused(refusal) => refusal,
+            other => panic!("{other:?}"),
+        }
+    };
+    let usual = refusal(json!({"maxUnavailable": 1}));
+    assert_eq!(usual.never(), None);
+    for spec in [
+        json!({"maxUnavailable": 0}),
+        json!({"maxUnavailable": "0%"}),
+        json!({"minAvailable": 2}),
+    ] {
+        let never = refusal(spec);
+        assert!(never.never().is_some());
+        assert_eq!(never.status(), usual.status());
+        let cause = "The disruption budget foo needs 2 healthy pods and has 2 currently";
+        assert_eq!(never.cause(), cause);
+    }
 }

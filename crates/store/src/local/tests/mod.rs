@@ -1,5 +1,6 @@
 //! The store in a file: the guarantees of all stores, and those of a file.
 
+mod at_rest;
 mod children;
 mod damaged;
 mod full_disk;
