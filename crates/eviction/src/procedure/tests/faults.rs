@@ -331,6 +331,7 @@ fn g02_a_charge_without_a_deletion_expires_after_two_minutes() {
         .collect();
     let pods: Vec<&Pod> = pods.iter().collect();
     let mut stored = upstream.budgets["foo"].clone();
+    stored["spec"]["maxUnavailable"] = Value::Null;
     stored["spec"]["minAvailable"] = json!(2);
     let after = |seconds: u64, stored: &Value| {
         let budget = DisruptionBudget::from_value(stored.clone()).unwrap();
