@@ -227,6 +227,7 @@ pub(super) const ADMITTER: Edges = &[
             "dry_run",
             "evaluate",
             "facts",
+            "judged_object",
             "objects",
             "responses",
             "write_request",
