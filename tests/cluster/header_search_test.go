@@ -165,8 +165,9 @@ func TestHeadersAreReadAsTheServerReadsThem(t *testing.T) {
 
 // prepareHeaders makes the objects, and then a policy that denies all.
 func prepareHeaders(ctx context.Context, side documentSide) error {
-	// Of a changed custom resource, the gateway does not know which fields its manager takes over.
-	const managers = `(object == null || request.resource.resource == 'limits' ? [] : object.metadata.?managedFields.orValue([]).map(m, m.manager))`
+	// Of a changed custom resource, the gateway does not know which fields its manager takes over. Who has made the object is the first
+	// one or the last, as the second passes.
+	const managers = `(object == null || request.resource.resource == 'limits' ? [] : object.metadata.?managedFields.orValue([]).map(m, m.manager).filter(m, m != 'documents'))`
 	policy := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"header-search"},"spec":{"failurePolicy":"Fail",` +
 		`"matchConstraints":{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"` + headersNamespace + `"}},"resourceRules":[{"apiGroups":["","judged.example.com"],"apiVersions":["v1"],"operations":["CREATE","UPDATE","DELETE"],"resources":["configmaps","limits"]}]},` +
 		`"validations":[{"expression":"false","messageExpression":"'%s %s by %s data %s'.format([request.operation, request.?name.orValue('-'), ` + managers + `, object == null ? null : object.?data.orValue({})])"}]}}`
