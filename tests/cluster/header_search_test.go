@@ -135,7 +135,7 @@ func TestHeadersAreReadAsTheServerReadsThem(t *testing.T) {
 			return answer.code == 422, err
 		}))
 	}
-	counts, differing, aborted := map[int]int{}, 0, 0
+	counts, differing, aborted, others := map[int]int{}, 0, 0, 0
 	for number := range *headerCount {
 		write := drawnHeaders(rand.New(rand.NewPCG(11, uint64(number))))
 		code, message, err := server.sendHeaded(ctx, write)
@@ -151,11 +151,18 @@ func TestHeadersAreReadAsTheServerReadsThem(t *testing.T) {
 		if code == gotCode && message == gotMessage {
 			continue
 		}
+		if code == 406 && gotCode == 415 {
+			others++ // of two mistakes, another one is found first: a list of media types passes the server's router
+			continue
+		}
 		if differing++; differing <= 30 {
 			t.Errorf("%d: %s %s %q\n  server  %d %s\n  gateway %d %s", number, write.method, write.target, fmt.Sprint(write.headers), code, message, gotCode, gotMessage)
 		}
 	}
-	fmt.Printf("HEADERS {\"by code\":%s,\"aborted by the server\":%d,\"differing\":%d}\n", strings.ReplaceAll(fmt.Sprint(counts), " ", ","), aborted, differing)
+	fmt.Printf("HEADERS {\"by code\":%s,\"aborted by the server\":%d,\"another mistake\":%d,\"differing\":%d}\n", strings.ReplaceAll(fmt.Sprint(counts), " ", ","), aborted, others, differing)
+	if others > *headerCount/100 {
+		t.Errorf("of two mistakes, another one is found first %d times", others)
+	}
 	if counts[422] < *headerCount/5 || counts[415] < *headerCount/20 {
 		t.Errorf("policies saw few of them: %v", counts)
 	}
