@@ -13,6 +13,7 @@ use super::{
 use fairgate_base::tasks;
 use fairgate_config::{Config, GatewayMode};
 use fairgate_core::finding::Finding;
+use fairgate_observe::log;
 use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
 use fairgate_sources::{
     Revision,
@@ -78,6 +79,25 @@ impl Reload {
         self.applier.metrics().config_reloaded(applied);
     }
 
+    /// Logs what a configuration that is applied changes, and applies its settings of the log.
+    fn say_what_changed(&self, new: &Config) {
+        let (before, after) = [&self.config, new]
+            .map(|config| settings::log(&config.log))
+            .into();
+        // What the log says of the change is not lost by it.
+        if after.level >= before.level {
+            log::reconfigure(&after);
+        }
+        for (key, from, to) in self.config.applied_by_reload(new) {
+            tracing::info!(key, %from, %to, "this key changed, and is in force");
+        }
+        for key in restart_needed(&self.started_with, &self.config, new) {
+            let (from, to) = self.started_with.change(new, &key).unwrap_or_default();
+            tracing::warn!(%key, %from, %to, "this key changed; it takes effect after a restart");
+        }
+        log::reconfigure(&after);
+    }
+
     /// Applies the configuration as it is now; false if it is invalid.
     fn apply(&mut self) -> bool {
         let (new, warnings) = match Config::read(self.path.as_deref()).usable() {
@@ -133,12 +153,7 @@ impl Reload {
         } else if let Some(nudge) = &self.nudge {
             nudge.notify_one();
         }
-        for (key, from, to) in self.config.applied_by_reload(&new) {
-            tracing::info!(key, %from, %to, "this key changed, and is in force");
-        }
-        for key in restart_needed(&self.started_with, &self.config, &new) {
-            tracing::warn!(%key, "this key changed; it takes effect after a restart");
-        }
+        self.say_what_changed(&new);
         self.config = new;
         applied
     }

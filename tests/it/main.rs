@@ -42,6 +42,7 @@ mod panics;
 mod policy_names;
 mod policy_test;
 mod pooling;
+mod reloads;
 mod resets;
 mod rotation;
 mod secure_admin;

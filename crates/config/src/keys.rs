@@ -3,7 +3,7 @@
 use crate::{config::Config, read};
 
 /// The keys that a reload applies; all others need a restart.
-pub(crate) const APPLIED_BY_RELOAD: [&str; 26] = [
+pub(crate) const APPLIED_BY_RELOAD: [&str; 29] = [
     "authentication.anonymous.enabled",
     "authentication.anonymous.paths",
     "authentication.clientCertificate.caFile",
@@ -29,6 +29,9 @@ pub(crate) const APPLIED_BY_RELOAD: [&str; 26] = [
     "limits.spoolTotal",
     "limits.watchesPerUser",
     "limits.watchesTotal",
+    "log.access",
+    "log.format",
+    "log.level",
     "timeouts.request",
 ];
 
@@ -73,22 +76,23 @@ impl Config {
     /// The keys that differ in `new` and that a reload applies, in alphabetical order, each with its value here and in `new`.
     /// Secrets have no value, and a file with changed contents has that as its value.
     pub fn applied_by_reload(&self, new: &Self) -> Vec<(&'static str, String, String)> {
+        let change = |key| {
+            let (before, after) = self.change(new, key)?;
+            Some((key, before, after))
+        };
+        APPLIED_BY_RELOAD.into_iter().filter_map(change).collect()
+    }
+
+    /// The value of a key here and in `new`, if it differs. A secret has none, and a file with changed contents has that as its value.
+    pub fn change(&self, new: &Self, key: &str) -> Option<(String, String)> {
         let value = |config: &Self, key: &str| config.effective.get(key).cloned();
-        let mut changes = Vec::new();
-        for key in APPLIED_BY_RELOAD {
-            let (before, after) = (value(self, key), value(new, key));
-            let contents = format!("{key} (content)");
-            if before != after {
-                changes.push((key, before.unwrap_or_default(), after.unwrap_or_default()));
-            } else if value(self, &contents) != value(new, &contents) {
-                changes.push((
-                    key,
-                    "the old contents".to_owned(),
-                    "the new contents".to_owned(),
-                ));
-            }
+        let (before, after) = (value(self, key), value(new, key));
+        if before != after {
+            return Some((before.unwrap_or_default(), after.unwrap_or_default()));
         }
-        changes
+        let contents = format!("{key} (content)");
+        let is_changed = value(self, &contents) != value(new, &contents);
+        is_changed.then(|| ("the old contents".to_owned(), "the new contents".to_owned()))
     }
 
     /// The keys that differ in `new` and that a reload does not apply, in alphabetical order.

@@ -265,7 +265,10 @@ impl ConfigSection<'_> {
 
     /// One of the keywords of `T`.
     pub(super) fn keyword<T: Keyword + Debug>(&mut self, key: &'static str, default: T) -> T {
-        self.get(key, default, values::keyword)
+        let value = self.get(key, default, values::keyword);
+        let (field, word) = (self.field(key), values::word(value));
+        self.reader.effective.insert(field, word.to_owned());
+        value
     }
 
     /// Text; empty by default.

@@ -7,7 +7,10 @@
 use std::{
     fmt,
     io::{self, Write},
-    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    sync::{
+        OnceLock,
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -15,10 +18,11 @@ use std::{
 use metrics::Counter;
 use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
-    Registry,
+    Layer, Registry,
     filter::Targets,
     fmt::{MakeWriter, format::FmtSpan},
-    layer::SubscriberExt as _,
+    layer::{Layered, SubscriberExt as _},
+    reload,
 };
 
 use crate::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, sanitized::is_control_like};
@@ -38,6 +42,38 @@ pub struct LogSettings {
     pub json: bool,
     /// Whether there is a line for every request.
     pub access: bool,
+}
+
+/// What is logged, which may change.
+type Filter = reload::Layer<Targets, Registry>;
+/// How it is written, which may change, too.
+type Format = Box<dyn Layer<Layered<Filter, Registry>> + Send + Sync>;
+
+/// Changes the log of a subscriber.
+pub(crate) struct LogControl {
+    filter: reload::Handle<Targets, Registry>,
+    format: reload::Handle<Format, Layered<Filter, Registry>>,
+    /// What writes lines, as JSON objects or as text.
+    new_format: Box<dyn Fn(bool) -> Format + Send + Sync>,
+}
+
+impl LogControl {
+    /// Applies other settings to the events that follow.
+    pub(crate) fn apply(&self, settings: &LogSettings) {
+        // Both fail only if the subscriber is gone.
+        let _ = self.format.reload((self.new_format)(settings.json));
+        let _ = self.filter.reload(filter(settings));
+    }
+}
+
+/// That of the process.
+static CONTROL: OnceLock<LogControl> = OnceLock::new();
+
+/// Changes the log of the process, unless it has none.
+pub fn reconfigure(settings: &LogSettings) {
+    if let Some(control) = CONTROL.get() {
+        control.apply(settings);
+    }
 }
 
 /// Why logging cannot be set up.
@@ -72,7 +108,7 @@ enum Message {
 /// [`LogError`]; nothing is changed then.
 pub fn install(settings: &LogSettings, metrics: &GatewayMetrics) -> Result<LogGuard, LogError> {
     let (lines, waiting) = sync_channel(MAX_WAITING);
-    let subscriber = subscriber(
+    let (subscriber, control) = subscriber(
         settings,
         Lines {
             lines: lines.clone(),
@@ -88,26 +124,41 @@ pub fn install(settings: &LogSettings, metrics: &GatewayMetrics) -> Result<LogGu
         writer: Some(writer),
     };
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Taken)?;
+    // Nobody else has set it: the subscriber was the first one.
+    let _ = CONTROL.set(control);
     Ok(guard)
 }
 
-/// A subscriber with the level and format of `settings`.
-pub(crate) fn subscriber<W>(settings: &LogSettings, writer: W) -> Box<dyn Subscriber + Send + Sync>
+/// A subscriber with the level and format of `settings`, and what changes these.
+pub(crate) fn subscriber<W>(
+    settings: &LogSettings,
+    writer: W,
+) -> (Box<dyn Subscriber + Send + Sync>, LogControl)
 where
-    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+    W: for<'w> MakeWriter<'w> + Clone + Send + Sync + 'static,
 {
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
-        .with_ansi(false)
-        .with_span_events(FmtSpan::NONE);
+    let new_format = move |json: bool| -> Format {
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(writer.clone())
+            .with_ansi(false)
+            .with_span_events(FmtSpan::NONE);
+        if json {
+            let lines = lines.json().flatten_event(true).with_current_span(false);
+            Box::new(lines.with_span_list(false))
+        } else {
+            Box::new(lines)
+        }
+    };
     // The filter applies to the whole subscriber: an event that it disables costs one load at its callsite.
-    let filtered = Registry::default().with(filter(settings));
-    if settings.json {
-        let lines = lines.json().flatten_event(true).with_current_span(false);
-        Box::new(filtered.with(lines.with_span_list(false)))
-    } else {
-        Box::new(filtered.with(lines))
-    }
+    let (layer, filter) = reload::Layer::new(filter(settings));
+    let (lines, format) = reload::Layer::new(new_format(settings.json));
+    let subscriber = Registry::default().with(layer).with(lines);
+    let control = LogControl {
+        filter,
+        format,
+        new_format: Box::new(new_format),
+    };
+    (Box::new(subscriber), control)
 }
 
 /// Libraries log less than the gateway itself, except at level `trace`.

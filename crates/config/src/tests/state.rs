@@ -46,6 +46,9 @@ fn a_reload_names_what_it_applies_with_both_values() {
     assert!(format!("{changes:?}").contains("authentication.tokenFile"));
     assert!(!format!("{changes:?}").contains("secret"));
     assert_eq!(read(80).applied_by_reload(&read(80)), []);
+    let cores = before.change(&read(80), "dataCores");
+    assert_eq!(cores, Some(("60".to_owned(), "80".to_owned())));
+    assert_eq!(read(80).change(&read(80), "dataCores"), None);
 }
 
 #[test]

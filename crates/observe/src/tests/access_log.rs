@@ -32,7 +32,7 @@ impl Write for Collected {
 fn logged(settings: &LogSettings, test: impl Future<Output = ()> + 'static) -> String {
     let collected = Collected::default();
     let to = collected.clone();
-    let subscriber = log::subscriber(settings, move || to.clone());
+    let (subscriber, _) = log::subscriber(settings, move || to.clone());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     LazyLock::force(&SECOND);
     tracing::subscriber::with_default(subscriber, || {

@@ -1,0 +1,67 @@
+//! What SIGHUP changes at once, and what it says.
+
+use serde_json::{Value, json};
+
+use crate::process::{GatewayProcess, get, wait_until};
+
+/// Has a gateway read a configuration with these members instead.
+fn reload(gateway: &GatewayProcess, members: &Value) {
+    let file = gateway.directory.join("fairgate.yaml");
+    let mut configuration: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    for (key, value) in members.as_object().unwrap() {
+        configuration[key] = value.clone();
+    }
+    let reloads = || gateway.metric("fairgate_config_reloads_total{outcome=\"ok\"}");
+    let before = reloads().unwrap_or_default();
+    gateway.write("fairgate.yaml", &configuration.to_string());
+    gateway.hang_up();
+    wait_until("it is applied", || reloads() == Some(before + 1));
+}
+
+#[test]
+fn the_log_changes_at_once() {
+    let gateway = GatewayProcess::start(json!({"log": {"level": "info"}}));
+    let request = |path: &str| drop(get(gateway.address, path));
+    request("/quiet");
+    reload(
+        &gateway,
+        &json!({"log": {"level": "info", "access": true, "format": "json"}, "dataCores": 3}),
+    );
+    request("/told");
+    wait_until("the request is logged", || {
+        !gateway.logged("/told").is_empty()
+    });
+    let told: Value = serde_json::from_str(&gateway.logged("/told")[0]).unwrap();
+    assert_eq!(told["target"], "fairgate::access");
+    assert!(gateway.logged("/quiet").is_empty());
+    let changed = gateway.logged("this key changed, and is in force");
+    for words in [
+        r#""log.access","from":"false","to":"true""#,
+        r#""log.format""#,
+    ] {
+        assert!(
+            changed.iter().any(|line| line.contains(words)),
+            "{changed:?}"
+        );
+    }
+    let waiting = gateway.logged("it takes effect after a restart");
+    assert!(waiting[0].contains(r#""key":"dataCores""#), "{waiting:?}");
+    assert!(waiting[0].contains(r#""to":"3""#), "{waiting:?}");
+
+    // The log says that it says less from now on.
+    reload(
+        &gateway,
+        &json!({"log": {"level": "error", "format": "text"}}),
+    );
+    let less = |line: &String| line.contains("log.level") && line.contains("error");
+    let changed = gateway.logged("this key changed, and is in force");
+    assert!(changed.iter().any(less), "{changed:?}");
+    request("/quiet");
+    let lines = gateway.logged("").len();
+    reload(
+        &gateway,
+        &json!({"log": {"level": "error", "format": "json"}}),
+    );
+    assert_eq!(gateway.logged("").len(), lines);
+    assert!(gateway.logged("/quiet").is_empty());
+}
