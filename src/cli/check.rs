@@ -11,7 +11,7 @@ use super::{
     budgets,
     in_force::NotRead,
     policy::{LoadedPolicy, PolicyArgs, PolicyOrigin},
-    table,
+    store_file, table,
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{
@@ -196,6 +196,7 @@ impl CheckReport {
         if loaded.config.has_policies_to_keep() && loaded.config.state_directory.is_none() {
             report.hints.push(NO_STATE.to_owned());
         }
+        report.hints.extend(store_file::problem(&loaded.config));
         let not_checked = loaded.not_read.as_ref().map(|why| {
             let NotRead {
                 from,

@@ -13,6 +13,7 @@ mod explain;
 mod in_force;
 mod policy;
 mod serve;
+mod store_file;
 mod table;
 
 use std::{
