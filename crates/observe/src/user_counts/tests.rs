@@ -1,3 +1,5 @@
+//! The counts of users: bounded, by core, and dropped when they are idle.
+
 use std::sync::Arc;
 
 use super::{UserRefusal, UserRegistry, UserRequest, UserTable, registry::MAX_KEYS};
