@@ -352,7 +352,13 @@ impl HostedApi {
             // The watch starts before the objects are read, so that no change in between is missed.
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
-            let pause = match bootstrapper.ensure().await {
+            let outcome;
+            (bootstrapper, outcome) = tasks::apart(async move {
+                let outcome = bootstrapper.ensure().await;
+                (bootstrapper, outcome)
+            })
+            .await;
+            let pause = match outcome {
                 Ok(()) => {
                     self.ensured.store(true, Ordering::Relaxed);
                     failures.ended();
@@ -400,7 +406,13 @@ impl HostedApi {
             // The watch starts before the objects are read, so that no change in between is missed.
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
-            let pause = match conditions.reconcile(&known).await {
+            let outcome;
+            (conditions, outcome) = tasks::apart(async move {
+                let outcome = conditions.reconcile(&known).await;
+                (conditions, outcome)
+            })
+            .await;
+            let pause = match outcome {
                 Ok(is_complete) => {
                     failures.ended();
                     if is_complete {
@@ -430,9 +442,8 @@ impl HostedApi {
         let control = runtime::Handle::current();
         loop {
             tokio::time::sleep(COMPACTION_INTERVAL).await;
-            let (store, now, runtime) =
-                (Arc::clone(&self.store), self.clock.now(), control.clone());
-            let maintained = control.spawn_blocking(move || runtime.block_on(store.maintain(now)));
+            let (store, now) = (Arc::clone(&self.store), self.clock.now());
+            let maintained = tasks::spawn_apart(&control, async move { store.maintain(now).await });
             if let Ok(Err(error)) = maintained.await {
                 tracing::debug!(%error, "cannot compact the store; trying again later");
             }

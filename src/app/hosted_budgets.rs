@@ -5,10 +5,10 @@ use std::sync::Arc;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::{runtime::Handle, task};
+use tokio::runtime::Handle;
 
 use fairgate_apiserver::{ApiBody, Hosted};
-use fairgate_base::{account::HeavyTurns, clock::Clock};
+use fairgate_base::{account::HeavyTurns, clock::Clock, tasks};
 use fairgate_eviction::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
 use fairgate_evictor::{BudgetApi, CallFuture, UpstreamResponse};
 use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
@@ -52,11 +52,10 @@ impl HostedBudgets {
     ) -> CallOutcome<UpstreamResponse> {
         let turn = self.turns.of(namespace, 1).await;
         let (this, namespace, call) = (self.clone(), namespace.to_owned(), call.clone());
-        let runtime = Handle::current();
-        let working = task::spawn_blocking(move || {
+        let working = tasks::spawn_apart(&Handle::current(), async move {
             // Held to the end, also if nobody waits for the outcome any more.
             let _turn = turn;
-            runtime.block_on(this.call_api(&namespace, &call))
+            this.call_api(&namespace, &call).await
         });
         working.await.unwrap_or(CallOutcome::Unknown)
     }

@@ -110,7 +110,13 @@ async fn keep(hosting: HostedApi, kinds: Arc<dyn PolicyKindSource>) {
         let mut changes = checks.changes();
         changes.mark_unchanged();
         let pace = Throttle::begin(&hosting.clock);
-        let pause = match checks.reconcile().await {
+        let outcome;
+        (checks, outcome) = tasks::apart(async move {
+            let outcome = checks.reconcile().await;
+            (checks, outcome)
+        })
+        .await;
+        let pause = match outcome {
             Ok(None) => {
                 failures.ended();
                 lacks.ended();

@@ -352,11 +352,10 @@ impl Shared {
         let (hosted, received) = (Arc::clone(&self.hosted), Arc::clone(received));
         let served = if hosted.is_heavy(&received.request) {
             let turn = hosted.heavy_turn(&received.request).await;
-            let control = self.control.clone();
-            self.control.spawn_blocking(move || {
+            tasks::spawn_apart(&self.control, async move {
                 // Held to the end, also if the client has disconnected: the thread is in use until then.
                 let _turn = turn;
-                control.block_on(hosted.serve_client(&received.request, share))
+                hosted.serve_client(&received.request, share).await
             })
         } else {
             tasks::spawn_with_result(&self.control, async move {

@@ -36,6 +36,28 @@ pub fn spawn_with_result<T: Send + 'static>(
     runtime.spawn(counted_on_control(boxed(future)))
 }
 
+/// Runs `future` on a thread of `runtime` for work that blocks: each of its turns may take long. It runs to its end also if nobody
+/// waits for it any more.
+pub fn spawn_apart<T: Send + 'static>(
+    runtime: &Handle,
+    future: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    let (driver, future) = (runtime.clone(), boxed(future));
+    runtime.spawn_blocking(move || driver.block_on(future))
+}
+
+/// The same on the current runtime. A panic in `future` is one of the caller.
+pub async fn apart<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+    match spawn_apart(&Handle::current(), future).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
 /// Not generic, so it is compiled here for all crates.
 fn spawn_boxed(runtime: &Handle, task: BoxedTask) -> JoinHandle<()> {
     runtime.spawn(counted_on_control(task))
@@ -50,5 +72,18 @@ mod tests {
         let runtime = Handle::current();
         assert_eq!(spawn_with_result(&runtime, async { 7 }).await.unwrap(), 7);
         assert!(spawn(&runtime, async {}).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn work_apart_is_on_another_thread_and_its_panic_here() {
+        let here = std::thread::current().id();
+        let there = apart(async {
+            tokio::task::yield_now().await;
+            std::thread::current().id()
+        });
+        assert_ne!(here, there.await);
+        let failing = apart(async { assert_eq!(1 + 1, 3, "for the test") });
+        let failed = spawn_with_result(&Handle::current(), failing).await;
+        assert!(failed.unwrap_err().is_panic());
     }
 }

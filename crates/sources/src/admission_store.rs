@@ -7,7 +7,7 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use fairgate_base::clock::Clock;
+use fairgate_base::{background, clock::Clock};
 
 use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
 use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
@@ -88,23 +88,23 @@ impl AdmissionStore {
 
     async fn list(&mut self) -> Result<PolicyDocuments, StoreError> {
         self.store.wait_for(1).await?;
-        let mut set = PolicyDocuments::default();
+        let mut entries = Vec::new();
         let mut at = ReadRevision::Cached;
         let mut revision = 0;
         for kind in ADMISSION_KINDS {
             let page = self.store.list(&kind.key_prefix(), None, None, at).await?;
             revision = page.revision;
             at = ReadRevision::Exactly(revision);
-            for entry in &page.entries {
-                match document(kind, entry) {
-                    Ok(document) => set.documents.push(document),
-                    Err(finding) => set.findings.push(*finding),
-                }
-            }
+            entries.push((kind, page.entries));
         }
         let prefix = VALIDATING_ADMISSION_POLICY.group_prefix();
         self.watch = Some(self.store.watch(&prefix, revision)?);
-        Ok(set)
+        // Policies may be many, and large.
+        let documents = background::run(move || documents(&entries)).await;
+        documents.map_err(|error| {
+            self.watch = None;
+            StoreError::Failed(error.to_string())
+        })
     }
 }
 
@@ -140,6 +140,18 @@ impl PolicyFeed for AdmissionStore {
 fn is_policy(event: &StoreEvent) -> bool {
     let mut kinds = ADMISSION_KINDS.into_iter();
     kinds.any(|kind| event.key.starts_with(&kind.key_prefix()))
+}
+
+fn documents(entries: &[(&'static Kind, Vec<Arc<StoreEntry>>)]) -> PolicyDocuments {
+    let mut set = PolicyDocuments::default();
+    let entries = (entries.iter()).flat_map(|(kind, of)| of.iter().map(move |entry| (kind, entry)));
+    for (kind, entry) in entries {
+        match document(kind, entry) {
+            Ok(document) => set.documents.push(document),
+            Err(finding) => set.findings.push(*finding),
+        }
+    }
+    set
 }
 
 /// The object of an entry; if it cannot be read, a warning, since the others have effect.

@@ -11,6 +11,7 @@ use crate::{
     document_set::{DocumentSet, PolicySource, Revision},
     logging::LoggedWarnings,
 };
+use fairgate_base::tasks;
 use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
@@ -42,6 +43,8 @@ pub struct StoreSource {
     objects: BTreeMap<Arc<str>, StoredDocument>,
     /// The revision up to which `objects` are known.
     revision: u64,
+    /// Later changes, which `objects` lack.
+    unread: Vec<Arc<StoreEvent>>,
     /// Whether something changed since the last set.
     changed: bool,
     logged: LoggedWarnings,
@@ -71,6 +74,7 @@ impl StoreSource {
             watch: None,
             objects: BTreeMap::new(),
             revision: 0,
+            unread: Vec::new(),
             changed: false,
             logged: LoggedWarnings::default(),
         }
@@ -82,7 +86,10 @@ impl StoreSource {
             match &mut self.watch {
                 None => self.list().await?,
                 Some(watch) => match watch.next().await {
-                    Ok(events) => self.take(&events),
+                    Ok(events) => {
+                        self.unread.extend(events);
+                        self.take().await;
+                    }
                     // The watch fell too far behind: list everything again.
                     Err(_) => self.watch = None,
                 },
@@ -92,7 +99,10 @@ impl StoreSource {
         while let Some(watch) = &mut self.watch {
             match watch.ready() {
                 Ok(events) if events.is_empty() => break,
-                Ok(events) => self.take(&events),
+                Ok(events) => {
+                    self.unread.extend(events);
+                    self.take().await;
+                }
                 Err(_) => self.watch = None,
             }
         }
@@ -102,34 +112,49 @@ impl StoreSource {
     /// Lists everything, and watches from that revision.
     async fn list(&mut self) -> Result<(), StoreError> {
         self.store.wait_for(1).await?;
-        let mut objects = BTreeMap::new();
+        let mut entries = Vec::new();
         let mut at = ReadRevision::Cached;
         for kind in KINDS {
             let prefix = kind.key_prefix();
             let page = self.store.list(&prefix, None, None, at).await?;
             self.revision = page.revision;
             at = ReadRevision::Exactly(page.revision);
-            let entries = page.entries.iter();
-            objects.extend(entries.map(|entry| (Arc::clone(&entry.key), document(entry))));
+            entries.extend(page.entries);
         }
         let prefix = FLOW_SCHEMA.group_prefix();
-        self.watch = Some(self.store.watch(&prefix, self.revision)?);
-        self.objects = objects;
+        let watch = self.store.watch(&prefix, self.revision)?;
+        let read = async move {
+            let entries = entries.iter();
+            let documents = entries.map(|entry| (Arc::clone(&entry.key), document(entry)));
+            documents.collect()
+        };
+        self.objects = tasks::apart(read).await;
+        self.watch = Some(watch);
+        self.unread.clear();
         self.changed = true;
         Ok(())
     }
 
-    /// Applies changes of the store.
-    fn take(&mut self, events: &[Arc<StoreEvent>]) {
-        for event in events {
-            self.revision = event.revision;
-            let is_policy = |kind: &Kind| event.key.starts_with(&kind.key_prefix());
-            if !KINDS.into_iter().any(is_policy) {
-                continue;
-            }
-            let known = match &event.after {
-                Some(entry) => {
-                    let document = document(entry);
+    /// Applies the changes that were not read yet. Large objects take long to read: that is done on another thread.
+    async fn take(&mut self) {
+        if let Some(last) = self.unread.last() {
+            self.revision = last.revision;
+        }
+        self.unread.retain(|event| is_policy(event));
+        if self.unread.is_empty() {
+            return;
+        }
+        let events = self.unread.clone();
+        let read = async move {
+            let after = events.iter().map(|event| event.after.as_ref());
+            after
+                .map(|entry| entry.map(|entry| document(entry)))
+                .collect()
+        };
+        let documents: Vec<Option<StoredDocument>> = tasks::apart(read).await;
+        for (event, document) in self.unread.drain(..).zip(documents) {
+            let known = match document {
+                Some(document) => {
                     let same = |before: &StoredDocument| before.has_same_policy(&document);
                     if self.objects.get(&event.key).is_some_and(same) {
                         continue;
@@ -208,6 +233,11 @@ impl PolicySource for StoreSource {
             tracing::error!(%revision, "policy objects rejected; the last good policy stays in force");
         }
     }
+}
+
+fn is_policy(event: &StoreEvent) -> bool {
+    let mut kinds = KINDS.into_iter();
+    kinds.any(|kind| event.key.starts_with(&kind.key_prefix()))
 }
 
 fn document(entry: &StoreEntry) -> StoredDocument {

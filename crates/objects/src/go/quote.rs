@@ -50,6 +50,10 @@ fn escape(c: char, quote: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// Whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the plain space, of Unicode 15.0.
 pub fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        // Most text is, and messages quote values of any length.
+        return !c.is_ascii_control();
+    }
     is_printable_now(c) && !is_later(c)
 }
 
