@@ -135,7 +135,10 @@ fn play(
         "hostedApi": {"quota": {"podDisruptionBudgets": {"objects": 0, "bytes": 0}}},
     });
     let namespaces = (0..tenants).map(namespace).chain(["v".to_owned()]);
-    let scene = own_work::scene_with_pods(&config, tenants, namespaces, LABELS);
+    let scene = own_work::scene_with_pods(&config, tenants, |pods| {
+        pods.add(namespaces);
+        pods.have_labels(LABELS);
+    });
     let created: usize = (0..tenants)
         .map(|tenant| budgets.create(scene.gateway.address, &namespace(tenant)))
         .sum();

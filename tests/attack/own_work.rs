@@ -19,6 +19,7 @@ use crate::{
     gateway::{Setup, VICTIM},
     hostile::{HostileClients, HostileRequest, Responses},
     others::{Client, Mix},
+    pods::Pods,
     report::Outcome,
     scene::{Played, Scene},
     time::{LOW_PRIORITY_LIVENESS, ms},
@@ -44,16 +45,11 @@ const AT_ONCE: usize = 2;
 /// A gateway that hosts objects in front of the upstream, with these keys of its configuration and so many more attackers. Others
 /// read a hosted object. Every user may do everything.
 pub(crate) fn scene(config: &Value, users: usize) -> Scene {
-    scene_with_pods(config, users, std::iter::empty(), 0)
+    scene_with_pods(config, users, |_| {})
 }
 
-/// The same, where these namespaces have pods with so many labels besides their own.
-pub(crate) fn scene_with_pods(
-    config: &Value,
-    users: usize,
-    namespaces: impl Iterator<Item = String>,
-    labels: usize,
-) -> Scene {
+/// The same, where the upstream has the pods that `prepare` adds.
+pub(crate) fn scene_with_pods(config: &Value, users: usize, prepare: impl FnOnce(&Pods)) -> Scene {
     let mut all = json!({"mode": "overlay"});
     for (key, value) in config.as_object().into_iter().flatten() {
         all[key] = value.clone();
@@ -68,8 +64,7 @@ pub(crate) fn scene_with_pods(
         ..Mix::default()
     };
     let upstream = FakeUpstream::start(STREAMS);
-    upstream.pods().add(namespaces);
-    upstream.pods().have_labels(labels);
+    prepare(upstream.pods());
     Scene::with_upstream(upstream, &setup, mix)
 }
 

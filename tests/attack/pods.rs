@@ -10,8 +10,10 @@ use tokio::sync::broadcast;
 
 /// The path of the pods of all namespaces.
 pub(crate) const PODS: &str = "/api/v1/pods";
-/// Pods of each namespace.
+/// Ready pods of each namespace.
 pub(crate) const EACH: usize = 5;
+/// The pod of a namespace that is not ready.
+const UNREADY: &str = "unready";
 /// Events that a slow watch may miss before it ends.
 const BEHIND: usize = 65_536;
 
@@ -26,6 +28,8 @@ struct State {
     namespaces: Vec<String>,
     /// Labels of each pod, besides those that clients look for and change.
     labels: usize,
+    /// Whether each namespace has one pod more, which is not ready.
+    one_unready: bool,
     changes: usize,
 }
 
@@ -36,6 +40,7 @@ impl Default for Pods {
                 version: 1,
                 namespaces: Vec::new(),
                 labels: 0,
+                one_unready: false,
                 changes: 0,
             }),
             events: broadcast::channel(BEHIND).0,
@@ -54,9 +59,15 @@ impl Pods {
         self.state.lock().unwrap().labels = count;
     }
 
+    /// Each namespace has one pod more, which is not ready. To be called before the gateway starts.
+    pub(crate) fn have_one_unready(&self) {
+        self.state.lock().unwrap().one_unready = true;
+    }
+
     /// How many pods there are.
     pub(crate) fn number(&self) -> usize {
-        self.state.lock().unwrap().namespaces.len() * EACH
+        let state = self.state.lock().unwrap();
+        state.namespaces.len() * (EACH + usize::from(state.one_unready))
     }
 
     /// How often labels have changed.
@@ -69,9 +80,12 @@ impl Pods {
         let state = self.state.lock().unwrap();
         let each = |namespace: &String| {
             let namespace = namespace.clone();
-            let name = |number| format!("p{number}");
             let state = &state;
-            (0..EACH).map(move |number| state.pod(&namespace, &name(number), 0, 1))
+            let unready = state.one_unready.then(|| UNREADY.to_owned());
+            let names = (0..EACH).map(|number| format!("p{number}"));
+            names
+                .chain(unready)
+                .map(move |name| state.pod(&namespace, &name, 0, 1))
         };
         let items: Vec<_> = state.namespaces.iter().flat_map(each).collect();
         let version = state.version.to_string();
@@ -130,13 +144,14 @@ impl State {
             .collect();
         labels.insert("app".to_owned(), json!("v1"));
         labels.insert("flap".to_owned(), json!(flap.to_string()));
+        let ready = if name == UNREADY { "False" } else { "True" };
         json!({
             "kind": "Pod", "apiVersion": "v1",
             "metadata": {
                 "namespace": namespace, "name": name, "uid": format!("uid-of-{name}-in-{namespace}"),
                 "resourceVersion": version.to_string(), "labels": labels,
             },
-            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
         })
     }
 }
