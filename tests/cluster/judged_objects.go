@@ -169,13 +169,14 @@ func JudgedObjectSessions() []Session {
 	var all []Session
 	for _, kind := range judgedObjectKinds() {
 		j := newJudgement("echo-" + kind.session)
-		kind.write(j)
+		kind.write(j, kind.policies)
 		all = append(all, j.Session)
 	}
 	return all
 }
 
-func (k echoedKind) write(j *judgement) {
+// write plays what clients do; the policies come when some objects are there.
+func (k echoedKind) write(j *judgement, policies func(*judgement)) {
 	j.begin()
 	j.post(k.at(""), k.of("@x"))
 	j.post(k.at(""), k.of("@evil"))
@@ -185,7 +186,7 @@ func (k echoedKind) write(j *judgement) {
 			j.post(k.at(""), k.of("@evil-"+one.name))
 		}
 	}
-	k.policies(j)
+	policies(j)
 	k.creations(j)
 	if k.posts {
 		j.end()
