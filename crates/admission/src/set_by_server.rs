@@ -50,7 +50,6 @@ const RUNTIME: &str = "the plugin RuntimeClass";
 const PROTECTION: &str = "the plugin StorageObjectInUseProtection";
 const ALLOCATED: &str = "the server, which allocates it";
 const DERIVED: &str = "the server, which derives it from the object";
-const STORED_FORM: &str = "the server, in which the object has another form";
 
 /// Resource with subresource and group, path, who sets it, and where.
 const ROWS: &[Row] = &[
@@ -169,12 +168,6 @@ const ROWS: &[Row] = &[
         Added,
     ),
     (
-        "persistentvolumes",
-        &["status", "lastPhaseTransitionTime"],
-        DERIVED,
-        Absent,
-    ),
-    (
         "volumeattributesclasses.storage.k8s.io",
         &["metadata", "finalizers"],
         PROTECTION,
@@ -200,19 +193,6 @@ const ROWS: &[Row] = &[
         "services",
         &["spec", "healthCheckNodePort"],
         ALLOCATED,
-        Absent,
-    ),
-    ("jobs.batch", &["spec", "selector"], DERIVED, Absent),
-    (
-        "jobs.batch",
-        &["spec", "template", "metadata", "labels"],
-        DERIVED,
-        Added,
-    ),
-    (
-        "horizontalpodautoscalers.autoscaling",
-        &["spec", "targetCPUUtilizationPercentage"],
-        STORED_FORM,
         Absent,
     ),
 ];

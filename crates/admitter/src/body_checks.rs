@@ -160,7 +160,8 @@ impl CheckedBody<'_> {
     /// A patch that changes the UID, and the type of a custom resource: the server finds that out when it validates the object.
     fn changed_identity(&self, old: &Value) -> Option<StatusError> {
         let given = &self.object["metadata"]["uid"];
-        if !given.is_null() && *given != old["metadata"]["uid"] {
+        let is_taken = !given.is_null() && !self.strategy.keeps_uid();
+        if is_taken && *given != old["metadata"]["uid"] {
             let error = ApiFieldError::invalid("metadata.uid", given, "field is immutable");
             // The server checks metadata with the object, and once more.
             return Some(self.invalid(&[error.clone(), error]));

@@ -63,8 +63,7 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Gives a new daemon set the annotation that counts its templates.
 pub(super) fn first_template_generation(object: &mut Value) {
-    let pointer = format!("/metadata/annotations/{TEMPLATE_GENERATION}");
-    let sent = object.pointer(&pointer).and_then(Value::as_str);
+    let sent = template_generation(object).and_then(Value::as_str);
     let sent: i64 = sent.and_then(|sent| sent.parse().ok()).unwrap_or(0);
     set_template_generation(object, Some(json!(sent.max(1).to_string())));
 }
@@ -72,7 +71,7 @@ pub(super) fn first_template_generation(object: &mut Value) {
 /// Keeps the annotation that counts the templates of a daemon set, and counts another template.
 pub(super) fn count_templates(object: &mut Value, old: &Value) {
     const TEMPLATE: &str = "/spec/template";
-    let stored = old.pointer(&format!("/metadata/annotations/{TEMPLATE_GENERATION}"));
+    let stored = template_generation(old);
     let counted = stored
         .and_then(Value::as_str)
         .and_then(|stored| stored.parse::<i64>().ok());
@@ -84,7 +83,11 @@ pub(super) fn count_templates(object: &mut Value, old: &Value) {
     set_template_generation(object, generation);
 }
 
-fn set_template_generation(object: &mut Value, generation: Option<Value>) {
+pub(super) fn template_generation(set: &Value) -> Option<&Value> {
+    set.pointer(&format!("/metadata/annotations/{TEMPLATE_GENERATION}"))
+}
+
+pub(super) fn set_template_generation(object: &mut Value, generation: Option<Value>) {
     let Some(metadata) = super::metadata_mut(object) else {
         return;
     };

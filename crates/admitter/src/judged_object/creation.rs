@@ -13,7 +13,7 @@ use super::{
     metadata_mut,
     table::{CreatedStatus, Posted, ResourceStrategy},
 };
-use crate::{facts::WriteFacts, write_request::WriteVerb};
+use crate::facts::WriteFacts;
 
 /// The label of a namespace that always has its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -56,7 +56,10 @@ impl Fresh {
 }
 
 /// Removes what only a server may set.
-fn wipe(metadata: &mut Map<String, Value>) {
+pub(super) fn wipe(object: &mut Value) {
+    let Some(metadata) = metadata_mut(object) else {
+        return;
+    };
     for key in [
         "uid",
         "creationTimestamp",
@@ -74,16 +77,13 @@ impl ResourceStrategy {
         let Some(metadata) = metadata_mut(object) else {
             return;
         };
-        if facts.verb == WriteVerb::Create {
-            wipe(metadata);
-        }
         if self.is_stored {
             fresh.fill(metadata);
         }
         if self.begins_at_one() {
             metadata.insert("generation".to_owned(), json!(1));
         }
-        self.create_status(object, facts);
+        self.create_status(object, facts, fresh);
         match (self.group, self.resource) {
             ("", "namespaces") => namespace(object),
             ("", "serviceaccounts") => secret_names(object),
@@ -92,6 +92,7 @@ impl ResourceStrategy {
                 requested_by(object, &facts.user);
             }
             ("apps", "daemonsets") => first_template_generation(object),
+            ("batch", "jobs") => select_own_pods(object, fresh),
             ("apiextensions.k8s.io", "customresourcedefinitions") => definition_status(object),
             ("apiregistration.k8s.io", "apiservices") => api_service_status(object, fresh),
             _ => {}
@@ -104,7 +105,7 @@ impl ResourceStrategy {
         counted.is_some_and(|spec| !matches!(spec, Spec::OnUpdate))
     }
 
-    fn create_status(&self, object: &mut Value, facts: &WriteFacts) {
+    fn create_status(&self, object: &mut Value, facts: &WriteFacts, fresh: &Fresh) {
         let Some(members) = object.as_object_mut() else {
             return;
         };
@@ -115,7 +116,11 @@ impl ResourceStrategy {
                 members.extend(empty_status(facts).map(|empty| ("status".to_owned(), empty)));
             }
             CreatedStatus::Phase(phase) => {
-                members.insert("status".to_owned(), json!({"phase": phase}));
+                let mut status = json!({"phase": phase});
+                if self.resource == "persistentvolumes" {
+                    status["lastPhaseTransitionTime"] = json!(fresh.time());
+                }
+                members.insert("status".to_owned(), status);
             }
         }
     }
@@ -136,14 +141,12 @@ fn empty_status(facts: &WriteFacts) -> Option<Value> {
 impl Posted {
     /// A body that is posted to a subresource.
     pub(super) fn create(self, object: &mut Value, fresh: &Fresh) {
-        let Some(metadata) = metadata_mut(object) else {
-            return;
-        };
         match self {
-            Self::Wiped => wipe(metadata),
-            Self::Kept => {}
+            Self::Wiped | Self::Kept => {}
             Self::Token => {
-                fresh.fill(metadata);
+                if let Some(metadata) = metadata_mut(object) {
+                    fresh.fill(metadata);
+                }
                 if let Some(members) = object.as_object_mut() {
                     let empty = json!({"token": "", "expirationTimestamp": null});
                     members.insert("status".to_owned(), empty);
@@ -189,6 +192,43 @@ pub(super) fn named(object: &mut Value) {
     if let Value::Object(labels) = labels {
         labels.insert(NAME_LABEL.to_owned(), name);
     }
+}
+
+/// A job selects its pods by its UID, unless it says that its selector is its own.
+fn select_own_pods(job: &mut Value, fresh: &Fresh) {
+    const CONTROLLER: &str = "batch.kubernetes.io/controller-uid";
+    if job.pointer("/spec/manualSelector") == Some(&json!(true)) {
+        return;
+    }
+    let (name, uid) = (
+        job["metadata"]["name"].clone(),
+        json!(fresh.uid.to_string()),
+    );
+    let Some(spec) = job.get_mut("spec") else {
+        return;
+    };
+    let mut add = |path: &[&str], labels: &[(&str, &Value)]| {
+        let members = path.iter().try_fold(&mut *spec, |at, key| {
+            let next = at.as_object_mut()?.entry(*key).or_insert(Value::Null);
+            if next.is_null() {
+                *next = json!({});
+            }
+            Some(next)
+        });
+        if let Some(Value::Object(members)) = members {
+            for (label, value) in labels {
+                members.entry(*label).or_insert_with(|| (*value).clone());
+            }
+        }
+    };
+    let labels = [
+        ("job-name", &name),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        (CONTROLLER, &uid),
+    ];
+    add(&["template", "metadata", "labels"], &labels);
+    add(&["selector", "matchLabels"], &[(CONTROLLER, &uid)]);
 }
 
 /// The status that a new definition of custom resources is written with: the version in which its objects are stored.

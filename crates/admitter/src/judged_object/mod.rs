@@ -25,10 +25,10 @@ mod update;
 use fairgate_objects::schema::built_in_kinds;
 use serde_json::{Map, Value, json};
 
-use crate::facts::WriteFacts;
+use crate::{facts::WriteFacts, write_request::WriteVerb};
 pub(crate) use creation::Fresh;
 pub(crate) use derived::TooManyRequirements;
-use table::{BUILT_IN, CreatedStatus, ResourceStrategy, Taken};
+use table::{BUILT_IN, CreatedStatus, Posted, ResourceStrategy, Taken};
 
 /// How the server makes the object of a write out of its body.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +102,19 @@ impl WriteStrategy {
         matches!(self, Self::Subresource(Taken::Posted(_)))
     }
 
+    /// Whether the object has the stored UID, whatever the body says.
+    pub(crate) fn keeps_uid(&self) -> bool {
+        matches!(self, Self::Subresource(Taken::Status { stored, .. }) if stored.contains(&"uid"))
+    }
+
+    /// Whether what only a server may set is removed from a body before anything else.
+    fn wipes(&self, facts: &WriteFacts) -> bool {
+        match self {
+            Self::Resource(_) => facts.verb == WriteVerb::Create,
+            Self::Subresource(taken) => matches!(taken, Taken::Posted(Posted::Wiped)),
+        }
+    }
+
     /// Makes the object in the body the one that policies see. `old` is the stored object, if there is one; `owner` owns what the
     /// request changes, if that is to be shown.
     ///
@@ -117,38 +130,32 @@ impl WriteStrategy {
         owner: Option<&str>,
     ) -> Result<(), TooManyRequirements> {
         two_names::unite(object, &facts.group, &facts.resource);
+        replaced::replace(object, facts);
+        if old.is_none() && self.wipes(facts) {
+            creation::wipe(object);
+        }
         // What the server adds or keeps belongs to nobody, or to whom it did.
-        let noted = match (self, owner) {
-            (Self::Resource(strategy), Some(owner)) => strategy
-                .note_owner(object, old, facts, (owner, fresh))
-                .then(|| object["metadata"]["managedFields"].take()),
-            _ => None,
-        };
-        replaced::replace(object, &facts.group, &facts.resource);
+        let noted = owner
+            .filter(|owner| self.note_owner(object, old, facts, (owner, fresh)))
+            .map(|_| object["metadata"]["managedFields"].take());
         if matches!(self, Self::Resource(_)) {
             derived::fill(object, old, &facts.group, &facts.resource)?;
             if (&*facts.group, &*facts.resource) == ("", "services") {
                 services::fill(object, old);
             }
         }
-        let sent = old.and_then(|_| object["metadata"].get("managedFields").cloned());
         match (self, old) {
             (Self::Resource(strategy), None) => strategy.create(object, facts, fresh),
             (Self::Resource(strategy), Some(old)) => strategy.update(object, old, fresh),
             (Self::Subresource(taken), None) => match taken {
                 Taken::Posted(posted) => posted.create(object, fresh),
                 // Nothing but what the subresource takes is the client's.
-                _ => taken.update(object, &json!({})),
+                _ => taken.update(object, &json!({}), fresh),
             },
-            (Self::Subresource(taken), Some(old)) => taken.update(object, old),
+            (Self::Subresource(taken), Some(old)) => taken.update(object, old, fresh),
         }
-        match (noted, old, owner) {
-            (Some(noted), ..) => ownership::set(object, Some(noted)),
-            (None, Some(old), Some(owner)) if self.is_whole() => {
-                ownership::set(object, sent);
-                ownership::note_changes(object, old, &[], facts, (owner, fresh));
-            }
-            _ => {}
+        if noted.is_some() {
+            ownership::set(object, noted);
         }
         Ok(())
     }

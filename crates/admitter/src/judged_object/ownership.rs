@@ -10,23 +10,12 @@ use fairgate_objects::{
 use serde_json::{Map, Value, json};
 
 use super::{
+    WriteStrategy,
     creation::Fresh,
     metadata_mut,
-    table::{CreatedStatus, ResourceStrategy},
+    table::{CreatedStatus, ResourceStrategy, Taken},
 };
 use crate::facts::WriteFacts;
-
-/// Members of metadata that nobody owns.
-const UNOWNED: [&str; 8] = [
-    "creationTimestamp",
-    "generation",
-    "managedFields",
-    "name",
-    "namespace",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
 
 /// How deep the fields of a custom resource are told apart.
 const MAX_DEPTH: u32 = 64;
@@ -88,11 +77,11 @@ pub(super) fn set(object: &mut Value, entries: Option<Value>) {
     };
 }
 
-/// Gives a changed object the entries that a server notes, if it is of a built-in kind: `manager` owns what it changed, but for the members
-/// `resets`, which the request cannot change. The object has the entries of the body. Returns whether they were noted.
-pub(super) fn note_changes(
+/// Gives an object the entries that a server notes, if it is of a built-in kind: `manager` owns what it changed of the `old` one, but for the
+/// members `resets`, which the request cannot change. The object has the entries of the body. Returns whether they were noted.
+fn note_changes(
     object: &mut Value,
-    old: &Value,
+    old: Option<&Value>,
     resets: &'static [&'static str],
     facts: &WriteFacts,
     (manager, fresh): (&str, &Fresh),
@@ -102,8 +91,10 @@ pub(super) fn note_changes(
         return false;
     };
     // Fields that the table does not have are not in the object either.
-    let Ok(old) = canonical::decode(shape, old) else {
-        return false;
+    let old = match old.map(|old| canonical::decode(shape, old)) {
+        Some(Err(_)) => return false,
+        Some(Ok(old)) => Some(old.value),
+        None => None,
     };
     let kinds = BuiltIn {
         group: kind.group.to_owned(),
@@ -116,78 +107,84 @@ pub(super) fn note_changes(
         api_version: &api_version(facts),
         now: &fresh.time(),
     };
-    track_update(&kinds, Some(&old.value), object, &context);
-    keep_times_if_unchanged(&old.value, object);
+    track_update(&kinds, old.as_ref(), object, &context);
+    if let Some(old) = old {
+        keep_times_if_unchanged(&old, object);
+    }
     true
 }
 
-impl ResourceStrategy {
+impl WriteStrategy {
     /// Notes who owns what of an object as it was sent, with its defaults. `old` is the stored one. Returns whether that was noted.
     pub(super) fn note_owner(
         &self,
         object: &mut Value,
         old: Option<&Value>,
         facts: &WriteFacts,
-        (manager, fresh): (&str, &Fresh),
+        owner: (&str, &Fresh),
     ) -> bool {
-        match old {
-            None => {
-                self.owned(object, facts, manager, fresh);
+        match (self, old) {
+            (Self::Resource(strategy), None) => {
+                strategy.owned(object, facts, owner);
                 true
             }
-            Some(old) => note_changes(object, old, self.resets(), facts, (manager, fresh)),
+            (Self::Resource(strategy), Some(old)) => {
+                note_changes(object, Some(old), strategy.resets(), facts, owner)
+            }
+            // Its body is no object of the resource.
+            (Self::Subresource(Taken::Scale), _) => false,
+            (Self::Subresource(taken), old) => {
+                let is_known = old.is_some() || self.is_posted();
+                is_known && note_changes(object, old, taken.resets(), facts, owner)
+            }
         }
     }
+}
 
+impl ResourceStrategy {
     /// What a client cannot set.
     fn resets(&self) -> &'static [&'static str] {
-        if self.status == CreatedStatus::Ordinary {
-            &[]
-        } else {
-            &["status"]
+        match (self.status, self.resource) {
+            (CreatedStatus::Ordinary, _) => &[],
+            (_, "certificatesigningrequests") => &["spec", "status"],
+            _ => &["status"],
         }
     }
 
     /// Adds the entry of the client who creates the object.
-    fn owned(&self, object: &mut Value, facts: &WriteFacts, manager: &str, fresh: &Fresh) {
-        let kind = facts.group_version_kind();
-        let api_version = api_version(facts);
-        let now = fresh.time();
-        if facts.has_table() {
-            let context = WriteContext {
-                manager,
-                subresource: "",
-                api_version: &api_version,
-                now: &now,
-            };
-            let kinds = BuiltIn {
-                group: kind.group.to_owned(),
-                kind: kind.kind.to_owned(),
-                resets: self.resets(),
-            };
-            track_update(&kinds, None, object, &context);
+    fn owned(&self, object: &mut Value, facts: &WriteFacts, (manager, fresh): (&str, &Fresh)) {
+        if note_changes(object, None, self.resets(), facts, (manager, fresh)) {
             return;
         }
-        let fields = custom_fields(object, self.resets().is_empty());
+        let fields = custom_fields(object, self.resets().is_empty(), (manager, fresh));
         let Some(metadata) = metadata_mut(object) else {
             return;
         };
         let entry = json!({
-            "apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": fields,
-            "manager": manager, "operation": "Update", "time": now,
+            "apiVersion": api_version(facts), "fieldsType": "FieldsV1", "fieldsV1": fields,
+            "manager": manager, "operation": "Update", "time": fresh.time(),
         });
-        // Entries that a client sends are kept, unless they are empty.
+        // Entries that a client sends are kept, unless they are empty. If one is of another group, the server notes none.
         let sent = metadata.remove("managedFields");
         let mut entries = sent.and_then(|mut sent| sent.as_array_mut().map(std::mem::take));
         let entries = entries.get_or_insert_default();
         entries.retain(|entry| entry.as_object().is_some_and(|entry| !entry.is_empty()));
+        let is_of_group = |entry: &Value| {
+            let version = entry["apiVersion"].as_str().unwrap_or_default();
+            version
+                .split_once('/')
+                .is_some_and(|(group, _)| group == &*facts.group)
+        };
+        if !entries.iter().all(is_of_group) {
+            return;
+        }
         entries.push(entry);
         metadata.insert("managedFields".to_owned(), json!(entries));
     }
 }
 
 /// The fields of a custom resource whose lists and maps have no type in their schema.
-fn custom_fields(object: &Value, is_status_owned: bool) -> Value {
+fn custom_fields(object: &Value, is_status_owned: bool, owner: (&str, &Fresh)) -> Value {
     let mut fields = Map::new();
     for (name, value) in object.as_object().into_iter().flatten() {
         let is_owned = match &**name {
@@ -196,17 +193,33 @@ fn custom_fields(object: &Value, is_status_owned: bool) -> Value {
             _ => true,
         };
         if name == "metadata" {
-            let members = value.as_object().into_iter().flatten();
-            let owned = members.filter(|(name, _)| !UNOWNED.contains(&&***name));
-            let owned: Map<_, _> = owned.map(|member| owned_field(member, 0)).collect();
-            if !owned.is_empty() {
-                fields.insert("f:metadata".to_owned(), Value::Object(owned));
-            }
+            fields.extend(metadata_fields(value, owner));
         } else if is_owned {
             fields.extend([owned_field((name, value), 0)]);
         }
     }
     Value::Object(fields)
+}
+
+/// The fields of metadata, which is the same in all kinds.
+fn metadata_fields(metadata: &Value, (manager, fresh): (&str, &Fresh)) -> Option<(String, Value)> {
+    const FIELDS: &str = "f:metadata";
+    let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    map["metadata"]["managedFields"].take();
+    let kinds = BuiltIn {
+        group: String::new(),
+        kind: "ConfigMap".to_owned(),
+        resets: &[],
+    };
+    let context = WriteContext {
+        manager,
+        subresource: "",
+        api_version: "v1",
+        now: &fresh.time(),
+    };
+    track_update(&kinds, None, &mut map, &context);
+    let fields = map["metadata"]["managedFields"][0]["fieldsV1"][FIELDS].take();
+    (!fields.is_null()).then(|| (FIELDS.to_owned(), fields))
 }
 
 fn owned_field((name, value): (&String, &Value), depth: u32) -> (String, Value) {

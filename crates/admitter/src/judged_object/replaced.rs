@@ -1,16 +1,49 @@
 //! Values that a server replaces when it reads an object, whatever the request.
 //!
-//! Source: Kubernetes `pkg/apis/core/v1/conversion.go` (`Convert_v1_Pod_To_core_Pod`) and `pkg/apis/apps/v1/conversion.go`
-//! (`Convert_apps_StatefulSetSpec_To_v1_StatefulSetSpec`).
+//! Source: Kubernetes `pkg/apis/core/v1/conversion.go` (`Convert_v1_Pod_To_core_Pod`), `pkg/apis/apps/v1/conversion.go`
+//! (`Convert_apps_StatefulSetSpec_To_v1_StatefulSetSpec`, `Convert_apps_DaemonSet_To_v1_DaemonSet`) and
+//! `pkg/apis/autoscaling/v1/conversion.go` (`Convert_v1_HorizontalPodAutoscaler_To_autoscaling_HorizontalPodAutoscaler`).
 
 use serde_json::{Value, json};
 
+use super::changes;
+use crate::facts::WriteFacts;
+
 /// Replaces them in an object.
-pub(super) fn replace(object: &mut Value, group: &str, resource: &str) {
-    match (group, resource) {
-        ("", "pods") => grace_period(object),
-        ("apps", "statefulsets") => claim_types(object),
+pub(super) fn replace(object: &mut Value, facts: &WriteFacts) {
+    let kind = facts.group_version_kind();
+    match (kind.group, kind.kind) {
+        ("", "Pod") => grace_period(object),
+        ("apps", "StatefulSet") => claim_types(object),
+        ("apps", "DaemonSet") => template_generation(object),
+        ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v1" => utilization(object),
         _ => {}
+    }
+}
+
+/// A daemon set counts its templates from zero in an annotation, which is a number of its own in the server.
+fn template_generation(set: &mut Value) {
+    let sent = changes::template_generation(set).and_then(Value::as_str);
+    if sent.is_none_or(str::is_empty) {
+        changes::set_template_generation(set, Some(json!("0")));
+    }
+}
+
+/// Without any metrics, pods shall use this part of the processor time that they request, in percent.
+fn utilization(scaler: &mut Value) {
+    /// The metrics that version v1 has no field for.
+    const METRICS: &str = "/metadata/annotations/autoscaling.alpha.kubernetes.io~1metrics";
+    let metrics = scaler.pointer(METRICS).and_then(Value::as_str);
+    let metrics: Option<Vec<Value>> = metrics.and_then(|text| serde_json::from_str(text).ok());
+    let has_metrics = metrics.is_some_and(|metrics| !metrics.is_empty());
+    if let Some(Value::Object(spec)) = scaler.get_mut("spec")
+        && !has_metrics
+    {
+        let target = spec.entry("targetCPUUtilizationPercentage");
+        let target = target.or_insert(Value::Null);
+        if target.is_null() {
+            *target = json!(80);
+        }
     }
 }
 
@@ -41,7 +74,7 @@ mod tests {
     fn a_negative_grace_period_of_a_pod_is_a_second() {
         for (sent, seen) in [(-5, 1), (0, 0), (7, 7)] {
             let mut pod = json!({"spec": {"terminationGracePeriodSeconds": sent}});
-            replace(&mut pod, "", "pods");
+            grace_period(&mut pod);
             assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], seen);
         }
     }
@@ -49,7 +82,7 @@ mod tests {
     #[test]
     fn the_claims_of_a_stateful_set_have_their_type() {
         let mut set = json!({"spec": {"volumeClaimTemplates": [{"kind": "Other", "spec": {}}]}});
-        replace(&mut set, "apps", "statefulsets");
+        claim_types(&mut set);
         assert_eq!(
             set["spec"]["volumeClaimTemplates"],
             json!([{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {}}])

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     changes::{self, Spec},
+    creation::Fresh,
     table::Taken,
     take,
     update::settle_metadata,
@@ -12,11 +13,19 @@ use super::{
 /// The generation of an object that a status, or a condition in it, is about.
 const OBSERVED: &str = "observedGeneration";
 
+/// Since when a volume is in its phase.
+const PHASE_SINCE: &str = "lastPhaseTransitionTime";
+
 impl Taken {
     /// The object of a PUT or patch of a subresource.
-    pub(super) fn update(self, object: &mut Value, old: &Value) {
+    pub(super) fn update(self, object: &mut Value, old: &Value, fresh: &Fresh) {
         match self {
-            Self::Status { stored, kept } => status(object, old, stored, kept),
+            Self::Status { stored, kept, .. } => {
+                status(object, old, stored, kept);
+                if kept.contains(&PHASE_SINCE) {
+                    phase_since(object, old, fresh);
+                }
+            }
             Self::Scale => from_body(object, old, &["/spec/replicas"]),
             Self::EphemeralContainers => {
                 from_body(object, old, &["/spec/ephemeralContainers"]);
@@ -34,6 +43,7 @@ impl Taken {
                 }
             }
             Self::Approval => {
+                times_of_conditions(object, old, fresh);
                 let conditions = object.pointer("/status/conditions").cloned();
                 settle_metadata(object, old, &[]);
                 all_but_metadata(object, old);
@@ -44,6 +54,7 @@ impl Taken {
                 for kind in ["Approved", "Denied"] {
                     keep_conditions(object, old, kind);
                 }
+                times_of_conditions(object, old, fresh);
             }
             // It has no stored object.
             Self::Posted(_) => {}
@@ -79,6 +90,18 @@ fn status(object: &mut Value, old: &Value, stored: &[&str], kept: &[&str]) {
         }
     }
     set(object, "/status", status);
+}
+
+/// A volume is in another phase since now, unless the client says since when.
+fn phase_since(volume: &mut Value, old: &Value, fresh: &Fresh) {
+    let [new, old] = [&volume["status"], &old["status"]];
+    if new["phase"] != old["phase"] && new[PHASE_SINCE] == old[PHASE_SINCE] {
+        set(
+            volume,
+            "/status/lastPhaseTransitionTime",
+            Some(json!(fresh.time())),
+        );
+    }
 }
 
 /// Conditions without the generation that they are about have that of the stored ones of their type, in their order.
@@ -190,6 +213,32 @@ fn keep_conditions(object: &mut Value, old: &Value, kind: &str) {
     let all = all.and_then(Value::as_array_mut).into_iter().flatten();
     for (one, stored) in all.filter(|one| one["type"] == kind).zip(stored) {
         *one = stored;
+    }
+}
+
+/// Conditions of a request for a certificate without times are of now, or since the stored one of their type and status.
+fn times_of_conditions(object: &mut Value, old: &Value, fresh: &Fresh) {
+    let stored = old.pointer("/status/conditions").and_then(Value::as_array);
+    let all = object.pointer_mut("/status/conditions");
+    let all = all.and_then(Value::as_array_mut).into_iter().flatten();
+    for condition in all.filter_map(Value::as_object_mut) {
+        let lacks =
+            |members: &Map<String, Value>, key: &str| members.get(key).is_none_or(Value::is_null);
+        if lacks(condition, "lastUpdateTime") {
+            condition.insert("lastUpdateTime".to_owned(), json!(fresh.time()));
+        }
+        if lacks(condition, "lastTransitionTime") {
+            let mut stored = stored.into_iter().flatten();
+            let since = stored.find(|one| {
+                let is_alike = |key: &str| condition.get(key) == one.get(key);
+                is_alike("type") && is_alike("status") && !one["lastTransitionTime"].is_null()
+            });
+            let since = since.map_or_else(
+                || json!(fresh.time()),
+                |one| one["lastTransitionTime"].clone(),
+            );
+            condition.insert("lastTransitionTime".to_owned(), since);
+        }
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) enum Taken {
         stored: &'static [&'static str],
         /// Fields of the status that are, if the body does not have them.
         kept: &'static [&'static str],
+        /// What the request cannot change; see [`Taken::resets`].
+        resets: &'static [&'static str],
     },
     /// The number of replicas.
     Scale,
@@ -77,19 +79,65 @@ const ALL: &[&str] = &[
     "selfLink",
 ];
 
-const fn status(stored: &'static [&'static str]) -> (&'static str, Taken) {
-    ("status", Taken::Status { stored, kept: &[] })
-}
+/// The status and all metadata.
+const STATUS: Taken = Taken::Status {
+    stored: &[],
+    kept: &[],
+    resets: &["spec"],
+};
 
 /// The status alone, without any metadata.
 pub(super) const STATUS_ALONE: Taken = Taken::Status {
     stored: ALL,
     kept: &[],
+    resets: &["metadata", "spec"],
 };
 
-const WITH_STATUS: &[(&str, Taken)] = &[status(&[])];
+const WITH_STATUS: &[(&str, Taken)] = &[("status", STATUS)];
 const WITH_STATUS_ALONE: &[(&str, Taken)] = &[("status", STATUS_ALONE)];
-const WITH_SCALE: &[(&str, Taken)] = &[status(&[]), ("scale", Taken::Scale)];
+const WITH_SCALE: &[(&str, Taken)] = &[("status", STATUS), ("scale", Taken::Scale)];
+const OF_DEPLOYMENTS: &[(&str, Taken)] = &[
+    (
+        "status",
+        Taken::Status {
+            stored: &["labels"],
+            kept: &[],
+            resets: &["metadata.labels", "spec"],
+        },
+    ),
+    ("scale", Taken::Scale),
+];
+const OF_VOLUMES: &[(&str, Taken)] = &[(
+    "status",
+    Taken::Status {
+        stored: &[],
+        kept: &["lastPhaseTransitionTime"],
+        resets: &["spec"],
+    },
+)];
+const OF_API_SERVICES: &[(&str, Taken)] = &[(
+    "status",
+    Taken::Status {
+        stored: &["labels", "annotations", "finalizers", "ownerReferences"],
+        kept: &[],
+        resets: &["metadata", "spec"],
+    },
+)];
+
+impl Taken {
+    /// The members that a request cannot change, with dots between their names, so that it does not come to own them
+    /// (`GetResetFields` of the server's strategies).
+    pub(super) fn resets(self) -> &'static [&'static str] {
+        match self {
+            Self::Status { resets, .. } => resets,
+            Self::Finalize => &["status"],
+            Self::Approval => &["spec", "status.certificate"],
+            Self::CertificateStatus => &["spec", "status.conditions"],
+            // The server notes what was sent, although it takes little of that.
+            Self::EphemeralContainers | Self::Resize | Self::Scale | Self::Posted(_) => &[],
+        }
+    }
+}
 
 const SPEC: Option<Spec> = Some(Spec::Members(&["spec"]));
 
@@ -162,6 +210,11 @@ const PODS: &[(&str, Taken)] = &[
         Taken::Status {
             stored: &["ownerReferences"],
             kept: &["qosClass", "observedGeneration"],
+            resets: &[
+                "metadata.deletionTimestamp",
+                "metadata.ownerReferences",
+                "spec",
+            ],
         },
     ),
     ("ephemeralcontainers", Taken::EphemeralContainers),
@@ -178,10 +231,10 @@ pub(super) const BUILT_IN: &[ResourceStrategy] = &[
     plain("", "endpoints"),
     plain("", "events"),
     plain("", "limitranges"),
-    plain("", "namespaces").with(&[status(&[]), ("finalize", Taken::Finalize)]).created(CreatedStatus::Phase("Active")).keeps(&["spec"]),
+    plain("", "namespaces").with(&[("status", STATUS), ("finalize", Taken::Finalize)]).created(CreatedStatus::Phase("Active")).keeps(&["spec"]),
     plain("", "nodes").with(WITH_STATUS).created(CreatedStatus::Sent),
     plain("", "persistentvolumeclaims").with(WITH_STATUS),
-    plain("", "persistentvolumes").with(&[("status", Taken::Status { stored: &[], kept: &["lastPhaseTransitionTime"] })]).created(CreatedStatus::Phase("Pending")),
+    plain("", "persistentvolumes").with(OF_VOLUMES).created(CreatedStatus::Phase("Pending")),
     counted("", "pods").with(PODS).created(CreatedStatus::Phase("Pending")),
     plain("", "podtemplates").counts(Some(Spec::Members(&["template"]))),
     counted("", "replicationcontrollers").with(WITH_SCALE),
@@ -196,10 +249,10 @@ pub(super) const BUILT_IN: &[ResourceStrategy] = &[
     counted(ADMISSION, "validatingadmissionpolicybindings"),
     plain(ADMISSION, "validatingwebhookconfigurations").counts(WEBHOOKS),
     counted("apiextensions.k8s.io", "customresourcedefinitions").with(WITH_STATUS),
-    plain("apiregistration.k8s.io", "apiservices").with(&[status(&["labels", "annotations", "finalizers", "ownerReferences"])]),
+    plain("apiregistration.k8s.io", "apiservices").with(OF_API_SERVICES),
     plain("apps", "controllerrevisions"),
     counted("apps", "daemonsets").with(WITH_STATUS),
-    plain("apps", "deployments").counts(Some(Spec::WithAnnotations)).with(&[status(&["labels"]), ("scale", Taken::Scale)]),
+    plain("apps", "deployments").counts(Some(Spec::WithAnnotations)).with(OF_DEPLOYMENTS),
     counted("apps", "replicasets").with(WITH_SCALE),
     counted("apps", "statefulsets").with(WITH_SCALE),
     plain(AUTHENTICATION, "selfsubjectreviews").answered(),

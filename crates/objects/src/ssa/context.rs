@@ -19,7 +19,7 @@ pub trait ManagedKind {
     fn convert(&self, object: &Value, to: &str) -> Option<Value>;
 
     /// The fields of the object that a writer of an endpoint cannot own, such as `status` on the main
-    /// endpoint; for entries of this version.
+    /// endpoint; for entries of this version. Those within others have dots between the names.
     fn reset_fields(&self, api_version: &str, subresource: &str) -> &'static [&'static str];
 }
 

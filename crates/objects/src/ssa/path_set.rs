@@ -35,11 +35,19 @@ impl PathNode {
 }
 
 impl PathSet {
-    /// A set of fields of the object itself.
+    /// A set of fields by their names, with dots between those on the way.
     pub(super) fn of_names(names: &[&str]) -> Self {
         let mut set = Self::default();
         for name in names {
-            set.add(PathElement::name(name), true, Self::default());
+            let mut steps = name.rsplit('.').map(PathElement::name);
+            let Some(last) = steps.next() else { continue };
+            let (mut step, mut is_member, mut below) = (last, true, Self::default());
+            for parent in steps {
+                let mut around = Self::default();
+                around.add(step, is_member, below);
+                (step, is_member, below) = (parent, false, around);
+            }
+            set.add(step, is_member, below);
         }
         set
     }
@@ -214,6 +222,12 @@ mod tests {
         assert_eq!(all.without_trees(&set(&["a"])), set(&["e"]));
         assert_eq!(all.without_trees(&set(&["a.c"])), set(&["a", "a.b", "e"]));
         assert_eq!(all.without_trees(&set(&["a.c.d.x"])), all);
+    }
+
+    #[test]
+    fn names_with_dots_are_fields_within_others() {
+        let names = ["spec", "metadata.labels", "metadata.a.b"];
+        assert_eq!(PathSet::of_names(&names), set(&names));
     }
 
     #[test]
