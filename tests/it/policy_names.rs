@@ -1,4 +1,4 @@
-//! Policies that judge nothing, because a name in them is wrong.
+//! Policies that judge nothing, because a name in them is wrong, and those that fail because something is absent.
 
 use serde_json::json;
 
@@ -72,4 +72,45 @@ fn what_judges_nothing_is_told_and_is_no_success() {
             .1
             .ends_with("1 request: 0 allowed, 1 denied\n")
     );
+}
+
+#[test]
+fn what_fails_for_some_objects_is_told() {
+    let rules = |operations: &str| {
+        format!(
+            "{{resourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [{operations}], resources: [configmaps]}}]}}"
+        )
+    };
+    let labels = "object.metadata.labels['team'] == 'a'";
+    let old = "object.data == oldObject.data";
+    let tested = "has(object.metadata.labels) && 'team' in object.metadata.labels";
+    for (operations, expression, told) in [
+        (
+            "CREATE",
+            labels,
+            "it fails when an object has no labels: the request is refused",
+        ),
+        ("CREATE", tested, ""),
+        (
+            "DELETE",
+            labels,
+            "it fails when an object is deleted, since object is null then",
+        ),
+        ("UPDATE", old, ""),
+        (
+            "'*'",
+            old,
+            "it fails when an object is created, since oldObject is null then",
+        ),
+    ] {
+        let files = Files::new(&[("p.yaml", &policy("p", &rules(operations), expression))]);
+        let (code, out, err) = run(&files.0, &["check", "--admission", "p.yaml"]);
+        assert_eq!(code, 0, "{out}{err}");
+        assert_eq!(
+            err.contains("it fails when"),
+            !told.is_empty(),
+            "{expression}: {err}"
+        );
+        assert!(err.contains(told), "{expression}: {err}");
+    }
 }

@@ -33,6 +33,7 @@
 //!
 //! Not here: reading policies, converting objects between versions, HTTP, watches.
 
+mod absences;
 mod attributes;
 pub mod audit;
 mod built_in;
@@ -62,6 +63,7 @@ pub mod validate;
 mod verdict;
 mod warnings;
 
+pub use absences::{AbsentPart, expressions_that_fail_without};
 pub use attributes::{
     AdmissionAttributes, AdmissionObjects, AdmissionOperation, GroupVersionKind,
     GroupVersionResource,

@@ -244,12 +244,23 @@ impl CompiledPolicy {
         spec: &ValidatingAdmissionPolicySpec,
         visit: &mut dyn FnMut((ExpressionRole, usize), CelReads),
     ) {
-        let variables = spec.variables.iter().flatten().filter_map(|variable| {
-            let name = &variable.name;
+        reads::visit(self.variables_in_order(spec), self.own_expressions(), visit);
+    }
+
+    /// The variables in the order in which `spec` has them.
+    pub(crate) fn variables_in_order(
+        &self,
+        spec: &ValidatingAdmissionPolicySpec,
+    ) -> impl Iterator<Item = &(String, PolicyExpression)> {
+        let names = spec
+            .variables
+            .iter()
+            .flatten()
+            .map(|variable| &variable.name);
+        names.filter_map(|name| {
             let known = self.variables.binary_search_by(|(of, _)| of.cmp(name));
             known.ok().map(|at| &self.variables[at])
-        });
-        reads::visit(variables, self.own_expressions(), visit);
+        })
     }
 
     fn used_variables(&self) -> PolicyVariableNumbers {

@@ -88,8 +88,8 @@ pub use document::{CelJson, JsonObject};
 pub use environment::{CelCompileError, CelEnvironment, CelEnvironmentBuilder};
 pub use pattern_budget::{PatternBudget, PatternLimit, PatternUse};
 pub use program::{
-    CelBindings, CelEvaluation, CelLazyObject, CelOrigins, CelProgram, CelReads, CelStep,
-    CelVariable, DEFAULT_COST_LIMIT, EvaluationLimits,
+    CelAbsence, CelBindings, CelEvaluation, CelForeseen, CelLazyObject, CelOrigins, CelProgram,
+    CelReads, CelStep, CelVariable, DEFAULT_COST_LIMIT, EvaluationLimits,
 };
 pub use short_texts::equal_texts;
 pub use source::{CelIssue, CelIssues, CodePosition};

@@ -10,6 +10,7 @@
 //!
 //! Not here: the other commands, which read a configuration or serve.
 
+mod absences;
 mod bundle;
 mod cases;
 mod command;

@@ -5,6 +5,7 @@ use std::{io::Read, path::PathBuf};
 use serde_json::Value;
 
 use crate::{
+    absences,
     bundle::PolicyBundle,
     documents::{self, FileObject, items},
     expression_cost, resource_names, set_fields, vital,
@@ -102,6 +103,7 @@ fn review_policy(policy: &FileObject, bundle: &PolicyBundle, findings: &mut Vec<
         let remedy = "make it cheaper; fairgate policy test shows what it costs for an object";
         findings.push(policy.warning(&field, problem, remedy));
     }
+    findings.extend(absences::warnings(policy));
     findings.extend(resource_names::warnings(policy));
     review_exempt(policy, findings);
     review_vital(policy, findings);

@@ -1,5 +1,6 @@
 //! Compiled expressions.
 
+mod absence;
 mod attributes;
 mod bindings;
 mod compile;
@@ -24,6 +25,7 @@ use crate::value::{CelError, CelResult, DEFAULT_WORK_LIMIT};
 use eval::Evaluator;
 use plan::{AttributeRoot, Code, CodeId, QualifierKey};
 
+pub use absence::{CelAbsence, CelForeseen};
 pub use bindings::{CelBindings, CelLazyObject, CelVariable};
 pub use reads::{CelOrigins, CelReads, CelStep};
 

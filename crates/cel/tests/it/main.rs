@@ -11,6 +11,7 @@
     reason = "helpers of tests fail the test that calls them"
 )]
 
+mod absence;
 mod allocations;
 mod conformance;
 mod differential;
