@@ -137,7 +137,7 @@ impl WriteStrategy {
         // What the server adds or keeps belongs to nobody, or to whom it did.
         let noted = owner
             .filter(|owner| self.note_owner(object, old, facts, (owner, fresh)))
-            .map(|_| object["metadata"]["managedFields"].take());
+            .map(|_| ownership::entries(object));
         if matches!(self, Self::Resource(_)) {
             derived::fill(object, old, &facts.group, &facts.resource)?;
             if (&*facts.group, &*facts.resource) == ("", "services") {
@@ -154,7 +154,7 @@ impl WriteStrategy {
             },
             (Self::Subresource(taken), Some(old)) => taken.update(object, old, fresh),
         }
-        if noted.is_some() {
+        if let Some(noted) = noted {
             ownership::set(object, noted);
         }
         Ok(())

@@ -66,6 +66,13 @@ fn api_version(facts: &WriteFacts) -> String {
     }
 }
 
+/// Takes the entries of an object, if it has any.
+pub(super) fn entries(object: &mut Value) -> Option<Value> {
+    object
+        .pointer_mut("/metadata/managedFields")
+        .map(Value::take)
+}
+
 /// Gives an object these entries, or none.
 pub(super) fn set(object: &mut Value, entries: Option<Value>) {
     let Some(metadata) = metadata_mut(object) else {
@@ -178,8 +185,13 @@ impl ResourceStrategy {
         if !entries.iter().all(is_of_group) {
             return;
         }
-        entries.push(entry);
-        metadata.insert("managedFields".to_owned(), json!(entries));
+        // Who owns nothing has no entry.
+        if entry["fieldsV1"] != json!({}) {
+            entries.push(entry);
+        }
+        if !entries.is_empty() {
+            metadata.insert("managedFields".to_owned(), json!(entries));
+        }
     }
 }
 
@@ -203,9 +215,8 @@ fn custom_fields(object: &Value, is_status_owned: bool, owner: (&str, &Fresh)) -
 
 /// The fields of metadata, which is the same in all kinds.
 fn metadata_fields(metadata: &Value, (manager, fresh): (&str, &Fresh)) -> Option<(String, Value)> {
-    const FIELDS: &str = "f:metadata";
     let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
-    map["metadata"]["managedFields"].take();
+    map["metadata"].as_object_mut()?.remove("managedFields");
     let kinds = BuiltIn {
         group: String::new(),
         kind: "ConfigMap".to_owned(),
@@ -218,8 +229,9 @@ fn metadata_fields(metadata: &Value, (manager, fresh): (&str, &Fresh)) -> Option
         now: &fresh.time(),
     };
     track_update(&kinds, None, &mut map, &context);
-    let fields = map["metadata"]["managedFields"][0]["fieldsV1"][FIELDS].take();
-    (!fields.is_null()).then(|| (FIELDS.to_owned(), fields))
+    // Nobody owns metadata without anything but a name.
+    let fields = map.pointer_mut("/metadata/managedFields/0/fieldsV1/f:metadata");
+    fields.map(|fields| ("f:metadata".to_owned(), fields.take()))
 }
 
 fn owned_field((name, value): (&String, &Value), depth: u32) -> (String, Value) {

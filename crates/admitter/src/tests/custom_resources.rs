@@ -134,3 +134,30 @@ fn a_definition_that_cannot_be_read_lets_nothing_through() {
         assert!(world.sent().is_empty());
     });
 }
+
+#[test]
+fn nobody_owns_a_resource_that_has_only_a_name() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[ignoring("!has(object.metadata.managedFields)")]);
+        world.store(DEFINITION, definition("1", &json!({})));
+        let mut named = widget(&json!({}), &json!({}));
+        named
+            .as_object_mut()
+            .unwrap()
+            .retain(|key, _| ["apiVersion", "kind"].contains(&&**key));
+        for (metadata, code) in [
+            (json!({"name": "w"}), 200),
+            (json!({"name": "w", "managedFields": null}), 200),
+            (json!({"name": "w", "managedFields": [{}]}), 200),
+            (json!({"name": "w", "managedFields": "x"}), 400),
+            (json!({"name": "w", "labels": {"a": "b"}}), 422),
+            (json!("x"), 400),
+            (json!([]), 400),
+        ] {
+            named["metadata"] = metadata;
+            let got = world.json("POST", WIDGETS, &named).await;
+            assert_eq!(got.code, code, "{named}: {got:?}");
+        }
+    });
+}
