@@ -138,6 +138,7 @@ impl WriteStrategy {
         let noted = owner
             .filter(|owner| self.note_owner(object, old, facts, (owner, fresh)))
             .map(|_| ownership::entries(object));
+        replaced::add_claim_types(object, facts);
         if matches!(self, Self::Resource(_)) {
             derived::fill(object, old, &facts.group, &facts.resource)?;
             if (&*facts.group, &*facts.resource) == ("", "services") {

@@ -14,7 +14,6 @@ pub(super) fn replace(object: &mut Value, facts: &WriteFacts) {
     let kind = facts.group_version_kind();
     match (kind.group, kind.kind) {
         ("", "Pod") => grace_period(object),
-        ("apps", "StatefulSet") => claim_types(object),
         ("apps", "DaemonSet") => template_generation(object),
         ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v1" => utilization(object),
         _ => {}
@@ -56,7 +55,15 @@ fn grace_period(pod: &mut Value) {
     }
 }
 
-/// The claims within an object have a type, as if they were ones of their own.
+/// The claims within a stateful set have a type, as if they were ones of their own. This comes after the others: who owns the type is not
+/// noted, since the tables of owners do not have it.
+pub(super) fn add_claim_types(object: &mut Value, facts: &WriteFacts) {
+    let kind = facts.group_version_kind();
+    if (kind.group, kind.kind) == ("apps", "StatefulSet") {
+        claim_types(object);
+    }
+}
+
 fn claim_types(set: &mut Value) {
     let claims = set.pointer_mut("/spec/volumeClaimTemplates");
     let claims = claims.and_then(Value::as_array_mut).into_iter().flatten();
