@@ -1,5 +1,7 @@
 //! What subresources take from a body: all else is that of the stored object.
 
+use std::collections::{HashMap, VecDeque};
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -104,23 +106,30 @@ fn phase_since(volume: &mut Value, old: &Value, fresh: &Fresh) {
     }
 }
 
-/// Conditions without the generation that they are about have that of the stored ones of their type, in their order.
+/// Conditions without the generation that they are about have that of the stored ones of their type, in their order. Linear in both.
 fn keep_generations(status: &mut Map<String, Value>, old: &Value) {
-    let mut stored: Vec<&Value> = old["conditions"].as_array().into_iter().flatten().collect();
+    let mut stored: HashMap<&str, VecDeque<&Value>> = HashMap::new();
+    for condition in old["conditions"].as_array().into_iter().flatten() {
+        let of_type = stored.entry(member(condition, "type")).or_default();
+        of_type.push_back(&condition[OBSERVED]);
+    }
     let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
-    for condition in conditions.into_iter().flatten() {
-        let Some(at) = stored
-            .iter()
-            .position(|one| one["type"] == condition["type"])
-        else {
+    let conditions = conditions.into_iter().flatten();
+    for condition in conditions.filter(|condition| condition.is_object()) {
+        let of_type = stored.get_mut(member(condition, "type"));
+        let Some(generation) = of_type.and_then(VecDeque::pop_front) else {
             continue;
         };
-        let generation = &stored.remove(at)[OBSERVED];
         let is_unset = condition[OBSERVED].is_null() || condition[OBSERVED] == 0;
         if is_unset && !generation.is_null() {
             condition[OBSERVED] = generation.clone();
         }
     }
+}
+
+/// The text of a member; none is an empty one.
+fn member<'a>(of: &'a Value, name: &str) -> &'a str {
+    of[name].as_str().unwrap_or_default()
 }
 
 /// Takes all members but the metadata from the stored object.
@@ -216,28 +225,28 @@ fn keep_conditions(object: &mut Value, old: &Value, kind: &str) {
     }
 }
 
-/// Conditions of a request for a certificate without times are of now, or since the stored one of their type and status.
+/// Conditions of a request for a certificate without times are of now, or since the stored one of their type and status. Linear in both.
 fn times_of_conditions(object: &mut Value, old: &Value, fresh: &Fresh) {
+    const UPDATED: &str = "lastUpdateTime";
+    const SINCE: &str = "lastTransitionTime";
+    let now = json!(fresh.time());
     let stored = old.pointer("/status/conditions").and_then(Value::as_array);
+    let mut since: HashMap<[&str; 2], &Value> = HashMap::new();
+    for condition in stored.into_iter().flatten() {
+        if !condition[SINCE].is_null() {
+            let of = ["type", "status"].map(|name| member(condition, name));
+            since.entry(of).or_insert(&condition[SINCE]);
+        }
+    }
     let all = object.pointer_mut("/status/conditions");
     let all = all.and_then(Value::as_array_mut).into_iter().flatten();
-    for condition in all.filter_map(Value::as_object_mut) {
-        let lacks =
-            |members: &Map<String, Value>, key: &str| members.get(key).is_none_or(Value::is_null);
-        if lacks(condition, "lastUpdateTime") {
-            condition.insert("lastUpdateTime".to_owned(), json!(fresh.time()));
+    for condition in all.filter(|condition| condition.is_object()) {
+        if condition[UPDATED].is_null() {
+            condition[UPDATED] = now.clone();
         }
-        if lacks(condition, "lastTransitionTime") {
-            let mut stored = stored.into_iter().flatten();
-            let since = stored.find(|one| {
-                let is_alike = |key: &str| condition.get(key) == one.get(key);
-                is_alike("type") && is_alike("status") && !one["lastTransitionTime"].is_null()
-            });
-            let since = since.map_or_else(
-                || json!(fresh.time()),
-                |one| one["lastTransitionTime"].clone(),
-            );
-            condition.insert("lastTransitionTime".to_owned(), since);
+        if condition[SINCE].is_null() {
+            let of = ["type", "status"].map(|name| member(condition, name));
+            condition[SINCE] = since.get(&of).copied().unwrap_or(&now).clone();
         }
     }
 }
@@ -274,6 +283,33 @@ fn put(members: &mut Map<String, Value>, key: &str, value: Option<Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conditions_of_a_certificate_have_times() {
+        let condition = |of: &str, status: &str, since: Value| json!({"type": of, "status": status, "lastUpdateTime": "u", "lastTransitionTime": since});
+        let old = json!({"status": {"conditions": [condition("A", "True", json!("then")), condition("B", "True", Value::Null)]}});
+        let mut new = json!({"status": {"conditions": [{"type": "A", "status": "True"}, {"type": "A", "status": "False"},
+            {"type": "B", "status": "True"}, {"type": "A", "status": "True", "lastTransitionTime": "own"}, 7]}});
+        let fresh = Fresh::new(0);
+        times_of_conditions(&mut new, &old, &fresh);
+        let now = fresh.time();
+        let conditions = new["status"]["conditions"].as_array().unwrap();
+        let times: Vec<_> = conditions
+            .iter()
+            .map(|one| &one["lastTransitionTime"])
+            .collect();
+        assert_eq!(
+            times,
+            [
+                &json!("then"),
+                &json!(now),
+                &json!(now),
+                &json!("own"),
+                &Value::Null
+            ]
+        );
+        assert_eq!(conditions[3]["lastUpdateTime"], json!(now));
+    }
 
     #[test]
     fn the_status_of_a_pod_keeps_what_kubelets_leave_out() {
