@@ -384,8 +384,9 @@ impl BackgroundAudit {
         }
         self.check_refusal(status)?;
         if end.judged.refusal.is_some()
-            && status.is_some_and(|status| status.is_client_error())
+            && let Some(status) = status.filter(|status| !status.is_success())
             && let Some(error) = self.evaluation.body_error(&end.judged).await
+            && (status.is_client_error() || status == error.code)
         {
             // Not the policies would have refused it. What the upstream has accepted was no error, whatever is known here.
             let response = ApiResponse::error(&error, self.evaluation.output);

@@ -1,5 +1,5 @@
 //! What a server would say of a write before it asks its policies, as far as its body tells. It counts if a policy denies the write: what
-//! policies allow is forwarded, and the upstream says it itself.
+//! policies allow is forwarded, and the upstream says it itself, without their warnings.
 
 use fairgate_admission::InputFailure;
 use fairgate_apiserver::StatusError;

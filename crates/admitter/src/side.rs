@@ -373,7 +373,10 @@ impl AdmissionSide {
             StatusCode::FORBIDDEN,
             StatusCode::METHOD_NOT_ALLOWED,
         ];
-        if !refusals.contains(&reply.status()) {
+        // Nor is a server's policy asked about what the server finds wrong before.
+        let found = evaluation.plan.facts.findings.error();
+        let is_earlier = found.is_some_and(|error| error.code == reply.status());
+        if !refusals.contains(&reply.status()) && !is_earlier {
             warnings::merge(reply.headers_mut(), &judged.warnings);
         }
         Ok(CarriedOut::Reply(reply))

@@ -312,6 +312,12 @@ fn in_audit_mode_what_changes_nothing_is_judged_although_it_was_answered() {
         assert_eq!(world.json("PUT", &path, &body).await.code, 409);
         let record = recorded(&world, 4).await;
         assert_eq!(record.decision, AdmissionDecision::NotJudged);
+        // Likewise that it is no version.
+        body["metadata"]["resourceVersion"] = json!("x");
+        world.inside.answer = answering(500);
+        assert_eq!(world.json("PUT", &dry, &body).await.code, 500);
+        let record = recorded(&world, 5).await;
+        assert_eq!(record.decision, AdmissionDecision::NotJudged);
     });
 }
 

@@ -116,3 +116,25 @@ fn what_a_server_finds_out_first_comes_before_a_denial() {
         assert_eq!(send(&world, "PUT", MAP, JSON, old).await.code, 200);
     });
 }
+
+#[test]
+fn what_a_server_finds_out_first_comes_without_the_warnings_of_policies() {
+    World::run(|| async {
+        let mut world = world(AdmissionMode::Enforce);
+        let mut warning = policy("p", " configmaps", "false");
+        warning["actions"] = json!(["Warn"]);
+        world.enforce(&[warning]);
+        // It may be there when the upstream looks.
+        for (code, warnings) in [(404, 0), (200, 1)] {
+            world.inside.answer = std::rc::Rc::new(move |_| {
+                let body = json!({"kind": "Status", "code": code}).to_string();
+                let response = http::Response::builder().status(code);
+                response.body(body.into()).unwrap()
+            });
+            let target = format!("{MAPS}/none");
+            let body = r#"{"metadata":{"name":"none"}}"#;
+            let got = send(&world, "PUT", &target, JSON, body).await;
+            assert_eq!((got.code, got.warnings().len()), (code, warnings));
+        }
+    });
+}
