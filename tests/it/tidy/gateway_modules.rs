@@ -191,6 +191,7 @@ pub(super) const POLICY_CLI: Edges = &[
     ("resources", &["documents"]),
     ("rules", &["documents"]),
     ("set_fields", &["documents", "rules"]),
+    ("absences", &["documents"]),
     ("resource_names", &["documents"]),
     ("vital", &["documents", "rules"]),
     (
@@ -200,6 +201,7 @@ pub(super) const POLICY_CLI: Edges = &[
             "documents",
             "expression_cost",
             "resource_names",
+            "absences",
             "set_fields",
             "vital",
         ],

@@ -253,6 +253,10 @@ const ADMISSION: Edges = &[
         ],
     ),
     ("set_fields", &["policy", "set_by_server"]),
+    (
+        "absences",
+        &["environment", "expression", "observer", "policy"],
+    ),
     ("validate", &["environment", "expression", "pattern_limits"]),
     ("kinds", &["validate"]),
     ("declared_type", &["environment"]),

@@ -129,7 +129,7 @@ fn what_a_server_finds_out_first_comes_without_the_warnings_of_policies() {
             world.inside.answer = std::rc::Rc::new(move |_| {
                 let body = json!({"kind": "Status", "code": code}).to_string();
                 let response = http::Response::builder().status(code);
-                response.body(body.into()).unwrap()
+                response.body(body).unwrap()
             });
             let target = format!("{MAPS}/none");
             let body = r#"{"metadata":{"name":"none"}}"#;
