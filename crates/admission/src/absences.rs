@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fairgate_cel::{CelAbsence, CelForeseen};
+use fairgate_cel::{CelAbsence, CelPartialValue};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -52,17 +52,17 @@ pub fn expressions_that_fail_without(
     let policy = ValidatingAdmissionPolicy::deserialize(policy)?;
     let compiled = CompiledPolicy::unbound(&policy);
     let spec = policy.spec.unwrap_or_default();
-    let mut values: HashMap<&str, CelForeseen> = HashMap::new();
+    let mut values: HashMap<&str, CelPartialValue> = HashMap::new();
     for (name, variable) in compiled.variables_in_order(&spec) {
-        if let Some(value) = foreseen(variable, absence, &values) {
+        if let Some(value) = partial_value(variable, absence, &values) {
             values.insert(name, value);
         }
     }
     let mut failing = Vec::new();
     for ((role, index), expression) in compiled.own_expressions() {
-        let value = foreseen(expression, absence, &values);
+        let value = partial_value(expression, absence, &values);
         let is_condition = role == ExpressionRole::Condition;
-        if is_condition && value.as_ref().is_some_and(CelForeseen::is_false) {
+        if is_condition && value.as_ref().is_some_and(CelPartialValue::is_false) {
             return Ok(Vec::new());
         }
         if role != ExpressionRole::Message && value.is_some_and(|value| value.may_fail()) {
@@ -75,13 +75,13 @@ pub fn expressions_that_fail_without(
     Ok(failing.into_iter().map(|(_, field)| field).collect())
 }
 
-fn foreseen(
+fn partial_value(
     expression: &PolicyExpression,
     absence: &CelAbsence<'_>,
-    values: &HashMap<&str, CelForeseen>,
-) -> Option<CelForeseen> {
+    values: &HashMap<&str, CelPartialValue>,
+) -> Option<CelPartialValue> {
     let program = expression.program.as_ref().ok()?;
-    Some(program.foresee(absence, VARIABLES, &|name| values.get(name).cloned()))
+    Some(program.evaluate_partially(absence, VARIABLES, &|name| values.get(name).cloned()))
 }
 
 #[cfg(test)]

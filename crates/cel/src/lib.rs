@@ -88,7 +88,7 @@ pub use document::{CelJson, JsonObject};
 pub use environment::{CelCompileError, CelEnvironment, CelEnvironmentBuilder};
 pub use pattern_budget::{PatternBudget, PatternLimit, PatternUse};
 pub use program::{
-    CelAbsence, CelBindings, CelEvaluation, CelForeseen, CelLazyObject, CelOrigins, CelProgram,
+    CelAbsence, CelBindings, CelEvaluation, CelLazyObject, CelOrigins, CelPartialValue, CelProgram,
     CelReads, CelStep, CelVariable, DEFAULT_COST_LIMIT, EvaluationLimits,
 };
 pub use short_texts::equal_texts;

@@ -1,4 +1,4 @@
-//! What an expression does where something is absent, found without evaluating it: whether it fails, or tests for that.
+//! What an expression does where something is absent, found by partial evaluation: whether it fails, or tests for that.
 //!
 //! Values that depend on anything else are unknown. An unknown value may also come from a test for what is absent: then nothing is said
 //! of what it guards. So what is said to fail does, for some values of the rest; and not all that may fail is found.
@@ -24,22 +24,22 @@ pub struct CelAbsence<'a> {
 
 /// What is known of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CelForeseen(Foreseen);
+pub struct CelPartialValue(PartialValue);
 
-impl CelForeseen {
+impl CelPartialValue {
     /// Whether it fails because of what is absent, for some values of the rest.
     pub fn may_fail(&self) -> bool {
-        self.0 == Foreseen::Fails
+        self.0 == PartialValue::Fails
     }
 
     /// Whether it is `false`.
     pub fn is_false(&self) -> bool {
-        self.0 == Foreseen::Bool(false)
+        self.0 == PartialValue::Bool(false)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Foreseen {
+enum PartialValue {
     Fails,
     Bool(bool),
     Int(i64),
@@ -57,11 +57,11 @@ enum Foreseen {
     },
 }
 
-use Foreseen::{Bool, Empty, Fails, Int, NoValue, Null, Text, Unknown, Way};
+use PartialValue::{Bool, Empty, Fails, Int, NoValue, Null, Text, Unknown, Way};
 
-const UNKNOWN: Foreseen = Unknown { tested: false };
+const UNKNOWN: PartialValue = Unknown { tested: false };
 
-impl Foreseen {
+impl PartialValue {
     /// Whether the value is another one if nothing is absent.
     fn is_tested(&self) -> bool {
         matches!(self, Null | NoValue | Empty | Unknown { tested: true })
@@ -96,13 +96,13 @@ impl Foreseen {
 impl CelProgram {
     /// What is known of the value of the expression where something is absent. The members of the variable `composed`, if there is one, are
     /// other expressions, with these `values`. It costs some microseconds for an expression of usual size, and is bounded.
-    pub fn foresee(
+    pub fn evaluate_partially(
         &self,
         absence: &CelAbsence<'_>,
         composed: &str,
-        values: &dyn Fn(&str) -> Option<CelForeseen>,
-    ) -> CelForeseen {
-        let mut foresight = Foresight {
+        values: &dyn Fn(&str) -> Option<CelPartialValue>,
+    ) -> CelPartialValue {
+        let mut evaluation = PartialEvaluation {
             program: self,
             absence,
             composed,
@@ -110,23 +110,23 @@ impl CelProgram {
             locals: vec![UNKNOWN; self.inits.len()],
             left: MAX_WORK,
         };
-        CelForeseen(foresight.value(self.root))
+        CelPartialValue(evaluation.value(self.root))
     }
 }
 
-struct Foresight<'p> {
+struct PartialEvaluation<'p> {
     program: &'p CelProgram,
     absence: &'p CelAbsence<'p>,
     composed: &'p str,
-    values: &'p dyn Fn(&str) -> Option<CelForeseen>,
+    values: &'p dyn Fn(&str) -> Option<CelPartialValue>,
     /// The variables of comprehensions, by number.
-    locals: Vec<Foreseen>,
+    locals: Vec<PartialValue>,
     left: u32,
 }
 
-impl Foresight<'_> {
+impl PartialEvaluation<'_> {
     /// The value of a piece of code. It recurses as deep as an evaluation.
-    fn value(&mut self, id: CodeId) -> Foreseen {
+    fn value(&mut self, id: CodeId) -> PartialValue {
         let Some(left) = self.left.checked_sub(1) else {
             return Unknown { tested: true };
         };
@@ -159,7 +159,7 @@ impl Foresight<'_> {
             Code::Fold(fold) => self.fold(fold),
             Code::InSet(part, set) => match self.value(*part) {
                 Text(text) => Bool(set.contains(&CelValue::from(text.into_string()))),
-                value => Foreseen::of([&value]),
+                value => PartialValue::of([&value]),
             },
             Code::OptionalOr(left, right) | Code::OptionalOrValue(left, right) => {
                 match self.value(*left) {
@@ -172,21 +172,21 @@ impl Foresight<'_> {
             }
             Code::Append { accumulator, list } => {
                 let list = self.value(*list);
-                Foreseen::of([&self.locals[*accumulator as usize], &list])
+                PartialValue::of([&self.locals[*accumulator as usize], &list])
             }
             Code::Insert { accumulator, args } => {
                 let args = self.computed(args);
-                Foreseen::of([&self.locals[*accumulator as usize], &args])
+                PartialValue::of([&self.locals[*accumulator as usize], &args])
             }
         }
     }
 
-    fn computed(&mut self, parts: &[CodeId]) -> Foreseen {
+    fn computed(&mut self, parts: &[CodeId]) -> PartialValue {
         let values: Vec<_> = parts.iter().map(|part| self.value(*part)).collect();
-        Foreseen::of(&values)
+        PartialValue::of(&values)
     }
 
-    fn collection(&mut self, parts: &[CodeId]) -> Foreseen {
+    fn collection(&mut self, parts: &[CodeId]) -> PartialValue {
         if parts.is_empty() {
             return Empty;
         }
@@ -194,7 +194,7 @@ impl Foresight<'_> {
     }
 
     /// `&&` if `neutral` is true, else `||`.
-    fn all(&mut self, parts: &[CodeId], neutral: bool) -> Foreseen {
+    fn all(&mut self, parts: &[CodeId], neutral: bool) -> PartialValue {
         let values: Vec<_> = parts.iter().map(|part| self.value(*part)).collect();
         if values.contains(&Bool(!neutral)) {
             return Bool(!neutral);
@@ -214,13 +214,18 @@ impl Foresight<'_> {
         Unknown { tested }
     }
 
-    fn binary(&self, operator: BinaryOperator, left: &Foreseen, right: &Foreseen) -> Foreseen {
+    fn binary(
+        &self,
+        operator: BinaryOperator,
+        left: &PartialValue,
+        right: &PartialValue,
+    ) -> PartialValue {
         use BinaryOperator as Op;
         match (operator, (left, right)) {
             (_, (Fails, _) | (_, Fails)) => Fails,
             (Op::Equals | Op::NotEquals, (one, other)) => match equal(one, other) {
                 Some(equal) => Bool(equal == (operator == Op::Equals)),
-                None => Foreseen::of([one, other]),
+                None => PartialValue::of([one, other]),
             },
             (Op::In, (Text(_) | Unknown { .. } | Int(_), Empty)) => Bool(false),
             (Op::In, (Text(key), Way(at))) => match self.member(*at, key) {
@@ -232,7 +237,7 @@ impl Foresight<'_> {
             (Op::LessEquals, (Int(one), Int(other))) => Bool(one <= other),
             (Op::Greater, (Int(one), Int(other))) => Bool(one > other),
             (Op::GreaterEquals, (Int(one), Int(other))) => Bool(one >= other),
-            (_, (one, other)) => Foreseen::of([one, other]),
+            (_, (one, other)) => PartialValue::of([one, other]),
         }
     }
 
@@ -242,7 +247,7 @@ impl Foresight<'_> {
         (*path.get(steps)? == name).then_some(steps + 1 == path.len())
     }
 
-    fn attribute(&mut self, attribute: &Attribute) -> Foreseen {
+    fn attribute(&mut self, attribute: &Attribute) -> PartialValue {
         let mut qualifiers = &*attribute.qualifiers;
         let mut value = match attribute.root {
             AttributeRoot::Local(number) => self.locals[number as usize].clone(),
@@ -274,7 +279,7 @@ impl Foresight<'_> {
         value
     }
 
-    fn composed_value(&self, member: &Qualifier) -> Foreseen {
+    fn composed_value(&self, member: &Qualifier) -> PartialValue {
         match &member.key {
             QualifierKey::Field(name) => (self.values)(name).map_or(UNKNOWN, |value| value.0),
             QualifierKey::Const(_) | QualifierKey::Code(_) => UNKNOWN,
@@ -282,7 +287,7 @@ impl Foresight<'_> {
     }
 
     /// A variable. If all that is selected of it is a known text, it is that.
-    fn variable(&self, name: &str, selected: &[Qualifier]) -> Foreseen {
+    fn variable(&self, name: &str, selected: &[Qualifier]) -> PartialValue {
         let path = self.absence.path;
         if path.first() == Some(&name) {
             return if path.len() == 1 { Null } else { Way(1) };
@@ -307,7 +312,12 @@ impl Foresight<'_> {
     }
 
     /// A member or an element of a value, or whether there is one.
-    fn select(&mut self, value: Foreseen, qualifier: &Qualifier, is_test: bool) -> Foreseen {
+    fn select(
+        &mut self,
+        value: PartialValue,
+        qualifier: &Qualifier,
+        is_test: bool,
+    ) -> PartialValue {
         let absent = |is_error: bool| match (is_test, qualifier.optional || !is_error) {
             (true, _) => Bool(false),
             (false, true) => NoValue,
@@ -336,11 +346,11 @@ impl Foresight<'_> {
             }
             // What is selected from a known text was selected with it.
             Text(_) if !is_test => value,
-            value => Foreseen::of([&value]),
+            value => PartialValue::of([&value]),
         }
     }
 
-    fn call(&mut self, call: &CallCode) -> Foreseen {
+    fn call(&mut self, call: &CallCode) -> PartialValue {
         let values: Vec<_> = call.args.iter().map(|arg| self.value(*arg)).collect();
         match (&*call.function.name, &*values) {
             (_, values) if values.contains(&Fails) => Fails,
@@ -350,13 +360,13 @@ impl Foresight<'_> {
             ("value" | "dyn" | "optional.of", [of @ (Way(_) | Null)]) => of.clone(),
             ("optional.none", []) | ("optional.ofNonZeroValue", [Null | Empty]) => NoValue,
             ("size", [Empty]) => Int(0),
-            ("type" | "optional.ofNonZeroValue", [of]) => Foreseen::of([of]),
+            ("type" | "optional.ofNonZeroValue", [of]) => PartialValue::of([of]),
             (_, values) if values.contains(&Null) => Fails,
-            (_, values) => Foreseen::of(values),
+            (_, values) => PartialValue::of(values),
         }
     }
 
-    fn fold(&mut self, fold: &FoldCode) -> Foreseen {
+    fn fold(&mut self, fold: &FoldCode) -> PartialValue {
         let range = self.value(fold.range);
         if matches!(range, Fails | Null) {
             return Fails;
@@ -376,7 +386,7 @@ impl Foresight<'_> {
     }
 }
 
-fn constant(value: &CelValue<'_>) -> Foreseen {
+fn constant(value: &CelValue<'_>) -> PartialValue {
     match value {
         CelValue::Bool(value) => Bool(*value),
         CelValue::Int(value) => Int(*value),
@@ -388,17 +398,17 @@ fn constant(value: &CelValue<'_>) -> Foreseen {
     }
 }
 
-fn unary(operator: UnaryOperator, value: Foreseen) -> Foreseen {
+fn unary(operator: UnaryOperator, value: PartialValue) -> PartialValue {
     match (operator, value) {
         (UnaryOperator::NotStrictlyFalse, Fails) => Bool(true),
         (UnaryOperator::NotStrictlyFalse, value @ Bool(_)) => value,
         (UnaryOperator::Not, Bool(value)) => Bool(!value),
-        (_, value) => Foreseen::of([&value]),
+        (_, value) => PartialValue::of([&value]),
     }
 }
 
 /// Whether two values are equal, if that is known.
-fn equal(one: &Foreseen, other: &Foreseen) -> Option<bool> {
+fn equal(one: &PartialValue, other: &PartialValue) -> Option<bool> {
     match (one, other) {
         (Null, Null) => Some(true),
         (Null, Unknown { .. }) | (Unknown { .. }, Null) | (NoValue, _) | (_, NoValue) => None,

@@ -25,7 +25,7 @@ use crate::value::{CelError, CelResult, DEFAULT_WORK_LIMIT};
 use eval::Evaluator;
 use plan::{AttributeRoot, Code, CodeId, QualifierKey};
 
-pub use absence::{CelAbsence, CelForeseen};
+pub use absence::{CelAbsence, CelPartialValue};
 pub use bindings::{CelBindings, CelLazyObject, CelVariable};
 pub use reads::{CelOrigins, CelReads, CelStep};
 

@@ -1,4 +1,4 @@
-//! What is foreseen of an expression where something is absent is what its evaluation gives, whatever the rest is.
+//! What partial evaluation says of an expression where something is absent is what its evaluation gives, whatever the rest is.
 
 use fairgate_cel::{CelAbsence, CelEnvironment, CelJson, CelType, CelValue};
 use fairgate_core::random::Random;
@@ -27,12 +27,12 @@ const OLD: CelAbsence<'_> = CelAbsence {
     texts: &[(&["request", "operation"], "CREATE")],
 };
 
-/// What is foreseen: `fails`, `false`, or neither.
-fn foreseen(expression: &str, absence: &CelAbsence<'_>) -> &'static str {
+/// What is known of the value: `fails`, `false`, or neither.
+fn partial_value(expression: &str, absence: &CelAbsence<'_>) -> &'static str {
     let environment = environment();
     let program = environment.compile(expression);
     let program = program.unwrap_or_else(|error| panic!("{expression}: {error}"));
-    let value = program.foresee(absence, "", &|_| None);
+    let value = program.evaluate_partially(absence, "", &|_| None);
     match (value.may_fail(), value.is_false()) {
         (true, _) => "fails",
         (_, true) => "false",
@@ -79,7 +79,7 @@ fn labels_are_read_with_or_without_a_test() {
         ("x.other.labels.a == 'b' && x.labels.a == 'b'", ""),
         ("x.m.name == 'labels'", ""),
     ] {
-        assert_eq!(foreseen(expression, &LABELS), expected, "{expression}");
+        assert_eq!(partial_value(expression, &LABELS), expected, "{expression}");
     }
 }
 
@@ -102,7 +102,7 @@ fn an_old_object_is_read_with_or_without_a_test() {
         ("type(old) == null_type ? x.b : old.b", ""),
         ("dyn(old) == null ? x.b : old.b", ""),
     ] {
-        assert_eq!(foreseen(expression, &OLD), expected, "{expression}");
+        assert_eq!(partial_value(expression, &OLD), expected, "{expression}");
     }
 }
 
@@ -112,23 +112,23 @@ fn variables_have_the_values_that_are_given() {
         .variable("x", CelType::Dyn)
         .variable("variables", CelType::Dyn)
         .build();
-    let foreseen = |text: &str, values: &dyn Fn(&str) -> Option<_>| {
+    let partial_value = |text: &str, values: &dyn Fn(&str) -> Option<_>| {
         environment
             .compile(text)
             .unwrap()
-            .foresee(&LABELS, "variables", values)
+            .evaluate_partially(&LABELS, "variables", values)
     };
-    let labels = foreseen("x.m.?labels.orValue({})", &|_| None);
-    let read = foreseen("x.m.labels", &|_| None);
+    let labels = partial_value("x.m.?labels.orValue({})", &|_| None);
+    let read = partial_value("x.m.labels", &|_| None);
     assert!(read.may_fail() && !labels.may_fail());
     let values = |name: &str| match name {
         "labels" => Some(labels.clone()),
         "read" => Some(read.clone()),
         _ => None,
     };
-    assert!(foreseen("'a' in variables.labels", &values).is_false());
-    assert!(foreseen("'a' in variables.read", &values).may_fail());
-    assert!(!foreseen("'a' in variables.other", &values).may_fail());
+    assert!(partial_value("'a' in variables.labels", &values).is_false());
+    assert!(partial_value("'a' in variables.read", &values).may_fail());
+    assert!(!partial_value("'a' in variables.other", &values).may_fail());
 }
 
 /// Draws expressions that are true or false. No two parts that are unknown are the same, so that each may have any value.
@@ -225,7 +225,7 @@ fn objects() -> Vec<Value> {
 }
 
 #[test]
-fn what_is_foreseen_happens() {
+fn what_is_known_of_a_value_holds() {
     let environment = environment();
     let texts: Vec<String> = objects().iter().map(Value::to_string).collect();
     let parsed = texts.iter().map(|text| serde_json::from_str(text).unwrap());
@@ -240,7 +240,7 @@ fn what_is_foreseen_happens() {
         };
         let expression = drawing.condition();
         let program = environment.compile(&expression).unwrap();
-        let value = program.foresee(&LABELS, "", &|_| None);
+        let value = program.evaluate_partially(&LABELS, "", &|_| None);
         let results = objects.iter().map(|object| {
             let bindings = environment.bindings().with("x", CelValue::json(object));
             program.evaluate(&bindings).result
