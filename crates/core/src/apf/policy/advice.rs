@@ -8,9 +8,7 @@ use crate::{
     apf::{
         borrowing::LevelLimits,
         classify::{Classifier, Cover},
-        objects::{
-            BUILT_IN, CompactFlowSchema, FLOW_SCHEMA, PRIORITY_LEVEL, bootstrap, is_pattern,
-        },
+        objects::{CompactFlowSchema, FLOW_SCHEMA, PRIORITY_LEVEL, bootstrap, is_pattern},
         spec::{LevelKind, LimitResponse, Queuing, Semantics, TenantRule},
         units::Seats,
     },
@@ -93,8 +91,8 @@ pub(super) fn on_levels(
                 "a few hundred are plenty",
             );
         }
-        // Users cannot change the width of the built-in levels.
-        if &*level.origin != BUILT_IN && settings.total_seats > 0 {
+        // That of a built-in level is nobody's mistake.
+        if !level.is_built_in && settings.total_seats > 0 {
             let limits = LevelLimits::of(&level.spec, settings.total_seats, share_sum);
             let cap = limits.width_cap(&level.spec.kind).seats();
             if let Some(message) = too_narrow(response, limits.nominal, cap) {

@@ -17,4 +17,6 @@ pub(super) struct SchemaCandidate {
 pub(super) struct LevelCandidate {
     pub(super) spec: LevelSpec,
     pub(super) origin: Arc<str>,
+    /// Whether its spec is that of the built-in level of its name.
+    pub(super) is_built_in: bool,
 }

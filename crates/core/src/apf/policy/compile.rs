@@ -185,7 +185,14 @@ fn compile_level(given: &Located<PriorityLevelConfiguration>) -> LevelCandidate 
             kind,
         },
         origin: Arc::clone(&given.origin),
+        is_built_in: is_built_in(object),
     }
+}
+
+/// Whether a level is as it is built in.
+fn is_built_in(level: &PriorityLevelConfiguration) -> bool {
+    let name = level.metadata.name.as_deref().unwrap_or_default();
+    bootstrap::priority_level(name).is_some_and(|built_in| built_in.spec == level.spec)
 }
 
 fn limited_kind(limited: &LimitedPriorityLevelConfiguration) -> LevelKind {

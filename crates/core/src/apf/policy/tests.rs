@@ -337,6 +337,19 @@ fn a_level_narrower_than_its_widest_request_is_reported() {
 }
 
 #[test]
+fn the_width_of_a_built_in_level_is_not_reported() {
+    let limited = json!({"nominalConcurrencyShares": 5, "lendablePercent": 0, "limitResponse": {"type": "Reject"}});
+    let names = ["catch-all", "like-it"];
+    let documents = names.map(|name| level(name, limited.clone()));
+    let compiled = Policy::compile(&read(documents), &settings(100)).unwrap();
+    let findings = compiled.findings.iter();
+    let narrow = findings.filter(|finding| finding.message.contains("but one request can take"));
+    let narrow: Vec<_> = narrow.map(|finding| &*finding.name).collect();
+    // Its object is the same whether it is stored or not.
+    assert_eq!(narrow, ["like-it"]);
+}
+
+#[test]
 fn very_many_queues_are_reported() {
     let many = |queues: u32| {
         json!({
