@@ -73,7 +73,7 @@ var overview = Board{
 					{Expr: `max by (priority_level) (sum by (instance, priority_level) (apiserver_flowcontrol_current_executing_seats{@}) / (sum by (instance, priority_level) (apiserver_flowcontrol_current_limit_seats{@}) > 0))`, Legend: "Full", Unit: Fraction, Bounds: full},
 					{Expr: `sum by (priority_level) (apiserver_flowcontrol_current_inqueue_requests{@})`, Legend: "Waiting", Unit: Count},
 					{Expr: waitByLevel + " >= 0", Legend: "Wait, p99", Unit: Seconds, Bounds: waits},
-					{Expr: `sum by (priority_level) (rate(apiserver_flowcontrol_rejected_requests_total{@}[$__rate_interval]))`, Legend: "Refused", Unit: PerSec, Bounds: unusual},
+					{Expr: `sum by (priority_level) (rate(apiserver_flowcontrol_rejected_requests_total{@}[$__rate_interval])) or 0 * sum by (priority_level) (apiserver_flowcontrol_nominal_limit_seats{@})`, Legend: "Refused", Unit: PerSec, Bounds: unusual},
 					{Expr: `sum by (priority_level) (rate(apiserver_flowcontrol_dispatched_requests_total{@}[$__rate_interval]))`, Legend: "Executed", Unit: PerSec},
 					{Expr: `sum by (priority_level) (rate(apiserver_flowcontrol_request_execution_seconds_sum{type="regular", @}[$__rate_interval])) / (sum by (priority_level) (rate(apiserver_flowcontrol_request_execution_seconds_count{type="regular", @}[$__rate_interval])) > 0)`, Legend: "Execution, mean", Unit: Seconds},
 					{Expr: `sum by (priority_level) (rate(apiserver_flowcontrol_work_estimated_seats_sum{@}[$__rate_interval])) / (sum by (priority_level) (rate(apiserver_flowcontrol_work_estimated_seats_count{@}[$__rate_interval])) > 0)`, Legend: "Seats of a request, mean", Unit: Count},
