@@ -82,6 +82,8 @@ impl StoreSource {
 
     /// Waits until something has changed, and [`SETTLE`] longer. Cancel-safe.
     async fn change(&mut self) -> Result<(), StoreError> {
+        // What a call that was cancelled has left.
+        self.take().await;
         while !self.changed {
             match &mut self.watch {
                 None => self.list().await?,
