@@ -3,6 +3,9 @@
 //! A set contains all of them at one revision. A new one is yielded when a field changes that a policy depends
 //! on. Objects are listed once and then followed by watch, so a change costs the parsing of one object.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::Value;
