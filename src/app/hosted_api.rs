@@ -353,7 +353,7 @@ impl HostedApi {
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
             let outcome;
-            (bootstrapper, outcome) = tasks::apart(async move {
+            (bootstrapper, outcome) = tasks::on_blocking_pool(async move {
                 let outcome = bootstrapper.ensure().await;
                 (bootstrapper, outcome)
             })
@@ -407,7 +407,7 @@ impl HostedApi {
             let change = self.change();
             let pace = Throttle::begin(&self.clock);
             let outcome;
-            (conditions, outcome) = tasks::apart(async move {
+            (conditions, outcome) = tasks::on_blocking_pool(async move {
                 let outcome = conditions.reconcile(&known).await;
                 (conditions, outcome)
             })
@@ -443,7 +443,8 @@ impl HostedApi {
         loop {
             tokio::time::sleep(COMPACTION_INTERVAL).await;
             let (store, now) = (Arc::clone(&self.store), self.clock.now());
-            let maintained = tasks::spawn_apart(&control, async move { store.maintain(now).await });
+            let maintained =
+                tasks::spawn_on_blocking_pool(&control, async move { store.maintain(now).await });
             if let Ok(Err(error)) = maintained.await {
                 tracing::debug!(%error, "cannot compact the store; trying again later");
             }

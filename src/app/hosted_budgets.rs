@@ -52,7 +52,7 @@ impl HostedBudgets {
     ) -> CallOutcome<UpstreamResponse> {
         let turn = self.turns.of(namespace, 1).await;
         let (this, namespace, call) = (self.clone(), namespace.to_owned(), call.clone());
-        let working = tasks::spawn_apart(&Handle::current(), async move {
+        let working = tasks::spawn_on_blocking_pool(&Handle::current(), async move {
             // Held to the end, also if nobody waits for the outcome any more.
             let _turn = turn;
             this.call_api(&namespace, &call).await

@@ -111,7 +111,7 @@ async fn keep(hosting: HostedApi, kinds: Arc<dyn PolicyKindSource>) {
         changes.mark_unchanged();
         let pace = Throttle::begin(&hosting.clock);
         let outcome;
-        (checks, outcome) = tasks::apart(async move {
+        (checks, outcome) = tasks::on_blocking_pool(async move {
             let outcome = checks.reconcile().await;
             (checks, outcome)
         })

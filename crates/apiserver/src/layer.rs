@@ -352,7 +352,7 @@ impl Shared {
         let (hosted, received) = (Arc::clone(&self.hosted), Arc::clone(received));
         let served = if hosted.is_heavy(&received.request) {
             let turn = hosted.heavy_turn(&received.request).await;
-            tasks::spawn_apart(&self.control, async move {
+            tasks::spawn_on_blocking_pool(&self.control, async move {
                 // Held to the end, also if the client has disconnected: the thread is in use until then.
                 let _turn = turn;
                 hosted.serve_client(&received.request, share).await

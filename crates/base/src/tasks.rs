@@ -38,7 +38,7 @@ pub fn spawn_with_result<T: Send + 'static>(
 
 /// Runs `future` on a thread of `runtime` for work that blocks: each of its turns may take long. It runs to its end also if nobody
 /// waits for it any more.
-pub fn spawn_apart<T: Send + 'static>(
+pub fn spawn_on_blocking_pool<T: Send + 'static>(
     runtime: &Handle,
     future: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
@@ -47,8 +47,10 @@ pub fn spawn_apart<T: Send + 'static>(
 }
 
 /// The same on the current runtime. A panic in `future` is one of the caller.
-pub async fn apart<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
-    match spawn_apart(&Handle::current(), future).await {
+pub async fn on_blocking_pool<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> T {
+    match spawn_on_blocking_pool(&Handle::current(), future).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -75,14 +77,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_apart_is_on_another_thread_and_its_panic_here() {
+    async fn work_of_the_blocking_pool_is_on_another_thread_and_its_panic_here() {
         let here = std::thread::current().id();
-        let there = apart(async {
+        let there = on_blocking_pool(async {
             tokio::task::yield_now().await;
             std::thread::current().id()
         });
         assert_ne!(here, there.await);
-        let failing = apart(async { assert_eq!(1 + 1, 3, "for the test") });
+        let failing = on_blocking_pool(async { assert_eq!(1 + 1, 3, "for the test") });
         let failed = spawn_with_result(&Handle::current(), failing).await;
         assert!(failed.unwrap_err().is_panic());
     }

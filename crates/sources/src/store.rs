@@ -133,7 +133,7 @@ impl StoreSource {
             let documents = entries.map(|entry| (Arc::clone(&entry.key), document(entry)));
             documents.collect()
         };
-        self.objects = tasks::apart(read).await;
+        self.objects = tasks::on_blocking_pool(read).await;
         self.watch = Some(watch);
         self.unread.clear();
         self.changed = true;
@@ -156,7 +156,7 @@ impl StoreSource {
                 .map(|entry| entry.map(|entry| document(entry)))
                 .collect()
         };
-        let documents: Vec<Option<StoredDocument>> = tasks::apart(read).await;
+        let documents: Vec<Option<StoredDocument>> = tasks::on_blocking_pool(read).await;
         for (event, document) in self.unread.drain(..).zip(documents) {
             let known = match document {
                 Some(document) => {

@@ -33,7 +33,7 @@ async fn a_change_that_a_cancelled_call_has_received_is_in_the_next_set() {
         )
         .await;
     assert!(matches!(written, Ok(WriteOutcome::Done { .. })));
-    // So far a call has come that was cancelled while the object was read.
+    // A call that is cancelled while the object is read has come this far.
     let events = source.watch.as_mut().unwrap().next().await.unwrap();
     source.unread.extend(events);
     let next = tokio::time::timeout(std::time::Duration::from_secs(60), source.next()).await;
