@@ -390,7 +390,7 @@ fn heads_that_cannot_be_read_are_counted_and_logged_at_a_bounded_rate() {
     wait_until("all are counted", || {
         process.metric("fairgate_refused_heads_total{reason=\"malformed\"}") == Some(100)
     });
-    let lines = process.logged("a client was refused before its request could be read");
+    let lines = process.wait_for_log("a client was refused before its request could be read", 1);
     assert!((1..=30).contains(&lines.len()), "{lines:?}");
     assert!(lines[0].contains("127.0.0.1"), "{lines:?}");
 }
@@ -411,8 +411,8 @@ fn tokens_that_cannot_be_reviewed_do_not_fill_the_log() {
     }
     let failed = "fairgate_token_reviews_total{outcome=\"failed\"}";
     wait_until("all are counted", || process.metric(failed) == Some(60));
-    let lines = process.logged("could not be reviewed");
     // Two kinds of line, five in ten seconds each.
+    let lines = process.wait_for_log("could not be reviewed", 2);
     assert!((2..=40).contains(&lines.len()), "{lines:?}");
 }
 
@@ -503,7 +503,7 @@ fn probes_succeed_when_clients_use_all_descriptors() {
         assert_eq!(status(&get(process.admin, "/livez")), 200);
     }
     assert!(process.metric("fairgate_connections_turned_away_total") > Some(100));
-    let lines = process.logged("raise the descriptor limit");
+    let lines = process.wait_for_log("raise the descriptor limit", 1);
     assert!((1..=5).contains(&lines.len()), "{lines:?}");
     drop(open);
     wait_until("clients are served again", || {

@@ -179,11 +179,7 @@ fn policies_in_files_take_effect_when_they_change_and_invalid_ones_never() {
             binding("two"),
         ]),
     );
-    wait_until("the error is reported", || {
-        !gateway
-            .logged("the admission policies are invalid")
-            .is_empty()
-    });
+    gateway.wait_for_log("the admission policies are invalid", 1);
     // All mistakes are reported, and the last good policies stay in force.
     for name in ["one", "two"] {
         let text = format!("ValidatingAdmissionPolicy \"{name}\": spec.validations[0].expression");
@@ -238,10 +234,7 @@ fn the_last_good_policies_are_in_force_after_a_start_with_invalid_ones() {
     wait_until("the last good one is in force", || {
         in_force(&gateway) == Some(1)
     });
-    wait_until("the error is reported", || {
-        let error = "the admission policies are invalid";
-        !gateway.logged(error).is_empty()
-    });
+    gateway.wait_for_log("the admission policies are invalid", 1);
     assert_eq!(
         (
             in_force(&gateway),
@@ -252,7 +245,7 @@ fn the_last_good_policies_are_in_force_after_a_start_with_invalid_ones() {
     let ready = gateway.admin_get("/readyz?verbose");
     assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
     assert!(ready.contains("[!]admission: invalid for"), "{ready}");
-    let logged = gateway.logged("the last good admission policies are in force");
+    let logged = gateway.wait_for_log("the last good admission policies are in force", 1);
     assert!(
         logged.len() == 1 && logged[0].contains("digest=sha256:"),
         "{logged:?}"

@@ -98,7 +98,7 @@ fn a_broken_policy_is_shown_until_it_is_mended() {
     wait_until("it is in force", || has_level(&gateway, "other"));
     wait_until("it is in sync", || gateway.metric(SYNCED) == Some(1));
     assert!(ready(&gateway).contains("[+]policy ok\n"));
-    let logged = gateway.logged("policy objects changed");
+    let logged = gateway.wait_for_log("policy objects changed", 1);
     assert_eq!(logged.len(), 1, "{logged:?}");
     for words in [
         "added=PriorityLevelConfiguration other",
@@ -129,7 +129,7 @@ fn a_gateway_starts_with_the_last_good_policy_while_the_files_are_broken() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let logged = gateway.logged("the last good policy is in force");
+    let logged = gateway.wait_for_log("the last good policy is in force", 1);
     assert_eq!(logged.len(), 1);
     assert!(
         logged[0].contains("digest=sha256:") && logged[0].contains("age="),
@@ -302,7 +302,9 @@ fn a_gateway_that_cannot_keep_its_policy_runs_and_says_so() {
     );
     assert!(has_level(&gateway, "own"));
     assert_eq!(
-        gateway.logged("the policies in force cannot be kept").len(),
+        gateway
+            .wait_for_log("the policies in force cannot be kept", 1)
+            .len(),
         1
     );
 }
@@ -359,7 +361,7 @@ fn a_reload_with_broken_policies_is_shown_until_one_is_applied() {
     });
     assert_eq!(gateway.metric(SYNCED), Some(0));
     assert!(ready(&gateway).contains("[!]policy: refused for"));
-    let logged = gateway.logged("this key changed, and is in force");
+    let logged = gateway.wait_for_log("this key changed, and is in force", 1);
     assert_eq!(logged.len(), 1, "{logged:?}");
     for words in ["flowControl.totalSeats", "from=600", "to=77"] {
         assert!(logged[0].contains(words), "{words}: {logged:?}");

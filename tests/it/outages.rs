@@ -80,7 +80,7 @@ fn refused_because(gateway: &GatewayProcess) -> String {
     // The attempt that was logged may have been one or more seconds earlier.
     let timeless = problem.split(" (here it is").next().unwrap();
     let logged = format!("cannot reach the upstream error={timeless}");
-    wait_until("it is logged", || !gateway.logged(&logged).is_empty());
+    gateway.wait_for_log(&logged, 1);
     problem
 }
 
@@ -228,8 +228,7 @@ fn an_upstream_that_takes_requests_and_does_not_answer_is_logged() {
         for _ in 0..2 {
             assert_eq!(status(&raw(gateway.address, request.as_bytes())), code);
         }
-        wait_until("it is logged", || gateway.logged(text).len() >= 2);
-        let lines = gateway.logged(text);
+        let lines = gateway.wait_for_log(text, 2);
         let named = format!("upstream=\"{upstream}\"");
         assert!(lines.iter().all(|line| line.contains(&named)), "{lines:?}");
     }
@@ -244,9 +243,8 @@ fn a_token_review_that_fails_is_logged_once() {
     for _ in 0..2 {
         assert_eq!(status(&raw(gateway.address, REQUEST)), 503);
     }
-    wait_until("both are logged", || gateway.logged("token").len() >= 2);
     // A second line about the first would come before the line about the second.
-    for line in &gateway.logged("token")[..2] {
+    for line in &gateway.wait_for_log("token", 2)[..2] {
         let text = "token_review: requests get 503 because a bearer token could not be reviewed";
         assert!(line.contains(text), "{line}");
         let error = format!("error=TokenReview: {url}: cannot connect: ");

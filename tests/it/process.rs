@@ -183,11 +183,21 @@ impl GatewayProcess {
         value.map(|value| value.parse().unwrap())
     }
 
-    /// The lines of its log that contain `text`.
+    /// The lines of its log so far that contain `text`. A line may come after the effect of what it tells, since a thread of
+    /// its own writes the log: [`Self::wait_for_log`] waits for lines.
     pub fn logged(&self, text: &str) -> Vec<String> {
         let log = self.log.lock().unwrap();
         let lines = log.iter().filter(|line| line.contains(text));
         lines.cloned().collect()
+    }
+
+    /// The lines of its log that contain `text`, as soon as there are that many.
+    pub fn wait_for_log(&self, text: &str, at_least: usize) -> Vec<String> {
+        wait_until(
+            &format!("the log has {at_least} lines with \"{text}\""),
+            || self.logged(text).len() >= at_least,
+        );
+        self.logged(text)
     }
 }
 

@@ -28,10 +28,7 @@ fn the_log_changes_at_once() {
         &json!({"log": {"level": "info", "access": true, "format": "json"}, "dataCores": 3}),
     );
     request("/told");
-    wait_until("the request is logged", || {
-        !gateway.logged("/told").is_empty()
-    });
-    let told: Value = serde_json::from_str(&gateway.logged("/told")[0]).unwrap();
+    let told: Value = serde_json::from_str(&gateway.wait_for_log("/told", 1)[0]).unwrap();
     assert_eq!(told["target"], "fairgate::access");
     assert!(gateway.logged("/quiet").is_empty());
     let changed = gateway.logged("this key changed, and is in force");
@@ -54,14 +51,19 @@ fn the_log_changes_at_once() {
         &json!({"log": {"level": "error", "format": "text"}}),
     );
     let less = |line: &String| line.contains("log.level") && line.contains("error");
-    let changed = gateway.logged("this key changed, and is in force");
+    let changed = gateway.wait_for_log("this key changed, and is in force", 3);
     assert!(changed.iter().any(less), "{changed:?}");
     request("/quiet");
-    let lines = gateway.logged("").len();
     reload(
         &gateway,
         &json!({"log": {"level": "error", "format": "json"}}),
     );
-    assert_eq!(gateway.logged("").len(), lines);
+    gateway.write("fairgate.yaml", "nonsense");
+    gateway.hang_up();
+    let refused = "the configuration is invalid";
+    gateway.wait_for_log(refused, 1);
+    let lines = gateway.logged("");
+    let told_less = lines.iter().rposition(less).unwrap();
+    assert!(lines[told_less + 1].contains(refused), "{lines:?}");
     assert!(gateway.logged("/quiet").is_empty());
 }
