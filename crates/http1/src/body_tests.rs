@@ -37,7 +37,7 @@ fn chunks_are_read_with_any_size_and_extensions() {
     assert_eq!(content("0\r\n\r\n"), "");
     assert_eq!(content("3\r\nabc\r\n0\r\n\r\n"), "abc");
     assert_eq!(content("0000000000000003\r\nabc\r\n000\r\n\r\n"), "abc");
-    let many = "x".repeat(0xaB);
+    let many = "x".repeat(0xab);
     assert_eq!(content(&format!("aB\r\n{many}\r\n0\r\n\r\n")), many);
     assert_eq!(
         content("1;a=\"b\"\r\na\r\n1 \t;c\r\nb\r\n1 \r\nc\r\n0;d\r\n\r\n"),

@@ -6,6 +6,7 @@ pub mod built_in_kinds;
 pub mod evictions;
 pub mod expressions;
 pub mod hosted_routes;
+pub mod http1_responses;
 pub mod http1_stream;
 pub mod list_observers;
 pub mod long_searches;
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     evictions::TARGET,
     expressions::TARGET,
     hosted_routes::TARGET,
+    http1_responses::TARGET,
     http1_stream::TARGET,
     list_observers::TARGET,
     long_searches::TARGET,
