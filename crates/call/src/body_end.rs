@@ -8,7 +8,7 @@ pub enum BodyError {
     Client(#[source] hyper::Error),
     /// The upstream did not send all of it.
     #[error("the body from the upstream is incomplete")]
-    Upstream(#[source] hyper::Error),
+    Upstream(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The upstream stopped sending for longer than is allowed.
     #[error("the upstream sent nothing for too long")]
     Idle,

@@ -19,11 +19,10 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::{
     BodyEnd, BodyError, OnFailure, RemainingReply, ReplyGuard, ReplyPipe, RequestContext,
-    RequestProgress, UpstreamConnection, UpstreamGuard,
+    RequestProgress, ResponseBody, UpstreamGuard,
     made_body::{MadeBody, MemoryOf, PIECE},
     memory_body::MemoryBody,
     reply_guard::GuardPair,
@@ -97,17 +96,12 @@ impl ReplyBody {
         Self::new(BodySource::Made(MadeBody::new(data, memory)))
     }
 
-    /// The body of an upstream's response, read over `connection`.
+    /// The body of an upstream's response.
     ///
     /// `silence` bounds the time between two frames; `None` for watches and other streams.
-    pub fn upstream(
-        body: Incoming,
-        connection: Rc<dyn UpstreamConnection>,
-        on_failure: OnFailure,
-        silence: Option<Duration>,
-    ) -> Self {
+    pub fn upstream(body: ResponseBody, on_failure: OnFailure, silence: Option<Duration>) -> Self {
         Self::new(BodySource::Upstream(UpstreamBody::new(
-            body, connection, on_failure, silence,
+            body, on_failure, silence,
         )))
     }
 

@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::{AbandonedResponse, BodyError, UpstreamConnection};
+use super::{AbandonedResponse, BodyError, ReadsResponse, UpstreamConnection};
 
 /// How the body ends for the client when the upstream fails within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,33 +25,68 @@ pub enum OnFailure {
 }
 
 /// The body of a response, and the connection that it is read from.
+pub enum ResponseBody {
+    /// hyper reads it. The connection is released, or gets the rest, when nobody reads the body any more.
+    Hyper(Incoming, Rc<dyn UpstreamConnection>),
+    /// The connection reads it.
+    Own(Rc<dyn ReadsResponse>),
+}
+
+impl ResponseBody {
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Hyper(body, _) => body.is_end_stream(),
+            Self::Own(connection) => connection.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Hyper(body, _) => body.size_hint(),
+            Self::Own(connection) => connection.size_hint(),
+        }
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
+            Self::Hyper(body, _) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|error| BodyError::Upstream(error.into())),
+            Self::Own(connection) => connection.poll_frame(cx),
+        }
+    }
+}
+
+/// A response's body on its way to the client.
 pub(super) struct UpstreamBody {
-    /// `None` once the rest was abandoned.
-    body: Option<Incoming>,
-    connection: Option<Rc<dyn UpstreamConnection>>,
+    /// `None` once the connection was released.
+    body: Option<ResponseBody>,
     on_failure: OnFailure,
     /// How long the upstream may send nothing; `None` for any time.
     silence: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
     /// Whether the upstream has ended it, or it failed.
     ended: bool,
+    failed: bool,
 }
 
 impl UpstreamBody {
     /// `silence` bounds the time between two frames; `None` for streams that may pause for any time.
     pub(super) fn new(
-        body: Incoming,
-        connection: Rc<dyn UpstreamConnection>,
+        body: ResponseBody,
         on_failure: OnFailure,
         silence: Option<Duration>,
     ) -> Self {
         Self {
             body: Some(body),
-            connection: Some(connection),
             on_failure,
             silence,
             timer: None,
             ended: false,
+            failed: false,
         }
     }
 
@@ -62,13 +97,15 @@ impl UpstreamBody {
 
     /// Whether the upstream will send nothing more.
     pub(super) fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+        self.body
+            .as_ref()
+            .map_or(!self.failed, ResponseBody::is_end_stream)
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
         self.body
             .as_ref()
-            .map_or(SizeHint::with_exact(0), Incoming::size_hint)
+            .map_or(SizeHint::with_exact(0), ResponseBody::size_hint)
     }
 
     /// From now on the upstream may be silent for any time.
@@ -79,15 +116,14 @@ impl UpstreamBody {
 
     /// Releases the connection, with the rest of the response if there is one.
     pub(super) fn release(&mut self, clean: bool) {
-        let Some(connection) = self.connection.take() else {
-            return;
-        };
-        match self
-            .body
-            .take_if(|body| !self.ended && !body.is_end_stream())
-        {
-            Some(rest) => connection.abandon(AbandonedResponse::Body(rest)),
-            None => connection.release(clean),
+        let has_rest = !self.ended && !self.is_end_stream();
+        match self.body.take() {
+            Some(ResponseBody::Hyper(rest, connection)) if has_rest => {
+                connection.abandon(AbandonedResponse::Body(rest));
+            }
+            Some(ResponseBody::Hyper(_, connection)) => connection.release(clean),
+            Some(ResponseBody::Own(connection)) => connection.release(clean && !has_rest),
+            None => {}
         }
     }
 
@@ -98,7 +134,7 @@ impl UpstreamBody {
         let Some(body) = &mut self.body else {
             return Poll::Ready(None);
         };
-        match Pin::new(body).poll_frame(cx) {
+        match body.poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.timer = None;
                 Poll::Ready(Some(Ok(frame)))
@@ -110,9 +146,10 @@ impl UpstreamBody {
             }
             Poll::Ready(Some(Err(error))) => {
                 self.ended = true;
+                self.failed = true;
                 self.release(false);
                 Poll::Ready(match self.on_failure {
-                    OnFailure::Error => Some(Err(BodyError::Upstream(error))),
+                    OnFailure::Error => Some(Err(error)),
                     OnFailure::EndCleanly => None,
                 })
             }

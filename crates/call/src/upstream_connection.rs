@@ -1,10 +1,19 @@
 //! The upstream connection behind a response, and what happens to an abandoned response.
 
-use std::{cell::Cell, fmt, future::Future, pin::Pin, rc::Rc};
+use std::{
+    cell::Cell,
+    fmt,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
 
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::unfinished_request::UnfinishedRequest;
+use super::{BodyError, unfinished_request::UnfinishedRequest};
 
 /// A response, or the rest of one, that is no longer awaited. Dropping it cancels the request
 /// upstream.
@@ -41,6 +50,20 @@ pub trait UpstreamConnection {
     fn reset_turn(self: Rc<Self>) -> Option<ResetTurn> {
         None
     }
+}
+
+/// An upstream connection that serves one request at a time, and reads the body of its response itself.
+///
+/// Once the body has ended, or when nobody wants the rest, the connection is released: see [`UpstreamConnection::release`].
+pub trait ReadsResponse: UpstreamConnection {
+    /// The next frame of the body; `None` at its end.
+    fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+    /// Whether the body has ended.
+    fn is_end_stream(&self) -> bool;
+
+    /// How much of the body is to come.
+    fn size_hint(&self) -> SizeHint;
 }
 
 /// The shared connection on which a response is awaited, if any.

@@ -1,32 +1,29 @@
 //! Open upstream connections, as they are lent to requests.
 //!
 //! An HTTP/2 connection is shared: its streams are counted, and resets of them are limited. An HTTP/1
-//! connection is used by one request at a time and goes back to the pool when the response was read to
+//! connection (`http1`) is used by one request at a time and goes back to the pool when the response was read to
 //! its end.
 
 use std::{
     cell::{Cell, RefCell},
-    error::Error,
-    rc::{Rc, Weak},
+    error::Error as _,
+    rc::Rc,
     time::Duration,
 };
 
-use http::{Request, Response};
-use hyper::{
-    body::Incoming,
-    client::conn::{TrySendError, http1, http2},
-};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use hyper::client::conn::http2;
 
 use super::{
     UpstreamSettings,
     connection_event::ConnectionEvent,
     connection_limit::ConnectionLimitGuard,
-    idle_connections::{Condition, IdleConnection},
+    http1::{ExchangeError, Http1Connection, OutgoingHead},
     resets::{self, LimitsResets, ResetOutcome, Resets},
     retryable_body::RetryableBody,
 };
 use fairgate_base::{clock::Clock, events::EventSink};
-use fairgate_call::{AbandonedResponse, ResetTurn, UpstreamConnection};
+use fairgate_call::{AbandonedResponse, ResetTurn, ResponseBody, UpstreamConnection};
 use fairgate_core::time::Time;
 
 /// An HTTP/2 connection, shared by many requests.
@@ -152,66 +149,54 @@ impl LimitsResets for Http2Connection {
     }
 }
 
-/// Keeps HTTP/1 connections for the next request.
-pub(super) trait KeepsIdle {
-    /// Keeps a connection that no request uses now.
-    fn keep(&self, connection: Rc<Http1Connection>);
+/// The head of a request, for either protocol.
+#[derive(Debug)]
+pub(super) struct RequestHead<'a> {
+    pub(super) method: Method,
+    /// Path and query, as in the request line of HTTP/1.
+    pub(super) target: &'a str,
+    /// Scheme, authority, path and query, for HTTP/2.
+    pub(super) uri: Uri,
+    pub(super) headers: HeaderMap,
 }
 
-/// An HTTP/1 connection, used by one request at a time.
-pub(super) struct Http1Connection {
-    sender: RefCell<http1::SendRequest<RetryableBody>>,
-    /// The pool that it returns to after a request.
-    pool: Weak<dyn KeepsIdle>,
+/// A response whose body is still to be read.
+pub(super) struct UpstreamResponse {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: ResponseBody,
 }
 
-impl Http1Connection {
-    pub(super) fn new(
-        sender: http1::SendRequest<RetryableBody>,
-        pool: Weak<dyn KeepsIdle>,
-    ) -> Rc<Self> {
-        Rc::new(Self {
-            sender: RefCell::new(sender),
-            pool,
-        })
-    }
+/// Why a request got no response.
+#[derive(Debug)]
+pub(super) struct SendFailure {
+    pub(super) error: SendError,
+    /// Whether nothing of the request has left.
+    pub(super) nothing_sent: bool,
+    /// Whether the connection was kept from an earlier request, and had been closed meanwhile.
+    pub(super) is_stale: bool,
 }
 
-impl IdleConnection for Rc<Http1Connection> {
-    fn condition(&self) -> Condition {
-        let sender = self.sender.borrow();
-        if sender.is_ready() {
-            Condition::Ready
-        } else if sender.is_closed() {
-            Condition::Closed
-        } else {
-            Condition::Busy
-        }
-    }
-}
-
-impl UpstreamConnection for Http1Connection {
-    fn release(self: Rc<Self>, clean: bool) {
-        if clean
-            && !self.sender.borrow().is_closed()
-            && let Some(pool) = self.pool.upgrade()
-        {
-            pool.keep(self);
-        }
-    }
+/// The error of a connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendError {
+    #[error(transparent)]
+    Http1(ExchangeError),
+    #[error(transparent)]
+    Http2(hyper::Error),
 }
 
 /// A connection lent to one request. If it is dropped without a response, an HTTP/1 connection is closed,
 /// and the stream of an HTTP/2 connection is free again.
 pub(super) struct LeasedConnection {
-    kind: LeaseKind,
-    /// `None` once the body of the response holds the connection.
-    connection: Option<Rc<dyn UpstreamConnection>>,
+    /// `None` once the body of the response holds the connection, which releases it.
+    lease: Option<Lease>,
 }
 
-enum LeaseKind {
+enum Lease {
     Http1 {
         connection: Rc<Http1Connection>,
+        /// Whether it served a request before.
         used: bool,
     },
     Http2(Rc<Http2Connection>),
@@ -221,8 +206,7 @@ impl LeasedConnection {
     /// Lends an HTTP/1 connection. `used` is whether it served a request before.
     pub(super) fn http1(connection: Rc<Http1Connection>, used: bool) -> Self {
         Self {
-            connection: Some(connection.clone()),
-            kind: LeaseKind::Http1 { connection, used },
+            lease: Some(Lease::Http1 { connection, used }),
         }
     }
 
@@ -231,58 +215,98 @@ impl LeasedConnection {
         connection.active.set(connection.active.get() + 1);
         connection.counted.begin_stream();
         Self {
-            connection: Some(connection.clone()),
-            kind: LeaseKind::Http2(connection),
+            lease: Some(Lease::Http2(connection)),
         }
     }
 
     pub(super) fn is_http2(&self) -> bool {
-        matches!(self.kind, LeaseKind::Http2(_))
+        matches!(self.lease, Some(Lease::Http2(_)))
     }
 
-    /// Whether `error` means that a connection kept for reuse had been closed meanwhile.
-    pub(super) fn is_stale(&self, error: &hyper::Error) -> bool {
-        matches!(self.kind, LeaseKind::Http1 { used: true, .. })
-            && (error.is_incomplete_message() || error.is_closed() || is_io(error))
-    }
-
+    /// Sends a request, and waits for the head of its response. After an error the request's body was dropped.
     pub(super) async fn send(
-        &self,
-        request: Request<RetryableBody>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RetryableBody>>> {
-        match &self.kind {
-            LeaseKind::Http1 { connection, .. } => {
-                let sent = connection.sender.borrow_mut().try_send_request(request);
-                sent.await
+        mut self,
+        head: RequestHead<'_>,
+        body: RetryableBody,
+    ) -> Result<UpstreamResponse, SendFailure> {
+        let sent = match &self.lease {
+            Some(Lease::Http1 { connection, used }) => {
+                send_http1(connection, *used, head, body).await
             }
-            LeaseKind::Http2(connection) => {
-                let sent = connection.sender.borrow_mut().try_send_request(request);
-                sent.await
-            }
-        }
+            Some(Lease::Http2(connection)) => send_http2(connection, head, body).await,
+            None => unreachable!("sending takes the lease"),
+        };
+        // From here on the body of the response holds the connection.
+        sent.inspect(|_| self.lease = None)
     }
 
     /// The connection, if other requests share it.
     pub(super) fn shared(&self) -> Option<Rc<dyn UpstreamConnection>> {
-        match &self.kind {
-            LeaseKind::Http1 { .. } => None,
-            LeaseKind::Http2(connection) => Some(connection.clone()),
+        match &self.lease {
+            Some(Lease::Http2(connection)) => Some(connection.clone()),
+            Some(Lease::Http1 { .. }) | None => None,
         }
     }
+}
 
-    /// Leaves the connection to the body of the response.
-    pub(super) fn into_connection(mut self) -> Rc<dyn UpstreamConnection> {
-        match self.connection.take() {
-            Some(connection) => connection,
-            None => unreachable!("a lease gives its connection away once"),
+async fn send_http1(
+    connection: &Rc<Http1Connection>,
+    used: bool,
+    head: RequestHead<'_>,
+    body: RetryableBody,
+) -> Result<UpstreamResponse, SendFailure> {
+    let head = OutgoingHead {
+        method: head.method,
+        target: head.target,
+        headers: head.headers,
+    };
+    match connection.send(head, body).await {
+        Ok(head) => Ok(UpstreamResponse {
+            status: head.status,
+            headers: head.headers,
+            body: ResponseBody::Own(connection.clone()),
+        }),
+        Err((error, nothing_sent)) => Err(SendFailure {
+            is_stale: used && matches!(error, ExchangeError::Closed | ExchangeError::Io(_)),
+            error: SendError::Http1(error),
+            nothing_sent,
+        }),
+    }
+}
+
+async fn send_http2(
+    connection: &Rc<Http2Connection>,
+    head: RequestHead<'_>,
+    body: RetryableBody,
+) -> Result<UpstreamResponse, SendFailure> {
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method;
+    *request.uri_mut() = head.uri;
+    *request.headers_mut() = head.headers;
+    let sent = connection.sender.borrow_mut().try_send_request(request);
+    match sent.await {
+        Ok(response) => {
+            let (parts, body) = response.into_parts();
+            Ok(UpstreamResponse {
+                status: parts.status,
+                headers: parts.headers,
+                body: ResponseBody::Hyper(body, connection.clone()),
+            })
         }
+        Err(mut error) => Err(SendFailure {
+            nothing_sent: error.take_message().is_some(),
+            error: SendError::Http2(error.into_error()),
+            is_stale: false,
+        }),
     }
 }
 
 impl Drop for LeasedConnection {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            connection.release(false);
+        match self.lease.take() {
+            Some(Lease::Http1 { connection, .. }) => connection.release(false),
+            Some(Lease::Http2(connection)) => connection.release(false),
+            None => {}
         }
     }
 }
@@ -290,15 +314,12 @@ impl Drop for LeasedConnection {
 /// Whether the upstream said that it has not processed the request: the stream was refused
 /// (`REFUSED_STREAM`), or its number is above the last one in the upstream's `GOAWAY`, whatever its reason.
 /// (Streams up to that number continue; if they fail, it is because the connection itself does.)
-pub(super) fn was_refused(error: &hyper::Error) -> bool {
+pub(super) fn was_refused(error: &SendError) -> bool {
+    let SendError::Http2(error) = error else {
+        return false;
+    };
     let Some(error) = error.source().and_then(|e| e.downcast_ref::<h2::Error>()) else {
         return false;
     };
     error.is_remote() && (error.reason() == Some(h2::Reason::REFUSED_STREAM) || error.is_go_away())
-}
-
-fn is_io(error: &hyper::Error) -> bool {
-    error
-        .source()
-        .is_some_and(|e| e.downcast_ref::<std::io::Error>().is_some())
 }

@@ -2,6 +2,8 @@
 //!
 //! A client gets a 502, 503 or 504 for them. Clients can cause any number, so few are logged; the access log has all.
 
+use std::error::Error;
+
 use fairgate_base::log_limit::LogLimit;
 use fairgate_core::time::Time;
 use fairgate_upstream::client::with_causes;
@@ -10,7 +12,7 @@ static LOST: LogLimit = LogLimit::new(2);
 static TIMED_OUT: LogLimit = LogLimit::new(2);
 
 /// The connection failed before a request that arrived at this time was answered.
-pub(super) fn lost(arrived: Time, upstream: &str, error: &hyper::Error) {
+pub(super) fn lost(arrived: Time, upstream: &str, error: &(dyn Error + 'static)) {
     if let Some(left_out) = LOST.admit(arrived) {
         let error = with_causes(error);
         tracing::warn!(

@@ -9,25 +9,10 @@ use std::{collections::VecDeque, time::Duration};
 
 use fairgate_core::time::Time;
 
-/// How many connections that are still busy with their last request are skipped. A connection is ready as soon as
-/// its task has run once more, so there is hardly ever more than one.
-const MAX_BUSY: usize = 8;
-
-/// The state of an idle connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Condition {
-    /// It can take a request.
-    Ready,
-    /// It is still busy with its last request.
-    Busy,
-    /// It is closed.
-    Closed,
-}
-
 /// A connection that can be kept while idle.
 pub(super) trait IdleConnection {
-    /// Whether the connection is ready, busy or closed.
-    fn condition(&self) -> Condition;
+    /// Whether the connection is still open.
+    fn is_open(&self) -> bool;
 }
 
 /// Idle connections, the one used last at the end.
@@ -49,39 +34,23 @@ impl<T: IdleConnection> IdleConnections<T> {
     /// The connection used last, unless it has been idle for `limit`. O(1), except for closed ones, each of which
     /// is dropped.
     pub(super) fn take(&mut self, now: Time, limit: Duration) -> Option<T> {
-        let mut busy: [Option<(Time, T)>; MAX_BUSY] = Default::default();
-        let mut passed_over = 0;
-        let mut taken = None;
         while let Some((since, connection)) = self.0.pop_back() {
             if now.since(since) >= limit {
                 // All others have been idle for even longer.
                 self.0.clear();
                 break;
             }
-            match connection.condition() {
-                Condition::Closed => {}
-                Condition::Ready => {
-                    taken = Some(connection);
-                    break;
-                }
-                Condition::Busy => {
-                    busy[passed_over] = Some((since, connection));
-                    passed_over += 1;
-                    if passed_over == MAX_BUSY {
-                        break;
-                    }
-                }
+            if connection.is_open() {
+                return Some(connection);
             }
         }
-        self.0.extend(busy.into_iter().rev().flatten());
-        taken
+        None
     }
 
     /// Drops connections that have been idle for `limit`, or are closed. O(connections).
     pub(super) fn sweep(&mut self, now: Time, limit: Duration) {
-        self.0.retain(|(since, connection)| {
-            now.since(*since) < limit && connection.condition() != Condition::Closed
-        });
+        self.0
+            .retain(|(since, connection)| now.since(*since) < limit && connection.is_open());
         self.0.shrink_to(2 * self.0.len());
     }
 
@@ -102,14 +71,14 @@ mod tests {
     #[derive(Debug)]
     struct Connection {
         name: usize,
-        condition: Rc<Cell<Condition>>,
+        open: Rc<Cell<bool>>,
         checks: Rc<Cell<usize>>,
     }
 
     impl IdleConnection for Connection {
-        fn condition(&self) -> Condition {
+        fn is_open(&self) -> bool {
             self.checks.set(self.checks.get() + 1);
-            self.condition.get()
+            self.open.get()
         }
     }
 
@@ -117,24 +86,22 @@ mod tests {
         Time::ZERO.plus(Duration::from_secs(seconds))
     }
 
-    type Conditions = Vec<Rc<Cell<Condition>>>;
+    type Open = Vec<Rc<Cell<bool>>>;
 
     /// `number` connections that became idle one second after the other, and how often any was checked.
-    fn idle(number: usize) -> (IdleConnections<Connection>, Conditions, Rc<Cell<usize>>) {
+    fn idle(number: usize) -> (IdleConnections<Connection>, Open, Rc<Cell<usize>>) {
         let checks = Rc::<Cell<usize>>::default();
-        let conditions: Vec<_> = (0..number)
-            .map(|_| Rc::new(Cell::new(Condition::Ready)))
-            .collect();
+        let open: Vec<_> = (0..number).map(|_| Rc::new(Cell::new(true))).collect();
         let mut idle = IdleConnections::default();
-        for (name, condition) in conditions.iter().enumerate() {
+        for (name, open) in open.iter().enumerate() {
             let connection = Connection {
                 name,
-                condition: condition.clone(),
+                open: open.clone(),
                 checks: checks.clone(),
             };
             idle.keep(at(name as u64), connection);
         }
-        (idle, conditions, checks)
+        (idle, open, checks)
     }
 
     #[test]
@@ -151,35 +118,25 @@ mod tests {
     }
 
     #[test]
-    fn closed_connections_are_dropped_and_busy_ones_stay() {
-        let (mut idle, conditions, checks) = idle(6);
-        conditions[5].set(Condition::Busy);
-        conditions[4].set(Condition::Closed);
-        conditions[3].set(Condition::Busy);
-        assert_eq!(idle.take(at(6), LIMIT).unwrap().name, 2);
-        assert_eq!(checks.get(), 4);
+    fn closed_connections_are_dropped_when_they_are_found() {
+        let (mut idle, open, checks) = idle(6);
+        open[5].set(false);
+        open[4].set(false);
+        open[1].set(false);
+        assert_eq!(idle.take(at(6), LIMIT).unwrap().name, 3);
+        assert_eq!(checks.get(), 3);
         let left: Vec<_> = idle
             .0
             .iter()
             .map(|(_, connection)| connection.name)
             .collect();
-        assert_eq!(left, [0, 1, 3, 5]);
-    }
-
-    #[test]
-    fn only_a_few_busy_connections_are_checked() {
-        let (mut idle, conditions, checks) = idle(100);
-        for condition in &conditions {
-            condition.set(Condition::Busy);
-        }
-        assert!(idle.take(at(50), LIMIT).is_none());
-        assert_eq!((checks.get(), idle.0.len()), (MAX_BUSY, 100));
+        assert_eq!(left, [0, 1, 2]);
     }
 
     #[test]
     fn old_connections_are_not_used_and_are_removed() {
-        let (mut idle, conditions, _) = idle(100);
-        conditions[98].set(Condition::Closed);
+        let (mut idle, open, _) = idle(100);
+        open[98].set(false);
         idle.sweep(at(119), LIMIT);
         let left: Vec<_> = idle
             .0

@@ -19,6 +19,7 @@ mod connection_limit;
 mod connections;
 mod failure_log;
 mod headers;
+mod http1;
 mod identity_writer;
 mod idle_connections;
 mod lane;
@@ -36,8 +37,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response, StatusCode, Uri, Version, uri::PathAndQuery};
-use hyper::body::Incoming;
+use http::{Response, StatusCode, Uri, Version, uri::PathAndQuery};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
@@ -49,7 +49,7 @@ pub use lane::Lane;
 pub use settings::{ReservedHeaders, UpstreamProtocol, UpstreamSettings};
 
 use connect::ConnectError;
-use connections::LeasedConnection;
+use connections::{LeasedConnection, RequestHead, UpstreamResponse};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     AbandonedResponse, Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestContext,
@@ -239,14 +239,17 @@ impl Forwarder {
             };
             let request = self.request(call, &leased)?;
             match self.attempt(call, leased, request, body).await {
-                // No upgrade was requested. A `101` must not be relayed, and the connection must not be used.
-                Ok((response, _)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                    tracing::warn!(
-                        "the upstream switched protocols although no upgrade was requested"
-                    );
-                    return Err(Refusal::UpstreamFailed);
+                Ok(response) => {
+                    let reply = self.reply(call, response);
+                    // No upgrade was requested. A `101` must not be relayed, and the connection must not be used.
+                    if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+                        tracing::warn!(
+                            "the upstream switched protocols although no upgrade was requested"
+                        );
+                        return Err(Refusal::UpstreamFailed);
+                    }
+                    return Ok(reply);
                 }
-                Ok((response, leased)) => return Ok(self.reply(call, response, leased)),
                 Err(AttemptFailure::Again(recovered)) if left > 0 => {
                     self.settings.events.send(ConnectionEvent::SentAgain);
                     left -= 1;
@@ -261,9 +264,9 @@ impl Forwarder {
         &self,
         call: &Call,
         leased: LeasedConnection,
-        head: Request<()>,
+        head: RequestHead<'_>,
         body: ClientBody,
-    ) -> Result<(Response<Incoming>, LeasedConnection), AttemptFailure> {
+    ) -> Result<UpstreamResponse, AttemptFailure> {
         let recovery = BodyRecovery::of(&body);
         let shared = leased.shared();
         let body = RetryableBody::new(
@@ -272,34 +275,29 @@ impl Forwarder {
             call.context.clone(),
             shared.as_ref(),
         );
-        let request = head.map(|()| body);
         call.context.reached(RequestProgress::Sent);
         let trace = &call.context.trace;
         if trace.sent_upstream.get().is_none() {
             trace.sent_upstream.set(Some(self.clock.now()));
         }
         call.context.awaited.set(shared);
-        let sent = leased.send(request).await;
+        let sent = leased.send(head, body).await;
         call.context.awaited.set(None);
-        let error = match sent {
+        let failure = match sent {
             Ok(response) => {
                 call.context.reached(RequestProgress::Answered);
                 trace.upstream_answered.set(Some(self.clock.now()));
-                return Ok((response, leased));
+                return Ok(response);
             }
-            Err(error) => error,
+            Err(failure) => failure,
         };
-        let mut error = error;
-        let unsent = error.take_message();
-        let nothing_sent = unsent.is_some();
-        drop(unsent);
-        let error = error.into_error();
+        let (error, nothing_sent) = (failure.error, failure.nothing_sent);
         tracing::debug!(%error, nothing_sent, "the upstream failed a request");
         let unprocessed = nothing_sent || connections::was_refused(&error);
         if unprocessed {
             call.context.progress.set(RequestProgress::NotSent);
         }
-        let is_safe = unprocessed || (leased.is_stale(&error) && call.kind.may_repeat());
+        let is_safe = unprocessed || (failure.is_stale && call.kind.may_repeat());
         match recovery.recover() {
             RecoveredBody::Whole(body) if is_safe => {
                 call.context.trace.request_bytes.set(0);
@@ -316,13 +314,23 @@ impl Forwarder {
     }
 
     /// The head to send: the target's bytes unchanged, and headers copied into an empty list.
-    fn request(&self, call: &Call, leased: &LeasedConnection) -> Result<Request<()>, Refusal> {
-        let mut request = Request::new(());
-        *request.method_mut() = call.request.method().clone();
-        *request.uri_mut() = self.target(call, leased.is_http2())?;
-        let headers = headers::outgoing(call, &self.settings, &*self.identity, leased.is_http2())?;
-        *request.headers_mut() = headers;
-        Ok(request)
+    fn request<'a>(
+        &self,
+        call: &'a Call,
+        leased: &LeasedConnection,
+    ) -> Result<RequestHead<'a>, Refusal> {
+        let http2 = leased.is_http2();
+        let target = call.request.uri().path_and_query();
+        Ok(RequestHead {
+            method: call.request.method().clone(),
+            target: target.map_or("/", PathAndQuery::as_str),
+            uri: if http2 {
+                self.target(call, http2)?
+            } else {
+                Uri::default()
+            },
+            headers: headers::outgoing(call, &self.settings, &*self.identity, http2)?,
+        })
     }
 
     fn target(&self, call: &Call, http2: bool) -> Result<Uri, Refusal> {
@@ -342,19 +350,18 @@ impl Forwarder {
         Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
     }
 
-    fn reply(&self, call: &Call, response: Response<Incoming>, leased: LeasedConnection) -> Reply {
-        let (parts, body) = response.into_parts();
-        let on_failure = if call.kind == RequestKind::Watch && parts.status == StatusCode::OK {
+    fn reply(&self, call: &Call, response: UpstreamResponse) -> Reply {
+        let on_failure = if call.kind == RequestKind::Watch && response.status == StatusCode::OK {
             OnFailure::EndCleanly
         } else {
             OnFailure::Error
         };
         let silence = (!call.kind.is_long_running()).then_some(self.settings.silence);
-        let body = ReplyBody::upstream(body, leased.into_connection(), on_failure, silence);
+        let body = ReplyBody::upstream(response.body, on_failure, silence);
         let mut reply = Response::new(body);
-        *reply.status_mut() = parts.status;
+        *reply.status_mut() = response.status;
         *reply.version_mut() = Version::HTTP_11;
-        *reply.headers_mut() = parts.headers;
+        *reply.headers_mut() = response.headers;
         headers::clean_reply(reply.headers_mut());
         reply
     }

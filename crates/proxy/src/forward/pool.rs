@@ -13,10 +13,13 @@ use std::{
     cell::{Cell, RefCell},
     rc::{Rc, Weak},
     sync::Arc,
+    task::{Wake, Waker},
     time::Duration,
 };
 
-use hyper::client::conn::{http1, http2};
+use fairgate_http1::HeadLimits;
+
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Notify;
 
@@ -24,13 +27,19 @@ use super::{
     UpstreamSettings,
     connect::{ConnectError, Connector, NewConnection},
     connection_event::OpenConnection,
-    connections::{Http1Connection, Http2Connection, KeepsIdle, LeasedConnection},
+    connections::{Http2Connection, LeasedConnection},
+    http1::{Http1Connection, KeepsIdle, ReadBuffer},
     idle_connections::IdleConnections,
     lane::Lane,
 };
 use fairgate_base::{clock::Clock, local::LocalExecutor, socket::Socket};
 use fairgate_call::RequestKind;
 use fairgate_upstream::{dial::HttpVersion, dial_error::DialError};
+
+/// Idle connections that the upstream closes within this time are removed together.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// A response has at most so many header lines.
+const MOST_HEADER_LINES: usize = 512;
 
 /// The upstream connections of one core.
 pub(super) struct Pool {
@@ -41,6 +50,7 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(settings: &Arc<UpstreamSettings>, clock: &Clock) -> Self {
         let connector = Rc::new(Connector::new(settings.clone()));
+        let buffer = Rc::<ReadBuffer>::default();
         let lane = |lane| {
             Rc::new_cyclic(|this| LanePool {
                 this: this.clone(),
@@ -53,6 +63,8 @@ impl Pool {
                 current: RefCell::default(),
                 idle: RefCell::default(),
                 swept: Cell::new(false),
+                changed: Arc::default(),
+                buffer: Rc::clone(&buffer),
                 attempt: RefCell::default(),
                 failing: Cell::new(false),
             })
@@ -90,8 +102,12 @@ struct LanePool {
     /// The shared connection that takes new requests, until it is nearly full.
     current: RefCell<Option<Rc<Http2Connection>>>,
     idle: RefCell<IdleConnections<Rc<Http1Connection>>>,
-    /// Whether a timer sweeps the connections.
+    /// Whether a task sweeps the connections.
     swept: Cell<bool>,
+    /// Tells that task that an idle connection may have been closed.
+    changed: Arc<IdleChange>,
+    /// What HTTP/1 connections read into.
+    buffer: Rc<ReadBuffer>,
     /// The connection that is being opened for all waiting requests, if one is.
     attempt: RefCell<Option<Rc<Attempt>>>,
     /// Whether the last attempt failed: failures are logged once, not for each request.
@@ -167,7 +183,7 @@ impl LanePool {
                 } = self.connector.open(false).await?;
                 self.negotiated.set(Some(version));
                 if version == HttpVersion::Http1 {
-                    let connection = self.start_http1(socket, open).await?;
+                    let connection = self.start_http1(socket, open);
                     return Ok(LeasedConnection::http1(connection, false));
                 }
                 self.start_http2(socket, open).await?;
@@ -277,8 +293,7 @@ impl LanePool {
         match version {
             HttpVersion::Http2 => self.start_http2(socket, open).await?,
             HttpVersion::Http1 => {
-                let connection = self.start_http1(socket, open).await?;
-                self.keep(connection);
+                self.keep(self.start_http1(socket, open));
             }
         }
         self.negotiated.set(Some(version));
@@ -321,28 +336,14 @@ impl LanePool {
         Ok(())
     }
 
-    async fn start_http1(
-        &self,
-        socket: Socket,
-        open: OpenConnection,
-    ) -> Result<Rc<Http1Connection>, ConnectError> {
-        let (mut sender, connection) = http1::Builder::new()
-            .max_headers(512)
-            .max_buf_size(self.settings.head_bytes as usize)
-            .handshake(TokioIo::new(socket))
-            .await
-            .map_err(|error| self.http_error(error))?;
-        fairgate_base::turns::spawn_local_boxed(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "an upstream connection ended");
-                open.lost();
-            }
-        });
-        sender
-            .ready()
-            .await
-            .map_err(|error| self.http_error(error))?;
-        Ok(Http1Connection::new(sender, self.this.clone()))
+    fn start_http1(&self, socket: Socket, open: OpenConnection) -> Rc<Http1Connection> {
+        let limits = HeadLimits {
+            bytes: self.settings.head_bytes as usize,
+            lines: MOST_HEADER_LINES,
+        };
+        let idle = Waker::from(Arc::clone(&self.changed));
+        let shared = (Rc::clone(&self.buffer), limits, idle);
+        Http1Connection::new(socket, open, self.this.clone(), shared)
     }
 
     fn http_error(&self, error: hyper::Error) -> ConnectError {
@@ -361,7 +362,8 @@ impl LanePool {
     fn start_sweeping(&self) {
         if !self.swept.replace(true) {
             let period = (self.settings.idle_timeout / 4).max(Duration::from_millis(10));
-            fairgate_base::turns::spawn_local_boxed(sweep(self.this.clone(), period));
+            let changed = Arc::clone(&self.changed);
+            fairgate_base::turns::spawn_local_boxed(sweep(self.this.clone(), changed, period));
         }
     }
 
@@ -398,10 +400,24 @@ impl KeepsIdle for LanePool {
     }
 }
 
-/// Sweeps a lane's connections once a `period`, until there are none.
-async fn sweep(lane: Weak<LanePool>, period: Duration) {
+/// Tells that something has happened on an idle connection: the upstream has closed it.
+#[derive(Default)]
+struct IdleChange(Notify);
+
+impl Wake for IdleChange {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+/// Sweeps a lane's connections once a `period`, and when one of them has changed, until there are none.
+async fn sweep(lane: Weak<LanePool>, changed: Arc<IdleChange>, period: Duration) {
     loop {
-        tokio::time::sleep(period).await;
+        let change = tokio::time::timeout(period, changed.0.notified()).await;
+        if change.is_ok() {
+            // A server that closes one connection often closes many.
+            tokio::time::sleep(TOGETHER).await;
+        }
         if !lane.upgrade().is_some_and(|lane| lane.sweep()) {
             return;
         }

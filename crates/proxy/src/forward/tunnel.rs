@@ -34,8 +34,8 @@ use super::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestProgress, TunnelGuard,
-    UpstreamConnection,
+    Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestProgress, ResponseBody,
+    TunnelGuard, UpstreamConnection,
 };
 use fairgate_core::time::Time;
 
@@ -219,7 +219,10 @@ fn switched(response: Response<Incoming>, guard: Rc<TunnelGuard>) -> Reply {
 fn refused(response: Response<Incoming>, mut abort: AbortOnDrop) -> Reply {
     let (parts, body) = response.into_parts();
     let mut reply = Response::new(match abort.disarm() {
-        Some(closer) => ReplyBody::upstream(body, closer, OnFailure::Error, None),
+        Some(closer) => {
+            let body = ResponseBody::Hyper(body, closer);
+            ReplyBody::upstream(body, OnFailure::Error, None)
+        }
         None => ReplyBody::empty(),
     });
     *reply.status_mut() = parts.status;

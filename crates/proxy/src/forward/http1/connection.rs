@@ -1,0 +1,220 @@
+//! A connection that serves one request at a time.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    rc::{Rc, Weak},
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::Bytes;
+use fairgate_base::socket::Socket;
+use fairgate_call::{BodyError, ReadsResponse, UpstreamConnection};
+use fairgate_http1::{HeadLimits, ResponseHead};
+use http_body::{Frame, SizeHint};
+use tokio::task::AbortHandle;
+
+use super::{
+    super::{
+        connection_event::OpenConnection, idle_connections::IdleConnection,
+        retryable_body::RetryableBody,
+    },
+    exchange::{Exchange, ExchangeError, OutgoingHead, ReadBuffer, Unasked},
+};
+
+/// Keeps connections for the next request.
+pub(in crate::forward) trait KeepsIdle {
+    /// Keeps a connection that no request uses now.
+    fn keep(&self, connection: Rc<Http1Connection>);
+}
+
+/// An HTTP/1 connection, used by one request at a time.
+pub(in crate::forward) struct Http1Connection {
+    /// `None` once it is closed.
+    wire: RefCell<Option<Wire>>,
+    /// The pool that it returns to after a request.
+    pool: Weak<dyn KeepsIdle>,
+    buffer: Rc<ReadBuffer>,
+    limits: HeadLimits,
+    /// Woken when something happens on the connection while it is idle.
+    idle: Waker,
+    /// The task that sends the rest of the request, if there is one, and who reads the response meanwhile.
+    sender: RefCell<Option<AbortHandle>>,
+    reader: Cell<Option<Waker>>,
+    /// Why the request's body failed while the response was read.
+    failure: Cell<Option<ExchangeError>>,
+}
+
+struct Wire {
+    exchange: Exchange<Socket, RetryableBody>,
+    /// Reports the end of the connection.
+    open: OpenConnection,
+}
+
+impl Http1Connection {
+    pub(in crate::forward) fn new(
+        socket: Socket,
+        open: OpenConnection,
+        pool: Weak<dyn KeepsIdle>,
+        (buffer, limits, idle): (Rc<ReadBuffer>, HeadLimits, Waker),
+    ) -> Rc<Self> {
+        let exchange = Exchange::new(socket);
+        Rc::new(Self {
+            wire: RefCell::new(Some(Wire { exchange, open })),
+            pool,
+            buffer,
+            limits,
+            idle,
+            sender: RefCell::default(),
+            reader: Cell::default(),
+            failure: Cell::default(),
+        })
+    }
+
+    /// Sends a request, and reads the head of its response. After an error the connection is closed, and the body is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The error, and whether nothing of the request has left.
+    pub(in crate::forward) async fn send(
+        self: &Rc<Self>,
+        head: OutgoingHead<'_>,
+        body: RetryableBody,
+    ) -> Result<ResponseHead, (ExchangeError, bool)> {
+        match &mut *self.wire.borrow_mut() {
+            Some(wire) => wire.exchange.begin(head, body, self.limits),
+            None => return Err((ExchangeError::Closed, true)),
+        }
+        let answered = poll_fn(|cx| match &mut *self.wire.borrow_mut() {
+            Some(wire) => wire
+                .exchange
+                .poll_head(cx, &self.buffer)
+                .map_err(|error| (error, wire.exchange.nothing_sent())),
+            None => Poll::Ready(Err((ExchangeError::Closed, false))),
+        });
+        let head = answered.await.inspect_err(|_| self.close(false))?;
+        let is_sending = |wire: &Wire| wire.exchange.is_sending();
+        if self.wire.borrow().as_ref().is_some_and(is_sending) {
+            self.send_rest();
+        }
+        Ok(head)
+    }
+
+    /// Sends the rest of the request in a task of its own: a client may read nothing of the response before it has sent everything.
+    fn send_rest(self: &Rc<Self>) {
+        let connection = Rc::clone(self);
+        let sender = fairgate_base::turns::spawn_local_boxed(async move {
+            let sent = poll_fn(|cx| match &mut *connection.wire.borrow_mut() {
+                Some(wire) => wire.exchange.poll_send(cx),
+                None => Poll::Ready(Ok(())),
+            });
+            let sent = sent.await;
+            connection.sender.take();
+            if let Err(error) = sent {
+                connection.failure.set(Some(error));
+                connection.close(true);
+                if let Some(reader) = connection.reader.take() {
+                    reader.wake();
+                }
+            }
+        });
+        *self.sender.borrow_mut() = Some(sender.abort_handle());
+    }
+
+    /// Closes the connection; `lost` if it failed.
+    fn close(&self, lost: bool) {
+        // Nothing would wake it any more.
+        if let Some(sender) = self.sender.take() {
+            sender.abort();
+        }
+        let wire = self.wire.borrow_mut().take();
+        if let Some(wire) = wire
+            && lost
+        {
+            wire.open.lost();
+        }
+    }
+
+    fn poll_wire(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
+        let mut wire = self.wire.borrow_mut();
+        let Some(wire) = &mut *wire else {
+            let error = self.failure.take().unwrap_or(ExchangeError::Closed);
+            return Poll::Ready(Some(Err(error)));
+        };
+        let sends = self.sender.borrow().is_none();
+        let polled = wire.exchange.poll_frame(cx, &self.buffer, sends);
+        if polled.is_pending() && !sends {
+            self.reader.set(Some(cx.waker().clone()));
+        }
+        polled
+    }
+
+    /// Whether the connection, which is idle, is still open. If not, it is closed here.
+    fn poll_open(&self) -> bool {
+        let unasked = match &mut *self.wire.borrow_mut() {
+            Some(wire) => {
+                let mut cx = Context::from_waker(&self.idle);
+                wire.exchange.poll_idle(&mut cx, &self.buffer)
+            }
+            None => return false,
+        };
+        match unasked {
+            Poll::Pending => true,
+            Poll::Ready(unasked) => {
+                self.close(unasked == Unasked::Bytes);
+                false
+            }
+        }
+    }
+}
+
+impl IdleConnection for Rc<Http1Connection> {
+    fn is_open(&self) -> bool {
+        self.poll_open()
+    }
+}
+
+impl UpstreamConnection for Http1Connection {
+    fn release(self: Rc<Self>, clean: bool) {
+        let ended = match &mut *self.wire.borrow_mut() {
+            Some(wire) => wire.exchange.end(),
+            None => false,
+        };
+        if clean
+            && ended
+            && let Some(pool) = self.pool.upgrade()
+            && self.poll_open()
+        {
+            pool.keep(self);
+        } else {
+            self.close(false);
+        }
+    }
+}
+
+impl ReadsResponse for Http1Connection {
+    fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = ready!(self.poll_wire(cx));
+        Poll::Ready(frame.map(|frame| {
+            frame.map_err(|error| {
+                self.close(true);
+                error.into_body_error()
+            })
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let wire = self.wire.borrow();
+        wire.as_ref().is_some_and(|wire| wire.exchange.is_end())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let wire = self.wire.borrow();
+        wire.as_ref()
+            .map_or_else(SizeHint::default, |wire| wire.exchange.size_hint())
+    }
+}
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

@@ -1,0 +1,226 @@
+//! Connections over loopback, with bodies of a real server.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+};
+
+use fairgate_base::{events::EventSink, turns::spawn_local};
+use fairgate_call::{ClientBody, RequestContext};
+use http::{HeaderMap, Method, Response};
+use http_body_util::Empty;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    task::LocalSet,
+};
+
+use super::*;
+use crate::forward::{ConnectionEvent, retryable_body::BodyRecovery};
+
+/// Keeps what is given back.
+#[derive(Default)]
+struct Kept(RefCell<Vec<Rc<Http1Connection>>>);
+
+impl KeepsIdle for Kept {
+    fn keep(&self, connection: Rc<Http1Connection>) {
+        self.0.borrow_mut().push(connection);
+    }
+}
+
+/// Two ends of a connection.
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let connecting = TcpStream::connect(listener.local_addr().unwrap());
+    let (connected, accepted) = tokio::join!(connecting, listener.accept());
+    (connected.unwrap(), accepted.unwrap().0)
+}
+
+/// The body of a request that announces 9 bytes of which 3 arrive, and the client that could send the rest.
+async fn unfinished_body() -> (ClientBody, TcpStream) {
+    let (mut client, server) = pair().await;
+    let body = Rc::<Cell<Option<Incoming>>>::default();
+    let arrived = Rc::new(Notify::new());
+    let (taken, told) = (Rc::clone(&body), Rc::clone(&arrived));
+    spawn_local(async move {
+        let service = service_fn(|request: http::Request<Incoming>| {
+            taken.set(Some(request.into_body()));
+            told.notify_one();
+            std::future::pending::<Result<Response<Empty<Bytes>>, std::convert::Infallible>>()
+        });
+        let _ = http1::Builder::new()
+            .serve_connection(TokioIo::new(server), service)
+            .await;
+    });
+    client
+        .write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nabc")
+        .await
+        .unwrap();
+    arrived.notified().await;
+    (ClientBody::incoming(body.take().unwrap(), None), client)
+}
+
+fn sent_body(body: ClientBody) -> RetryableBody {
+    let context = Rc::new(RequestContext::new(Method::POST, None, 0));
+    let recovery = BodyRecovery::of(&body);
+    RetryableBody::new(body, recovery, context, None)
+}
+
+fn head() -> OutgoingHead<'static> {
+    OutgoingHead {
+        method: Method::POST,
+        target: "/",
+        headers: HeaderMap::new(),
+    }
+}
+
+/// A connection, the upstream's end of it, its pool, and how many connections of it are open.
+async fn connection() -> (Rc<Http1Connection>, TcpStream, Rc<Kept>, Arc<AtomicI32>) {
+    let (ours, upstream) = pair().await;
+    let pool = Rc::<Kept>::default();
+    let open = Arc::<AtomicI32>::default();
+    let counted = Arc::clone(&open);
+    let events = EventSink::new(move |event| {
+        let change = match event {
+            ConnectionEvent::Opened => 1,
+            ConnectionEvent::Closed => -1,
+            _ => 0,
+        };
+        counted.fetch_add(change, Ordering::Relaxed);
+    });
+    let limits = HeadLimits {
+        bytes: 4096,
+        lines: 100,
+    };
+    let weak: Weak<Kept> = Rc::downgrade(&pool);
+    let shared = (Rc::default(), limits, Waker::noop().clone());
+    let connection = Http1Connection::new(
+        Socket::Plain(ours),
+        OpenConnection::new(&events),
+        weak,
+        shared,
+    );
+    (connection, upstream, pool, open)
+}
+
+fn local(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, test);
+}
+
+async fn frame(connection: &Http1Connection) -> Option<Result<Bytes, BodyError>> {
+    let frame = poll_fn(|cx| connection.poll_frame(cx)).await;
+    frame.map(|frame| frame.map(|frame| frame.into_data().unwrap()))
+}
+
+/// Reads the head of the request, and answers with this.
+async fn answer(upstream: &mut TcpStream, answer: &[u8]) {
+    let mut received = Vec::new();
+    while !received.ends_with(b"abc") {
+        assert!(upstream.read_buf(&mut received).await.unwrap() > 0);
+    }
+    upstream.write_all(answer).await.unwrap();
+}
+
+#[test]
+fn the_rest_of_a_request_is_sent_although_nobody_reads_the_response() {
+    local(async {
+        let (connection, mut upstream, pool, open) = connection().await;
+        let (body, mut client) = unfinished_body().await;
+        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        let (sent, ()) = tokio::join!(
+            connection.send(head(), sent_body(body)),
+            answer(&mut upstream, early)
+        );
+        assert_eq!(sent.unwrap().status, 200);
+        // Nobody polls the response.
+        client.write_all(b"defghi").await.unwrap();
+        let mut rest = [0; 6];
+        upstream.read_exact(&mut rest).await.unwrap();
+        assert_eq!(&rest, b"defghi");
+        assert_eq!(frame(&connection).await.unwrap().unwrap(), "ok");
+        assert!(connection.is_end_stream());
+        while connection.sender.borrow().is_some() {
+            tokio::task::yield_now().await;
+        }
+        connection.release(true);
+        assert_eq!(pool.0.borrow().len(), 1);
+        assert_eq!(open.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_response_that_is_given_up_leaves_no_task_behind() {
+    local(async {
+        let (connection, mut upstream, pool, open) = connection().await;
+        let (body, _client) = unfinished_body().await;
+        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        let (sent, ()) = tokio::join!(
+            connection.send(head(), sent_body(body)),
+            answer(&mut upstream, early)
+        );
+        sent.unwrap();
+        assert_eq!(Rc::strong_count(&connection), 2, "a task sends the rest");
+        // It has run, and waits for the client.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        connection.clone().release(false);
+        while Rc::strong_count(&connection) > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(pool.0.borrow().is_empty());
+        assert_eq!(open.load(Ordering::Relaxed), 0);
+        assert_eq!(upstream.read(&mut [0]).await.unwrap(), 0, "it is closed");
+    });
+}
+
+#[test]
+fn a_client_that_ends_its_body_early_ends_the_response() {
+    local(async {
+        let (connection, mut upstream, _pool, open) = connection().await;
+        let (body, client) = unfinished_body().await;
+        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nok";
+        let (sent, ()) = tokio::join!(
+            connection.send(head(), sent_body(body)),
+            answer(&mut upstream, early)
+        );
+        sent.unwrap();
+        assert_eq!(frame(&connection).await.unwrap().unwrap(), "ok");
+        let (failed, ()) = tokio::join!(frame(&connection), async { drop(client) });
+        assert!(matches!(failed, Some(Err(_))), "{failed:?}");
+        assert_eq!(open.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_connection_that_the_upstream_closes_while_idle_is_not_kept() {
+    local(async {
+        let (connection, mut upstream, pool, open) = connection().await;
+        let last = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        let (sent, ()) = tokio::join!(
+            connection.send(head(), sent_body(ClientBody::full("abc"))),
+            answer(&mut upstream, last)
+        );
+        sent.unwrap();
+        connection.clone().release(true);
+        assert_eq!(pool.0.borrow().len(), 1);
+        drop(upstream);
+        while connection.is_open() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(open.load(Ordering::Relaxed), 0);
+        let again = connection.send(head(), sent_body(ClientBody::empty()));
+        let (_, nothing_sent) = again.await.unwrap_err();
+        assert!(nothing_sent);
+    });
+}

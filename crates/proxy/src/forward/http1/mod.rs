@@ -1,0 +1,18 @@
+//! The HTTP/1 client for requests of clients.
+//!
+//! A request drives its own connection: whoever polls it, or the body of its response, writes and reads. There is no task, no channel and
+//! no buffer for each connection: what a core reads goes through one buffer that its connections share ([`ReadBuffer`]). What the
+//! bytes mean is decided by `fairgate_http1`, which does no I/O.
+//!
+//! - [`exchange`]: one request and its response on a socket.
+//! - [`connection`]: a connection that is lent to requests, one after another, and is idle between them.
+//! - [`output`]: bytes to be sent.
+//!
+//! Not here: upgrades (`tunnel`), which use hyper's client.
+
+mod connection;
+mod exchange;
+mod output;
+
+pub(super) use connection::{Http1Connection, KeepsIdle};
+pub(super) use exchange::{ExchangeError, OutgoingHead, ReadBuffer};
