@@ -9,7 +9,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
-use memchr::memchr;
+use memchr::memchr2;
 
 use crate::Http1Error;
 
@@ -129,11 +129,22 @@ impl ResponseHeadParser {
         let allowed = &input[..input.len().min(self.limits.bytes)];
         loop {
             let left = allowed.get(self.searched..).unwrap_or_default();
-            let Some(found) = memchr(b'\n', left) else {
+            let Some(found) = memchr2(b'\n', b'\r', left) else {
                 self.searched = allowed.len();
                 break;
             };
-            let line_end = self.searched + found;
+            let mut line_end = self.searched + found;
+            if allowed[line_end] == b'\r' {
+                match allowed.get(line_end + 1) {
+                    Some(b'\n') => line_end += 1,
+                    // No head can go on like this: its end, which may never come, need not be waited for.
+                    Some(_) => return Err(Http1Error::MalformedHead(httparse::Error::NewLine)),
+                    None => {
+                        self.searched = line_end;
+                        break;
+                    }
+                }
+            }
             match allowed[line_end + 1..] {
                 // What comes after the line is not here yet: its end is found again next time.
                 [] | [b'\r'] => {

@@ -55,6 +55,21 @@ fn what_follows_the_head_is_not_read() {
 }
 
 #[test]
+fn a_carriage_return_alone_is_refused_before_the_head_ends() {
+    for input in [
+        "HTTP/1.1 200 OK\rA",
+        "HTTP/1.1 200 OK\r\nA: 1\rB: 2",
+        "HTTP/1.1 200 OK\r\nA: 1\r\r",
+        "HTTP/1.1 200 OK\r\n\r\r",
+    ] {
+        let error = refusal(input);
+        assert_eq!(error, Http1Error::MalformedHead(httparse::Error::NewLine));
+    }
+    let waits = parse(b"HTTP/1.1 200 OK\r\nA: 1\r", &Method::GET);
+    assert!(matches!(waits, Ok(HeadProgress::Incomplete { read: 0 })));
+}
+
+#[test]
 fn the_body_ends_as_status_method_and_headers_say() {
     use ResponseFraming::{Chunked, Length, UntilClose};
     let cases = [
@@ -147,7 +162,7 @@ fn every_mistake_has_its_error() {
         (with("a: b\r\n c"), malformed(HeaderName)),
         (with("a"), malformed(HeaderName)),
         (with(": b"), malformed(HeaderName)),
-        (with("a: b\rc"), malformed(HeaderValue)),
+        (with("a: b\rc"), malformed(NewLine)),
         (with("a: \0"), malformed(HeaderValue)),
         (with("a: b\r\n\rc: d"), malformed(NewLine)),
         (lines(101), Http1Error::TooManyHeaders),
