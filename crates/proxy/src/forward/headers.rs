@@ -10,6 +10,7 @@ use http::{
     header::{CONNECTION, EXPECT, HOST, HeaderName, TE, UPGRADE},
 };
 
+use smallvec::SmallVec;
 use uuid::{Uuid, fmt::Hyphenated};
 
 use super::{ReservedHeaders, UpstreamSettings, WriteIdentity};
@@ -40,11 +41,12 @@ pub(super) fn outgoing(
 ) -> Result<HeaderMap, Refusal> {
     let incoming = call.request.headers();
     let mut headers = HeaderMap::with_capacity(incoming.len() + 12);
+    let has_connection = incoming.contains_key(CONNECTION);
     for (name, value) in incoming {
-        if !is_hop_by_hop(name)
-            && !is_named_by_connection(name, incoming)
-            && !is_reserved(name.as_str(), &settings.reserved_headers)
-        {
+        let is_dropped = is_not_forwarded(name)
+            || (has_connection && is_named_by_connection(name, incoming))
+            || is_reserved(name.as_str(), &settings.reserved_headers);
+        if !is_dropped {
             headers.append(name, value.clone());
         }
     }
@@ -64,27 +66,16 @@ pub(super) fn outgoing(
     Ok(headers)
 }
 
-/// Removes the hop-by-hop headers from a response.
+/// Removes the hop-by-hop headers from a response. Most have none: one pass over the names finds that.
 pub(super) fn clean_reply(headers: &mut HeaderMap) {
-    const HOP_BY_HOP: [HeaderName; 7] = [
-        HeaderName::from_static("keep-alive"),
-        HeaderName::from_static("proxy-connection"),
-        HeaderName::from_static("proxy-authenticate"),
-        TE,
-        HeaderName::from_static("trailer"),
-        HeaderName::from_static("transfer-encoding"),
-        UPGRADE,
-    ];
-    if headers.contains_key(CONNECTION) {
-        let named: Vec<HeaderName> = connection_tokens(headers)
-            .filter_map(|token| HeaderName::from_bytes(token).ok())
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
-        headers.remove(CONNECTION);
+    let own = headers.keys().filter(|name| is_hop_by_hop(name)).cloned();
+    let mut removed: SmallVec<[HeaderName; 4]> = own.collect();
+    if removed.is_empty() {
+        return;
     }
-    for name in HOP_BY_HOP {
+    removed
+        .extend(connection_tokens(headers).filter_map(|token| HeaderName::from_bytes(token).ok()));
+    for name in removed {
         headers.remove(name);
     }
 }
@@ -120,29 +111,33 @@ fn list<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &
 }
 
 fn is_named_by_connection(name: &HeaderName, headers: &HeaderMap) -> bool {
-    headers.contains_key(CONNECTION)
-        && connection_tokens(headers)
-            .any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()))
+    connection_tokens(headers).any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()))
 }
 
-/// Whether the header is hop-by-hop, or the gateway sets it (`Host`) or answers it (`Expect`) itself.
-fn is_hop_by_hop(name: &HeaderName) -> bool {
+/// Whether the header of a request is hop-by-hop, or the gateway sets it (`Host`) or answers it (`Expect`) itself.
+fn is_not_forwarded(name: &HeaderName) -> bool {
     *name == HOST
         || *name == EXPECT
         || matches!(
             name.as_str(),
-            "connection"
-                | "content-length"
-                | "http2-settings"
-                | "keep-alive"
-                | "proxy-authenticate"
-                | "proxy-authorization"
-                | "proxy-connection"
-                | "te"
-                | "trailer"
-                | "transfer-encoding"
-                | "upgrade"
+            "content-length" | "http2-settings" | "proxy-authorization"
         )
+        || is_hop_by_hop(name)
+}
+
+/// Whether the header is about one connection, in a request or a response.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    )
 }
 
 /// Whether the header could pass for an identity, or for another header that only the gateway may set. `name` is
