@@ -69,7 +69,7 @@ pub use response_memory::{ResponseMemory, ResponseShare};
 pub use spool::{CutReason, Spool, SpoolLimits};
 pub use trace::Trace;
 pub use unfinished_request::UnfinishedRequest;
-pub use upstream_body::ResponseBody;
+pub use upstream_body::BodyReader;
 pub use upstream_body::{OnFailure, RemainingReply};
 pub use upstream_connection::{AbandonedResponse, ReadsResponse, ResetTurn, UpstreamConnection};
 

@@ -21,8 +21,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use super::{
-    BodyEnd, BodyError, OnFailure, RemainingReply, ReplyGuard, ReplyPipe, RequestContext,
-    RequestProgress, ResponseBody, UpstreamGuard,
+    BodyEnd, BodyError, BodyReader, OnFailure, RemainingReply, ReplyGuard, ReplyPipe,
+    RequestContext, RequestProgress, UpstreamGuard,
     made_body::{MadeBody, MemoryOf, PIECE},
     memory_body::MemoryBody,
     reply_guard::GuardPair,
@@ -99,7 +99,7 @@ impl ReplyBody {
     /// The body of an upstream's response.
     ///
     /// `silence` bounds the time between two frames; `None` for watches and other streams.
-    pub fn upstream(body: ResponseBody, on_failure: OnFailure, silence: Option<Duration>) -> Self {
+    pub fn upstream(body: BodyReader, on_failure: OnFailure, silence: Option<Duration>) -> Self {
         Self::new(BodySource::Upstream(UpstreamBody::new(
             body, on_failure, silence,
         )))

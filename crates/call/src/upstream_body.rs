@@ -25,14 +25,14 @@ pub enum OnFailure {
 }
 
 /// The body of a response, and the connection that it is read from.
-pub enum ResponseBody {
+pub enum BodyReader {
     /// hyper reads it. The connection is released, or gets the rest, when nobody reads the body any more.
     Hyper(Incoming, Rc<dyn UpstreamConnection>),
     /// The connection reads it.
     Own(Rc<dyn ReadsResponse>),
 }
 
-impl ResponseBody {
+impl BodyReader {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Hyper(body, _) => body.is_end_stream(),
@@ -63,7 +63,7 @@ impl ResponseBody {
 /// A response's body on its way to the client.
 pub(super) struct UpstreamBody {
     /// `None` once the connection was released.
-    body: Option<ResponseBody>,
+    body: Option<BodyReader>,
     on_failure: OnFailure,
     /// How long the upstream may send nothing; `None` for any time.
     silence: Option<Duration>,
@@ -75,11 +75,7 @@ pub(super) struct UpstreamBody {
 
 impl UpstreamBody {
     /// `silence` bounds the time between two frames; `None` for streams that may pause for any time.
-    pub(super) fn new(
-        body: ResponseBody,
-        on_failure: OnFailure,
-        silence: Option<Duration>,
-    ) -> Self {
+    pub(super) fn new(body: BodyReader, on_failure: OnFailure, silence: Option<Duration>) -> Self {
         Self {
             body: Some(body),
             on_failure,
@@ -99,13 +95,13 @@ impl UpstreamBody {
     pub(super) fn is_end_stream(&self) -> bool {
         self.body
             .as_ref()
-            .map_or(!self.failed, ResponseBody::is_end_stream)
+            .map_or(!self.failed, BodyReader::is_end_stream)
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
         self.body
             .as_ref()
-            .map_or(SizeHint::with_exact(0), ResponseBody::size_hint)
+            .map_or(SizeHint::with_exact(0), BodyReader::size_hint)
     }
 
     /// From now on the upstream may be silent for any time.
@@ -118,11 +114,11 @@ impl UpstreamBody {
     pub(super) fn release(&mut self, clean: bool) {
         let has_rest = !self.ended && !self.is_end_stream();
         match self.body.take() {
-            Some(ResponseBody::Hyper(rest, connection)) if has_rest => {
+            Some(BodyReader::Hyper(rest, connection)) if has_rest => {
                 connection.abandon(AbandonedResponse::Body(rest));
             }
-            Some(ResponseBody::Hyper(_, connection)) => connection.release(clean),
-            Some(ResponseBody::Own(connection)) => connection.release(clean && !has_rest),
+            Some(BodyReader::Hyper(_, connection)) => connection.release(clean),
+            Some(BodyReader::Own(connection)) => connection.release(clean && !has_rest),
             None => {}
         }
     }

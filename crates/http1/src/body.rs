@@ -24,7 +24,7 @@ const SIZE_DIGITS: u8 = 16;
 
 /// What the next bytes of a response's body are.
 #[derive(Debug)]
-pub enum Decoded {
+pub enum BodyPiece {
     /// All bytes of the input were read; more are needed.
     More {
         /// The length of the input.
@@ -123,23 +123,25 @@ impl ResponseBodyDecoder {
     /// # Errors
     ///
     /// What is wrong with a chunked body; and each time after that.
-    pub fn next(&mut self, input: &[u8]) -> Result<Decoded, Http1Error> {
+    pub fn next(&mut self, input: &[u8]) -> Result<BodyPiece, Http1Error> {
         match &mut self.state {
-            State::Ended => Ok(Decoded::End { read: 0 }),
+            State::Ended => Ok(BodyPiece::End { read: 0 }),
             State::Failed(error) => Err(error.clone()),
-            _ if input.is_empty() => Ok(Decoded::More { read: 0 }),
-            State::UntilClose => Ok(Decoded::Data { at: 0..input.len() }),
+            _ if input.is_empty() => Ok(BodyPiece::More { read: 0 }),
+            State::UntilClose => Ok(BodyPiece::Data { at: 0..input.len() }),
             State::Length(left) => {
                 let length = take(left, input.len());
                 if *left == 0 {
                     self.state = State::Ended;
                 }
-                Ok(Decoded::Data { at: 0..length })
+                Ok(BodyPiece::Data { at: 0..length })
             }
             State::Chunked(chunked) => {
                 let decoded = chunked.next(input);
                 match &decoded {
-                    Ok(Decoded::End { .. } | Decoded::Trailers { .. }) => self.state = State::Ended,
+                    Ok(BodyPiece::End { .. } | BodyPiece::Trailers { .. }) => {
+                        self.state = State::Ended;
+                    }
                     Ok(_) => {}
                     Err(error) => self.state = State::Failed(error.clone()),
                 }
@@ -189,7 +191,7 @@ fn take(left: &mut u64, length: usize) -> usize {
 }
 
 impl Chunked {
-    fn next(&mut self, input: &[u8]) -> Result<Decoded, Http1Error> {
+    fn next(&mut self, input: &[u8]) -> Result<BodyPiece, Http1Error> {
         let mut rest = input;
         while let Some(&byte) = rest.first() {
             let read = input.len() - rest.len();
@@ -198,7 +200,7 @@ impl Chunked {
                 if self.size == 0 {
                     self.place = Place::DataCr;
                 }
-                return Ok(Decoded::Data {
+                return Ok(BodyPiece::Data {
                     at: read..read + length,
                 });
             }
@@ -211,11 +213,11 @@ impl Chunked {
             let read = input.len() - rest.len();
             match step {
                 Step::Next => {}
-                Step::End => return Ok(Decoded::End { read }),
-                Step::Trailers(trailers) => return Ok(Decoded::Trailers { trailers, read }),
+                Step::End => return Ok(BodyPiece::End { read }),
+                Step::Trailers(trailers) => return Ok(BodyPiece::Trailers { trailers, read }),
             }
         }
-        Ok(Decoded::More { read: input.len() })
+        Ok(BodyPiece::More { read: input.len() })
     }
 
     /// Reads one byte that is neither content nor of trailers.

@@ -8,19 +8,19 @@ fn decode(input: &[u8]) -> Result<(Vec<u8>, Option<HeaderMap>, usize), Http1Erro
     let (mut at, mut content) = (0, Vec::new());
     loop {
         match decoder.next(&input[at..])? {
-            Decoded::More { read } => {
+            BodyPiece::More { read } => {
                 assert_eq!(at + read, input.len());
                 decoder.eof()?;
                 unreachable!("a chunked body does not end with the connection");
             }
-            Decoded::Data { at: range } => {
+            BodyPiece::Data { at: range } => {
                 content.extend_from_slice(&input[at..][range.clone()]);
                 at += range.end;
             }
-            Decoded::Trailers { trailers, read } => {
+            BodyPiece::Trailers { trailers, read } => {
                 return Ok((content, Some(trailers), at + read));
             }
-            Decoded::End { read } => return Ok((content, None, at + read)),
+            BodyPiece::End { read } => return Ok((content, None, at + read)),
         }
     }
 }
@@ -117,17 +117,17 @@ fn every_mistake_has_its_error() {
 fn a_body_of_a_known_length_ends_with_its_last_byte() {
     let mut decoder = ResponseBodyDecoder::new(ResponseFraming::Length(3));
     assert_eq!(decoder.remaining(), Some(3));
-    assert!(matches!(decoder.next(b""), Ok(Decoded::More { read: 0 })));
-    assert!(matches!(decoder.next(b"a"), Ok(Decoded::Data { at }) if at == (0..1)));
+    assert!(matches!(decoder.next(b""), Ok(BodyPiece::More { read: 0 })));
+    assert!(matches!(decoder.next(b"a"), Ok(BodyPiece::Data { at }) if at == (0..1)));
     assert!(!decoder.is_end());
-    assert!(matches!(decoder.next(b"bcd"), Ok(Decoded::Data { at }) if at == (0..2)));
+    assert!(matches!(decoder.next(b"bcd"), Ok(BodyPiece::Data { at }) if at == (0..2)));
     assert!(decoder.is_end());
     assert_eq!(decoder.remaining(), Some(0));
-    assert!(matches!(decoder.next(b"d"), Ok(Decoded::End { read: 0 })));
+    assert!(matches!(decoder.next(b"d"), Ok(BodyPiece::End { read: 0 })));
     assert_eq!(decoder.eof(), Ok(()));
 
     let mut short = ResponseBodyDecoder::new(ResponseFraming::Length(u64::MAX));
-    assert!(matches!(short.next(b"ab"), Ok(Decoded::Data { .. })));
+    assert!(matches!(short.next(b"ab"), Ok(BodyPiece::Data { .. })));
     assert_eq!(short.eof(), Err(Http1Error::BodyEndedEarly));
     assert!(!short.is_end());
 
@@ -137,7 +137,7 @@ fn a_body_of_a_known_length_ends_with_its_last_byte() {
 #[test]
 fn the_close_ends_only_a_body_without_another_end() {
     let mut decoder = ResponseBodyDecoder::new(ResponseFraming::UntilClose);
-    assert!(matches!(decoder.next(b"ab"), Ok(Decoded::Data { at }) if at == (0..2)));
+    assert!(matches!(decoder.next(b"ab"), Ok(BodyPiece::Data { at }) if at == (0..2)));
     assert_eq!(decoder.remaining(), None);
     assert_eq!(decoder.eof(), Ok(()));
     assert!(decoder.is_end());

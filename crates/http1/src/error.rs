@@ -5,10 +5,10 @@
 /// The connection cannot be used after any of them: where the message ends is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Http1Error {
-    /// The head has more bytes than [`crate::HeadLimits::bytes`].
+    /// The head has more bytes than [`crate::ResponseHeadLimits::bytes`].
     #[error("the response's head is too large")]
     HeadTooLarge,
-    /// The head has more header lines than [`crate::HeadLimits::lines`], or than a `HeaderMap` holds.
+    /// The head has more header lines than [`crate::ResponseHeadLimits::lines`], or than a `HeaderMap` holds.
     #[error("the response has too many headers")]
     TooManyHeaders,
     /// The head does not begin with `HTTP/1.0` or `HTTP/1.1`.

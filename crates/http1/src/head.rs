@@ -24,7 +24,7 @@ const LONGEST_BODY: u64 = u64::MAX - 2;
 
 /// How large a response's head may be. Each interim response has a head of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct HeadLimits {
+pub struct ResponseHeadLimits {
     /// Bytes, from the status line to the empty line that ends the head.
     pub bytes: usize,
     /// Header lines.
@@ -78,7 +78,7 @@ pub enum HeadProgress {
 /// protocol's, so it is a final response here.
 #[derive(Debug)]
 pub struct ResponseHeadParser {
-    limits: HeadLimits,
+    limits: ResponseHeadLimits,
     /// How many bytes of the current head were searched for its end.
     searched: usize,
     interim: u32,
@@ -86,7 +86,7 @@ pub struct ResponseHeadParser {
 
 impl ResponseHeadParser {
     /// A parser of one response.
-    pub fn new(limits: HeadLimits) -> Self {
+    pub fn new(limits: ResponseHeadLimits) -> Self {
         Self {
             limits,
             searched: 0,
@@ -97,7 +97,7 @@ impl ResponseHeadParser {
     /// Reads on. `input` is all that was not consumed yet: each time the same beginning (without interim responses
     /// that the previous call consumed), each time longer. `method` is that of the request.
     ///
-    /// An input of [`HeadLimits::bytes`] is never incomplete, so a buffer of that size is enough.
+    /// An input of [`ResponseHeadLimits::bytes`] is never incomplete, so a buffer of that size is enough.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 //! It writes a request's head ([`write_request_head`]) and frames its body ([`RequestBodyEncoder`]), reads a response's
 //! head ([`ResponseHeadParser`]) and body ([`ResponseBodyDecoder`]). What an upstream sends may come in pieces of any
 //! size; how it is cut changes neither the result nor that the work is linear in the bytes. Nothing an upstream sends
-//! panics, and memory is bounded by [`HeadLimits`] and by [`TRAILER_BYTES`].
+//! panics, and memory is bounded by [`ResponseHeadLimits`] and by [`TRAILER_BYTES`].
 //!
 //! Not here: connections, time and buffers (whoever does the I/O has them), HTTP/0.9, upgrades after the head, and
 //! which headers are forwarded.
@@ -27,9 +27,10 @@ mod error;
 mod head;
 mod request;
 
-pub use body::{Decoded, EXTENSION_BYTES, ResponseBodyDecoder, TRAILER_BYTES, TRAILER_LINES};
+pub use body::{BodyPiece, EXTENSION_BYTES, ResponseBodyDecoder, TRAILER_BYTES, TRAILER_LINES};
 pub use error::Http1Error;
 pub use head::{
-    HeadLimits, HeadProgress, INTERIM_HEADS, ResponseFraming, ResponseHead, ResponseHeadParser,
+    HeadProgress, INTERIM_HEADS, ResponseFraming, ResponseHead, ResponseHeadLimits,
+    ResponseHeadParser,
 };
 pub use request::{RequestBodyEncoder, RequestFraming, write_request_head};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fairgate_http1::{
-    Decoded, HeadLimits, HeadProgress, Http1Error, ResponseBodyDecoder, ResponseHead,
+    BodyPiece, HeadProgress, Http1Error, ResponseBodyDecoder, ResponseHead, ResponseHeadLimits,
     ResponseHeadParser,
 };
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -54,7 +54,7 @@ pub const TARGET: Target = Target {
 /// How long anything may take; only a hang takes that long.
 const HANG: Duration = Duration::from_secs(20);
 
-const LIMITS: HeadLimits = HeadLimits {
+const LIMITS: ResponseHeadLimits = ResponseHeadLimits {
     bytes: 2048,
     lines: 80,
 };
@@ -116,17 +116,17 @@ fn read_into(seen: &mut Seen, pieces: &[&[u8]], method: &Method) -> Result<bool,
     seen.head = Some((head.status, head.headers));
     while !decoder.is_end() {
         let read = match decoder.next(&buffer)? {
-            Decoded::Data { at } => {
+            BodyPiece::Data { at } => {
                 assert!(!at.is_empty(), "empty content");
                 seen.content.extend_from_slice(&buffer[at.clone()]);
                 at.end
             }
-            Decoded::Trailers { trailers, read } => {
+            BodyPiece::Trailers { trailers, read } => {
                 seen.trailers = Some(trailers);
                 read
             }
-            Decoded::End { read } => read,
-            Decoded::More { read } => {
+            BodyPiece::End { read } => read,
+            BodyPiece::More { read } => {
                 assert_eq!(read, buffer.len(), "more is needed, but there is more");
                 buffer.clear();
                 match pieces.next() {

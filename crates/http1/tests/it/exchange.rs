@@ -2,13 +2,13 @@
 
 use bytes::BytesMut;
 use fairgate_http1::{
-    Decoded, HeadLimits, HeadProgress, Http1Error, ResponseBodyDecoder, ResponseHead,
+    BodyPiece, HeadProgress, Http1Error, ResponseBodyDecoder, ResponseHead, ResponseHeadLimits,
     ResponseHeadParser,
 };
 use http::{HeaderMap, Method};
 
 /// Lines and bytes of a head, so few that tests reach them.
-pub(crate) const LIMITS: HeadLimits = HeadLimits {
+pub(crate) const LIMITS: ResponseHeadLimits = ResponseHeadLimits {
     bytes: 8 * 1024,
     lines: 100,
 };
@@ -63,18 +63,18 @@ fn read_into(
     while !decoder.is_end() {
         let before = buffer.len();
         let read = match decoder.next(&buffer)? {
-            Decoded::Data { at } => {
+            BodyPiece::Data { at } => {
                 assert!(!at.is_empty(), "empty content");
                 seen.content.extend_from_slice(&buffer[at.clone()]);
                 at.end
             }
-            Decoded::Trailers { trailers, read } => {
+            BodyPiece::Trailers { trailers, read } => {
                 assert!(!trailers.is_empty(), "empty trailers");
                 seen.trailers = Some(lines(&trailers));
                 read
             }
-            Decoded::End { read } => read,
-            Decoded::More { read } => {
+            BodyPiece::End { read } => read,
+            BodyPiece::More { read } => {
                 assert_eq!(read, before, "more is needed, but there is more");
                 buffer.clear();
                 if let Some(piece) = pieces.next() {

@@ -23,7 +23,7 @@ use super::{
     retryable_body::RetryableBody,
 };
 use fairgate_base::{clock::Clock, events::EventSink};
-use fairgate_call::{AbandonedResponse, ResetTurn, ResponseBody, UpstreamConnection};
+use fairgate_call::{AbandonedResponse, BodyReader, ResetTurn, UpstreamConnection};
 use fairgate_core::time::Time;
 
 /// An HTTP/2 connection, shared by many requests.
@@ -161,10 +161,10 @@ pub(super) struct RequestHead<'a> {
 }
 
 /// A response whose body is still to be read.
-pub(super) struct UpstreamResponse {
+pub(super) struct UnreadResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    pub(super) body: ResponseBody,
+    pub(super) body: BodyReader,
 }
 
 /// Why a request got no response.
@@ -228,7 +228,7 @@ impl LeasedConnection {
         mut self,
         head: RequestHead<'_>,
         body: RetryableBody,
-    ) -> Result<UpstreamResponse, SendFailure> {
+    ) -> Result<UnreadResponse, SendFailure> {
         let sent = match &self.lease {
             Some(Lease::Http1 { connection, used }) => {
                 send_http1(connection, *used, head, body).await
@@ -254,17 +254,17 @@ async fn send_http1(
     used: bool,
     head: RequestHead<'_>,
     body: RetryableBody,
-) -> Result<UpstreamResponse, SendFailure> {
+) -> Result<UnreadResponse, SendFailure> {
     let head = OutgoingHead {
         method: head.method,
         target: head.target,
         headers: head.headers,
     };
     match connection.send(head, body).await {
-        Ok(head) => Ok(UpstreamResponse {
+        Ok(head) => Ok(UnreadResponse {
             status: head.status,
             headers: head.headers,
-            body: ResponseBody::Own(connection.clone()),
+            body: BodyReader::Own(connection.clone()),
         }),
         Err((error, nothing_sent)) => Err(SendFailure {
             is_stale: used && matches!(error, ExchangeError::Closed | ExchangeError::Io(_)),
@@ -278,7 +278,7 @@ async fn send_http2(
     connection: &Rc<Http2Connection>,
     head: RequestHead<'_>,
     body: RetryableBody,
-) -> Result<UpstreamResponse, SendFailure> {
+) -> Result<UnreadResponse, SendFailure> {
     let mut request = Request::new(body);
     *request.method_mut() = head.method;
     *request.uri_mut() = head.uri;
@@ -287,10 +287,10 @@ async fn send_http2(
     match sent.await {
         Ok(response) => {
             let (parts, body) = response.into_parts();
-            Ok(UpstreamResponse {
+            Ok(UnreadResponse {
                 status: parts.status,
                 headers: parts.headers,
-                body: ResponseBody::Hyper(body, connection.clone()),
+                body: BodyReader::Hyper(body, connection.clone()),
             })
         }
         Err(mut error) => Err(SendFailure {

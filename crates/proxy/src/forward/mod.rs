@@ -49,7 +49,7 @@ pub use lane::Lane;
 pub use settings::{ReservedHeaders, UpstreamProtocol, UpstreamSettings};
 
 use connect::ConnectError;
-use connections::{LeasedConnection, RequestHead, UpstreamResponse};
+use connections::{LeasedConnection, RequestHead, UnreadResponse};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     AbandonedResponse, Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestContext,
@@ -266,7 +266,7 @@ impl Forwarder {
         leased: LeasedConnection,
         head: RequestHead<'_>,
         body: ClientBody,
-    ) -> Result<UpstreamResponse, AttemptFailure> {
+    ) -> Result<UnreadResponse, AttemptFailure> {
         let recovery = BodyRecovery::of(&body);
         let shared = leased.shared();
         let body = RetryableBody::new(
@@ -350,7 +350,7 @@ impl Forwarder {
         Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
     }
 
-    fn reply(&self, call: &Call, response: UpstreamResponse) -> Reply {
+    fn reply(&self, call: &Call, response: UnreadResponse) -> Reply {
         let on_failure = if call.kind == RequestKind::Watch && response.status == StatusCode::OK {
             OnFailure::EndCleanly
         } else {

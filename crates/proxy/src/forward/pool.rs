@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate_http1::HeadLimits;
+use fairgate_http1::ResponseHeadLimits;
 
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -337,7 +337,7 @@ impl LanePool {
     }
 
     fn start_http1(&self, socket: Socket, open: OpenConnection) -> Rc<Http1Connection> {
-        let limits = HeadLimits {
+        let limits = ResponseHeadLimits {
             bytes: self.settings.head_bytes as usize,
             lines: MOST_HEADER_LINES,
         };

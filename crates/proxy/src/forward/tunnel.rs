@@ -34,7 +34,7 @@ use super::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestProgress, ResponseBody,
+    BodyReader, Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestProgress,
     TunnelGuard, UpstreamConnection,
 };
 use fairgate_core::time::Time;
@@ -220,7 +220,7 @@ fn refused(response: Response<Incoming>, mut abort: AbortOnDrop) -> Reply {
     let (parts, body) = response.into_parts();
     let mut reply = Response::new(match abort.disarm() {
         Some(closer) => {
-            let body = ResponseBody::Hyper(body, closer);
+            let body = BodyReader::Hyper(body, closer);
             ReplyBody::upstream(body, OnFailure::Error, None)
         }
         None => ReplyBody::empty(),

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use fairgate_base::socket::Socket;
 use fairgate_call::{BodyError, ReadsResponse, UpstreamConnection};
-use fairgate_http1::{HeadLimits, ResponseHead};
+use fairgate_http1::{ResponseHead, ResponseHeadLimits};
 use http_body::{Frame, SizeHint};
 use tokio::task::AbortHandle;
 
@@ -35,7 +35,7 @@ pub(in crate::forward) struct Http1Connection {
     /// The pool that it returns to after a request.
     pool: Weak<dyn KeepsIdle>,
     buffer: Rc<ReadBuffer>,
-    limits: HeadLimits,
+    limits: ResponseHeadLimits,
     /// Woken when something happens on the connection while it is idle.
     idle: Waker,
     /// The task that sends the rest of the request, if there is one, and who reads the response meanwhile.
@@ -56,7 +56,7 @@ impl Http1Connection {
         socket: Socket,
         open: OpenConnection,
         pool: Weak<dyn KeepsIdle>,
-        (buffer, limits, idle): (Rc<ReadBuffer>, HeadLimits, Waker),
+        (buffer, limits, idle): (Rc<ReadBuffer>, ResponseHeadLimits, Waker),
     ) -> Rc<Self> {
         let exchange = Exchange::new(socket);
         Rc::new(Self {

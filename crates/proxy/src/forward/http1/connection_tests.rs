@@ -94,7 +94,7 @@ async fn connection() -> (Rc<Http1Connection>, TcpStream, Rc<Kept>, Arc<AtomicI3
         };
         counted.fetch_add(change, Ordering::Relaxed);
     });
-    let limits = HeadLimits {
+    let limits = ResponseHeadLimits {
         bytes: 4096,
         lines: 100,
     };

@@ -11,14 +11,14 @@ use std::{
 use bytes::{Buf as _, Bytes, BytesMut};
 use fairgate_call::BodyError;
 use fairgate_http1::{
-    Decoded, HeadLimits, HeadProgress, Http1Error, RequestBodyEncoder, RequestFraming,
-    ResponseBodyDecoder, ResponseHead, ResponseHeadParser, write_request_head,
+    BodyPiece, HeadProgress, Http1Error, RequestBodyEncoder, RequestFraming, ResponseBodyDecoder,
+    ResponseHead, ResponseHeadLimits, ResponseHeadParser, write_request_head,
 };
 use http::{HeaderMap, Method};
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
-use super::output::Output;
+use super::write_queue::WriteQueue;
 
 /// How many bytes a core reads at once, at first.
 const FIRST_READ: usize = 16 << 10;
@@ -73,7 +73,7 @@ pub(super) struct Exchange<S, B> {
     block: usize,
     /// How many bytes are read at once.
     read_size: usize,
-    output: Output,
+    output: WriteQueue,
     sending: Option<Sending<B>>,
     /// Of this request.
     sent: u64,
@@ -110,7 +110,7 @@ where
             input: BytesMut::new(),
             block: 0,
             read_size: FIRST_READ,
-            output: Output::default(),
+            output: WriteQueue::default(),
             sending: None,
             sent: 0,
             send_error: None,
@@ -119,7 +119,7 @@ where
     }
 
     /// Begins a request; [`Self::poll_head`] sends it. The last one has ended.
-    pub(super) fn begin(&mut self, head: OutgoingHead<'_>, body: B, limits: HeadLimits) {
+    pub(super) fn begin(&mut self, head: OutgoingHead<'_>, body: B, limits: ResponseHeadLimits) {
         let is_end = body.is_end_stream();
         let framing = RequestFraming::of(&head.method, is_end, body.size_hint().exact());
         write_request_head(
@@ -292,12 +292,12 @@ where
         {
             let decoded = decoder.next(&self.input).map_err(ExchangeError::Response)?;
             match decoded {
-                Decoded::More { read } | Decoded::End { read } => self.consume(read),
-                Decoded::Trailers { trailers, read } => {
+                BodyPiece::More { read } | BodyPiece::End { read } => self.consume(read),
+                BodyPiece::Trailers { trailers, read } => {
                     self.consume(read);
                     return Ok(Some(Frame::trailers(trailers)));
                 }
-                Decoded::Data { at } => {
+                BodyPiece::Data { at } => {
                     let data = self.take(at);
                     return Ok(Some(Frame::data(data)));
                 }

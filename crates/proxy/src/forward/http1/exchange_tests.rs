@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use fairgate_call::BodyError;
-use fairgate_http1::HeadLimits;
+use fairgate_http1::ResponseHeadLimits;
 use http::{HeaderMap, Method};
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -145,7 +145,7 @@ impl Body for Pieces {
     }
 }
 
-const LIMITS: HeadLimits = HeadLimits {
+const LIMITS: ResponseHeadLimits = ResponseHeadLimits {
     bytes: 4096,
     lines: 100,
 };

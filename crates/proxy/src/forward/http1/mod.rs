@@ -6,13 +6,13 @@
 //!
 //! - [`exchange`]: one request and its response on a socket.
 //! - [`connection`]: a connection that is lent to requests, one after another, and is idle between them.
-//! - [`output`]: bytes to be sent.
+//! - [`write_queue`]: bytes to be sent.
 //!
 //! Not here: upgrades (`tunnel`), which use hyper's client.
 
 mod connection;
 mod exchange;
-mod output;
+mod write_queue;
 
 pub(super) use connection::{Http1Connection, KeepsIdle};
 pub(super) use exchange::{ExchangeError, OutgoingHead, ReadBuffer};

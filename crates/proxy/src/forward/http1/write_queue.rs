@@ -19,14 +19,14 @@ const PIECES: usize = 16;
 
 /// What is to be sent, in order: first the pieces, then the tail.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct WriteQueue {
     pieces: VecDeque<Bytes>,
     tail: BytesMut,
     /// Of the pieces.
     bytes: usize,
 }
 
-impl Output {
+impl WriteQueue {
     /// Where the next bytes may be written.
     pub(super) fn tail(&mut self) -> &mut BytesMut {
         &mut self.tail
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn bytes_leave_in_order_however_few_the_socket_takes() {
         for each in [1, 7, 4096, 1 << 20] {
-            let mut output = Output::default();
+            let mut output = WriteQueue::default();
             let mut expected = Vec::new();
             for (number, length) in [(b'a', 10), (b'b', COPIED + 1), (b'c', 3), (b'd', 30_000)] {
                 let data = vec![number; length];
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_socket_that_takes_nothing_is_an_error() {
-        let mut output = Output::default();
+        let mut output = WriteQueue::default();
         output.push(Bytes::from_static(b"a"));
         let mut socket = Slow {
             taken: Vec::new(),
