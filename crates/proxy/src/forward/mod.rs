@@ -119,7 +119,8 @@ impl Service<Call> for Forward {
             .set(forwarder.settings.endpoint.name().clone());
         let answer = async move {
             match upgrade {
-                Some(upgrade) => tunnel::open(&forwarder, call, upgrade).await,
+                // Boxed, so that other requests do not carry the size of its future.
+                Some(upgrade) => Box::pin(tunnel::open(&forwarder, call, upgrade)).await,
                 None => forwarder.forward(call).await,
             }
         };
@@ -221,11 +222,13 @@ impl Forwarder {
         let mut body = body;
         let mut left = MAX_ATTEMPTS - 1;
         loop {
-            let leased = match self
-                .pool
-                .acquire(lane, call.kind, left < MAX_ATTEMPTS - 1)
-                .await
-            {
+            let fresh = left < MAX_ATTEMPTS - 1;
+            let acquired = match (!fresh).then(|| self.pool.take_idle(lane)).flatten() {
+                Some(idle) => Ok(idle),
+                // Boxed, so that the other requests do not carry the size of its future.
+                None => Box::pin(self.pool.acquire(lane, call.kind, fresh)).await,
+            };
+            let leased = match acquired {
                 Ok(leased) => leased,
                 Err(error) if left == MAX_ATTEMPTS - 1 && may_be_passing(&error) => {
                     left -= 1;

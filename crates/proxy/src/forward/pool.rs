@@ -75,6 +75,14 @@ impl Pool {
         }
     }
 
+    /// An HTTP/1 connection that is idle, if that is what the upstream speaks and there is one.
+    pub(super) fn take_idle(&self, lane: Lane) -> Option<LeasedConnection> {
+        let lane = &self.lanes[lane as usize];
+        let speaks_http1 = lane.negotiated.get() == Some(HttpVersion::Http1);
+        let idle = speaks_http1.then(|| lane.take_idle())??;
+        Some(LeasedConnection::http1(idle, true))
+    }
+
     /// A connection to send one request on; with `fresh`, not an HTTP/1 connection that was used before. When all
     /// connections are full and there may be no more, a long-running request is refused, and others wait for a
     /// stream.
