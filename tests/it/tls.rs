@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
-    client::{TestClient, body_text},
+    client::{TestClient, body_text, piece, soon},
     gate::{Gate, Leaf},
     pki::{self, Authority, Chain},
-    upstream::{Speaks, TestUpstream},
+    upstream::{Speaks, TestUpstream, full},
 };
 
 async fn connect(
@@ -32,19 +32,22 @@ async fn connect(
         .await
 }
 
+/// How to reach an upstream whose certificate is of this authority.
+fn towards(upstream: &TestUpstream, pki: &Authority) -> UpstreamSettings {
+    let config = fairgate_upstream::tls::client_config([pki.certificate()], None).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    UpstreamSettings::new(
+        upstream.address.to_string().parse().unwrap(),
+        Some(UpstreamTls::new(config, name)),
+    )
+}
+
 #[tokio::test]
 async fn both_protocols_are_negotiated_with_clients_and_upstream() {
     let pki = Authority::new("test root");
     for offered in [vec![&b"h2"[..], b"http/1.1"], vec![b"http/1.1"], vec![]] {
         let upstream = TestUpstream::saying(Speaks::Tls(pki.server(&offered)), "served");
-        let config = fairgate_upstream::tls::client_config([pki.certificate()], None).unwrap();
-        let to = UpstreamSettings::new(
-            upstream.address.to_string().parse().unwrap(),
-            Some(UpstreamTls::new(
-                config,
-                ServerName::try_from("localhost").unwrap(),
-            )),
-        );
+        let to = towards(&upstream, &pki);
         let (chain, key) = pki.issue_with_key(&pki::Leaf::named("localhost"));
         let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
         let gate = Gate::towards(to, |settings, _| settings.serve.tls = Some(own));
@@ -64,6 +67,29 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
             let http2 = offered.contains(&&b"h2"[..]);
             assert_eq!(seen.version == http::Version::HTTP_2, http2);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_arrives_whole_at_an_upstream_that_reads_slowly() {
+    const LENGTH: usize = 8 << 20;
+    let pki = Authority::new("test root");
+    for offered in [&b"http/1.1"[..], b"h2"] {
+        let speaks = Speaks::Tls(pki.server(&[offered]));
+        // It reads less than comes, so that the last bytes wait for room in the socket.
+        let upstream = TestUpstream::start(speaks, |request| async {
+            let (mut body, mut length) = (request.into_body(), 0);
+            while let Some(Ok(data)) = piece(&mut body).await {
+                length += data.len();
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            http::Response::new(full(length.to_string()))
+        });
+        let gate = Gate::towards(towards(&upstream, &pki), |_, _| ());
+        let mut client = TestClient::http1(gate.address()).await;
+        let sent = client.post("/api", full(vec![b'x'; LENGTH]));
+        let answered = soon(async { body_text(sent.await).await }).await;
+        assert_eq!(answered, LENGTH.to_string(), "{offered:?}");
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! # Where it is stricter than hyper
 //!
-//! What is accepted here, hyper's client reads alike (`tests/differential`). Some responses that hyper accepts are
+//! What is accepted here, hyper's client reads alike (`tests/it/responses.rs`). Some responses that hyper accepts are
 //! refused, because recipients disagree on where they end, or because they cost without a bound:
 //!
 //! - empty lines before a head;

@@ -5,6 +5,7 @@
 //! its end.
 
 use std::{
+    borrow::Cow,
     cell::{Cell, RefCell},
     error::Error as _,
     rc::Rc,
@@ -154,7 +155,7 @@ impl LimitsResets for Http2Connection {
 pub(super) struct RequestHead<'a> {
     pub(super) method: Method,
     /// Path and query, as in the request line of HTTP/1.
-    pub(super) target: &'a str,
+    pub(super) target: Cow<'a, str>,
     /// Scheme, authority, path and query, for HTTP/2.
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
@@ -257,7 +258,7 @@ async fn send_http1(
 ) -> Result<UnreadResponse, SendFailure> {
     let head = OutgoingHead {
         method: head.method,
-        target: head.target,
+        target: &head.target,
         headers: head.headers,
     };
     match connection.send(head, body).await {

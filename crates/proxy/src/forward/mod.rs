@@ -30,6 +30,7 @@ pub mod settings;
 mod tunnel;
 
 use std::{
+    borrow::Cow,
     future::Future,
     pin::Pin,
     rc::Rc,
@@ -136,7 +137,7 @@ impl Service<Call> for Forward {
 
 /// The response to a call that was sent upstream.
 pub struct Forwarding {
-    // The only boxed future of a request: its size differs much from step to step.
+    // Boxed, because its size differs much from step to step.
     answer: Option<UnfinishedRequest>,
     context: Rc<RequestContext>,
 }
@@ -223,8 +224,8 @@ impl Forwarder {
         let mut left = MAX_ATTEMPTS - 1;
         loop {
             let fresh = left < MAX_ATTEMPTS - 1;
-            let acquired = match (!fresh).then(|| self.pool.take_idle(lane)).flatten() {
-                Some(idle) => Ok(idle),
+            let acquired = match self.pool.take(lane, fresh) {
+                Some(leased) => Ok(leased),
                 // Boxed, so that the other requests do not carry the size of its future.
                 None => Box::pin(self.pool.acquire(lane, call.kind, fresh)).await,
             };
@@ -326,7 +327,11 @@ impl Forwarder {
         let target = call.request.uri().path_and_query();
         Ok(RequestHead {
             method: call.request.method().clone(),
-            target: target.map_or("/", PathAndQuery::as_str),
+            target: match target.map_or("/", PathAndQuery::as_str) {
+                path if path.starts_with('/') => Cow::Borrowed(path),
+                // A query without a path, which is that of the root.
+                query => Cow::Owned(format!("/{query}")),
+            },
             uri: if http2 {
                 self.target(call, http2)?
             } else {

@@ -5,7 +5,7 @@
 //! separate connections.
 //!
 //! The cost of a request does not depend on how many connections there are: it takes the connection that was
-//! used last, and a timer removes connections that are closed or long unused.
+//! used last, and a task removes connections that are long unused, or that the upstream has closed.
 //!
 //! Nothing here is shared between cores, so there is no lock.
 
@@ -28,7 +28,7 @@ use super::{
     connect::{ConnectError, Connector, NewConnection},
     connection_event::OpenConnection,
     connections::{Http2Connection, LeasedConnection},
-    http1::{Http1Connection, KeepsIdle, ReadBuffer},
+    http1::{Http1Connection, KeepsIdle, ReadBuffer, SharedByConnections},
     idle_connections::IdleConnections,
     lane::Lane,
 };
@@ -75,12 +75,17 @@ impl Pool {
         }
     }
 
-    /// An HTTP/1 connection that is idle, if that is what the upstream speaks and there is one.
-    pub(super) fn take_idle(&self, lane: Lane) -> Option<LeasedConnection> {
+    /// A connection that can be used at once, if there is one; with `fresh`, not an HTTP/1 connection that was used before.
+    pub(super) fn take(&self, lane: Lane, fresh: bool) -> Option<LeasedConnection> {
         let lane = &self.lanes[lane as usize];
-        let speaks_http1 = lane.negotiated.get() == Some(HttpVersion::Http1);
-        let idle = speaks_http1.then(|| lane.take_idle())??;
-        Some(LeasedConnection::http1(idle, true))
+        if lane.negotiated.get() == Some(HttpVersion::Http1) {
+            let idle = (!fresh).then(|| lane.take_idle()).flatten()?;
+            return Some(LeasedConnection::http1(idle, true));
+        }
+        match lane.take_shared() {
+            StreamSearch::Stream(leased) => Some(leased),
+            StreamSearch::Opening | StreamSearch::Full(_) => None,
+        }
     }
 
     /// A connection to send one request on; with `fresh`, not an HTTP/1 connection that was used before. When all
@@ -350,7 +355,11 @@ impl LanePool {
             lines: MOST_HEADER_LINES,
         };
         let idle = Waker::from(Arc::clone(&self.changed));
-        let shared = (Rc::clone(&self.buffer), limits, idle);
+        let shared = SharedByConnections {
+            buffer: Rc::clone(&self.buffer),
+            limits,
+            idle,
+        };
         Http1Connection::new(socket, open, self.this.clone(), shared)
     }
 

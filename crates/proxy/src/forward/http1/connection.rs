@@ -12,14 +12,14 @@ use fairgate_base::socket::Socket;
 use fairgate_call::{BodyError, ReadsResponse, UpstreamConnection};
 use fairgate_http1::{ResponseHead, ResponseHeadLimits};
 use http_body::{Frame, SizeHint};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, coop::poll_proceed};
 
 use super::{
     super::{
         connection_event::OpenConnection, idle_connections::IdleConnection,
         retryable_body::RetryableBody,
     },
-    exchange::{Exchange, ExchangeError, OutgoingHead, ReadBuffer, Unasked},
+    exchange::{Ended, Exchange, ExchangeError, OutgoingHead, ReadBuffer, Unasked},
 };
 
 /// Keeps connections for the next request.
@@ -43,6 +43,16 @@ pub(in crate::forward) struct Http1Connection {
     reader: Cell<Option<Waker>>,
     /// Why the request's body failed while the response was read.
     failure: Cell<Option<ExchangeError>>,
+    /// Whether the response has ended, and the connection goes back to the pool once the request was sent.
+    released: Cell<bool>,
+}
+
+/// What the connections of a lane share.
+pub(in crate::forward) struct SharedByConnections {
+    pub(in crate::forward) buffer: Rc<ReadBuffer>,
+    pub(in crate::forward) limits: ResponseHeadLimits,
+    /// Woken when something happens on an idle connection.
+    pub(in crate::forward) idle: Waker,
 }
 
 struct Wire {
@@ -51,23 +61,31 @@ struct Wire {
     open: OpenConnection,
 }
 
+impl Wire {
+    /// Whether nothing of the request has left. TLS does not tell what it has sent before an error.
+    fn nothing_sent(&self) -> bool {
+        self.exchange.nothing_sent() && matches!(self.exchange.socket(), Socket::Plain(_))
+    }
+}
+
 impl Http1Connection {
     pub(in crate::forward) fn new(
         socket: Socket,
         open: OpenConnection,
         pool: Weak<dyn KeepsIdle>,
-        (buffer, limits, idle): (Rc<ReadBuffer>, ResponseHeadLimits, Waker),
+        shared: SharedByConnections,
     ) -> Rc<Self> {
         let exchange = Exchange::new(socket);
         Rc::new(Self {
             wire: RefCell::new(Some(Wire { exchange, open })),
             pool,
-            buffer,
-            limits,
-            idle,
+            buffer: shared.buffer,
+            limits: shared.limits,
+            idle: shared.idle,
             sender: RefCell::default(),
             reader: Cell::default(),
             failure: Cell::default(),
+            released: Cell::default(),
         })
     }
 
@@ -75,7 +93,7 @@ impl Http1Connection {
     ///
     /// # Errors
     ///
-    /// The error, and whether nothing of the request has left.
+    /// The error, and whether nothing of the request has left, as far as that is certain.
     pub(in crate::forward) async fn send(
         self: &Rc<Self>,
         head: OutgoingHead<'_>,
@@ -89,7 +107,7 @@ impl Http1Connection {
             Some(wire) => wire
                 .exchange
                 .poll_head(cx, &self.buffer)
-                .map_err(|error| (error, wire.exchange.nothing_sent())),
+                .map_err(|error| (error, wire.nothing_sent())),
             None => Poll::Ready(Err((ExchangeError::Closed, false))),
         });
         let head = answered.await.inspect_err(|_| self.close(false))?;
@@ -110,6 +128,9 @@ impl Http1Connection {
             });
             let sent = sent.await;
             connection.sender.take();
+            if connection.released.take() {
+                return connection.release(sent.is_ok());
+            }
             if let Err(error) = sent {
                 connection.failure.set(Some(error));
                 connection.close(true);
@@ -128,10 +149,11 @@ impl Http1Connection {
             sender.abort();
         }
         let wire = self.wire.borrow_mut().take();
-        if let Some(wire) = wire
-            && lost
-        {
-            wire.open.lost();
+        if let Some(mut wire) = wire {
+            wire.exchange.shut_down();
+            if lost {
+                wire.open.lost();
+            }
         }
     }
 
@@ -141,9 +163,8 @@ impl Http1Connection {
             let error = self.failure.take().unwrap_or(ExchangeError::Closed);
             return Poll::Ready(Some(Err(error)));
         };
-        let sends = self.sender.borrow().is_none();
-        let polled = wire.exchange.poll_frame(cx, &self.buffer, sends);
-        if polled.is_pending() && !sends {
+        let polled = wire.exchange.poll_frame(cx, &self.buffer);
+        if polled.is_pending() && self.sender.borrow().is_some() {
             self.reader.set(Some(cx.waker().clone()));
         }
         polled
@@ -161,7 +182,7 @@ impl Http1Connection {
         match unasked {
             Poll::Pending => true,
             Poll::Ready(unasked) => {
-                self.close(unasked == Unasked::Bytes);
+                self.close(unasked != Unasked::End);
                 false
             }
         }
@@ -176,25 +197,30 @@ impl IdleConnection for Rc<Http1Connection> {
 
 impl UpstreamConnection for Http1Connection {
     fn release(self: Rc<Self>, clean: bool) {
+        self.reader.take();
         let ended = match &mut *self.wire.borrow_mut() {
-            Some(wire) => wire.exchange.end(),
-            None => false,
+            Some(wire) if clean => wire.exchange.end(),
+            _ => Ended::InDoubt,
         };
-        if clean
-            && ended
-            && let Some(pool) = self.pool.upgrade()
-            && self.poll_open()
-        {
-            pool.keep(self);
-        } else {
-            self.close(false);
+        match ended {
+            // The upstream may want all of the request although it has answered.
+            Ended::StillSending if self.sender.borrow().is_some() => self.released.set(true),
+            Ended::Reusable if self.poll_open() => {
+                if let Some(pool) = self.pool.upgrade() {
+                    pool.keep(self);
+                }
+            }
+            _ => self.close(false),
         }
     }
 }
 
 impl ReadsResponse for Http1Connection {
     fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        // Many frames may be in what was read at once: they count as turns, so that other tasks have theirs.
+        let turn = ready!(poll_proceed(cx));
         let frame = ready!(self.poll_wire(cx));
+        turn.made_progress();
         Poll::Ready(frame.map(|frame| {
             frame.map_err(|error| {
                 self.close(true);

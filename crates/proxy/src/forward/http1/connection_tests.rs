@@ -99,7 +99,11 @@ async fn connection() -> (Rc<Http1Connection>, TcpStream, Rc<Kept>, Arc<AtomicI3
         lines: 100,
     };
     let weak: Weak<Kept> = Rc::downgrade(&pool);
-    let shared = (Rc::default(), limits, Waker::noop().clone());
+    let shared = SharedByConnections {
+        buffer: Rc::default(),
+        limits,
+        idle: Waker::noop().clone(),
+    };
     let connection = Http1Connection::new(
         Socket::Plain(ours),
         OpenConnection::new(&events),
@@ -155,6 +159,52 @@ fn the_rest_of_a_request_is_sent_although_nobody_reads_the_response() {
         connection.release(true);
         assert_eq!(pool.0.borrow().len(), 1);
         assert_eq!(open.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn an_upload_goes_on_after_the_response_has_ended() {
+    local(async {
+        let (connection, mut upstream, pool, open) = connection().await;
+        let (body, mut client) = unfinished_body().await;
+        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        let (sent, ()) = tokio::join!(
+            connection.send(head(), sent_body(body)),
+            answer(&mut upstream, early)
+        );
+        sent.unwrap();
+        connection.clone().release(true);
+        assert!(pool.0.borrow().is_empty());
+        client.write_all(b"defghi").await.unwrap();
+        let mut rest = [0; 6];
+        upstream.read_exact(&mut rest).await.unwrap();
+        assert_eq!(&rest, b"defghi");
+        while pool.0.borrow().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(open.load(Ordering::Relaxed), 1);
+        assert!(connection.is_open());
+    });
+}
+
+#[test]
+fn an_upload_that_fails_after_the_response_has_ended_closes_the_connection() {
+    local(async {
+        let (connection, mut upstream, pool, open) = connection().await;
+        let (body, client) = unfinished_body().await;
+        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        let (sent, ()) = tokio::join!(
+            connection.send(head(), sent_body(body)),
+            answer(&mut upstream, early)
+        );
+        sent.unwrap();
+        connection.clone().release(true);
+        drop(client);
+        while open.load(Ordering::Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(pool.0.borrow().is_empty());
+        assert_eq!(upstream.read(&mut [0]).await.unwrap(), 0, "it is closed");
     });
 }
 

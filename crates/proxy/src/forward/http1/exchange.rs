@@ -5,7 +5,7 @@ use std::{
     future::Future as _,
     io,
     pin::{Pin, pin},
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -22,7 +22,7 @@ use super::write_queue::WriteQueue;
 
 /// How many bytes a core reads at once, at first.
 const FIRST_READ: usize = 16 << 10;
-/// How many bytes a connection reads at most at once, when all reads before were full.
+/// How many bytes a connection makes room for at most before a read, when all reads before were full.
 const LARGEST_READ: usize = 256 << 10;
 /// How many bytes of the request wait for the socket before more of its body is read.
 const MOST_QUEUED: usize = 64 << 10;
@@ -74,6 +74,8 @@ pub(super) struct Exchange<S, B> {
     /// How many bytes are read at once.
     read_size: usize,
     output: WriteQueue,
+    /// Whether TLS may hold bytes that were written.
+    unflushed: bool,
     sending: Option<Sending<B>>,
     /// Of this request.
     sent: u64,
@@ -93,11 +95,23 @@ enum Receiving {
     /// Nothing.
     Idle,
     Head(ResponseHeadParser, Method),
-    Body(ResponseBodyDecoder, KeepAlive),
+    Body {
+        decoder: ResponseBodyDecoder,
+        /// Whether the upstream serves another request after the response.
+        keep_alive: bool,
+    },
 }
 
-/// Whether the upstream serves another request after the response.
-type KeepAlive = bool;
+/// What can become of a connection whose response nobody reads any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It can serve another request: both messages are complete, and nothing else has come.
+    Reusable,
+    /// It could, once the rest of the request was sent.
+    StillSending,
+    /// It must be closed.
+    InDoubt,
+}
 
 impl<S, B> Exchange<S, B>
 where
@@ -111,6 +125,7 @@ where
             block: 0,
             read_size: FIRST_READ,
             output: WriteQueue::default(),
+            unflushed: false,
             sending: None,
             sent: 0,
             send_error: None,
@@ -143,7 +158,19 @@ where
 
     /// Whether some of the request is still to be sent, and can be.
     pub(super) fn is_sending(&self) -> bool {
-        self.send_error.is_none() && (self.sending.is_some() || self.output.bytes() > 0)
+        let is_left = self.sending.is_some() || self.output.bytes() > 0 || self.unflushed;
+        is_left && self.send_error.is_none()
+    }
+
+    /// The socket.
+    pub(super) fn socket(&self) -> &S {
+        &self.socket
+    }
+
+    /// Tells the upstream that the connection ends, as far as that is possible at once.
+    pub(super) fn shut_down(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        let _ = Pin::new(&mut self.socket).poll_shutdown(&mut cx);
     }
 
     /// Sends the request, and reads the head of the response.
@@ -154,6 +181,10 @@ where
     ) -> Poll<Result<ResponseHead, ExchangeError>> {
         if let Poll::Ready(Err(error)) = self.poll_send(cx) {
             return Poll::Ready(Err(error));
+        }
+        // What comes then is no answer to this request.
+        if let Some(error) = self.send_error.take_if(|_| self.sent == 0) {
+            return Poll::Ready(Err(ExchangeError::Io(error)));
         }
         loop {
             if let Some(head) = self.parse_head()? {
@@ -186,7 +217,10 @@ where
             Ok(HeadProgress::Head { head, read }) => {
                 self.consume(read);
                 let decoder = ResponseBodyDecoder::new(head.framing);
-                self.receiving = Receiving::Body(decoder, head.keep_alive);
+                self.receiving = Receiving::Body {
+                    decoder,
+                    keep_alive: head.keep_alive,
+                };
                 Ok(Some(head))
             }
             Err(error) => Err(ExchangeError::Response(error)),
@@ -221,8 +255,11 @@ where
 
     /// Writes what is queued, and has TLS send it.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.unflushed |= self.output.bytes() > 0;
         ready!(self.output.poll_write(&mut self.socket, cx, &mut self.sent))?;
-        Pin::new(&mut self.socket).poll_flush(cx)
+        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
     }
 
     /// Reads the body into the output, as far as there is room. Pending if more is to come from the client.
@@ -256,16 +293,12 @@ where
         Poll::Ready(Ok(()))
     }
 
-    /// The next frame of the response's body; `None` at its end. With `sends`, the rest of the request is sent, too.
+    /// The next frame of the response's body; `None` at its end. What is left of the request is for [`Self::poll_send`].
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &ReadBuffer,
-        sends: bool,
     ) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
-        if sends && let Poll::Ready(Err(error)) = self.poll_send(cx) {
-            return Poll::Ready(Some(Err(error)));
-        }
         loop {
             if let Some(frame) = self.decode().transpose() {
                 return Poll::Ready(Some(frame));
@@ -287,7 +320,7 @@ where
     /// The next frame of what was received; `None` if more is needed, or the body has ended.
     fn decode(&mut self) -> Result<Option<Frame<Bytes>>, ExchangeError> {
         while !self.input.is_empty()
-            && let Receiving::Body(decoder, _) = &mut self.receiving
+            && let Receiving::Body { decoder, .. } = &mut self.receiving
             && !decoder.is_end()
         {
             let decoded = decoder.next(&self.input).map_err(ExchangeError::Response)?;
@@ -333,7 +366,7 @@ where
     /// The upstream sends nothing more: the end of a body without a length.
     fn end_of_input(&mut self) -> Result<(), ExchangeError> {
         match &mut self.receiving {
-            Receiving::Body(decoder, _) => decoder.eof().map_err(|_| ExchangeError::Closed),
+            Receiving::Body { decoder, .. } => decoder.eof().map_err(|_| ExchangeError::Closed),
             Receiving::Idle | Receiving::Head(..) => Err(ExchangeError::Closed),
         }
     }
@@ -348,9 +381,9 @@ where
             &mut self.input
         };
         target.reserve(self.read_size);
-        let room = target.capacity() - target.len();
+        let (room, capacity) = (target.capacity() - target.len(), target.capacity());
         let count = ready!(pin!(self.socket.read_buf(target)).poll(cx))?;
-        self.block = self.block.max(self.read_size);
+        self.block = self.block.max(capacity);
         if shared {
             self.block = FIRST_READ;
             self.input = core_buffer.split();
@@ -366,7 +399,7 @@ where
     /// Whether the response has ended.
     pub(super) fn is_end(&self) -> bool {
         match &self.receiving {
-            Receiving::Body(decoder, _) => decoder.is_end(),
+            Receiving::Body { decoder, .. } => decoder.is_end(),
             Receiving::Idle => true,
             Receiving::Head(..) => false,
         }
@@ -375,7 +408,7 @@ where
     /// How much of the response's body is to come.
     pub(super) fn size_hint(&self) -> SizeHint {
         match &self.receiving {
-            Receiving::Body(decoder, _) => decoder
+            Receiving::Body { decoder, .. } => decoder
                 .remaining()
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
             Receiving::Idle => SizeHint::with_exact(0),
@@ -383,24 +416,34 @@ where
         }
     }
 
-    /// Ends the request. Whether the connection can serve another one: both messages are complete, and nothing else has come.
-    pub(super) fn end(&mut self) -> bool {
+    /// Ends the response.
+    pub(super) fn end(&mut self) -> Ended {
         let keep_alive = match &self.receiving {
-            Receiving::Body(decoder, keep_alive) => decoder.is_end() && *keep_alive,
+            Receiving::Body {
+                decoder,
+                keep_alive,
+            } => decoder.is_end() && *keep_alive,
             Receiving::Idle => true,
             Receiving::Head(..) => false,
         };
-        let sent = self.sending.is_none() && self.output.bytes() == 0 && self.send_error.is_none();
-        self.receiving = Receiving::Idle;
         self.read_size = FIRST_READ;
-        keep_alive && sent && self.input.is_empty()
+        if !keep_alive || self.send_error.is_some() || !self.input.is_empty() {
+            return Ended::InDoubt;
+        }
+        self.receiving = Receiving::Idle;
+        if self.is_sending() {
+            Ended::StillSending
+        } else {
+            Ended::Reusable
+        }
     }
 
     /// Waits, between requests, until the upstream closes the connection, or sends what nobody has asked for.
     pub(super) fn poll_idle(&mut self, cx: &mut Context<'_>, buffer: &ReadBuffer) -> Poll<Unasked> {
         match ready!(self.poll_fill(cx, buffer)) {
             Ok(true) => Poll::Ready(Unasked::Bytes),
-            Ok(false) | Err(_) => Poll::Ready(Unasked::End),
+            Ok(false) => Poll::Ready(Unasked::End),
+            Err(_) => Poll::Ready(Unasked::Failure),
         }
     }
 }
@@ -412,6 +455,8 @@ pub(super) enum Unasked {
     End,
     /// It sends something.
     Bytes,
+    /// It resets it, or cannot be reached any more.
+    Failure,
 }
 
 fn other_length(error: &Http1Error) -> ExchangeError {

@@ -14,5 +14,5 @@ mod connection;
 mod exchange;
 mod write_queue;
 
-pub(super) use connection::{Http1Connection, KeepsIdle};
+pub(super) use connection::{Http1Connection, KeepsIdle, SharedByConnections};
 pub(super) use exchange::{ExchangeError, OutgoingHead, ReadBuffer};

@@ -67,7 +67,8 @@ impl WriteQueue {
             *written += count as u64;
             self.advance(count);
         }
-        if self.tail.capacity() > KEPT {
+        // All of its memory, not what is left of it behind the bytes that were written.
+        if self.tail.try_reclaim(KEPT + 1) {
             self.tail = BytesMut::new();
         }
         Poll::Ready(Ok(()))
@@ -173,6 +174,24 @@ mod tests {
             {}
             assert_eq!(socket.taken, expected, "{each}");
             assert_eq!((written, output.bytes()), (expected.len() as u64, 0));
+        }
+    }
+
+    #[test]
+    fn a_long_tail_is_not_kept() {
+        let mut output = WriteQueue::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut socket = Slow {
+            taken: Vec::new(),
+            each: usize::MAX,
+            busy: true,
+        };
+        for (length, is_kept) in [(800, true), (KEPT + 1, false), (COPIED, false)] {
+            output.push(vec![b'a'; length].into());
+            let written = output.poll_write(&mut socket, &mut cx, &mut 0);
+            assert!(matches!(written, Poll::Ready(Ok(()))));
+            assert_eq!(output.tail.try_reclaim(length), is_kept, "{length}");
+            socket.busy = true;
         }
     }
 
