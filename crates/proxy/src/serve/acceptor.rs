@@ -27,7 +27,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::{io::unix::AsyncFd, sync::watch};
 
 use super::{
-    client_connections::{ClientConnections, CountedConnection},
+    client_connections::{Accepting, ClientConnections, CountedConnection},
     data_core::CoreHandle,
     drain::DrainPhase,
 };
@@ -83,6 +83,8 @@ pub struct Acceptor {
     listener: TcpListener,
     cores: Vec<CoreHandle>,
     connections: Arc<ClientConnections>,
+    /// The drain waits until the connections in the kernel's queue were accepted.
+    accepting: Accepting,
     /// Client connections whose descriptor has this number or a higher one are closed.
     first_reserved: u64,
     /// Closed to get one free descriptor when there is none left.
@@ -116,6 +118,7 @@ impl Acceptor {
         Self {
             listener,
             cores,
+            accepting: connections.accepting(),
             connections,
             first_reserved: descriptors - RESERVED.min(descriptors / 4),
             reserve: reserve(),
@@ -133,6 +136,7 @@ impl Acceptor {
             listener,
             cores,
             connections,
+            accepting,
             first_reserved,
             reserve,
         } = self;
@@ -157,6 +161,8 @@ impl Acceptor {
         while let Ok((stream, from)) = listener.get_ref().accept() {
             distributor.hand_over(stream, from);
         }
+        drop(listener);
+        drop(accepting);
         Ok(())
     }
 }

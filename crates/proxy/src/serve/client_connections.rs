@@ -21,6 +21,8 @@ use fairgate_core::sync::{Mutex, lock};
 #[derive(Debug)]
 pub struct ClientConnections {
     open: AtomicUsize,
+    /// How many accept connections, of which some may be in the kernel's queue.
+    accepting: AtomicUsize,
     most_open: AtomicUsize,
     rejected: AtomicU64,
     pub(super) limit: usize,
@@ -42,6 +44,7 @@ impl ClientConnections {
     pub fn new(limit: usize, per_address: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
+            accepting: AtomicUsize::new(0),
             most_open: AtomicUsize::new(0),
             rejected: AtomicU64::new(0),
             limit: limit.max(1),
@@ -74,9 +77,16 @@ impl ClientConnections {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Completes when no connection is open.
+    /// Connections are accepted until the value is dropped.
+    pub(super) fn accepting(self: &Arc<Self>) -> Accepting {
+        self.accepting.fetch_add(1, Ordering::Relaxed);
+        Accepting(Arc::clone(self))
+    }
+
+    /// Completes when no connection is open, and none is accepted any more.
     pub async fn all_ended(&self) {
-        self.below(1).await;
+        self.until(|| self.open() == 0 && self.accepting.load(Ordering::Relaxed) == 0)
+            .await;
     }
 
     /// One that is being opened is closed for another, if there is one.
@@ -86,15 +96,31 @@ impl ClientConnections {
 
     /// Completes when fewer than `limit` connections are open.
     pub(super) async fn below(&self, limit: usize) {
+        self.until(|| self.open() < limit).await;
+    }
+
+    /// Completes when `holds`, which may begin when something has ended.
+    async fn until(&self, holds: impl Fn() -> bool) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if self.open() < limit {
+            if holds() {
                 return;
             }
             ended.await;
         }
+    }
+}
+
+/// Says, until it is dropped, that more connections may be accepted.
+#[derive(Debug)]
+pub(super) struct Accepting(Arc<ClientConnections>);
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.0.accepting.fetch_sub(1, Ordering::Relaxed);
+        self.0.ended.notify_waiters();
     }
 }
 
@@ -198,7 +224,33 @@ impl Drop for CountedConnection {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::*;
+
+    #[test]
+    fn not_all_have_ended_while_some_may_be_in_the_queue_of_the_kernel() {
+        let connections = ClientConnections::new(10, None);
+        let accepting = connections.accepting();
+        let mut ended = is_complete(connections.all_ended());
+        assert!(!ended());
+        let load = Arc::new(CoreLoad::default());
+        let address = "10.0.0.1".parse().unwrap();
+        let last = CountedConnection::new(connections.clone(), load, address);
+        drop(accepting);
+        assert!(!ended());
+        drop(last);
+        assert!(ended());
+    }
+
+    /// Polls a future, and says whether it is complete.
+    fn is_complete(future: impl Future<Output = ()>) -> impl FnMut() -> bool {
+        let mut future = Box::pin(future);
+        move || {
+            let mut cx = Context::from_waker(Waker::noop());
+            future.as_mut().poll(&mut cx).is_ready()
+        }
+    }
 
     #[test]
     fn each_address_has_a_share_and_an_ipv6_network_counts_as_one() {
