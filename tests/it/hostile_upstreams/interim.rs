@@ -46,7 +46,6 @@ fn interim_responses_do_not_stand_for_the_answer() {
 }
 
 #[test]
-
 fn interim_responses_without_end_hold_up_no_other_request() {
     run(&[Row::silent("interim responses without end")
         .step(Step::Flood(CONTINUE.repeat(100).into(), 1 << 30))

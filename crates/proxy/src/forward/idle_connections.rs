@@ -2,8 +2,8 @@
 //!
 //! The one used last is taken first: it is the most likely to be still open, and the others age and are
 //! closed. The cost of a request does not depend on how many are idle: it looks at the end of the list only, and
-//! drops closed ones there. The rest is done by [`IdleConnections::sweep`], which a
-//! timer calls.
+//! drops closed ones there. The rest is done by [`IdleConnections::sweep`], which is called from time to time, and
+//! when the upstream has closed a connection.
 
 use std::{collections::VecDeque, time::Duration};
 

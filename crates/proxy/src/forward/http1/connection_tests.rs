@@ -81,7 +81,9 @@ fn head() -> OutgoingHead<'static> {
 }
 
 /// A connection, the upstream's end of it, its pool, and how many connections of it are open.
-async fn connection() -> (Rc<Http1Connection>, TcpStream, Rc<Kept>, Arc<AtomicI32>) {
+type Tested = (Rc<Http1Connection>, TcpStream, Rc<Kept>, Arc<AtomicI32>);
+
+async fn connection() -> Tested {
     let (ours, upstream) = pair().await;
     let pool = Rc::<Kept>::default();
     let open = Arc::<AtomicI32>::default();
@@ -135,17 +137,24 @@ async fn answer(upstream: &mut TcpStream, answer: &[u8]) {
     upstream.write_all(answer).await.unwrap();
 }
 
+/// The same after a response to a request of which the client has not sent everything, and the client.
+async fn answered_while_sending(early: &[u8]) -> (Tested, TcpStream) {
+    let (connection, mut upstream, pool, open) = connection().await;
+    let (body, client) = unfinished_body().await;
+    let (sent, ()) = tokio::join!(
+        connection.send(head(), sent_body(body)),
+        answer(&mut upstream, early)
+    );
+    assert_eq!(sent.unwrap().status, 200);
+    ((connection, upstream, pool, open), client)
+}
+
 #[test]
 fn the_rest_of_a_request_is_sent_although_nobody_reads_the_response() {
     local(async {
-        let (connection, mut upstream, pool, open) = connection().await;
-        let (body, mut client) = unfinished_body().await;
-        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-        let (sent, ()) = tokio::join!(
-            connection.send(head(), sent_body(body)),
-            answer(&mut upstream, early)
-        );
-        assert_eq!(sent.unwrap().status, 200);
+        let (tested, mut client) =
+            answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        let (connection, mut upstream, pool, open) = tested;
         // Nobody polls the response.
         client.write_all(b"defghi").await.unwrap();
         let mut rest = [0; 6];
@@ -165,14 +174,9 @@ fn the_rest_of_a_request_is_sent_although_nobody_reads_the_response() {
 #[test]
 fn an_upload_goes_on_after_the_response_has_ended() {
     local(async {
-        let (connection, mut upstream, pool, open) = connection().await;
-        let (body, mut client) = unfinished_body().await;
-        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-        let (sent, ()) = tokio::join!(
-            connection.send(head(), sent_body(body)),
-            answer(&mut upstream, early)
-        );
-        sent.unwrap();
+        let (tested, mut client) =
+            answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        let (connection, mut upstream, pool, open) = tested;
         connection.clone().release(true);
         assert!(pool.0.borrow().is_empty());
         client.write_all(b"defghi").await.unwrap();
@@ -190,14 +194,9 @@ fn an_upload_goes_on_after_the_response_has_ended() {
 #[test]
 fn an_upload_that_fails_after_the_response_has_ended_closes_the_connection() {
     local(async {
-        let (connection, mut upstream, pool, open) = connection().await;
-        let (body, client) = unfinished_body().await;
-        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-        let (sent, ()) = tokio::join!(
-            connection.send(head(), sent_body(body)),
-            answer(&mut upstream, early)
-        );
-        sent.unwrap();
+        let (tested, client) =
+            answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        let (connection, mut upstream, pool, open) = tested;
         connection.clone().release(true);
         drop(client);
         while open.load(Ordering::Relaxed) > 0 {
@@ -211,14 +210,9 @@ fn an_upload_that_fails_after_the_response_has_ended_closes_the_connection() {
 #[test]
 fn a_response_that_is_given_up_leaves_no_task_behind() {
     local(async {
-        let (connection, mut upstream, pool, open) = connection().await;
-        let (body, _client) = unfinished_body().await;
-        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-        let (sent, ()) = tokio::join!(
-            connection.send(head(), sent_body(body)),
-            answer(&mut upstream, early)
-        );
-        sent.unwrap();
+        let (tested, _client) =
+            answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+        let (connection, mut upstream, pool, open) = tested;
         assert_eq!(Rc::strong_count(&connection), 2, "a task sends the rest");
         // It has run, and waits for the client.
         for _ in 0..10 {
@@ -237,14 +231,9 @@ fn a_response_that_is_given_up_leaves_no_task_behind() {
 #[test]
 fn a_client_that_ends_its_body_early_ends_the_response() {
     local(async {
-        let (connection, mut upstream, _pool, open) = connection().await;
-        let (body, client) = unfinished_body().await;
-        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nok";
-        let (sent, ()) = tokio::join!(
-            connection.send(head(), sent_body(body)),
-            answer(&mut upstream, early)
-        );
-        sent.unwrap();
+        let (tested, client) =
+            answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nok").await;
+        let (connection, _upstream, _pool, open) = tested;
         assert_eq!(frame(&connection).await.unwrap().unwrap(), "ok");
         let (failed, ()) = tokio::join!(frame(&connection), async { drop(client) });
         assert!(matches!(failed, Some(Err(_))), "{failed:?}");
