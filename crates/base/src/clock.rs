@@ -6,6 +6,7 @@
 //! Not here: timers. The runtime has them; [`Clock::instant`] converts their times.
 
 use std::{
+    cell::Cell,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -74,6 +75,16 @@ impl Clock {
         Self(ClockSource::Manual(Arc::new(Manual { nanos, start, made })))
     }
 
+    /// Monotonic time, as it was read last in this turn of a task ([`turns`](crate::turns)). So it is late by at most what the turn
+    /// has taken since then, which is less than a task waits for its turn. Where the work of a turn is measured, use
+    /// [`now`](Self::now). Outside of turns, and for the clocks of tests, it is read again.
+    pub fn turn(&self) -> Time {
+        match (&self.0, TURN.get()) {
+            (ClockSource::Machine, Turn::Read(time)) => time,
+            _ => self.now(),
+        }
+    }
+
     /// Monotonic time.
     pub fn now(&self) -> Time {
         let now = match &self.0 {
@@ -81,7 +92,13 @@ impl Clock {
                 clippy::disallowed_methods,
                 reason = "only this file may read the machine's clock"
             )]
-            ClockSource::Machine => Instant::now(),
+            ClockSource::Machine => {
+                let now = Time::ZERO.plus(Instant::now().saturating_duration_since(EPOCH.0));
+                if TURN.get() != Turn::None {
+                    TURN.set(Turn::Read(now));
+                }
+                return now;
+            }
             #[expect(
                 clippy::disallowed_methods,
                 reason = "only this file may read the runtime's clock"
@@ -131,6 +148,36 @@ impl Clock {
     }
 }
 
+/// What is known of the time in a turn of a task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// No turn.
+    None,
+    /// The clock was not read in it yet.
+    Unread,
+    Read(Time),
+}
+
+thread_local! {
+    static TURN: Cell<Turn> = const { Cell::new(Turn::None) };
+}
+
+/// A turn of a task, until it is dropped.
+pub(crate) struct TurnGuard(());
+
+impl TurnGuard {
+    pub(crate) fn begin() -> Self {
+        TURN.set(Turn::Unread);
+        Self(())
+    }
+}
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        TURN.set(Turn::None);
+    }
+}
+
 impl Manual {
     fn now(&self) -> Time {
         Time::from_nanos(self.nanos.load(Ordering::Relaxed))
@@ -159,6 +206,34 @@ mod tests {
         assert_eq!(clock.now(), Time::from_nanos(5));
         clock.advance(Duration::from_nanos(7));
         assert_eq!(clock.now(), Time::from_nanos(12));
+    }
+
+    #[test]
+    fn in_a_turn_the_clock_need_not_be_read_again_but_can_be() {
+        let clock = Clock::system();
+        let outside = clock.turn();
+        while clock.turn() == outside {}
+        let turn = TurnGuard::begin();
+        let read = clock.turn();
+        while clock.now() == read {
+            assert_eq!(clock.turn(), read);
+        }
+        let again = clock.turn();
+        assert!(again > read);
+        assert_eq!(clock.turn(), again);
+        drop(turn);
+        while clock.turn() == again {}
+        let _next = TurnGuard::begin();
+        assert!(clock.turn() > again);
+    }
+
+    #[test]
+    fn a_manual_clock_is_read_anew_in_a_turn_too() {
+        let clock = Clock::manual(Time::from_nanos(5));
+        let _turn = TurnGuard::begin();
+        assert_eq!(clock.turn(), Time::from_nanos(5));
+        clock.advance(Duration::from_nanos(7));
+        assert_eq!(clock.turn(), Time::from_nanos(12));
     }
 
     #[test]

@@ -23,6 +23,8 @@ use std::{
 use pin_project_lite::pin_project;
 use tokio::task::JoinHandle;
 
+use crate::clock::TurnGuard;
+
 /// The environment variable that switches counting on.
 pub const COUNT_TURNS: &str = "FAIRGATE_COUNT_TURNS";
 
@@ -164,6 +166,7 @@ impl<F: Future> Future for CountedTurns<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let _turn = TurnGuard::begin();
         let Some(counter) = self.counter else {
             return self.poll_once(cx);
         };

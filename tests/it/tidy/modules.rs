@@ -74,7 +74,7 @@ const BASE: Edges = &[
     ("local", &["turns"]),
     ("log_limit", &[]),
     ("socket", &[]),
-    ("turns", &[]),
+    ("turns", &["clock"]),
     ("tasks", &["turns"]),
 ];
 
