@@ -71,6 +71,7 @@ const BASE: Edges = &[
     ("background", &[]),
     ("clock", &[]),
     ("events", &[]),
+    ("gathered_writes", &[]),
     ("local", &["turns"]),
     ("log_limit", &[]),
     ("socket", &[]),

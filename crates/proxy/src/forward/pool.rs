@@ -32,7 +32,9 @@ use super::{
     idle_connections::IdleConnections,
     lane::Lane,
 };
-use fairgate_base::{clock::Clock, local::LocalExecutor, socket::Socket};
+use fairgate_base::{
+    clock::Clock, gathered_writes::GatheredWrites, local::LocalExecutor, socket::Socket,
+};
 use fairgate_call::RequestKind;
 use fairgate_upstream::{dial::HttpVersion, dial_error::DialError};
 
@@ -328,7 +330,7 @@ impl LanePool {
             .keep_alive_interval(settings.keep_alive_interval)
             .keep_alive_timeout(settings.keep_alive_timeout)
             .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(socket))
+            .handshake(TokioIo::new(GatheredWrites::new(socket)))
             .await
             .map_err(|error| self.http_error(error))?;
         let allowed = connection.current_max_send_streams();
@@ -372,7 +374,7 @@ impl LanePool {
 
     fn take_idle(&self) -> Option<Rc<Http1Connection>> {
         let limit = self.settings.idle_timeout;
-        self.idle.borrow_mut().take(self.clock.now(), limit)
+        self.idle.borrow_mut().take(self.clock.turn(), limit)
     }
 
     /// Starts the timer that removes closed and long unused connections, unless it runs.
@@ -412,7 +414,7 @@ impl LanePool {
 
 impl KeepsIdle for LanePool {
     fn keep(&self, connection: Rc<Http1Connection>) {
-        self.idle.borrow_mut().keep(self.clock.now(), connection);
+        self.idle.borrow_mut().keep(self.clock.turn(), connection);
         self.start_sweeping();
     }
 }

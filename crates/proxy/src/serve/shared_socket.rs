@@ -12,6 +12,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::checked_socket::CheckedSocket;
+use fairgate_base::gathered_writes::GatheredWrites;
 
 /// How long to wait for the client to read the last frame.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,7 +25,7 @@ const GOAWAY: [u8; 17] = [
 /// A connection that hyper shares with the gateway, which may send a last frame after hyper has been dropped.
 #[derive(Clone)]
 pub(super) struct SharedSocket {
-    socket: Rc<RefCell<CheckedSocket>>,
+    socket: Rc<RefCell<GatheredWrites<CheckedSocket>>>,
     /// Whether the last write was complete, so that the next byte begins a frame.
     at_frame_start: Rc<Cell<bool>>,
 }
@@ -32,7 +33,7 @@ pub(super) struct SharedSocket {
 impl SharedSocket {
     pub(super) fn new(socket: CheckedSocket) -> Self {
         Self {
-            socket: Rc::new(RefCell::new(socket)),
+            socket: Rc::new(RefCell::new(GatheredWrites::new(socket))),
             at_frame_start: Rc::new(Cell::new(true)),
         }
     }
