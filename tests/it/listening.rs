@@ -7,6 +7,7 @@ use std::{
 };
 
 use fairgate::app::{AppSettings, CoreContext, Gateway, StartError, runtimes::control_runtime};
+use fairgate_base::clock::Clock;
 use fairgate_proxy::stack::{AdmissionLayers, EvictionLayers, stack};
 
 use tower::layer::util::Identity;
@@ -15,7 +16,7 @@ use crate::{
     client::{HANG, TestClient, body, raw, soon, status},
     failures::until,
     gate::{Gate, TestAuth, fairness, flow_control},
-    upstream::{Speaks, TestUpstream},
+    upstream::{Speaks, TestUpstream, full},
 };
 
 #[test]
@@ -114,6 +115,32 @@ async fn an_idle_connection_is_closed() {
         soon(client.closed()).await;
     }
     until(|| gate.gateway.connections() == 0).await;
+}
+
+/// The idle timeout counts from the end of the last request, not from the beginning of the connection or of that request.
+#[tokio::test]
+async fn a_connection_is_not_idle_while_a_request_is_in_progress() {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async move {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        http::Response::new(full("served"))
+    });
+    let gate = Gate::with(&upstream, |settings, _| {
+        settings.serve.idle_timeout = Duration::from_millis(800);
+    });
+    let clock = Clock::system();
+    for is_http2 in [false, true] {
+        let begun = clock.now();
+        let mut client = if is_http2 {
+            TestClient::http2(gate.address()).await
+        } else {
+            TestClient::http1(gate.address()).await
+        };
+        assert_eq!(body(client.get("/a").await).await, "served");
+        soon(client.closed()).await;
+        // Twice the timeout would be too little if the request did not count.
+        let took = clock.now().since(begun);
+        assert!(took >= Duration::from_millis(2_800), "{took:?}");
+    }
 }
 
 #[tokio::test]

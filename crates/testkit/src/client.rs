@@ -131,9 +131,13 @@ impl TestClient {
         self.send(request).await.unwrap()
     }
 
-    /// Waits until the gateway has closed the connection.
+    /// Waits until the gateway has closed the connection, which this end would keep open.
+    ///
+    /// # Panics
+    ///
+    /// When that does not happen.
     pub async fn closed(self) {
-        drop(self.sender);
+        let _sender = self.sender;
         soon(self.driver).await.unwrap();
     }
 

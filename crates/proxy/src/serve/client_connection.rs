@@ -13,6 +13,7 @@ use super::{
     unread_bodies::UnreadBodies,
 };
 use fairgate_call::{Peer, RequestContext, ResetLimits, UnreadBodyHandler};
+use fairgate_core::time::Time;
 
 /// The state of one client connection; used on its own thread only.
 pub(super) struct ClientConnection {
@@ -31,13 +32,15 @@ pub(super) struct ClientConnection {
     pub(super) active: Cell<usize>,
     /// Requests since the connection began.
     pub(super) total: Cell<u64>,
+    /// When the last request ended, or the connection began.
+    pub(super) idle_since: Cell<Time>,
     /// Requests that the client reset before they got a response, on HTTP/2.
     pub(super) premature: PrematureResets,
 }
 
 impl ClientConnection {
-    /// A connection with `peer` on which no request has arrived yet.
-    pub(super) fn new(peer: Peer, http2: bool, resets: ResetLimits) -> Self {
+    /// A connection with `peer` on which no request has arrived yet at `now`.
+    pub(super) fn new(peer: Peer, http2: bool, resets: ResetLimits, now: Time) -> Self {
         Self {
             peer: Rc::new(peer),
             messages: (!http2).then(Arc::default),
@@ -47,6 +50,7 @@ impl ClientConnection {
             credits: Arc::default(),
             active: Cell::new(0),
             total: Cell::new(0),
+            idle_since: Cell::new(now),
             premature: PrematureResets::new(resets),
         }
     }

@@ -95,6 +95,7 @@ pub(super) async fn serve<S>(
         opened.peer,
         http2,
         core.settings.resets,
+        core.clock.turn(),
     ));
     let reader = reader(&core, &connection, opened.first);
     let stall_timeout = core.settings.stall_timeout;
@@ -191,9 +192,8 @@ async fn serve_http1<S>(
 {
     let settings = &core.settings;
     let mut connection = pin!(
+        // Without a timer of hyper's, which would be set anew for each request: `drive_until_idle` has one.
         http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(settings.idle_timeout)
             // A half-close does not end the connection here: `client_disconnected` decides whether the client
             // disconnected.
             .half_close(true)
@@ -203,16 +203,21 @@ async fn serve_http1<S>(
             .with_upgrades()
     );
     let client_disconnected = &mut client_disconnected;
-    if drive(
-        core,
-        DrainPhase::Stopping,
-        client_disconnected,
-        requests,
-        connection.as_mut(),
-    )
-    .await
-    {
-        return;
+    match drive_until_idle(core, client_disconnected, requests, connection.as_mut()).await {
+        DriveEnd::Ended => return,
+        DriveEnd::Idle => {
+            connection.as_mut().graceful_shutdown();
+            let closed = drive(
+                core,
+                DrainPhase::Ended,
+                client_disconnected,
+                requests,
+                connection,
+            );
+            ends_within(settings.handshake_timeout, closed).await;
+            return;
+        }
+        DriveEnd::Draining => {}
     }
     // Clients that have just connected, or just sent a request, are still served; replies now say `close`.
     let grace = settings.drain.idle_grace;
@@ -284,21 +289,9 @@ async fn serve_streams<S>(
             .serve_connection(TokioIo::new(socket), service)
     );
     let client_disconnected = &mut client_disconnected;
-    loop {
-        let before = requests.total.get();
-        let served = drive(
-            core,
-            DrainPhase::Stopping,
-            client_disconnected,
-            requests,
-            connection.as_mut(),
-        );
-        match tokio::time::timeout(settings.idle_timeout, served).await {
-            Ok(true) => return,
-            Ok(false) => break,
-            Err(_) if requests.active.get() == 0 && requests.total.get() == before => break,
-            Err(_) => {}
-        }
+    let end = drive_until_idle(core, client_disconnected, requests, connection.as_mut()).await;
+    if end == DriveEnd::Ended {
+        return;
     }
     // Idle for too long, or the gateway is shutting down.
     connection.as_mut().graceful_shutdown();
@@ -320,6 +313,52 @@ async fn serve_streams<S>(
             connection,
         )
         .await;
+    }
+}
+
+/// Why [`drive_until_idle`] has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DriveEnd {
+    /// The connection has ended, or the client has disconnected.
+    Ended,
+    /// The gateway is to stop.
+    Draining,
+    /// There was no request for the idle timeout.
+    Idle,
+}
+
+/// Drives `connection` until one of these happens. One timer runs for many requests: when it fires, it is set to what is left of the
+/// timeout since the last of them.
+async fn drive_until_idle<F>(
+    core: &ServeContext,
+    client_disconnected: &mut ClientDisconnect<'_>,
+    requests: &ClientConnection,
+    mut connection: Pin<&mut F>,
+) -> DriveEnd
+where
+    F: Future<Output = hyper::Result<()>>,
+{
+    let timeout = core.settings.idle_timeout;
+    loop {
+        let (is_idle, before) = (requests.active.get() == 0, requests.total.get());
+        let from = if is_idle {
+            requests.idle_since.get()
+        } else {
+            core.clock.now()
+        };
+        let served = drive(
+            core,
+            DrainPhase::Stopping,
+            client_disconnected,
+            requests,
+            connection.as_mut(),
+        );
+        match tokio::time::timeout_at(core.clock.instant(from.plus(timeout)), served).await {
+            Ok(true) => return DriveEnd::Ended,
+            Ok(false) => return DriveEnd::Draining,
+            Err(_) if is_idle && requests.total.get() == before => return DriveEnd::Idle,
+            Err(_) => {}
+        }
     }
 }
 

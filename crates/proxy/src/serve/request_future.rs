@@ -210,6 +210,7 @@ impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.core.load.end_request();
         self.connection.active.set(self.connection.active.get() - 1);
+        self.connection.idle_since.set(self.core.clock.turn());
         if let Some(messages) = &self.connection.messages {
             *self.connection.in_progress.borrow_mut() = None;
             messages.answered();
