@@ -239,7 +239,7 @@ where
             *request.method_mut() = method.clone();
             *request.uri_mut() = http::Uri::from_static(target);
             let inbound = Inbound {
-                request,
+                request: Box::new(request),
                 peer: Rc::clone(&peer),
                 received: clock.now(),
                 context: Rc::new(RequestContext::default()),

@@ -25,7 +25,7 @@ use std::{
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use fairgate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
-use fairgate_call::{Call, Refusal, ResetLimits, SpoolLimits};
+use fairgate_call::{Call, HeaderLines, Refusal, ResetLimits, SpoolLimits};
 use fairgate_core::{apf::work::EstimatorSettings, time::Time};
 use fairgate_proxy::{
     auth::{
@@ -123,7 +123,7 @@ fn gateway(flow_control: &Arc<FlowControl>, upstream: SocketAddr) -> Gateway {
         let gate = Gate::new(Arc::clone(&flow_control), 0, core.clock.clone(), 1);
         fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
         let auth = AuthLayer::new(Arc::clone(&rules), core.clock.clone());
-        let no_identity = |_: &Call, _: &mut http::HeaderMap| Ok::<(), Refusal>(());
+        let no_identity = |_: &Call, _: &mut dyn HeaderLines| Ok::<(), Refusal>(());
         let forward = Forward::new(Arc::clone(&upstream), Rc::new(no_identity), core.clock);
         let none = Identity::new();
         stack(

@@ -92,7 +92,7 @@ impl Cores {
         let mut request = http::Request::new(ClientBody::empty());
         *request.uri_mut() = http::Uri::from_static("/api/v1/namespaces/a/pods/p");
         let inbound = Inbound {
-            request,
+            request: Box::new(request),
             peer: Rc::clone(&self.peer),
             received: self.clock.now(),
             context: Rc::new(RequestContext::default()),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use http::{HeaderValue, header::AUTHORIZATION};
 
-use fairgate_call::{Call, Refusal};
+use fairgate_call::{Call, HeaderLines, Refusal};
 use fairgate_config::BearerTokenFile;
 use fairgate_proxy::{
     auth::{IdentityError, UpstreamIdentity, upstream},
@@ -60,10 +60,10 @@ impl IdentityWriter {
 }
 
 impl forward::WriteIdentity for IdentityWriter {
-    fn write(&self, call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
+    fn write(&self, call: &Call, lines: &mut dyn HeaderLines) -> Result<(), Refusal> {
         let written = match &call.identity {
-            Some(identity) => upstream::write_identity(&self.identity, identity, headers),
-            None => upstream::write(&self.identity, &call.digest.user, headers),
+            Some(identity) => upstream::write_identity(&self.identity, identity, lines),
+            None => upstream::write(&self.identity, &call.digest.user, lines),
         };
         written.map_err(|error| {
             tracing::warn!(%error, "the user cannot be represented in request headers");
@@ -77,8 +77,12 @@ impl forward::WriteIdentity for IdentityWriter {
             }
         })?;
         if let Some(header) = self.credential.header() {
-            headers.insert(AUTHORIZATION, header);
+            lines.add(&AUTHORIZATION, &header);
         }
         Ok(())
+    }
+
+    fn is_identity(&self, name: &str) -> bool {
+        upstream::is_identity_header(&self.identity, name)
     }
 }

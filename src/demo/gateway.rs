@@ -13,13 +13,13 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, uri::Authority};
+use http::uri::Authority;
 use tower::layer::util::Identity;
 
 use super::{DemoError, flow::DemoFlow, upstream::WORKERS};
 use crate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
 use fairgate_base::{clock::Clock, tasks};
-use fairgate_call::{Call, Refusal, ResetLimits, SpoolLimits};
+use fairgate_call::{Call, HeaderLines, Refusal, ResetLimits, SpoolLimits};
 use fairgate_core::{
     apf::{
         Compiled, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
@@ -235,8 +235,8 @@ fn authority(address: SocketAddr) -> Result<Authority, DemoError> {
 }
 
 /// Sends the user to the stand-in in headers, as to an API server.
-fn impersonate(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
-    upstream::write(&UpstreamIdentity::Impersonate, &call.digest.user, headers)
+fn impersonate(call: &Call, lines: &mut dyn HeaderLines) -> Result<(), Refusal> {
+    upstream::write(&UpstreamIdentity::Impersonate, &call.digest.user, lines)
         .map_err(|_| Refusal::IdentityNotRepresentable("the name fits in no header".into()))
 }
 

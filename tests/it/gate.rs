@@ -12,7 +12,7 @@ use std::{
 
 use fairgate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
 use fairgate_base::clock::Clock;
-use fairgate_call::{Call, Inbound, Refusal, Reply};
+use fairgate_call::{Call, HeaderLines, Inbound, Refusal, Reply};
 use fairgate_core::{
     apf::{ObjectSet, Policy, PolicySettings, Semantics, queueset::QueueSetSummary},
     digest::{RequestDigest, User},
@@ -23,7 +23,7 @@ use fairgate_proxy::{
     forward::{Forward, UpstreamProtocol, UpstreamSettings, WriteIdentity},
     stack::{AdmissionLayers, EvictionLayers, stack},
 };
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tower::{Layer, Service, layer::util::Identity};
 
 use crate::{rules::Rules, upstream::TestUpstream};
@@ -229,10 +229,10 @@ fn settings() -> AppSettings {
     settings
 }
 
-fn write_identity(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
+fn write_identity(call: &Call, lines: &mut dyn HeaderLines) -> Result<(), Refusal> {
     let name = HeaderValue::from_str(&call.digest.user.name)
         .map_err(|_| Refusal::IdentityNotRepresentable("name".into()))?;
-    headers.insert("x-remote-user", name);
+    lines.add(&HeaderName::from_static("x-remote-user"), &name);
     Ok(())
 }
 

@@ -206,7 +206,7 @@ pub(crate) fn with_body(call: &Call, body: &Bytes) -> Call {
     head.version = call.request.version();
     head.headers = call.request.headers().clone();
     Call {
-        request: Request::from_parts(head, ClientBody::full(body.clone())),
+        request: Box::new(Request::from_parts(head, ClientBody::full(body.clone()))),
         digest: Arc::clone(&call.digest),
         identity: call.identity.clone(),
         kind: call.kind,

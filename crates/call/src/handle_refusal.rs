@@ -149,7 +149,7 @@ mod tests {
         }
 
         let inbound = Inbound {
-            request: http::Request::new(ClientBody::empty()),
+            request: Box::new(http::Request::new(ClientBody::empty())),
             peer: Rc::new(Peer::local()),
             received: fairgate_core::time::Time::ZERO,
             context: Rc::new(RequestContext::default()),

@@ -15,6 +15,7 @@ mod body_progress;
 mod client_body;
 mod end_to_end;
 pub mod handle_refusal;
+mod header_lines;
 mod header_names;
 mod identity;
 pub mod identity_headers;
@@ -47,6 +48,7 @@ pub use body_end::{BodyEnd, BodyError};
 pub use body_progress::BodyProgress;
 pub use client_body::{ClientBody, UnreadBodyHandler};
 pub use end_to_end::end_to_end_header_in_connection;
+pub use header_lines::HeaderLines;
 pub use header_names::{HeaderNameError, RequestHeaderNames};
 pub use identity::Identity;
 pub use made_body::MemoryOf;
@@ -84,8 +86,8 @@ pub type Reply = http::Response<ReplyBody>;
 /// A well-formed request whose user is not known yet.
 #[derive(Debug)]
 pub struct Inbound {
-    /// The request as received; its target is the client's own bytes.
-    pub request: http::Request<ClientBody>,
+    /// The request as received; its target is the client's own bytes. Boxed, because it passes through many hands.
+    pub request: Box<http::Request<ClientBody>>,
     /// The client's end of the connection.
     pub peer: Rc<Peer>,
     /// When the request's head was complete.
@@ -98,7 +100,7 @@ pub struct Inbound {
 #[derive(Debug)]
 pub struct Call {
     /// The request as received; its target is the client's own bytes, to be forwarded unchanged.
-    pub request: http::Request<ClientBody>,
+    pub request: Box<http::Request<ClientBody>>,
     /// The attributes of the request that policies match.
     pub digest: Arc<RequestDigest>,
     /// The user and the headers that carry it to the upstream; `None` where `auth` is not in the stack.

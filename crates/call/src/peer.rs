@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
+use http::HeaderValue;
 use rustls::pki_types::CertificateDer;
 
 use super::PeerIdentityCache;
@@ -19,6 +20,8 @@ pub struct Peer {
     /// Cached results of the authentication of its certificate. Only `auth` uses them, and borrows them for
     /// one call at a time.
     pub identity: RefCell<PeerIdentityCache>,
+    /// The address without the port.
+    address: HeaderValue,
 }
 
 /// What a client sent in the TLS handshake.
@@ -38,7 +41,13 @@ impl Peer {
             remote,
             tls,
             identity: RefCell::default(),
+            address: text_of(remote.ip()),
         }
+    }
+
+    /// The client's address, as the text of a header: each request to the upstream has it.
+    pub fn address(&self) -> &HeaderValue {
+        &self.address
     }
 
     /// A client on a plain connection.
@@ -55,4 +64,9 @@ impl Peer {
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         self.tls.as_ref().map_or(&[], |tls| &tls.certificates)
     }
+}
+
+fn text_of(address: IpAddr) -> HeaderValue {
+    let text = HeaderValue::try_from(address.to_string());
+    text.expect("addresses consist of hexadecimal digits, dots and colons")
 }

@@ -175,7 +175,7 @@ impl KeptRequest {
         self.context.progress.set(RequestProgress::NotSent);
         let limit = self.time_limit.map(|limit| now.plus(limit));
         Call {
-            request,
+            request: Box::new(request),
             digest: Arc::clone(&self.digest),
             identity: self.identity.clone(),
             kind: self.kind,

@@ -19,6 +19,9 @@ pub const INTERIM_HEADS: u32 = 64;
 /// The headers for which there is room on the stack; few responses have more.
 const USUAL_LINES: usize = 64;
 
+/// Headers that the caller may add without making the list of a response grow.
+const ROOM_TO_ADD: usize = 4;
+
 /// What hyper's client allows as a `Content-Length`; it uses the two numbers above for itself.
 const LONGEST_BODY: u64 = u64::MAX - 2;
 
@@ -248,8 +251,8 @@ pub(crate) fn header_map(
     malformed: fn(httparse::Error) -> Http1Error,
 ) -> Result<HeaderMap, Http1Error> {
     let copy = Bytes::copy_from_slice(bytes);
-    let mut headers =
-        HeaderMap::try_with_capacity(parsed.len()).map_err(|_| Http1Error::TooManyHeaders)?;
+    let mut headers = HeaderMap::try_with_capacity(parsed.len() + ROOM_TO_ADD)
+        .map_err(|_| Http1Error::TooManyHeaders)?;
     for header in parsed {
         let name = HeaderName::from_bytes(header.name.as_bytes())
             .map_err(|_| malformed(httparse::Error::HeaderName))?;

@@ -33,4 +33,4 @@ pub use head::{
     HeadProgress, INTERIM_HEADS, ResponseFraming, ResponseHead, ResponseHeadLimits,
     ResponseHeadParser,
 };
-pub use request::{RequestBodyEncoder, RequestFraming, write_request_head};
+pub use request::{RequestBodyEncoder, RequestFraming, RequestHeaderLines, write_request_head};

@@ -4,7 +4,7 @@
 
 use bytes::BytesMut;
 use http::{
-    HeaderMap, Method,
+    HeaderName, HeaderValue, Method,
     header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 
@@ -39,36 +39,78 @@ impl RequestFraming {
     }
 }
 
-/// Appends a request's head to `out`: the request line, `headers` in their order, the header of `framing`, an empty line.
+/// The header lines of a request as they are sent, in the order in which they were added.
+#[derive(Debug, Default)]
+pub struct RequestHeaderLines(BytesMut);
+
+impl RequestHeaderLines {
+    /// Appends a line.
+    ///
+    /// `Content-Length`, `Transfer-Encoding` and `Connection`, which are for whoever writes to the connection to decide, are left
+    /// out.
+    pub fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
+        if !matches!(*name, CONTENT_LENGTH | TRANSFER_ENCODING | CONNECTION) {
+            self.write(name, value.as_bytes());
+        }
+    }
+
+    /// As [`Self::add`], for a text of visible ASCII characters. Returns whether it is one; if not, nothing is added.
+    #[must_use]
+    pub fn add_text(&mut self, name: &HeaderName, text: &str) -> bool {
+        let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_visible && !matches!(*name, CONTENT_LENGTH | TRANSFER_ENCODING | CONNECTION) {
+            self.write(name, text.as_bytes());
+        }
+        is_visible
+    }
+
+    fn write(&mut self, name: &HeaderName, value: &[u8]) {
+        let name = name.as_str().as_bytes();
+        self.0.reserve(name.len() + value.len() + 4);
+        for part in [name, b": ", value, b"\r\n"] {
+            self.0.extend_from_slice(part);
+        }
+    }
+
+    /// Removes all lines. Their memory is kept for others, up to `capacity` bytes.
+    pub fn clear(&mut self, capacity: usize) {
+        if self.0.capacity() > capacity {
+            self.0 = BytesMut::new();
+        }
+        self.0.clear();
+    }
+
+    /// The length of all lines in bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Appends a request's head to `out`: the request line, `lines`, the header of `framing`, an empty line.
 ///
-/// `target` is written as it is; it comes from a parsed URI and has no space or control character. `headers` should not
-/// have `Content-Length`, `Transfer-Encoding` or `Connection`, which are for whoever writes to the connection to
-/// decide; they are left out.
+/// `target` is written as it is; it comes from a parsed URI and has no space or control character.
 pub fn write_request_head(
     out: &mut BytesMut,
     method: &Method,
     target: &str,
-    headers: &HeaderMap,
+    lines: &RequestHeaderLines,
     framing: RequestFraming,
 ) {
     debug_assert!(
         target.bytes().all(|byte| byte > b' ' && byte != 0x7f),
         "a target that would end the request line"
     );
-    // A guess of the average line, as hyper makes one: a second pass over the headers would cost more than it saves.
-    out.reserve(64 + target.len() + 48 * headers.len());
+    // Room for the rest of the request line and for the header of the framing.
+    out.reserve(96 + target.len() + lines.len());
     for part in [method.as_str(), " ", target, " HTTP/1.1\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
-    for (name, value) in headers {
-        if matches!(*name, CONTENT_LENGTH | TRANSFER_ENCODING | CONNECTION) {
-            continue;
-        }
-        out.extend_from_slice(name.as_str().as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
+    out.extend_from_slice(&lines.0);
     match framing {
         RequestFraming::None => {}
         RequestFraming::Length(length) => {
@@ -169,21 +211,29 @@ fn write_number(out: &mut BytesMut, mut number: u64, radix: u64) {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     #[test]
     fn a_head_has_its_headers_in_order_and_those_of_its_framing_last() {
-        let mut headers = HeaderMap::new();
-        headers.append("host", HeaderValue::from_static("a"));
-        headers.append("x-b", HeaderValue::from_static("1"));
-        headers.append("x-a", HeaderValue::from_static("2"));
-        headers.append("x-b", HeaderValue::from_static("3"));
-        for skipped in [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION] {
-            headers.append(skipped, HeaderValue::from_static("7"));
+        let mut lines = RequestHeaderLines::default();
+        for (name, value) in [("host", "a"), ("x-b", "1"), ("x-a", "2"), ("x-b", "3")] {
+            lines.add(
+                &HeaderName::from_static(name),
+                &HeaderValue::from_static(value),
+            );
         }
-        let line = "POST /a?b HTTP/1.1\r\nhost: a\r\nx-b: 1\r\nx-b: 3\r\nx-a: 2\r\n";
+        for skipped in [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION] {
+            lines.add(&skipped, &HeaderValue::from_static("7"));
+            assert!(lines.add_text(&skipped, "7"));
+        }
+        assert!(lines.add_text(&HeaderName::from_static("x-c"), "4"));
+        for refused in ["a b", "a\r\nx-d: 5", "\u{e9}", "\0", "\t"] {
+            assert!(
+                !lines.add_text(&HeaderName::from_static("x-c"), refused),
+                "{refused:?}"
+            );
+        }
+        let line = "POST /a?b HTTP/1.1\r\nhost: a\r\nx-b: 1\r\nx-a: 2\r\nx-b: 3\r\nx-c: 4\r\n";
         let framings = [
             (RequestFraming::None, ""),
             (RequestFraming::Length(0), "content-length: 0\r\n"),
@@ -195,7 +245,7 @@ mod tests {
         ];
         for (framing, last) in framings {
             let mut out = BytesMut::from("before ");
-            write_request_head(&mut out, &Method::POST, "/a?b", &headers, framing);
+            write_request_head(&mut out, &Method::POST, "/a?b", &lines, framing);
             assert_eq!(out, format!("before {line}{last}\r\n"));
         }
     }

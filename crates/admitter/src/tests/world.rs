@@ -344,7 +344,7 @@ impl World {
         }
         let context = RequestContext::new(request.method().clone(), None, 7);
         let inbound = Inbound {
-            request,
+            request: Box::new(request),
             peer: Rc::new(Peer::local()),
             received: Clock::system().now(),
             context: Rc::new(context),

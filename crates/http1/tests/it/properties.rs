@@ -1,8 +1,8 @@
 //! Properties that need no reference.
 
 use bytes::BytesMut;
-use fairgate_http1::{RequestBodyEncoder, RequestFraming, write_request_head};
-use http::{HeaderMap, HeaderValue, Method};
+use fairgate_http1::{RequestBodyEncoder, RequestFraming, RequestHeaderLines, write_request_head};
+use http::{HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
 
 use crate::{exchange, responses::WORDS};
@@ -67,10 +67,10 @@ proptest! {
         let content = pieces.concat();
         let exact = is_known.then_some(content.len() as u64);
         let framing = RequestFraming::of(&Method::PUT, false, exact);
-        let mut headers = HeaderMap::new();
-        headers.insert("x-a", HeaderValue::from_str(&value).unwrap());
+        let mut written = RequestHeaderLines::default();
+        written.add(&HeaderName::from_static("x-a"), &HeaderValue::from_str(&value).unwrap());
         let mut out = BytesMut::new();
-        write_request_head(&mut out, &Method::PUT, "/a?b", &headers, framing);
+        write_request_head(&mut out, &Method::PUT, "/a?b", &written, framing);
 
         let mut lines = [httparse::EMPTY_HEADER; 4];
         let mut read = httparse::Request::new(&mut lines);

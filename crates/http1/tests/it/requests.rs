@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use fairgate_http1::{RequestBodyEncoder, RequestFraming, write_request_head};
+use fairgate_http1::{RequestBodyEncoder, RequestFraming, RequestHeaderLines, write_request_head};
 use http::{HeaderMap, HeaderValue, Method, Request};
 
 use crate::hyper_client::{self, PiecesBody};
@@ -13,14 +13,12 @@ fn write(request: &Request<PiecesBody>) -> Vec<u8> {
     let body = request.body();
     let framing = RequestFraming::of(request.method(), body.is_end, body.exact);
     let target = request.uri().to_string();
+    let mut lines = RequestHeaderLines::default();
+    for (name, value) in request.headers() {
+        lines.add(name, value);
+    }
     let mut out = BytesMut::new();
-    write_request_head(
-        &mut out,
-        request.method(),
-        &target,
-        request.headers(),
-        framing,
-    );
+    write_request_head(&mut out, request.method(), &target, &lines, framing);
     if framing != RequestFraming::None {
         let mut encoder = RequestBodyEncoder::new(framing);
         for piece in &body.left {

@@ -284,7 +284,7 @@ impl World {
         let target = request.uri().path_and_query().cloned();
         Inbound {
             context: Rc::new(RequestContext::new(method, target, 0x1234)),
-            request,
+            request: Box::new(request),
             peer: Rc::new(Peer::local()),
             received: self.clock.now(),
         }

@@ -20,7 +20,7 @@ impl Now {
     pub fn of(clock: &Clock) -> Self {
         let wall = clock.wall().duration_since(SystemTime::UNIX_EPOCH);
         Self {
-            time: clock.now(),
+            time: clock.turn(),
             wall: wall.unwrap_or_default(), // a clock before 1970 makes every certificate invalid
         }
     }

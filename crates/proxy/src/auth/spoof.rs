@@ -99,24 +99,26 @@ pub(super) fn strip_identity_headers(
     headers: &mut HeaderMap,
     configured: &ConfiguredNames,
 ) -> Result<(), HeaderRefusal> {
-    refuse_identity_headers(headers)?;
-    let upgrade = upgrade_value(headers);
-    let te_trailers = lists(headers, &TE, b"trailers");
-
-    let mut remove: SmallVec<[HeaderName; 8]> = headers
-        .keys()
-        .filter(|name| configured.contain(name.as_str()))
-        .cloned()
-        .collect();
-    remove.extend(named_by_connection(headers));
-    if let Some(rest) = bearer::without_tokens(headers) {
-        remove.push(SEC_WEBSOCKET_PROTOCOL);
-        remove_all(headers, &remove);
-        insert_protocols(headers, &rest);
-    } else {
-        remove_all(headers, &remove);
+    let mut found = RemovedLines::of(headers, configured)?;
+    if found.names.is_empty() && !found.protocols {
+        return Ok(());
     }
-
+    refuse_ambiguous(headers, &found)?;
+    let upgrade = upgrade_value(headers, &found);
+    let te_trailers = found.te && lists(headers, &TE, b"trailers");
+    if found.connection {
+        found.names.extend(named_by_connection(headers));
+    }
+    let protocols = found.protocols.then(|| bearer::without_tokens(headers));
+    if protocols.as_ref().is_some_and(Option::is_some) {
+        found.names.push(SEC_WEBSOCKET_PROTOCOL);
+    }
+    for name in &found.names {
+        headers.remove(name);
+    }
+    if let Some(Some(rest)) = protocols {
+        insert_protocols(headers, &rest);
+    }
     if let Some(protocol) = upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol);
@@ -125,6 +127,42 @@ pub(super) fn strip_identity_headers(
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     Ok(())
+}
+
+/// The headers of a request that are removed, found in one pass: looking each of them up costs several times as much.
+#[derive(Default)]
+struct RemovedLines {
+    names: SmallVec<[HeaderName; 8]>,
+    /// Which of those that need another look are among them.
+    authorization: bool,
+    connection: bool,
+    te: bool,
+    upgrade: bool,
+    /// Whether there are subprotocols, of which some may have to be removed.
+    protocols: bool,
+}
+
+impl RemovedLines {
+    fn of(headers: &HeaderMap, configured: &ConfiguredNames) -> Result<Self, HeaderRefusal> {
+        let mut found = Self::default();
+        for name in headers.keys() {
+            if name.as_str().starts_with(IMPERSONATE) {
+                return Err(HeaderRefusal::Impersonation { name: name.clone() });
+            }
+            if configured.contain(name.as_str()) {
+                match *name {
+                    AUTHORIZATION => found.authorization = true,
+                    CONNECTION => found.connection = true,
+                    TE => found.te = true,
+                    UPGRADE => found.upgrade = true,
+                    _ => {}
+                }
+                found.names.push(name.clone());
+            }
+            found.protocols |= *name == SEC_WEBSOCKET_PROTOCOL;
+        }
+        Ok(found)
+    }
 }
 
 /// Whether `name` could carry an identity to an upstream that accepts these configured names.
@@ -137,20 +175,17 @@ pub(super) fn carries_identity(name: &str, configured: Option<&RequestHeaderName
         })
 }
 
-/// Refuses a request because of its headers. Part of [`strip_identity_headers`].
+/// Refuses a request because of headers that servers understand differently. Part of [`strip_identity_headers`].
 ///
 /// # Errors
 ///
 /// [`HeaderRefusal`].
-fn refuse_identity_headers(headers: &HeaderMap) -> Result<(), HeaderRefusal> {
-    if let Some(name) = headers
-        .keys()
-        .find(|name| name.as_str().starts_with(IMPERSONATE))
-    {
-        return Err(HeaderRefusal::Impersonation { name: name.clone() });
-    }
-    if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+fn refuse_ambiguous(headers: &HeaderMap, found: &RemovedLines) -> Result<(), HeaderRefusal> {
+    if found.authorization && headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
         return Err(HeaderRefusal::SeveralAuthorizations);
+    }
+    if !found.connection {
+        return Ok(());
     }
     // `serve` refuses these earlier. But this module removes every header that `Connection` names, so it checks
     // them, too.
@@ -161,7 +196,10 @@ fn refuse_identity_headers(headers: &HeaderMap) -> Result<(), HeaderRefusal> {
 }
 
 /// The requested protocol, if there is exactly one and `Connection` requests an upgrade too.
-fn upgrade_value(headers: &HeaderMap) -> Option<HeaderValue> {
+fn upgrade_value(headers: &HeaderMap, found: &RemovedLines) -> Option<HeaderValue> {
+    if !found.upgrade || !found.connection {
+        return None;
+    }
     let mut lines = headers.get_all(UPGRADE).iter();
     let only = lines.next().filter(|_| lines.next().is_none())?;
     let one = !only.is_empty() && !only.as_bytes().contains(&b',');
@@ -184,12 +222,6 @@ fn elements<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item
         .iter()
         .flat_map(|line| line.as_bytes().split(|&byte| byte == b','))
         .map(<[u8]>::trim_ascii)
-}
-
-fn remove_all(headers: &mut HeaderMap, names: &[HeaderName]) {
-    for name in names {
-        headers.remove(name);
-    }
 }
 
 fn insert_protocols(headers: &mut HeaderMap, protocols: &[u8]) {

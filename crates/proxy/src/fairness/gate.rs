@@ -113,6 +113,11 @@ impl Gate {
         self.clock.now()
     }
 
+    /// The time as it was read last in this turn ([`Clock::turn`]).
+    pub(super) fn turn(&self) -> Time {
+        self.clock.turn()
+    }
+
     /// The clock, for timers.
     pub fn clock(&self) -> &Clock {
         &self.clock
@@ -275,7 +280,7 @@ impl Gate {
     ) {
         let level = ticket.level().clone();
         let mut out = Decisions::default();
-        let release = finish(ticket, self.now(), &mut out);
+        let release = finish(ticket, self.turn(), &mut out);
         self.deliver(out);
         if let Some(at) = release {
             self.tick_at(level, at);

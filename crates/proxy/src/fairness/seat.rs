@@ -168,7 +168,8 @@ pub(super) fn observe_execution(cells: &FlowCells, kind: RequestKind, took: Dura
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let took = self.elapsed();
+        // Who ends an execution has just read the clock for the trace.
+        let took = self.gate.turn().since(self.since);
         let access = Access::of(&self.digest.info.verb);
         self.gate.cells.executing(access).leave();
         let is_refused = self.context.is_refused.get();

@@ -367,7 +367,7 @@ mod tests {
         let target = format!("/api/v1/pods?watch=1{query}");
         let request = http::Request::get(&target).body(ClientBody::empty());
         let inbound = Inbound {
-            request: request.unwrap(),
+            request: Box::new(request.unwrap()),
             peer: Rc::new(Peer::plain(([127, 0, 0, 1], 1).into())),
             received: gate.now(),
             context: Rc::default(),

@@ -12,7 +12,8 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use fairgate_http1::RequestHeaderLines;
+use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::client::conn::http2;
 
 use super::{
@@ -150,15 +151,20 @@ impl LimitsResets for Http2Connection {
     }
 }
 
-/// The head of a request, for either protocol.
-#[derive(Debug)]
-pub(super) struct RequestHead<'a> {
-    pub(super) method: Method,
-    /// Path and query, as in the request line of HTTP/1.
+/// The head of a request, for the protocol of its connection.
+pub(super) enum RequestHead<'a> {
+    Http1(Http1Head<'a>),
+    // Boxed, so that other requests do not carry its size.
+    Http2(Box<Request<()>>),
+}
+
+/// The head of an HTTP/1 request.
+pub(super) struct Http1Head<'a> {
+    pub(super) method: &'a Method,
+    /// Path and query.
     pub(super) target: Cow<'a, str>,
-    /// Scheme, authority, path and query, for HTTP/2.
-    pub(super) uri: Uri,
-    pub(super) headers: HeaderMap,
+    /// Written for this request. Once a connection has taken them, other requests use the same memory.
+    pub(super) lines: &'a RefCell<RequestHeaderLines>,
 }
 
 /// A response whose body is still to be read.
@@ -230,12 +236,17 @@ impl LeasedConnection {
         head: RequestHead<'_>,
         body: RetryableBody,
     ) -> Result<UnreadResponse, SendFailure> {
-        let sent = match &self.lease {
-            Some(Lease::Http1 { connection, used }) => {
-                send_http1(connection, *used, head, body).await
+        let sent = match (&self.lease, head) {
+            (Some(Lease::Http1 { connection, used }), RequestHead::Http1(head)) => {
+                match begin_http1(connection, &head, body) {
+                    Ok(()) => read_http1(connection, *used).await,
+                    Err(failure) => Err(http1_failure(failure, *used)),
+                }
             }
-            Some(Lease::Http2(connection)) => send_http2(connection, head, body).await,
-            None => unreachable!("sending takes the lease"),
+            (Some(Lease::Http2(connection)), RequestHead::Http2(head)) => {
+                send_http2(connection, *head, body).await
+            }
+            _ => unreachable!("the head is made for the connection, and sending takes the lease"),
         };
         // From here on the body of the response holds the connection.
         sent.inspect(|_| self.lease = None)
@@ -250,40 +261,50 @@ impl LeasedConnection {
     }
 }
 
-async fn send_http1(
-    connection: &Rc<Http1Connection>,
-    used: bool,
-    head: RequestHead<'_>,
+/// Gives the head to the connection. Not part of an asynchronous function, so that the lines are not borrowed for longer.
+fn begin_http1(
+    connection: &Http1Connection,
+    head: &Http1Head<'_>,
     body: RetryableBody,
-) -> Result<UnreadResponse, SendFailure> {
+) -> Result<(), (ExchangeError, bool)> {
+    let lines = head.lines.borrow();
     let head = OutgoingHead {
         method: head.method,
         target: &head.target,
-        headers: head.headers,
+        lines: &lines,
     };
-    match connection.send(head, body).await {
+    connection.begin(&head, body)
+}
+
+/// Waits for the head of the response to the request that was begun.
+async fn read_http1(
+    connection: &Rc<Http1Connection>,
+    used: bool,
+) -> Result<UnreadResponse, SendFailure> {
+    match connection.read_head().await {
         Ok(head) => Ok(UnreadResponse {
             status: head.status,
             headers: head.headers,
             body: BodyReader::Own(connection.clone()),
         }),
-        Err((error, nothing_sent)) => Err(SendFailure {
-            is_stale: used && matches!(error, ExchangeError::Closed | ExchangeError::Io(_)),
-            error: SendError::Http1(error),
-            nothing_sent,
-        }),
+        Err(failure) => Err(http1_failure(failure, used)),
+    }
+}
+
+fn http1_failure((error, nothing_sent): (ExchangeError, bool), used: bool) -> SendFailure {
+    SendFailure {
+        is_stale: used && matches!(error, ExchangeError::Closed | ExchangeError::Io(_)),
+        error: SendError::Http1(error),
+        nothing_sent,
     }
 }
 
 async fn send_http2(
     connection: &Rc<Http2Connection>,
-    head: RequestHead<'_>,
+    head: Request<()>,
     body: RetryableBody,
 ) -> Result<UnreadResponse, SendFailure> {
-    let mut request = Request::new(body);
-    *request.method_mut() = head.method;
-    *request.uri_mut() = head.uri;
-    *request.headers_mut() = head.headers;
+    let request = head.map(|()| body);
     let sent = connection.sender.borrow_mut().try_send_request(request);
     match sent.await {
         Ok(response) => {

@@ -13,8 +13,11 @@ use http::{
 use smallvec::SmallVec;
 use uuid::{Uuid, fmt::Hyphenated};
 
-use super::{ReservedHeaders, UpstreamSettings, WriteIdentity};
-use fairgate_call::{Call, Refusal};
+use super::{
+    ReservedHeaders, UpstreamSettings, WriteIdentity,
+    outgoing_lines::{CountedLines, OutgoingLines},
+};
+use fairgate_call::{Call, HeaderLines as _, Refusal, identity_headers::IdentityError};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -28,7 +31,7 @@ const WEBSOCKET_BEARER: &[u8] = b"base64url.bearer.authorization.k8s.io.";
 /// Largest head that kube-apiserver accepts.
 const HEAD_BYTES: usize = 1 << 20;
 
-/// The headers to send for `call`.
+/// Writes the headers to send for `call`. `host` is the upstream's name; HTTP/2 has it elsewhere.
 ///
 /// # Errors
 ///
@@ -37,33 +40,58 @@ pub(super) fn outgoing(
     call: &Call,
     settings: &UpstreamSettings,
     identity: &dyn WriteIdentity,
-    http2: bool,
-) -> Result<HeaderMap, Refusal> {
+    host: Option<&HeaderValue>,
+    lines: OutgoingLines<'_>,
+) -> Result<(), Refusal> {
+    let mut lines = CountedLines::new(lines);
+    if let Some(host) = host {
+        lines.add(&HOST, host);
+    }
+    copy_incoming(call, settings, identity, &mut lines)?;
+    add_forwarded(call, &mut lines)?;
+    let mut id = [0; Hyphenated::LENGTH];
+    let id = Hyphenated::from_uuid(Uuid::from_u128(call.context.id)).encode_lower(&mut id);
+    add_text(&mut lines, &AUDIT_ID, id)?;
+    identity.write(call, &mut lines)?;
+    if lines.bytes() > HEAD_BYTES {
+        return Err(Refusal::HeadersTooLarge);
+    }
+    Ok(())
+}
+
+/// Adds the lines of the client that are forwarded.
+fn copy_incoming(
+    call: &Call,
+    settings: &UpstreamSettings,
+    identity: &dyn WriteIdentity,
+    lines: &mut CountedLines<'_>,
+) -> Result<(), Refusal> {
     let incoming = call.request.headers();
-    let mut headers = HeaderMap::with_capacity(incoming.len() + 12);
+    let mut accepts_trailers = false;
+    let mut protocols_added = false;
     let has_connection = incoming.contains_key(CONNECTION);
     for (name, value) in incoming {
+        accepts_trailers |= *name == TE;
         let is_dropped = is_not_forwarded(name)
             || (has_connection && is_named_by_connection(name, incoming))
             || is_reserved(name.as_str(), &settings.reserved_headers);
-        if !is_dropped {
-            headers.append(name, value.clone());
+        if is_dropped {
+            continue;
+        }
+        if identity.is_identity(name.as_str()) {
+            let error = IdentityError::AlreadyPresent { name: name.clone() };
+            return Err(Refusal::Internal(error.to_string().into()));
+        }
+        if *name != WEBSOCKET_PROTOCOL {
+            lines.add(name, value);
+        } else if !std::mem::replace(&mut protocols_added, true) {
+            add_protocols(incoming, lines);
         }
     }
-    strip_websocket_token(&mut headers);
-    if wants_trailers(incoming) {
-        headers.insert(TE, HeaderValue::from_static("trailers"));
+    if accepts_trailers && wants_trailers(incoming) {
+        lines.add(&TE, &HeaderValue::from_static("trailers"));
     }
-    if !http2 {
-        headers.insert(HOST, header_value(settings.endpoint.authority().as_str())?);
-    }
-    add_forwarded(call, &mut headers)?;
-    headers.insert(AUDIT_ID, audit_id(call.context.id)?);
-    identity.write(call, &mut headers)?;
-    if size(&headers) > HEAD_BYTES {
-        return Err(Refusal::HeadersTooLarge);
-    }
-    Ok(headers)
+    Ok(())
 }
 
 /// Removes the hop-by-hop headers from a response. Most have none: one pass over the names finds that.
@@ -114,13 +142,13 @@ fn is_named_by_connection(name: &HeaderName, headers: &HeaderMap) -> bool {
     connection_tokens(headers).any(|token| token.eq_ignore_ascii_case(name.as_str().as_bytes()))
 }
 
-/// Whether the header of a request is hop-by-hop, or the gateway sets it (`Host`) or answers it (`Expect`) itself.
+/// Whether the header of a request is hop-by-hop, or the gateway sets it (`Host`, `Audit-ID`) or answers it (`Expect`) itself.
 fn is_not_forwarded(name: &HeaderName) -> bool {
     *name == HOST
         || *name == EXPECT
         || matches!(
             name.as_str(),
-            "content-length" | "http2-settings" | "proxy-authorization"
+            "audit-id" | "content-length" | "http2-settings" | "proxy-authorization"
         )
         || is_hop_by_hop(name)
 }
@@ -176,59 +204,50 @@ fn wants_trailers(headers: &HeaderMap) -> bool {
     list(headers, &TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
-/// Removes the token from a WebSocket's list of protocols.
-fn strip_websocket_token(headers: &mut HeaderMap) {
+/// Adds a WebSocket's lists of protocols, as one line without the token if there is one.
+fn add_protocols(incoming: &HeaderMap, lines: &mut CountedLines<'_>) {
     let is_token = |entry: &&[u8]| entry.starts_with(WEBSOCKET_BEARER);
-    if !list(headers, &WEBSOCKET_PROTOCOL).any(|entry| is_token(&entry)) {
+    if !list(incoming, &WEBSOCKET_PROTOCOL).any(|entry| is_token(&entry)) {
+        for value in incoming.get_all(WEBSOCKET_PROTOCOL) {
+            lines.add(&WEBSOCKET_PROTOCOL, value);
+        }
         return;
     }
-    let kept: Vec<_> = list(headers, &WEBSOCKET_PROTOCOL)
+    let kept: Vec<_> = list(incoming, &WEBSOCKET_PROTOCOL)
         .filter(|entry| !is_token(entry))
         .collect();
     let kept = kept.join(&b", "[..]);
-    headers.remove(WEBSOCKET_PROTOCOL);
     // Parts of valid values are valid.
     if let (false, Ok(value)) = (kept.is_empty(), HeaderValue::from_bytes(&kept)) {
-        headers.insert(WEBSOCKET_PROTOCOL, value);
+        lines.add(&WEBSOCKET_PROTOCOL, &value);
     }
 }
 
-/// Adds the headers that say where the request came from. They replace those of the client.
-fn add_forwarded(call: &Call, headers: &mut HeaderMap) -> Result<(), Refusal> {
-    let incoming = call.request.headers();
-    let from = call.peer.remote.ip().to_string();
-    headers.insert(FORWARDED_FOR, header_value(&from)?);
+/// Adds the headers that say where the request came from. Those of the client were not copied.
+fn add_forwarded(call: &Call, lines: &mut CountedLines<'_>) -> Result<(), Refusal> {
+    lines.add(&FORWARDED_FOR, call.peer.address());
     let proto = if call.peer.tls.is_some() {
         "https"
     } else {
         "http"
     };
-    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(proto));
-    if let Some(host) = incoming.get(HOST) {
-        headers.insert(FORWARDED_HOST, host.clone());
+    lines.add(&FORWARDED_PROTO, &HeaderValue::from_static(proto));
+    if let Some(host) = call.request.headers().get(HOST) {
+        lines.add(&FORWARDED_HOST, host);
     } else if let Some(authority) = call.request.uri().authority() {
-        headers.insert(FORWARDED_HOST, header_value(authority.as_str())?);
+        add_text(lines, &FORWARDED_HOST, authority.as_str())?;
     }
     Ok(())
 }
 
-fn header_value(text: &str) -> Result<HeaderValue, Refusal> {
-    HeaderValue::from_str(text).map_err(|_| {
-        Refusal::Internal("a header of the gateway contains a control character".into())
-    })
-}
-
-/// `id` as a UUID.
-fn audit_id(id: u128) -> Result<HeaderValue, Refusal> {
-    let mut text = [0; Hyphenated::LENGTH];
-    header_value(Hyphenated::from_uuid(Uuid::from_u128(id)).encode_lower(&mut text))
-}
-
-fn size(headers: &HeaderMap) -> usize {
-    headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 32)
-        .sum()
+/// Adds a line of the gateway's own.
+fn add_text(lines: &mut CountedLines<'_>, name: &HeaderName, text: &str) -> Result<(), Refusal> {
+    if lines.add_text(name, text) {
+        return Ok(());
+    }
+    Err(Refusal::Internal(
+        "a header of the gateway contains a control character".into(),
+    ))
 }
 
 #[cfg(test)]
@@ -236,7 +255,7 @@ mod tests {
     use std::{rc::Rc, sync::Arc};
 
     use super::*;
-    use fairgate_call::{ClientBody, Inbound, Peer, RequestContext};
+    use fairgate_call::{ClientBody, HeaderLines, Inbound, Peer, RequestContext};
     use fairgate_core::{
         digest::{RequestDigest, RequestInfo, User},
         time::Time,
@@ -244,7 +263,7 @@ mod tests {
 
     fn sent(request: http::request::Builder) -> HeaderMap {
         let inbound = Inbound {
-            request: request.body(ClientBody::empty()).unwrap(),
+            request: Box::new(request.body(ClientBody::empty()).unwrap()),
             peer: Rc::new(Peer::local()),
             received: Time::ZERO,
             context: Rc::new(RequestContext::new(
@@ -258,15 +277,20 @@ mod tests {
             user: Arc::new(User::new("alice", ["staff"])),
         });
         let call = Call::new(inbound, digest, std::time::Duration::from_secs(60)).unwrap();
-        let identity = |call: &Call, headers: &mut HeaderMap| {
+        let identity = |call: &Call, lines: &mut dyn HeaderLines| {
             let name = &call.digest.user.name;
-            headers.insert("x-remote-user", HeaderValue::from_str(name).unwrap());
+            let name = HeaderValue::from_str(name).unwrap();
+            lines.add(&HeaderName::from_static("x-remote-user"), &name);
             Ok(())
         };
         let mut settings = UpstreamSettings::new("up:1".parse().unwrap(), None);
         settings.reserved_headers =
             ReservedHeaders::new(["X-My-User", "x_my_uid"], ["X-My-Extra_"]);
-        outgoing(&call, &settings, &identity, false).unwrap()
+        let host = HeaderValue::from_static("up:1");
+        let mut headers = HeaderMap::new();
+        let lines = OutgoingLines::List(&mut headers);
+        outgoing(&call, &settings, &identity, Some(&host), lines).unwrap();
+        headers
     }
 
     fn get() -> http::request::Builder {

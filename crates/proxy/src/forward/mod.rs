@@ -1,7 +1,7 @@
 //! Sends calls to the upstream and returns its responses: the innermost service of the request path.
 //!
 //! What was classified is what is sent: the target's bytes are forwarded unchanged, and the headers are copied one
-//! by one into an empty list (`headers`), to which the user's identity is added (`identity_writer`). Connections
+//! by one (`headers`), and the user's identity is added (`identity_writer`). Connections
 //! come from the core's own pool (`pool`).
 //!
 //! A request is sent again only when the upstream cannot have processed it, or when it is a read on a connection
@@ -23,6 +23,7 @@ mod http1;
 mod identity_writer;
 mod idle_connections;
 mod lane;
+mod outgoing_lines;
 mod pool;
 mod resets;
 mod retryable_body;
@@ -31,6 +32,7 @@ mod tunnel;
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     future::Future,
     pin::Pin,
     rc::Rc,
@@ -38,7 +40,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Response, StatusCode, Uri, Version, uri::PathAndQuery};
+use fairgate_http1::RequestHeaderLines;
+use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, uri::PathAndQuery};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
@@ -50,7 +53,7 @@ pub use lane::Lane;
 pub use settings::{ReservedHeaders, UpstreamProtocol, UpstreamSettings};
 
 use connect::ConnectError;
-use connections::{LeasedConnection, RequestHead, UnreadResponse};
+use connections::{Http1Head, LeasedConnection, RequestHead, UnreadResponse};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     AbandonedResponse, Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestContext,
@@ -58,6 +61,7 @@ use fairgate_call::{
 };
 use fairgate_core::digest::User;
 use fairgate_upstream::dial_error::DialError;
+use outgoing_lines::OutgoingLines;
 use pool::Pool;
 use retryable_body::{BodyRecovery, ClientFailure, RecoveredBody, RetryableBody};
 
@@ -76,18 +80,32 @@ struct Forwarder {
     identity: Rc<dyn WriteIdentity>,
     pool: Pool,
     clock: Clock,
+    /// The upstream's name, as HTTP/1 has it in a header.
+    host: HeaderValue,
+    /// Where the header lines of an HTTP/1 request are written.
+    lines: RefCell<RequestHeaderLines>,
 }
+
+/// How much memory is kept for the header lines of the next request, in bytes.
+const LINES_KEPT: usize = 16 << 10;
 
 impl Forward {
     /// A service for the calling core, with an empty pool.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "an authority consists of visible ASCII characters"
+    )]
     pub fn new(
         settings: Arc<UpstreamSettings>,
         identity: Rc<dyn WriteIdentity>,
         clock: Clock,
     ) -> Self {
+        let host = HeaderValue::from_str(settings.endpoint.authority().as_str());
         Self {
             forwarder: Rc::new(Forwarder {
                 pool: Pool::new(&settings, &clock),
+                host: host.expect("an authority is valid in a header"),
+                lines: RefCell::default(),
                 settings,
                 identity,
                 clock,
@@ -282,7 +300,7 @@ impl Forwarder {
         call.context.reached(RequestProgress::Sent);
         let trace = &call.context.trace;
         if trace.sent_upstream.get().is_none() {
-            trace.sent_upstream.set(Some(self.clock.now()));
+            trace.sent_upstream.set(Some(self.clock.turn()));
         }
         call.context.awaited.set(shared);
         let sent = leased.send(head, body).await;
@@ -290,7 +308,7 @@ impl Forwarder {
         let failure = match sent {
             Ok(response) => {
                 call.context.reached(RequestProgress::Answered);
-                trace.upstream_answered.set(Some(self.clock.now()));
+                trace.upstream_answered.set(Some(self.clock.turn()));
                 return Ok(response);
             }
             Err(failure) => failure,
@@ -317,28 +335,35 @@ impl Forwarder {
         }
     }
 
-    /// The head to send: the target's bytes unchanged, and headers copied into an empty list.
+    /// The head to send: the target's bytes unchanged, and headers copied one by one.
     fn request<'a>(
-        &self,
+        &'a self,
         call: &'a Call,
         leased: &LeasedConnection,
     ) -> Result<RequestHead<'a>, Refusal> {
-        let http2 = leased.is_http2();
+        let (settings, identity) = (&*self.settings, &*self.identity);
+        if leased.is_http2() {
+            let mut head = Request::new(());
+            *head.method_mut() = call.request.method().clone();
+            *head.uri_mut() = self.target(call, true)?;
+            let lines = OutgoingLines::List(head.headers_mut());
+            headers::outgoing(call, settings, identity, None, lines)?;
+            return Ok(RequestHead::Http2(Box::new(head)));
+        }
+        let mut lines = self.lines.borrow_mut();
+        lines.clear(LINES_KEPT);
+        let lines = OutgoingLines::Http1(&mut lines);
+        headers::outgoing(call, settings, identity, Some(&self.host), lines)?;
         let target = call.request.uri().path_and_query();
-        Ok(RequestHead {
-            method: call.request.method().clone(),
+        Ok(RequestHead::Http1(Http1Head {
+            method: call.request.method(),
             target: match target.map_or("/", PathAndQuery::as_str) {
                 path if path.starts_with('/') => Cow::Borrowed(path),
                 // A query without a path, which is that of the root.
                 query => Cow::Owned(format!("/{query}")),
             },
-            uri: if http2 {
-                self.target(call, http2)?
-            } else {
-                Uri::default()
-            },
-            headers: headers::outgoing(call, &self.settings, &*self.identity, http2)?,
-        })
+            lines: &self.lines,
+        }))
     }
 
     fn target(&self, call: &Call, http2: bool) -> Result<Uri, Refusal> {

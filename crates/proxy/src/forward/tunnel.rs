@@ -30,6 +30,7 @@ use super::{
     connect::NewConnection,
     connection_event::OpenConnection,
     headers,
+    outgoing_lines::OutgoingLines,
     retryable_body::{BodyRecovery, RetryableBody},
 };
 use fairgate_base::clock::Clock;
@@ -45,7 +46,7 @@ pub(super) async fn open(
     mut call: Call,
     protocol: HeaderValue,
 ) -> Result<Reply, Refusal> {
-    let client = hyper::upgrade::on(&mut call.request);
+    let client = hyper::upgrade::on(&mut *call.request);
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let request = request(forwarder, &call, body, protocol)?;
     let (mut sender, connection, open) = connect(forwarder).await?;
@@ -174,10 +175,13 @@ fn request(
     ));
     *request.method_mut() = call.request.method().clone();
     *request.uri_mut() = forwarder.target(call, false)?;
-    let mut headers = headers::outgoing(call, &forwarder.settings, &*forwarder.identity, false)?;
+    let headers = request.headers_mut();
+    let (settings, identity) = (&forwarder.settings, &*forwarder.identity);
+    let lines = OutgoingLines::List(headers);
+    headers::outgoing(call, settings, identity, Some(&forwarder.host), lines)?;
+    let headers = request.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, protocol);
-    *request.headers_mut() = headers;
     Ok(request)
 }
 

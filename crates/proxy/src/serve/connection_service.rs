@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, convert::Infallible, rc::Rc};
 
-use http::{Request, Response, header::EXPECT};
+use http::{Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tower::Service;
@@ -11,7 +11,7 @@ use uuid::{Uuid, fmt::Hyphenated};
 use super::{
     client_connection::ClientConnection,
     defence::Offence,
-    head_check::{self, RequestTarget},
+    head_check::{self, CheckedLines, RequestTarget},
     head_scan::HeadFacts,
     message_state::{Framing, HeadCheck},
     request_future::{ActiveRequest, OutgoingBody, RequestFuture, close_connection},
@@ -47,10 +47,13 @@ impl<S> ConnectionService<S> {
 
     /// Refuses malformed requests, responds to those that need no stack, and turns the others into an [`Inbound`].
     fn enter(&self, request: Request<Incoming>) -> (Rc<RequestContext>, Checked) {
+        let lines = CheckedLines::of(request.headers());
+        let audit_id = lines.audit_id.and_then(|id| parse_uuid(id.as_bytes()));
         let context = Rc::new(RequestContext::new(
             request.method().clone(),
             request.uri().path_and_query().cloned(),
-            audit_id(&request).unwrap_or_else(|| self.core.new_id()),
+            // The client's own, if that is a UUID.
+            audit_id.unwrap_or_else(|| self.core.new_id()),
         ));
         let head = match &self.connection.messages {
             None => {
@@ -63,14 +66,15 @@ impl<S> ConnectionService<S> {
                 messages.parsed(framing(request.body()))
             }
         };
-        let checked = self.check(&request, head);
+        let checked = self.check(&request, &lines, head);
+        let expects_continue = lines.expects_continue();
         let (parts, body) = request.into_parts();
-        let body = self.body(parts.headers.contains_key(EXPECT), body);
+        let body = self.body(expects_continue, body);
         let checked = match checked {
             Ok(RequestTarget::Path) => Checked::Request(Inbound {
-                request: Request::from_parts(parts, body),
+                request: Box::new(Request::from_parts(parts, body)),
                 peer: self.connection.peer.clone(),
-                received: self.core.clock.now(),
+                received: self.core.clock.turn(),
                 context: context.clone(),
             }),
             Ok(RequestTarget::ServerWide) => Checked::Answered(Response::new(ReplyBody::empty())),
@@ -79,7 +83,12 @@ impl<S> ConnectionService<S> {
         (context, checked)
     }
 
-    fn check<B>(&self, request: &Request<B>, head: HeadCheck) -> Result<RequestTarget, Refusal> {
+    fn check<B>(
+        &self,
+        request: &Request<B>,
+        lines: &CheckedLines<'_>,
+        head: HeadCheck,
+    ) -> Result<RequestTarget, Refusal> {
         let HeadCheck::Scanned(facts) = head else {
             // It was counted when it was found too large.
             return Err(Refusal::HeadersTooLarge);
@@ -88,7 +97,7 @@ impl<S> ConnectionService<S> {
         let checked = if request.headers().len() > self.core.settings.header_lines {
             Err(Refusal::HeadersTooLarge)
         } else {
-            head_check::check(request, facts)
+            head_check::check(request, lines, facts)
         };
         checked.inspect_err(|refusal| {
             let offence = match refusal {
@@ -157,11 +166,6 @@ fn framing(body: &Incoming) -> Framing {
     }
     let length = body.size_hint().exact();
     length.map_or(Framing::Chunked, Framing::Length)
-}
-
-/// The `Audit-ID` of a request, if it is a UUID.
-fn audit_id(request: &Request<Incoming>) -> Option<u128> {
-    parse_uuid(request.headers().get("audit-id")?.as_bytes())
 }
 
 /// Parses a UUID in the form with hyphens; other forms are not accepted.

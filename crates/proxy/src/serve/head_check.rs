@@ -31,14 +31,17 @@ pub(crate) enum RequestTarget {
 ///
 /// [`Refusal::Malformed`], [`Refusal::MethodNotAllowed`] or [`Refusal::ExpectationFailed`]. The caller must close an
 /// HTTP/1 connection after any of them, because the end of the request is not certain.
-pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<RequestTarget, Refusal> {
+pub(crate) fn check<B>(
+    request: &Request<B>,
+    lines: &CheckedLines<'_>,
+    facts: HeadFacts,
+) -> Result<RequestTarget, Refusal> {
     let headers = request.headers();
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
         return Err(Refusal::MethodNotAllowed);
     }
-    let lines = CheckedLines::of(headers);
-    check_host(request, &lines)?;
-    check_framing(&lines, facts)?;
+    check_host(request, lines)?;
+    check_framing(lines, facts)?;
     for (count, message) in [
         (lines.authorizations, "more than one Authorization header"),
         (lines.content_types, "more than one Content-Type header"),
@@ -64,9 +67,9 @@ pub(crate) fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<Request
     }
 }
 
-/// The lines that are checked, found in one pass: looking each of them up costs several times as much.
+/// The lines that are checked or needed at once, found in one pass: looking each of them up costs several times as much.
 #[derive(Default)]
-struct CheckedLines<'a> {
+pub(crate) struct CheckedLines<'a> {
     hosts: usize,
     /// The first of them.
     host: Option<&'a HeaderValue>,
@@ -79,10 +82,13 @@ struct CheckedLines<'a> {
     has_connection: bool,
     /// The first of them.
     expect: Option<&'a HeaderValue>,
+    /// The first `Audit-ID`.
+    pub(crate) audit_id: Option<&'a HeaderValue>,
 }
 
 impl<'a> CheckedLines<'a> {
-    fn of(headers: &'a HeaderMap) -> Self {
+    /// Those of a request.
+    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
         let mut lines = Self::default();
         for (name, value) in headers {
             match *name {
@@ -101,10 +107,18 @@ impl<'a> CheckedLines<'a> {
                 EXPECT => {
                     lines.expect.get_or_insert(value);
                 }
+                _ if name.as_str() == "audit-id" => {
+                    lines.audit_id.get_or_insert(value);
+                }
                 _ => {}
             }
         }
         lines
+    }
+
+    /// Whether the client waits for `100 Continue` before it sends its body.
+    pub(crate) fn expects_continue(&self) -> bool {
+        self.expect.is_some()
     }
 }
 
@@ -155,6 +169,10 @@ fn check_framing(lines: &CheckedLines<'_>, facts: HeadFacts) -> Result<(), Refus
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check<B>(request: &Request<B>, facts: HeadFacts) -> Result<RequestTarget, Refusal> {
+        super::check(request, &CheckedLines::of(request.headers()), facts)
+    }
 
     fn checked(request: http::request::Builder) -> Result<RequestTarget, Refusal> {
         check(&request.body(()).unwrap(), HeadFacts::default())

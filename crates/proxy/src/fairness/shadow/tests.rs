@@ -208,7 +208,7 @@ impl World {
         let context = Rc::<RequestContext>::default();
         context.notify(Rc::clone(&self.observer) as Rc<dyn RequestObserver>);
         let inbound = Inbound {
-            request,
+            request: Box::new(request),
             peer: Rc::new(Peer::local()),
             received: self.clock.now(),
             context: Rc::clone(&context),

@@ -89,20 +89,31 @@ impl Http1Connection {
         })
     }
 
-    /// Sends a request, and reads the head of its response. After an error the connection is closed, and the body is dropped.
+    /// Begins a request; [`Self::read_head`] sends it.
     ///
     /// # Errors
     ///
-    /// The error, and whether nothing of the request has left, as far as that is certain.
-    pub(in crate::forward) async fn send(
-        self: &Rc<Self>,
-        head: OutgoingHead<'_>,
+    /// As [`Self::read_head`].
+    pub(in crate::forward) fn begin(
+        &self,
+        head: &OutgoingHead<'_>,
         body: RetryableBody,
-    ) -> Result<ResponseHead, (ExchangeError, bool)> {
+    ) -> Result<(), (ExchangeError, bool)> {
         match &mut *self.wire.borrow_mut() {
             Some(wire) => wire.exchange.begin(head, body, self.limits),
             None => return Err((ExchangeError::Closed, true)),
         }
+        Ok(())
+    }
+
+    /// Sends the request, and reads the head of its response. After an error the connection is closed, and the body is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The error, and whether nothing of the request has left, as far as that is certain.
+    pub(in crate::forward) async fn read_head(
+        self: &Rc<Self>,
+    ) -> Result<ResponseHead, (ExchangeError, bool)> {
         let answered = poll_fn(|cx| match &mut *self.wire.borrow_mut() {
             Some(wire) => wire
                 .exchange

@@ -10,7 +10,8 @@ use std::{
 
 use fairgate_base::{events::EventSink, turns::spawn_local};
 use fairgate_call::{ClientBody, RequestContext};
-use http::{HeaderMap, Method, Response};
+use fairgate_http1::RequestHeaderLines;
+use http::{Method, Response};
 use http_body_util::Empty;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -72,12 +73,18 @@ fn sent_body(body: ClientBody) -> RetryableBody {
     RetryableBody::new(body, recovery, context, None)
 }
 
-fn head() -> OutgoingHead<'static> {
-    OutgoingHead {
-        method: Method::POST,
+/// Sends a request without headers, and reads the head of the response.
+async fn send(
+    connection: &Rc<Http1Connection>,
+    body: ClientBody,
+) -> Result<ResponseHead, (ExchangeError, bool)> {
+    let head = OutgoingHead {
+        method: &Method::POST,
         target: "/",
-        headers: HeaderMap::new(),
-    }
+        lines: &RequestHeaderLines::default(),
+    };
+    connection.begin(&head, sent_body(body))?;
+    connection.read_head().await
 }
 
 /// A connection, the upstream's end of it, its pool, and how many connections of it are open.
@@ -141,10 +148,7 @@ async fn answer(upstream: &mut TcpStream, answer: &[u8]) {
 async fn answered_while_sending(early: &[u8]) -> (Tested, TcpStream) {
     let (connection, mut upstream, pool, open) = connection().await;
     let (body, client) = unfinished_body().await;
-    let (sent, ()) = tokio::join!(
-        connection.send(head(), sent_body(body)),
-        answer(&mut upstream, early)
-    );
+    let (sent, ()) = tokio::join!(send(&connection, body), answer(&mut upstream, early));
     assert_eq!(sent.unwrap().status, 200);
     ((connection, upstream, pool, open), client)
 }
@@ -247,7 +251,7 @@ fn a_connection_that_the_upstream_closes_while_idle_is_not_kept() {
         let (connection, mut upstream, pool, open) = connection().await;
         let last = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
         let (sent, ()) = tokio::join!(
-            connection.send(head(), sent_body(ClientBody::full("abc"))),
+            send(&connection, ClientBody::full("abc")),
             answer(&mut upstream, last)
         );
         sent.unwrap();
@@ -258,7 +262,7 @@ fn a_connection_that_the_upstream_closes_while_idle_is_not_kept() {
             tokio::task::yield_now().await;
         }
         assert_eq!(open.load(Ordering::Relaxed), 0);
-        let again = connection.send(head(), sent_body(ClientBody::empty()));
+        let again = send(&connection, ClientBody::empty());
         let (_, nothing_sent) = again.await.unwrap_err();
         assert!(nothing_sent);
     });

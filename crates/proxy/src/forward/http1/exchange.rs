@@ -11,10 +11,10 @@ use std::{
 use bytes::{Buf as _, Bytes, BytesMut};
 use fairgate_call::BodyError;
 use fairgate_http1::{
-    BodyPiece, HeadProgress, Http1Error, RequestBodyEncoder, RequestFraming, ResponseBodyDecoder,
-    ResponseHead, ResponseHeadLimits, ResponseHeadParser, write_request_head,
+    BodyPiece, HeadProgress, Http1Error, RequestBodyEncoder, RequestFraming, RequestHeaderLines,
+    ResponseBodyDecoder, ResponseHead, ResponseHeadLimits, ResponseHeadParser, write_request_head,
 };
-use http::{HeaderMap, Method};
+use http::Method;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
@@ -59,9 +59,9 @@ impl ExchangeError {
 /// The head of a request. Its headers say nothing about the length of the body.
 #[derive(Debug)]
 pub(in crate::forward) struct OutgoingHead<'a> {
-    pub(in crate::forward) method: Method,
+    pub(in crate::forward) method: &'a Method,
     pub(in crate::forward) target: &'a str,
-    pub(in crate::forward) headers: HeaderMap,
+    pub(in crate::forward) lines: &'a RequestHeaderLines,
 }
 
 /// A socket and what happens on it.
@@ -134,21 +134,21 @@ where
     }
 
     /// Begins a request; [`Self::poll_head`] sends it. The last one has ended.
-    pub(super) fn begin(&mut self, head: OutgoingHead<'_>, body: B, limits: ResponseHeadLimits) {
+    pub(super) fn begin(&mut self, head: &OutgoingHead<'_>, body: B, limits: ResponseHeadLimits) {
         let is_end = body.is_end_stream();
-        let framing = RequestFraming::of(&head.method, is_end, body.size_hint().exact());
+        let framing = RequestFraming::of(head.method, is_end, body.size_hint().exact());
         write_request_head(
             self.output.tail(),
-            &head.method,
+            head.method,
             head.target,
-            &head.headers,
+            head.lines,
             framing,
         );
         let encoder = RequestBodyEncoder::new(framing);
         // A body that is not announced is not sent.
         self.sending = (framing != RequestFraming::None).then_some(Sending { body, encoder });
         self.sent = 0;
-        self.receiving = Receiving::Head(ResponseHeadParser::new(limits), head.method);
+        self.receiving = Receiving::Head(ResponseHeadParser::new(limits), head.method.clone());
     }
 
     /// Whether nothing of the request has left.

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use fairgate_call::BodyError;
 use fairgate_http1::ResponseHeadLimits;
-use http::{HeaderMap, Method};
+use http::Method;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -171,17 +171,15 @@ impl Tested {
         }
     }
 
-    fn begin(&mut self, method: Method, body: Pieces) {
-        let headers = HeaderMap::from_iter([(
-            http::header::HOST,
-            http::HeaderValue::from_static("upstream"),
-        )]);
+    fn begin(&mut self, method: &Method, body: Pieces) {
+        let mut lines = RequestHeaderLines::default();
+        assert!(lines.add_text(&http::header::HOST, "upstream"));
         let head = OutgoingHead {
             method,
             target: "/a?b",
-            headers,
+            lines: &lines,
         };
-        self.exchange.begin(head, body, LIMITS);
+        self.exchange.begin(&head, body, LIMITS);
     }
 
     fn head(&mut self) -> Poll<Result<ResponseHead, ExchangeError>> {
@@ -215,7 +213,7 @@ impl Tested {
 fn a_get_leaves_in_one_write_and_its_connection_serves_the_next_request() {
     let mut tested = Tested::new();
     for _ in 0..3 {
-        tested.begin(Method::GET, Pieces::default());
+        tested.begin(&Method::GET, Pieces::default());
         assert!(tested.head().is_pending());
         assert_eq!(
             tested.script.received(),
@@ -240,7 +238,7 @@ fn a_get_leaves_in_one_write_and_its_connection_serves_the_next_request() {
 #[test]
 fn a_short_body_leaves_with_the_head_and_a_long_one_as_the_client_sends_it() {
     let mut tested = Tested::new();
-    tested.begin(Method::POST, Pieces::of(Some(2), [Some("ab")]));
+    tested.begin(&Method::POST, Pieces::of(Some(2), [Some("ab")]));
     assert!(tested.head().is_pending());
     assert!(
         tested
@@ -252,7 +250,7 @@ fn a_short_body_leaves_with_the_head_and_a_long_one_as_the_client_sends_it() {
 
     let mut tested = Tested::new();
     tested.begin(
-        Method::POST,
+        &Method::POST,
         Pieces::of(None, [Some("abc"), None, Some("d")]),
     );
     assert!(tested.head().is_pending());
@@ -270,7 +268,7 @@ fn a_short_body_leaves_with_the_head_and_a_long_one_as_the_client_sends_it() {
 #[test]
 fn a_get_whose_body_has_no_known_length_is_sent_without_it() {
     let mut tested = Tested::new();
-    tested.begin(Method::GET, Pieces::of(None, [Some("abc"), None]));
+    tested.begin(&Method::GET, Pieces::of(None, [Some("abc"), None]));
     assert!(tested.head().is_pending());
     assert!(tested.script.received().ends_with("upstream\r\n\r\n"));
     assert!(!tested.exchange.is_sending());
@@ -280,7 +278,7 @@ fn a_get_whose_body_has_no_known_length_is_sent_without_it() {
 fn the_rest_of_a_request_is_sent_while_its_response_is_read() {
     let mut tested = Tested::new();
     let pauses = [Some("abc"), None, None, Some("d")];
-    tested.begin(Method::POST, Pieces::of(Some(4), pauses));
+    tested.begin(&Method::POST, Pieces::of(Some(4), pauses));
     tested.script.plays([Step::Sends(
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nh",
     )]);
@@ -338,7 +336,7 @@ fn a_connection_is_not_used_again_after_what_leaves_it_in_doubt() {
     ];
     for (what, method, body, answer) in cases {
         let mut tested = Tested::new();
-        tested.begin(method, body);
+        tested.begin(&method, body);
         tested.script.plays([Step::Sends(answer)]);
         assert_eq!(tested.status(), 200, "{what}");
         let _ = tested.body();
@@ -355,7 +353,7 @@ fn a_connection_is_not_used_again_after_what_leaves_it_in_doubt() {
 fn what_tls_holds_back_is_flushed_when_there_is_room() {
     let mut tested = Tested::new();
     tested.script.0.borrow_mut().holds = true;
-    tested.begin(Method::POST, Pieces::of(Some(3), [Some("abc")]));
+    tested.begin(&Method::POST, Pieces::of(Some(3), [Some("abc")]));
     assert!(tested.head().is_pending());
     tested
         .script
@@ -376,7 +374,7 @@ fn what_tls_holds_back_is_flushed_when_there_is_room() {
 #[test]
 fn what_comes_before_anything_was_sent_is_no_answer() {
     let mut tested = Tested::new();
-    tested.begin(Method::POST, Pieces::of(Some(3), [Some("abc")]));
+    tested.begin(&Method::POST, Pieces::of(Some(3), [Some("abc")]));
     tested.script.0.borrow_mut().refuses = true;
     tested
         .script
@@ -393,7 +391,7 @@ fn what_comes_before_anything_was_sent_is_no_answer() {
 fn an_early_answer_is_read_although_the_upstream_takes_no_more() {
     let mut tested = Tested::new();
     tested.begin(
-        Method::POST,
+        &Method::POST,
         Pieces::of(Some(6), [Some("abc"), None, Some("def")]),
     );
     assert!(tested.head().is_pending());
@@ -414,7 +412,7 @@ fn the_error_says_whether_something_was_sent() {
         (vec![Step::Sends(b"HTTP/1.1 2"), Step::Closes], false, false),
     ] {
         let mut tested = Tested::new();
-        tested.begin(Method::GET, Pieces::default());
+        tested.begin(&Method::GET, Pieces::default());
         tested.script.0.borrow_mut().refuses = refuses;
         tested.script.plays(steps);
         let failed = tested.head();
@@ -434,7 +432,7 @@ fn a_body_that_fails_fails_the_request() {
     let mut tested = Tested::new();
     let mut body = Pieces::of(Some(9), [Some("abc")]);
     body.pieces.push_back(Some(Err(BodyError::SentTooSlowly)));
-    tested.begin(Method::POST, body);
+    tested.begin(&Method::POST, body);
     let failed = tested.head();
     assert!(
         matches!(
@@ -445,7 +443,7 @@ fn a_body_that_fails_fails_the_request() {
     );
     // A body shorter than announced.
     let mut tested = Tested::new();
-    tested.begin(Method::POST, Pieces::of(Some(9), [Some("abc")]));
+    tested.begin(&Method::POST, Pieces::of(Some(9), [Some("abc")]));
     let failed = tested.head();
     assert!(
         matches!(failed, Poll::Ready(Err(ExchangeError::Request(_)))),
@@ -460,7 +458,7 @@ fn a_truncated_response_is_an_error() {
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n",
     ] {
         let mut tested = Tested::new();
-        tested.begin(Method::GET, Pieces::default());
+        tested.begin(&Method::GET, Pieces::default());
         tested.script.plays([Step::Sends(answer), Step::Closes]);
         assert_eq!(tested.status(), 200);
         assert!(matches!(tested.frame(), Poll::Ready(Some(Ok(_)))));
@@ -496,7 +494,7 @@ fn an_idle_connection_tells_what_the_upstream_does() {
 fn a_long_body_is_read_in_growing_pieces_and_leaves_no_buffer_behind() {
     const LENGTH: usize = 5 << 20;
     let mut tested = Tested::new();
-    tested.begin(Method::GET, Pieces::default());
+    tested.begin(&Method::GET, Pieces::default());
     tested.script.plays([
         Step::Sends(b"HTTP/1.1 200 OK\r\ncontent-length: 5242880\r\n\r\n"),
         Step::SendsMany(LENGTH),
@@ -522,7 +520,7 @@ fn a_full_socket_bounds_what_is_read_of_the_requests_body() {
     const PIECE: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
     let mut tested = Tested::new();
     tested.script.0.borrow_mut().full = true;
-    tested.begin(Method::PUT, Pieces::of(None, vec![Some(PIECE); 10_000]));
+    tested.begin(&Method::PUT, Pieces::of(None, vec![Some(PIECE); 10_000]));
     assert!(tested.head().is_pending());
     assert!(tested.exchange.output.bytes() <= MOST_QUEUED + 2 * PIECE.len());
     tested.script.0.borrow_mut().full = false;
