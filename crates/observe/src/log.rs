@@ -29,6 +29,9 @@ use crate::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, sanitized::i
 
 /// The maximum number of lines that wait to be written.
 const MAX_WAITING: usize = 8192;
+/// How long the writer lets lines gather after the first one. Meanwhile a line costs its sender no system call, which would wake the
+/// writer, and usually takes longer than all else about the line.
+const GATHERING: Duration = Duration::from_millis(2);
 /// How often, and how long each time, [`LogGuard`] waits for the last lines to be written.
 const LAST_STEPS: u32 = 400;
 const LAST_STEP: Duration = Duration::from_millis(5);
@@ -117,7 +120,7 @@ pub fn install(settings: &LogSettings, metrics: &GatewayMetrics) -> Result<LogGu
     );
     let writer = std::thread::Builder::new()
         .name("fairgate-log".to_owned())
-        .spawn(move || write_lines(&waiting, io::stderr()))
+        .spawn(move || write_lines(&waiting, GATHERING, io::stderr()))
         .map_err(LogError::Thread)?;
     let guard = LogGuard {
         lines: Some(lines),
@@ -230,7 +233,7 @@ impl Write for Line<'_> {
 
 impl Drop for Line<'_> {
     fn drop(&mut self) {
-        let line = Message::Line(in_one_line(&self.bytes));
+        let line = Message::Line(in_one_line(std::mem::take(&mut self.bytes)));
         if let Err(TrySendError::Full(_)) = self.to.lines.try_send(line) {
             self.to.dropped.increment(1);
         }
@@ -238,9 +241,14 @@ impl Drop for Line<'_> {
 }
 
 /// Escapes a line: whatever its values contain, it stays one line without terminal control sequences.
-fn in_one_line(bytes: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(bytes);
-    let text = text.trim_end_matches('\n');
+fn in_one_line(mut bytes: Vec<u8>) -> Vec<u8> {
+    let end = bytes.iter().rposition(|&byte| byte != b'\n');
+    bytes.truncate(end.map_or(0, |last| last + 1));
+    if bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        bytes.push(b'\n');
+        return bytes;
+    }
+    let text = String::from_utf8_lossy(&bytes);
     let mut line = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         match c {
@@ -255,11 +263,14 @@ fn in_one_line(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Writes lines until [`Message::End`], all that wait with one flush.
-fn write_lines(waiting: &Receiver<Message>, mut out: impl Write) {
+fn write_lines(waiting: &Receiver<Message>, gathering: Duration, mut out: impl Write) {
     while let Ok(first) = waiting.recv() {
+        if matches!(first, Message::Line(_)) {
+            std::thread::sleep(gathering);
+        }
         let mut batch = Vec::new();
         let mut ended = false;
-        for message in std::iter::once(first).chain(waiting.try_iter().take(256)) {
+        for message in std::iter::once(first).chain(waiting.try_iter().take(MAX_WAITING)) {
             match message {
                 Message::Line(line) => batch.extend_from_slice(&line),
                 Message::End => {
@@ -312,7 +323,7 @@ mod tests {
         }
         drop((to, lines));
         let mut written = Vec::new();
-        write_lines(&waiting, &mut written);
+        write_lines(&waiting, Duration::ZERO, &mut written);
         assert_eq!(written, b"one\ntwo\\nlines\n");
         let dropped = "\nfairgate_log_lines_dropped_total 1\n";
         let mut text = Exposition::default();
@@ -327,7 +338,25 @@ mod tests {
         lines.send(Message::End).unwrap();
         lines.send(Message::Line(b"never\n".to_vec())).unwrap();
         let mut written = Vec::new();
-        write_lines(&waiting, &mut written);
+        write_lines(&waiting, Duration::ZERO, &mut written);
         assert_eq!(written, b"last\n");
+    }
+
+    #[test]
+    fn whatever_a_line_contains_it_is_one_line_of_text() {
+        for (bytes, expected) in [
+            (&b"a b~\n"[..], "a b~\n"),
+            (b"a b~", "a b~\n"),
+            (b"\n", "\n"),
+            (b"", "\n"),
+            (b"a\nb\n\n", "a\\nb\n"),
+            (b"a\tb", "a\tb\n"),
+            (b"a\x1b[1mb\x7f", "a\u{fffd}[1mb\u{fffd}\n"),
+            (b"\xc3\xa9\xff", "\u{e9}\u{fffd}\n"),
+            ("\u{202e}x".as_bytes(), "\u{fffd}x\n"),
+        ] {
+            let line = in_one_line(bytes.to_vec());
+            assert_eq!(String::from_utf8(line).unwrap(), expected);
+        }
     }
 }
