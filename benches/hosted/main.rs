@@ -14,17 +14,17 @@ mod client;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod home;
+#[path = "../support/request_cost/mod.rs"]
+mod request_cost;
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../support/threads.rs"]
-mod threads;
 
 use std::{sync::Arc, time::Duration};
 
 use client::Client;
 use home::Home;
+use request_cost::{RequestCase, count_requests};
 use support::is_quick;
-use threads::{RequestCase, count_instructions};
 use tokio::task::JoinSet;
 
 /// The number of clients that write concurrently.
@@ -107,7 +107,7 @@ fn main() {
     if std::env::args().any(|argument| argument == "--list") {
         return;
     }
-    if count_instructions(&CASES, count) {
+    if count_requests(&CASES, None, count).is_some() {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");

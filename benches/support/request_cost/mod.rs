@@ -1,0 +1,139 @@
+//! Counts what a request costs a whole gateway: instructions, allocations, copies, system calls, readings of the clock.
+//!
+//! Each case runs under callgrind twice, with N and 2N requests. Clients and upstream are on the first thread; what the
+//! other threads did more in the second run is divided by N.
+//!
+//! - `-- --instructions` prints the figures, in any profile. `--times 3` counts three times, for the spread.
+//! - `-- --check` compares them with a baseline in the repository, and fails where they differ. `FAIRGATE_BLESS=1` writes
+//!   the baseline instead.
+
+mod baseline;
+mod callgrind;
+mod cost;
+
+use std::{path::Path, process::ExitCode};
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use baseline::{Baseline, RENEW};
+use cost::{Cost, FIGURES, Room};
+
+/// A kind of request, and how many of it are counted.
+pub(crate) struct RequestCase {
+    pub(crate) name: &'static str,
+    pub(crate) requests: u64,
+}
+
+/// Counts, if the arguments ask for it, and says how that ended. `run` starts a gateway and sends it as many requests of a
+/// case. Cases without a baseline are only printed.
+pub(crate) fn count_requests(
+    cases: &[RequestCase],
+    baseline: Option<&Path>,
+    run: impl Fn(&str, u64),
+) -> Option<ExitCode> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let after = |wanted: &str| {
+        let at = arguments.iter().position(|one| one == wanted)?;
+        Some(&arguments[at + 1..])
+    };
+    if let Some(case) = after("--rounds") {
+        // The program started itself under callgrind; `cargo bench` of other benches' arguments names no case.
+        if let [requests, case, ..] = case {
+            // Without a subscriber, the libraries' spans would be made for the facade `log`.
+            let quiet = tracing_subscriber::registry().with(LevelFilter::WARN);
+            tracing::subscriber::set_global_default(quiet).expect("it is the only one");
+            run(case, requests.parse().expect("a number of requests"));
+        }
+        return Some(ExitCode::SUCCESS);
+    }
+    if let (Some(path), Some(_)) = (baseline, after("--check")) {
+        return Some(check(cases, path));
+    }
+    after("--instructions")?;
+    let times = after("--times").and_then(|times| times.first()?.parse().ok());
+    let counted = print(cases, times.unwrap_or(1));
+    Some(if counted.is_some() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Compares with the baseline in a file, or writes it.
+fn check(cases: &[RequestCase], path: &Path) -> ExitCode {
+    let program = std::env::current_exe().unwrap_or_default();
+    if !program.iter().any(|part| part == "release") {
+        eprintln!(
+            "the baseline is that of CI's build; run: cargo bench --bench forward -- --check"
+        );
+        return ExitCode::FAILURE;
+    }
+    let Some(counted) = print(cases, 1) else {
+        return ExitCode::FAILURE;
+    };
+    if std::env::var_os("FAIRGATE_BLESS").is_some() {
+        baseline::write(path, &counted);
+        return ExitCode::SUCCESS;
+    }
+    let differences = Baseline::read(path).differences(&counted);
+    for difference in &differences {
+        eprintln!("{difference}");
+    }
+    if differences.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("If that is meant, write {} anew: {RENEW}", path.display());
+    ExitCode::FAILURE
+}
+
+/// Counts all cases so often, prints each, and returns the last costs. `None` if nothing can be counted here.
+fn print(cases: &[RequestCase], times: usize) -> Option<Vec<(String, Cost)>> {
+    println!("{} {:>12}", cost::head("a request"), "in libc");
+    let mut last = Vec::new();
+    for case in cases {
+        let mut costs = Vec::new();
+        for _ in 0..times {
+            let (cost, in_libraries) = counted(case)?;
+            println!("{} {in_libraries:>12.0}", cost::row(case.name, &cost));
+            costs.push(cost);
+        }
+        if times > 1 {
+            println!("{}", spread(&costs));
+        }
+        last.push((case.name.to_owned(), *costs.last()?));
+    }
+    Some(last)
+}
+
+/// What one request of a case costs, and its instructions in shared libraries.
+fn counted(case: &RequestCase) -> Option<(Cost, f64)> {
+    let counts = [1, 2].map(|times| callgrind::count(case.name, times * case.requests));
+    let [Some(once), Some(twice)] = counts else {
+        eprintln!("valgrind is missing: apt-get install valgrind libc6-dbg");
+        return None;
+    };
+    // Functions of libc that are no part of its interface, such as the variants of `memcpy`, have names there alone.
+    if twice.copies == 0 {
+        eprintln!("no copy has a name: apt-get install libc6-dbg, of the same version as libc");
+        return None;
+    }
+    Some(cost::per_request(once, twice, case.requests))
+}
+
+/// How far counts of the same case are apart: relative or absolute, as their room is.
+fn spread(costs: &[Cost]) -> String {
+    let mut line = format!("{:<32}", "  spread");
+    for (at, figure) in FIGURES.iter().enumerate() {
+        let values = costs.iter().map(|cost| cost[at]);
+        let (least, most) = (
+            values.clone().fold(f64::INFINITY, f64::min),
+            values.fold(f64::NEG_INFINITY, f64::max),
+        );
+        line += &match figure.room {
+            Room::Share(_) => format!(" {:>10.2} %", 100.0 * (most - least) / least),
+            Room::Absolute(_) => format!(" {:>12.2}", most - least),
+        };
+    }
+    line
+}
