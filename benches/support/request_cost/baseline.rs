@@ -4,7 +4,13 @@
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-use super::cost::{Cost, FIGURES, head, row};
+use super::{
+    RequestCase,
+    cost::{Cost, FIGURES, head, row},
+};
+
+/// The command that compares with the file.
+pub(super) const CHECK: &str = "cargo bench --bench forward -- --check";
 
 /// The command that writes the file anew.
 pub(super) const RENEW: &str = "FAIRGATE_BLESS=1 cargo bench --bench forward -- --check";
@@ -24,59 +30,54 @@ impl Baseline {
         let tools = notes.iter().find_map(|note| note.strip_prefix(TOOLS));
         Self {
             costs: lines.into_iter().filter_map(parsed).collect(),
-            tools: tools.unwrap_or("# unknown tools").to_owned(),
+            tools: tools.unwrap_or("unknown tools").to_owned(),
         }
     }
 
-    /// What of these costs is not as the baseline says, a line each. Nothing if all is well.
-    pub(super) fn differences(&self, counted: &[(String, Cost)]) -> Vec<String> {
+    /// The figures of a case that are further from the baseline than their room, a line each.
+    pub(super) fn differences(&self, case: &str, cost: &Cost) -> Vec<String> {
+        let Some(baseline) = self.costs.get(case) else {
+            return vec![format!("{case}: the baseline has no such case")];
+        };
         let mut found = Vec::new();
-        for (case, cost) in counted {
-            match self.costs.get(case) {
-                Some(baseline) => found.extend(exceeded(case, cost, baseline)),
-                None => found.push(format!("{case}: the baseline has no such case")),
+        for (figure, (now, then)) in FIGURES.iter().zip(cost.iter().zip(baseline)) {
+            let (name, decimals) = (figure.name, figure.decimals);
+            let room = figure.room.around(*then);
+            if (now - then).abs() > room {
+                let verdict = if now > then { "more" } else { "fewer" };
+                found.push(format!(
+                    "{case}: {now:.decimals$} {name} a request, {verdict} than the baseline of {then:.decimals$} ± {room:.decimals$}"
+                ));
             }
-        }
-        for case in self.costs.keys() {
-            if !counted.iter().any(|(name, _)| name == case) {
-                found.push(format!("{case}: the bench has no such case"));
-            }
-        }
-        let now = tools();
-        if !found.is_empty() && now != self.tools {
-            found.push(format!(
-                "the baseline was written with {}; this is {now}, which may be the reason",
-                self.tools
-            ));
         }
         found
     }
-}
 
-/// The figures of a case that have no room left.
-fn exceeded(case: &str, cost: &Cost, baseline: &Cost) -> Vec<String> {
-    let mut found = Vec::new();
-    for (figure, (now, then)) in FIGURES.iter().zip(cost.iter().zip(baseline)) {
-        let room = figure.room.around(*then);
-        if (now - then).abs() <= room {
-            continue;
-        }
-        let (verdict, decimals) = (if now > then { "more" } else { "fewer" }, figure.decimals);
-        found.push(format!(
-            "{case}: {} {now:.decimals$} a request, {verdict} than the baseline of {then:.decimals$} ± {room:.decimals$}",
-            figure.name
-        ));
+    /// Cases of the baseline that the bench does not have, a line each.
+    pub(super) fn surplus(&self, cases: &[RequestCase]) -> Vec<String> {
+        let is_known = |name: &str| cases.iter().any(|case| case.name == name);
+        let surplus = self.costs.keys().filter(|name| !is_known(name));
+        surplus
+            .map(|name| format!("{name}: the bench has no such case"))
+            .collect()
     }
-    found
+
+    /// Says so if the baseline was written with other tools than those that are here.
+    pub(super) fn other_tools(&self) -> Option<String> {
+        let (then, now) = (&self.tools, tools());
+        (now != *then).then(|| {
+            format!("The baseline was written with {then}; this is {now}, which may be the reason.")
+        })
+    }
 }
 
 /// The beginning of the line that names the tools.
 const TOOLS: &str = "# with ";
 
 /// Writes the file.
-pub(super) fn write(path: &Path, counted: &[(String, Cost)]) {
+pub(super) fn write(path: &Path, counted: &[(&str, Cost)]) {
     let mut text = format!(
-        "# What one request costs the gateway in CI's build; see benches/README.md.\n# {RENEW}\n{TOOLS}{}\n{}\n",
+        "# What one request costs the gateway in CI's build; see benches/README.md. Written by:\n# {RENEW}\n{TOOLS}{}\n{}\n",
         tools(),
         head("# case"),
     );

@@ -73,11 +73,11 @@ pub(super) fn per_request(once: Counts, twice: Counts, requests: u64) -> (Cost, 
 
 /// The figures in columns.
 pub(super) fn row(name: &str, cost: &Cost) -> String {
-    let mut row = format!("{name:<32}");
-    for (figure, value) in FIGURES.iter().zip(cost) {
-        row += &format!(" {value:>12.0$}", figure.decimals);
-    }
-    row
+    let columns = FIGURES
+        .iter()
+        .zip(cost)
+        .map(|(figure, value)| format!(" {value:>12.0$}", figure.decimals));
+    format!("{name:<32}{}", columns.collect::<String>())
 }
 
 /// The names of the columns of [`row`].
