@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use crate::{
     client::{Client, Http2Client, POD, get, with_body},
     gateway::{flow_control, refusing_flow_control, start, token_line},
-    request_cost::RequestCase,
+    request_cost::{COUNT_ROOM, RequestCase},
     upstream::{EVENT_BYTES, Upstream},
 };
 
@@ -33,6 +33,7 @@ const fn case(name: &'static str) -> RequestCase {
         name,
         // What differs between runs (ticks, the order of threads as they start) is less than 0.5 % of that.
         requests: 1_000,
+        count_room: COUNT_ROOM,
     }
 }
 
@@ -40,7 +41,12 @@ pub(crate) const CASES: [RequestCase; 7] = [
     case(OFF),
     case(ENFORCED),
     case(TOKEN),
-    case(HTTP2),
+    RequestCase {
+        // How many responses of a group a data core receives together depends on other processes, too, and copies and readings
+        // of the clock on that: up to 0.7 were seen.
+        count_room: 1.5,
+        ..case(HTTP2)
+    },
     case(POST),
     case(REFUSED),
     case(WATCH),

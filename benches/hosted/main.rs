@@ -23,7 +23,7 @@ use std::{sync::Arc, time::Duration};
 
 use client::Client;
 use home::Home;
-use request_cost::{RequestCase, count_requests};
+use request_cost::{COUNT_ROOM, RequestCase, count_requests};
 use support::is_quick;
 use tokio::task::JoinSet;
 
@@ -67,19 +67,18 @@ impl Size {
     }
 }
 
+const fn case(name: &'static str, requests: u64) -> RequestCase {
+    RequestCase {
+        name,
+        requests,
+        count_room: COUNT_ROOM,
+    }
+}
+
 const CASES: [RequestCase; 3] = [
-    RequestCase {
-        name: "get",
-        requests: 2_000,
-    },
-    RequestCase {
-        name: "list of 11",
-        requests: 500,
-    },
-    RequestCase {
-        name: "create",
-        requests: 100,
-    },
+    case("get", 2_000),
+    case("list of 11", 500),
+    case("create", 100),
 ];
 
 /// Sends requests of a case, one after another.

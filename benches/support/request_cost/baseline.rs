@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use super::{
     RequestCase,
-    cost::{Cost, FIGURES, head, row},
+    cost::{Cost, FIGURES, Room, head, row},
 };
 
 /// The command that compares with the file.
@@ -35,18 +35,22 @@ impl Baseline {
     }
 
     /// The figures of a case that are further from the baseline than their room, a line each.
-    pub(super) fn differences(&self, case: &str, cost: &Cost) -> Vec<String> {
-        let Some(baseline) = self.costs.get(case) else {
-            return vec![format!("{case}: the baseline has no such case")];
+    pub(super) fn differences(&self, case: &RequestCase, cost: &Cost) -> Vec<String> {
+        let Some(baseline) = self.costs.get(case.name) else {
+            return vec![format!("{}: the baseline has no such case", case.name)];
         };
         let mut found = Vec::new();
         for (figure, (now, then)) in FIGURES.iter().zip(cost.iter().zip(baseline)) {
             let (name, decimals) = (figure.name, figure.decimals);
-            let room = figure.room.around(*then);
+            let room = match figure.room {
+                Room::Share(share) => share * then,
+                Room::OfCase => case.count_room,
+            };
             if (now - then).abs() > room {
                 let verdict = if now > then { "more" } else { "fewer" };
                 found.push(format!(
-                    "{case}: {now:.decimals$} {name} a request, {verdict} than the baseline of {then:.decimals$} ± {room:.decimals$}"
+                    "{}: {now:.decimals$} {name} a request, {verdict} than the baseline of {then:.decimals$} ± {room:.decimals$}",
+                    case.name
                 ));
             }
         }

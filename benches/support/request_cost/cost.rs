@@ -8,17 +8,8 @@ use super::callgrind::Counts;
 pub(super) enum Room {
     /// A share of the baseline.
     Share(f64),
-    /// So many a request.
-    Absolute(f64),
-}
-
-impl Room {
-    pub(super) fn around(self, baseline: f64) -> f64 {
-        match self {
-            Self::Share(share) => share * baseline,
-            Self::Absolute(room) => room,
-        }
-    }
+    /// So many a request as the case says.
+    OfCase,
 }
 
 /// One figure of a cost that the gate compares.
@@ -32,8 +23,7 @@ pub(super) struct Figure {
 const fn counted(name: &'static str) -> Figure {
     Figure {
         name,
-        // One more for every second request is a change of the code; noise is far less.
-        room: Room::Absolute(0.5),
+        room: Room::OfCase,
         decimals: 2,
     }
 }
@@ -50,8 +40,8 @@ pub(super) const FIGURES: [Figure; 5] = [
     },
     counted("allocations"),
     counted("copies"),
-    counted("syscalls"),
-    counted("clock"),
+    counted("system calls"),
+    counted("clock reads"),
 ];
 
 /// The figures of one request.
