@@ -104,14 +104,15 @@ fn parsed(line: &str) -> Option<(String, Cost)> {
     Some((rest.to_owned(), cost))
 }
 
-/// What compiled the bench and counts it: another compiler makes other instructions of the same code.
+/// What compiled the bench and counts it, and for which processors: another compiler makes other instructions of the same code.
 fn tools() -> String {
     let said = |program: &str| {
         let run = Command::new(program).arg("--version").output().ok()?;
         let text = String::from_utf8(run.stdout).ok()?;
         Some(text.lines().next()?.to_owned())
     };
-    [said("rustc"), said("valgrind")]
-        .map(|version| version.unwrap_or_else(|| "an unknown version".to_owned()))
-        .join(", ")
+    let versions = [said("rustc"), said("valgrind")];
+    let versions =
+        versions.map(|version| version.unwrap_or_else(|| "an unknown version".to_owned()));
+    format!("{}, {}", versions.join(", "), std::env::consts::ARCH)
 }
