@@ -31,7 +31,7 @@ const WATCH: &str = "watch, an event of 1 KiB";
 const fn case(name: &'static str) -> RequestCase {
     RequestCase {
         name,
-        // What differs between runs (ticks, the order of threads as they start) is less than 0.5 % of that.
+        // What differs between runs (ticks, the order of threads as they start) is less than 0.2 % of that.
         requests: 1_000,
         count_room: COUNT_ROOM,
     }
@@ -43,8 +43,8 @@ pub(crate) const CASES: [RequestCase; 7] = [
     case(TOKEN),
     RequestCase {
         // How many responses of a group a data core receives together depends on other processes, too, and copies and readings
-        // of the clock on that: up to 0.7 were seen.
-        count_room: 1.5,
+        // of the clock on that.
+        count_room: 1.0,
         ..case(HTTP2)
     },
     case(POST),
