@@ -160,21 +160,32 @@ enum Turn {
 
 thread_local! {
     static TURN: Cell<Turn> = const { Cell::new(Turn::None) };
+    static TURNS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number that this turn of a task has and no other of the thread; `None` outside of turns.
+pub(crate) fn turn_number() -> Option<u64> {
+    (TURN.get() != Turn::None).then(|| TURNS.get())
 }
 
 /// A turn of a task, until it is dropped.
-pub(crate) struct TurnGuard(());
+pub(crate) struct TurnGuard {
+    /// The turn in which it began, if any.
+    outer: Turn,
+}
 
 impl TurnGuard {
     pub(crate) fn begin() -> Self {
-        TURN.set(Turn::Unread);
-        Self(())
+        TURNS.set(TURNS.get() + 1);
+        Self {
+            outer: TURN.replace(Turn::Unread),
+        }
     }
 }
 
 impl Drop for TurnGuard {
     fn drop(&mut self) {
-        TURN.set(Turn::None);
+        TURN.set(self.outer);
     }
 }
 

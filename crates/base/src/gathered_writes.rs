@@ -4,6 +4,7 @@
 //! is done for a short message, so short writes are kept until the tasks that are ready now have had their turn.
 
 use std::{
+    cell::Cell,
     io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
@@ -11,20 +12,30 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::clock::turn_number;
+
 /// What is kept at most, in bytes.
-const MOST_KEPT: usize = 64 << 10;
+const MOST_KEPT: usize = 32 << 10;
 /// A write of so many bytes is not copied: it is worth a system call.
 const LONG: usize = 8 << 10;
 
-/// A socket whose short writes leave together when it is flushed, or when there are too many of them.
+thread_local! {
+    /// A buffer for whoever keeps something next, so that an idle connection has none.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A socket whose short writes leave together: in a later turn of the task that has flushed them, or when there are too many of them.
+///
+/// While they wait, a flush is ready, and the task is woken: it has to flush again in its next turn, as h2 does. Outside of turns
+/// ([`turns`](crate::turns)) nothing waits.
 #[derive(Debug)]
 pub struct GatheredWrites<S> {
     socket: S,
     kept: Vec<u8>,
-    /// How many bytes of `kept` have left.
-    left: usize,
-    /// Whether other tasks had their turn since the flush began.
-    has_waited: bool,
+    /// How many bytes of `kept` were written.
+    gone: usize,
+    /// The turn in which something was flushed first.
+    flushed_in: Option<u64>,
 }
 
 impl<S> GatheredWrites<S> {
@@ -33,8 +44,8 @@ impl<S> GatheredWrites<S> {
         Self {
             socket,
             kept: Vec::new(),
-            left: 0,
-            has_waited: false,
+            gone: 0,
+            flushed_in: None,
         }
     }
 }
@@ -42,17 +53,19 @@ impl<S> GatheredWrites<S> {
 impl<S: AsyncWrite + Unpin> GatheredWrites<S> {
     /// Writes all that is kept.
     fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.left < self.kept.len() {
-            let rest = &self.kept[self.left..];
+        while self.gone < self.kept.len() {
+            let rest = &self.kept[self.gone..];
             match ready!(Pin::new(&mut self.socket).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => self.left += count,
+                count => self.gone += count,
             }
         }
-        // An idle connection has no buffer.
-        self.kept = Vec::new();
-        self.left = 0;
-        self.has_waited = false;
+        if self.kept.capacity() > 0 {
+            self.kept.clear();
+            SPARE.set(std::mem::take(&mut self.kept));
+        }
+        self.gone = 0;
+        self.flushed_in = None;
         Poll::Ready(Ok(()))
     }
 
@@ -61,16 +74,37 @@ impl<S: AsyncWrite + Unpin> GatheredWrites<S> {
         if bytes >= LONG || self.kept.len() + bytes > MOST_KEPT {
             ready!(self.poll_kept(cx))?;
         }
-        Poll::Ready(Ok(bytes < LONG))
+        let is_kept = bytes < LONG;
+        if is_kept && self.kept.capacity() == 0 {
+            self.kept = SPARE.take();
+            self.kept.reserve_exact(MOST_KEPT);
+        }
+        Poll::Ready(Ok(is_kept))
+    }
+
+    /// Whether what is kept waits for another turn. The task is woken then.
+    fn waits(&mut self, cx: &Context<'_>) -> bool {
+        let Some(turn) = turn_number().filter(|_| self.gone < self.kept.len()) else {
+            return false;
+        };
+        if self.flushed_in.is_none() {
+            self.flushed_in = Some(turn);
+            cx.waker().wake_by_ref();
+        }
+        self.flushed_in == Some(turn)
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for GatheredWrites<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for GatheredWrites<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // Who waits for an answer to what was flushed may not flush again.
+        if self.flushed_in.is_some() && !self.waits(cx) {
+            let _ = self.poll_kept(cx)?;
+        }
         Pin::new(&mut self.socket).poll_read(cx, buf)
     }
 }
@@ -108,10 +142,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for GatheredWrites<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.kept.len() > self.left && !self.has_waited {
-            self.has_waited = true;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        if self.waits(cx) {
+            return Poll::Ready(Ok(()));
         }
         ready!(self.poll_kept(cx))?;
         Pin::new(&mut self.socket).poll_flush(cx)
@@ -128,12 +160,23 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
+    use crate::clock::TurnGuard;
 
     /// Records writes, and takes at most `most` bytes in each.
     struct Recorder {
         writes: Vec<Vec<u8>>,
         most: usize,
         is_full: bool,
+    }
+
+    impl AsyncRead for Recorder {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
     }
 
     impl AsyncWrite for Recorder {
@@ -177,23 +220,52 @@ mod tests {
     }
 
     #[test]
-    fn short_writes_leave_together_after_others_had_their_turn() {
+    fn short_writes_leave_together_in_a_later_turn() {
         let mut socket = gathered(usize::MAX);
+        let turn = TurnGuard::begin();
         assert!(matches!(write(&mut socket, b"ab"), Poll::Ready(Ok(2))));
-        assert!(flush(&mut socket).is_pending());
+        assert!(flush(&mut socket).is_ready());
         let slices = [IoSlice::new(b"c"), IoSlice::new(b"de")];
         let mut cx = Context::from_waker(Waker::noop());
         let written = Pin::new(&mut socket).poll_write_vectored(&mut cx, &slices);
         assert!(matches!(written, Poll::Ready(Ok(3))));
+        assert!(flush(&mut socket).is_ready());
         assert!(socket.socket.writes.is_empty());
-        assert!(flush(&mut socket).is_ready());
-        assert_eq!(socket.socket.writes, [b"abcde"]);
-        assert_eq!(socket.kept.capacity(), 0);
-        // With nothing to write there is nothing to wait for.
-        assert!(flush(&mut socket).is_ready());
-        // The next flush waits again.
+        drop(turn);
+        let _turn = TurnGuard::begin();
         assert!(write(&mut socket, b"f").is_ready());
-        assert!(flush(&mut socket).is_pending());
+        assert!(flush(&mut socket).is_ready());
+        assert_eq!(socket.socket.writes, [b"abcdef"]);
+        assert_eq!(socket.kept.capacity(), 0);
+        // What comes after that waits for the next turn.
+        assert!(write(&mut socket, b"g").is_ready());
+        assert!(flush(&mut socket).is_ready());
+        assert_eq!(socket.socket.writes.len(), 1);
+    }
+
+    #[test]
+    fn outside_of_turns_nothing_waits() {
+        let mut socket = gathered(usize::MAX);
+        assert!(write(&mut socket, b"ab").is_ready());
+        assert!(flush(&mut socket).is_ready());
+        assert_eq!(socket.socket.writes, [b"ab"]);
+    }
+
+    #[test]
+    fn who_reads_in_a_later_turn_has_sent_what_was_flushed() {
+        let mut socket = gathered(usize::MAX);
+        let turn = TurnGuard::begin();
+        assert!(write(&mut socket, b"ab").is_ready());
+        assert!(flush(&mut socket).is_ready());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut room = [0; 9];
+        let mut read = ReadBuf::new(&mut room);
+        let _ = Pin::new(&mut socket).poll_read(&mut cx, &mut read);
+        assert!(socket.socket.writes.is_empty());
+        drop(turn);
+        let _turn = TurnGuard::begin();
+        let _ = Pin::new(&mut socket).poll_read(&mut cx, &mut read);
+        assert_eq!(socket.socket.writes, [b"ab"]);
     }
 
     #[test]
@@ -215,7 +287,7 @@ mod tests {
                 }
                 expected.extend(bytes);
             }
-            while flush(&mut socket).is_pending() {}
+            assert!(flush(&mut socket).is_ready());
             assert_eq!(socket.socket.writes.concat(), expected);
         }
     }
@@ -228,7 +300,7 @@ mod tests {
         while write(&mut socket, &[0; 1000]).is_ready() {
             kept += 1000;
         }
-        assert!(kept <= MOST_KEPT);
+        assert!(kept <= MOST_KEPT && socket.kept.capacity() <= MOST_KEPT);
         assert!(write(&mut socket, &[0; LONG]).is_pending());
         socket.socket.is_full = false;
         assert!(write(&mut socket, &[0; 1000]).is_ready());

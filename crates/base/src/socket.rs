@@ -143,7 +143,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (sender, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (mut sender, mut receiver) = (Socket::Plain(sender.unwrap()), accepted.unwrap().0);
-        let mut expected = Vec::new();
+        let mut expected = Vec::<u8>::new();
         for length in [1, SHORT - 2, SHORT - 1, SHORT, 3 * SHORT] {
             let parts = [vec![b'a'; length], Vec::new(), b"bc".to_vec()];
             let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();

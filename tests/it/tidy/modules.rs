@@ -71,7 +71,7 @@ const BASE: Edges = &[
     ("background", &[]),
     ("clock", &[]),
     ("events", &[]),
-    ("gathered_writes", &[]),
+    ("gathered_writes", &["clock"]),
     ("local", &["turns"]),
     ("log_limit", &[]),
     ("socket", &[]),
