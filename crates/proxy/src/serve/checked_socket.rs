@@ -10,6 +10,10 @@ use std::{
     future::Future,
     io::{self, IoSlice},
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -40,6 +44,8 @@ pub(crate) struct CheckedSocket {
     reader: HttpReader,
     stall_timeout: Duration,
     stall_timer: Option<Pin<Box<Sleep>>>,
+    /// Whether a write is pending. Atomic only because hyper wants connections that could become tunnels to be `Send`.
+    is_writing: Arc<AtomicBool>,
     /// While the connection is being closed: when it is closed at the latest.
     closing: Option<Pin<Box<Sleep>>>,
     /// How many bytes may still be discarded.
@@ -52,6 +58,7 @@ impl CheckedSocket {
         socket: Socket,
         reader: HttpReader,
         stall_timeout: Duration,
+        is_writing: Arc<AtomicBool>,
         counted: CountedConnection,
     ) -> Self {
         Self {
@@ -63,6 +70,7 @@ impl CheckedSocket {
             reader,
             stall_timeout,
             stall_timer: None,
+            is_writing,
             closing: None,
             _counted: counted,
         }
@@ -75,9 +83,12 @@ impl CheckedSocket {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stall_timer = None;
+            if self.stall_timer.take().is_some() {
+                self.is_writing.store(false, Ordering::Relaxed);
+            }
             return written;
         }
+        self.is_writing.store(true, Ordering::Relaxed);
         let limit = self.stall_timeout;
         let timer = self
             .stall_timer

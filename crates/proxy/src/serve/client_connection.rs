@@ -3,7 +3,10 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use hyper::body::Incoming;
@@ -34,6 +37,8 @@ pub(super) struct ClientConnection {
     pub(super) total: Cell<u64>,
     /// When the last request ended, or the connection began.
     pub(super) idle_since: Cell<Time>,
+    /// Whether a write waits for the client to read; its request may have ended before.
+    pub(super) is_writing: Arc<AtomicBool>,
     /// Requests that the client reset before they got a response, on HTTP/2.
     pub(super) premature: PrematureResets,
 }
@@ -51,8 +56,16 @@ impl ClientConnection {
             active: Cell::new(0),
             total: Cell::new(0),
             idle_since: Cell::new(now),
+            is_writing: Arc::default(),
             premature: PrematureResets::new(resets),
         }
+    }
+}
+
+impl ClientConnection {
+    /// Whether no request is in progress, and the client has got all of its last response.
+    pub(super) fn is_idle(&self) -> bool {
+        self.active.get() == 0 && !self.is_writing.load(Ordering::Relaxed)
     }
 }
 

@@ -99,7 +99,8 @@ pub(super) async fn serve<S>(
     ));
     let reader = reader(&core, &connection, opened.first);
     let stall_timeout = core.settings.stall_timeout;
-    let socket = CheckedSocket::new(opened.socket, reader, stall_timeout, counted);
+    let is_writing = Arc::clone(&connection.is_writing);
+    let socket = CheckedSocket::new(opened.socket, reader, stall_timeout, is_writing, counted);
     let service = ConnectionService::new(core.clone(), connection.clone(), stack);
     let client_disconnected = ClientDisconnect::new(&hangup, &connection);
     if http2 {
@@ -340,7 +341,7 @@ where
 {
     let timeout = core.settings.idle_timeout;
     loop {
-        let (is_idle, before) = (requests.active.get() == 0, requests.total.get());
+        let (is_idle, before) = (requests.is_idle(), requests.total.get());
         let from = if is_idle {
             requests.idle_since.get()
         } else {
@@ -356,7 +357,9 @@ where
         match tokio::time::timeout_at(core.clock.instant(from.plus(timeout)), served).await {
             Ok(true) => return DriveEnd::Ended,
             Ok(false) => return DriveEnd::Draining,
-            Err(_) if is_idle && requests.total.get() == before => return DriveEnd::Idle,
+            Err(_) if is_idle && requests.is_idle() && requests.total.get() == before => {
+                return DriveEnd::Idle;
+            }
             Err(_) => {}
         }
     }
