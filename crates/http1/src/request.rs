@@ -2,6 +2,8 @@
 //!
 //! The bytes are those that hyper's client writes for the same request.
 
+use std::fmt;
+
 use bytes::BytesMut;
 use http::{
     HeaderName, HeaderValue, Method,
@@ -40,8 +42,16 @@ impl RequestFraming {
 }
 
 /// The header lines of a request as they are sent, in the order in which they were added.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct RequestHeaderLines(BytesMut);
+
+/// Without the lines, which contain credentials.
+impl fmt::Debug for RequestHeaderLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("RequestHeaderLines");
+        shown.field("bytes", &self.0.len()).finish_non_exhaustive()
+    }
+}
 
 impl RequestHeaderLines {
     /// Appends a line.

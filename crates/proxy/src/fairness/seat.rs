@@ -168,7 +168,7 @@ pub(super) fn observe_execution(cells: &FlowCells, kind: RequestKind, took: Dura
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // Who ends an execution has just read the clock for the trace.
+        // Who ends an execution has mostly just read the clock for the trace.
         let took = self.gate.turn().since(self.since);
         let access = Access::of(&self.digest.info.verb);
         self.gate.cells.executing(access).leave();

@@ -163,8 +163,9 @@ pub(super) struct Http1Head<'a> {
     pub(super) method: &'a Method,
     /// Path and query.
     pub(super) target: Cow<'a, str>,
-    /// Written for this request. Once a connection has taken them, other requests use the same memory.
-    pub(super) lines: &'a RefCell<RequestHeaderLines>,
+    pub(super) lines: RequestHeaderLines,
+    /// Where their memory goes back to once a connection has them, for the next request.
+    pub(super) spare: &'a Cell<RequestHeaderLines>,
 }
 
 /// A response whose body is still to be read.
@@ -238,7 +239,7 @@ impl LeasedConnection {
     ) -> Result<UnreadResponse, SendFailure> {
         let sent = match (&self.lease, head) {
             (Some(Lease::Http1 { connection, used }), RequestHead::Http1(head)) => {
-                match begin_http1(connection, &head, body) {
+                match begin_http1(connection, head, body) {
                     Ok(()) => read_http1(connection, *used).await,
                     Err(failure) => Err(http1_failure(failure, *used)),
                 }
@@ -261,19 +262,20 @@ impl LeasedConnection {
     }
 }
 
-/// Gives the head to the connection. Not part of an asynchronous function, so that the lines are not borrowed for longer.
+/// Gives the head to the connection.
 fn begin_http1(
     connection: &Http1Connection,
-    head: &Http1Head<'_>,
+    head: Http1Head<'_>,
     body: RetryableBody,
 ) -> Result<(), (ExchangeError, bool)> {
-    let lines = head.lines.borrow();
-    let head = OutgoingHead {
+    let outgoing = OutgoingHead {
         method: head.method,
         target: &head.target,
-        lines: &lines,
+        lines: &head.lines,
     };
-    connection.begin(&head, body)
+    let begun = connection.begin(&outgoing, body);
+    head.spare.set(head.lines);
+    begun
 }
 
 /// Waits for the head of the response to the request that was begun.

@@ -1,13 +1,13 @@
 //! Which headers are forwarded.
 //!
-//! The headers of the outgoing request are copied one by one into an empty list. Not copied are hop-by-hop headers,
+//! The headers of the outgoing request are copied one by one. Not copied are hop-by-hop headers,
 //! including all that a `Connection` line names, and headers that could pass for an identity, in any spelling. Only
 //! then the real identity is added, so no `Connection` line of a client can remove it. The layer `auth` has removed
 //! the same headers before (`spoof`); nothing here relies on that.
 
 use http::{
     HeaderMap, HeaderValue, Method, Version,
-    header::{CONNECTION, EXPECT, HOST, HeaderName, TE, UPGRADE},
+    header::{AUTHORIZATION, CONNECTION, EXPECT, HOST, HeaderName, TE, UPGRADE},
 };
 
 use smallvec::SmallVec;
@@ -30,6 +30,24 @@ const WEBSOCKET_BEARER: &[u8] = b"base64url.bearer.authorization.k8s.io.";
 
 /// Largest head that kube-apiserver accepts.
 const HEAD_BYTES: usize = 1 << 20;
+
+/// More headers than a user's that the gateway adds to those of a client.
+pub(super) const MOST_ADDED: usize = 12;
+
+/// A header of the gateway itself that the upstream would take for a part of an identity, if there is one.
+pub(super) fn own_identity_name(identity: &dyn WriteIdentity) -> Option<HeaderName> {
+    let own = [
+        HOST,
+        TE,
+        AUTHORIZATION,
+        AUDIT_ID,
+        FORWARDED_FOR,
+        FORWARDED_HOST,
+        FORWARDED_PROTO,
+    ];
+    own.into_iter()
+        .find(|name| identity.is_identity(name.as_str()))
+}
 
 /// Writes the headers to send for `call`. `host` is the upstream's name; HTTP/2 has it elsewhere.
 ///

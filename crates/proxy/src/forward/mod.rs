@@ -32,7 +32,7 @@ mod tunnel;
 
 use std::{
     borrow::Cow,
-    cell::RefCell,
+    cell::Cell,
     future::Future,
     pin::Pin,
     rc::Rc,
@@ -41,7 +41,9 @@ use std::{
 };
 
 use fairgate_http1::RequestHeaderLines;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, uri::PathAndQuery};
+use http::{
+    HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, uri::PathAndQuery,
+};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower::Service;
@@ -57,7 +59,7 @@ use connections::{Http1Head, LeasedConnection, RequestHead, UnreadResponse};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     AbandonedResponse, Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestContext,
-    RequestKind, RequestProgress, UnfinishedRequest,
+    RequestKind, RequestProgress, UnfinishedRequest, identity_headers::IdentityError,
 };
 use fairgate_core::digest::User;
 use fairgate_upstream::dial_error::DialError;
@@ -82,8 +84,10 @@ struct Forwarder {
     clock: Clock,
     /// The upstream's name, as HTTP/1 has it in a header.
     host: HeaderValue,
-    /// Where the header lines of an HTTP/1 request are written.
-    lines: RefCell<RequestHeaderLines>,
+    /// Memory for the header lines of an HTTP/1 request.
+    lines: Cell<RequestHeaderLines>,
+    /// A header of the gateway itself that the upstream would take for a part of an identity.
+    mixed_name: Option<HeaderName>,
 }
 
 /// How much memory is kept for the header lines of the next request, in bytes.
@@ -105,7 +109,8 @@ impl Forward {
             forwarder: Rc::new(Forwarder {
                 pool: Pool::new(&settings, &clock),
                 host: host.expect("an authority is valid in a header"),
-                lines: RefCell::default(),
+                lines: Cell::default(),
+                mixed_name: headers::own_identity_name(&*identity),
                 settings,
                 identity,
                 clock,
@@ -230,7 +235,16 @@ impl<F: Future<Output = Result<Reply, Refusal>>> Future for Timed<F> {
 }
 
 impl Forwarder {
+    /// Refuses every request if the upstream would take a header of the gateway itself for a part of an identity.
+    fn refuse_mixed_name(&self) -> Result<(), Refusal> {
+        self.mixed_name.as_ref().map_or(Ok(()), |name| {
+            let error = IdentityError::AlreadyPresent { name: name.clone() };
+            Err(Refusal::Internal(error.to_string().into()))
+        })
+    }
+
     async fn forward(&self, mut call: Call) -> Result<Reply, Refusal> {
+        self.refuse_mixed_name()?;
         let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
         self.send(&call, body).await
     }
@@ -346,14 +360,17 @@ impl Forwarder {
             let mut head = Request::new(());
             *head.method_mut() = call.request.method().clone();
             *head.uri_mut() = self.target(call, true)?;
+            let most = call.request.headers().len() + headers::MOST_ADDED;
+            // It grows if that is too much to ask for.
+            let _ = head.headers_mut().try_reserve(most);
             let lines = OutgoingLines::List(head.headers_mut());
             headers::outgoing(call, settings, identity, None, lines)?;
             return Ok(RequestHead::Http2(Box::new(head)));
         }
-        let mut lines = self.lines.borrow_mut();
+        let mut lines = self.lines.take();
         lines.clear(LINES_KEPT);
-        let lines = OutgoingLines::Http1(&mut lines);
-        headers::outgoing(call, settings, identity, Some(&self.host), lines)?;
+        let out = OutgoingLines::Http1(&mut lines);
+        headers::outgoing(call, settings, identity, Some(&self.host), out)?;
         let target = call.request.uri().path_and_query();
         Ok(RequestHead::Http1(Http1Head {
             method: call.request.method(),
@@ -362,7 +379,8 @@ impl Forwarder {
                 // A query without a path, which is that of the root.
                 query => Cow::Owned(format!("/{query}")),
             },
-            lines: &self.lines,
+            lines,
+            spare: &self.lines,
         }))
     }
 

@@ -46,6 +46,7 @@ pub(super) async fn open(
     mut call: Call,
     protocol: HeaderValue,
 ) -> Result<Reply, Refusal> {
+    forwarder.refuse_mixed_name()?;
     let client = hyper::upgrade::on(&mut *call.request);
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let request = request(forwarder, &call, body, protocol)?;
