@@ -5,6 +5,7 @@ use std::{
     future::poll_fn,
     rc::{Rc, Weak},
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -43,9 +44,15 @@ pub(in crate::forward) struct Http1Connection {
     reader: Cell<Option<Waker>>,
     /// Why the request's body failed while the response was read.
     failure: Cell<Option<ExchangeError>>,
-    /// Whether the response has ended, and the connection goes back to the pool once the request was sent.
+    /// Whether the response has ended, and the connection goes back to the pool once the request was sent. The task then ends the
+    /// connection if that does not happen.
     released: Cell<bool>,
+    watcher: RefCell<Option<AbortHandle>>,
 }
+
+/// How long an upstream that has answered may take for the rest of the request. It cannot be waited for without a limit: a client that
+/// has its response may be gone, and what it did not send will never come.
+const REST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the connections of a lane share.
 pub(in crate::forward) struct SharedByConnections {
@@ -86,6 +93,7 @@ impl Http1Connection {
             reader: Cell::default(),
             failure: Cell::default(),
             released: Cell::default(),
+            watcher: RefCell::default(),
         })
     }
 
@@ -140,6 +148,9 @@ impl Http1Connection {
             let sent = sent.await;
             connection.sender.take();
             if connection.released.take() {
+                if let Some(watcher) = connection.watcher.take() {
+                    watcher.abort();
+                }
                 return connection.release(sent.is_ok());
             }
             if let Err(error) = sent {
@@ -151,6 +162,23 @@ impl Http1Connection {
             }
         });
         *self.sender.borrow_mut() = Some(sender.abort_handle());
+    }
+
+    /// Closes the connection, on which the rest of a request is sent after its response has ended, when the upstream closes it or
+    /// takes too long.
+    fn watch_rest(self: &Rc<Self>) {
+        let connection = Rc::clone(self);
+        let watcher = fairgate_base::turns::spawn_local_boxed(async move {
+            let ended = poll_fn(|cx| match &mut *connection.wire.borrow_mut() {
+                Some(wire) => wire.exchange.poll_idle(cx, &connection.buffer).map(|_| ()),
+                None => Poll::Ready(()),
+            });
+            let _ = tokio::time::timeout(REST_TIMEOUT, ended).await;
+            connection.watcher.take();
+            connection.released.set(false);
+            connection.close(false);
+        });
+        *self.watcher.borrow_mut() = Some(watcher.abort_handle());
     }
 
     /// Closes the connection; `lost` if it failed.
@@ -215,7 +243,10 @@ impl UpstreamConnection for Http1Connection {
         };
         match ended {
             // The upstream may want all of the request although it has answered.
-            Ended::StillSending if self.sender.borrow().is_some() => self.released.set(true),
+            Ended::StillSending if self.sender.borrow().is_some() => {
+                self.released.set(true);
+                self.watch_rest();
+            }
             Ended::Reusable if self.poll_open() => {
                 if let Some(pool) = self.pool.upgrade() {
                     pool.keep(self);

@@ -195,6 +195,24 @@ fn an_upload_goes_on_after_the_response_has_ended() {
     });
 }
 
+/// It may be that nothing more can be sent, and the client, which is gone, is not asked for more.
+#[test]
+fn an_upstream_that_ends_during_the_rest_of_an_upload_ends_the_connection() {
+    local(async {
+        let (tested, client) =
+            answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        let (connection, mut upstream, pool, open) = tested;
+        connection.clone().release(true);
+        upstream.shutdown().await.unwrap();
+        while open.load(Ordering::Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(pool.0.borrow().is_empty());
+        assert!(connection.sender.borrow().is_none());
+        drop(client);
+    });
+}
+
 #[test]
 fn an_upload_that_fails_after_the_response_has_ended_closes_the_connection() {
     local(async {
