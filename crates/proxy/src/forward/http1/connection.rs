@@ -44,9 +44,9 @@ pub(in crate::forward) struct Http1Connection {
     reader: Cell<Option<Waker>>,
     /// Why the request's body failed while the response was read.
     failure: Cell<Option<ExchangeError>>,
-    /// Whether the response has ended, and the connection goes back to the pool once the request was sent. The task then ends the
-    /// connection if that does not happen.
+    /// Whether the response has ended, and the connection goes back to the pool once the request was sent.
     released: Cell<bool>,
+    /// The task that closes the connection if the request is not sent in time.
     watcher: RefCell<Option<AbortHandle>>,
 }
 
