@@ -54,8 +54,8 @@ pub use identity::Identity;
 pub use made_body::MemoryOf;
 pub use peer::{Peer, PeerTls};
 pub use peer_identity::{
-    CachedVerification, CertificateError, ChainError, FrontProxyError, PeerIdentityCache,
-    SubjectError, Verification,
+    CachedVerification, CertificateError, ChainError, FrontProxyError, LastToken,
+    PeerIdentityCache, SubjectError, Verification,
 };
 pub use read_ahead_budget::{ReadAheadBudget, ReadAheadMeter};
 pub use refusal::{FlowRejection, Refusal};

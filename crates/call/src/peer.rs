@@ -17,8 +17,8 @@ pub struct Peer {
     pub remote: SocketAddr,
     /// What the client sent in the TLS handshake; `None` on a connection without TLS.
     pub tls: Option<PeerTls>,
-    /// Cached results of the authentication of its certificate. Only `auth` uses them, and borrows them for
-    /// one call at a time.
+    /// What is kept of the authentication of its requests. Only `auth` uses it, and borrows it for one call at a
+    /// time.
     pub identity: RefCell<PeerIdentityCache>,
     /// The address without the port.
     address: HeaderValue,

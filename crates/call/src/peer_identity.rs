@@ -1,27 +1,43 @@
-//! Cached results of the authentication of a connection's client certificate.
+//! What a connection keeps of the authentication of its requests.
 //!
-//! A connection keeps them, so that a certificate chain is not verified for every request. A result is valid
+//! A certificate chain is not verified for every request. A result is valid
 //! for one set of settings, and until the first certificate of the chain expires. A rejected certificate is
 //! verified again after a short while, since it may not be valid *yet*.
 //!
-//! Not here: how a chain is verified (`auth`).
+//! The digest of a bearer token is not computed for every request either, since most clients send the same token again. Only the
+//! digest is kept: whether the token is valid is looked up each time, so a token that expires or is revoked has no
+//! effect any longer than without this.
+//!
+//! Not here: how a chain is verified, and how a token is looked up (`auth`).
 
-use std::sync::Arc;
+use std::{fmt, hint::black_box, sync::Arc};
 
 use super::Identity;
 
-/// Cached results of the authentication of one connection's client certificate; empty at first.
+/// What one connection keeps of the authentication of its requests; empty at first.
 ///
-/// A client cannot change its certificate within a connection.
+/// A client cannot change its certificate within a connection. Its token it can.
 #[derive(Debug, Default)]
 pub struct PeerIdentityCache {
-    /// The version of the settings for which the results are valid.
+    /// The version of the settings for which all of it is valid.
     version: u64,
     /// Whether the client is a front proxy.
     pub front_proxy: CachedVerification<(), FrontProxyError>,
     /// The user that the certificate names; `None` if it names none.
     pub user: CachedVerification<Option<Arc<Identity>>, CertificateError>,
+    /// The digest of the last token, by the key of these settings.
+    pub token: LastToken,
 }
+
+/// The last bearer token of a connection, with its digest.
+#[derive(Default)]
+pub struct LastToken {
+    token: Vec<u8>,
+    digest: [u8; 32],
+}
+
+/// The longest token that a connection keeps, in bytes. Tokens of service accounts have about 1 100.
+const LONGEST_KEPT: usize = 4 << 10;
 
 /// A verified value, and the last second (Unix time) at which it is valid.
 pub type Verification<T, E> = Result<(T, i64), E>;
@@ -96,7 +112,7 @@ pub enum FrontProxyError {
 }
 
 impl PeerIdentityCache {
-    /// Drops all results if they are of another version of the settings.
+    /// Drops everything if it is of another version of the settings.
     pub fn for_version(&mut self, version: u64) -> &mut Self {
         if self.version != version {
             *self = Self {
@@ -105,6 +121,40 @@ impl PeerIdentityCache {
             };
         }
         self
+    }
+}
+
+impl LastToken {
+    /// The digest of `token`: `digest(token)`, computed only if the last token was another one.
+    ///
+    /// `digest` must be the same function each time. Costs one comparison if the token is the last one; copies it if
+    /// not, unless it is longer than 4 KiB.
+    pub fn digest(&mut self, token: &[u8], digest: impl FnOnce(&[u8]) -> [u8; 32]) -> [u8; 32] {
+        if !token.is_empty() && equal_in_constant_time(&self.token, token) {
+            return self.digest;
+        }
+        let digest = digest(token);
+        self.token.clear();
+        if token.len() <= LONGEST_KEPT {
+            self.token.extend_from_slice(token);
+        }
+        self.digest = digest;
+        digest
+    }
+}
+
+/// Whether both are equal. How long it takes depends on their lengths only: a proxy may send requests of several users on one
+/// connection, and none of them shall learn the token of another by guessing it byte by byte.
+fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && {
+        let pairs = one.iter().zip(other);
+        black_box(pairs.fold(0, |differences, (one, other)| differences | (one ^ other))) == 0
+    }
+}
+
+impl fmt::Debug for LastToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LastToken({} bytes)", self.token.len())
     }
 }
 
@@ -176,5 +226,44 @@ mod tests {
             });
             assert_eq!(got, Err(&count), "at {now}");
         }
+    }
+
+    #[test]
+    fn a_digest_is_computed_again_for_another_token_only() {
+        let long = vec![b'l'; LONGEST_KEPT + 1];
+        let tokens: [(&[u8], bool); 9] = [
+            (b"one", true),
+            (b"one", false),
+            (b"onf", true),
+            (b"one", true),
+            (b"on", true),
+            (b"", true),
+            (b"", true),
+            (&long, true),
+            (&long, true), // it is too long to be kept
+        ];
+        let mut last = LastToken::default();
+        for (token, computed) in tokens {
+            let mut was_computed = false;
+            let digest = last.digest(token, |token| {
+                was_computed = true;
+                let mut digest = [0; 32];
+                let length = token.len().min(32);
+                digest[..length].copy_from_slice(&token[..length]);
+                digest
+            });
+            assert!(digest.starts_with(&token[..token.len().min(32)]));
+            assert_eq!(was_computed, computed, "{}", token.len());
+            assert!(last.token.len() <= LONGEST_KEPT);
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_printed() {
+        let mut cache = PeerIdentityCache::default();
+        let _digest = cache.token.digest(b"hunter2", |_| [0; 32]);
+        let printed = format!("{cache:?}");
+        assert!(printed.contains("7 bytes"), "{printed}");
+        assert!(!printed.contains("hunter2"), "{printed}");
     }
 }

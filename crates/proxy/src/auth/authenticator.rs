@@ -14,10 +14,11 @@ use http::HeaderMap;
 use rustls::{DistinguishedName, pki_types::CertificateDer};
 
 use super::{bearer, failure::AuthFailures, mtls, now::Now, settings::AuthSettings};
-use fairgate_call::{Identity, PeerIdentityCache};
+use fairgate_call::{Identity, LastToken, PeerIdentityCache};
 use fairgate_core::digest::User;
 use fairgate_upstream::token_review::{
-    BearerToken, PendingTokenReview, TokenDigest, TokenRefused, TokenReviewError, TokenReviews,
+    BearerToken, PendingTokenReview, TokenDigest, TokenKey, TokenRefused, TokenReviewError,
+    TokenReviews,
 };
 
 /// All configured methods of authentication. Replaced as a whole when settings change.
@@ -109,11 +110,12 @@ impl Authenticator {
         now: Now,
     ) -> AuthOutcome {
         let mut failures = AuthFailures::default();
+        let peer = peer.for_version(self.version);
         if let Some(identity) = self.authenticate_certificate(credentials, peer, now, &mut failures)
         {
             return AuthOutcome::known(identity);
         }
-        self.authenticate_token(credentials, now, failures)
+        self.authenticate_token(credentials, &mut peer.token, now, failures)
             .unwrap_or_else(|failures| {
                 self.anonymous_or_refused(credentials.decoded_path, failures)
             })
@@ -143,7 +145,6 @@ impl Authenticator {
         if chain.is_empty() {
             return None;
         }
-        let peer = peer.for_version(self.version);
         let at = now.unix_seconds();
         if let Some(proxy) = &self.settings.front_proxy {
             match proxy.authenticate(credentials.headers, chain, &mut peer.front_proxy, at) {
@@ -169,22 +170,23 @@ impl Authenticator {
     fn authenticate_token(
         &self,
         credentials: &Credentials<'_>,
+        last: &mut LastToken,
         now: Now,
         mut failures: AuthFailures,
     ) -> Result<AuthOutcome, AuthFailures> {
         let (headers, client) = (credentials.headers, credentials.client);
         if let Some(token) = bearer::from_authorization(headers) {
-            match self.look_up(token, now) {
+            match self.look_up(token, last, now) {
                 TokenLookup::Known(identity) => return Ok(AuthOutcome::known(identity)),
                 TokenLookup::Refused(refused) => failures.push(refused),
                 TokenLookup::Unknown(digest) => {
-                    let next = self.websocket_token(headers, now, &mut failures);
+                    let next = self.websocket_token(headers, last, now, &mut failures);
                     let token = BearerToken::new(token);
                     return self.review(token, digest, client, next, failures);
                 }
             }
         }
-        match self.websocket_token(headers, now, &mut failures) {
+        match self.websocket_token(headers, last, now, &mut failures) {
             None => Err(failures),
             Some(NextToken::Known(identity)) => Ok(AuthOutcome::known(identity)),
             Some(NextToken::Unreviewed(token, digest)) => {
@@ -196,13 +198,14 @@ impl Authenticator {
     fn websocket_token(
         &self,
         headers: &HeaderMap,
+        last: &mut LastToken,
         now: Now,
         failures: &mut AuthFailures,
     ) -> Option<NextToken> {
         let token = bearer::from_websocket(headers)
             .map_err(|error| failures.push(error))
             .ok()??;
-        match self.look_up(token.as_bytes(), now) {
+        match self.look_up(token.as_bytes(), last, now) {
             TokenLookup::Known(identity) => Some(NextToken::Known(identity)),
             TokenLookup::Unknown(digest) => Some(NextToken::Unreviewed(token, digest)),
             TokenLookup::Refused(refused) => {
@@ -213,10 +216,15 @@ impl Authenticator {
     }
 
     /// Looks a token up in the token file and among reviewed tokens; one digest serves both.
-    fn look_up(&self, token: &[u8], now: Now) -> TokenLookup {
+    fn look_up(&self, token: &[u8], last: &mut LastToken, now: Now) -> TokenLookup {
+        // Tokens of one set of settings have one key.
+        let mut digest_by = |key: &TokenKey| {
+            let digest = last.digest(token, |token| key.digest(token).to_bytes());
+            TokenDigest::from_bytes(digest)
+        };
         let mut digest = None;
         if let Some(file) = &self.settings.token_file {
-            let digest = digest.insert(file.key().digest(token));
+            let digest = digest.insert(digest_by(file.key()));
             if let Some(identity) = file.lookup(digest) {
                 return TokenLookup::Known(Arc::clone(identity));
             }
@@ -224,7 +232,7 @@ impl Authenticator {
         let Some(reviews) = &self.settings.token_reviews else {
             return TokenLookup::Refused(TokenRefused::default());
         };
-        let digest = digest.unwrap_or_else(|| reviews.key().digest(token));
+        let digest = digest.unwrap_or_else(|| digest_by(reviews.key()));
         match reviews.lookup_cached(&digest, now.time) {
             Some(Ok(identity)) => TokenLookup::Known(identity),
             Some(Err(refused)) => TokenLookup::Refused(refused),

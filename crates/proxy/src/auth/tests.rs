@@ -381,6 +381,55 @@ fn a_connection_keeps_its_identity_until_the_certificate_expires_or_the_settings
     assert!(at(&scene.build(), NOW + 2).is_none());
 }
 
+/// A connection keeps the digest of its last token, but nothing of what the token was worth.
+#[test]
+fn each_request_of_a_connection_is_that_of_its_own_token_under_the_settings_of_now() {
+    let mut scene = Scene::new();
+    let mut peer = PeerIdentityCache::default();
+    let mut at = |scene: &Scene, authentication: &Authenticator, lines: &[(&str, &str)]| {
+        let headers = headers(lines);
+        let credentials = Credentials {
+            headers: &headers,
+            peer_certificates: &[],
+            client: ([127, 0, 0, 1], 1).into(),
+            decoded_path: b"/",
+        };
+        let outcome = authentication.authenticate(&credentials, &mut peer, moment(NOW));
+        match scene.decide(outcome) {
+            AuthDecision::Known(identity) => identity.user().name.clone(),
+            _ => "401".to_owned(),
+        }
+    };
+    let authorization = |token| [("authorization", token)];
+    let authentication = scene.build();
+    for (line, user) in [
+        ("Bearer file-token", "file-user"),
+        ("Bearer file-token", "file-user"),
+        ("Bearer file-tokem", "401"),
+        ("Bearer file-tokem", "401"),
+        ("Bearer good", "token-user"),
+        ("Bearer file-token", "file-user"),
+        ("Basic file-token", "401"),
+        ("Bearer good", "token-user"),
+    ] {
+        let found = at(&scene, &authentication, &authorization(line));
+        assert_eq!(found, user, "{line}");
+    }
+    // Another table has another key, so the digest of the same token is another one.
+    scene.settings.token_reviews = None;
+    for (file, user) in [
+        ("good,other-user,1\n", "other-user"),
+        ("good,third-user,1\n", "third-user"),
+        ("bad,other-user,1\n", "401"),
+    ] {
+        let table = TokenTable::parse(file.as_bytes(), &TokenKey::random().unwrap());
+        scene.settings.token_file = Some(table.unwrap().0);
+        let authentication = scene.build();
+        let found = at(&scene, &authentication, &authorization("Bearer good"));
+        assert_eq!(found, user, "{file}");
+    }
+}
+
 #[test]
 fn anonymous_access_can_be_limited_to_exact_paths() {
     let paths = AnonymousAccess::Paths(vec!["/healthz".into(), "/livez".into()]);

@@ -46,6 +46,16 @@ impl TokenKey {
 }
 
 impl TokenDigest {
+    /// The bytes of the digest, for [`from_bytes`](Self::from_bytes).
+    pub fn to_bytes(self) -> [u8; 32] {
+        self.0
+    }
+
+    /// The digest with these bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// A number that is distributed evenly over tokens; the same for the same token.
     pub(super) fn spread(&self) -> u16 {
         u16::from_le_bytes([self.0[0], self.0[1]])
