@@ -15,6 +15,7 @@ use http::{
     HeaderMap,
     header::{AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
 };
+use memchr::memchr;
 
 use fairgate_upstream::token_review::BearerToken;
 
@@ -48,9 +49,10 @@ pub(crate) enum ProtocolError {
 /// The format is the scheme `Bearer` in any case, one space, the token; what follows another space is ignored.
 pub(crate) fn from_authorization(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
-    let mut pieces = value.split(|&byte| byte == b' ');
-    let is_bearer = pieces.next()?.eq_ignore_ascii_case(b"bearer");
-    pieces.next().filter(|token| is_bearer && !token.is_empty())
+    let (scheme, rest) = value.split_at(memchr(b' ', value)?);
+    let rest = &rest[1..];
+    let token = &rest[..memchr(b' ', rest).unwrap_or(rest.len())];
+    (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty()).then_some(token)
 }
 
 /// The token among the subprotocols of a WebSocket request, decoded.
